@@ -1,0 +1,156 @@
+//! Questions to the user or their model, and the journal of what was answered.
+
+use json::{Doc, Json, Node};
+
+use crate::caller::Caps;
+
+/// One question. How it travels depends on the client; whoever asks does not care.
+#[derive(Debug, Clone)]
+pub enum Ask {
+    /// Fill in a form; `schema` is flat, primitive properties only.
+    Form { message: String, schema: Json },
+    /// Visit a page; for what must not pass through the client.
+    Url { message: String, url: String },
+    /// Let the client's model complete; `params` of `sampling/createMessage`.
+    Sample { params: Json },
+    /// Which folders may be worked on.
+    Roots,
+}
+
+impl Ask {
+    /// What a client must have declared to be asked this.
+    pub fn needs(&self) -> Caps {
+        match self {
+            Self::Form { .. } => Caps::ELICIT_FORM,
+            Self::Url { .. } => Caps::ELICIT_URL,
+            Self::Sample { params } => {
+                let doc = params.doc();
+                let tools = doc.root().get("tools").is_some() || doc.root().get("toolChoice").is_some();
+                if tools { Caps::SAMPLING.with(Caps::SAMPLING_TOOLS) } else { Caps::SAMPLING }
+            }
+            Self::Roots => Caps::ROOTS,
+        }
+    }
+}
+
+/// Questions that go out together, each under a key of the asker's choice.
+#[derive(Debug, Clone, Default)]
+pub struct Asks(Vec<(String, Ask)>);
+
+impl Asks {
+    pub fn one(key: impl Into<String>, ask: Ask) -> Self {
+        Self(vec![(key.into(), ask)])
+    }
+
+    #[must_use]
+    pub fn and(mut self, key: impl Into<String>, ask: Ask) -> Self {
+        self.0.push((key.into(), ask));
+        self
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Ask)> {
+        self.0.iter().map(|(key, ask)| (key.as_str(), ask))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(k, _)| k == key)
+    }
+
+    pub fn needs(&self) -> Caps {
+        self.0.iter().fold(Caps::NONE, |all, (_, ask)| all.with(ask.needs()))
+    }
+}
+
+/// What came back for one question: the client's own result object, untrusted.
+#[derive(Debug, Clone)]
+pub struct Answer(Doc);
+
+/// What a user did with a form or a page.
+#[derive(Debug, Clone, Copy)]
+pub enum Elicited<'a> {
+    Accepted(Option<Node<'a>>),
+    Declined,
+    Cancelled,
+}
+
+impl Answer {
+    pub fn root(&self) -> Node<'_> {
+        self.0.root()
+    }
+
+    /// Reads the answer to [`Ask::Form`] or [`Ask::Url`]; `None` if it is no such thing.
+    pub fn elicited(&self) -> Option<Elicited<'_>> {
+        let root = self.root();
+        match root.get("action")?.str()?.as_ref() {
+            "accept" => Some(Elicited::Accepted(root.get("content").filter(Node::is_object))),
+            "decline" => Some(Elicited::Declined),
+            "cancel" => Some(Elicited::Cancelled),
+            _ => None,
+        }
+    }
+
+    /// One text field of an accepted form.
+    pub fn field(&self, name: &str) -> Option<String> {
+        match self.elicited()? {
+            Elicited::Accepted(Some(content)) => Some(content.get(name)?.str()?.into_owned()),
+            Elicited::Accepted(None) | Elicited::Declined | Elicited::Cancelled => None,
+        }
+    }
+
+    /// The text that a model completed: the answer to [`Ask::Sample`].
+    pub fn sampled(&self) -> Option<String> {
+        let content = self.root().get("content")?;
+        // One block, or from 2025-11-25 on possibly several.
+        let block = if content.is_object() { Some(content) } else { content.elements().next() };
+        Some(block?.get("text")?.str()?.into_owned())
+    }
+
+    /// The URIs of the client's roots: the answer to [`Ask::Roots`].
+    pub fn roots(&self) -> Option<Vec<String>> {
+        let roots = self.root().get("roots")?;
+        roots.elements().map(|root| Some(root.get("uri")?.str()?.into_owned())).collect()
+    }
+}
+
+/// What has been answered so far in this call, over all its rounds.
+#[derive(Debug, Clone, Default)]
+pub struct Journal {
+    /// How often the call was entered before this.
+    pub round: u32,
+    entries: Vec<(String, Json)>,
+}
+
+impl Journal {
+    /// Later answers to the same key replace earlier ones.
+    pub fn record(&mut self, key: &str, answer: Json) {
+        match self.entries.iter_mut().find(|(k, _)| k == key) {
+            Some((_, old)) => *old = answer,
+            None => self.entries.push((key.to_owned(), answer)),
+        }
+    }
+
+    pub fn answer(&self, key: &str) -> Option<Answer> {
+        self.entries.iter().find(|(k, _)| k == key).map(|(_, json)| Answer(json.doc()))
+    }
+
+    /// Forgets what is being asked again.
+    pub fn forget(&mut self, asks: &Asks) {
+        self.entries.retain(|(key, _)| !asks.has(key));
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.entries.iter().map(|(key, json)| (key.as_str(), json))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}

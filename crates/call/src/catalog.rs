@@ -1,0 +1,115 @@
+//! What a provider has to offer.
+
+use json::Json;
+
+/// Everything that one provider offers. Immutable: a change is a new catalog and a [`Change`](crate::Change).
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    pub tools: Vec<Tool>,
+    pub resources: Vec<Resource>,
+    pub templates: Vec<Template>,
+    pub prompts: Vec<Prompt>,
+    /// Whether it completes arguments of its prompts and templates.
+    pub completes: bool,
+    /// Whether it writes log messages for the client.
+    pub logs: bool,
+    /// Whether it reports changed resources to subscribers.
+    pub watches: bool,
+    /// Whether its lists can change while it serves.
+    pub changes: bool,
+    /// What a model should know about this provider as a whole.
+    pub instructions: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Tool {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    /// JSON Schema of the arguments; an object at the root.
+    pub input: Json,
+    /// JSON Schema of the structured result.
+    pub output: Option<Json>,
+    pub annotations: Annotations,
+    pub icons: Option<Json>,
+    pub meta: Option<Json>,
+    pub task: TaskUse,
+}
+
+impl Tool {
+    pub fn new(name: &str, description: &str, input: Json) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: Some(description.into()),
+            input,
+            output: None,
+            annotations: Annotations::default(),
+            icons: None,
+            meta: None,
+            task: TaskUse::Never,
+        }
+    }
+}
+
+/// Hints about a tool's behaviour; a client must not trust them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Annotations {
+    pub read_only: Option<bool>,
+    pub destructive: Option<bool>,
+    pub idempotent: Option<bool>,
+    pub open_world: Option<bool>,
+}
+
+/// Whether a call of the tool may go on as a task after it was answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TaskUse {
+    #[default]
+    Never,
+    Optional,
+    Required,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Resource {
+    pub uri: String,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub mime: Option<String>,
+    pub size: Option<u64>,
+    pub annotations: Option<Json>,
+    pub icons: Option<Json>,
+    pub meta: Option<Json>,
+}
+
+/// Resources by a URI template (RFC 6570, simple `{name}` expressions).
+#[derive(Debug, Clone, Default)]
+pub struct Template {
+    pub uri_template: String,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub mime: Option<String>,
+    pub annotations: Option<Json>,
+    pub icons: Option<Json>,
+    pub meta: Option<Json>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Prompt {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub arguments: Vec<PromptArgument>,
+    pub icons: Option<Json>,
+    pub meta: Option<Json>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct PromptArgument {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub required: bool,
+}

@@ -1,0 +1,325 @@
+//! Reading a scanned text: a [`Node`] is a place on the tape, copied freely.
+
+use std::borrow::Cow;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Null,
+    True,
+    False,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+/// Sixteen bytes for each value and each key.
+///
+/// `start..end` is the raw text, `next` the slot behind this subtree; `info` packs the kind, an "odd" bit
+/// (a string with escapes, a number with fraction or exponent) and the number of members.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    start: u32,
+    end: u32,
+    next: u32,
+    info: u32,
+}
+
+impl Slot {
+    /// Lengths and counts fit: `scan` refuses texts of 4 GiB and more, and a value takes at least a byte.
+    #[inline]
+    pub(crate) fn new(start: usize, end: usize, next: usize, kind: Kind, odd: bool, len: u32) -> Self {
+        let kind = match kind {
+            Kind::Null => 0,
+            Kind::True => 1,
+            Kind::False => 2,
+            Kind::Number => 3,
+            Kind::String => 4,
+            Kind::Array => 5,
+            Kind::Object => 6,
+        };
+        let info = kind | u32::from(odd) << 3 | len << 4;
+        Self { start: start as u32, end: end as u32, next: next as u32, info }
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        match self.info & 7 {
+            0 => Kind::Null,
+            1 => Kind::True,
+            2 => Kind::False,
+            3 => Kind::Number,
+            4 => Kind::String,
+            5 => Kind::Array,
+            _ => Kind::Object,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn odd(self) -> bool {
+        self.info & 8 != 0
+    }
+
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        (self.info >> 4) as usize
+    }
+
+    #[inline]
+    pub(crate) fn start(self) -> usize {
+        self.start as usize
+    }
+
+    #[inline]
+    pub(crate) fn next(self) -> usize {
+        self.next as usize
+    }
+
+    #[inline]
+    pub(crate) fn len_bytes(self) -> u32 {
+        self.end - self.start
+    }
+
+    #[inline]
+    pub(crate) fn bytes(self, text: &[u8]) -> &[u8] {
+        &text[self.start as usize..self.end as usize]
+    }
+
+    #[inline]
+    pub(crate) fn str(self, text: &str) -> &str {
+        &text[self.start as usize..self.end as usize]
+    }
+}
+
+/// A value in a scanned text.
+#[derive(Clone, Copy)]
+pub struct Node<'d> {
+    pub(crate) text: &'d str,
+    pub(crate) slots: &'d [Slot],
+    pub(crate) at: u32,
+}
+
+impl std::fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.raw())
+    }
+}
+
+impl<'d> Node<'d> {
+    #[inline]
+    fn slot(&self) -> Slot {
+        self.slots[self.at as usize]
+    }
+
+    /// Where this value lies on its tape; [`Doc::node`](crate::Doc::node) finds it again.
+    #[inline]
+    pub fn at(&self) -> u32 {
+        self.at
+    }
+
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.slot().kind()
+    }
+
+    /// The text of the value, as it was sent.
+    #[inline]
+    pub fn raw(&self) -> &'d str {
+        self.slot().str(self.text)
+    }
+
+    /// How many members or elements; 0 for anything else.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.slot().len()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    pub fn is_object(&self) -> bool {
+        self.kind() == Kind::Object
+    }
+
+    /// The value of a string; borrowed unless it holds escapes.
+    #[inline]
+    pub fn str(&self) -> Option<Cow<'d, str>> {
+        let slot = self.slot();
+        if slot.kind() != Kind::String {
+            return None;
+        }
+        let raw = slot.str(self.text);
+        Some(if slot.odd() { unescape(raw) } else { Cow::Borrowed(&raw[1..raw.len() - 1]) })
+    }
+
+    pub fn bool(&self) -> Option<bool> {
+        match self.kind() {
+            Kind::True => Some(true),
+            Kind::False => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a number written without fraction and exponent, of any size.
+    #[inline]
+    pub fn is_plain_integer(&self) -> bool {
+        let slot = self.slot();
+        slot.kind() == Kind::Number && !slot.odd()
+    }
+
+    pub fn u64(&self) -> Option<u64> {
+        if self.is_plain_integer() { self.raw().parse().ok() } else { None }
+    }
+
+    /// Whether the string is exactly `wanted`; no allocation either way.
+    #[inline]
+    pub fn is(&self, wanted: &str) -> bool {
+        let slot = self.slot();
+        if slot.kind() != Kind::String {
+            return false;
+        }
+        let raw = slot.str(self.text);
+        if slot.odd() { unescape(raw) == wanted } else { raw.as_bytes()[1..raw.len() - 1] == *wanted.as_bytes() }
+    }
+
+    /// The member with this key, if this is an object that has it.
+    #[inline]
+    pub fn get(&self, key: &str) -> Option<Node<'d>> {
+        self.members().find(|(k, _)| k.is(key)).map(|(_, v)| v)
+    }
+
+    /// Keys and values of an object, in the order sent; nothing for other kinds.
+    #[inline]
+    pub fn members(&self) -> Members<'d> {
+        let slot = self.slot();
+        let end = if slot.kind() == Kind::Object { slot.next() as u32 } else { 0 };
+        Members { node: Node { at: self.at + 1, ..*self }, end }
+    }
+
+    /// The elements of an array; nothing for other kinds.
+    #[inline]
+    pub fn elements(&self) -> Elements<'d> {
+        let slot = self.slot();
+        let end = if slot.kind() == Kind::Array { slot.next() as u32 } else { 0 };
+        Elements { node: Node { at: self.at + 1, ..*self }, end }
+    }
+
+    /// Writes the value without the white space between its parts, on one line.
+    ///
+    /// Strings and numbers are copied as sent, so nothing is lost; a raw line break cannot occur inside a
+    /// scanned string.
+    pub fn compact_into(&self, out: &mut Vec<u8>) {
+        let raw = self.raw().as_bytes();
+        match self.kind() {
+            Kind::Array => {
+                out.push(b'[');
+                for (i, element) in self.elements().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    element.compact_into(out);
+                }
+                out.push(b']');
+            }
+            Kind::Object => {
+                out.push(b'{');
+                for (i, (key, value)) in self.members().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    out.extend_from_slice(key.raw().as_bytes());
+                    out.push(b':');
+                    value.compact_into(out);
+                }
+                out.push(b'}');
+            }
+            Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::String => {
+                out.extend_from_slice(raw);
+            }
+        }
+    }
+}
+
+/// See [`Node::members`].
+pub struct Members<'d> {
+    node: Node<'d>,
+    end: u32,
+}
+
+impl<'d> Iterator for Members<'d> {
+    type Item = (Node<'d>, Node<'d>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.node.at >= self.end {
+            return None;
+        }
+        let key = self.node;
+        let value = Node { at: key.at + 1, ..key };
+        self.node.at = value.slot().next() as u32;
+        Some((key, value))
+    }
+}
+
+/// See [`Node::elements`].
+pub struct Elements<'d> {
+    node: Node<'d>,
+    end: u32,
+}
+
+impl<'d> Iterator for Elements<'d> {
+    type Item = Node<'d>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.node.at >= self.end {
+            return None;
+        }
+        let element = self.node;
+        self.node.at = element.slot().next() as u32;
+        Some(element)
+    }
+}
+
+/// The value of a scanned string; `raw` has its quotes.
+pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
+    let inner = &raw[1..raw.len() - 1];
+    let Some(first) = memchr::memchr(b'\\', inner.as_bytes()) else { return Cow::Borrowed(inner) };
+    let mut out = String::with_capacity(inner.len());
+    let mut rest = inner;
+    let mut next = Some(first);
+    while let Some(at) = next {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (value, used) = escape_at(rest);
+        out.push(value);
+        rest = &rest[used..];
+        next = memchr::memchr(b'\\', rest.as_bytes());
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// The character that the escape at the start of `text` stands for, and how long the escape is.
+fn escape_at(text: &str) -> (char, usize) {
+    let unit = |at: usize| u32::from_str_radix(&text[at + 2..at + 6], 16).expect("scanned: four hex digits");
+    match text.as_bytes()[1] {
+        b'b' => ('\u{8}', 2),
+        b'f' => ('\u{c}', 2),
+        b'n' => ('\n', 2),
+        b'r' => ('\r', 2),
+        b't' => ('\t', 2),
+        b'u' => {
+            let high = unit(0);
+            let (value, used) = match high {
+                0xD800..0xDC00 => (0x10000 + ((high - 0xD800) << 10) + (unit(6) - 0xDC00), 12),
+                _ => (high, 6),
+            };
+            (char::from_u32(value).expect("scanned: surrogates come in pairs"), used)
+        }
+        same => (same as char, 2),
+    }
+}

@@ -1,0 +1,165 @@
+//! Making JSON: strings, and small objects member by member.
+//!
+//! Nothing here can make invalid JSON as long as [`Object::raw`] is given valid JSON, which is what
+//! [`Json`](crate::Json) and [`Node::raw`](crate::Node::raw) are.
+
+use crate::scan::plain_run;
+
+/// Writes `s` as a JSON string, quotes included.
+#[inline]
+pub fn string(out: &mut Vec<u8>, s: &str) {
+    out.push(b'"');
+    escaped(out, s.as_bytes());
+    out.push(b'"');
+}
+
+/// Writes UTF-8 text with what JSON wants escaped; no quotes.
+#[inline]
+pub fn escaped(out: &mut Vec<u8>, mut s: &[u8]) {
+    loop {
+        let run = plain_run(s);
+        out.extend_from_slice(&s[..run]);
+        let Some(&c) = s.get(run) else { return };
+        match c {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            control => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let hex = [HEX[usize::from(control >> 4)], HEX[usize::from(control & 15)]];
+                out.extend_from_slice(b"\\u00");
+                out.extend_from_slice(&hex);
+            }
+        }
+        s = &s[run + 1..];
+    }
+}
+
+/// Writes an integer in decimal.
+pub fn integer(out: &mut Vec<u8>, n: i64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    let mut left = n.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if n < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Writes a finite number so that it reads back identically; JSON has no other numbers, so NaN and the
+/// infinities become `null`.
+pub fn number(out: &mut Vec<u8>, n: f64) {
+    if !n.is_finite() {
+        out.extend_from_slice(b"null");
+    } else if n.fract() == 0.0 && n.abs() < 9e15 {
+        integer(out, n as i64);
+    } else {
+        out.extend_from_slice(n.to_string().as_bytes());
+    }
+}
+
+/// An object being written: members in the order of the calls. [`Object::end`] closes it.
+pub struct Object<'o> {
+    out: &'o mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'o> Object<'o> {
+    pub fn new(out: &'o mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, empty: true }
+    }
+
+    /// Starts a member and hands out the buffer for its value.
+    pub fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        if !self.empty {
+            self.out.push(b',');
+        }
+        self.empty = false;
+        string(self.out, key);
+        self.out.push(b':');
+        self.out
+    }
+
+    pub fn str(&mut self, key: &str, value: &str) -> &mut Self {
+        string(self.key(key), value);
+        self
+    }
+
+    pub fn maybe_str(&mut self, key: &str, value: Option<&str>) -> &mut Self {
+        if let Some(value) = value {
+            self.str(key, value);
+        }
+        self
+    }
+
+    pub fn int(&mut self, key: &str, value: i64) -> &mut Self {
+        integer(self.key(key), value);
+        self
+    }
+
+    pub fn bool(&mut self, key: &str, value: bool) -> &mut Self {
+        self.key(key).extend_from_slice(if value { b"true" } else { b"false" });
+        self
+    }
+
+    /// A member whose value is already JSON.
+    pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
+        self.key(key).extend_from_slice(json.as_bytes());
+        self
+    }
+
+    pub fn maybe_raw(&mut self, key: &str, json: Option<&str>) -> &mut Self {
+        if let Some(json) = json {
+            self.raw(key, json);
+        }
+        self
+    }
+
+    pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+        let mut inner = Object::new(self.key(key));
+        fill(&mut inner);
+        inner.end();
+        self
+    }
+
+    pub fn array<T>(
+        &mut self,
+        key: &str,
+        items: impl IntoIterator<Item = T>,
+        mut each: impl FnMut(&mut Vec<u8>, T),
+    ) -> &mut Self {
+        array(self.key(key), items, &mut each);
+        self
+    }
+
+    pub fn end(self) {
+        self.out.push(b'}');
+    }
+}
+
+/// Writes an array, each item by `each`.
+pub fn array<T>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = T>,
+    mut each: impl FnMut(&mut Vec<u8>, T),
+) {
+    out.push(b'[');
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        each(out, item);
+    }
+    out.push(b']');
+}

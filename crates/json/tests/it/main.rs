@@ -1,0 +1,147 @@
+//! What the scanner takes and refuses, and that it agrees with `serde_json` on everything else.
+
+use json::{Json, ScanLimits, Why, scan, write};
+use proptest::prelude::*;
+
+fn check(text: &str, expected: Result<&str, Why>) {
+    check_bytes(text.as_bytes(), expected);
+}
+
+fn check_bytes(bytes: &[u8], expected: Result<&str, Why>) {
+    let limits = ScanLimits { depth_max: 4, slots_max: 40 };
+    let got = scan(bytes.to_vec(), &limits).map(|doc| Json::from(doc.root()).to_string()).map_err(|bad| bad.why);
+    assert_eq!(got.as_deref().map_err(|e| *e), expected, "{}", String::from_utf8_lossy(bytes));
+}
+
+#[test]
+fn values_are_kept_as_sent_and_white_space_is_not() {
+    check(" null ", Ok("null"));
+    check("[ true , false ]", Ok("[true,false]"));
+    check("{\n\"a\" :\t1 }", Ok(r#"{"a":1}"#));
+    check(r#""\u00e9\n\/""#, Ok(r#""\u00e9\n\/""#));
+    check("12345678901234567890123", Ok("12345678901234567890123"));
+    check("-0.0e-10", Ok("-0.0e-10"));
+    check(r#""𝄞""#, Ok(r#""𝄞""#));
+    check(r#""\ud834\udd1e""#, Ok(r#""\ud834\udd1e""#));
+    check("[[[[]]]]", Ok("[[[[]]]]"));
+}
+
+#[test]
+fn what_is_not_json_is_refused() {
+    for bad in [
+        "", " ", "nul", "truee", "[", "]", "[1,]", "[,1]", "[1 2]", "{", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}",
+        "{'a':1}", "01", "-", "+1", "1.", ".5", "1e", "1e+", "0x1", "NaN", "Infinity", "\"", "\"\\\"", "\"\\x\"", "\"\\u12g4\"",
+        "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\t\"", "\"a\nb\"", "\u{feff}{}", "{} {}", "1 1", "/* */1", "[1]x", "\0",
+        "{\"a\":1\0}",
+    ] {
+        check(bad, Err(Why::Syntax));
+    }
+}
+
+#[test]
+fn invalid_utf8_is_refused_wherever_it_stands() {
+    for bad in [&b"\"\xff\""[..], b"\xc3\x28", b"[\"\xed\xa0\x80\"]", b"{\"\xf8\":1}", b"1\x80"] {
+        check_bytes(bad, Err(Why::Utf8));
+    }
+}
+
+#[test]
+fn keys_are_compared_unescaped_at_any_depth() {
+    check(r#"{"a":1,"a":2}"#, Err(Why::Duplicate));
+    check(r#"{"a":1,"\u0061":2}"#, Err(Why::Duplicate));
+    check(r#"[{"b":{"x":1,"y":2,"x":3}}]"#, Err(Why::Duplicate));
+    check(r#"{"a":1,"A":2,"a ":3,"a\u0000":4}"#, Ok(r#"{"a":1,"A":2,"a ":3,"a\u0000":4}"#));
+    let many: Vec<String> = (0..18).map(|i| format!("\"k{i}\":0")).collect();
+    check(&format!("{{{}}}", many.join(",")), Ok(&format!("{{{}}}", many.join(","))));
+    check(&format!("{{{},\"\\u006b3\":0}}", many.join(",")), Err(Why::Duplicate));
+}
+
+#[test]
+fn depth_and_number_of_values_are_bounded() {
+    check("[[[[[]]]]]", Err(Why::Depth));
+    check(r#"{"a":{"a":{"a":{"a":{}}}}}"#, Err(Why::Depth));
+    check(&format!("[{}0]", "0,".repeat(38)), Ok(&format!("[{}0]", "0,".repeat(38))));
+    check(&format!("[{}0]", "0,".repeat(39)), Err(Why::TooMany));
+    let deep = "[".repeat(1_000_000);
+    assert_eq!(scan(deep.into_bytes(), &ScanLimits::default()).map(|_| ()).map_err(|b| b.why), Err(Why::Depth));
+}
+
+#[test]
+fn an_error_says_where() {
+    let bad = scan(b"{\"a\":1,\"a\":2}".to_vec(), &ScanLimits::default()).map(|_| ()).expect_err("duplicate");
+    assert_eq!((bad.at, bad.to_string().as_str()), (7, "duplicate key at byte 7"));
+}
+
+#[test]
+fn a_node_finds_members_and_elements() {
+    let doc = scan(br#"{"a":[1,"x\ty",{"b":null}],"c":true}"#.to_vec(), &ScanLimits::default()).expect("valid");
+    let a = doc.root().get("a").expect("a");
+    let raws: Vec<&str> = a.elements().map(|n| n.raw()).collect();
+    assert_eq!(raws, ["1", "\"x\\ty\"", "{\"b\":null}"]);
+    assert_eq!(a.elements().nth(1).and_then(|n| n.str()).as_deref(), Some("x\ty"));
+    assert_eq!(doc.root().get("c").and_then(|n| n.bool()), Some(true));
+    assert!(doc.root().get("b").is_none());
+    assert_eq!(doc.node(a.at()).len(), 3);
+}
+
+#[test]
+fn numbers_are_written_as_json() {
+    for (n, text) in [(0.0, "0"), (100.0, "100"), (-7.0, "-7"), (95.5, "95.5"), (1e300, &1e300.to_string()), (f64::NAN, "null")] {
+        let mut out = Vec::new();
+        write::number(&mut out, n);
+        assert_eq!(String::from_utf8_lossy(&out), text);
+    }
+    for n in [0, -1, i64::MAX, i64::MIN] {
+        let mut out = Vec::new();
+        write::integer(&mut out, n);
+        assert_eq!(String::from_utf8_lossy(&out), n.to_string());
+    }
+}
+
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        "\\PC*".prop_map(Into::into),
+        "[\\x00-\\x7f]*".prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 32, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
+            prop::collection::btree_map("[a-c\\\\\"\n]{0,3}", inner, 0..20)
+                .prop_map(|m| serde_json::Value::Object(m.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_serde_writes_we_read_and_write_back(value in any_json(), pretty: bool) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.expect("writes");
+        let ours = Json::parse(&text).expect("reads");
+        prop_assert_eq!(serde_json::from_str::<serde_json::Value>(ours.as_str()).expect("still JSON"), value);
+        prop_assert!(!ours.as_str().contains(['\n', '\r']));
+    }
+
+    #[test]
+    fn no_bytes_panic_and_serde_agrees_on_validity(bytes in prop::collection::vec(
+        prop_oneof![prop::sample::select(b"{}[]\",:\\ utrfn0123456789.eE+-\n".to_vec()), any::<u8>()], 0..40)) {
+        let ours = scan(bytes.clone(), &ScanLimits::default());
+        let serde = serde_json::from_slice::<serde_json::Value>(&bytes);
+        match ours.map_err(|b| b.why) {
+            // serde_json keeps the last of two equal keys and reads huge exponents as out of range.
+            Err(Why::Duplicate) => prop_assert!(true),
+            Ok(_) => prop_assert!(serde.is_ok() || serde.is_err_and(|e| e.to_string().contains("out of range"))),
+            Err(_) => prop_assert!(serde.is_err(), "{}", String::from_utf8_lossy(&bytes)),
+        }
+    }
+
+    #[test]
+    fn any_string_survives_writing_and_reading(s in "\\PC*|[\\x00-\\x7f]*") {
+        let mut out = Vec::new();
+        write::string(&mut out, &s);
+        let doc = scan(out, &ScanLimits::default()).expect("valid");
+        prop_assert_eq!(doc.root().str().expect("a string").into_owned(), s);
+    }
+}
