@@ -1,0 +1,6 @@
+//! Where one message ends and the next begins: push parsers and their writers, knowing nothing of JSON.
+
+mod pipe;
+pub mod sse;
+
+pub use pipe::{Frame, Framing, Frames};

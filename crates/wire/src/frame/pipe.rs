@@ -1,0 +1,254 @@
+//! Bytes in, frames out: what comes down a pipe, by line or by `Content-Length`.
+//!
+//! Lines are the standard. Some clients borrow the framing of the Language Server Protocol; the first bytes
+//! tell, and we answer in kind. Feed with [`Frames::space`] and [`Frames::filled`], take with
+//! [`Frames::next`]. Never holds more than one frame of `frame_bytes_max` and what was read behind it.
+
+/// How messages are told apart on a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    Lines,
+    Headers,
+}
+
+impl Framing {
+    /// Appends a message in this framing.
+    pub fn write(self, out: &mut Vec<u8>, message: &[u8]) {
+        match self {
+            Self::Lines => {
+                out.extend_from_slice(message);
+                out.push(b'\n');
+            }
+            Self::Headers => {
+                out.extend_from_slice(b"Content-Length: ");
+                json::write::integer(out, message.len() as i64);
+                out.extend_from_slice(b"\r\n\r\n");
+                out.extend_from_slice(message);
+            }
+        }
+    }
+}
+
+/// What was found in the stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame {
+    Message(Vec<u8>),
+    /// A message that is too long; the rest of it is skipped as it comes.
+    TooLong,
+    /// Headers that make no sense: where the next message starts can no longer be known.
+    Lost,
+}
+
+/// What to do with the bytes at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing but white space came yet.
+    Unsure,
+    Line,
+    /// In an overlong line: everything up to the next line break is dropped.
+    SkipLine,
+    Head,
+    Body(usize),
+    /// In an overlong body: this many bytes are still to be dropped.
+    SkipBody(usize),
+    Lost,
+}
+
+/// `start..end` of `buffer` is what has been read and not yet taken; `0 <= start <= searched <= end <= len`.
+pub struct Frames {
+    buffer: Vec<u8>,
+    start: usize,
+    searched: usize,
+    end: usize,
+    state: State,
+    frame_bytes_max: usize,
+}
+
+/// A header block has a few short lines; more than this is not one.
+const HEAD_BYTES_MAX: usize = 4096;
+const READ_BYTES: usize = 64 << 10;
+
+impl Frames {
+    pub fn new(frame_bytes_max: usize) -> Self {
+        Self { buffer: Vec::new(), start: 0, searched: 0, end: 0, state: State::Unsure, frame_bytes_max }
+    }
+
+    /// `None` until the first bytes came.
+    pub fn framing(&self) -> Option<Framing> {
+        match self.state {
+            State::Unsure => None,
+            State::Line | State::SkipLine => Some(Framing::Lines),
+            State::Head | State::Body(_) | State::SkipBody(_) | State::Lost => Some(Framing::Headers),
+        }
+    }
+
+    /// Room to read into; never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.searched -= self.start;
+            self.start = 0;
+        }
+        if self.buffer.len() < self.end + READ_BYTES {
+            self.buffer.resize(self.end + READ_BYTES, 0);
+        } else if self.end == 0 && self.buffer.len() > 8 * READ_BYTES {
+            // One long message must not cost its size for ever.
+            self.buffer.truncate(READ_BYTES);
+            self.buffer.shrink_to_fit();
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// Says how much of [`Frames::space`] was filled.
+    pub fn filled(&mut self, bytes: usize) {
+        self.end += bytes;
+        debug_assert!(self.end <= self.buffer.len());
+    }
+
+    /// What is left when the stream ends: a last line without a line break counts.
+    pub fn finish(&mut self) -> Option<Frame> {
+        if self.state != State::Line || self.start == self.end {
+            return None;
+        }
+        let line = trimmed(&self.buffer[self.start..self.end]).to_vec();
+        self.start = self.end;
+        self.searched = self.end;
+        if line.is_empty() { None } else { Some(Frame::Message(line)) }
+    }
+
+    fn at_hand(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.start += bytes;
+        self.searched = self.searched.max(self.start);
+    }
+
+    fn next_line(&mut self) -> Option<Frame> {
+        match memchr::memchr(b'\n', &self.buffer[self.searched..self.end]) {
+            Some(at) => {
+                let end = self.searched + at;
+                let line = trimmed(&self.buffer[self.start..end]);
+                let too_long = line.len() > self.frame_bytes_max;
+                let frame = if too_long { Frame::TooLong } else { Frame::Message(line.to_vec()) };
+                self.start = end + 1;
+                self.searched = self.start;
+                Some(frame)
+            }
+            None => {
+                self.searched = self.end;
+                if self.at_hand().len() <= self.frame_bytes_max {
+                    return None;
+                }
+                self.take(self.at_hand().len());
+                self.state = State::SkipLine;
+                Some(Frame::TooLong)
+            }
+        }
+    }
+
+    /// Reads a header block; `None` while it is incomplete.
+    fn next_head(&mut self) -> Option<Result<usize, ()>> {
+        let at_hand = self.at_hand();
+        let window = &at_hand[..at_hand.len().min(HEAD_BYTES_MAX)];
+        let lf = memchr::memmem::find(window, b"\n\n").map(|at| (at, 2));
+        let crlf = memchr::memmem::find(window, b"\r\n\r\n").map(|at| (at, 4));
+        let Some((at, len)) = [lf, crlf].into_iter().flatten().min() else {
+            return (at_hand.len() >= HEAD_BYTES_MAX).then_some(Err(()));
+        };
+        let length = content_length(&window[..at]);
+        self.take(at + len);
+        Some(length.ok_or(()))
+    }
+}
+
+/// The next whole frame, if it is there. Empty lines are no frames.
+impl Iterator for Frames {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
+        loop {
+            match self.state {
+                State::Unsure => {
+                    let blank = self.at_hand().iter().take_while(|c| c.is_ascii_whitespace()).count();
+                    self.take(blank);
+                    let first = *self.at_hand().first()?;
+                    self.state = if matches!(first, b'C' | b'c') { State::Head } else { State::Line };
+                }
+                State::Line => match self.next_line()? {
+                    Frame::Message(line) if line.is_empty() => {}
+                    frame => return Some(frame),
+                },
+                State::SkipLine => match memchr::memchr(b'\n', self.at_hand()) {
+                    Some(at) => {
+                        self.take(at + 1);
+                        self.state = State::Line;
+                    }
+                    None => {
+                        self.take(self.at_hand().len());
+                        return None;
+                    }
+                },
+                State::Head => {
+                    let blank = self.at_hand().iter().take_while(|c| matches!(c, b'\r' | b'\n')).count();
+                    self.take(blank);
+                    if self.at_hand().is_empty() {
+                        return None;
+                    }
+                    match self.next_head()? {
+                        Ok(length) if length <= self.frame_bytes_max => self.state = State::Body(length),
+                        Ok(length) => {
+                            self.state = State::SkipBody(length);
+                            return Some(Frame::TooLong);
+                        }
+                        Err(()) => {
+                            self.state = State::Lost;
+                            return Some(Frame::Lost);
+                        }
+                    }
+                }
+                State::Body(length) => {
+                    let body = self.at_hand().get(..length)?.to_vec();
+                    self.take(length);
+                    self.state = State::Head;
+                    return Some(Frame::Message(body));
+                }
+                State::SkipBody(left) => {
+                    let skipped = left.min(self.at_hand().len());
+                    self.take(skipped);
+                    if skipped < left {
+                        self.state = State::SkipBody(left - skipped);
+                        return None;
+                    }
+                    self.state = State::Head;
+                }
+                State::Lost => {
+                    self.take(self.at_hand().len());
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    line.trim_ascii()
+}
+
+/// The one `Content-Length` of a header block; other headers are allowed and ignored.
+fn content_length(head: &[u8]) -> Option<usize> {
+    let mut found = None;
+    for line in std::str::from_utf8(head).ok()?.lines() {
+        let (name, value) = line.split_once(':')?;
+        if name.eq_ignore_ascii_case("content-length") {
+            let value = value.trim();
+            if found.is_some() || !value.bytes().all(|c| c.is_ascii_digit()) {
+                return None;
+            }
+            found = Some(value.parse().ok()?);
+        }
+    }
+    found
+}

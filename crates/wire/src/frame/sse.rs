@@ -1,0 +1,52 @@
+//! Server-sent events, as a server writes them.
+
+/// The place of an event: which stream of the session, and which event of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventId {
+    pub stream: u32,
+    pub event: u64,
+}
+
+impl EventId {
+    /// Reads what [`message`] wrote; a client sends it back as `Last-Event-ID`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (stream, event) = text.split_once('-')?;
+        Some(Self { stream: stream.parse().ok()?, event: event.parse().ok()? })
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"id: ");
+        json::write::integer(out, i64::from(self.stream));
+        out.push(b'-');
+        json::write::integer(out, self.event.min(i64::MAX as u64) as i64);
+        out.push(b'\n');
+    }
+}
+
+/// One message as one event. The message is one line: JSON that we wrote has no line breaks.
+pub fn message(out: &mut Vec<u8>, id: Option<EventId>, message: &[u8]) {
+    out.extend_from_slice(b"event: message\n");
+    if let Some(id) = id {
+        id.write(out);
+    }
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(message);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// 2025-11-25, Sending Messages: "an SSE event consisting of an event ID and an empty data field", so that
+/// the client can come back even if nothing else arrives.
+pub fn priming(out: &mut Vec<u8>, id: EventId) {
+    id.write(out);
+    out.extend_from_slice(b"data: \n\n");
+}
+
+/// How long to wait before coming back.
+pub fn retry(out: &mut Vec<u8>, ms: u64) {
+    out.extend_from_slice(b"retry: ");
+    json::write::integer(out, ms.min(i64::MAX as u64) as i64);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// A comment: keeps whatever lies in between from giving up on a quiet stream.
+pub const KEEP_ALIVE: &[u8] = b":\n\n";

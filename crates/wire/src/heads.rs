@@ -1,0 +1,128 @@
+//! The HTTP headers that mirror the body, and how a value travels in one.
+//!
+//! 2026-07-28, Server Validation: headers that differ from the body MUST be refused, so that nobody routes
+//! by one and executes by the other.
+
+use std::borrow::Cow;
+
+use json::{Kind, Node};
+
+/// A header as it was found. Two of the same name are never one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Head<'a> {
+    #[default]
+    Absent,
+    One(&'a [u8]),
+    Twice,
+}
+
+/// The headers that a message may be judged by. A pipe has none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Heads<'a> {
+    pub version: Head<'a>,
+    pub method: Head<'a>,
+    pub name: Head<'a>,
+}
+
+const PREFIX: &[u8] = b"=?base64?";
+const SUFFIX: &[u8] = b"?=";
+
+/// The value that a header carries: plain, or base64 between its two marks.
+///
+/// `None` if it is marked as base64 and is not, or holds what a header must not.
+pub fn decode(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let inner = value.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+    match inner {
+        Some(inner) => base64_decode(inner).map(Cow::Owned),
+        // RFC 9110: visible ASCII, space and tab.
+        None => value.iter().all(|c| matches!(c, 0x20..=0x7e | b'\t')).then_some(Cow::Borrowed(value)),
+    }
+}
+
+/// Whether a header says the same as a string of the body.
+#[inline]
+pub fn mirrors(head: Head<'_>, body: &str) -> Result<(), &'static str> {
+    match head {
+        Head::Absent => Err("is missing"),
+        Head::Twice => Err("was sent twice"),
+        Head::One(value) if value == body.as_bytes() && !value.starts_with(PREFIX) => {
+            if value.iter().all(|c| matches!(c, 0x20..=0x7e | b'\t')) { Ok(()) } else { Err("holds characters that a header must not") }
+        }
+        Head::One(value) => match decode(value) {
+            None => Err("is malformed"),
+            Some(decoded) if *decoded == *body.as_bytes() => Ok(()),
+            Some(_) => Err("differs from the body"),
+        },
+    }
+}
+
+/// Whether an `Mcp-Param-*` header says the same as the argument it mirrors.
+pub fn param_mirrors(head: Head<'_>, argument: Option<Node<'_>>) -> Result<(), &'static str> {
+    let argument = argument.filter(|node| node.kind() != Kind::Null);
+    match (head, argument) {
+        (Head::Twice, _) => Err("was sent twice"),
+        (Head::Absent, None) => Ok(()),
+        (Head::Absent, Some(_)) => Err("is missing"),
+        (Head::One(_), None) => Err("has no argument in the body"),
+        (Head::One(value), Some(node)) => {
+            let decoded = decode(value).ok_or("is malformed")?;
+            let same = match node.kind() {
+                Kind::String => node.str().is_some_and(|s| *decoded == *s.as_bytes()),
+                Kind::True => *decoded == *b"true",
+                Kind::False => *decoded == *b"false",
+                // "SHOULD compare the header value and the body value numerically": 42.0 is 42.
+                Kind::Number => same_integer(&decoded, node.raw()),
+                Kind::Null | Kind::Array | Kind::Object => false,
+            };
+            if same { Ok(()) } else { Err("differs from the body") }
+        }
+    }
+}
+
+fn same_integer(header: &[u8], body: &str) -> bool {
+    let Ok(header) = std::str::from_utf8(header) else { return false };
+    match (header.parse::<i64>(), body.parse::<i64>()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => match (header.parse::<f64>(), body.parse::<f64>()) {
+            (Ok(a), Ok(b)) => a == b && a.is_finite(),
+            _ => false,
+        },
+    }
+}
+
+/// Strict RFC 4648: the standard alphabet, padding where it belongs, no stray bits.
+pub fn base64_decode(text: &[u8]) -> Option<Vec<u8>> {
+    let value = |c: u8| -> Option<u32> {
+        Some(match c {
+            b'A'..=b'Z' => u32::from(c - b'A'),
+            b'a'..=b'z' => u32::from(c - b'a') + 26,
+            b'0'..=b'9' => u32::from(c - b'0') + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        })
+    };
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let last = text.len() / 4;
+    for (i, four) in text.chunks_exact(4).enumerate() {
+        let padding = four.iter().rev().take_while(|c| **c == b'=').count();
+        if padding > 2 || (padding > 0 && i + 1 != last) {
+            return None;
+        }
+        let mut bits = 0;
+        for &c in &four[..4 - padding] {
+            bits = bits << 6 | value(c)?;
+        }
+        bits <<= 6 * padding;
+        let three = bits.to_be_bytes();
+        let (bytes, stray) = three[1..].split_at(3 - padding);
+        if stray.iter().any(|b| *b != 0) {
+            return None;
+        }
+        out.extend_from_slice(bytes);
+    }
+    Some(out)
+}

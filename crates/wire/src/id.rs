@@ -1,0 +1,56 @@
+//! A request id or progress token, exactly as it was sent.
+
+use json::{Kind, Node};
+
+/// Raw JSON of a string or an integer. Short ones, which is nearly all, live inline.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Id(Repr);
+
+const INLINE_MAX: usize = 22;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Repr {
+    Inline { len: u8, bytes: [u8; INLINE_MAX] },
+    Heap(Box<str>),
+}
+
+impl Id {
+    /// Strings and integers of any size; not `null`, fractions, or anything else.
+    pub fn read(node: Node<'_>) -> Option<Self> {
+        match node.kind() {
+            Kind::String => Some(Self::raw(node.raw())),
+            Kind::Number if node.is_plain_integer() => Some(Self::raw(node.raw())),
+            _ => None,
+        }
+    }
+
+    pub fn number(n: u64) -> Self {
+        Self::raw(&n.to_string())
+    }
+
+    fn raw(raw: &str) -> Self {
+        let mut bytes = [0; INLINE_MAX];
+        match bytes.get_mut(..raw.len()) {
+            Some(place) => {
+                place.copy_from_slice(raw.as_bytes());
+                Self(Repr::Inline { len: raw.len() as u8, bytes })
+            }
+            None => Self(Repr::Heap(raw.into())),
+        }
+    }
+
+    /// The JSON, byte for byte.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Heap(raw) => raw.as_bytes(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}

@@ -1,0 +1,154 @@
+//! Lists, page by page. The members are rendered once per version and kept; a request only gets the frame.
+
+use call::{Annotations, Catalog, Prompt, Resource, TaskUse, Template, Tool};
+use json::Json;
+use json::write::{self, Object};
+
+use super::{ReplyTo, Stamp, begin, cache_hints, end};
+use crate::params::List;
+use crate::version::{Feature, Version};
+
+/// The members of one page: `"tools":[…]` and, if there is more, `,"nextCursor":"…"`.
+pub fn list_members(
+    catalog: &Catalog,
+    list: List,
+    version: Version,
+    range: std::ops::Range<usize>,
+    next: Option<&str>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4096);
+    let key = match list {
+        List::Tools => "tools",
+        List::Resources => "resources",
+        List::Templates => "resourceTemplates",
+        List::Prompts => "prompts",
+    };
+    write::string(&mut out, key);
+    out.push(b':');
+    match list {
+        List::Tools => write::array(&mut out, &catalog.tools[range], |out, t| tool(out, version, t)),
+        List::Resources => write::array(&mut out, &catalog.resources[range], |out, r| {
+            let mut object = Object::new(out);
+            resource_members(&mut object, version, r);
+            object.end();
+        }),
+        List::Templates => write::array(&mut out, &catalog.templates[range], |out, t| template(out, version, t)),
+        List::Prompts => write::array(&mut out, &catalog.prompts[range], |out, p| prompt(out, version, p)),
+    }
+    if let Some(next) = next {
+        out.extend_from_slice(b",\"nextCursor\":");
+        write::string(&mut out, next);
+    }
+    out
+}
+
+/// The whole response around members that [`list_members`] made.
+#[inline]
+pub fn page(out: &mut Vec<u8>, to: &ReplyTo, stamp: &Stamp, members: &[u8], ttl_ms: u64, public: bool) {
+    begin(out, &to.id);
+    out.push(b'{');
+    out.extend_from_slice(members);
+    cache_hints(out, to.version, ttl_ms, public);
+    stamp.close(out, to.version, false);
+    end(out);
+}
+
+fn named(out: &mut Object<'_>, version: Version, name: &str, title: Option<&str>, description: Option<&str>) {
+    out.str("name", name);
+    if version.has(Feature::Titles) {
+        out.maybe_str("title", title);
+    }
+    out.maybe_str("description", description);
+}
+
+fn decorated(out: &mut Object<'_>, version: Version, icons: Option<&Json>, meta: Option<&Json>) {
+    if version.has(Feature::Icons) {
+        out.maybe_raw("icons", icons.map(Json::as_str));
+    }
+    if version.has(Feature::Meta) {
+        out.maybe_raw("_meta", meta.map(Json::as_str));
+    }
+}
+
+fn tool(out: &mut Vec<u8>, version: Version, tool: &Tool) {
+    let mut object = Object::new(out);
+    named(&mut object, version, &tool.name, tool.title.as_deref(), tool.description.as_deref());
+    object.raw("inputSchema", tool.input.as_str());
+    if let Some(output) = &tool.output
+        && version.has(Feature::StructuredContent)
+        && (version.has(Feature::AnyStructuredContent) || has_object_root(output))
+    {
+        object.raw("outputSchema", output.as_str());
+    }
+    if version.has(Feature::Annotations) && tool.annotations != Annotations::default() {
+        let hints = [
+            ("readOnlyHint", tool.annotations.read_only),
+            ("destructiveHint", tool.annotations.destructive),
+            ("idempotentHint", tool.annotations.idempotent),
+            ("openWorldHint", tool.annotations.open_world),
+        ];
+        object.object("annotations", |o| {
+            for (key, hint) in hints {
+                if let Some(hint) = hint {
+                    o.bool(key, hint);
+                }
+            }
+        });
+    }
+    if version.has(Feature::TaskParameter) {
+        let support = match tool.task {
+            TaskUse::Never => None,
+            TaskUse::Optional => Some("optional"),
+            TaskUse::Required => Some("required"),
+        };
+        if let Some(support) = support {
+            object.object("execution", |o| {
+                o.str("taskSupport", support);
+            });
+        }
+    }
+    decorated(&mut object, version, tool.icons.as_ref(), tool.meta.as_ref());
+    object.end();
+}
+
+/// Before 2026-07-28 an output schema must be an object at its root.
+fn has_object_root(schema: &Json) -> bool {
+    schema.doc().root().get("type").is_some_and(|t| t.is("object"))
+}
+
+pub(super) fn resource_members(out: &mut Object<'_>, version: Version, resource: &Resource) {
+    out.str("uri", &resource.uri);
+    named(out, version, &resource.name, resource.title.as_deref(), resource.description.as_deref());
+    out.maybe_str("mimeType", resource.mime.as_deref());
+    if let Some(size) = resource.size {
+        out.int("size", size.min(i64::MAX as u64) as i64);
+    }
+    out.maybe_raw("annotations", resource.annotations.as_ref().map(Json::as_str));
+    decorated(out, version, resource.icons.as_ref(), resource.meta.as_ref());
+}
+
+fn template(out: &mut Vec<u8>, version: Version, template: &Template) {
+    let mut object = Object::new(out);
+    object.str("uriTemplate", &template.uri_template);
+    named(&mut object, version, &template.name, template.title.as_deref(), template.description.as_deref());
+    object.maybe_str("mimeType", template.mime.as_deref());
+    object.maybe_raw("annotations", template.annotations.as_ref().map(Json::as_str));
+    decorated(&mut object, version, template.icons.as_ref(), template.meta.as_ref());
+    object.end();
+}
+
+fn prompt(out: &mut Vec<u8>, version: Version, prompt: &Prompt) {
+    let mut object = Object::new(out);
+    named(&mut object, version, &prompt.name, prompt.title.as_deref(), prompt.description.as_deref());
+    if !prompt.arguments.is_empty() {
+        object.array("arguments", &prompt.arguments, |out, argument| {
+            let mut object = Object::new(out);
+            let (title, about) = (argument.title.as_deref(), argument.description.as_deref());
+            named(&mut object, version, &argument.name, title, about);
+            object.bool("required", argument.required);
+            object.end();
+        });
+    }
+    decorated(&mut object, version, prompt.icons.as_ref(), prompt.meta.as_ref());
+    object.end();
+}

@@ -1,0 +1,163 @@
+//! The protocol versions and what each has: the only file that knows protocol dates.
+//!
+//! To add a version: a variant, its date in [`Version::ALL`], and the spans below. Everything else asks
+//! [`Version::has`].
+
+/// A protocol version that we speak, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    V2024_11_05,
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+    V2026_07_28,
+}
+
+use Version::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28};
+
+impl Version {
+    pub const ALL: [(Self, &'static str); 5] = [
+        (V2024_11_05, "2024-11-05"),
+        (V2025_03_26, "2025-03-26"),
+        (V2025_06_18, "2025-06-18"),
+        (V2025_11_25, "2025-11-25"),
+        (V2026_07_28, "2026-07-28"),
+    ];
+
+    /// What a request over HTTP means that names no version: 2025-06-18 and later, "SHOULD assume".
+    pub const UNNAMED: Self = V2025_03_26;
+
+    /// The newest that is negotiated by a handshake.
+    pub const NEWEST_WITH_HANDSHAKE: Self = V2025_11_25;
+
+    /// The newest of all.
+    pub const NEWEST: Self = V2026_07_28;
+
+    pub fn as_str(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    pub fn parse(date: &str) -> Option<Self> {
+        Self::parse_bytes(date.as_bytes())
+    }
+
+    pub fn parse_bytes(date: &[u8]) -> Option<Self> {
+        Self::ALL.iter().find(|(_, d)| d.as_bytes() == date).map(|(version, _)| *version)
+    }
+
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    #[inline]
+    pub fn has(self, feature: Feature) -> bool {
+        let (first, last) = feature.span();
+        first <= self && self <= last
+    }
+}
+
+/// What differs between versions. A feature is there from its first version to its last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    Handshake,
+    Envelope,
+    Sessions,
+    Batches,
+    EventIds,
+    Priming,
+    ErrorWithoutId,
+    NotFoundCode,
+    Ping,
+    SetLevel,
+    Subscribe,
+    Listen,
+    Discover,
+    ServerRequests,
+    InputRequired,
+    ResultType,
+    CacheHints,
+    MirrorHeaders,
+    Annotations,
+    Audio,
+    ProgressMessage,
+    CompletionsDeclared,
+    CompletionContext,
+    StructuredContent,
+    AnyStructuredContent,
+    ResourceLinks,
+    Titles,
+    Meta,
+    Icons,
+    Elicitation,
+    ElicitationMode,
+    ElicitationId,
+    SamplingTools,
+    TaskParameter,
+    TaskExtension,
+    Extensions,
+}
+
+impl Feature {
+    /// Every feature with its first and last version and what it is, in reading order.
+    #[rustfmt::skip]
+    pub const TABLE: [(Self, Version, Version, &'static str); 36] = [
+        (Self::Handshake, V2024_11_05, V2025_11_25, "`initialize` and `notifications/initialized`"),
+        (Self::Envelope, V2026_07_28, V2026_07_28, "version and capabilities in every request's `_meta`"),
+        (Self::Sessions, V2025_03_26, V2025_11_25, "`Mcp-Session-Id`, GET stream, DELETE"),
+        (Self::Batches, V2025_03_26, V2025_03_26, "JSON-RPC batches are accepted"),
+        (Self::EventIds, V2025_03_26, V2025_11_25, "SSE events have ids; `Last-Event-ID` resumes"),
+        (Self::Priming, V2025_11_25, V2025_11_25, "an SSE stream opens with an empty event and may be closed with `retry`"),
+        (Self::ErrorWithoutId, V2025_11_25, V2026_07_28, "an error that belongs to no request has no `id` (earlier: `null`)"),
+        (Self::NotFoundCode, V2024_11_05, V2025_11_25, "an unknown resource is -32002 (later: -32602)"),
+        (Self::Ping, V2024_11_05, V2025_11_25, "`ping`"),
+        (Self::SetLevel, V2024_11_05, V2025_11_25, "`logging/setLevel` (later: `logLevel` per request)"),
+        (Self::Subscribe, V2024_11_05, V2025_11_25, "`resources/subscribe` and `resources/unsubscribe`"),
+        (Self::Listen, V2026_07_28, V2026_07_28, "`subscriptions/listen`"),
+        (Self::Discover, V2026_07_28, V2026_07_28, "`server/discover`"),
+        (Self::ServerRequests, V2024_11_05, V2025_11_25, "questions to the user are requests from the server"),
+        (Self::InputRequired, V2026_07_28, V2026_07_28, "questions to the user are `input_required` results with a sealed `requestState`"),
+        (Self::ResultType, V2026_07_28, V2026_07_28, "`resultType` and `serverInfo` in every result"),
+        (Self::CacheHints, V2026_07_28, V2026_07_28, "`ttlMs` and `cacheScope`"),
+        (Self::MirrorHeaders, V2026_07_28, V2026_07_28, "`Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` must match the body"),
+        (Self::Annotations, V2025_03_26, V2026_07_28, "tool annotations"),
+        (Self::Audio, V2025_03_26, V2026_07_28, "audio content (earlier: an embedded blob)"),
+        (Self::ProgressMessage, V2025_03_26, V2026_07_28, "`message` in progress"),
+        (Self::CompletionsDeclared, V2025_03_26, V2026_07_28, "`completions` in the capabilities"),
+        (Self::CompletionContext, V2025_06_18, V2026_07_28, "`context` in completion requests"),
+        (Self::StructuredContent, V2025_06_18, V2026_07_28, "`outputSchema` and `structuredContent` (earlier: text only)"),
+        (Self::AnyStructuredContent, V2026_07_28, V2026_07_28, "structured content that is not an object"),
+        (Self::ResourceLinks, V2025_06_18, V2026_07_28, "`resource_link` content (earlier: text with the URI)"),
+        (Self::Titles, V2025_06_18, V2026_07_28, "`title` beside `name`"),
+        (Self::Meta, V2025_06_18, V2026_07_28, "`_meta` on what is listed"),
+        (Self::Icons, V2025_11_25, V2026_07_28, "`icons`"),
+        (Self::Elicitation, V2025_06_18, V2026_07_28, "forms"),
+        (Self::ElicitationMode, V2025_11_25, V2026_07_28, "`mode` in elicitation; URL mode"),
+        (Self::ElicitationId, V2025_11_25, V2025_11_25, "`elicitationId` in URL mode"),
+        (Self::SamplingTools, V2025_11_25, V2026_07_28, "sampling with tools"),
+        (Self::TaskParameter, V2025_11_25, V2025_11_25, "tasks by the `task` parameter, `tasks/list`, `tasks/result`"),
+        (Self::TaskExtension, V2026_07_28, V2026_07_28, "tasks as the extension `io.modelcontextprotocol/tasks`"),
+        (Self::Extensions, V2026_07_28, V2026_07_28, "`extensions` in the capabilities"),
+    ];
+
+    #[inline]
+    const fn span(self) -> (Version, Version) {
+        let row = Self::TABLE[self as usize];
+        (row.1, row.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Feature, Version};
+
+    #[test]
+    fn rows_stand_in_the_order_of_the_variants() {
+        for (i, (feature, first, last, _)) in Feature::TABLE.iter().enumerate() {
+            assert_eq!(*feature as usize, i);
+            assert!(first <= last);
+        }
+        for (i, (version, date)) in Version::ALL.iter().enumerate() {
+            assert_eq!((version.index(), Version::parse(date)), (i, Some(*version)));
+        }
+    }
+}
