@@ -1,0 +1,340 @@
+//! Ten small tools over ten thousand customers in memory: what is left when the work itself costs nothing.
+//!
+//! `lookup_customer` is the one that is measured: one keyed lookup, one object written once. The others are
+//! what a server like this would have beside it. [`Bench::with_tools`] adds fillers, to show that a call costs
+//! the same among a thousand tools. No I/O, no question, no future: every answer is at hand.
+
+use std::sync::Arc;
+
+use call::{Call, Catalog, Cx, Fault, Problem, Provider, Run, Target, Thing, Tool, ToolReply};
+use hashbrown::HashMap;
+use json::{Json, write};
+
+/// The bench provider.
+pub struct Bench {
+    catalog: Arc<Catalog>,
+    // The keys are ours, so nobody can choose them to collide; the seed is fixed, so that a call takes the
+    // same instructions in every run.
+    customers: HashMap<Box<str>, Customer, foldhash::fast::FixedState>,
+}
+
+struct Customer {
+    plan: &'static Plan,
+    /// `YYYY-MM-DD`.
+    signup_date: Box<str>,
+}
+
+struct Plan {
+    name: &'static str,
+    monthly_cents: i64,
+    seats: i64,
+}
+
+const PLANS: [Plan; 3] = [
+    Plan { name: "free", monthly_cents: 0, seats: 1 },
+    Plan { name: "emerald", monthly_cents: 1900, seats: 5 },
+    Plan { name: "ruby", monthly_cents: 9900, seats: 50 },
+];
+
+const CUSTOMERS: usize = 10_000;
+
+impl Default for Bench {
+    fn default() -> Self {
+        Self::with_tools(TABLE.len())
+    }
+}
+
+impl Bench {
+    /// As many tools as wanted: the first of the ten, then fillers.
+    pub fn with_tools(count: usize) -> Self {
+        let fillers = (0..count.saturating_sub(TABLE.len())).map(|i| {
+            Tool::new(
+                &format!("{FILLER}{i:04}"),
+                "Does nothing, among many",
+                constant(r#"{"type":"object"}"#),
+            )
+        });
+        let tools = TABLE.iter().take(count).map(Row::tool).chain(fillers).collect();
+        let customers = (0..CUSTOMERS).map(|i| (email_of(i).into(), Customer::numbered(i))).collect();
+        Self { catalog: Arc::new(Catalog { tools, ..Catalog::default() }), customers }
+    }
+
+    fn customer(&self, email: &str) -> Result<&Customer, ToolReply> {
+        self.customers.get(email).ok_or_else(|| not_found("email", "no customer has this address"))
+    }
+
+    fn of_plan(&self, call: &Call) -> impl Iterator<Item = &Customer> {
+        let plan = call.text("plan").map(|plan| plan.into_owned());
+        self.customers.values().filter(move |c| plan.as_ref().is_none_or(|plan| c.plan.name == plan))
+    }
+}
+
+impl Provider for Bench {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.clone()
+    }
+
+    fn run(&self, call: &Call, _: &Cx<'_>) -> Run {
+        let name = call.name();
+        if call.target != Target::Tool {
+            return Run::now(Fault::Unknown { what: Thing::Tool, name: name.into_owned() });
+        }
+        // Ten comparisons at most, and one for the tool that is measured.
+        if let Some(row) = TABLE.iter().find(|row| row.name == name) {
+            return Run::now((row.run)(self, call).unwrap_or_else(|problem| problem));
+        }
+        match name.strip_prefix(FILLER) {
+            Some(number) => Run::now(ToolReply::text(format!("filler {number} did nothing"))),
+            None => Run::now(Fault::Unknown { what: Thing::Tool, name: name.into_owned() }),
+        }
+    }
+}
+
+const FILLER: &str = "filler_";
+
+/// The second is the problem; both are answers.
+type Answered = Result<ToolReply, ToolReply>;
+
+struct Row {
+    name: &'static str,
+    about: &'static str,
+    input: &'static str,
+    output: &'static str,
+    run: fn(&Bench, &Call) -> Answered,
+}
+
+impl Row {
+    fn tool(&self) -> Tool {
+        let tool = Tool::new(self.name, self.about, constant(self.input));
+        Tool { output: Some(constant(self.output)), ..tool }
+    }
+}
+
+static TABLE: [Row; 10] = [
+    Row {
+        name: "lookup_customer",
+        about: "Look up a customer by email address",
+        input: r#"{"type":"object","properties":{
+            "email":{"type":"string","description":"The customer's email address"}
+        },"required":["email"],"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "email":{"type":"string"},
+            "plan":{"type":"string","enum":["free","emerald","ruby"]},
+            "signup_date":{"type":"string","format":"date"}
+        },"required":["email","plan","signup_date"]}"#,
+        run: lookup_customer,
+    },
+    Row {
+        name: "list_plans",
+        about: "List all plans with their prices",
+        input: r#"{"type":"object","additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "plans":{"type":"array","items":{"type":"object","required":["name","monthly_cents","seats"]}}
+        },"required":["plans"]}"#,
+        run: |_, _| Ok(object(|o| _ = o.array("plans", &PLANS, write_plan))),
+    },
+    Row {
+        name: "get_plan",
+        about: "Get one plan by its name",
+        input: r#"{"type":"object","properties":{
+            "plan":{"type":"string","description":"The plan's name","enum":["free","emerald","ruby"]}
+        },"required":["plan"],"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "name":{"type":"string"},"monthly_cents":{"type":"integer"},"seats":{"type":"integer"}
+        },"required":["name","monthly_cents","seats"]}"#,
+        run: get_plan,
+    },
+    Row {
+        name: "count_customers",
+        about: "Count the customers, all of them or those of one plan",
+        input: r#"{"type":"object","properties":{
+            "plan":{"type":"string","description":"Only customers of this plan"}
+        },"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{"count":{"type":"integer"}},"required":["count"]}"#,
+        run: |bench, call| Ok(object(|o| _ = o.int("count", bench.of_plan(call).count() as i64))),
+    },
+    Row {
+        name: "list_customers",
+        about: "List customers in the order they signed up, one page at a time",
+        input: r#"{"type":"object","properties":{
+            "offset":{"type":"integer","description":"How many to skip","minimum":0},
+            "limit":{"type":"integer","description":"How many to list","minimum":1,"maximum":100}
+        },"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "customers":{"type":"array","items":{"type":"object","required":["email","plan","signup_date"]}},
+            "total":{"type":"integer"}
+        },"required":["customers","total"]}"#,
+        run: list_customers,
+    },
+    Row {
+        name: "get_invoice",
+        about: "Get a customer's invoice for one month",
+        input: r#"{"type":"object","properties":{
+            "email":{"type":"string","description":"The customer's email address"},
+            "month":{"type":"string","description":"The month, as YYYY-MM","pattern":"^[0-9]{4}-[0-9]{2}$"}
+        },"required":["email","month"],"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "email":{"type":"string"},"month":{"type":"string"},
+            "amount_cents":{"type":"integer"},"currency":{"type":"string"}
+        },"required":["email","month","amount_cents","currency"]}"#,
+        run: get_invoice,
+    },
+    Row {
+        name: "next_renewal",
+        about: "On which day of the month a customer's plan renews",
+        input: r#"{"type":"object","properties":{
+            "email":{"type":"string","description":"The customer's email address"}
+        },"required":["email"],"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "email":{"type":"string"},"day_of_month":{"type":"integer","minimum":1,"maximum":31}
+        },"required":["email","day_of_month"]}"#,
+        run: next_renewal,
+    },
+    Row {
+        name: "count_signups",
+        about: "Count the customers who signed up in one year",
+        input: r#"{"type":"object","properties":{
+            "year":{"type":"integer","description":"The year"}
+        },"required":["year"],"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "year":{"type":"integer"},"count":{"type":"integer"}
+        },"required":["year","count"]}"#,
+        run: count_signups,
+    },
+    Row {
+        name: "monthly_revenue",
+        about: "What all customers, or those of one plan, pay per month",
+        input: r#"{"type":"object","properties":{
+            "plan":{"type":"string","description":"Only customers of this plan"}
+        },"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "amount_cents":{"type":"integer"},"currency":{"type":"string"}
+        },"required":["amount_cents","currency"]}"#,
+        run: |bench, call| {
+            let amount = bench.of_plan(call).map(|c| c.plan.monthly_cents).sum();
+            Ok(object(|o| _ = o.int("amount_cents", amount).str("currency", CURRENCY)))
+        },
+    },
+    Row {
+        name: "quote_upgrade",
+        about: "What a customer would pay more per month on another plan",
+        input: r#"{"type":"object","properties":{
+            "email":{"type":"string","description":"The customer's email address"},
+            "plan":{"type":"string","description":"The plan to change to","enum":["free","emerald","ruby"]}
+        },"required":["email","plan"],"additionalProperties":false}"#,
+        output: r#"{"type":"object","properties":{
+            "email":{"type":"string"},"difference_cents":{"type":"integer"},"currency":{"type":"string"}
+        },"required":["email","difference_cents","currency"]}"#,
+        run: quote_upgrade,
+    },
+];
+
+fn lookup_customer(bench: &Bench, call: &Call) -> Answered {
+    let email = call.text("email").unwrap_or_default();
+    let customer = bench.customer(&email)?;
+    let mut out = Vec::with_capacity(96);
+    write_customer(&mut out, &email, customer);
+    Ok(ToolReply::structured(Json::written(out)))
+}
+
+fn get_plan(_: &Bench, call: &Call) -> Answered {
+    let mut out = Vec::with_capacity(64);
+    write_plan(&mut out, plan_in(call)?);
+    Ok(ToolReply::structured(Json::written(out)))
+}
+
+fn list_customers(bench: &Bench, call: &Call) -> Answered {
+    let number = |name| call.arguments()?.get(name)?.u64().map(|n| n as usize);
+    let offset = number("offset").unwrap_or(0).min(CUSTOMERS);
+    let end = (offset + number("limit").unwrap_or(10).min(100)).min(CUSTOMERS);
+    let emails = (offset..end).map(email_of);
+    Ok(object(|o| {
+        o.array("customers", emails, |out, email| {
+            if let Some(customer) = bench.customers.get(email.as_str()) {
+                write_customer(out, &email, customer);
+            }
+        });
+        o.int("total", CUSTOMERS as i64);
+    }))
+}
+
+fn get_invoice(bench: &Bench, call: &Call) -> Answered {
+    let email = call.text("email").unwrap_or_default();
+    let customer = bench.customer(&email)?;
+    let month = call.text("month").unwrap_or_default();
+    if month.as_ref() < &customer.signup_date[..7] {
+        return Err(not_found("month", "the customer had not signed up yet"));
+    }
+    Ok(object(|o| {
+        o.str("email", &email).str("month", &month);
+        o.int("amount_cents", customer.plan.monthly_cents).str("currency", CURRENCY);
+    }))
+}
+
+fn next_renewal(bench: &Bench, call: &Call) -> Answered {
+    let email = call.text("email").unwrap_or_default();
+    let day = bench.customer(&email)?.signup_date[8..].parse().expect("a date ends in its day");
+    Ok(object(|o| _ = o.str("email", &email).int("day_of_month", day)))
+}
+
+fn count_signups(bench: &Bench, call: &Call) -> Answered {
+    let year = call.arguments().and_then(|arguments| arguments.get("year")).and_then(|year| year.u64());
+    let year = i64::try_from(year.unwrap_or(0)).unwrap_or(0);
+    let start = format!("{year:04}-");
+    let count = bench.customers.values().filter(|c| c.signup_date.starts_with(&start)).count();
+    Ok(object(|o| _ = o.int("year", year).int("count", count as i64)))
+}
+
+fn quote_upgrade(bench: &Bench, call: &Call) -> Answered {
+    let email = call.text("email").unwrap_or_default();
+    let difference = plan_in(call)?.monthly_cents - bench.customer(&email)?.plan.monthly_cents;
+    Ok(object(|o| {
+        o.str("email", &email);
+        o.int("difference_cents", difference).str("currency", CURRENCY);
+    }))
+}
+
+const CURRENCY: &str = "EUR";
+
+impl Customer {
+    fn numbered(i: usize) -> Self {
+        // A thousand a year, 84 a month, three a day: in order, and no day that a month lacks.
+        let (year, month, day) = (2016 + i / 1000, 1 + i % 1000 / 84, 1 + i % 1000 % 84 / 3);
+        Self { plan: &PLANS[i % 3], signup_date: format!("{year:04}-{month:02}-{day:02}").into() }
+    }
+}
+
+fn email_of(i: usize) -> String {
+    format!("user{i}@example.com")
+}
+
+fn plan_in(call: &Call) -> Result<&'static Plan, ToolReply> {
+    let name = call.text("plan").unwrap_or_default();
+    PLANS.iter().find(|plan| plan.name == name).ok_or_else(|| not_found("plan", "there is no such plan"))
+}
+
+fn not_found(field: &str, why: &str) -> ToolReply {
+    ToolReply::problem(&Problem { field: Some(field.into()), ..Problem::new("not_found", why) })
+}
+
+fn object(fill: impl FnOnce(&mut write::Object<'_>)) -> ToolReply {
+    ToolReply::structured(Json::object(fill))
+}
+
+#[inline]
+fn write_customer(out: &mut Vec<u8>, email: &str, customer: &Customer) {
+    let mut object = write::Object::new(out);
+    object.str("email", email).str("plan", customer.plan.name).str("signup_date", &customer.signup_date);
+    object.end();
+}
+
+fn write_plan(out: &mut Vec<u8>, plan: &Plan) {
+    let mut object = write::Object::new(out);
+    object.str("name", plan.name).int("monthly_cents", plan.monthly_cents).int("seats", plan.seats);
+    object.end();
+}
+
+/// JSON that stands in this source.
+fn constant(text: &str) -> Json {
+    Json::parse(text).expect("a constant of the fixture is valid JSON")
+}

@@ -1,0 +1,3 @@
+//! The fixtures by themselves, and what others think of them.
+
+mod fixtures;
