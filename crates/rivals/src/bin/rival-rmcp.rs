@@ -1,0 +1,289 @@
+//! rmcp 3.8, tuned: the official SDK at its best, doing the bench's work.
+//!
+//! What "tuned" means, each a choice its own documentation offers:
+//! - the tool router is built once, in a static (the default of `#[tool_handler]` builds it per call);
+//! - stateless modes answer with JSON and have no session manager;
+//! - no SSE keep-alive timers, no resumption hints, one allowed host;
+//! - hyper calls the service directly: no axum, no router, no clone of the service per request;
+//! - `--stdio` uses the non-blocking pipe transport (`stdio_pipes`); with `--plain`, the usual one.
+//!
+//! `rival-rmcp --mode j25|m26|s25 --bind ADDR` or `rival-rmcp --stdio [--plain]`
+
+use std::sync::{Arc, LazyLock};
+
+use anyhow::bail;
+use rivals::{Customer, Customers as Rows, Door, PLANS, Plan};
+use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::handler::server::wrapper::{Json, Parameters};
+use rmcp::transport::streamable_http_server::session::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, ServerHandler, ServiceExt, schemars, tool, tool_handler, tool_router};
+use serde::{Deserialize, Serialize};
+
+fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    LazyLock::force(&CUSTOMERS);
+    LazyLock::force(&ROUTER);
+    rivals::block_on(async {
+        match rivals::door(&args)? {
+            Door::Stdio if args.iter().any(|arg| arg == "--plain") => {
+                Desk.serve(rmcp::transport::stdio()).await?.waiting().await?;
+            }
+            Door::Stdio => {
+                Desk.serve(rmcp::transport::stdio_pipes()).await?.waiting().await?;
+            }
+            Door::Http(at) => match rivals::option(&args, "--mode").as_deref() {
+                Some("j25" | "m26") => http(at, NeverSessionManager::default(), stateless()).await?,
+                Some("s25") => {
+                    let mut sessions = LocalSessionManager::default();
+                    sessions.session_config.sse_retry = None;
+                    http(at, sessions, sessionful()).await?;
+                }
+                other => bail!("give `--mode j25|m26|s25`, not {other:?}"),
+            },
+        }
+        Ok(())
+    })
+}
+
+async fn http(
+    at: std::net::SocketAddr,
+    sessions: impl SessionManager,
+    config: StreamableHttpServerConfig,
+) -> anyhow::Result<()> {
+    let service = Arc::new(StreamableHttpService::new(|| Ok(Desk), Arc::new(sessions), config));
+    rivals::serve(at, move |request| {
+        let service = Arc::clone(&service);
+        async move { service.handle(request).await }
+    })
+    .await
+}
+
+/// 2025-11-25 and 2026-07-28 without a session: one JSON answer per request.
+fn stateless() -> StreamableHttpServerConfig {
+    sessionful().with_legacy_session_mode(false).with_json_response(true)
+}
+
+/// 2025-11-25 with a session. rmcp answers these with an event stream; it has no JSON for them.
+fn sessionful() -> StreamableHttpServerConfig {
+    StreamableHttpServerConfig::default()
+        .with_sse_keep_alive(None)
+        .with_sse_retry(None)
+        .with_allowed_hosts(["127.0.0.1"])
+}
+
+static CUSTOMERS: LazyLock<Rows> = LazyLock::new(rivals::customers);
+static ROUTER: LazyLock<ToolRouter<Desk>> = LazyLock::new(Desk::tool_router);
+
+/// A customer desk. Its state is in the statics, so that a service per request costs nothing.
+struct Desk;
+
+#[tool_handler(router = ROUTER, name = "rival-rmcp")]
+impl ServerHandler for Desk {}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ByEmail {
+    /// The customer's email address
+    email: String,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ByPlan {
+    /// Only customers of this plan
+    plan: Option<String>,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PlanName {
+    /// The plan's name
+    plan: String,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    /// How many to skip
+    offset: Option<usize>,
+    /// How many to list
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ByMonth {
+    /// The customer's email address
+    email: String,
+    /// The month, as YYYY-MM
+    month: String,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ByYear {
+    /// The year
+    year: i64,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Upgrade {
+    /// The customer's email address
+    email: String,
+    /// The plan to change to
+    plan: String,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Plans {
+    plans: Vec<Plan>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Customers {
+    customers: Vec<Customer>,
+    total: usize,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Count {
+    count: usize,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct YearCount {
+    year: i64,
+    count: usize,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Amount {
+    amount_cents: i64,
+    currency: &'static str,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Invoice {
+    email: String,
+    month: String,
+    amount_cents: i64,
+    currency: &'static str,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Renewal {
+    email: String,
+    day_of_month: u8,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+struct Quote {
+    email: String,
+    difference_cents: i64,
+    currency: &'static str,
+}
+
+const CURRENCY: &str = "EUR";
+
+fn customer(email: &str) -> Result<&'static Customer, ErrorData> {
+    CUSTOMERS.get(email).ok_or_else(|| ErrorData::invalid_params("no customer has this address", None))
+}
+
+fn plan(name: &str) -> Result<Plan, ErrorData> {
+    let found = PLANS.into_iter().find(|plan| plan.name == name);
+    found.ok_or_else(|| ErrorData::invalid_params("there is no such plan", None))
+}
+
+fn of_plan(plan: Option<&str>) -> impl Iterator<Item = &'static Customer> {
+    CUSTOMERS.values().filter(move |row| plan.is_none_or(|plan| row.plan == plan))
+}
+
+#[tool_router]
+impl Desk {
+    #[tool(description = "Look up a customer by email address")]
+    fn lookup_customer(
+        &self,
+        Parameters(ByEmail { email }): Parameters<ByEmail>,
+    ) -> Result<Json<&'static Customer>, ErrorData> {
+        customer(&email).map(Json)
+    }
+
+    #[tool(description = "List all plans with their prices")]
+    fn list_plans(&self, Parameters(Nothing {}): Parameters<Nothing>) -> Json<Plans> {
+        Json(Plans { plans: PLANS.to_vec() })
+    }
+
+    #[tool(description = "Get one plan by its name")]
+    fn get_plan(
+        &self,
+        Parameters(PlanName { plan: name }): Parameters<PlanName>,
+    ) -> Result<Json<Plan>, ErrorData> {
+        plan(&name).map(Json)
+    }
+
+    #[tool(description = "Count the customers, all of them or those of one plan")]
+    fn count_customers(&self, Parameters(ByPlan { plan }): Parameters<ByPlan>) -> Json<Count> {
+        Json(Count { count: of_plan(plan.as_deref()).count() })
+    }
+
+    #[tool(description = "List customers in the order they signed up, one page at a time")]
+    fn list_customers(&self, Parameters(Page { offset, limit }): Parameters<Page>) -> Json<Customers> {
+        let emails = (0..rivals::CUSTOMERS).skip(offset.unwrap_or(0)).take(limit.unwrap_or(10).min(100));
+        let customers = emails.filter_map(|n| CUSTOMERS.get(&rivals::email(n)).cloned()).collect();
+        Json(Customers { customers, total: rivals::CUSTOMERS })
+    }
+
+    #[tool(description = "Get a customer's invoice for one month")]
+    fn get_invoice(
+        &self,
+        Parameters(ByMonth { email, month }): Parameters<ByMonth>,
+    ) -> Result<Json<Invoice>, ErrorData> {
+        let amount_cents = plan(&customer(&email)?.plan)?.monthly_cents;
+        Ok(Json(Invoice { email, month, amount_cents, currency: CURRENCY }))
+    }
+
+    #[tool(description = "On which day of the month a customer's plan renews")]
+    fn next_renewal(
+        &self,
+        Parameters(ByEmail { email }): Parameters<ByEmail>,
+    ) -> Result<Json<Renewal>, ErrorData> {
+        let day_of_month = customer(&email)?.signup_date[8..].parse().unwrap_or(1);
+        Ok(Json(Renewal { email, day_of_month }))
+    }
+
+    #[tool(description = "Count the customers who signed up in one year")]
+    fn count_signups(&self, Parameters(ByYear { year }): Parameters<ByYear>) -> Json<YearCount> {
+        let start = format!("{year:04}-");
+        let count = CUSTOMERS.values().filter(|row| row.signup_date.starts_with(&start)).count();
+        Json(YearCount { year, count })
+    }
+
+    #[tool(description = "What all customers, or those of one plan, pay per month")]
+    fn monthly_revenue(
+        &self,
+        Parameters(ByPlan { plan: name }): Parameters<ByPlan>,
+    ) -> Result<Json<Amount>, ErrorData> {
+        let mut amount_cents = 0;
+        for row in of_plan(name.as_deref()) {
+            amount_cents += plan(&row.plan)?.monthly_cents;
+        }
+        Ok(Json(Amount { amount_cents, currency: CURRENCY }))
+    }
+
+    #[tool(description = "What a customer would pay more per month on another plan")]
+    fn quote_upgrade(
+        &self,
+        Parameters(Upgrade { email, plan: name }): Parameters<Upgrade>,
+    ) -> Result<Json<Quote>, ErrorData> {
+        let difference_cents = plan(&name)?.monthly_cents - plan(&customer(&email)?.plan)?.monthly_cents;
+        Ok(Json(Quote { email, difference_cents, currency: CURRENCY }))
+    }
+}

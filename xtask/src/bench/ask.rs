@@ -1,0 +1,274 @@
+//! What the bench asks, and how it knows that an answer is right.
+//!
+//! An [`Ask`] is a whole request with holes of fixed width for the id and the customer, so that the
+//! next request costs the driver two small copies. Ids have seven digits and customers four.
+
+use anyhow::{bail, ensure};
+use memchr::memmem;
+
+/// The protocol a request is dressed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dress {
+    /// 2026-07-28: `_meta` and Mcp-* headers.
+    M26,
+    /// 2025-11-25 by its header alone, without a session.
+    J25,
+    /// 2025-11-25 with a session.
+    S25,
+}
+
+impl Dress {
+    pub fn name(self) -> &'static str {
+        match self {
+            Dress::M26 => "m26",
+            Dress::J25 => "j25",
+            Dress::S25 => "s25",
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    Call,
+    List,
+}
+
+/// Which answers count as right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    /// The floor's one answer.
+    Canned,
+    /// This id, no error, this customer.
+    Customer,
+    /// This id, no error, a list of tools.
+    Tools,
+    /// A session, or a polite refusal to hold more of them.
+    Session,
+    /// The acknowledgement that opens a listen stream.
+    Acknowledged,
+}
+
+/// A request that can be asked again and again.
+#[derive(Clone)]
+pub struct Ask {
+    bytes: Vec<u8>,
+    id_at: usize,
+    customer_at: Option<usize>,
+    right: Right,
+}
+
+const ID: &str = "1000000";
+const ID_FIRST: u64 = 1_000_000;
+const ID_COUNT: u64 = 9_000_000;
+const CUSTOMER: &str = "user1000";
+const META: &str = concat!(
+    r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+    r#""io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"#,
+    r#""io.modelcontextprotocol/clientCapabilities":{}}"#,
+);
+
+pub const INITIALIZE: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1000000,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
+    r#""capabilities":{},"clientInfo":{"name":"bench","version":"1.0.0"}}}"#,
+);
+pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+impl Ask {
+    /// `work` over HTTP, on a session if the dress has one.
+    pub fn http(work: Work, dress: Dress, session: Option<&str>) -> Ask {
+        let headers = match (dress, work) {
+            (Dress::M26, Work::Call) => concat!(
+                "MCP-Protocol-Version: 2026-07-28\r\n",
+                "Mcp-Method: tools/call\r\nMcp-Name: lookup_customer\r\n"
+            )
+            .to_owned(),
+            (Dress::M26, Work::List) => {
+                "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n".to_owned()
+            }
+            (Dress::J25 | Dress::S25, _) => "MCP-Protocol-Version: 2025-11-25\r\n".to_owned(),
+        };
+        let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
+        let right = match work {
+            Work::Call => Right::Customer,
+            Work::List => Right::Tools,
+        };
+        Ask::new(post(&(headers + &session), &body(work, dress)), right)
+    }
+
+    /// `work` as one line on a pipe, after the 2025-11-25 handshake.
+    pub fn line(work: Work) -> Ask {
+        let right = match work {
+            Work::Call => Right::Customer,
+            Work::List => Right::Tools,
+        };
+        Ask::new(body(work, Dress::J25) + "\n", right)
+    }
+
+    /// A new legacy session, please.
+    pub fn initialize() -> Ask {
+        Ask::new(post("", INITIALIZE), Right::Session)
+    }
+
+    /// The notification that ends a session's handshake; nothing comes back but a status.
+    pub fn initialized(session: &str) -> Vec<u8> {
+        let headers = format!("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {session}\r\n");
+        post(&headers, INITIALIZED).into_bytes()
+    }
+
+    /// A stream of change notifications, which stays open.
+    pub fn listen() -> Ask {
+        let headers = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n";
+        let body = format!(
+            concat!(
+                r#"{{"jsonrpc":"2.0","id":{},"method":"subscriptions/listen","params":{{"#,
+                r#""notifications":{{"toolsListChanged":true}},{}}}}}"#
+            ),
+            ID, META
+        );
+        Ask::new(post(headers, &body), Right::Acknowledged)
+    }
+
+    /// The same request to the floor, which answers everything alike.
+    pub fn canned(mut self) -> Ask {
+        self.right = Right::Canned;
+        self
+    }
+
+    fn new(text: String, right: Right) -> Ask {
+        let id_at = text.find(ID).expect("every request of this file carries the id");
+        let customer_at = text.find(CUSTOMER).map(|at| at + "user".len());
+        Ask { bytes: text.into_bytes(), id_at, customer_at, right }
+    }
+
+    /// The bytes of request number `n`.
+    pub fn number(&mut self, n: u64) -> &[u8] {
+        digits(&mut self.bytes[self.id_at..self.id_at + ID.len()], id(n));
+        if let Some(at) = self.customer_at {
+            digits(&mut self.bytes[at..at + 4], customer(n));
+        }
+        &self.bytes
+    }
+
+    /// Which request `answer` belongs to, unless it is the floor's, which belongs to any.
+    pub fn number_of(&self, answer: &[u8]) -> Option<u64> {
+        const KEY: &[u8] = br#""id":"#;
+        if self.right == Right::Canned {
+            return None;
+        }
+        let at = memmem::find(answer, KEY)? + KEY.len();
+        let id = std::str::from_utf8(answer.get(at..at + ID.len())?).ok()?;
+        id.parse::<u64>().ok()?.checked_sub(ID_FIRST)
+    }
+
+    /// Whether `body`, with HTTP status `status`, answers request number `n`.
+    pub fn check(&self, n: u64, status: u16, body: &[u8]) -> anyhow::Result<()> {
+        if self.right == Right::Session && matches!(status, 429 | 503) {
+            return Ok(());
+        }
+        ensure!(status == 200, "request {n}: status {status}: {}", shown(body));
+        let mut id_text = *br#""id":0000000"#;
+        digits(&mut id_text[5..], id(n));
+        let has = |needle: &[u8]| memmem::find(body, needle).is_some();
+        let right = match self.right {
+            Right::Canned => has(br#""result""#),
+            Right::Customer => {
+                let mut email = *br#""email":"user0000@example.com""#;
+                digits(&mut email[13..17], customer(n));
+                has(&id_text) && has(&email) && has(br#""structuredContent":{"#) && no_error(body)
+            }
+            Right::Tools => {
+                has(&id_text) && has(br#""tools":["#) && has(br#""lookup_customer""#) && no_error(body)
+            }
+            Right::Session => has(&id_text) && has(br#""protocolVersion":"2025-11-25""#) && no_error(body),
+            Right::Acknowledged => has(b"notifications/subscriptions/acknowledged"),
+        };
+        if !right {
+            bail!("request {n}: wrong answer: {}", shown(body));
+        }
+        Ok(())
+    }
+}
+
+fn no_error(body: &[u8]) -> bool {
+    memmem::find(body, br#""error":"#).is_none() && memmem::find(body, br#""isError":true"#).is_none()
+}
+
+fn id(n: u64) -> u64 {
+    ID_FIRST + n % ID_COUNT
+}
+
+/// A customer with four digits, and another one every time.
+fn customer(n: u64) -> u64 {
+    1000 + n * 7919 % 9000
+}
+
+fn digits(hole: &mut [u8], mut number: u64) {
+    for byte in hole.iter_mut().rev() {
+        *byte = b'0' + u8::try_from(number % 10).expect("a remainder of ten is a digit");
+        number /= 10;
+    }
+}
+
+fn shown(body: &[u8]) -> String {
+    let end = body.len().min(400);
+    String::from_utf8_lossy(&body[..end]).into_owned()
+}
+
+fn body(work: Work, dress: Dress) -> String {
+    let meta = if dress == Dress::M26 { META } else { "" };
+    match work {
+        Work::Call => {
+            let comma = if meta.is_empty() { "" } else { "," };
+            format!(
+                concat!(
+                    r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"lookup_customer","#,
+                    r#""arguments":{{"email":"{}@example.com"}}{}{}}}}}"#
+                ),
+                ID, CUSTOMER, comma, meta
+            )
+        }
+        Work::List => format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"tools/list","params":{{{meta}}}}}"#),
+    }
+}
+
+fn post(headers: &str, body: &str) -> String {
+    format!(
+        concat!(
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n",
+            "Accept: application/json, text/event-stream\r\n{}Content-Length: {}\r\n\r\n{}"
+        ),
+        headers,
+        body.len(),
+        body
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_has_its_own_id_and_customer() {
+        let mut ask = Ask::http(Work::Call, Dress::M26, None);
+        let first = String::from_utf8(ask.number(0).to_vec()).unwrap();
+        assert!(first.contains(r#""id":1000000,"#) && first.contains("user1000@"));
+        let second = String::from_utf8(ask.number(1).to_vec()).unwrap();
+        assert!(second.contains(r#""id":1000001,"#) && second.contains("user8919@"));
+        assert_eq!(first.len(), second.len());
+    }
+
+    #[test]
+    fn another_customer_or_an_error_is_a_wrong_answer() {
+        let ask = Ask::http(Work::Call, Dress::J25, None);
+        let answer = |id: &str, email: &str, rest: &str| {
+            format!(r#"{{"id":{id},"result":{{"structuredContent":{{"email":"{email}"}}{rest}}}}}"#)
+        };
+        let check = |status, text: String| ask.check(0, status, text.as_bytes()).is_ok();
+        assert!(check(200, answer("1000000", "user1000@example.com", "")));
+        assert!(!check(500, answer("1000000", "user1000@example.com", "")));
+        assert!(!check(200, answer("1000001", "user1000@example.com", "")));
+        assert!(!check(200, answer("1000000", "user1001@example.com", "")));
+        assert!(!check(200, answer("1000000", "user1000@example.com", r#","isError":true"#)));
+    }
+}

@@ -1,0 +1,116 @@
+//! What the product promises about its speed, as numbers a run either keeps or misses.
+
+use std::fmt::Write;
+
+use super::report::{Report, median};
+
+/// One promise.
+pub struct Gate {
+    pub name: &'static str,
+    pub bound: Bound,
+    /// Nothing if the rows it needs were not measured.
+    pub value: Option<f64>,
+    pub unit: &'static str,
+}
+
+#[derive(Clone, Copy)]
+pub enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Gate {
+    pub fn met(&self) -> Option<bool> {
+        self.value.map(|value| match self.bound {
+            Bound::AtMost(limit) => value <= limit,
+            Bound::AtLeast(limit) => value >= limit,
+        })
+    }
+}
+
+/// Holds `report` against every promise.
+pub fn judge(report: &Report) -> Vec<Gate> {
+    use Bound::{AtLeast, AtMost};
+    // CPU of one timed row over another's of the same round.
+    let cpu = |row: &str, base: &str| median(&report.ratios(row, base)?);
+    let counted = |name: &str| report.counts.iter().find(|count| count.name == name);
+    let instructions = |name: &str| counted(name).map(|count| count.instructions);
+    let allocations = |name: &str| counted(name).map(|count| count.allocations);
+    let more_tools = || {
+        let ten = instructions("count spile m26 call")?;
+        let thousand = instructions("count spile m26 call, 1000 tools")?;
+        Some((thousand / ten - 1.0).abs() * 100.0)
+    };
+    let gate = |name, bound, unit, value| Gate { name, bound, value, unit };
+    vec![
+        gate("call m26, CPU over the floor", AtMost(1.45), "x", cpu("http spile m26 call", "http floor")),
+        gate("call j25, CPU over the floor", AtMost(1.45), "x", cpu("http spile j25 call", "http floor")),
+        gate("call s25, CPU over the floor", AtMost(1.45), "x", cpu("http spile s25 call", "http floor")),
+        gate(
+            "call m26, rmcp's CPU over ours",
+            AtLeast(3.0),
+            "x",
+            cpu("http rmcp m26 call", "http spile m26 call"),
+        ),
+        gate(
+            "call j25, rmcp's CPU over ours",
+            AtLeast(2.5),
+            "x",
+            cpu("http rmcp j25 call", "http spile j25 call"),
+        ),
+        gate(
+            "call s25, rmcp's CPU over ours",
+            AtLeast(2.5),
+            "x",
+            cpu("http rmcp s25 call", "http spile s25 call"),
+        ),
+        gate(
+            "stdio pipelined, rmcp's CPU over ours",
+            AtLeast(6.0),
+            "x",
+            cpu("stdio rmcp pipelined", "stdio spile pipelined"),
+        ),
+        gate(
+            "the same with rmcp on its usual transport",
+            AtLeast(6.0),
+            "x",
+            cpu("stdio rmcp-plain pipelined", "stdio spile pipelined"),
+        ),
+        gate("call m26, instructions", AtMost(38_000.0), "", instructions("count spile m26 call")),
+        gate("call j25, instructions", AtMost(38_000.0), "", instructions("count spile j25 call")),
+        gate("call s25, instructions", AtMost(38_000.0), "", instructions("count spile s25 call")),
+        gate("call m26, allocations", AtMost(16.0), "", allocations("count spile m26 call")),
+        gate("call j25, allocations", AtMost(16.0), "", allocations("count spile j25 call")),
+        gate("call s25, allocations", AtMost(16.0), "", allocations("count spile s25 call")),
+        gate(
+            "list m26 of ten tools, instructions",
+            AtMost(25_000.0),
+            "",
+            instructions("count spile m26 list"),
+        ),
+        gate("call with 1,000 tools against ten, instructions", AtMost(2.0), " % apart", more_tools()),
+    ]
+}
+
+/// The gates for a terminal.
+pub fn table(gates: &[Gate]) -> String {
+    let mut text = String::from("\ngates\n");
+    for gate in gates {
+        let verdict = match gate.met() {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "-",
+        };
+        let value = gate.value.map_or("not measured".into(), |value| shown(value, gate.unit));
+        let bound = match gate.bound {
+            Bound::AtMost(limit) => format!("at most {}", shown(limit, gate.unit)),
+            Bound::AtLeast(limit) => format!("at least {}", shown(limit, gate.unit)),
+        };
+        let _ = writeln!(text, "  {verdict:<7} {:<48} {value:>14}   {bound}", gate.name);
+    }
+    text
+}
+
+fn shown(value: f64, unit: &str) -> String {
+    if value >= 100.0 { format!("{value:.0}{unit}") } else { format!("{value:.2}{unit}") }
+}

@@ -1,0 +1,91 @@
+//! What the bench asks of the machine: cores to pin to, and a process's own counters.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Resource, Rlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// One core for the server under test and another for the driver.
+pub struct Cores {
+    server: usize,
+    driver: usize,
+    all: CpuSet,
+}
+
+impl Cores {
+    /// Takes two of the cores this process may use; `None` on a machine with one.
+    pub fn take() -> anyhow::Result<Option<Cores>> {
+        let all = sched_getaffinity(None)?;
+        let mut usable = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core));
+        Ok(match (usable.next(), usable.next()) {
+            (Some(driver), Some(server)) => Some(Cores { server, driver, all }),
+            _ => None,
+        })
+    }
+
+    /// Runs `start` on the server's core, so that what it spawns stays there, and then settles the
+    /// driver on its own core.
+    pub fn spawn<T>(cores: Option<&Cores>, start: impl FnOnce() -> T) -> anyhow::Result<T> {
+        let Some(cores) = cores else { return Ok(start()) };
+        sched_setaffinity(None, &only(cores.server))?;
+        let started = start();
+        sched_setaffinity(None, &only(cores.driver))?;
+        Ok(started)
+    }
+}
+
+impl Drop for Cores {
+    fn drop(&mut self) {
+        // Leaving the driver pinned would only slow what follows; there is nobody to tell.
+        let _ = sched_setaffinity(None, &self.all);
+    }
+}
+
+fn only(core: usize) -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(core);
+    set
+}
+
+/// CPU time of all threads of `pid`, in nanoseconds.
+///
+/// The scheduler's own counter: `/proc/PID/stat` counts in ticks of 10 ms.
+pub fn cpu_ns(pid: u32) -> anyhow::Result<u64> {
+    let mut total = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).context("the server is gone")? {
+        // A thread may end between the listing and the reading.
+        let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
+        let ran = text.split_whitespace().next().and_then(|ran| ran.parse::<u64>().ok());
+        total += ran.context("`schedstat` is not what Linux writes")?;
+    }
+    Ok(total)
+}
+
+/// Resident memory of `pid`, in KiB.
+pub fn rss_kib(pid: u32) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(Path::new(&path)).context("the server is gone")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse().ok());
+    kib.with_context(|| format!("`{path}` has no VmRSS"))
+}
+
+/// Asks `pid` to stop.
+pub fn terminate(pid: u32) -> anyhow::Result<()> {
+    let pid = Pid::from_raw(i32::try_from(pid)?).context("a process id is never zero")?;
+    Ok(rustix::process::kill_process(pid, rustix::process::Signal::TERM)?)
+}
+
+/// Lets this process and what it spawns hold `files` files open.
+pub fn allow_open_files(files: u64) -> anyhow::Result<()> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= files) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < files) {
+        bail!("{files} open files are needed and {:?} are allowed; raise `ulimit -Hn`", limit.maximum);
+    }
+    let raised = Rlimit { current: Some(files), maximum: limit.maximum };
+    Ok(rustix::process::setrlimit(Resource::Nofile, raised)?)
+}

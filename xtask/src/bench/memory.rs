@@ -1,0 +1,196 @@
+//! `cargo xtask bench memory`: what strangers can cost us when they only open things.
+//!
+//! Three crowds: sessions nobody uses, listen streams nothing happens on, and clients that never
+//! finish their headers. Each must stay within its bound while an honest client is served.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+use super::ask::{Ask, Dress, Work};
+use super::http::{Incoming, Load, Run};
+use super::machine;
+use super::peers::{Binaries, Peer, Server};
+
+const GROWTH_MIB_MAX: f64 = 64.0;
+const STREAM_KIB_MAX: f64 = 16.0;
+/// Shorter than the product's ten seconds, so that the bench does not sit and wait.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
+/// The server may look at its clock only now and then, and 800 goodbyes take a moment.
+const EVICTION_SLACK: Duration = Duration::from_secs(2);
+
+pub fn run(quick: bool) -> anyhow::Result<()> {
+    let scale = if quick { 10 } else { 1 };
+    machine::allow_open_files(12_000)?;
+    let binaries = Binaries::build(&[Peer::Spile])?;
+    let kept = [
+        sessions(&binaries, 100_000 / scale).context("sessions")?,
+        streams(&binaries, 10_000 / scale as usize).context("listen streams")?,
+        slow_headers(&binaries, 800 / scale as usize).context("slow headers")?,
+    ];
+    match kept.iter().filter(|&&kept| !kept).count() {
+        0 => Ok(()),
+        missed => bail!("{missed} of {} memory gates missed", kept.len()),
+    }
+}
+
+/// Many `initialize` requests whose sessions nobody uses; then a client that means it.
+fn sessions(binaries: &Binaries, count: u64) -> anyhow::Result<bool> {
+    let server = Server::fixture("bench", binaries, &[])?;
+    let asks = (0..16).map(|_| Ask::initialize()).collect();
+    let mut load = Load::connect(server.at, asks)?;
+    Load::connect(server.at, server.asks(Work::Call, Dress::J25, 16)?)?.run(1_000)?;
+    let before = machine::rss_kib(server.pid())?;
+    let run = load.run(count)?;
+    let after = machine::rss_kib(server.pid())?;
+    let growth_mib = after.saturating_sub(before) as f64 / 1024.0;
+
+    let asks = server.asks(Work::Call, Dress::S25, 1).context("no session for a legacy client afterwards")?;
+    Load::connect(server.at, asks)?.run(10).context("no answers for a legacy client afterwards")?;
+    Ok(verdict(
+        growth_mib <= GROWTH_MIB_MAX,
+        &format!(
+            "{count} initialize requests in {:.1} s: RSS {:.1} -> {:.1} MiB, growth {growth_mib:.1} MiB \
+             (at most {GROWTH_MIB_MAX}); a legacy client is served right after",
+            run.elapsed.as_secs_f64(),
+            before as f64 / 1024.0,
+            after as f64 / 1024.0
+        ),
+    ))
+}
+
+/// Many streams that stay open and carry nothing.
+fn streams(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
+    let server = Server::fixture("conformance", binaries, &[])?;
+    let _first = listen(server.at, 100)?;
+    let before = machine::rss_kib(server.pid())?;
+    let start = Instant::now();
+    let _open = listen(server.at, count)?;
+    let elapsed = start.elapsed();
+    let after = machine::rss_kib(server.pid())?;
+    let each_kib = after.saturating_sub(before) as f64 / count as f64;
+    Ok(verdict(
+        each_kib <= STREAM_KIB_MAX,
+        &format!(
+            "{count} idle listen streams opened in {:.1} s: RSS {:.1} -> {:.1} MiB, \
+             {each_kib:.2} KiB each (at most {STREAM_KIB_MAX})",
+            elapsed.as_secs_f64(),
+            before as f64 / 1024.0,
+            after as f64 / 1024.0
+        ),
+    ))
+}
+
+fn listen(at: SocketAddr, count: usize) -> anyhow::Result<Vec<TcpStream>> {
+    let mut ask = Ask::listen();
+    (0..count as u64)
+        .map(|number| {
+            let mut stream = TcpStream::connect(at).with_context(|| format!("stream {number}"))?;
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            stream.write_all(ask.number(number))?;
+            // The stream is open once the acknowledgement, its first message, is there.
+            let mut incoming = Incoming::default();
+            while ask.check(number, 200, incoming.so_far()).is_err() {
+                ensure!(
+                    incoming.read(&mut stream)?,
+                    "stream {number} is not acknowledged: {}",
+                    String::from_utf8_lossy(incoming.so_far())
+                );
+            }
+            Ok(stream)
+        })
+        .collect()
+}
+
+/// Clients that send their headers a byte at a time, while others call as usual.
+fn slow_headers(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
+    let timeout_ms = HEADER_TIMEOUT.as_millis().to_string();
+    let server = Server::fixture("bench", binaries, &[("SPILE_HEADER_TIMEOUT_MS", &timeout_ms)])?;
+    let mut load = Load::connect(server.at, server.asks(Work::Call, Dress::M26, 4)?)?;
+    let alone = load.run(5_000)?;
+    let over = AtomicBool::new(false);
+    let (eviction, beside) = std::thread::scope(|scope| {
+        let normal = scope.spawn(|| keep_calling(&mut load, &over));
+        let eviction = dribble(server.at, count);
+        over.store(true, Ordering::Relaxed);
+        let normal = normal.join().map_err(|_| anyhow::anyhow!("the calling thread failed"))?;
+        anyhow::Ok((eviction?, normal.context("a normal call beside slow clients")?))
+    })?;
+    let bound = HEADER_TIMEOUT + EVICTION_SLACK;
+    Ok(verdict(
+        eviction.is_some_and(|last| last <= bound),
+        &format!(
+            "{count} slow-header clients with a limit of {HEADER_TIMEOUT:?}: {}; {} normal calls beside them, \
+             p50 {:?}, p99 {:?} (alone: p50 {:?}, p99 {:?})",
+            eviction.map_or("some were never evicted".into(), |last| format!(
+                "the last evicted after {last:.1?}"
+            )),
+            beside.latencies.len(),
+            beside.percentile(50),
+            beside.percentile(99),
+            alone.percentile(50),
+            alone.percentile(99),
+        ),
+    ))
+}
+
+fn keep_calling(load: &mut Load, over: &AtomicBool) -> anyhow::Result<Run> {
+    let start = Instant::now();
+    let mut latencies = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        latencies.extend(load.run(200)?.latencies);
+        // A pause, so that the crowd gets its turn on a small machine.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    latencies.sort_unstable();
+    Ok(Run { elapsed: start.elapsed(), latencies })
+}
+
+/// Opens `count` connections and feeds each a header byte twice a second, until the server has closed
+/// them all. Gives the longest time one lived, or nothing if any outlived the bound by far.
+fn dribble(at: SocketAddr, count: usize) -> anyhow::Result<Option<Duration>> {
+    let mut alive = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(at)?;
+        stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")?;
+        stream.set_nonblocking(true)?;
+        alive.push((stream, Instant::now()));
+    }
+    let mut longest = Duration::ZERO;
+    let mut fed = Instant::now();
+    while !alive.is_empty() {
+        if fed.elapsed() > HEADER_TIMEOUT * 4 + EVICTION_SLACK {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        alive.retain_mut(|(stream, opened)| {
+            let open = stream.write_all(b"a").is_ok() && still_open(stream);
+            if !open {
+                longest = longest.max(opened.elapsed());
+                fed = Instant::now();
+            }
+            open
+        });
+    }
+    Ok(Some(longest))
+}
+
+/// Whether the server has not hung up; what it says before it does (a 408) is read and dropped.
+fn still_open(stream: &mut TcpStream) -> bool {
+    let mut buffer = [0; 1024];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+}
+
+fn verdict(kept: bool, text: &str) -> bool {
+    println!("{:<7} {text}", if kept { "met" } else { "MISSED" });
+    kept
+}

@@ -1,0 +1,211 @@
+//! What was measured, for a terminal and for a program.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::count::Count;
+use super::gates::{Bound, Gate};
+use super::http::Run;
+
+/// Everything one run of the bench saw.
+pub struct Report {
+    pub rounds: usize,
+    pub requests: u64,
+    pub http: Vec<Row>,
+    pub stdio: Vec<Row>,
+    pub counts: Vec<Count>,
+}
+
+/// A timed row; each list has one entry per round.
+pub struct Row {
+    pub name: String,
+    pub cpu_us: Vec<f64>,
+    pub per_second: Vec<f64>,
+    pub p50_us: Vec<f64>,
+    pub p99_us: Vec<f64>,
+    pub rss_kib: u64,
+}
+
+impl Row {
+    pub fn new(name: String) -> Row {
+        let empty = Vec::new;
+        Row { name, cpu_us: empty(), per_second: empty(), p50_us: empty(), p99_us: empty(), rss_kib: 0 }
+    }
+
+    /// Adds a round in which the server used `cpu_ns`.
+    pub fn record(&mut self, cpu_ns: u64, run: &Run) {
+        let requests = run.latencies.len() as f64;
+        self.cpu_us.push(cpu_ns as f64 / 1000.0 / requests);
+        self.per_second.push(requests / run.elapsed.as_secs_f64());
+        self.p50_us.push(micros(run.percentile(50)));
+        self.p99_us.push(micros(run.percentile(99)));
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+impl Report {
+    pub fn new(rounds: usize, requests: u64) -> Report {
+        Report { rounds, requests, http: Vec::new(), stdio: Vec::new(), counts: Vec::new() }
+    }
+
+    fn row(&self, name: &str) -> Option<&Row> {
+        self.http.iter().chain(&self.stdio).find(|row| row.name == name)
+    }
+
+    /// CPU of row `name` over that of row `base`, round by round.
+    pub fn ratios(&self, name: &str, base: &str) -> Option<Vec<f64>> {
+        let (row, base) = (self.row(name)?, self.row(base)?);
+        Some(row.cpu_us.iter().zip(&base.cpu_us).map(|(own, base)| own / base).collect())
+    }
+}
+
+/// The floor that row `name` stands on.
+pub fn floor_of(name: &str) -> &'static str {
+    match name {
+        _ if name.starts_with("http") => "http floor",
+        _ if name.ends_with("sequential") => "stdio floor sequential",
+        _ => "stdio floor pipelined",
+    }
+}
+
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
+}
+
+fn spread(values: &[f64]) -> (f64, f64) {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    (low, values.iter().copied().fold(0.0, f64::max))
+}
+
+/// The measurements for a terminal.
+pub fn table(report: &Report) -> String {
+    let mut text = format!(
+        "\nmedians of {} rounds of {} requests; m26 = 2026-07-28, j25 = 2025-11-25, s25 = 2025-11-25 with a session\n",
+        report.rounds, report.requests
+    );
+    for (title, rows) in
+        [("HTTP, 16 connections, one core", &report.http), ("stdio, one core", &report.stdio)]
+    {
+        if rows.is_empty() {
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "\n{title:<32}{:>9}{:>9}{:>14}{:>10}{:>9}{:>9}{:>9}",
+            "CPU µs", "x floor", "(from-to)", "req/s", "p50 µs", "p99 µs", "RSS MiB"
+        );
+        for row in rows {
+            let ratios = report.ratios(&row.name, floor_of(&row.name)).unwrap_or_default();
+            let (low, high) = spread(&ratios);
+            let of = |values: &[f64]| median(values).unwrap_or(f64::NAN);
+            let _ = writeln!(
+                text,
+                "  {:<30}{:>9.2}{:>9.2}{:>14}{:>10.0}{:>9.0}{:>9.0}{:>9.1}",
+                row.name,
+                of(&row.cpu_us),
+                of(&ratios),
+                format!("({low:.2}-{high:.2})"),
+                of(&row.per_second),
+                of(&row.p50_us),
+                of(&row.p99_us),
+                row.rss_kib as f64 / 1024.0
+            );
+        }
+    }
+    if !report.counts.is_empty() {
+        let floor = report.counts.iter().find(|count| count.name == "count floor");
+        let _ = writeln!(
+            text,
+            "\n{:<40}{:>13}{:>9}{:>9}{:>12}",
+            "per request, under valgrind", "instructions", "x floor", "allocs", "bytes"
+        );
+        for count in &report.counts {
+            let over = floor.map_or(f64::NAN, |floor| count.instructions / floor.instructions);
+            let _ = writeln!(
+                text,
+                "  {:<38}{:>13.0}{:>9.2}{:>9.1}{:>12.0}",
+                count.name, count.instructions, over, count.allocations, count.allocated_bytes
+            );
+        }
+    }
+    text
+}
+
+/// The measurements and the gates for a program.
+pub fn json(report: &Report, gates: &[Gate]) -> anyhow::Result<String> {
+    let rows = |rows: &[Row]| -> Vec<Value> {
+        let row = |row: &Row| {
+            let ratios = report.ratios(&row.name, floor_of(&row.name)).unwrap_or_default();
+            json!({
+                "name": row.name,
+                "cpu_us": median(&row.cpu_us),
+                "over_floor": median(&ratios),
+                "per_second": median(&row.per_second),
+                "p50_us": median(&row.p50_us),
+                "p99_us": median(&row.p99_us),
+                "rss_kib": row.rss_kib,
+                "rounds": { "cpu_us": row.cpu_us, "over_floor": ratios },
+            })
+        };
+        rows.iter().map(row).collect()
+    };
+    let counts = report.counts.iter().map(|count| {
+        json!({
+            "name": count.name,
+            "instructions": count.instructions,
+            "allocations": count.allocations,
+            "allocated_bytes": count.allocated_bytes,
+        })
+    });
+    let gates = gates.iter().map(|gate| {
+        let (at_most, at_least) = match gate.bound {
+            Bound::AtMost(limit) => (Some(limit), None),
+            Bound::AtLeast(limit) => (None, Some(limit)),
+        };
+        json!({
+            "name": gate.name,
+            "value": gate.value,
+            "at_most": at_most,
+            "at_least": at_least,
+            "met": gate.met(),
+        })
+    });
+    let whole = json!({
+        "rounds": report.rounds,
+        "requests": report.requests,
+        "http": rows(&report.http),
+        "stdio": rows(&report.stdio),
+        "counts": counts.collect::<Vec<_>>(),
+        "gates": gates.collect::<Vec<_>>(),
+    });
+    Ok(serde_json::to_string_pretty(&whole)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_the_middle_or_between_the_two_middles() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn ratios_pair_the_rounds() {
+        let row = |name: &str, cpu_us: &[f64]| Row { cpu_us: cpu_us.to_vec(), ..Row::new(name.into()) };
+        let http = vec![row("http floor", &[10.0, 20.0]), row("http spile m26 call", &[12.0, 25.0])];
+        let report = Report { http, ..Report::new(2, 1) };
+        assert_eq!(report.ratios("http spile m26 call", "http floor"), Some(vec![1.2, 1.25]));
+        assert_eq!(report.ratios("http rmcp m26 call", "http floor"), None);
+    }
+}
