@@ -1,1 +1,70 @@
-fn main() {}
+//! `cargo xtask <command>`: everything a developer or CI runs, one module per command.
+//!
+//! Nothing of the product is linked in: commands are run as a person would run them.
+#![allow(clippy::print_stdout, reason = "a command-line tool: its output is its product")]
+
+mod bench;
+mod cache;
+mod ci;
+mod conformance;
+mod debian;
+mod docs;
+mod fuzz;
+mod setup;
+mod sh;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  ci                        everything that must be green: setup, fmt, tidy, clippy, tests,
+                            doctests, docs, conformance
+  setup                     make the development cache (Node, the official clients and suites, the
+                            MCP schemas) in $SPILE_DEV_CACHE, default ~/.cache/spile-dev
+  conformance [--url URL]   the official conformance suites against the fixture server, or against
+                            a server that already runs
+  tidy                      rules no compiler keeps: the dependency table, protocol dates, file
+                            sizes, words
+  docs [--check]            write docs/protocol-matrix.md and docs/error-codes.md from the code, or
+                            only compare them
+  fuzz [TARGET] [--seconds N]
+                            run one fuzz target, or all of them, N seconds each (default 600)
+  bench …                   compare speed; `cargo xtask bench help` tells more
+  help                      this text
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<()> {
+    let (command, rest) = match args.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", args),
+    };
+    match command {
+        "ci" => sh::no_arguments(rest).and_then(|()| ci::run()),
+        "setup" => sh::no_arguments(rest).and_then(|()| setup::run()),
+        "conformance" => conformance::run(rest),
+        "tidy" => sh::no_arguments(rest).and_then(|()| tidy::run()),
+        "docs" => docs::run(rest),
+        "fuzz" => fuzz::run(rest),
+        "bench" => bench::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        unknown => bail!("no command `{unknown}`; `cargo xtask help` lists them"),
+    }
+}

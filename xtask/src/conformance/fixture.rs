@@ -1,0 +1,122 @@
+//! The server under test: builds it, starts it on a free port, ends it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::sh;
+
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Builds the binary and says where cargo put it.
+pub fn build(env: &sh::Env) -> Result<PathBuf> {
+    let mut build = sh::cargo();
+    build.args([
+        "build",
+        "--package",
+        "testkit",
+        "--bin",
+        "fixture",
+        "--message-format=json-render-diagnostics",
+    ]);
+    let messages = sh::read(build.envs(env))?;
+    let mut binaries = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_fixture = message["target"]["name"] == "fixture";
+        message["executable"].as_str().filter(|_| is_fixture).map(PathBuf::from)
+    });
+    binaries.next_back().context("cargo built `fixture` but did not say where")
+}
+
+/// A running `fixture conformance`; ends when dropped.
+pub struct Fixture {
+    child: Child,
+    url: String,
+}
+
+impl Fixture {
+    pub fn start(binary: &Path) -> Result<Self> {
+        let mut command = Command::new(binary);
+        command.args(["conformance", "--bind", "127.0.0.1:0"]);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let found = watch_for_url(BufReader::new(stderr));
+        match found.recv_timeout(START_TIMEOUT) {
+            Ok(url) => Ok(Self { child, url }),
+            Err(_) => {
+                child.kill()?;
+                bail!(
+                    "`fixture conformance --bind 127.0.0.1:0` did not print a URL like http://127.0.0.1:PORT/mcp"
+                )
+            }
+        }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // It may have ended by itself, which the suite has noticed by then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Passes stderr on, so that the pipe never fills and a panic is seen.
+fn watch_for_url(stderr: impl BufRead + Send + 'static) -> Receiver<String> {
+    let (found, receiver) = sync_channel(1);
+    std::thread::spawn(move || {
+        for line in stderr.lines().map_while(Result::ok) {
+            match url_in(&line) {
+                Some(url) => {
+                    let _ = found.try_send(url);
+                }
+                None => eprintln!("fixture: {line}"),
+            }
+        }
+    });
+    receiver
+}
+
+fn url_in(line: &str) -> Option<String> {
+    let from = &line[line.find("http://127.0.0.1:")?..];
+    let url: String =
+        from.chars().take_while(|c| c.is_ascii_alphanumeric() || ":/._-".contains(*c)).collect();
+    url.ends_with("/mcp").then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::url_in;
+
+    #[test]
+    fn the_url_is_found_in_a_log_line() {
+        assert_eq!(
+            url_in("INFO listening url=http://127.0.0.1:4711/mcp\u{1b}[0m").unwrap(),
+            "http://127.0.0.1:4711/mcp"
+        );
+        assert_eq!(
+            url_in("listening on http://127.0.0.1:1/mcp (no auth)").unwrap(),
+            "http://127.0.0.1:1/mcp"
+        );
+    }
+
+    #[test]
+    fn other_lines_have_none() {
+        assert_eq!(url_in("listening on http://127.0.0.1:1/health"), None);
+        assert_eq!(url_in("nothing"), None);
+    }
+}

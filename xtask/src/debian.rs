@@ -1,0 +1,68 @@
+//! Debian packages that a command needs: installed where nobody can be asked, named elsewhere.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::sh;
+
+/// A package, and how to tell that what it brings is there already.
+pub struct Need {
+    pub package: &'static str,
+    pub because: &'static str,
+    /// A command that succeeds when nothing is missing.
+    pub probe: &'static [&'static str],
+}
+
+/// Makes sure of `needs`. As root or with CI=true missing packages are installed; a developer is
+/// told the command instead, because changing their machine is theirs to decide.
+pub fn ensure(needs: &[Need]) -> Result<()> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !present(need)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    let root = is_root();
+    if !root && !is_ci() {
+        let reasons: Vec<String> =
+            missing.iter().map(|need| format!("  {}: {}", need.package, need.because)).collect();
+        bail!(
+            "missing on this machine:\n{}\nrun `sudo apt-get install {}`, then this again",
+            reasons.join("\n"),
+            packages.join(" ")
+        );
+    }
+    println!("  installing Debian packages: {}", packages.join(", "));
+    sh::show(apt_get(root).arg("update").arg("-qq"))?;
+    sh::show(apt_get(root).args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages))?;
+    match missing.iter().find(|need| !present(need)) {
+        None => Ok(()),
+        Some(need) => bail!(
+            "`{}` is installed, but `{}` still fails; another program of that name may come first in PATH",
+            need.package,
+            need.probe.join(" ")
+        ),
+    }
+}
+
+pub fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
+}
+
+fn apt_get(root: bool) -> Command {
+    let mut command = if root { Command::new("apt-get") } else { Command::new("sudo") };
+    if !root {
+        command.args(["-n", "apt-get"]);
+    }
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+fn present(need: &Need) -> bool {
+    let (program, args) = need.probe.split_first().expect("every probe in the tables names a program");
+    sh::succeeds(Command::new(program).args(args))
+}

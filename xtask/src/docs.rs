@@ -1,0 +1,53 @@
+//! `cargo xtask docs`: the documents that are printed by the code they describe.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::sh;
+
+/// Each document and the example of crate `wire` that prints it.
+const DOCUMENTS: &[(&str, &str)] =
+    &[("docs/protocol-matrix.md", "matrix"), ("docs/error-codes.md", "errors")];
+
+pub fn run(args: &[String]) -> Result<()> {
+    let env = sh::Env::default();
+    match args {
+        [] => write(&env),
+        [flag] if flag == "--check" => check(&env),
+        _ => bail!("usage: cargo xtask docs [--check]"),
+    }
+}
+
+fn write(env: &sh::Env) -> Result<()> {
+    for (path, example) in DOCUMENTS {
+        let file = sh::top().join(path);
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&file, print(example, env)?).with_context(|| format!("cannot write {path}"))?;
+        println!("wrote {path}");
+    }
+    Ok(())
+}
+
+/// Fails when a committed document is not what the code prints now.
+pub fn check(env: &sh::Env) -> Result<()> {
+    let mut stale = Vec::new();
+    for (path, example) in DOCUMENTS {
+        let committed = fs::read_to_string(sh::top().join(path)).unwrap_or_default();
+        if committed == print(example, env)? {
+            println!("{path} is up to date");
+        } else {
+            stale.push(*path);
+        }
+    }
+    if !stale.is_empty() {
+        bail!("{} differs from what the code says; run `cargo xtask docs`", stale.join(" and "));
+    }
+    Ok(())
+}
+
+fn print(example: &str, env: &sh::Env) -> Result<String> {
+    sh::read(sh::cargo().args(["run", "--quiet", "--package", "wire", "--example", example]).envs(env))
+}

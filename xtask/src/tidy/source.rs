@@ -1,0 +1,179 @@
+//! Rules for Rust code: words that belong in one place only. Comments and tests may use them.
+
+use super::{File, numbered};
+
+struct Ban {
+    words: &'static [&'static str],
+    /// The files in which the words are banned.
+    applies: fn(&str) -> bool,
+    way_out: &'static str,
+}
+
+const BANS: &[Ban] = &[
+    Ban {
+        words: &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"],
+        applies: |path| is_product(path) && path != "crates/wire/src/version.rs",
+        way_out: "protocol dates live in crates/wire/src/version.rs; use its `Version`",
+    },
+    Ban {
+        words: &["if modern", "is_modern"],
+        applies: |path| is_product(path) && !path.starts_with("crates/wire/"),
+        way_out: "eras are told apart in crates/wire alone; let it answer the question behind this one",
+    },
+    Ban {
+        words: &["println!", "print!"],
+        applies: |path| is_product(path) && !path.contains("/examples/"),
+        way_out: "stdout belongs to the stdio door; log with `tracing`",
+    },
+    Ban {
+        words: &["unbounded_channel", "UnboundedSender", "unbounded()", "channel()"],
+        applies: |path| path.starts_with("crates/"),
+        way_out: "every queue has a bound; use a channel with a capacity and say what happens when it is full",
+    },
+    Ban {
+        words: &["SystemTime::now", "Instant::now"],
+        applies: |path| ["json", "call", "wire", "contract"].iter().any(|room| is_in_crate(path, room)),
+        way_out: "this room reads no clock; take the time as an argument",
+    },
+];
+
+pub fn check(file: &File, problems: &mut Vec<String>) {
+    let bans: Vec<&Ban> = BANS.iter().filter(|ban| (ban.applies)(&file.path)).collect();
+    if bans.is_empty() || is_test(&file.path) {
+        return;
+    }
+    for (number, line) in code(&file.text) {
+        for ban in &bans {
+            if let Some(word) = ban.words.iter().find(|word| has_word(line, word)) {
+                problems.push(format!("{}:{number}: `{word}`: {}", file.path, ban.way_out));
+            }
+        }
+    }
+}
+
+/// What is built into the program, as opposed to what tests and measures it.
+fn is_product(path: &str) -> bool {
+    path.starts_with("crates/") && !is_in_crate(path, "testkit") && !is_in_crate(path, "rivals")
+}
+
+fn is_in_crate(path: &str, name: &str) -> bool {
+    path.strip_prefix("crates/")
+        .and_then(|rest| rest.strip_prefix(name))
+        .is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/")
+        || path.contains("/benches/")
+        || path.ends_with("_tests.rs")
+        || path.ends_with("/tests.rs")
+}
+
+/// The lines outside `#[cfg(test)]` modules, without their comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut test_item_next = false;
+    // The line that will close the test module we are in: a brace as far in as the module began.
+    let mut test_ends_at: Option<String> = None;
+    numbered(text).filter_map(move |(number, line)| {
+        if let Some(end) = &test_ends_at {
+            if line == end {
+                test_ends_at = None;
+            }
+            return None;
+        }
+        if std::mem::take(&mut test_item_next) {
+            let attribute = line.trim_start().starts_with("#[");
+            if line.ends_with('{') {
+                test_ends_at = Some(format!("{}}}", &line[..line.len() - line.trim_start().len()]));
+            }
+            test_item_next = attribute;
+            return None;
+        }
+        if line.trim() == "#[cfg(test)]" {
+            test_item_next = true;
+            return None;
+        }
+        Some((number, without_comment(line)))
+    })
+}
+
+/// Cuts at `//`, unless it stands inside a string.
+fn without_comment(line: &str) -> &str {
+    let comment = line.match_indices("//").find(|(at, _)| line[..*at].matches('"').count().is_multiple_of(2));
+    comment.map_or(line, |(at, _)| &line[..at])
+}
+
+/// Whether `word` stands in `line` and is not the end of a longer name.
+fn has_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{File, check};
+
+    fn problems(path: &str, text: &str) -> usize {
+        let mut problems = Vec::new();
+        check(&File { path: path.to_owned(), text: text.to_owned() }, &mut problems);
+        problems.len()
+    }
+
+    #[test]
+    fn a_protocol_date_lives_in_one_file() {
+        let code = "const V: &str = \"2025-11-25\";\n";
+        assert_eq!(problems("crates/host/src/lib.rs", code), 1);
+        assert_eq!(problems("crates/wire/src/open.rs", code), 1);
+        assert_eq!(problems("crates/wire/src/version.rs", code), 0);
+        assert_eq!(problems("crates/testkit/src/lib.rs", code), 0);
+        assert_eq!(problems("crates/wire/tests/it/main.rs", code), 0);
+    }
+
+    #[test]
+    fn comments_may_quote_a_date() {
+        assert_eq!(
+            problems("crates/host/src/lib.rs", "//! Since 2025-11-25.\nlet x = 1; // 2025-03-26, Batching\n"),
+            0
+        );
+        assert_eq!(problems("crates/host/src/lib.rs", "let x = \"http://a/2025-11-25\";\n"), 1);
+    }
+
+    #[test]
+    fn test_modules_may_use_anything_and_what_follows_may_not() {
+        let text =
+            "#[cfg(test)]\nmod tests {\n    fn a() {\n        println!();\n    }\n}\nfn b() { println!() }\n";
+        assert_eq!(problems("crates/host/src/lib.rs", text), 1);
+        assert_eq!(
+            problems("crates/host/src/lib.rs", "#[cfg(test)]\nmod tests;\nfn b() { println!() }\n"),
+            1
+        );
+    }
+
+    #[test]
+    fn stderr_is_not_stdout() {
+        assert_eq!(problems("crates/door/src/lib.rs", "eprintln!(\"x\");\n"), 0);
+        assert_eq!(problems("crates/door/src/lib.rs", "print!(\"x\");\n"), 1);
+        assert_eq!(problems("xtask/src/main.rs", "print!(\"x\");\n"), 0);
+    }
+
+    #[test]
+    fn eras_are_told_apart_in_wire() {
+        assert_eq!(problems("crates/host/src/path.rs", "if modern {\n"), 1);
+        assert_eq!(problems("crates/wire/src/era.rs", "if modern {\n"), 0);
+    }
+
+    #[test]
+    fn queues_have_bounds() {
+        assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = mpsc::unbounded_channel();\n"), 1);
+        assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = std::sync::mpsc::channel();\n"), 1);
+        assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = mpsc::channel(16);\n"), 0);
+    }
+
+    #[test]
+    fn pure_rooms_read_no_clock() {
+        assert_eq!(problems("crates/wire/src/open.rs", "let now = Instant::now();\n"), 1);
+        assert_eq!(problems("crates/door/src/http.rs", "let now = Instant::now();\n"), 0);
+    }
+}
