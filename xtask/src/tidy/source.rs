@@ -11,7 +11,8 @@ struct Ban {
 
 const BANS: &[Ban] = &[
     Ban {
-        words: &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"],
+        // With their quotes: as values. A sentence for people may mention a date.
+        words: &["\"2024-11-05", "\"2025-03-26", "\"2025-06-18", "\"2025-11-25", "\"2026-07-28"],
         applies: |path| is_product(path) && path != "crates/wire/src/version.rs",
         way_out: "protocol dates live in crates/wire/src/version.rs; use its `Version`",
     },
@@ -106,8 +107,8 @@ fn without_comment(line: &str) -> &str {
 /// Whether `word` stands in `line` and is not the end of a longer name.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
-        let before = line[..at].chars().next_back();
-        !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+        let in_name = |c: char| c.is_alphanumeric() || c == '_';
+        !(word.starts_with(in_name) && line[..at].ends_with(in_name))
     })
 }
 
@@ -137,7 +138,15 @@ mod tests {
             problems("crates/host/src/lib.rs", "//! Since 2025-11-25.\nlet x = 1; // 2025-03-26, Batching\n"),
             0
         );
-        assert_eq!(problems("crates/host/src/lib.rs", "let x = \"http://a/2025-11-25\";\n"), 1);
+        assert_eq!(problems("crates/host/src/lib.rs", "let x = \"http://a\"; let y = b\"2025-11-25\";\n"), 1);
+    }
+
+    #[test]
+    fn a_sentence_for_people_may_mention_a_date() {
+        assert_eq!(
+            problems("crates/wire/src/code.rs", "(Self::Gone, \"up to 2025-11-25; see `data`\"),\n"),
+            0
+        );
     }
 
     #[test]
