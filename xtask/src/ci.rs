@@ -71,10 +71,10 @@ pub fn run() -> Result<()> {
 /// nextest when the machine has it: it runs the tests of all crates together and times each.
 fn tests(target: &Target) -> Result<()> {
     if sh::succeeds(sh::cargo().args(["nextest", "--version"])) {
-        target.cargo(&["nextest", "run", "--workspace"])
+        target.cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])
     } else {
         println!("cargo-nextest is not installed; `cargo test` runs the same tests one crate at a time");
-        target.cargo(&["test", "--workspace", "--lib", "--bins", "--tests"])
+        target.cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])
     }
 }
 

@@ -40,7 +40,7 @@ pub fn run(args: &[String]) -> Result<()> {
         sh::show(cargo_fuzz().args(["run", target, "--", &limit, "-print_final_stats=1"])).with_context(
             || {
                 format!(
-                    "`{target}` found something; the input lies in fuzz/artifacts/{target}, make it a test"
+                    "`{target}` failed; an input it found lies in fuzz/artifacts/{target}: make that a test"
                 )
             },
         )?;
