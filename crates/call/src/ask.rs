@@ -129,6 +129,11 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// An empty journal of a call that was entered before.
+    pub fn at(round: u32) -> Self {
+        Self { round, entries: Vec::new() }
+    }
+
     /// Later answers to the same key replace earlier ones.
     pub fn record(&mut self, key: &str, answer: Json) {
         match self.entries.iter_mut().find(|(k, _)| k == key) {

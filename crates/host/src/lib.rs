@@ -1,1 +1,31 @@
-//! Stub.
+//! The registry and the one path: whose call is it, is it well formed, run it, answer.
+//!
+//! A door hands in bytes and gets bytes back. In between, [`Server::open`] decides what a message means,
+//! [`Server::begin`] answers what can be answered at once, and a [`Serving`] is a call under way: a future
+//! that the door polls where it stands, with no task, channel or timer of its own until it has to wait.
+//!
+//! Deliberately absent: sockets, HTTP, framing, and any knowledge of what a provider does.
+
+mod catch;
+mod events;
+mod live;
+mod path;
+mod questions;
+mod registry;
+mod seal;
+mod server;
+mod serving;
+mod sessions;
+mod streams;
+mod tasks;
+mod template;
+mod world;
+
+pub use events::{News, Watch};
+pub use live::{Line, Live};
+pub use registry::{BadCatalog, Registry};
+pub use server::{Begun, Config, Server, Status, Who, refusal};
+pub use serving::{Listening, Out, Serving};
+pub use sessions::Ticket;
+pub use streams::{Attached, GET_STREAM, Part, Streams};
+pub use world::RealWorld;

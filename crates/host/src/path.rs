@@ -1,0 +1,202 @@
+//! The one path of a call, on one screen: whose is it, is it well formed, run it, ask what is missing, shape
+//! what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use call::{
+    Asks, Call, Caller, Content, Cx, Emit, Fault, Journal, Outcome, Problem, Reply, Run, TaskUse, ToolReply,
+};
+use tokio::time::timeout;
+use wire::shape::TaskView;
+use wire::{Peer, TaskWish};
+
+use crate::catch::{Caught, caught};
+use crate::live::Line;
+use crate::questions::{Asked, ask};
+use crate::registry::{Owner, Registry, Tool};
+use crate::server::{Server, Who};
+
+/// A call and all that belongs to it.
+pub(crate) struct Job {
+    pub(crate) call: Call,
+    pub(crate) peer: Peer,
+    pub(crate) caller: Caller,
+    pub(crate) who: Who,
+    pub(crate) line: Line,
+    pub(crate) emit: Emit,
+    pub(crate) journal: Journal,
+    pub(crate) task: Option<TaskWish>,
+}
+
+/// How a request for a call ended.
+pub(crate) enum Ended {
+    Reply(Reply),
+    Input { asks: Asks, state: String },
+    Task(TaskView),
+    Fault(Fault),
+}
+
+pub(crate) async fn answer(server: Arc<Server>, registry: Arc<Registry>, job: Job) -> Ended {
+    let is_tool = job.call.target == call::Target::Tool;
+    let ended = carry_out(&server, &registry, job).await.unwrap_or_else(Ended::Fault);
+    match ended {
+        // What a model can act on is told to the model; the rest is the client's business.
+        Ended::Fault(fault) if is_tool => match Problem::from_fault(&fault) {
+            Some(problem) => {
+                log(&fault);
+                Ended::Reply(Reply::Tool(ToolReply::problem(&problem)))
+            }
+            None => Ended::Fault(fault),
+        },
+        Ended::Fault(fault) => {
+            log(&fault);
+            Ended::Fault(fault)
+        }
+        Ended::Reply(_) | Ended::Input { .. } | Ended::Task(_) => ended,
+    }
+}
+
+async fn carry_out(server: &Arc<Server>, registry: &Arc<Registry>, mut job: Job) -> Result<Ended, Fault> {
+    let owner = registry.find(&job.call)?; // whose is it
+    if let Owner::Tool(tool) = &owner {
+        if let Err(problem) = tool.check.check(job.call.arguments()) {
+            return Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem)))); // is it well formed
+        }
+        may_be_a_task(tool, &job)?;
+    }
+    loop {
+        let outcome = run(server, &owner, &job).await;
+        let outcome = match outcome {
+            Outcome::Detach(work) if goes_on_as_task(&owner, &job) => {
+                return server.tasks.start(server, registry, job, work).map(Ended::Task);
+            }
+            Outcome::Detach(work) => finish(server, Run::Later(work)).await,
+            other => other,
+        };
+        match outcome {
+            Outcome::Done(reply) => return Ok(Ended::Reply(shaped(&owner, reply))),
+            Outcome::Failed(fault) => return Err(fault),
+            Outcome::Detach(_) => return Err(Fault::Bug { log: "detached work detached again".into() }),
+            Outcome::NeedInput(asks) => match ask(server, &mut job, &asks).await? {
+                Asked::Answered => {}
+                Asked::Sealed(state) => return Ok(Ended::Input { asks, state }),
+                Asked::Refused(message) => return refused(&owner, message),
+            },
+        }
+    }
+}
+
+/// One round: the provider's own function, under the deadline and with its panics caught.
+async fn run(server: &Server, owner: &Owner<'_>, job: &Job) -> Outcome {
+    let cx = Cx { caller: &job.caller, journal: &job.journal, emit: &job.emit, world: &server.world };
+    match owner {
+        Owner::Tool(tool) => finish(server, caught(|| tool.provider.run(&job.call, &cx))).await,
+        Owner::One(provider) => finish(server, caught(|| provider.run(&job.call, &cx))).await,
+        Owner::Readers(readers) => {
+            for reader in *readers {
+                match finish(server, caught(|| reader.run(&job.call, &cx))).await {
+                    Outcome::Failed(Fault::Unknown { .. }) => {}
+                    outcome => return outcome,
+                }
+            }
+            let name = job.call.name().into_owned();
+            Outcome::Failed(Fault::Unknown { what: call::Thing::Resource, name })
+        }
+    }
+}
+
+/// Waits for what is not at hand; when time is up the work is dropped, and with it everything it held.
+#[inline]
+async fn finish(server: &Server, run: Run) -> Outcome {
+    match run {
+        Run::Now(outcome) => outcome,
+        Run::Later(work) => {
+            let after_ms = server.limits.call_timeout_ms;
+            match timeout(Duration::from_millis(after_ms), Caught(work)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Outcome::Failed(Fault::Timeout { after_ms }),
+            }
+        }
+    }
+}
+
+/// Whether the caller's wish for a task, or lack of it, fits the tool.
+fn may_be_a_task(tool: &Tool, job: &Job) -> Result<(), Fault> {
+    match tool.task {
+        TaskUse::Never if job.task.is_some() => {
+            Err(Fault::BadParams { at: "params.task".into(), why: "this tool does not run as a task".into() })
+        }
+        TaskUse::Required if !takes_task(job) => Err(Fault::MissingCapability(call::Caps::TASKS)),
+        TaskUse::Never | TaskUse::Optional | TaskUse::Required => Ok(()),
+    }
+}
+
+/// A client asks for a task in the call (2025-11-25), or declares that it can take one.
+fn takes_task(job: &Job) -> bool {
+    job.task.is_some() || job.caller.caps.has(call::Caps::TASKS)
+}
+
+fn goes_on_as_task(owner: &Owner<'_>, job: &Job) -> bool {
+    matches!(owner, Owner::Tool(tool) if tool.task != TaskUse::Never) && takes_task(job)
+}
+
+fn refused(owner: &Owner<'_>, message: String) -> Result<Ended, Fault> {
+    let message = if message.is_empty() { "the client did not answer".to_owned() } else { message };
+    match owner {
+        Owner::Tool(tool) => {
+            let problem = Problem::new("input_refused", format!("the client did not answer: {message}"));
+            Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem))))
+        }
+        Owner::One(_) | Owner::Readers(_) => {
+            Err(Fault::BadParams { at: "params".into(), why: format!("the client did not answer: {message}") })
+        }
+    }
+}
+
+#[inline]
+fn shaped(owner: &Owner<'_>, reply: Reply) -> Reply {
+    match (owner, reply) {
+        (Owner::Tool(tool), Reply::Tool(reply)) if reply.is_error => shape(tool, reply),
+        (_, reply) => reply,
+    }
+}
+
+/// A failure says what it has to say as text where the tool's output schema has no place for it.
+fn shape(tool: &Tool, reply: ToolReply) -> Reply {
+    Reply::Tool(match (&reply.content, &reply.structured) {
+        (content, Some(json)) if !tool.admits(json) => {
+            let text = match content {
+                Content::Structured => Content::Text(json.to_string()),
+                other => other.clone(),
+            };
+            ToolReply { content: text, structured: None, ..reply }
+        }
+        _ => reply,
+    })
+}
+
+/// The round of a call that goes on as a task, after the first.
+pub(crate) async fn again(server: &Server, registry: &Registry, job: &Job) -> Outcome {
+    match registry.find(&job.call) {
+        Ok(owner) => {
+            let cx = Cx { caller: &job.caller, journal: &job.journal, emit: &job.emit, world: &server.world };
+            let provider = match &owner {
+                Owner::Tool(tool) => &tool.provider,
+                Owner::One(provider) => provider,
+                Owner::Readers(_) => return Outcome::Failed(Fault::Bug { log: "only tools are tasks".into() }),
+            };
+            match caught(|| provider.run(&job.call, &cx)) {
+                Run::Now(Outcome::Detach(work)) | Run::Later(work) => Caught(work).await,
+                Run::Now(outcome) => outcome,
+            }
+        }
+        Err(fault) => Outcome::Failed(fault),
+    }
+}
+
+fn log(fault: &Fault) {
+    if let Fault::Bug { log } = fault {
+        tracing::error!(%log, "a call failed by a fault of ours");
+    }
+}

@@ -1,0 +1,199 @@
+//! A call under way, and a subscription under way: what a door polls.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use call::{Emit, Event};
+use wire::shape::{self, ReplyTo};
+
+use crate::events::{News, Watch};
+use crate::live::Live;
+use crate::path::Ended;
+use crate::server::Server;
+
+/// A call under way. Dropping it is the cancellation.
+pub struct Serving {
+    server: Arc<Server>,
+    to: ReplyTo,
+    emit: Emit,
+    work: Pin<Box<dyn Future<Output = Ended> + Send>>,
+    /// The end, held back until everything said before it is out.
+    end: Option<Ended>,
+}
+
+/// What a call has to say next. After [`Out::Final`] there is nothing.
+pub enum Out {
+    Message(Vec<u8>),
+    /// A question to the client, which must not be lost.
+    Question(Vec<u8>),
+    Pause { retry_ms: u64 },
+    Final { status: u16, body: Vec<u8> },
+}
+
+impl Serving {
+    pub(crate) fn new(
+        server: Arc<Server>,
+        to: ReplyTo,
+        emit: Emit,
+        work: Pin<Box<dyn Future<Output = Ended> + Send>>,
+    ) -> Self {
+        server.counts.active.fetch_add(1, Ordering::Relaxed);
+        server.counts.calls.fetch_add(1, Ordering::Relaxed);
+        Self { server, to, emit, work, end: None }
+    }
+
+    pub fn to(&self) -> &ReplyTo {
+        &self.to
+    }
+
+    #[inline]
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Out> {
+        if self.end.is_none()
+            && let Poll::Ready(ended) = self.work.as_mut().poll(cx)
+        {
+            self.end = Some(ended);
+        }
+        while let Some(event) = self.emit.take() {
+            if let Some(out) = self.out(&event) {
+                return Poll::Ready(out);
+            }
+        }
+        match self.end.take() {
+            Some(ended) => Poll::Ready(self.last(&ended)),
+            None => {
+                self.emit.wake_by(cx.waker());
+                // Something may have been said between the two.
+                match self.emit.any() {
+                    true => self.poll_next(cx),
+                    false => Poll::Pending,
+                }
+            }
+        }
+    }
+
+    fn out(&self, event: &Event) -> Option<Out> {
+        match event {
+            Event::Pause { retry_ms } => Some(Out::Pause { retry_ms: *retry_ms }),
+            Event::Ask { .. } => shape::event(event, &self.to).map(Out::Question),
+            Event::Progress { .. } | Event::Log { .. } => shape::event(event, &self.to).map(Out::Message),
+        }
+    }
+
+    fn last(&self, ended: &Ended) -> Out {
+        let ended = match ended {
+            Ended::Reply(reply) => shape::Ended::Reply(reply),
+            Ended::Input { asks, state } => shape::Ended::Input { asks, state },
+            Ended::Task(task) => shape::Ended::Task(task),
+            Ended::Fault(fault) => shape::Ended::Fault(fault),
+        };
+        let mut body = Vec::with_capacity(768);
+        let status = shape::answer(&mut body, &self.to, &self.server.stamp, &ended);
+        Out::Final { status, body }
+    }
+
+    /// Lets the call go on by itself and write into a stream of the session; says which.
+    pub fn into_stream(mut self, live: &Arc<Live>) -> u32 {
+        let stream = live.streams.open();
+        let id = self.to.id.clone();
+        let held = Held { live: live.clone(), stream, id: id.clone() };
+        let task = tokio::spawn(async move {
+            loop {
+                match std::future::poll_fn(|cx| self.poll_next(cx)).await {
+                    Out::Message(body) => held.live.streams.notice(stream, body),
+                    Out::Question(body) => held.live.streams.question(stream, body),
+                    Out::Pause { retry_ms } => held.live.streams.pause(stream, retry_ms),
+                    Out::Final { status, body } => {
+                        held.live.streams.answer(stream, status, body);
+                        break;
+                    }
+                }
+            }
+        });
+        live.started(&id, task.abort_handle());
+        stream
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.server.counts.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whatever happens to a call that writes into a stream, the stream ends and the id is free again.
+struct Held {
+    live: Arc<Live>,
+    stream: u32,
+    id: wire::Id,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.live.streams.end(self.stream);
+        self.live.ended(&self.id);
+    }
+}
+
+/// A subscription of the newest era under way. Dropping it ends it.
+pub struct Listening {
+    server: Arc<Server>,
+    to: ReplyTo,
+    watch: Arc<Watch>,
+    acknowledged: Option<Vec<u8>>,
+    over: bool,
+}
+
+impl Listening {
+    pub(crate) fn new(server: Arc<Server>, to: ReplyTo, watch: Arc<Watch>, acknowledged: Vec<u8>) -> Self {
+        server.counts.listening.fetch_add(1, Ordering::Relaxed);
+        Self { server, to, watch, acknowledged: Some(acknowledged), over: false }
+    }
+
+    pub fn to(&self) -> &ReplyTo {
+        &self.to
+    }
+
+    /// The next message; the answer itself is the last.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        if let Some(first) = self.acknowledged.take() {
+            return Poll::Ready(Some(first));
+        }
+        if self.over {
+            return Poll::Ready(None);
+        }
+        loop {
+            let news = match self.watch.poll_next(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => {
+                    self.over = true;
+                    return Poll::Ready(Some(shape::listening_ended(&self.to.id, &self.server.stamp)));
+                }
+                Poll::Ready(Some(news)) => news,
+            };
+            if let Some(message) = self.server.news(&news, &self.to) {
+                return Poll::Ready(Some(message));
+            }
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.server.counts.listening.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// A piece of news for a subscription; `None` if there is nothing to tell any more.
+    fn news(&self, news: &News, to: &ReplyTo) -> Option<Vec<u8>> {
+        match news {
+            News::Change(change) => Some(shape::change(change, Some(&to.id))),
+            News::Task(id) => {
+                let task = self.tasks.view(id)?;
+                Some(shape::task_changed(&to.id, &task, &self.stamp, to.version))
+            }
+        }
+    }
+}

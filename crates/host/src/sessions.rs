@@ -1,0 +1,213 @@
+//! Sessions of the handshake era that cost nothing until they are used.
+//!
+//! A session id is a sealed ticket: it carries what was negotiated, so `initialize` leaves nothing behind
+//! and cannot be used to fill our memory. A [`Live`] is made when a session first needs one, is bounded in
+//! number, and is dropped when it holds nothing. Ended sessions are remembered until they would expire.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use call::{Caps, Limits, Principal, World};
+use wire::{Peer, Version};
+
+use crate::events::{Hub, Watch};
+use crate::live::Live;
+use crate::seal::{Purpose, Sealer};
+use crate::streams::Streams;
+
+/// An opened session id.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticket {
+    pub peer: Peer,
+    key: [u8; 16],
+    issued_ms: u64,
+}
+
+const TICKET_BYTES: usize = 1 + 2 + 8 + 16;
+
+/// Whose session it is, for counting.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    Named(Principal),
+    Stranger(Option<IpAddr>),
+}
+
+impl Owner {
+    pub(crate) fn new(principal: &Principal, address: Option<IpAddr>) -> Self {
+        match principal {
+            Principal::Named(_) => Self::Named(principal.clone()),
+            Principal::Anonymous => Self::Stranger(address),
+        }
+    }
+
+    fn sessions_max(&self, limits: &Limits) -> usize {
+        match self {
+            // Whoever reaches a loopback address is on this machine: one address stands for many programs.
+            Self::Stranger(Some(address)) if !address.is_loopback() => limits.sessions_per_stranger_max,
+            Self::Named(_) | Self::Stranger(_) => limits.sessions_per_principal_max,
+        }
+    }
+}
+
+/// Why there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// This caller has too many.
+    Owner,
+    /// Everybody together has too many.
+    All,
+}
+
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    live: HashMap<[u8; 16], (Owner, Arc<Live>)>,
+    counts: HashMap<Owner, usize>,
+    ended: HashMap<[u8; 16], u64>,
+    /// Everything issued up to here counts as ended: what is left of an `ended` that grew too large.
+    ended_before_ms: u64,
+}
+
+impl Sessions {
+    pub(crate) fn issue(&self, sealer: &Sealer, peer: Peer, principal: &Principal, world: &dyn World) -> String {
+        let mut plain = Vec::with_capacity(TICKET_BYTES + 16);
+        plain.push(peer.version.index() as u8);
+        plain.extend_from_slice(&peer.caps.bits().to_be_bytes());
+        plain.extend_from_slice(&world.now_ms().to_be_bytes());
+        let mut key = [0; 16];
+        world.fill(&mut key);
+        plain.extend_from_slice(&key);
+        sealer.seal(Purpose::Session, principal.as_str().as_bytes(), plain, world)
+    }
+
+    /// Reads a session id; `None` if it is not ours, not this caller's, ended or too old.
+    pub(crate) fn read(&self, sealer: &Sealer, id: &str, who: &Principal, now_ms: u64, age_ms: u64) -> Option<Ticket> {
+        let plain = sealer.open(Purpose::Session, who.as_str().as_bytes(), id).ok()?;
+        let plain: &[u8; TICKET_BYTES] = plain.as_slice().try_into().ok()?;
+        let (version, _) = Version::ALL.get(usize::from(plain[0]))?;
+        let caps = Caps::from_bits(u16::from_be_bytes([plain[1], plain[2]]));
+        let issued_ms = u64::from_be_bytes(plain[3..11].try_into().ok()?);
+        let key: [u8; 16] = plain[11..].try_into().ok()?;
+        if now_ms >= issued_ms.saturating_add(age_ms) {
+            return None;
+        }
+        let inner = self.lock();
+        if inner.ended.contains_key(&key) || (issued_ms <= inner.ended_before_ms && !inner.live.contains_key(&key)) {
+            return None;
+        }
+        Some(Ticket { peer: Peer { caps, ..Peer::bare(*version) }, key, issued_ms })
+    }
+
+    /// What the session holds, if it holds anything.
+    pub(crate) fn peek(&self, ticket: &Ticket) -> Option<Arc<Live>> {
+        self.lock().live.get(&ticket.key).map(|(_, live)| live.clone())
+    }
+
+    /// What the session holds; made now if need be.
+    pub(crate) fn live(
+        &self,
+        ticket: &Ticket,
+        owner: Owner,
+        limits: &Limits,
+        hub: &Hub,
+        now_ms: u64,
+    ) -> Result<Arc<Live>, Full> {
+        let mut inner = self.lock();
+        if let Some((_, live)) = inner.live.get(&ticket.key) {
+            live.touch(now_ms);
+            return Ok(live.clone());
+        }
+        let owner_max = owner.sessions_max(limits);
+        if inner.counts.get(&owner).copied().unwrap_or(0) >= owner_max {
+            inner.sweep(now_ms, limits.session_idle_ms, Some(&owner));
+        }
+        if inner.counts.get(&owner).copied().unwrap_or(0) >= owner_max {
+            return Err(Full::Owner);
+        }
+        if inner.live.len() >= limits.sessions_max {
+            inner.sweep(now_ms, limits.session_idle_ms, None);
+        }
+        if inner.live.len() >= limits.sessions_max {
+            return Err(Full::All);
+        }
+        let watch = Arc::new(Watch::of_lists());
+        hub.add(&watch);
+        let streams = Streams::new(limits.stream_events_max, limits.stream_bytes_max);
+        let live = Arc::new(Live::new(watch, streams, now_ms));
+        *inner.counts.entry(owner.clone()).or_default() += 1;
+        inner.live.insert(ticket.key, (owner, live.clone()));
+        Ok(live)
+    }
+
+    /// Ends a session for good.
+    pub(crate) fn end(&self, ticket: &Ticket, now_ms: u64, age_ms: u64) {
+        let mut inner = self.lock();
+        if inner.ended.len() >= ENDED_MAX {
+            inner.ended.retain(|_, expires_ms| *expires_ms > now_ms);
+        }
+        if inner.ended.len() >= ENDED_MAX {
+            // Rather end sessions that are not in use (their clients initialize again) than revive one.
+            inner.ended_before_ms = inner.ended_before_ms.max(now_ms);
+            inner.ended.clear();
+        }
+        inner.ended.insert(ticket.key, ticket.issued_ms.saturating_add(age_ms));
+        if let Some(live) = inner.remove(&ticket.key) {
+            live.close();
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().live.len()
+    }
+
+    pub(crate) fn close(&self) {
+        let live: Vec<Arc<Live>> = self.lock().live.values().map(|(_, live)| live.clone()).collect();
+        for live in live {
+            live.streams.close();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// About 3 MiB.
+const ENDED_MAX: usize = 65_536;
+
+impl Inner {
+    /// Drops what nobody would miss: first what holds nothing, then what has been idle.
+    fn sweep(&mut self, now_ms: u64, idle_ms: u64, owner: Option<&Owner>) {
+        let before = self.live.len();
+        self.drop_where(owner, Live::is_blank);
+        if self.live.len() == before {
+            self.drop_where(owner, |live| !live.is_busy() && live.idle_ms(now_ms) >= idle_ms);
+        }
+    }
+
+    fn drop_where(&mut self, owner: Option<&Owner>, test: impl Fn(&Live) -> bool) {
+        let gone: Vec<[u8; 16]> = self
+            .live
+            .iter()
+            .filter(|(_, (whose, live))| owner.is_none_or(|o| o == whose) && test(live))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in gone {
+            self.remove(&key);
+        }
+    }
+
+    fn remove(&mut self, key: &[u8; 16]) -> Option<Arc<Live>> {
+        let (owner, live) = self.live.remove(key)?;
+        if let Some(count) = self.counts.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&owner);
+            }
+        }
+        Some(live)
+    }
+}

@@ -1,0 +1,333 @@
+//! Calls that go on after they were answered.
+//!
+//! A task belongs to whoever called; to anybody else it does not exist. It ends when its work does, when it
+//! is cancelled, or when its time is up. Questions inside a task wait here for `tasks/update`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use call::{Asks, Emit, Fault, Outcome, Principal, Thing, Work};
+use json::Json;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use wire::shape::{Detail, TaskView};
+
+use crate::catch::Caught;
+use crate::live::Live;
+use crate::path::{Job, again};
+use crate::registry::Registry;
+use crate::server::Server;
+
+#[derive(Default)]
+pub(crate) struct Tasks(Mutex<HashMap<String, Arc<Task>>>);
+
+pub(crate) struct Task {
+    id: String,
+    owner: Principal,
+    created_ms: u64,
+    ttl_ms: u64,
+    poll_ms: u64,
+    state: Mutex<State>,
+    /// Rung when answers came, and when the state changed.
+    changed: Notify,
+}
+
+struct State {
+    detail: Detail,
+    updated_ms: u64,
+    /// Questions under way: the key on the wire, the key in the journal, the answer once it came.
+    questions: Vec<(String, String, Option<Json>)>,
+    /// Keys that were ever used: one must not mean two questions.
+    used: Vec<String>,
+    stop: Option<AbortHandle>,
+}
+
+impl Tasks {
+    /// Takes the work over. When this returns, the task can be found.
+    pub(crate) fn start(
+        &self,
+        server: &Arc<Server>,
+        registry: &Arc<Registry>,
+        mut job: Job,
+        work: Work,
+    ) -> Result<TaskView, Fault> {
+        let limits = &server.limits;
+        let now_ms = server.world.now_ms();
+        let owner = job.caller.principal.clone();
+        let mut tasks = self.lock();
+        tasks.retain(|_, task| {
+            let expired = task.expired(now_ms);
+            if expired {
+                task.stop();
+            }
+            !expired
+        });
+        let own = tasks.values().filter(|task| task.owner == owner).count();
+        if tasks.len() >= limits.tasks_max || own >= limits.tasks_per_principal_max {
+            return Err(Fault::Busy { retry_after_ms: limits.task_poll_ms });
+        }
+        let wished = job.task.and_then(|wish| wish.ttl_ms).unwrap_or(limits.task_ttl_ms);
+        let mut random = [0; 16];
+        server.world.fill(&mut random);
+        let task = Arc::new(Task {
+            id: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+            owner,
+            created_ms: now_ms,
+            ttl_ms: wished.min(limits.task_ttl_ms),
+            poll_ms: limits.task_poll_ms,
+            state: Mutex::new(State {
+                detail: Detail::Working,
+                updated_ms: now_ms,
+                questions: Vec::new(),
+                used: Vec::new(),
+                stop: None,
+            }),
+            changed: Notify::new(),
+        });
+        tasks.insert(task.id.clone(), task.clone());
+        drop(tasks);
+        let view = task.view();
+        // Progress and log messages have nowhere to go once the call is answered.
+        job.emit = Emit::new(call::Wanted::default());
+        let driven = drive(server.clone(), registry.clone(), task.clone(), job, work);
+        let handle = tokio::spawn(driven).abort_handle();
+        task.lock().stop = Some(handle);
+        Ok(view)
+    }
+
+    /// The task, if it is this caller's.
+    pub(crate) fn find(&self, id: &str, who: &Principal, now_ms: u64) -> Result<Arc<Task>, Fault> {
+        let mut tasks = self.lock();
+        match tasks.get(id) {
+            Some(task) if task.expired(now_ms) => {
+                task.stop();
+                tasks.remove(id);
+            }
+            Some(task) if task.owner == *who => return Ok(task.clone()),
+            Some(_) | None => {}
+        }
+        Err(Fault::Unknown { what: Thing::Task, name: id.into() })
+    }
+
+    /// This caller's tasks, oldest first.
+    pub(crate) fn of(&self, who: &Principal, now_ms: u64) -> Vec<TaskView> {
+        let tasks = self.lock();
+        let own = tasks.values().filter(|task| task.owner == *who && !task.expired(now_ms));
+        let mut views: Vec<TaskView> = own.map(|task| task.view()).collect();
+        views.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
+        views
+    }
+
+    pub(crate) fn view(&self, id: &str) -> Option<TaskView> {
+        self.lock().get(id).map(|task| task.view())
+    }
+
+    pub(crate) fn close(&self) {
+        for task in self.lock().values() {
+            task.stop();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Task {
+    pub(crate) fn view(&self) -> TaskView {
+        let state = self.lock();
+        TaskView {
+            id: self.id.clone(),
+            created_ms: self.created_ms,
+            updated_ms: state.updated_ms,
+            ttl_ms: self.ttl_ms,
+            poll_ms: self.poll_ms,
+            detail: state.detail.clone(),
+        }
+    }
+
+    /// Takes answers to open questions; others are ignored.
+    pub(crate) fn update(&self, answers: Vec<(String, Json)>) {
+        let mut state = self.lock();
+        for (key, answer) in answers {
+            if let Some(question) = state.questions.iter_mut().find(|(wire, _, _)| *wire == key) {
+                question.2 = Some(answer);
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Stops the work. What is over stays as it is.
+    pub(crate) fn cancel(&self, server: &Server) {
+        let stopped = {
+            let mut state = self.lock();
+            let open = matches!(state.detail, Detail::Working | Detail::Input(_));
+            if open {
+                state.detail = Detail::Cancelled;
+                state.updated_ms = server.world.now_ms();
+            }
+            if open { state.stop.take() } else { None }
+        };
+        if let Some(stop) = stopped {
+            stop.abort();
+            self.changed.notify_waiters();
+            server.hub.tell_task(&self.id);
+        }
+    }
+
+    /// Waits until the task is over.
+    pub(crate) async fn over(&self) -> TaskView {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let view = self.view();
+            if !matches!(view.detail, Detail::Working | Detail::Input(_)) {
+                return view;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits like [`Task::over`], and puts the task's questions to the client that waits.
+    pub(crate) async fn over_asking(&self, live: &Live, emit: &Emit) -> TaskView {
+        let mut asked: Vec<String> = Vec::new();
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let view = self.view();
+            let Detail::Input(asks) = &view.detail else {
+                if matches!(view.detail, Detail::Working) {
+                    changed.await;
+                    continue;
+                }
+                return view;
+            };
+            let mut waiting = Vec::new();
+            for (key, ask) in asks.iter().filter(|(key, _)| !asked.iter().any(|a| a == key)) {
+                let (id, answer) = live.ask();
+                emit.ask(id, ask.clone());
+                waiting.push((key.to_owned(), answer));
+            }
+            if waiting.is_empty() {
+                changed.await;
+            }
+            for (key, answer) in waiting {
+                // What the client refuses stays open; another client of the same caller may answer.
+                if let Ok(Ok(answer)) = answer.await {
+                    self.update(vec![(key.clone(), answer)]);
+                }
+                asked.push(key);
+            }
+        }
+    }
+
+    fn set(&self, server: &Server, detail: Detail) {
+        {
+            let mut state = self.lock();
+            if matches!(state.detail, Detail::Cancelled) {
+                return;
+            }
+            state.detail = detail;
+            state.updated_ms = server.world.now_ms();
+        }
+        self.changed.notify_waiters();
+        server.hub.tell_task(&self.id);
+    }
+
+    /// Puts questions up and waits for all answers.
+    async fn ask(&self, server: &Server, asks: &Asks) -> Vec<(String, Json)> {
+        let mut shown = Asks::default();
+        {
+            let mut state = self.lock();
+            for (key, ask) in asks.iter() {
+                let mut wire = key.to_owned();
+                let mut n = 2;
+                while state.used.contains(&wire) {
+                    wire = format!("{key}-{n}");
+                    n += 1;
+                }
+                state.used.push(wire.clone());
+                state.questions.push((wire.clone(), key.to_owned(), None));
+                shown = shown.and(wire, ask.clone());
+            }
+        }
+        self.set(server, Detail::Input(shown.clone()));
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // From here on a ring is not missed, even before the first poll.
+            changed.as_mut().enable();
+            let (open, answered) = {
+                let state = self.lock();
+                let open: Vec<String> =
+                    state.questions.iter().filter(|(_, _, a)| a.is_none()).map(|(w, _, _)| w.clone()).collect();
+                (open, state.questions.len())
+            };
+            if open.is_empty() {
+                let mut state = self.lock();
+                let answers = state.questions.drain(..);
+                return answers.filter_map(|(_, key, answer)| Some((key, answer?))).collect();
+            }
+            if open.len() < answered {
+                let mut left = Asks::default();
+                for (wire, ask) in shown.iter().filter(|(wire, _)| open.iter().any(|o| o == wire)) {
+                    left = left.and(wire, ask.clone());
+                }
+                self.lock().detail = Detail::Input(left);
+            }
+            changed.await;
+        }
+    }
+
+    fn expired(&self, now_ms: u64) -> bool {
+        now_ms >= self.created_ms.saturating_add(self.ttl_ms)
+    }
+
+    fn stop(&self) {
+        if let Some(stop) = self.lock().stop.take() {
+            stop.abort();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Runs a task to its end.
+async fn drive(server: Arc<Server>, registry: Arc<Registry>, task: Arc<Task>, mut job: Job, work: Work) {
+    let mut outcome = Caught(work).await;
+    let detail = loop {
+        match outcome {
+            Outcome::Done(reply) => break Detail::Completed(reply),
+            Outcome::Failed(fault) => break Detail::Failed(fault),
+            Outcome::Detach(work) => outcome = Caught(work).await,
+            Outcome::NeedInput(asks) => {
+                let lacking = job.caller.caps.lacks(asks.needs());
+                if !lacking.is_empty() {
+                    break Detail::Failed(Fault::MissingCapability(lacking));
+                }
+                job.journal.forget(&asks);
+                job.journal.round += 1;
+                if job.journal.round > server.limits.rounds_max {
+                    break Detail::Failed(Fault::Bug { log: "a task asked too often".into() });
+                }
+                for (key, answer) in task.ask(&server, &asks).await {
+                    job.journal.record(&key, answer);
+                }
+                task.set(&server, Detail::Working);
+                outcome = again(&server, &registry, &job).await;
+            }
+        }
+    };
+    task.set(&server, detail);
+}
