@@ -34,6 +34,15 @@ pub enum Work {
     List,
 }
 
+impl Work {
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::Call => "call",
+            Work::List => "list",
+        }
+    }
+}
+
 /// Which answers count as right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {

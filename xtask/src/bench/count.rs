@@ -22,10 +22,7 @@ pub struct CountRow {
 
 impl CountRow {
     pub fn name(&self) -> String {
-        let work = match self.work {
-            Work::Call => "call",
-            Work::List => "list",
-        };
+        let work = self.work.name();
         match (self.peer, self.tools) {
             (Peer::Floor, _) => "count floor".into(),
             (peer, None) => format!("count {} {} {work}", peer.name(), self.dress.name()),
@@ -54,17 +51,29 @@ pub struct Count {
     pub allocated_bytes: f64,
 }
 
-/// Counts every row; none at all where there is no valgrind.
-pub fn measure(rows: &[&CountRow], binaries: &Binaries, requests: u64) -> anyhow::Result<Vec<Count>> {
+/// Counts every row; none at all where there is no valgrind. A row that fails is told to `failed`.
+pub fn measure(
+    rows: &[&CountRow],
+    requests: u64,
+    binaries: &Binaries,
+    failed: &mut Vec<String>,
+) -> Vec<Count> {
     if !rows.is_empty() && !peers::has("valgrind") {
-        eprintln!("no `valgrind` here, so nothing is counted; install it with `apt install valgrind`");
-        return Ok(Vec::new());
+        failed.push("count: no `valgrind` here; install it with `apt install valgrind`".into());
+        return Vec::new();
     }
-    rows.iter().map(|row| count(row, binaries, requests).with_context(|| row.name())).collect()
+    let mut counts = Vec::new();
+    for row in rows {
+        eprintln!("{}", row.name());
+        match count(row, binaries, requests) {
+            Ok(count) => counts.push(count),
+            Err(error) => failed.push(format!("{}: {error:#}", row.name())),
+        }
+    }
+    counts
 }
 
 fn count(row: &CountRow, binaries: &Binaries, requests: u64) -> anyhow::Result<Count> {
-    eprintln!("{}", row.name());
     let twice = |tool, read: fn(&str) -> Option<[u64; 2]>| -> anyhow::Result<[f64; 2]> {
         let short = watched(row, binaries, tool, requests, read)?;
         let long = watched(row, binaries, tool, requests * 2, read)?;

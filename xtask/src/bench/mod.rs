@@ -17,16 +17,17 @@ mod memory;
 mod peers;
 mod report;
 mod stdio;
+mod timed;
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
-use ask::{Dress, Work};
 use machine::Cores;
-use peers::{Binaries, Peer, Piped, Server, Watch};
-use report::{Report, Row};
+use peers::{Binaries, Peer};
+use report::Report;
+use timed::TimedRow;
 
 const USAGE: &str = "\
 cargo xtask bench [--quick] [--only NAME] [--rounds N]
@@ -36,11 +37,6 @@ cargo xtask bench memory [--quick]
   --only NAME  only rows with NAME in their name, such as `http`, `stdio`, `count`, `m26`, `rmcp`
                (floors always run)
   --rounds N   rounds of the timed rows (default 7)";
-
-/// Keep-alive connections of the HTTP rows.
-const CONNECTIONS: usize = 16;
-/// Unanswered requests of the pipelined stdio rows.
-const OUTSTANDING_MAX: u64 = 64;
 
 /// What was asked for on the command line.
 struct Options {
@@ -64,27 +60,27 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
         return memory::run(args.iter().any(|arg| arg == "--quick"));
     }
     let options = options(args)?;
-    let http = chosen(&HTTP, &options, |row| (row.name(), row.peer));
-    let pipes = chosen(&PIPES, &options, |row| (row.name(), row.peer));
+    let http = chosen(&timed::HTTP, &options, |row| (row.name(), row.peer));
+    let stdio = chosen(&timed::STDIO, &options, |row| (row.name(), row.peer));
     let counts = chosen(&count::ROWS, &options, |row| (row.name(), row.peer));
-
-    let peers: Vec<Peer> = http
-        .iter()
-        .map(|row| row.peer)
-        .chain(pipes.iter().map(|row| row.peer))
-        .chain(counts.iter().map(|row| row.peer))
-        .collect();
+    let timed_peers = http.iter().chain(&stdio).map(|row| row.peer);
+    let peers: Vec<Peer> = timed_peers.chain(counts.iter().map(|row| row.peer)).collect();
     let binaries = Binaries::build(&peers)?;
+
     let mut report = Report::new(options.rounds, options.requests);
+    let mut failed = Vec::new();
     {
         let cores = Cores::take()?;
         if cores.is_none() {
             println!("one core only: nothing is pinned, and the driver disturbs what it measures");
         }
-        report.http = measure_http(&http, &binaries, cores.as_ref(), &options)?;
-        report.stdio = measure_pipes(&pipes, &binaries, cores.as_ref(), &options)?;
+        let mut measure = |rows: &[&TimedRow]| {
+            timed::measure(rows, options.rounds, options.requests, &binaries, cores.as_ref(), &mut failed)
+        };
+        report.http = measure(&http);
+        report.stdio = measure(&stdio);
     }
-    report.counts = count::measure(&counts, &binaries, options.counted)?;
+    report.counts = count::measure(&counts, options.counted, &binaries, &mut failed);
 
     let gates = gates::judge(&report);
     print!("{}", report::table(&report));
@@ -95,10 +91,16 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
     std::fs::write(folder.join("bench.svg"), chart::svg(&report))?;
     println!("\nwritten: bench-out/bench.json, bench-out/bench.svg");
 
-    match gates.iter().filter(|gate| gate.met() == Some(false)).count() {
-        0 => Ok(()),
-        missed => bail!("{missed} of {} gates missed", gates.len()),
+    let missed = gates.iter().filter(|gate| gate.met() == Some(false)).count();
+    if !failed.is_empty() {
+        bail!(
+            "{missed} gates missed, and {} rows could not be measured:\n{}",
+            failed.len(),
+            failed.join("\n")
+        );
     }
+    ensure!(missed == 0, "{missed} of {} gates missed", gates.len());
+    Ok(())
 }
 
 /// The rows asked for, and the floor they stand on.
@@ -139,135 +141,4 @@ fn options(args: &[String]) -> anyhow::Result<Options> {
         bail!("`--rounds` must be at least 1");
     }
     Ok(options)
-}
-
-/// One timed row over HTTP.
-struct HttpRow {
-    peer: Peer,
-    dress: Dress,
-    work: Work,
-}
-
-impl HttpRow {
-    fn name(&self) -> String {
-        match (self.peer, self.work) {
-            (Peer::Floor, _) => "http floor".into(),
-            (peer, Work::Call) => format!("http {} {} call", peer.name(), self.dress.name()),
-            (peer, Work::List) => format!("http {} {} list", peer.name(), self.dress.name()),
-        }
-    }
-}
-
-// The floor is asked in the plainest dress: the Mcp-* headers alone would cost hyper 2,000 instructions
-// and four allocations, and whoever wants them answered should not find them in the floor.
-const HTTP: [HttpRow; 9] = [
-    HttpRow { peer: Peer::Floor, dress: Dress::J25, work: Work::Call },
-    HttpRow { peer: Peer::Spile, dress: Dress::M26, work: Work::Call },
-    HttpRow { peer: Peer::Spile, dress: Dress::J25, work: Work::Call },
-    HttpRow { peer: Peer::Spile, dress: Dress::S25, work: Work::Call },
-    HttpRow { peer: Peer::Spile, dress: Dress::M26, work: Work::List },
-    HttpRow { peer: Peer::Rmcp, dress: Dress::M26, work: Work::Call },
-    HttpRow { peer: Peer::Rmcp, dress: Dress::J25, work: Work::Call },
-    HttpRow { peer: Peer::Rmcp, dress: Dress::S25, work: Work::Call },
-    HttpRow { peer: Peer::Rmcp, dress: Dress::M26, work: Work::List },
-];
-
-fn measure_http(
-    rows: &[&HttpRow],
-    binaries: &Binaries,
-    cores: Option<&Cores>,
-    options: &Options,
-) -> anyhow::Result<Vec<Row>> {
-    // Each row has a server of its own, so that none inherits what another one left in its heap.
-    let mut peers = Vec::new();
-    for row in rows {
-        let server = Server::start(row.peer, row.dress, binaries, Watch::Plain(cores), &[])?;
-        let asks = server.asks(row.work, row.dress, CONNECTIONS)?;
-        let load = http::Load::connect(server.at, asks)?;
-        peers.push((Row::new(row.name()), server, load));
-    }
-    for round in 1..=options.rounds {
-        for (row, server, load) in &mut peers {
-            progress(&row.name, round, options.rounds);
-            let measured = (|| {
-                load.run(options.requests / 10)?;
-                let before = machine::cpu_ns(server.pid())?;
-                let run = load.run(options.requests)?;
-                anyhow::Ok((machine::cpu_ns(server.pid())? - before, run))
-            })();
-            let (cpu_ns, run) = measured.with_context(|| row.name.clone())?;
-            row.record(cpu_ns, &run);
-            row.rss_kib = machine::rss_kib(server.pid())?;
-        }
-    }
-    Ok(peers.into_iter().map(|(row, ..)| row).collect())
-}
-
-/// One timed row over a pipe.
-struct PipeRow {
-    peer: Peer,
-    pace: Pace,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pace {
-    Sequential,
-    Pipelined,
-}
-
-impl PipeRow {
-    fn name(&self) -> String {
-        match self.pace {
-            Pace::Sequential => format!("stdio {} sequential", self.peer.name()),
-            Pace::Pipelined => format!("stdio {} pipelined", self.peer.name()),
-        }
-    }
-}
-
-const PIPES: [PipeRow; 8] = [
-    PipeRow { peer: Peer::Floor, pace: Pace::Sequential },
-    PipeRow { peer: Peer::Spile, pace: Pace::Sequential },
-    PipeRow { peer: Peer::Rmcp, pace: Pace::Sequential },
-    PipeRow { peer: Peer::RmcpPlain, pace: Pace::Sequential },
-    PipeRow { peer: Peer::Floor, pace: Pace::Pipelined },
-    PipeRow { peer: Peer::Spile, pace: Pace::Pipelined },
-    PipeRow { peer: Peer::Rmcp, pace: Pace::Pipelined },
-    PipeRow { peer: Peer::RmcpPlain, pace: Pace::Pipelined },
-];
-
-fn measure_pipes(
-    rows: &[&PipeRow],
-    binaries: &Binaries,
-    cores: Option<&Cores>,
-    options: &Options,
-) -> anyhow::Result<Vec<Row>> {
-    let mut peers = Vec::new();
-    for row in rows {
-        peers.push((Row::new(row.name()), Piped::start(row.peer, binaries, cores)?, row.pace));
-    }
-    for round in 1..=options.rounds {
-        for (row, piped, pace) in &mut peers {
-            progress(&row.name, round, options.rounds);
-            let (requests, outstanding_max) = match pace {
-                Pace::Sequential => (options.requests / 3, 1),
-                Pace::Pipelined => (options.requests * 2, OUTSTANDING_MAX),
-            };
-            let pid = piped.pid();
-            let measured = (|| {
-                piped.pipe.run(requests / 10, outstanding_max)?;
-                let before = machine::cpu_ns(pid)?;
-                let run = piped.pipe.run(requests, outstanding_max)?;
-                anyhow::Ok((machine::cpu_ns(pid)? - before, run))
-            })();
-            let (cpu_ns, run) = measured.with_context(|| row.name.clone())?;
-            row.record(cpu_ns, &run);
-            row.rss_kib = machine::rss_kib(pid)?;
-        }
-    }
-    Ok(peers.into_iter().map(|(row, ..)| row).collect())
-}
-
-/// Says on stderr what runs now, so that stdout carries the tables alone.
-fn progress(name: &str, round: usize, rounds: usize) {
-    eprintln!("round {round}/{rounds}: {name}");
 }
