@@ -3,13 +3,14 @@
 //! A count is the difference of two runs, one with twice as many requests as the other, on one
 //! connection. Starting, building the table and shutting down cost the same in both and cancel.
 
-use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 
 use super::ask::{Dress, Work};
 use super::http::Load;
-use super::peers::{self, Binaries, Peer, Server, Watch};
+use super::peers::{Binaries, Peer, Server, Watch};
+use crate::sh;
 
 /// One counted row.
 pub struct CountRow {
@@ -58,7 +59,7 @@ pub fn measure(
     binaries: &Binaries,
     failed: &mut Vec<String>,
 ) -> Vec<Count> {
-    if !rows.is_empty() && !peers::has("valgrind") {
+    if !rows.is_empty() && !sh::succeeds(Command::new("valgrind").arg("--version")) {
         failed.push("count: no `valgrind` here; install it with `apt install valgrind`".into());
         return Vec::new();
     }
@@ -92,8 +93,7 @@ fn watched(
     requests: u64,
     read: fn(&str) -> Option<[u64; 2]>,
 ) -> anyhow::Result<[u64; 2]> {
-    let log =
-        PathBuf::from(format!("{}/spile-bench-{}.log", std::env::temp_dir().display(), std::process::id()));
+    let log = std::env::temp_dir().join(format!("spile-bench-{}.log", std::process::id()));
     let more: Vec<&str> = row.tools.iter().flat_map(|&tools| ["--tools", tools]).collect();
     let server = Server::start(row.peer, row.dress, binaries, Watch::Valgrind { tool, log: &log }, &more)?;
     let asks = server.asks(row.work, row.dress, 1)?;
@@ -101,7 +101,7 @@ fn watched(
     load.run(requests)?;
     drop(load);
     server.stop()?;
-    let text = peers::log_text(&log)?;
+    let text = std::fs::read_to_string(&log).with_context(|| format!("{tool} wrote no log"))?;
     std::fs::remove_file(&log)?;
     let counted = read(&text).with_context(|| format!("{tool} wrote no count:\n{text}"))?;
     ensure!(counted[0] > 0, "{tool} counted nothing");

@@ -19,7 +19,6 @@ mod report;
 mod stdio;
 mod timed;
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
@@ -28,6 +27,8 @@ use machine::Cores;
 use peers::{Binaries, Peer};
 use report::Report;
 use timed::TimedRow;
+
+use crate::sh;
 
 const USAGE: &str = "\
 cargo xtask bench [--quick] [--only NAME] [--rounds N]
@@ -85,7 +86,7 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
     let gates = gates::judge(&report);
     print!("{}", report::table(&report));
     print!("{}", gates::table(&gates));
-    let folder = PathBuf::from("bench-out");
+    let folder = sh::top().join("bench-out");
     std::fs::create_dir_all(&folder).context("cannot create `bench-out`")?;
     std::fs::write(folder.join("bench.json"), report::json(&report, &gates)?)?;
     std::fs::write(folder.join("bench.svg"), chart::svg(&report))?;

@@ -1,6 +1,5 @@
 //! The servers that run against each other, and how each is started.
 
-use std::fs::File;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use super::ask::{Ask, Dress, Work};
 use super::http;
 use super::machine::{self, Cores};
 use super::stdio::Pipe;
+use crate::sh;
 
 /// Under valgrind a server needs seconds to come up.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -100,10 +100,7 @@ pub fn release_folder() -> anyhow::Result<PathBuf> {
 }
 
 pub fn cargo_build(package: &[&str]) -> anyhow::Result<()> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let status = Command::new(cargo).args(["build", "--release"]).args(package).status()?;
-    ensure!(status.success(), "cannot build `{}`", package.join(" "));
-    Ok(())
+    sh::show(sh::cargo().args(["build", "--release"]).args(package))
 }
 
 /// How a server is watched while it runs.
@@ -283,19 +280,4 @@ fn drain(mut from: impl Read + Send + 'static) {
 fn free_port() -> anyhow::Result<SocketAddr> {
     let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(probe.local_addr()?)
-}
-
-/// Whether a program can be started.
-pub fn has(program: &str) -> bool {
-    let quiet = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    quiet.is_ok_and(|status| status.success())
-}
-
-/// Reads a log that valgrind wrote.
-pub fn log_text(log: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    File::open(log)
-        .with_context(|| format!("valgrind wrote no {}", log.display()))?
-        .read_to_string(&mut text)?;
-    Ok(text)
 }
