@@ -1,8 +1,8 @@
 //! The prompts, and what their arguments complete to.
 
 use call::{
-    Answer, Block, Body, Call, Completion, CompletionOf, Cx, Elicited, Fault, Message, Prompt,
-    PromptArgument, PromptReply, Reply, Role, Thing,
+    Answer, Block, Body, Call, Completion, CompletionOf, Cx, Elicited, Message, Prompt, PromptArgument,
+    PromptReply, Reply, Role, Thing,
 };
 use json::Node;
 
@@ -41,11 +41,11 @@ pub(super) fn get(call: &Call, cx: &Cx<'_>) -> Answered {
     let blocks = match call.name().as_ref() {
         SIMPLE => vec![text("This is a simple prompt for testing.")],
         WITH_ARGUMENTS => {
-            let (arg1, arg2) = (required(call, "arg1")?, required(call, "arg2")?);
+            let (arg1, arg2) = (argument_of(call, "arg1"), argument_of(call, "arg2"));
             vec![text(format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"))]
         }
         WITH_RESOURCE => {
-            let uri = required(call, "resourceUri")?;
+            let uri = argument_of(call, "resourceUri");
             let content = "Embedded resource content for testing.".into();
             vec![
                 Block::Embedded(Body::Text { uri, mime: Some("text/plain".into()), text: content }),
@@ -95,15 +95,9 @@ pub(super) fn complete(call: &Call, of: CompletionOf, argument: Node<'_>, value:
     Ok(Reply::Completion(Completion::of(matching.map(|value| value.to_string()))).into())
 }
 
-/// Nothing checks a prompt's arguments before: they have no schema.
-fn required(call: &Call, argument: &str) -> Result<String, call::Outcome> {
-    match call.text(argument) {
-        Some(value) => Ok(value.into_owned()),
-        None => {
-            Err(Fault::BadParams { at: format!("arguments.{argument}"), why: "expected a string".into() }
-                .into())
-        }
-    }
+/// The host has made sure that what a prompt requires is there.
+fn argument_of(call: &Call, name: &str) -> String {
+    call.text(name).unwrap_or_default().into_owned()
 }
 
 fn prompt(name: &str, description: &str) -> Prompt {

@@ -388,8 +388,6 @@ fn prompts_are_filled_in() {
         < user text This is a simple prompt for testing.
         > prompt test_prompt_with_arguments {"arg1": "hello", "arg2": "world"}
         < user text Prompt with arguments: arg1='hello', arg2='world'
-        > prompt test_prompt_with_arguments {"arg1": "hello"}
-        < fault BadParams { at: "arguments.arg2", why: "expected a string" }
         > prompt test_prompt_with_embedded_resource {"resourceUri": "test://example-resource"}
         < user resource test://example-resource text/plain Embedded resource content for testing.
         < user text Please process the embedded resource above.
