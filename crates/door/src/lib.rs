@@ -1,1 +1,11 @@
-//! Stub.
+//! Lets bytes in and out, and guards the way: stdio and HTTP.
+//!
+//! A door reads, bounds and guards; what a message means is `wire`'s to say, and what to do about it
+//! `host`'s. Nothing here tests a protocol version by name.
+
+mod accept;
+mod guard;
+pub mod http;
+pub mod stdio;
+
+pub use guard::{Guard, Token};

@@ -25,7 +25,7 @@ pub use events::{News, Watch};
 pub use live::{Line, Live};
 pub use registry::{BadCatalog, Registry};
 pub use server::{Begun, Config, Server, Status, Who, refusal};
-pub use serving::{Listening, Out, Serving};
+pub use serving::{Flow, Listening, Out, Serving, Several};
 pub use sessions::Ticket;
 pub use streams::{Attached, GET_STREAM, Part, Streams};
 pub use world::RealWorld;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use call::Level;
 use json::Json;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use wire::{Id, Peer};
 
@@ -32,7 +32,10 @@ pub struct Live {
     peer: Mutex<Option<Peer>>,
     /// 0 until the client chooses; else one more than the level.
     level: AtomicU8,
-    calls: Mutex<HashMap<Id, AbortHandle>>,
+    /// How to stop each call under way; `None` until it has somewhere to run.
+    calls: Mutex<HashMap<Id, Option<AbortHandle>>>,
+    /// Rung when the last call is over.
+    calm: Notify,
     asks: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
     ask_next: AtomicU64,
     pub watch: Arc<Watch>,
@@ -55,6 +58,7 @@ impl Live {
             peer: Mutex::default(),
             level: AtomicU8::new(0),
             calls: Mutex::default(),
+            calm: Notify::new(),
             asks: Mutex::default(),
             ask_next: AtomicU64::new(1),
             watch,
@@ -92,30 +96,51 @@ impl Live {
         }
     }
 
-    /// Remembers how to stop a call that has to wait.
+    /// A call has to wait; from here on it can be cancelled.
+    pub fn waits(&self, id: &Id) {
+        lock(&self.calls).insert(id.clone(), None);
+    }
+
+    /// How to stop it, now that it runs somewhere. If it is over or was cancelled meanwhile, it stops now.
     pub fn started(&self, id: &Id, stop: AbortHandle) {
-        let mut calls = lock(&self.calls);
-        // It may have ended before we got here; then `ended` has nothing left to remove.
-        if !stop.is_finished() {
-            calls.insert(id.clone(), stop);
+        match lock(&self.calls).get_mut(id) {
+            Some(place) => *place = Some(stop),
+            None => stop.abort(),
         }
     }
 
     pub fn ended(&self, id: &Id) {
-        lock(&self.calls).remove(id);
+        let mut calls = lock(&self.calls);
+        calls.remove(id);
+        if calls.is_empty() {
+            self.calm.notify_waiters();
+        }
     }
 
     /// Stops a call. 2025-11-25, Cancellation: unknown or finished requests are ignored.
     pub fn cancel(&self, id: &Id) {
         let stop = lock(&self.calls).remove(id);
-        if let Some(stop) = stop {
+        if let Some(Some(stop)) = stop {
             stop.abort();
+        }
+    }
+
+    /// Waits until no call is under way.
+    pub async fn calm(&self) {
+        loop {
+            let calm = self.calm.notified();
+            tokio::pin!(calm);
+            calm.as_mut().enable();
+            if self.calls() == 0 {
+                return;
+            }
+            calm.await;
         }
     }
 
     /// Stops everything: the client is gone.
     pub fn close(&self) {
-        for (_, stop) in lock(&self.calls).drain() {
+        for stop in lock(&self.calls).drain().filter_map(|(_, stop)| stop) {
             stop.abort();
         }
         lock(&self.asks).clear();

@@ -11,7 +11,7 @@ use json::{Json, ScanLimits};
 use wire::code::{Code, Told};
 use wire::method::Method;
 use wire::shape::{self, Detail, ReplyTo, Stamp, TaskView};
-use wire::{Bare, Feature, Filter, Head, Id, List, Opened, Peer, Refusal, Request, Resume, TaskOp, TaskWish, What};
+use wire::{Bare, Batch, Feature, Filter, Head, Id, List, Notice, Opened, Peer, Refusal, Request, Resume, TaskOp, TaskWish, What};
 
 use crate::events::{Hub, Watch};
 use crate::live::{Line, Live, NotTaken};
@@ -19,7 +19,7 @@ use crate::path::{self, Ended, Job};
 use crate::questions;
 use crate::registry::{BadCatalog, Registry};
 use crate::seal::Sealer;
-use crate::serving::{Listening, Serving};
+use crate::serving::{Flow, Listening, Serving, Several};
 use crate::sessions::{Full, Owner, Sessions, Ticket};
 use crate::streams::Streams;
 use crate::tasks::Tasks;
@@ -213,6 +213,39 @@ impl Server {
             What::Listen(filter) => self.listen(&registry, filter, peer, to, who),
             What::Task(op) => self.task(op, peer, to, who, line),
         }
+    }
+
+    /// Begins everything in a batch; `None` if nothing in it wants an answer.
+    pub fn begin_batch(self: &Arc<Self>, batch: Batch, who: &Who, line: &Line) -> Option<Flow> {
+        let live = match line {
+            Line::Alone => None,
+            Line::Pipe(live) => Some(live.clone()),
+            Line::Session(ticket) => self.peek(ticket),
+        };
+        let mut several = Several::new(batch.version);
+        for item in batch.items {
+            match item {
+                Opened::Request(request) => match self.begin(request, who, line.clone()) {
+                    Begun::Ready { body, .. } | Begun::Welcome { body, .. } => several.ready(body),
+                    Begun::Call(serving) => several.wait_for(serving),
+                    // No version has both batches and subscriptions of this kind.
+                    Begun::Listen(_) => {}
+                },
+                Opened::Refused(refusal) => several.ready(refusal.body),
+                Opened::Notice(Notice::Cancelled(id)) => {
+                    if let Some(live) = &live {
+                        live.cancel(&id);
+                    }
+                }
+                Opened::Answer { id, answer } => {
+                    if let Some(live) = &live {
+                        live.answered(id, answer);
+                    }
+                }
+                Opened::Notice(Notice::Initialized | Notice::Other) | Opened::Batch(_) => {}
+            }
+        }
+        (!several.is_empty()).then_some(Flow::Several(several))
     }
 
     fn initialize(

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use call::{Emit, Event};
 use wire::shape::{self, ReplyTo};
+use wire::{Id, Version};
 
 use crate::events::{News, Watch};
 use crate::live::Live;
@@ -92,15 +93,107 @@ impl Serving {
         let status = shape::answer(&mut body, &self.to, &self.server.stamp, &ended);
         Out::Final { status, body }
     }
+}
 
-    /// Lets the call go on by itself and write into a stream of the session; says which.
-    pub fn into_stream(mut self, live: &Arc<Live>) -> u32 {
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.server.counts.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Several calls that came in one message and are answered in one.
+pub struct Several {
+    version: Version,
+    open: Vec<(usize, Serving)>,
+    done: Vec<Vec<u8>>,
+}
+
+impl Several {
+    pub(crate) fn new(version: Version) -> Self {
+        Self { version, open: Vec::new(), done: Vec::new() }
+    }
+
+    pub(crate) fn ready(&mut self, body: Vec<u8>) {
+        self.done.push(body);
+    }
+
+    pub(crate) fn wait_for(&mut self, serving: Serving) {
+        self.open.push((self.done.len(), serving));
+        self.done.push(Vec::new());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.done.is_empty()
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Out> {
+        let mut i = 0;
+        while let Some((place, serving)) = self.open.get_mut(i) {
+            match serving.poll_next(cx) {
+                Poll::Pending => i += 1,
+                Poll::Ready(Out::Final { body, .. }) => {
+                    self.done[*place] = body;
+                    self.open.swap_remove(i);
+                }
+                Poll::Ready(out) => return Poll::Ready(out),
+            }
+        }
+        if !self.open.is_empty() {
+            return Poll::Pending;
+        }
+        let mut body = Vec::new();
+        json::write::array(&mut body, &self.done, |out, one| out.extend_from_slice(one));
+        Poll::Ready(Out::Final { status: 200, body })
+    }
+}
+
+/// What one message set going.
+pub enum Flow {
+    One(Serving),
+    Several(Several),
+}
+
+impl Flow {
+    #[inline]
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Out> {
+        match self {
+            Self::One(serving) => serving.poll_next(cx),
+            Self::Several(several) => several.poll_next(cx),
+        }
+    }
+
+    pub fn version(&self) -> Version {
+        match self {
+            Self::One(serving) => serving.to.version,
+            Self::Several(several) => several.version,
+        }
+    }
+
+    /// The ids that a client may cancel.
+    pub fn ids(&self) -> Vec<Id> {
+        match self {
+            Self::One(serving) => vec![serving.to.id.clone()],
+            // One of several cannot be stopped without the others.
+            Self::Several(_) => Vec::new(),
+        }
+    }
+
+    /// Goes on by itself and writes into a stream of the session, `first` at first; says which stream.
+    pub fn into_stream(mut self, live: &Arc<Live>, first: Option<Out>) -> u32 {
         let stream = live.streams.open();
-        let id = self.to.id.clone();
-        let held = Held { live: live.clone(), stream, id: id.clone() };
+        let ids = self.ids();
+        for id in &ids {
+            live.waits(id);
+        }
+        let held = Held { live: live.clone(), stream, ids: ids.clone() };
+        let mut next = first;
         let task = tokio::spawn(async move {
             loop {
-                match std::future::poll_fn(|cx| self.poll_next(cx)).await {
+                let out = match next.take() {
+                    Some(out) => out,
+                    None => std::future::poll_fn(|cx| self.poll_next(cx)).await,
+                };
+                match out {
                     Out::Message(body) => held.live.streams.notice(stream, body),
                     Out::Question(body) => held.live.streams.question(stream, body),
                     Out::Pause { retry_ms } => held.live.streams.pause(stream, retry_ms),
@@ -111,28 +204,26 @@ impl Serving {
                 }
             }
         });
-        live.started(&id, task.abort_handle());
+        for id in &ids {
+            live.started(id, task.abort_handle());
+        }
         stream
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.server.counts.active.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Whatever happens to a call that writes into a stream, the stream ends and the id is free again.
+/// Whatever happens to a call that writes into a stream, the stream ends and the ids are free again.
 struct Held {
     live: Arc<Live>,
     stream: u32,
-    id: wire::Id,
+    ids: Vec<Id>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.live.streams.end(self.stream);
-        self.live.ended(&self.id);
+        for id in &self.ids {
+            self.live.ended(id);
+        }
     }
 }
 

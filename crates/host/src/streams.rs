@@ -107,8 +107,8 @@ impl Streams {
         self.push(id, Kept::Answer { status, body: body.into() });
     }
 
-    /// Reads a stream from behind `after`. `None` if there is no such stream (any more).
-    pub fn attach(live: &Arc<Live>, id: u32, after: u64) -> Option<Attached> {
+    /// Reads a stream from behind `after`, or from now on. `None` if there is no such stream (any more).
+    pub fn attach(live: &Arc<Live>, id: u32, after: Option<u64>) -> Option<Attached> {
         let mut inner = live.streams.lock();
         let stream = inner.all.iter_mut().find(|s| s.id == id)?;
         stream.reader += 1;
@@ -116,6 +116,7 @@ impl Streams {
         if let Some(waker) = stream.waker.take() {
             waker.wake();
         }
+        let after = after.unwrap_or(stream.next_event - 1);
         Some(Attached { live: live.clone(), id, after, reader: stream.reader })
     }
 

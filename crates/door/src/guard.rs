@@ -1,0 +1,180 @@
+//! Who may come in: `Host`, `Origin` and the bearer token, in that order, before anything else is read.
+//!
+//! A page in a browser can make its own name point at this machine (DNS rebinding) or send a request here
+//! from afar; the first has a foreign `Host`, the second a foreign `Origin`. Each is checked on its own:
+//! a check of both together passes when only one is wrong.
+
+use std::net::IpAddr;
+
+use call::Principal;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::Authority;
+use http::{StatusCode, Uri};
+use ring::digest;
+use subtle::ConstantTimeEq;
+use wire::Head;
+
+/// What is allowed in.
+#[derive(Debug, Clone, Default)]
+pub struct Guard {
+    /// Names under which we may be reached, beside the loopback ones; lower case, no port.
+    pub hosts: Vec<String>,
+    /// Origins that may call from a browser, as they are sent: `https://app.example`.
+    pub origins: Vec<String>,
+    pub token: Option<Token>,
+}
+
+/// A secret, kept as its digest only.
+#[derive(Clone)]
+pub struct Token([u8; 32]);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Token {
+    pub fn new(secret: &str) -> Self {
+        Self(sha256(secret.as_bytes()))
+    }
+
+    /// Takes the same time whatever is wrong with `given`.
+    fn is(&self, given: &[u8]) -> bool {
+        sha256(given).ct_eq(&self.0).into()
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    out
+}
+
+/// Why a request goes no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Denied {
+    pub(crate) status: StatusCode,
+    pub(crate) why: &'static str,
+}
+
+/// How a browser stands to us.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'h> {
+    /// No browser, or a page that we served ourselves.
+    Same,
+    /// A page that the operator allows; it must be told so.
+    Allowed(&'h HeaderValue),
+}
+
+impl Guard {
+    /// `local` is the address at which the connection arrived.
+    pub(crate) fn admit<'h>(
+        &self,
+        uri: &Uri,
+        heads: &'h HeaderMap,
+        local: IpAddr,
+    ) -> Result<Origin<'h>, Denied> {
+        let host = self.check_host(uri, heads, local)?;
+        self.check_origin(heads, &host)
+    }
+
+    fn check_host(&self, uri: &Uri, heads: &HeaderMap, local: IpAddr) -> Result<Authority, Denied> {
+        let bad = |why| Denied { status: StatusCode::BAD_REQUEST, why };
+        let header = match one(heads, &header::HOST) {
+            Head::Twice => return Err(bad("more than one Host header")),
+            Head::Absent => None,
+            Head::One(value) => Some(Authority::try_from(value).map_err(|_| bad("malformed Host header"))?),
+        };
+        // HTTP/2 names the host in the request line's stead; both must agree.
+        let host = match (uri.authority(), header) {
+            (Some(line), Some(header)) if *line != header => return Err(bad("Host differs from the request line")),
+            (Some(line), _) => line.clone(),
+            (None, Some(header)) => header,
+            (None, None) => return Err(bad("missing Host header")),
+        };
+        if host.as_str().contains('@') {
+            return Err(bad("malformed Host header"));
+        }
+        if self.knows_host(host.host(), local) {
+            Ok(host)
+        } else {
+            let why = "this Host is not allowed here; the operator can allow it with --allow-host";
+            Err(Denied { status: StatusCode::FORBIDDEN, why })
+        }
+    }
+
+    fn knows_host(&self, host: &str, local: IpAddr) -> bool {
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        if host.eq_ignore_ascii_case("localhost") || host == "127.0.0.1" {
+            return true;
+        }
+        // An address cannot be rebound: reaching us by the very address we were reached at is no trick.
+        match bare.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || address == local || self.lists(bare),
+            Err(_) => self.lists(host),
+        }
+    }
+
+    fn lists(&self, host: &str) -> bool {
+        self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    }
+
+    fn check_origin<'h>(&self, heads: &'h HeaderMap, host: &Authority) -> Result<Origin<'h>, Denied> {
+        let denied = |why| Err(Denied { status: StatusCode::FORBIDDEN, why });
+        let mut all = heads.get_all(header::ORIGIN).iter();
+        match (all.next(), all.next()) {
+            (None, _) => match heads.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+                // A browser that leaves out the Origin still says that the page is not ours.
+                Some(b"cross-site" | b"same-site") => denied("requests from other sites are not allowed here"),
+                _ => Ok(Origin::Same),
+            },
+            (Some(_), Some(_)) => denied("more than one Origin header"),
+            (Some(origin), None) => {
+                if self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()) {
+                    return Ok(Origin::Allowed(origin));
+                }
+                if is_same(origin, host) {
+                    return Ok(Origin::Same);
+                }
+                denied("this Origin is not allowed here; the operator can allow it with --allow-origin")
+            }
+        }
+    }
+
+    /// Whose request it is. Without a token everybody is nobody in particular.
+    pub(crate) fn identify(&self, heads: &HeaderMap) -> Result<Principal, Denied> {
+        let Some(token) = &self.token else { return Ok(Principal::Anonymous) };
+        let denied = |why| Denied { status: StatusCode::UNAUTHORIZED, why };
+        let value = match one(heads, &header::AUTHORIZATION) {
+            Head::Absent => return Err(denied("a bearer token is required")),
+            Head::Twice => return Err(denied("more than one Authorization header")),
+            Head::One(value) => value,
+        };
+        let given = match value.split_at_checked(7) {
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => given.trim_ascii(),
+            _ => return Err(denied("a bearer token is required")),
+        };
+        if token.is(given) { Ok(Principal::Named("token".into())) } else { Err(denied("the bearer token is wrong")) }
+    }
+}
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// A page of ours: the same host and port. `null` is never ours.
+fn is_same(origin: &HeaderValue, host: &Authority) -> bool {
+    let Ok(origin) = origin.to_str() else { return false };
+    let bare = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    bare.is_some_and(|bare| bare.eq_ignore_ascii_case(host.as_str()))
+}
+
+/// A header that may be there once.
+#[inline]
+pub(crate) fn one<'h>(heads: &'h HeaderMap, name: &HeaderName) -> Head<'h> {
+    let mut all = heads.get_all(name).iter();
+    match (all.next(), all.next()) {
+        (None, _) => Head::Absent,
+        (Some(value), None) => Head::One(value.as_bytes()),
+        (Some(_), Some(_)) => Head::Twice,
+    }
+}

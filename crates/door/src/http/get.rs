@@ -1,0 +1,97 @@
+//! GET and DELETE: streams and the end of a session, for clients of the handshake era.
+
+use std::sync::Arc;
+
+use host::{GET_STREAM, Server, Streams, Ticket, Who};
+use http::header::HeaderName;
+use http::request::Parts;
+use http::{Response, StatusCode};
+use wire::code::Code;
+use wire::frame::sse::{self, EventId};
+use wire::{Feature, Head};
+
+use super::body::{Body, Source};
+use super::reply;
+use crate::accept::Accepts;
+use crate::guard::one;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// The session that a request names.
+#[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
+fn session(server: &Server, who: &Who, parts: &Parts) -> Result<Ticket, Response<Body>> {
+    let id = match one(&parts.headers, &reply::SESSION) {
+        // Without a session there is nothing to stream or to end; the newest era has neither.
+        Head::Absent => return Err(reply::allow("POST")),
+        Head::Twice => {
+            let why = "more than one Mcp-Session-Id header";
+            return Err(reply::refuse(StatusCode::BAD_REQUEST, Code::InvalidRequest, why));
+        }
+        Head::One(id) => std::str::from_utf8(id).unwrap_or_default(),
+    };
+    if let Head::One(version) = one(&parts.headers, &super::post::VERSION) {
+        match wire::Version::parse_bytes(version) {
+            Some(version) if version.has(Feature::Sessions) => {}
+            // 2026-07-28: "HTTP GET or DELETE to the MCP endpoint: respond with 405 Method Not Allowed."
+            Some(version) if version.has(Feature::Envelope) => return Err(reply::allow("POST")),
+            Some(_) => {}
+            None => {
+                let why = "unsupported MCP-Protocol-Version";
+                return Err(reply::refuse(StatusCode::BAD_REQUEST, Code::UnsupportedVersion, why));
+            }
+        }
+    }
+    server.session(id, who).ok_or_else(|| {
+        let why = "no such session: it ended or expired; initialize again";
+        reply::refuse(StatusCode::NOT_FOUND, Code::NoSession, why)
+    })
+}
+
+/// Opens the session's own stream, or takes up one that was left.
+pub(crate) fn stream(server: &Arc<Server>, who: &Who, parts: &Parts) -> Response<Body> {
+    let ticket = match session(server, who, parts) {
+        Ok(ticket) => ticket,
+        Err(response) => return response,
+    };
+    if !Accepts::read(&parts.headers, parts.uri.query()).is_some_and(|accepts| accepts.stream) {
+        let why = "a GET is answered with text/event-stream; allow it in Accept";
+        return reply::refuse(StatusCode::NOT_ACCEPTABLE, Code::InvalidRequest, why);
+    }
+    let live = match server.live(&ticket, who) {
+        Ok(live) => live,
+        Err(_) => return full(),
+    };
+    let last = match one(&parts.headers, &LAST_EVENT_ID) {
+        Head::One(id) => std::str::from_utf8(id).ok().and_then(EventId::parse),
+        Head::Absent | Head::Twice => None,
+    };
+    let resumed = last.and_then(|last| Streams::attach(&live, last.stream, Some(last.event)));
+    let Some(attached) = resumed.or_else(|| Streams::attach(&live, GET_STREAM, None)) else {
+        return reply::status(StatusCode::NOT_FOUND);
+    };
+    let mut first = Vec::new();
+    if ticket.peer.version.has(Feature::Priming) {
+        sse::priming(&mut first, attached.start());
+    } else {
+        // The head goes out now, not with the first event.
+        first.extend_from_slice(sse::KEEP_ALIVE);
+    }
+    reply::stream(Body::stream(Source::Attached(attached), first, server.limits.keep_alive_ms))
+}
+
+pub(crate) fn delete(server: &Server, who: &Who, parts: &Parts) -> Response<Body> {
+    match session(server, who, parts) {
+        Ok(ticket) => {
+            server.end_session(&ticket);
+            reply::status(StatusCode::NO_CONTENT)
+        }
+        Err(response) => response,
+    }
+}
+
+/// Too many sessions hold something at once.
+pub(crate) fn full() -> Response<Body> {
+    let why = "too many sessions; try again shortly";
+    let response = reply::refuse(StatusCode::TOO_MANY_REQUESTS, Code::Busy, why);
+    reply::with_retry(response, Some(1000))
+}

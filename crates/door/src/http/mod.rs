@@ -1,0 +1,101 @@
+//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2.
+//!
+//! ```text
+//! accept → connection (phases, watched) → route (guards) → post | get | delete → host → response
+//! ```
+
+mod body;
+mod connection;
+mod cors;
+mod get;
+mod post;
+mod reply;
+mod route;
+mod watcher;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use host::Server;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::guard::Guard;
+use watcher::Watcher;
+
+/// How long a connection may dwell in each phase, and how many there may be.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    pub header_timeout_ms: u64,
+    pub body_idle_ms: u64,
+    pub write_stall_ms: u64,
+    pub keep_alive_idle_ms: u64,
+    pub drain_ms: u64,
+    pub connections_max: usize,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            header_timeout_ms: 10_000,
+            body_idle_ms: 30_000,
+            write_stall_ms: 30_000,
+            keep_alive_idle_ms: 120_000,
+            drain_ms: 10_000,
+            connections_max: 20_000,
+        }
+    }
+}
+
+/// Everything that is served at one address.
+pub struct Site {
+    pub servers: Vec<Arc<Server>>,
+    pub guard: Guard,
+    pub timing: Timing,
+}
+
+/// Serves until `stop` says so, then lets calls under way finish.
+pub async fn serve(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
+    let watcher = Arc::new(Watcher::new(site.timing.clone()));
+    let watching = tokio::spawn(watcher.clone().watch());
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = told_to_stop(&mut stop) => break,
+        };
+        match accepted {
+            Ok((stream, from)) => take_in(stream, from, &site, &watcher, &stop),
+            // Out of file descriptors, or a client that left at once: neither may stop us or spin.
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listener);
+    for server in &site.servers {
+        server.close();
+    }
+    watcher.drain(Duration::from_millis(site.timing.drain_ms)).await;
+    watching.abort();
+}
+
+fn take_in(
+    stream: tokio::net::TcpStream,
+    from: SocketAddr,
+    site: &Arc<Site>,
+    watcher: &Arc<Watcher>,
+    stop: &watch::Receiver<bool>,
+) {
+    if watcher.count() >= site.timing.connections_max {
+        tracing::warn!("too many connections; one is turned away");
+        return;
+    }
+    connection::spawn(stream, from, site.clone(), watcher.clone(), stop.clone());
+}
+
+async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
+    // An error means that whoever could tell us is gone, which comes to the same.
+    drop(stop.wait_for(|stop| *stop).await);
+}

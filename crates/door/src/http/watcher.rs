@@ -1,0 +1,270 @@
+//! One watcher for all connections, instead of a timer for each request.
+//!
+//! A connection notes what it is doing and since when, with plain stores; the watcher looks at all of them
+//! a few times a second and closes those that dwell too long. It sleeps while there are none.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::Timing;
+
+const TICK_MS: u64 = 100;
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Doing {
+    /// Waiting for the first byte of the next request.
+    Idle,
+    /// In the head of a request.
+    Head,
+    /// In the body of a request.
+    Body,
+    /// Working on requests, or streaming answers.
+    Busy,
+}
+
+/// The notes of one connection.
+pub(crate) struct Phase {
+    clock: Arc<AtomicU32>,
+    doing: AtomicU8,
+    since: AtomicU32,
+    /// The tick at which a write began to stall; 0 if none does.
+    stalled: AtomicU32,
+    requests: AtomicUsize,
+    /// Whether requests share the connection: then bytes that arrive say nothing about a head.
+    shared: AtomicBool,
+}
+
+impl Phase {
+    fn set(&self, doing: Doing) {
+        self.since.store(self.clock.load(Relaxed), Relaxed);
+        self.doing.store(doing as u8, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn read(&self) {
+        let doing = self.doing.load(Relaxed);
+        if doing == Doing::Idle as u8 && !self.shared.load(Relaxed) {
+            self.set(Doing::Head);
+        } else if doing == Doing::Body as u8 {
+            self.since.store(self.clock.load(Relaxed), Relaxed);
+        }
+    }
+
+    pub(crate) fn write_stalls(&self) {
+        // Only the first of a row of stalls counts.
+        if self.stalled.load(Relaxed) == 0 {
+            self.stalled.store(self.clock.load(Relaxed).max(1), Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn written(&self) {
+        if self.stalled.load(Relaxed) != 0 {
+            self.stalled.store(0, Relaxed);
+        }
+    }
+
+    /// A request's head is complete.
+    #[inline]
+    pub(crate) fn request(&self, shared: bool) {
+        self.requests.fetch_add(1, Relaxed);
+        if shared {
+            self.shared.store(true, Relaxed);
+            self.set(Doing::Busy);
+        } else {
+            self.set(Doing::Body);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn body_complete(&self) {
+        self.set(Doing::Busy);
+    }
+
+    /// An answer is complete, or given up.
+    #[inline]
+    pub(crate) fn answered(&self) {
+        if self.requests.fetch_sub(1, Relaxed) == 1 {
+            self.set(Doing::Idle);
+        }
+    }
+
+    fn overdue(&self, now: u32, timing: &Timing) -> bool {
+        let dwelt = |since: u32| u64::from(now.wrapping_sub(since)) * TICK_MS;
+        let stalled = self.stalled.load(Relaxed);
+        if stalled != 0 && dwelt(stalled) > timing.write_stall_ms {
+            return true;
+        }
+        let dwelt = dwelt(self.since.load(Relaxed));
+        match self.doing.load(Relaxed) {
+            d if d == Doing::Idle as u8 => dwelt > timing.keep_alive_idle_ms,
+            d if d == Doing::Head as u8 => dwelt > timing.header_timeout_ms,
+            d if d == Doing::Body as u8 => dwelt > timing.body_idle_ms,
+            _ => false,
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.doing.load(Relaxed) == Doing::Busy as u8
+    }
+}
+
+pub(crate) struct Watcher {
+    timing: Timing,
+    clock: Arc<AtomicU32>,
+    connections: Mutex<Table>,
+    count: AtomicUsize,
+    /// Rung when the first connection comes and when the last goes.
+    changed: Notify,
+}
+
+/// Connections by place; freed places are used again.
+#[derive(Default)]
+struct Table {
+    places: Vec<Option<Watched>>,
+    free: Vec<usize>,
+}
+
+struct Watched {
+    phase: Arc<Phase>,
+    stream: Arc<TcpStream>,
+    stop: OnceLock<AbortHandle>,
+}
+
+/// A connection's place in the table; dropping it frees the place.
+pub(crate) struct Place {
+    watcher: Arc<Watcher>,
+    at: usize,
+}
+
+impl Watcher {
+    pub(crate) fn new(timing: Timing) -> Self {
+        let clock = Arc::new(AtomicU32::new(1));
+        Self { timing, clock, connections: Mutex::default(), count: AtomicUsize::new(0), changed: Notify::new() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    pub(crate) fn phase(&self) -> Arc<Phase> {
+        Arc::new(Phase {
+            clock: self.clock.clone(),
+            doing: AtomicU8::new(Doing::Head as u8),
+            since: AtomicU32::new(self.clock.load(Relaxed)),
+            stalled: AtomicU32::new(0),
+            requests: AtomicUsize::new(0),
+            shared: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes a connection in.
+    pub(crate) fn enter(self: &Arc<Self>, phase: Arc<Phase>, stream: Arc<TcpStream>) -> Place {
+        let watched = Some(Watched { phase, stream, stop: OnceLock::new() });
+        let mut table = self.lock();
+        let at = match table.free.pop() {
+            Some(at) => {
+                table.places[at] = watched;
+                at
+            }
+            None => {
+                table.places.push(watched);
+                table.places.len() - 1
+            }
+        };
+        drop(table);
+        if self.count.fetch_add(1, Relaxed) == 0 {
+            self.changed.notify_one();
+        }
+        Place { watcher: self.clone(), at }
+    }
+
+    /// How to close the connection at a place. Only whoever takes connections in may call this, before it
+    /// takes in another: then the place cannot have been given to somebody else.
+    pub(crate) fn can_stop(&self, at: usize, stop: AbortHandle) {
+        if let Some(Some(watched)) = self.lock().places.get(at) {
+            // The place is new, so nothing is set yet.
+            let _ = watched.stop.set(stop);
+        }
+    }
+
+    /// Looks at everything, a few times a second.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        loop {
+            if self.count() == 0 {
+                self.changed.notified().await;
+            }
+            tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
+            let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
+            let second = now.is_multiple_of(10);
+            for watched in self.lock().places.iter().flatten() {
+                if watched.phase.overdue(now, &self.timing) || (second && watched.has_left()) {
+                    watched.close();
+                }
+            }
+        }
+    }
+
+    /// Waits until all connections are gone; closes what is left after `at_most`.
+    pub(crate) async fn drain(&self, at_most: Duration) {
+        let all_gone = async {
+            while self.count() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if tokio::time::timeout(at_most, all_gone).await.is_err() {
+            tracing::warn!(left = self.count(), "some connections did not end in time");
+            for watched in self.lock().places.iter().flatten() {
+                watched.close();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watched {
+    fn close(&self) {
+        if let Some(stop) = self.stop.get() {
+            stop.abort();
+        }
+    }
+
+    /// hyper reads ahead only so far: a client that sent another byte and left goes unnoticed by it while a
+    /// call is under way. The socket itself knows.
+    fn has_left(&self) -> bool {
+        if !self.phase.is_busy() {
+            return false;
+        }
+        let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        matches!(ready.poll(&mut cx), std::task::Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+}
+
+impl Place {
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = self.watcher.lock();
+        let gone = table.places[self.at].take();
+        table.free.push(self.at);
+        drop(table);
+        drop(gone);
+        self.watcher.count.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,227 @@
+//! Serving: which door, who may come in, and how it ends.
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use call::Provider;
+use clap::{Args, ValueEnum};
+use door::http::Site;
+use door::stdio::Output;
+use door::{Guard, Token};
+use host::{Config, RealWorld, Server};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+use crate::settings;
+
+/// How to serve. Without a bind address: on stdin and stdout.
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Serve over HTTP at this address, e.g. 127.0.0.1:3333
+    #[arg(long, value_name = "ADDR")]
+    pub bind: Option<SocketAddr>,
+
+    /// Ask callers for the bearer token in this file (or in SPILE_TOKEN)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// Let everybody call, even from other machines
+    #[arg(long)]
+    pub no_auth: bool,
+
+    /// A name under which this server may be reached, beside the loopback ones; may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub allow_host: Vec<String>,
+
+    /// A web origin that may call from a browser, e.g. https://app.example; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub allow_origin: Vec<String>,
+
+    /// How log lines look
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Say more; twice for everything
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// Serves until told to stop.
+pub fn serve(name: &str, version: &str, providers: Vec<Arc<dyn Provider>>, args: &ServeArgs) -> anyhow::Result<()> {
+    start_logging(args);
+    let guard = guard(args)?;
+    let config = Config {
+        name: name.into(),
+        version: version.into(),
+        limits: settings::limits()?,
+        world: Arc::new(RealWorld::default()),
+    };
+    let server = Server::new(config, providers)?;
+    match args.bind {
+        Some(address) => {
+            let site = Site { servers: vec![server], guard, timing: settings::timing()? };
+            serve_http(address, site)
+        }
+        None => serve_stdio(server),
+    }
+}
+
+fn serve_http(address: SocketAddr, site: Site) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let listener = TcpListener::bind(address).await.with_context(|| cannot_bind(address))?;
+        let bound = listener.local_addr()?;
+        for server in &site.servers {
+            let status = server.status();
+            let path = if site.servers.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", server.name) };
+            let tools = status.tools;
+            let many = if tools == 1 { "" } else { "s" };
+            say(&format!("{} {} · {tools} tool{many} · http://{bound}{path}", server.name, server.version));
+        }
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(async move {
+            stop_signal().await;
+            // Everybody who waits for this is in this process; there is somebody, or it does not matter.
+            let _ = stop.send(true);
+        });
+        door::http::serve(listener, Arc::new(site), stopped).await;
+        Ok(())
+    })
+}
+
+fn cannot_bind(address: SocketAddr) -> String {
+    format!("cannot listen on {address}; is the port in use? port 0 takes a free one")
+}
+
+fn serve_stdio(server: Arc<Server>) -> anyhow::Result<()> {
+    if std::io::stdin().is_terminal() {
+        say("waiting for an MCP client on stdin; to serve over HTTP give --bind 127.0.0.1:3333");
+    }
+    let runtime = runtime()?;
+    let output = Output::new(own(std::io::stdout()).context("stdout cannot be used")?);
+    let input = own(std::io::stdin()).context("stdin cannot be used")?;
+    runtime.spawn({
+        let output = output.clone();
+        async move {
+            stop_signal().await;
+            output.finish(Duration::from_secs(1));
+            std::process::exit(0);
+        }
+    });
+    door::stdio::serve(server, runtime.handle(), input, output)?;
+    // A call that does not stop must not keep the process.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// The stream itself, without the buffer and the lock that the standard library puts before it.
+#[cfg(unix)]
+fn own(stream: impl std::os::fd::AsFd) -> std::io::Result<File> {
+    Ok(File::from(stream.as_fd().try_clone_to_owned()?))
+}
+
+#[cfg(windows)]
+fn own(stream: impl std::os::windows::io::AsHandle) -> std::io::Result<File> {
+    Ok(File::from(stream.as_handle().try_clone_to_owned()?))
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    let workers = settings::workers()?;
+    let mut builder = if workers == 1 {
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(workers);
+        builder
+    };
+    builder.enable_all().build().context("the runtime cannot start")
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn stop_signal() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (Ok(mut interrupt), Ok(mut terminate)) =
+            (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+        else {
+            tracing::warn!("signals cannot be caught; the process ends at once when told to");
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// Who may come in. An open door to the network has to be asked for.
+fn guard(args: &ServeArgs) -> anyhow::Result<Guard> {
+    let token = match &args.token_file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("the token file {} cannot be read", path.display()))?;
+            Some(text)
+        }
+        None => std::env::var("SPILE_TOKEN").ok(),
+    };
+    let token = match token.as_deref().map(str::trim) {
+        Some("") => bail!("the token is empty; put a long random text into the token file or SPILE_TOKEN"),
+        Some(secret) => Some(Token::new(secret)),
+        None => None,
+    };
+    if let Some(address) = args.bind
+        && !address.ip().is_loopback()
+        && token.is_none()
+        && !args.no_auth
+    {
+        bail!(
+            "{address} can be reached from other machines, and nothing would ask who calls; \
+             give --token-file FILE (or SPILE_TOKEN), or --no-auth if everybody may call"
+        );
+    }
+    for origin in &args.allow_origin {
+        let whole = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        if !whole.is_some_and(|host| !host.is_empty() && !host.contains('/')) {
+            bail!("--allow-origin {origin}: expected scheme and host only, such as https://app.example");
+        }
+    }
+    Ok(Guard { hosts: args.allow_host.clone(), origins: args.allow_origin.clone(), token })
+}
+
+fn start_logging(args: &ServeArgs) {
+    let default = match args.verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_env("SPILE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process (a test) keeps the first.
+    let _ = match args.log_format {
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}
+
+/// For people: stderr, never stdout.
+fn say(text: &str) {
+    eprintln!("{text}");
+}

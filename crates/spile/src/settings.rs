@@ -1,0 +1,54 @@
+//! What the environment may say, read once and checked: a wrong value is an error, never a guess.
+
+use anyhow::{Context, bail};
+use call::Limits;
+use door::http::Timing;
+
+/// Reads a number from the environment.
+fn number(name: &str) -> anyhow::Result<Option<u64>> {
+    match std::env::var(name) {
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: not a number"),
+        Ok(text) => {
+            let number = text.trim().parse().with_context(|| format!("{name}: `{text}` is not a whole number"))?;
+            Ok(Some(number))
+        }
+    }
+}
+
+/// A number that must not be zero.
+fn positive(name: &str) -> anyhow::Result<Option<u64>> {
+    match number(name)? {
+        Some(0) => bail!("{name}: must be more than 0"),
+        other => Ok(other),
+    }
+}
+
+pub(crate) fn limits() -> anyhow::Result<Limits> {
+    let mut limits = Limits::default();
+    if let Some(ms) = positive("SPILE_TOOL_TIMEOUT_MS")? {
+        limits.call_timeout_ms = ms;
+    }
+    Ok(limits)
+}
+
+pub(crate) fn timing() -> anyhow::Result<Timing> {
+    let mut timing = Timing::default();
+    for (name, place) in [
+        ("SPILE_HEADER_TIMEOUT_MS", &mut timing.header_timeout_ms),
+        ("SPILE_BODY_TIMEOUT_MS", &mut timing.body_idle_ms),
+        ("SPILE_WRITE_TIMEOUT_MS", &mut timing.write_stall_ms),
+        ("SPILE_IDLE_TIMEOUT_MS", &mut timing.keep_alive_idle_ms),
+    ] {
+        if let Some(ms) = positive(name)? {
+            *place = ms;
+        }
+    }
+    Ok(timing)
+}
+
+/// How many threads work; by default one for each core.
+pub(crate) fn workers() -> anyhow::Result<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(positive("SPILE_WORKERS")?.map_or(cores, |n| usize::try_from(n).unwrap_or(cores)).min(1024))
+}
