@@ -1,0 +1,41 @@
+//! Serves a fixture provider as the product serves a real one: same options, same path.
+
+use std::sync::Arc;
+
+use call::Provider;
+use clap::{Parser, Subcommand};
+use spile::serve::{ServeArgs, serve};
+use testkit::bench::Bench;
+use testkit::conformance::Conformance;
+
+/// Serve a fixture over stdio, or over HTTP with `--bind`.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    fixture: Fixture,
+}
+
+#[derive(Subcommand)]
+enum Fixture {
+    /// What the official conformance suite asks for
+    Conformance {
+        #[command(flatten)]
+        serve: ServeArgs,
+    },
+    /// Small tools in memory, to measure the path around them
+    Bench {
+        /// How many tools there are; beyond ten they are fillers
+        #[arg(long, default_value_t = 10)]
+        tools: usize,
+        #[command(flatten)]
+        serve: ServeArgs,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let (name, provider, args): (_, Arc<dyn Provider>, _) = match Args::parse().fixture {
+        Fixture::Conformance { serve } => ("conformance", Arc::new(Conformance::default()), serve),
+        Fixture::Bench { tools, serve } => ("bench", Arc::new(Bench::with_tools(tools)), serve),
+    };
+    serve(name, env!("CARGO_PKG_VERSION"), vec![provider], &args)
+}
