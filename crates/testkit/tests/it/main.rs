@@ -1,3 +1,4 @@
 //! The fixtures by themselves, and what others think of them.
 
 mod fixtures;
+mod official;
