@@ -48,6 +48,12 @@ impl Asks {
         self
     }
 
+    #[must_use]
+    pub fn without(mut self, key: &str) -> Self {
+        self.0.retain(|(k, _)| k != key);
+        self
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Ask)> {
         self.0.iter().map(|(key, ask)| (key.as_str(), ask))
     }

@@ -18,6 +18,8 @@ pub enum Fault {
     BadParams { at: String, why: String },
     #[error("this needs a client capability that the request does not declare")]
     MissingCapability(Caps),
+    #[error("this tool does not run as a task")]
+    NotATask,
     #[error("requestState: {0}")]
     BadState(&'static str),
     #[error("cancelled")]
@@ -86,6 +88,7 @@ impl Problem {
             Fault::Unknown { .. }
             | Fault::BadParams { .. }
             | Fault::MissingCapability(_)
+            | Fault::NotATask
             | Fault::BadState(_)
             | Fault::Cancelled
             | Fault::Told { .. } => None,

@@ -76,28 +76,28 @@ impl Guard {
         local: IpAddr,
     ) -> Result<Origin<'h>, Denied> {
         let host = self.check_host(uri, heads, local)?;
-        self.check_origin(heads, &host)
+        self.check_origin(heads, host)
     }
 
-    fn check_host(&self, uri: &Uri, heads: &HeaderMap, local: IpAddr) -> Result<Authority, Denied> {
+    fn check_host<'h>(&self, uri: &'h Uri, heads: &'h HeaderMap, local: IpAddr) -> Result<&'h str, Denied> {
         let bad = |why| Denied { status: StatusCode::BAD_REQUEST, why };
         let header = match one(heads, &header::HOST) {
             Head::Twice => return Err(bad("more than one Host header")),
             Head::Absent => None,
-            Head::One(value) => Some(Authority::try_from(value).map_err(|_| bad("malformed Host header"))?),
+            Head::One(value) => Some(std::str::from_utf8(value).map_err(|_| bad("malformed Host header"))?),
         };
         // HTTP/2 names the host in the request line's stead; both must agree.
-        let host = match (uri.authority(), header) {
-            (Some(line), Some(header)) if *line != header => return Err(bad("Host differs from the request line")),
-            (Some(line), _) => line.clone(),
+        let whole = match (uri.authority().map(Authority::as_str), header) {
+            (Some(line), Some(header)) if !line.eq_ignore_ascii_case(header) => {
+                return Err(bad("Host differs from the request line"));
+            }
+            (Some(line), _) => line,
             (None, Some(header)) => header,
             (None, None) => return Err(bad("missing Host header")),
         };
-        if host.as_str().contains('@') {
-            return Err(bad("malformed Host header"));
-        }
-        if self.knows_host(host.host(), local) {
-            Ok(host)
+        let name = host_name(whole).ok_or(bad("malformed Host header"))?;
+        if self.knows_host(name, local) {
+            Ok(whole)
         } else {
             let why = "this Host is not allowed here; the operator can allow it with --allow-host";
             Err(Denied { status: StatusCode::FORBIDDEN, why })
@@ -105,13 +105,12 @@ impl Guard {
     }
 
     fn knows_host(&self, host: &str, local: IpAddr) -> bool {
-        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-        if host.eq_ignore_ascii_case("localhost") || host == "127.0.0.1" {
+        if host == "127.0.0.1" || host.eq_ignore_ascii_case("localhost") {
             return true;
         }
         // An address cannot be rebound: reaching us by the very address we were reached at is no trick.
-        match bare.parse::<IpAddr>() {
-            Ok(address) => address.is_loopback() || address == local || self.lists(bare),
+        match host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || address == local || self.lists(host),
             Err(_) => self.lists(host),
         }
     }
@@ -120,7 +119,7 @@ impl Guard {
         self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 
-    fn check_origin<'h>(&self, heads: &'h HeaderMap, host: &Authority) -> Result<Origin<'h>, Denied> {
+    fn check_origin<'h>(&self, heads: &'h HeaderMap, host: &str) -> Result<Origin<'h>, Denied> {
         let denied = |why| Err(Denied { status: StatusCode::FORBIDDEN, why });
         let mut all = heads.get_all(header::ORIGIN).iter();
         match (all.next(), all.next()) {
@@ -162,10 +161,27 @@ impl Guard {
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// A page of ours: the same host and port. `null` is never ours.
-fn is_same(origin: &HeaderValue, host: &Authority) -> bool {
+fn is_same(origin: &HeaderValue, host: &str) -> bool {
     let Ok(origin) = origin.to_str() else { return false };
     let bare = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    bare.is_some_and(|bare| bare.eq_ignore_ascii_case(host.as_str()))
+    bare.is_some_and(|bare| bare.eq_ignore_ascii_case(host))
+}
+
+/// The name or address in `host[:port]`, an IPv6 address without its brackets; `None` if it is neither.
+fn host_name(whole: &str) -> Option<&str> {
+    let (name, after, is_name): (&str, &str, fn(u8) -> bool) = match whole.strip_prefix('[') {
+        Some(rest) => {
+            let (name, after) = rest.split_once(']')?;
+            (name, after, |c| c.is_ascii_hexdigit() || matches!(c, b':' | b'.'))
+        }
+        None => {
+            let (name, after) = whole.split_at(whole.find(':').unwrap_or(whole.len()));
+            (name, after, |c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_'))
+        }
+    };
+    let port = if after.is_empty() { "" } else { after.strip_prefix(':')? };
+    let sound = !name.is_empty() && name.bytes().all(is_name) && port.bytes().all(|c| c.is_ascii_digit());
+    sound.then_some(name)
 }
 
 /// A header that may be there once.

@@ -124,9 +124,7 @@ async fn finish(server: &Server, run: Run) -> Outcome {
 /// Whether the caller's wish for a task, or lack of it, fits the tool.
 fn may_be_a_task(tool: &Tool, job: &Job) -> Result<(), Fault> {
     match tool.task {
-        TaskUse::Never if job.task.is_some() => {
-            Err(Fault::BadParams { at: "params.task".into(), why: "this tool does not run as a task".into() })
-        }
+        TaskUse::Never if job.task.is_some() => Err(Fault::NotATask),
         TaskUse::Required if !takes_task(job) => Err(Fault::MissingCapability(call::Caps::TASKS)),
         TaskUse::Never | TaskUse::Optional | TaskUse::Required => Ok(()),
     }

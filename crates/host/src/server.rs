@@ -386,7 +386,7 @@ impl Server {
         match op {
             TaskOp::Get(_) => self.task_view(&task.view(), &to),
             TaskOp::Update(_, answers) => {
-                task.update(answers);
+                task.update(self, answers);
                 self.empty(&to)
             }
             TaskOp::Cancel(_) if declares => {
@@ -410,7 +410,7 @@ impl Server {
                     Line::Pipe(live) => Some(live.clone()),
                     Line::Session(ticket) => self.live(ticket, who).ok(),
                 };
-                let work = task_result(task, live, emit.clone());
+                let work = task_result(self.clone(), task, live, emit.clone());
                 Begun::Call(Serving::new(self.clone(), to, emit, Box::pin(work)))
             }
             TaskOp::List(_) => self.empty(&to),
@@ -493,9 +493,9 @@ struct Asking {
 }
 
 /// Waits for the result of a task of 2025-11-25; its questions reach the client while it waits.
-async fn task_result(task: Arc<crate::tasks::Task>, live: Option<Arc<Live>>, emit: Emit) -> Ended {
+async fn task_result(server: Arc<Server>, task: Arc<crate::tasks::Task>, live: Option<Arc<Live>>, emit: Emit) -> Ended {
     let view = match live {
-        Some(live) => task.over_asking(&live, &emit).await,
+        Some(live) => task.over_asking(&server, &live, &emit).await,
         None => task.over().await,
     };
     match view.detail {

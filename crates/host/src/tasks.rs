@@ -35,11 +35,19 @@ pub(crate) struct Task {
 struct State {
     detail: Detail,
     updated_ms: u64,
-    /// Questions under way: the key on the wire, the key in the journal, the answer once it came.
-    questions: Vec<(String, String, Option<Json>)>,
+    questions: Vec<Question>,
     /// Keys that were ever used: one must not mean two questions.
     used: Vec<String>,
     stop: Option<AbortHandle>,
+}
+
+/// A question of a task.
+struct Question {
+    /// Its key on the wire, which is never used twice.
+    on_wire: String,
+    /// Its key in the journal.
+    key: String,
+    answer: Option<Json>,
 }
 
 impl Tasks {
@@ -62,9 +70,17 @@ impl Tasks {
             }
             !expired
         });
-        let own = tasks.values().filter(|task| task.owner == owner).count();
-        if tasks.len() >= limits.tasks_max || own >= limits.tasks_per_principal_max {
+        let own = tasks.values().filter(|task| task.owner == owner && task.is_open()).count();
+        if own >= limits.tasks_per_principal_max {
             return Err(Fault::Busy { retry_after_ms: limits.task_poll_ms });
+        }
+        while tasks.len() >= limits.tasks_max {
+            // A result that was there to be read makes way before work is turned away.
+            let oldest = tasks.values().filter(|task| !task.is_open()).min_by_key(|task| task.created_ms);
+            let Some(oldest) = oldest.map(|task| task.id.clone()) else {
+                return Err(Fault::Busy { retry_after_ms: limits.task_poll_ms });
+            };
+            tasks.remove(&oldest);
         }
         let wished = job.task.and_then(|wish| wish.ttl_ms).unwrap_or(limits.task_ttl_ms);
         let mut random = [0; 16];
@@ -146,16 +162,22 @@ impl Task {
         }
     }
 
-    /// Takes answers to open questions; others are ignored.
-    pub(crate) fn update(&self, answers: Vec<(String, Json)>) {
+    /// Takes answers to open questions; others are ignored. What is answered is no longer asked, from now on.
+    pub(crate) fn update(&self, server: &Server, answers: Vec<(String, Json)>) {
         let mut state = self.lock();
+        let Detail::Input(asks) = &state.detail else { return };
+        let mut open = asks.clone();
         for (key, answer) in answers {
-            if let Some(question) = state.questions.iter_mut().find(|(wire, _, _)| *wire == key) {
-                question.2 = Some(answer);
+            if let Some(question) = state.questions.iter_mut().find(|q| q.on_wire == key && q.answer.is_none()) {
+                question.answer = Some(answer);
+                open = open.without(&key);
             }
         }
+        state.detail = if open.is_empty() { Detail::Working } else { Detail::Input(open) };
+        state.updated_ms = server.world.now_ms();
         drop(state);
         self.changed.notify_waiters();
+        server.hub.tell_task(&self.id);
     }
 
     /// Stops the work. What is over stays as it is.
@@ -191,7 +213,7 @@ impl Task {
     }
 
     /// Waits like [`Task::over`], and puts the task's questions to the client that waits.
-    pub(crate) async fn over_asking(&self, live: &Live, emit: &Emit) -> TaskView {
+    pub(crate) async fn over_asking(&self, server: &Server, live: &Live, emit: &Emit) -> TaskView {
         let mut asked: Vec<String> = Vec::new();
         loop {
             let changed = self.changed.notified();
@@ -217,7 +239,7 @@ impl Task {
             for (key, answer) in waiting {
                 // What the client refuses stays open; another client of the same caller may answer.
                 if let Ok(Ok(answer)) = answer.await {
-                    self.update(vec![(key.clone(), answer)]);
+                    self.update(server, vec![(key.clone(), answer)]);
                 }
                 asked.push(key);
             }
@@ -243,43 +265,36 @@ impl Task {
         {
             let mut state = self.lock();
             for (key, ask) in asks.iter() {
-                let mut wire = key.to_owned();
+                let mut on_wire = key.to_owned();
                 let mut n = 2;
-                while state.used.contains(&wire) {
-                    wire = format!("{key}-{n}");
+                while state.used.contains(&on_wire) {
+                    on_wire = format!("{key}-{n}");
                     n += 1;
                 }
-                state.used.push(wire.clone());
-                state.questions.push((wire.clone(), key.to_owned(), None));
-                shown = shown.and(wire, ask.clone());
+                state.used.push(on_wire.clone());
+                state.questions.push(Question { on_wire: on_wire.clone(), key: key.to_owned(), answer: None });
+                shown = shown.and(on_wire, ask.clone());
             }
         }
-        self.set(server, Detail::Input(shown.clone()));
+        self.set(server, Detail::Input(shown));
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on a ring is not missed, even before the first poll.
             changed.as_mut().enable();
-            let (open, answered) = {
-                let state = self.lock();
-                let open: Vec<String> =
-                    state.questions.iter().filter(|(_, _, a)| a.is_none()).map(|(w, _, _)| w.clone()).collect();
-                (open, state.questions.len())
-            };
-            if open.is_empty() {
+            {
                 let mut state = self.lock();
-                let answers = state.questions.drain(..);
-                return answers.filter_map(|(_, key, answer)| Some((key, answer?))).collect();
-            }
-            if open.len() < answered {
-                let mut left = Asks::default();
-                for (wire, ask) in shown.iter().filter(|(wire, _)| open.iter().any(|o| o == wire)) {
-                    left = left.and(wire, ask.clone());
+                if state.questions.iter().all(|question| question.answer.is_some()) {
+                    let answered = state.questions.drain(..);
+                    return answered.filter_map(|question| Some((question.key, question.answer?))).collect();
                 }
-                self.lock().detail = Detail::Input(left);
             }
             changed.await;
         }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.lock().detail, Detail::Working | Detail::Input(_))
     }
 
     fn expired(&self, now_ms: u64) -> bool {
@@ -324,7 +339,6 @@ async fn drive(server: Arc<Server>, registry: Arc<Registry>, task: Arc<Task>, mu
                 for (key, answer) in task.ask(&server, &asks).await {
                     job.journal.record(&key, answer);
                 }
-                task.set(&server, Detail::Working);
                 outcome = again(&server, &registry, &job).await;
             }
         }

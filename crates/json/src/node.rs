@@ -144,6 +144,17 @@ impl<'d> Node<'d> {
         self.kind() == Kind::Object
     }
 
+    /// The value of a string that is written without escapes, which is how nearly all keys are.
+    #[inline]
+    pub fn plain(&self) -> Option<&'d str> {
+        let slot = self.slot();
+        if slot.kind() != Kind::String || slot.odd() {
+            return None;
+        }
+        let raw = slot.str(self.text);
+        Some(&raw[1..raw.len() - 1])
+    }
+
     /// The value of a string; borrowed unless it holds escapes.
     #[inline]
     pub fn str(&self) -> Option<Cow<'d, str>> {

@@ -98,6 +98,8 @@ impl Told {
             | Fault::BadParams { .. }
             | Fault::BadState(_) => Self::invalid_params(text),
             Fault::MissingCapability(caps) => Self::missing_capability(*caps, version),
+            // 2025-11-25, Tool-Level Negotiation: servers SHOULD return -32601.
+            Fault::NotATask => Self::new(Code::MethodNotFound, 200, text),
             Fault::Cancelled => Self::new(Code::Cancelled, 200, text),
             Fault::Timeout { .. } => Self::new(Code::Timeout, 200, text),
             Fault::Busy { retry_after_ms } => Self::busy(503, *retry_after_ms, text),
@@ -116,6 +118,9 @@ impl Told {
     fn missing_capability(caps: Caps, version: Version) -> Self {
         let (code, status) = if version.has(Feature::Envelope) {
             (Code::MissingCapability, 400)
+        } else if caps.has(Caps::TASKS) {
+            // 2025-11-25, Tool-Level Negotiation: "Servers MUST return a -32601 (Method not found) error".
+            return Self::new(Code::MethodNotFound, 200, "this tool runs only as a task, and none was asked for");
         } else {
             // Earlier versions have no code for this; the request itself was fine, but not for this client.
             (Code::InvalidRequest, 200)

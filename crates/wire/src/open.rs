@@ -14,7 +14,7 @@ use crate::code::{Code, Told};
 use crate::heads::{Head, Heads, mirrors};
 use crate::id::Id;
 use crate::method::{Method, standard_spelling};
-use crate::params::{Filter, List, Meta, Params, TaskOp};
+use crate::params::{Filter, List, Meta, Params, Parts, TaskOp};
 use crate::peer::{Peer, read_caps};
 use crate::version::{Feature, Version};
 
@@ -207,37 +207,8 @@ fn unsupported(requested: &str, asked_like: Version) -> Told {
     }))
 }
 
-/// Where the parts of a message lie.
-#[derive(Default)]
-struct Parts<'d> {
-    id: Option<Node<'d>>,
-    method: Option<Node<'d>>,
-    params: Option<Node<'d>>,
-    result: Option<Node<'d>>,
-    error: Option<Node<'d>>,
-    is_2_0: bool,
-}
-
-impl<'d> Parts<'d> {
-    fn read(root: Node<'d>) -> Self {
-        let mut parts = Self::default();
-        for (key, value) in root.members() {
-            match &*key.str().unwrap_or_default() {
-                "jsonrpc" => parts.is_2_0 = value.is("2.0"),
-                "id" => parts.id = Some(value),
-                "method" => parts.method = Some(value),
-                "params" => parts.params = Some(value),
-                "result" => parts.result = Some(value),
-                "error" => parts.error = Some(value),
-                _ => {}
-            }
-        }
-        parts
-    }
-}
-
 fn open_one(doc: Doc, bare: Bare<'_>) -> Result<Opened, Refusal> {
-    let parts = Parts::read(doc.root());
+    let parts = Parts::read(Some(doc.root()));
     let id = parts.id.and_then(Id::read);
     let params = Params::read(parts.params);
     let meta = Meta::read(params.meta);
@@ -250,7 +221,7 @@ fn open_one(doc: Doc, bare: Bare<'_>) -> Result<Opened, Refusal> {
     if !doc.root().is_object() {
         return Err(invalid("a message is an object"));
     }
-    if !parts.is_2_0 {
+    if !parts.jsonrpc.is_some_and(|version| version.is("2.0")) {
         return Err(invalid("`jsonrpc`: expected \"2.0\""));
     }
     let Some(method) = parts.method else { return open_answer(&parts, stands_alone, bare) };

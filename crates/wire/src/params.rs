@@ -63,6 +63,7 @@ impl Filter {
     }
 }
 
+/// A struct of places, one for each key, and the one pass that finds them.
 macro_rules! places {
     ($(#[$doc:meta])* $name:ident { $($field:ident = $key:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -77,7 +78,15 @@ macro_rules! places {
                 let mut places = Self::default();
                 let Some(node) = node else { return places };
                 for (key, value) in node.members() {
-                    match &*key.str().unwrap_or_default() {
+                    let escaped;
+                    let key = match key.plain() {
+                        Some(key) => key,
+                        None => {
+                            escaped = key.str().unwrap_or_default();
+                            &*escaped
+                        }
+                    };
+                    match key {
                         $($key => places.$field = Some(value),)*
                         _ => {}
                     }
@@ -86,6 +95,18 @@ macro_rules! places {
             }
         }
     };
+}
+
+places! {
+    /// The parts of a message. `jsonrpc` is checked by whoever reads it.
+    Parts {
+        jsonrpc = "jsonrpc",
+        id = "id",
+        method = "method",
+        params = "params",
+        result = "result",
+        error = "error",
+    }
 }
 
 places! {

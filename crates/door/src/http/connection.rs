@@ -66,7 +66,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Limits for what a peer can make us hold or do: no timer of hyper's, the watcher sees to that.
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().header_read_timeout(None).max_headers(64).max_buf_size(HEAD_BYTES_MAX);
+    builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
