@@ -27,7 +27,8 @@ const BANS: &[Ban] = &[
         way_out: "stdout belongs to the stdio door; log with `tracing`",
     },
     Ban {
-        words: &["unbounded_channel", "UnboundedSender", "unbounded()", "channel()"],
+        // std's `channel` has no bound; tokio's takes one, and a oneshot carries one thing.
+        words: &["unbounded_channel", "UnboundedSender", "unbounded()", "mpsc::channel()", "= channel()"],
         applies: |path| path.starts_with("crates/"),
         way_out: "every queue has a bound; use a channel with a capacity and say what happens when it is full",
     },
@@ -178,6 +179,7 @@ mod tests {
         assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = mpsc::unbounded_channel();\n"), 1);
         assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = std::sync::mpsc::channel();\n"), 1);
         assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = mpsc::channel(16);\n"), 0);
+        assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = oneshot::channel();\n"), 0);
     }
 
     #[test]
