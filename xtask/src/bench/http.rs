@@ -30,6 +30,8 @@ pub struct Run {
     pub elapsed: Duration,
     /// Sorted.
     pub latencies: Vec<Duration>,
+    /// Answers that were a polite refusal, where one is allowed.
+    pub refused: u64,
 }
 
 impl Run {
@@ -77,6 +79,7 @@ impl Load {
                 waiting += 1;
             }
         }
+        let mut refused = 0;
         let mut ready = Vec::with_capacity(self.connections.len());
         let patience = rustix::event::Timespec { tv_sec: SILENCE_MAX.as_secs() as i64, tv_nsec: 0 };
         while waiting > 0 {
@@ -85,9 +88,8 @@ impl Load {
             ensure!(!ready.is_empty(), "no answer within {SILENCE_MAX:?}");
             for event in &ready {
                 let connection = &mut self.connections[usize::try_from(event.data.u64())?];
-                if !connection.receive()? {
-                    continue;
-                }
+                let Some(status) = connection.receive()? else { continue };
+                refused += u64::from(status != 200);
                 latencies.push(connection.sent.elapsed());
                 if self.asked < until {
                     connection.send(self.asked)?;
@@ -99,7 +101,7 @@ impl Load {
         }
         let elapsed = start.elapsed();
         latencies.sort_unstable();
-        Ok(Run { elapsed, latencies })
+        Ok(Run { elapsed, latencies, refused })
     }
 }
 
@@ -111,15 +113,16 @@ impl Connection {
         self.stream.write_all(self.ask.number(number)).context("the server does not take the request")
     }
 
-    /// Reads what is there; true when the answer is whole (and right).
-    fn receive(&mut self) -> anyhow::Result<bool> {
+    /// Reads what is there; the status once the answer is whole (and right).
+    fn receive(&mut self) -> anyhow::Result<Option<u16>> {
         if !self.incoming.read(&mut self.stream)? {
-            return Ok(false);
+            return Ok(None);
         }
-        let Some(answer) = self.incoming.answer()? else { return Ok(false) };
-        self.ask.check(self.number, answer.status, answer.body)?;
+        let Some(answer) = self.incoming.answer()? else { return Ok(None) };
+        let status = answer.status;
+        self.ask.check(self.number, status, answer.body)?;
         self.incoming.clear();
-        Ok(true)
+        Ok(Some(status))
     }
 }
 

@@ -64,9 +64,10 @@ fn sessions(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
     Ok(verdict(
         growth_mib <= GROWTH_MIB_MAX,
         &format!(
-            "{count} initialize requests in {:.1} s: RSS {:.1} -> {:.1} MiB, growth {growth_mib:.1} MiB \
+            "{count} initialize requests in {:.1} s ({} refused): RSS {:.1} -> {:.1} MiB, growth {growth_mib:.1} MiB \
              (at most {GROWTH_MIB_MAX}); a legacy client is served right after",
             run.elapsed.as_secs_f64(),
+            run.refused,
             before as f64 / 1024.0,
             after as f64 / 1024.0
         ),
@@ -157,7 +158,7 @@ fn keep_calling(load: &mut Load, over: &AtomicBool) -> anyhow::Result<Run> {
         std::thread::sleep(Duration::from_millis(5));
     }
     latencies.sort_unstable();
-    Ok(Run { elapsed: start.elapsed(), latencies })
+    Ok(Run { elapsed: start.elapsed(), latencies, refused: 0 })
 }
 
 /// Opens `count` connections and feeds each a header byte twice a second, until the server has closed

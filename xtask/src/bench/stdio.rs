@@ -77,7 +77,7 @@ impl Pipe {
         }
         let elapsed = start.elapsed();
         latencies.sort_unstable();
-        Ok(Run { elapsed, latencies })
+        Ok(Run { elapsed, latencies, refused: 0 })
     }
 
     /// Reads once and hands over every whole line.
