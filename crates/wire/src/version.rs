@@ -130,7 +130,7 @@ impl Feature {
         (Self::Titles, V2025_06_18, V2026_07_28, "`title` beside `name`"),
         (Self::Meta, V2025_06_18, V2026_07_28, "`_meta` on what is listed"),
         (Self::Icons, V2025_11_25, V2026_07_28, "`icons`"),
-        (Self::Elicitation, V2025_06_18, V2026_07_28, "forms"),
+        (Self::Elicitation, V2025_06_18, V2026_07_28, "elicitation by form"),
         (Self::ElicitationMode, V2025_11_25, V2026_07_28, "`mode` in elicitation; URL mode"),
         (Self::ElicitationId, V2025_11_25, V2025_11_25, "`elicitationId` in URL mode"),
         (Self::SamplingTools, V2025_11_25, V2026_07_28, "sampling with tools"),
