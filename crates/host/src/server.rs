@@ -257,7 +257,7 @@ impl Server {
         who: &Who,
         line: &Line,
     ) -> Begun {
-        let peer = Peer { caps, ..Peer::bare(requested) };
+        let peer = Peer::greeted(requested, caps);
         let mut body = Vec::with_capacity(512);
         shape::initialize(&mut body, &ReplyTo { version: requested, ..to }, &self.stamp, &registry.offer);
         match line {

@@ -69,6 +69,7 @@ struct Inner {
     ended: HashMap<[u8; 16], u64>,
     /// Everything issued up to here counts as ended: what is left of an `ended` that grew too large.
     ended_before_ms: u64,
+    swept_ms: u64,
 }
 
 impl Sessions {
@@ -98,7 +99,7 @@ impl Sessions {
         if inner.ended.contains_key(&key) || (issued_ms <= inner.ended_before_ms && !inner.live.contains_key(&key)) {
             return None;
         }
-        Some(Ticket { peer: Peer { caps, ..Peer::bare(*version) }, key, issued_ms })
+        Some(Ticket { peer: Peer::greeted(*version, caps), key, issued_ms })
     }
 
     /// What the session holds, if it holds anything.
@@ -119,6 +120,10 @@ impl Sessions {
         if let Some((_, live)) = inner.live.get(&ticket.key) {
             live.touch(now_ms);
             return Ok(live.clone());
+        }
+        if inner.swept_ms.saturating_add(SWEEP_MS) <= now_ms {
+            inner.swept_ms = now_ms;
+            inner.sweep(now_ms, limits.session_idle_ms, None);
         }
         let owner_max = owner.sessions_max(limits);
         if inner.counts.get(&owner).copied().unwrap_or(0) >= owner_max {
@@ -175,17 +180,18 @@ impl Sessions {
     }
 }
 
+/// What nobody would miss is dropped at least this often, as long as sessions come.
+const SWEEP_MS: u64 = 10_000;
+
 /// About 3 MiB.
 const ENDED_MAX: usize = 65_536;
 
 impl Inner {
-    /// Drops what nobody would miss: first what holds nothing, then what has been idle.
+    /// Drops what nobody would miss: what holds nothing, and what has been idle for long.
     fn sweep(&mut self, now_ms: u64, idle_ms: u64, owner: Option<&Owner>) {
-        let before = self.live.len();
-        self.drop_where(owner, Live::is_blank);
-        if self.live.len() == before {
-            self.drop_where(owner, |live| !live.is_busy() && live.idle_ms(now_ms) >= idle_ms);
-        }
+        self.drop_where(owner, |live| {
+            live.is_blank() || (!live.is_busy() && live.idle_ms(now_ms) >= idle_ms)
+        });
     }
 
     fn drop_where(&mut self, owner: Option<&Owner>, test: impl Fn(&Live) -> bool) {

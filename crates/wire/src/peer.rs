@@ -17,9 +17,14 @@ pub struct Peer {
 impl Peer {
     /// A client of whom nothing is known but the version.
     pub fn bare(version: Version) -> Self {
+        Self { version, caps: Caps::NONE, level: None }
+    }
+
+    /// A client that shook hands.
+    pub fn greeted(version: Version, caps: Caps) -> Self {
         // 2025-11-25, Logging: before setLevel "the server MAY decide which messages to send".
         let level = version.has(Feature::SetLevel).then_some(Level::Info);
-        Self { version, caps: Caps::NONE, level }
+        Self { version, caps, level }
     }
 }
 
