@@ -199,6 +199,8 @@ impl Inner {
             .live
             .iter()
             .filter(|(_, (whose, live))| owner.is_none_or(|o| o == whose) && test(live))
+            // Whoever holds it is about to use it.
+            .filter(|(_, (_, live))| Arc::strong_count(live) == 1)
             .map(|(key, _)| *key)
             .collect();
         for key in gone {
