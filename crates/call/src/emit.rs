@@ -48,12 +48,25 @@ impl Level {
 
 #[derive(Debug, Clone)]
 pub enum Event {
-    Progress { progress: f64, total: Option<f64>, message: Option<String> },
-    Log { level: Level, logger: Option<String>, data: Json },
+    Progress {
+        progress: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
+    Log {
+        level: Level,
+        logger: Option<String>,
+        data: Json,
+    },
     /// A question put to a client of the handshake era as a request of its own.
-    Ask { id: u64, ask: Ask },
+    Ask {
+        id: u64,
+        ask: Ask,
+    },
     /// End the stream the caller reads, if they can take it up again; the call goes on.
-    Pause { retry_ms: u64 },
+    Pause {
+        retry_ms: u64,
+    },
 }
 
 /// What the caller wants to hear.

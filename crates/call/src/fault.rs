@@ -72,7 +72,15 @@ pub struct Problem {
 impl Problem {
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { code, message, field: None, reason: None, allowed: None, retryable: false, retry_after_ms: None }
+        Self {
+            code,
+            message,
+            field: None,
+            reason: None,
+            allowed: None,
+            retryable: false,
+            retry_after_ms: None,
+        }
     }
 
     /// How a fault reads when it is told to a model instead of a client.
@@ -81,9 +89,10 @@ impl Problem {
             Fault::Timeout { .. } => {
                 Some(Self { retryable: true, ..Self::new("timeout", fault.to_string()) })
             }
-            Fault::Busy { retry_after_ms } => {
-                Some(Self { retry_after_ms: Some(*retry_after_ms), ..Self::new("rate_limited", fault.to_string()) })
-            }
+            Fault::Busy { retry_after_ms } => Some(Self {
+                retry_after_ms: Some(*retry_after_ms),
+                ..Self::new("rate_limited", fault.to_string())
+            }),
             Fault::Bug { .. } => Some(Self::new("internal", fault.to_string())),
             Fault::Unknown { .. }
             | Fault::BadParams { .. }

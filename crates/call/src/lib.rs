@@ -20,6 +20,8 @@ pub use catalog::{Annotations, Catalog, Prompt, PromptArgument, Resource, TaskUs
 pub use emit::{Emit, Event, Level, Wanted};
 pub use fault::{Fault, Problem, Reason, Thing};
 pub use limits::Limits;
-pub use outcome::{Block, Body, Completion, Content, Contents, Message, Outcome, PromptReply, Reply, Role, ToolReply};
+pub use outcome::{
+    Block, Body, Completion, Content, Contents, Message, Outcome, PromptReply, Reply, Role, ToolReply,
+};
 pub use provider::{Change, Cx, Listener, Provider, Run, Work, World};
 pub use request::{Call, CompletionOf, Target};

@@ -90,8 +90,14 @@ impl ToolReply {
 #[derive(Debug, Clone)]
 pub enum Block {
     Text(String),
-    Image { data: String, mime: String },
-    Audio { data: String, mime: String },
+    Image {
+        data: String,
+        mime: String,
+    },
+    Audio {
+        data: String,
+        mime: String,
+    },
     Embedded(Body),
     /// A pointer to a resource that the client may read.
     Link(crate::Resource),

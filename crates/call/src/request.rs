@@ -11,7 +11,12 @@ pub enum Target {
     Prompt,
     Resource,
     /// Values for one argument of a prompt or a resource template.
-    Completion { of: CompletionOf, argument: u32, value: u32, context: Option<u32> },
+    Completion {
+        of: CompletionOf,
+        argument: u32,
+        value: u32,
+        context: Option<u32>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -74,7 +74,12 @@ impl Check {
         let (at, reason, why, allowed) = self.words(&error, at);
         let message = if at.is_empty() { why } else { format!("`{at}`: {why}") };
         let field = (!at.is_empty()).then_some(at);
-        Box::new(Problem { field, reason: Some(reason), allowed, ..Problem::new("invalid_arguments", message) })
+        Box::new(Problem {
+            field,
+            reason: Some(reason),
+            allowed,
+            ..Problem::new("invalid_arguments", message)
+        })
     }
 
     /// Where, why (as a word and as a sentence), and what would have been allowed.
@@ -144,7 +149,9 @@ impl Check {
             ValidationErrorKind::MultipleOf { multiple_of } => {
                 (at, Reason::OutOfRange, format!("not a multiple of {multiple_of}"), None)
             }
-            other => (at, Reason::NotAllowed, format!("does not match `{}` of the schema", other.keyword()), None),
+            other => {
+                (at, Reason::NotAllowed, format!("does not match `{}` of the schema", other.keyword()), None)
+            }
         }
     }
 }

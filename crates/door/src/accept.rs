@@ -74,10 +74,11 @@ pub(crate) fn is_json(heads: &HeaderMap) -> bool {
     }
     let mut parts = value.split(|c| *c == b';').map(<[u8]>::trim_ascii);
     let is_json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/json"));
-    is_json && parts.all(|parameter| {
-        let lower = parameter.to_ascii_lowercase();
-        !lower.starts_with(b"charset=") || matches!(&lower[8..], b"utf-8" | b"\"utf-8\"")
-    })
+    is_json
+        && parts.all(|parameter| {
+            let lower = parameter.to_ascii_lowercase();
+            !lower.starts_with(b"charset=") || matches!(&lower[8..], b"utf-8" | b"\"utf-8\"")
+        })
 }
 
 #[cfg(test)]

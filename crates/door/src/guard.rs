@@ -125,7 +125,9 @@ impl Guard {
         match (all.next(), all.next()) {
             (None, _) => match heads.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
                 // A browser that leaves out the Origin still says that the page is not ours.
-                Some(b"cross-site" | b"same-site") => denied("requests from other sites are not allowed here"),
+                Some(b"cross-site" | b"same-site") => {
+                    denied("requests from other sites are not allowed here")
+                }
                 _ => Ok(Origin::Same),
             },
             (Some(_), Some(_)) => denied("more than one Origin header"),
@@ -154,7 +156,11 @@ impl Guard {
             Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => given.trim_ascii(),
             _ => return Err(denied("a bearer token is required")),
         };
-        if token.is(given) { Ok(Principal::Named("token".into())) } else { Err(denied("the bearer token is wrong")) }
+        if token.is(given) {
+            Ok(Principal::Named("token".into()))
+        } else {
+            Err(denied("the bearer token is wrong"))
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: sockets, HTTP, framing, and any knowledge of what a provider does.
 
+mod begin;
 mod catch;
 mod events;
 mod live;
@@ -21,10 +22,11 @@ mod tasks;
 mod template;
 mod world;
 
+pub use begin::Begun;
 pub use events::{News, Watch};
 pub use live::{Line, Live};
 pub use registry::{BadCatalog, Registry};
-pub use server::{Begun, Config, Server, Status, Who, refusal};
+pub use server::{Config, Server, Status, Who, refusal};
 pub use serving::{Flow, Listening, Out, Serving, Several};
 pub use sessions::Ticket;
 pub use streams::{Attached, GET_STREAM, Part, Streams};

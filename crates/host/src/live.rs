@@ -185,7 +185,10 @@ impl Live {
 
     /// Whether it holds nothing that a new one would not.
     pub(crate) fn is_blank(&self) -> bool {
-        !self.is_busy() && self.level.load(Ordering::Relaxed) == 0 && !self.watch.has_subscriptions() && self.streams.is_blank()
+        !self.is_busy()
+            && self.level.load(Ordering::Relaxed) == 0
+            && !self.watch.has_subscriptions()
+            && self.streams.is_blank()
     }
 }
 

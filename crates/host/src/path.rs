@@ -146,9 +146,10 @@ fn refused(owner: &Owner<'_>, message: String) -> Result<Ended, Fault> {
             let problem = Problem::new("input_refused", format!("the client did not answer: {message}"));
             Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem))))
         }
-        Owner::One(_) | Owner::Readers(_) => {
-            Err(Fault::BadParams { at: "params".into(), why: format!("the client did not answer: {message}") })
-        }
+        Owner::One(_) | Owner::Readers(_) => Err(Fault::BadParams {
+            at: "params".into(),
+            why: format!("the client did not answer: {message}"),
+        }),
     }
 }
 
@@ -182,7 +183,9 @@ pub(crate) async fn again(server: &Server, registry: &Registry, job: &Job) -> Ou
             let provider = match &owner {
                 Owner::Tool(tool) => &tool.provider,
                 Owner::One(provider) => provider,
-                Owner::Readers(_) => return Outcome::Failed(Fault::Bug { log: "only tools are tasks".into() }),
+                Owner::Readers(_) => {
+                    return Outcome::Failed(Fault::Bug { log: "only tools are tasks".into() });
+                }
             };
             match caught(|| provider.run(&job.call, &cx)) {
                 Run::Now(Outcome::Detach(work)) | Run::Later(work) => Caught(work).await,

@@ -121,7 +121,12 @@ fn seal(server: &Server, job: &Job) -> Result<String, Fault> {
 }
 
 /// The journal that a client brings back. A bad seal is an error; a missing answer is asked for again.
-pub(crate) fn resume(server: &Server, principal: &Principal, call: &Call, resume: Resume) -> Result<Journal, Fault> {
+pub(crate) fn resume(
+    server: &Server,
+    principal: &Principal,
+    call: &Call,
+    resume: Resume,
+) -> Result<Journal, Fault> {
     let mut journal = match resume.state {
         None => Journal::default(),
         Some(state) => {

@@ -114,7 +114,12 @@ impl Registry {
         }
         for prompt in &catalog.prompts {
             let required = prompt.arguments.iter().filter(|a| a.required).map(|a| a.name.clone()).collect();
-            insert(&mut self.prompts, Thing::Prompt, &prompt.name, Prompt { provider: provider.clone(), required })?;
+            insert(
+                &mut self.prompts,
+                Thing::Prompt,
+                &prompt.name,
+                Prompt { provider: provider.clone(), required },
+            )?;
         }
         for resource in &catalog.resources {
             insert(&mut self.resources, Thing::Resource, &resource.uri, provider.clone())?;
@@ -246,7 +251,8 @@ impl Registry {
     fn page_of(&self, cursor: &str) -> Option<usize> {
         let (fingerprint, page) = cursor.split_once('-')?;
         let page = usize::from_str_radix(page, 16).ok()?;
-        (cursor == self.cursor(page) && u32::from_str_radix(fingerprint, 16) == Ok(self.fingerprint)).then_some(page)
+        (cursor == self.cursor(page) && u32::from_str_radix(fingerprint, 16) == Ok(self.fingerprint))
+            .then_some(page)
     }
 }
 

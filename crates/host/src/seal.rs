@@ -30,7 +30,13 @@ impl Sealer {
         Self(LessSafeKey::new(key))
     }
 
-    pub(crate) fn seal(&self, purpose: Purpose, bound: &[u8], mut plain: Vec<u8>, world: &dyn World) -> String {
+    pub(crate) fn seal(
+        &self,
+        purpose: Purpose,
+        bound: &[u8],
+        mut plain: Vec<u8>,
+        world: &dyn World,
+    ) -> String {
         let mut nonce = [0; NONCE_LEN];
         world.fill(&mut nonce);
         let aad = Aad::from(aad(purpose, bound));
@@ -48,7 +54,8 @@ impl Sealer {
         let (nonce, body) = whole.split_at_checked(NONCE_LEN).ok_or(Forged)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Forged)?;
         let mut body = body.to_vec();
-        let plain = self.0.open_in_place(nonce, Aad::from(aad(purpose, bound)), &mut body).map_err(|_| Forged)?;
+        let plain =
+            self.0.open_in_place(nonce, Aad::from(aad(purpose, bound)), &mut body).map_err(|_| Forged)?;
         Ok(plain.to_vec())
     }
 }

@@ -2,24 +2,18 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use call::{
-    Call, Caller, Caps, Change, Emit, Fault, Journal, Limits, Listener, Principal, Provider, Reply, Target, Wanted, World,
-};
-use json::{Json, ScanLimits};
-use wire::code::{Code, Told};
-use wire::method::Method;
-use wire::shape::{self, Detail, ReplyTo, Stamp, TaskView};
-use wire::{Bare, Batch, Feature, Filter, Head, Id, List, Notice, Opened, Peer, Refusal, Request, Resume, TaskOp, TaskWish, What};
+use call::{Change, Fault, Limits, Listener, Principal, Provider, World};
+use json::ScanLimits;
+use wire::code::Told;
+use wire::shape::Stamp;
+use wire::{Bare, Id, Opened, Refusal};
 
 use crate::events::{Hub, Watch};
-use crate::live::{Line, Live, NotTaken};
-use crate::path::{self, Ended, Job};
-use crate::questions;
+use crate::live::Live;
 use crate::registry::{BadCatalog, Registry};
 use crate::seal::Sealer;
-use crate::serving::{Flow, Listening, Serving, Several};
 use crate::sessions::{Full, Owner, Sessions, Ticket};
 use crate::streams::Streams;
 use crate::tasks::Tasks;
@@ -44,9 +38,11 @@ pub struct Server {
     pub(crate) hub: Hub,
     pub(crate) tasks: Tasks,
     pub(crate) counts: Counts,
-    sessions: Sessions,
+    pub(crate) sessions: Sessions,
     providers: Vec<Arc<dyn Provider>>,
     registry: RwLock<Arc<Registry>>,
+    /// One change at a time: an older catalog must not replace a newer one.
+    changing: Mutex<()>,
     started_ms: u64,
 }
 
@@ -62,16 +58,6 @@ pub(crate) struct Counts {
 pub struct Who {
     pub principal: Principal,
     pub address: Option<IpAddr>,
-}
-
-/// What became of a request as soon as it was read.
-pub enum Begun {
-    /// The answer is at hand.
-    Ready { status: u16, body: Vec<u8>, retry_after_ms: Option<u64> },
-    /// A handshake over HTTP: the answer, and the session id that goes with it.
-    Welcome { body: Vec<u8>, session: String },
-    Call(Serving),
-    Listen(Listening),
 }
 
 /// What `/status` tells.
@@ -100,6 +86,7 @@ impl Server {
             counts: Counts::default(),
             sessions: Sessions::default(),
             registry: RwLock::new(Arc::new(registry)),
+            changing: Mutex::default(),
             started_ms: world.now_ms(),
             name,
             version,
@@ -114,7 +101,7 @@ impl Server {
     }
 
     #[inline]
-    fn registry(&self) -> Arc<Registry> {
+    pub(crate) fn registry(&self) -> Arc<Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -158,296 +145,10 @@ impl Server {
         self.sessions.end(ticket, self.world.now_ms(), self.limits.session_age_ms);
     }
 
-    /// Whether the `Mcp-Param-*` headers of a call say what its arguments say.
-    pub fn check_params<'h>(&self, request: &Request, head: impl Fn(&str) -> Head<'h>) -> Result<(), Refusal> {
-        let What::Call { call, .. } = &request.what else { return Ok(()) };
-        if call.target != Target::Tool || !request.peer.version.has(Feature::MirrorHeaders) {
-            return Ok(());
-        }
-        let registry = self.registry();
-        if !registry.mirrors {
-            return Ok(());
-        }
-        let Some(tool) = registry.tool(&call.name()) else { return Ok(()) };
-        for mirrored in &tool.mirrored {
-            let argument = mirrored.find(call.arguments());
-            if let Err(why) = wire::heads::param_mirrors(head(&mirrored.header), argument) {
-                let told = Told::new(Code::HeaderMismatch, 400, format!("header {} {why}", mirrored.header));
-                return Err(Refusal::new(&told, Some(&request.id), request.peer.version));
-            }
-        }
-        Ok(())
-    }
-
-    /// Answers a request, or starts to.
-    pub fn begin(self: &Arc<Self>, request: Request, who: &Who, line: Line) -> Begun {
-        let Request { id, peer, progress, what } = request;
-        let to = ReplyTo { version: peer.version, id, progress };
-        let registry = self.registry();
-        if let Some(missing) = undeclared(&what, &registry) {
-            return told(&Told::method_not_found(missing.as_str(), to.version), &to);
-        }
-        match what {
-            What::Call { call, resume, task } => {
-                self.begin_call(registry, Asking { call, resume, task }, peer, to, who, line)
-            }
-            What::List(list, cursor) => self.list(&registry, list, cursor.as_deref(), &to, who),
-            What::Ping => self.empty(&to),
-            What::Discover => {
-                let mut body = Vec::with_capacity(512);
-                shape::discover(&mut body, &to, &self.stamp, &registry.offer, is_public(who));
-                ready(body)
-            }
-            What::Initialize { requested, caps } => self.initialize(&registry, requested, caps, to, who, &line),
-            What::Subscribe(uri) => self.with_live(&to, who, &line, |live| {
-                live.watch.subscribe(uri, self.limits.subscriptions_per_peer_max)
-            }),
-            What::Unsubscribe(uri) => self.with_live(&to, who, &line, |live| {
-                live.watch.unsubscribe(&uri);
-                true
-            }),
-            What::SetLevel(level) => self.with_live(&to, who, &line, |live| {
-                live.set_level(level);
-                true
-            }),
-            What::Listen(filter) => self.listen(&registry, filter, peer, to, who),
-            What::Task(op) => self.task(op, peer, to, who, line),
-        }
-    }
-
-    /// Begins everything in a batch; `None` if nothing in it wants an answer.
-    pub fn begin_batch(self: &Arc<Self>, batch: Batch, who: &Who, line: &Line) -> Option<Flow> {
-        let live = match line {
-            Line::Alone => None,
-            Line::Pipe(live) => Some(live.clone()),
-            Line::Session(ticket) => self.peek(ticket),
-        };
-        let mut several = Several::new(batch.version);
-        for item in batch.items {
-            match item {
-                Opened::Request(request) => match self.begin(request, who, line.clone()) {
-                    Begun::Ready { body, .. } | Begun::Welcome { body, .. } => several.ready(body),
-                    Begun::Call(serving) => several.wait_for(serving),
-                    // No version has both batches and subscriptions of this kind.
-                    Begun::Listen(_) => {}
-                },
-                Opened::Refused(refusal) => several.ready(refusal.body),
-                Opened::Notice(Notice::Cancelled(id)) => {
-                    if let Some(live) = &live {
-                        live.cancel(&id);
-                    }
-                }
-                Opened::Answer { id, answer } => {
-                    if let Some(live) = &live {
-                        live.answered(id, answer);
-                    }
-                }
-                Opened::Notice(Notice::Initialized | Notice::Other) | Opened::Batch(_) => {}
-            }
-        }
-        (!several.is_empty()).then_some(Flow::Several(several))
-    }
-
-    fn initialize(
-        &self,
-        registry: &Registry,
-        requested: wire::Version,
-        caps: Caps,
-        to: ReplyTo,
-        who: &Who,
-        line: &Line,
-    ) -> Begun {
-        let peer = Peer::greeted(requested, caps);
-        let mut body = Vec::with_capacity(512);
-        shape::initialize(&mut body, &ReplyTo { version: requested, ..to }, &self.stamp, &registry.offer);
-        match line {
-            Line::Pipe(live) => {
-                live.set_peer(peer);
-                ready(body)
-            }
-            Line::Alone | Line::Session(_) => {
-                let session = self.sessions.issue(&self.sealer, peer, &who.principal, &*self.world);
-                Begun::Welcome { body, session }
-            }
-        }
-    }
-
-    fn list(&self, registry: &Registry, list: List, cursor: Option<&str>, to: &ReplyTo, who: &Who) -> Begun {
-        let Some(members) = registry.page(list, to.version, cursor) else {
-            return told(&Told::invalid_params("`params.cursor`: unknown cursor; start again without one"), to);
-        };
-        let mut body = Vec::with_capacity(members.len() + 256);
-        shape::page(&mut body, to, &self.stamp, members, LIST_TTL_MS, is_public(who));
-        ready(body)
-    }
-
-    fn begin_call(
-        self: &Arc<Self>,
-        registry: Arc<Registry>,
-        asking: Asking,
-        peer: Peer,
-        to: ReplyTo,
-        who: &Who,
-        line: Line,
-    ) -> Begun {
-        let Asking { call, resume, task } = asking;
-        if self.counts.active.load(Ordering::Relaxed) >= self.limits.calls_max {
-            return busy(503, &to);
-        }
-        let live = match &line {
-            Line::Alone => None,
-            Line::Pipe(live) => Some(live.clone()),
-            Line::Session(ticket) => self.peek(ticket),
-        };
-        let mut level = peer.level;
-        if let Some(live) = &live {
-            match live.admits(&to.id, self.limits.calls_per_peer_max) {
-                Ok(()) => {}
-                Err(NotTaken::IdInUse) => {
-                    return told(&Told::new(Code::InvalidRequest, 200, "`id`: in use by a request under way"), &to);
-                }
-                Err(NotTaken::TooMany) => return busy(429, &to),
-            }
-            if peer.version.has(Feature::SetLevel) {
-                level = live.level().or(level);
-            }
-        }
-        let journal = match resume {
-            None => Journal::default(),
-            Some(resume) => match questions::resume(self, &who.principal, &call, *resume) {
-                Ok(journal) => journal,
-                Err(fault) => return told(&Told::from_fault(&fault, to.version), &to),
-            },
-        };
-        let emit = Emit::new(Wanted { progress: to.progress.is_some(), level });
-        let caller = Caller { principal: who.principal.clone(), caps: peer.caps };
-        let job = Job { call, peer, caller, who: who.clone(), line, emit: emit.clone(), journal, task };
-        let work = Box::pin(path::answer(self.clone(), registry, job));
-        Begun::Call(Serving::new(self.clone(), to, emit, work))
-    }
-
-    /// Does something to what a client of the handshake era has open, and answers with an empty result.
-    fn with_live(&self, to: &ReplyTo, who: &Who, line: &Line, act: impl FnOnce(&Live) -> bool) -> Begun {
-        let live = match line {
-            // Nothing is kept for a request that stands alone: it is accepted, and there is no effect.
-            Line::Alone => return self.empty(to),
-            Line::Pipe(live) => live.clone(),
-            Line::Session(ticket) => match self.live(ticket, who) {
-                Ok(live) => live,
-                Err(_) => return busy(429, to),
-            },
-        };
-        if act(&live) { self.empty(to) } else { busy(429, to) }
-    }
-
-    fn listen(self: &Arc<Self>, registry: &Registry, wanted: Filter, peer: Peer, to: ReplyTo, who: &Who) -> Begun {
-        if !wanted.tasks.is_empty() && !peer.caps.has(Caps::TASKS) {
-            return told(&Told::from_fault(&Fault::MissingCapability(Caps::TASKS), to.version), &to);
-        }
-        if wanted.uris.len() + wanted.tasks.len() > self.limits.subscriptions_per_peer_max {
-            return told(&Told::invalid_params("`params.notifications`: too many subscriptions in one"), &to);
-        }
-        if self.counts.listening.load(Ordering::Relaxed) >= self.limits.streams_max {
-            return busy(503, &to);
-        }
-        let offer = &registry.offer;
-        let now_ms = self.world.now_ms();
-        let granted = Filter {
-            tools: wanted.tools && offer.tools && offer.changes,
-            prompts: wanted.prompts && offer.prompts && offer.changes,
-            resources: wanted.resources && offer.resources && offer.changes,
-            uris: if offer.watches { wanted.uris } else { Vec::new() },
-            tasks: wanted
-                .tasks
-                .into_iter()
-                .filter(|id| self.tasks.find(id, &who.principal, now_ms).is_ok())
-                .collect(),
-        };
-        let watch = Arc::new(Watch::new(&granted));
-        self.hub.add(&watch);
-        let first = shape::acknowledged(&to.id, &granted);
-        Begun::Listen(Listening::new(self.clone(), to, watch, first))
-    }
-
-    fn task(self: &Arc<Self>, op: TaskOp, peer: Peer, to: ReplyTo, who: &Who, line: Line) -> Begun {
-        let declares = peer.version.has(Feature::TaskExtension);
-        if declares && !peer.caps.has(Caps::TASKS) {
-            return told(&Told::from_fault(&Fault::MissingCapability(Caps::TASKS), to.version), &to);
-        }
-        let now_ms = self.world.now_ms();
-        let id = match &op {
-            TaskOp::Get(id) | TaskOp::Update(id, _) | TaskOp::Cancel(id) | TaskOp::Result(id) => id,
-            TaskOp::List(cursor) => return self.task_list(cursor.as_deref(), &to, who),
-        };
-        let task = match self.tasks.find(id, &who.principal, now_ms) {
-            Ok(task) => task,
-            Err(fault) => return told(&Told::from_fault(&fault, to.version), &to),
-        };
-        match op {
-            TaskOp::Get(_) => self.task_view(&task.view(), &to),
-            TaskOp::Update(_, answers) => {
-                task.update(self, answers);
-                self.empty(&to)
-            }
-            TaskOp::Cancel(_) if declares => {
-                task.cancel(self);
-                self.empty(&to)
-            }
-            // 2025-11-25, tasks/cancel: a task that is over MUST be refused; the answer is the task.
-            TaskOp::Cancel(_) => match task.view().detail {
-                Detail::Working | Detail::Input(_) => {
-                    task.cancel(self);
-                    self.task_view(&task.view(), &to)
-                }
-                Detail::Completed(_) | Detail::Failed(_) | Detail::Cancelled => {
-                    told(&Told::invalid_params("the task is over already"), &to)
-                }
-            },
-            TaskOp::Result(_) => {
-                let emit = Emit::new(Wanted::default());
-                let live = match &line {
-                    Line::Alone => None,
-                    Line::Pipe(live) => Some(live.clone()),
-                    Line::Session(ticket) => self.live(ticket, who).ok(),
-                };
-                let work = task_result(self.clone(), task, live, emit.clone());
-                Begun::Call(Serving::new(self.clone(), to, emit, Box::pin(work)))
-            }
-            TaskOp::List(_) => self.empty(&to),
-        }
-    }
-
-    fn task_list(&self, cursor: Option<&str>, to: &ReplyTo, who: &Who) -> Begun {
-        let tasks = self.tasks.of(&who.principal, self.world.now_ms());
-        let from = match cursor {
-            None | Some("") => 0,
-            Some(last) => match tasks.iter().position(|task| task.id == last) {
-                Some(at) => at + 1,
-                None => return told(&Told::invalid_params("`params.cursor`: unknown cursor"), to),
-            },
-        };
-        let until = (from + self.limits.page_items_max).min(tasks.len());
-        let next = (until < tasks.len()).then(|| tasks[until - 1].id.clone());
-        let mut body = Vec::with_capacity(256);
-        shape::task_list(&mut body, to, &self.stamp, &tasks[from..until], next.as_deref());
-        ready(body)
-    }
-
-    fn task_view(&self, task: &TaskView, to: &ReplyTo) -> Begun {
-        let mut body = Vec::with_capacity(512);
-        task.answer(&mut body, to, &self.stamp);
-        ready(body)
-    }
-
-    fn empty(&self, to: &ReplyTo) -> Begun {
-        let mut body = Vec::with_capacity(192);
-        shape::empty(&mut body, to, &self.stamp);
-        ready(body)
-    }
-
     /// Something changed: the registry is made anew, and whoever wanted to know is told.
     fn changed(&self, change: &Change) {
         if !matches!(change, Change::Resource(_)) {
+            let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
             match Registry::new(&self.providers, self.limits.page_items_max) {
                 Ok(registry) => {
                     *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
@@ -481,84 +182,6 @@ impl Server {
         self.sessions.close();
         self.tasks.close();
     }
-}
-
-/// Tool lists change with a restart or a reload, and a change is announced.
-const LIST_TTL_MS: u64 = 60_000;
-
-struct Asking {
-    call: Call,
-    resume: Option<Box<Resume>>,
-    task: Option<TaskWish>,
-}
-
-/// Waits for the result of a task of 2025-11-25; its questions reach the client while it waits.
-async fn task_result(server: Arc<Server>, task: Arc<crate::tasks::Task>, live: Option<Arc<Live>>, emit: Emit) -> Ended {
-    let view = match live {
-        Some(live) => task.over_asking(&server, &live, &emit).await,
-        None => task.over().await,
-    };
-    match view.detail {
-        Detail::Completed(Reply::Tool(mut reply)) => {
-            reply.meta = Some(Json::object(|meta| {
-                meta.object("io.modelcontextprotocol/related-task", |o| {
-                    o.str("taskId", &view.id);
-                });
-            }));
-            Ended::Reply(Reply::Tool(reply))
-        }
-        Detail::Completed(reply) => Ended::Reply(reply),
-        Detail::Failed(fault) => Ended::Fault(fault),
-        Detail::Working | Detail::Input(_) | Detail::Cancelled => Ended::Fault(Fault::Cancelled),
-    }
-}
-
-/// A method that exists, for something that nothing here has.
-fn undeclared(what: &What, registry: &Registry) -> Option<Method> {
-    let offer = &registry.offer;
-    let (there, method) = match what {
-        What::Call { call, .. } => match call.target {
-            Target::Tool => (offer.tools, Method::ToolsCall),
-            Target::Prompt => (offer.prompts, Method::PromptsGet),
-            Target::Resource => (offer.resources, Method::ResourcesRead),
-            Target::Completion { .. } => (offer.completes, Method::Complete),
-        },
-        What::List(List::Tools, _) => (offer.tools, Method::ToolsList),
-        What::List(List::Prompts, _) => (offer.prompts, Method::PromptsList),
-        What::List(List::Resources, _) => (offer.resources, Method::ResourcesList),
-        What::List(List::Templates, _) => (offer.resources, Method::TemplatesList),
-        What::Subscribe(_) => (offer.watches, Method::Subscribe),
-        What::Unsubscribe(_) => (offer.watches, Method::Unsubscribe),
-        What::SetLevel(_) => (offer.logs, Method::SetLevel),
-        What::Task(TaskOp::Get(_)) => (offer.tasks, Method::TaskGet),
-        What::Task(TaskOp::Update(..)) => (offer.tasks, Method::TaskUpdate),
-        What::Task(TaskOp::Cancel(_)) => (offer.tasks, Method::TaskCancel),
-        What::Task(TaskOp::List(_)) => (offer.tasks, Method::TaskList),
-        What::Task(TaskOp::Result(_)) => (offer.tasks, Method::TaskResult),
-        What::Initialize { .. } | What::Ping | What::Discover | What::Listen(_) => return None,
-    };
-    (!there).then_some(method)
-}
-
-fn ready(body: Vec<u8>) -> Begun {
-    Begun::Ready { status: 200, body, retry_after_ms: None }
-}
-
-fn told(told: &Told, to: &ReplyTo) -> Begun {
-    Begun::Ready { status: told.status, body: told.response(Some(&to.id), to.version), retry_after_ms: None }
-}
-
-fn busy(status: u16, to: &ReplyTo) -> Begun {
-    let told = Told::busy(status, BUSY_RETRY_MS, "too many requests under way; try again shortly");
-    let body = told.response(Some(&to.id), to.version);
-    Begun::Ready { status, body, retry_after_ms: Some(BUSY_RETRY_MS) }
-}
-
-const BUSY_RETRY_MS: u64 = 1000;
-
-/// What everybody reads alike may be cached for everybody; behind a token it may not.
-fn is_public(who: &Who) -> bool {
-    who.principal == Principal::Anonymous
 }
 
 /// How a provider reaches the server that took it in, without keeping it alive.

@@ -29,8 +29,13 @@ pub enum Out {
     Message(Vec<u8>),
     /// A question to the client, which must not be lost.
     Question(Vec<u8>),
-    Pause { retry_ms: u64 },
-    Final { status: u16, body: Vec<u8> },
+    Pause {
+        retry_ms: u64,
+    },
+    Final {
+        status: u16,
+        body: Vec<u8>,
+    },
 }
 
 impl Serving {

@@ -73,7 +73,13 @@ struct Inner {
 }
 
 impl Sessions {
-    pub(crate) fn issue(&self, sealer: &Sealer, peer: Peer, principal: &Principal, world: &dyn World) -> String {
+    pub(crate) fn issue(
+        &self,
+        sealer: &Sealer,
+        peer: Peer,
+        principal: &Principal,
+        world: &dyn World,
+    ) -> String {
         let mut plain = Vec::with_capacity(TICKET_BYTES + 16);
         plain.push(peer.version.index() as u8);
         plain.extend_from_slice(&peer.caps.bits().to_be_bytes());
@@ -85,7 +91,14 @@ impl Sessions {
     }
 
     /// Reads a session id; `None` if it is not ours, not this caller's, ended or too old.
-    pub(crate) fn read(&self, sealer: &Sealer, id: &str, who: &Principal, now_ms: u64, age_ms: u64) -> Option<Ticket> {
+    pub(crate) fn read(
+        &self,
+        sealer: &Sealer,
+        id: &str,
+        who: &Principal,
+        now_ms: u64,
+        age_ms: u64,
+    ) -> Option<Ticket> {
         let plain = sealer.open(Purpose::Session, who.as_str().as_bytes(), id).ok()?;
         let plain: &[u8; TICKET_BYTES] = plain.as_slice().try_into().ok()?;
         let (version, _) = Version::ALL.get(usize::from(plain[0]))?;
@@ -96,7 +109,9 @@ impl Sessions {
             return None;
         }
         let inner = self.lock();
-        if inner.ended.contains_key(&key) || (issued_ms <= inner.ended_before_ms && !inner.live.contains_key(&key)) {
+        if inner.ended.contains_key(&key)
+            || (issued_ms <= inner.ended_before_ms && !inner.live.contains_key(&key))
+        {
             return None;
         }
         Some(Ticket { peer: Peer::greeted(*version, caps), key, issued_ms })

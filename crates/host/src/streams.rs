@@ -52,16 +52,30 @@ enum Kept {
     Notice(Arc<[u8]>),
     /// A question.
     Question(Arc<[u8]>),
-    Answer { status: u16, body: Arc<[u8]> },
-    Pause { retry_ms: u64 },
+    Answer {
+        status: u16,
+        body: Arc<[u8]>,
+    },
+    Pause {
+        retry_ms: u64,
+    },
 }
 
 /// What a reader gets.
 pub enum Part {
-    Message { id: EventId, body: Arc<[u8]> },
-    Answer { id: EventId, status: u16, body: Arc<[u8]> },
+    Message {
+        id: EventId,
+        body: Arc<[u8]>,
+    },
+    Answer {
+        id: EventId,
+        status: u16,
+        body: Arc<[u8]>,
+    },
     /// Let go and come back later.
-    Pause { retry_ms: u64 },
+    Pause {
+        retry_ms: u64,
+    },
 }
 
 impl Streams {
@@ -161,7 +175,9 @@ impl Streams {
         stream.next_event += 1;
         stream.events.push_back(Event { number, what });
         while stream.events.len() > self.events_max || stream.bytes > self.bytes_max {
-            let Some(at) = stream.events.iter().position(|e| matches!(e.what, Kept::Notice(_))) else { break };
+            let Some(at) = stream.events.iter().position(|e| matches!(e.what, Kept::Notice(_))) else {
+                break;
+            };
             if let Some(event) = stream.events.remove(at) {
                 stream.bytes -= event.what.bytes();
             }

@@ -168,7 +168,9 @@ impl Task {
         let Detail::Input(asks) = &state.detail else { return };
         let mut open = asks.clone();
         for (key, answer) in answers {
-            if let Some(question) = state.questions.iter_mut().find(|q| q.on_wire == key && q.answer.is_none()) {
+            if let Some(question) =
+                state.questions.iter_mut().find(|q| q.on_wire == key && q.answer.is_none())
+            {
                 question.answer = Some(answer);
                 open = open.without(&key);
             }
@@ -272,7 +274,11 @@ impl Task {
                     n += 1;
                 }
                 state.used.push(on_wire.clone());
-                state.questions.push(Question { on_wire: on_wire.clone(), key: key.to_owned(), answer: None });
+                state.questions.push(Question {
+                    on_wire: on_wire.clone(),
+                    key: key.to_owned(),
+                    answer: None,
+                });
                 shown = shown.and(on_wire, ask.clone());
             }
         }

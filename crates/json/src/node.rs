@@ -193,7 +193,11 @@ impl<'d> Node<'d> {
             return false;
         }
         let raw = slot.str(self.text);
-        if slot.odd() { unescape(raw) == wanted } else { raw.as_bytes()[1..raw.len() - 1] == *wanted.as_bytes() }
+        if slot.odd() {
+            unescape(raw) == wanted
+        } else {
+            raw.as_bytes()[1..raw.len() - 1] == *wanted.as_bytes()
+        }
     }
 
     /// The member with this key, if this is an object that has it.

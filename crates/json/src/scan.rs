@@ -88,8 +88,8 @@ pub fn scan(bytes: Vec<u8>, limits: &ScanLimits) -> Result<Doc, Bad> {
     if bytes.len() >= u32::MAX as usize {
         return Err(Bad { at: u32::MAX as usize, why: Why::TooLong });
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|e| Bad { at: e.utf8_error().valid_up_to(), why: Why::Utf8 })?;
+    let text =
+        String::from_utf8(bytes).map_err(|e| Bad { at: e.utf8_error().valid_up_to(), why: Why::Utf8 })?;
     // A request has about one value per eight bytes; guessing right saves growing the tape.
     let guess = (text.len() / 8 + 8).min(limits.slots_max);
     let mut pass = Pass {

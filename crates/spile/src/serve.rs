@@ -61,7 +61,12 @@ pub enum LogFormat {
 }
 
 /// Serves until told to stop.
-pub fn serve(name: &str, version: &str, providers: Vec<Arc<dyn Provider>>, args: &ServeArgs) -> anyhow::Result<()> {
+pub fn serve(
+    name: &str,
+    version: &str,
+    providers: Vec<Arc<dyn Provider>>,
+    args: &ServeArgs,
+) -> anyhow::Result<()> {
     start_logging(args);
     let guard = guard(args)?;
     let config = Config {
@@ -86,7 +91,8 @@ fn serve_http(address: SocketAddr, site: Site) -> anyhow::Result<()> {
         let bound = listener.local_addr()?;
         for server in &site.servers {
             let status = server.status();
-            let path = if site.servers.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", server.name) };
+            let path =
+                if site.servers.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", server.name) };
             let tools = status.tools;
             let many = if tools == 1 { "" } else { "s" };
             say(&format!("{} {} · {tools} tool{many} · http://{bound}{path}", server.name, server.version));

@@ -10,7 +10,8 @@ fn number(name: &str) -> anyhow::Result<Option<u64>> {
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: not a number"),
         Ok(text) => {
-            let number = text.trim().parse().with_context(|| format!("{name}: `{text}` is not a whole number"))?;
+            let number =
+                text.trim().parse().with_context(|| format!("{name}: `{text}` is not a whole number"))?;
             Ok(Some(number))
         }
     }

@@ -6,10 +6,14 @@ use wire::code::Code;
 
 fn main() {
     println!("# Error codes\n");
-    println!("Generated from `crates/wire/src/code.rs` by `cargo xtask docs`; do not edit. A number never changes its");
+    println!(
+        "Generated from `crates/wire/src/code.rs` by `cargo xtask docs`; do not edit. A number never changes its"
+    );
     println!("meaning.\n");
     println!("## Protocol errors\n");
-    println!("These answer a client. Codes from -32768 to -32000 are JSON-RPC's and MCP's; the others are ours.\n");
+    println!(
+        "These answer a client. Codes from -32768 to -32000 are JSON-RPC's and MCP's; the others are ours.\n"
+    );
     println!("| code | name | when |");
     println!("|---|---|---|");
     for (_, number, name, when) in Code::TABLE {
@@ -17,7 +21,9 @@ fn main() {
     }
     println!("\n## Tool errors\n");
     println!("What a tool could not do is a result with `isError: true` that a model can read:");
-    println!("`{{code, message, field?, reason?, allowed?, retryable, retry_after_ms?}}`. For `invalid_arguments` the");
+    println!(
+        "`{{code, message, field?, reason?, allowed?, retryable, retry_after_ms?}}`. For `invalid_arguments` the"
+    );
     println!("`reason` is one of:\n");
     for reason in Reason::ALL {
         println!("- `{}`", reason.as_str());

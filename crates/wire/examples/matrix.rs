@@ -6,9 +6,15 @@ use wire::version::{Feature, Version};
 
 fn main() {
     println!("# Protocol matrix\n");
-    println!("Generated from `crates/wire/src/version.rs` and `method.rs` by `cargo xtask docs`; do not edit.\n");
-    println!("All versions are served on one endpoint and one pipe. The era is chosen per message: a message whose");
-    println!("`_meta` names a protocol version stands alone; a bare one means what its handshake, session or");
+    println!(
+        "Generated from `crates/wire/src/version.rs` and `method.rs` by `cargo xtask docs`; do not edit.\n"
+    );
+    println!(
+        "All versions are served on one endpoint and one pipe. The era is chosen per message: a message whose"
+    );
+    println!(
+        "`_meta` names a protocol version stands alone; a bare one means what its handshake, session or"
+    );
     println!("`MCP-Protocol-Version` header says.\n");
     println!("## Features\n");
     head("feature");
@@ -24,7 +30,9 @@ fn main() {
             When::WithEither(one, other) => version.has(one) || version.has(other),
         });
     }
-    println!("\nA method whose capability nothing here has is not declared and answers -32601 with `data.method`.");
+    println!(
+        "\nA method whose capability nothing here has is not declared and answers -32601 with `data.method`."
+    );
 }
 
 fn head(first: &str) {

@@ -77,8 +77,11 @@ impl Told {
     pub fn method_not_found(method: &str, version: Version) -> Self {
         // 2026-07-28, Protocol Version Header: MUST respond with 404 Not Found.
         let status = if version.has(Feature::Envelope) { 404 } else { 200 };
-        Self::new(Code::MethodNotFound, status, format!("method not found: `{method}`"))
-            .with(Json::object(|o| { o.str("method", method); }))
+        Self::new(Code::MethodNotFound, status, format!("method not found: `{method}`")).with(Json::object(
+            |o| {
+                o.str("method", method);
+            },
+        ))
     }
 
     pub fn invalid_params(message: impl Into<String>) -> Self {
@@ -90,9 +93,14 @@ impl Told {
         let text = fault.to_string();
         match fault {
             Fault::Unknown { what: Thing::Resource, name } => {
-                let code =
-                    if version.has(Feature::NotFoundCode) { Code::ResourceNotFound } else { Code::InvalidParams };
-                Self::new(code, 200, text).with(Json::object(|o| { o.str("uri", name); }))
+                let code = if version.has(Feature::NotFoundCode) {
+                    Code::ResourceNotFound
+                } else {
+                    Code::InvalidParams
+                };
+                Self::new(code, 200, text).with(Json::object(|o| {
+                    o.str("uri", name);
+                }))
             }
             Fault::Unknown { what: Thing::Tool | Thing::Prompt | Thing::Task, .. }
             | Fault::BadParams { .. }
@@ -111,8 +119,9 @@ impl Told {
     }
 
     pub fn busy(status: u16, retry_after_ms: u64, message: impl Into<String>) -> Self {
-        Self::new(Code::Busy, status, message)
-            .with(Json::object(|o| { o.int("retryAfterMs", retry_after_ms.min(i64::MAX as u64) as i64); }))
+        Self::new(Code::Busy, status, message).with(Json::object(|o| {
+            o.int("retryAfterMs", retry_after_ms.min(i64::MAX as u64) as i64);
+        }))
     }
 
     fn missing_capability(caps: Caps, version: Version) -> Self {
@@ -120,7 +129,11 @@ impl Told {
             (Code::MissingCapability, 400)
         } else if caps.has(Caps::TASKS) {
             // 2025-11-25, Tool-Level Negotiation: "Servers MUST return a -32601 (Method not found) error".
-            return Self::new(Code::MethodNotFound, 200, "this tool runs only as a task, and none was asked for");
+            return Self::new(
+                Code::MethodNotFound,
+                200,
+                "this tool runs only as a task, and none was asked for",
+            );
         } else {
             // Earlier versions have no code for this; the request itself was fine, but not for this client.
             (Code::InvalidRequest, 200)

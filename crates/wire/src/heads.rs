@@ -49,7 +49,9 @@ pub fn mirrors(head: Head<'_>, body: &str) -> Result<(), &'static str> {
         Head::Absent => Err("is missing"),
         Head::Twice => Err("was sent twice"),
         // By far the most frequent; what a header must not hold beside non-ASCII, no HTTP library lets in.
-        Head::One(value) if value == body.as_bytes() && value.is_ascii() && !value.starts_with(PREFIX) => Ok(()),
+        Head::One(value) if value == body.as_bytes() && value.is_ascii() && !value.starts_with(PREFIX) => {
+            Ok(())
+        }
         Head::One(value) => match decode(value) {
             None => Err("is malformed"),
             Some(decoded) if *decoded == *body.as_bytes() => Ok(()),

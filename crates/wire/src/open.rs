@@ -46,7 +46,10 @@ pub enum Opened {
     Request(Request),
     Notice(Notice),
     /// A client of the handshake era answers a question of ours. `None`: no id that we could have given.
-    Answer { id: Option<u64>, answer: Result<Json, String> },
+    Answer {
+        id: Option<u64>,
+        answer: Result<Json, String>,
+    },
     Batch(Batch),
     Refused(Refusal),
 }
@@ -154,11 +157,9 @@ fn open_batch(doc: &Doc, limits: &ScanLimits, items_max: usize, bare: Bare<'_>) 
     if items.len() > items_max {
         return refuse(peer.version, &format!("more than {items_max} messages in one batch"));
     }
-    let items = items.elements().map(|item| {
-        match scan(item.raw().as_bytes().to_vec(), limits) {
-            Ok(doc) => open_one(doc, Bare::Batched(peer)).unwrap_or_else(Opened::Refused),
-            Err(bad) => Opened::Refused(not_json(&bad, &Bare::Batched(peer))),
-        }
+    let items = items.elements().map(|item| match scan(item.raw().as_bytes().to_vec(), limits) {
+        Ok(doc) => open_one(doc, Bare::Batched(peer)).unwrap_or_else(Opened::Refused),
+        Err(bad) => Opened::Refused(not_json(&bad, &Bare::Batched(peer))),
     });
     Opened::Batch(Batch { version: peer.version, items: items.collect() })
 }
@@ -173,9 +174,11 @@ impl Bare<'_> {
             )),
             Self::Http(http) => match (http.session)() {
                 Session::Open(peer) => http.version().map(|_| peer),
-                Session::Dead => {
-                    Err(Told::new(Code::NoSession, 404, "no such session: it ended or expired; initialize again"))
-                }
+                Session::Dead => Err(Told::new(
+                    Code::NoSession,
+                    404,
+                    "no such session: it ended or expired; initialize again",
+                )),
                 Session::None => Ok(Peer::bare(http.version()?.unwrap_or(Version::UNNAMED))),
             },
         }
@@ -198,7 +201,8 @@ impl HttpBare<'_> {
 
 /// `supported` names what would work in the same shape of request.
 fn unsupported(requested: &str, asked_like: Version) -> Told {
-    let told = Told::new(Code::UnsupportedVersion, 400, format!("unsupported protocol version `{requested}`"));
+    let told =
+        Told::new(Code::UnsupportedVersion, 400, format!("unsupported protocol version `{requested}`"));
     let like = asked_like.has(Feature::Envelope);
     told.with(Json::object(|o| {
         let versions = Version::ALL.iter().rev().filter(|(v, _)| !like || v.has(Feature::Envelope));
@@ -212,7 +216,8 @@ fn open_one(doc: Doc, bare: Bare<'_>) -> Result<Opened, Refusal> {
     let id = parts.id.and_then(Id::read);
     let params = Params::read(parts.params);
     let meta = Meta::read(params.meta);
-    let stands_alone = meta.version.is_some() || bare.header_names_envelope() || bare.is_lone_discover(&parts);
+    let stands_alone =
+        meta.version.is_some() || bare.header_names_envelope() || bare.is_lone_discover(&parts);
     // Until the version is settled, a refusal is shaped as the message looks.
     let looks_like = if stands_alone { Version::NEWEST } else { bare.looks_like() };
     let refuse = |told: &Told| Refusal::new(told, id.as_ref(), looks_like);
@@ -346,7 +351,9 @@ fn open_envelope(meta: &Meta<'_>, method: &str, bare: &Bare<'_>) -> Result<Peer,
         None => None,
         Some(node) => match node.str().as_deref().and_then(Level::parse) {
             Some(level) => Some(level),
-            None => return Err(malformed(bad("_meta.io.modelcontextprotocol/logLevel", "unknown log level"))),
+            None => {
+                return Err(malformed(bad("_meta.io.modelcontextprotocol/logLevel", "unknown log level")));
+            }
         },
     };
     Ok(Peer { version, caps: read_caps(caps, version), level })
@@ -373,8 +380,7 @@ fn check_name_header(method: Method, params: &Params<'_>, heads: &Heads<'_>) -> 
 
 fn open_answer(parts: &Parts<'_>, stands_alone: bool, bare: Bare<'_>) -> Result<Opened, Refusal> {
     let version = bare.looks_like();
-    let invalid =
-        |why: &str| Refusal::new(&Told::new(Code::InvalidRequest, 400, why), None, version);
+    let invalid = |why: &str| Refusal::new(&Told::new(Code::InvalidRequest, 400, why), None, version);
     let answer = match (parts.result, parts.error) {
         (Some(result), None) => Ok(Json::from(result)),
         (None, Some(error)) => {
@@ -411,7 +417,13 @@ fn bad(at: &str, why: &str) -> Told {
 /// A [`What`] whose call has not taken the document yet.
 enum Sketch {
     Whole(What),
-    Call { target: Target, name: u32, arguments: Option<u32>, resume: Option<Box<Resume>>, task: Option<TaskWish> },
+    Call {
+        target: Target,
+        name: u32,
+        arguments: Option<u32>,
+        resume: Option<Box<Resume>>,
+        task: Option<TaskWish>,
+    },
 }
 
 impl Sketch {
@@ -542,7 +554,9 @@ fn open_completion(params: &Params<'_>, peer: Peer) -> Result<Sketch, Told> {
     params.text(value, "argument.value")?;
     let context = params.context.filter(|_| peer.version.has(Feature::CompletionContext));
     let context = context.and_then(|c| c.get("arguments")).filter(Node::is_object);
-    let (Some(name), Some(key), Some(value)) = (name, key, value) else { return Err(bad("ref", "incomplete")) };
+    let (Some(name), Some(key), Some(value)) = (name, key, value) else {
+        return Err(bad("ref", "incomplete"));
+    };
     let target =
         Target::Completion { of, argument: key.at(), value: value.at(), context: context.map(|c| c.at()) };
     Ok(Sketch::Call { target, name: name.at(), arguments: None, resume: None, task: None })

@@ -20,7 +20,11 @@ fn check(arguments: &str, expected: Result<(), &str>) {
     let got = check.check(Some(doc.root())).map_err(|p| {
         format!("{} {} {}", p.field.unwrap_or_default(), p.reason.expect("a reason").as_str(), p.message)
     });
-    assert_eq!(got.as_ref().map_err(String::as_str), expected.as_ref().map_err(|e| *e).copied().map(|()| &()), "{arguments}");
+    assert_eq!(
+        got.as_ref().map_err(String::as_str),
+        expected.as_ref().map_err(|e| *e).copied().map(|()| &()),
+        "{arguments}"
+    );
 }
 
 #[test]
@@ -35,9 +39,15 @@ fn bad_arguments_are_told_where_why_and_what_instead() {
     check("{}", Err("email missing_required `email`: missing"));
     check(r#"{"email":7}"#, Err("email wrong_type `email`: expected string"));
     check(r#"{"email":"nope"}"#, Err("email bad_format `email`: not a valid email"));
-    check(r#"{"emial":"dana@acme.test"}"#, Err("emial unknown_argument `emial`: unknown argument; did you mean `email`?"));
+    check(
+        r#"{"emial":"dana@acme.test"}"#,
+        Err("emial unknown_argument `emial`: unknown argument; did you mean `email`?"),
+    );
     check(r#"{"email":"a@b.test","zebra":1}"#, Err("zebra unknown_argument `zebra`: unknown argument"));
-    check(r#"{"email":"a@b.test","plan":"gold"}"#, Err(r#"plan not_allowed `plan`: expected one of ["free","ruby"]"#));
+    check(
+        r#"{"email":"a@b.test","plan":"gold"}"#,
+        Err(r#"plan not_allowed `plan`: expected one of ["free","ruby"]"#),
+    );
     check(r#"{"email":"a@b.test","limit":0}"#, Err("limit out_of_range `limit`: less than 1"));
     check(r#"{"email":"a@b.test","limit":1e400}"#, Err("limit wrong_type `limit`: expected integer"));
     check(r#"{"email":"a@b.test","limit":2.5}"#, Err("limit wrong_type `limit`: expected integer"));
@@ -66,8 +76,10 @@ fn a_schema_that_reaches_out_or_blows_up_is_refused() {
         let error = Check::compile(&Json::parse(schema).expect("JSON")).map(|_| ()).expect_err(schema);
         assert!(error.to_string().contains(why), "{schema}: {error}");
     }
-    let evil = Check::compile(&Json::parse(r#"{"properties":{"a":{"pattern":"^(a+)+$"}}}"#).expect("JSON")).expect("compiles");
-    let doc = scan(format!("{{\"a\":\"{}!\"}}", "a".repeat(1 << 20)).into_bytes(), &ScanLimits::default()).expect("JSON");
+    let evil = Check::compile(&Json::parse(r#"{"properties":{"a":{"pattern":"^(a+)+$"}}}"#).expect("JSON"))
+        .expect("compiles");
+    let doc = scan(format!("{{\"a\":\"{}!\"}}", "a".repeat(1 << 20)).into_bytes(), &ScanLimits::default())
+        .expect("JSON");
     assert!(evil.check(Some(doc.root())).is_err());
 }
 
@@ -75,7 +87,13 @@ fn a_schema_that_reaches_out_or_blows_up_is_refused() {
 fn recursive_schemas_end() {
     let tree = r##"{"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},"additionalProperties":false}}}"##;
     let check = Check::compile(&Json::parse(tree).expect("JSON")).expect("compiles");
-    let deep = |leaf: &str| scan(format!("{}{leaf}{}", "{\"next\":".repeat(60), "}".repeat(60)).into_bytes(), &ScanLimits::default()).expect("JSON");
+    let deep = |leaf: &str| {
+        scan(
+            format!("{}{leaf}{}", "{\"next\":".repeat(60), "}".repeat(60)).into_bytes(),
+            &ScanLimits::default(),
+        )
+        .expect("JSON")
+    };
     assert!(check.check(Some(deep("{}").root())).is_ok());
     assert!(check.check(Some(deep("7").root())).is_err());
 }
@@ -86,7 +104,10 @@ fn annotated_arguments_are_found_by_their_path() {
         "region":{"type":"string","x-mcp-header":"Region"},
         "where":{"type":"object","properties":{"zone":{"type":"integer","x-mcp-header":"Zone"}}}}}"#;
     let found = mirrored(&Json::parse(schema).expect("JSON")).expect("valid");
-    let of = |header: &str, path: &[&str]| Mirrored { header: header.into(), path: path.iter().map(|&s| s.into()).collect() };
+    let of = |header: &str, path: &[&str]| Mirrored {
+        header: header.into(),
+        path: path.iter().map(|&s| s.into()).collect(),
+    };
     assert_eq!(found, [of("mcp-param-region", &["region"]), of("mcp-param-zone", &["where", "zone"])]);
 }
 

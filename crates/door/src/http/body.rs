@@ -93,7 +93,10 @@ impl Body {
         let keep_alive = Duration::from_millis(keep_alive_ms);
         let first = (!first.is_empty()).then(|| Bytes::from(first));
         let timer = Box::pin(tokio::time::sleep(keep_alive));
-        Self { kind: Kind::Stream(Box::new(Stream { source, first, keep_alive, timer, over: false })), phase: None }
+        Self {
+            kind: Kind::Stream(Box::new(Stream { source, first, keep_alive, timer, over: false })),
+            phase: None,
+        }
     }
 
     pub(crate) fn watched(&mut self, phase: Arc<Phase>) {
@@ -120,7 +123,9 @@ impl hyper::body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.kind {
             Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Stream(stream) => stream.poll_bytes(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Stream(stream) => {
+                stream.poll_bytes(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
         }
     }
 

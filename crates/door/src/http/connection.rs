@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::Site;
 use super::route::{self, Arrived};
 use super::watcher::{Phase, Watcher};
-use super::Site;
 
 /// Serves a connection on a task of its own.
 pub(crate) fn spawn(

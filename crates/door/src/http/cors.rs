@@ -6,7 +6,8 @@ use http::{Response, StatusCode};
 use super::body::Body;
 use super::reply;
 
-const HEADERS: &str = "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id";
+const HEADERS: &str =
+    "authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id";
 
 /// Answers a preflight request.
 pub(crate) fn preflight(origin: &HeaderValue, heads: &HeaderMap) -> Response<Body> {

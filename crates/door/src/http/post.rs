@@ -139,7 +139,13 @@ async fn one_request(
 }
 
 /// Answers a call. What is ready at the first look is plain JSON, with nothing made for it to wait with.
-async fn flowing(server: &Arc<Server>, who: &Who, mut flow: Flow, line: Line, accepts: Accepts) -> Response<Body> {
+async fn flowing(
+    server: &Arc<Server>,
+    who: &Who,
+    mut flow: Flow,
+    line: Line,
+    accepts: Accepts,
+) -> Response<Body> {
     let first = poll_fn(|cx| Poll::Ready(flow.poll_next(cx))).await;
     let first = match first {
         Poll::Ready(Out::Final { status, body }) => return finished(status, body, accepts),
@@ -268,7 +274,11 @@ fn prime(out: &mut Vec<u8>, version: Version, start: sse::EventId) {
 
 /// Reads the whole body, but no more than `bytes_max` of it.
 #[inline]
-async fn read(mut body: Incoming, bytes_max: usize, idle: Option<Duration>) -> Result<Vec<u8>, Response<Body>> {
+async fn read(
+    mut body: Incoming,
+    bytes_max: usize,
+    idle: Option<Duration>,
+) -> Result<Vec<u8>, Response<Body>> {
     let too_long = || {
         let why = format!("the body is longer than {bytes_max} bytes");
         reply::refuse(StatusCode::PAYLOAD_TOO_LARGE, Code::InvalidRequest, &why)

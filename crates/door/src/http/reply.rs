@@ -69,11 +69,8 @@ pub(crate) fn with_retry(mut response: Response<Body>, retry_after_ms: Option<u6
 }
 
 pub(crate) fn allow(allowed: &'static str) -> Response<Body> {
-    let mut response = refuse(
-        StatusCode::METHOD_NOT_ALLOWED,
-        Code::InvalidRequest,
-        "this method is not allowed here",
-    );
+    let mut response =
+        refuse(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidRequest, "this method is not allowed here");
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
 }

@@ -71,7 +71,12 @@ async fn guarded(arrived: &Arrived, request: Request<Incoming>, shared: bool) ->
     response
 }
 
-async fn routed(arrived: &Arrived, parts: &http::request::Parts, body: Incoming, shared: bool) -> Response<Body> {
+async fn routed(
+    arrived: &Arrived,
+    parts: &http::request::Parts,
+    body: Incoming,
+    shared: bool,
+) -> Response<Body> {
     let site = &*arrived.site;
     let path = parts.uri.path();
     if path == "/health" {

@@ -148,7 +148,13 @@ pub(crate) struct Place {
 impl Watcher {
     pub(crate) fn new(timing: Timing) -> Self {
         let clock = Arc::new(AtomicU32::new(1));
-        Self { timing, clock, connections: Mutex::default(), count: AtomicUsize::new(0), changed: Notify::new() }
+        Self {
+            timing,
+            clock,
+            connections: Mutex::default(),
+            count: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }
     }
 
     pub(crate) fn count(&self) -> usize {

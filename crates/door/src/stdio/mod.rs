@@ -24,7 +24,12 @@ pub use output::Output;
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// Serves one client until the input ends. Blocks; what has to wait runs on `runtime`.
-pub fn serve(server: Arc<Server>, runtime: &Handle, mut input: impl Read, output: Arc<Output>) -> io::Result<()> {
+pub fn serve(
+    server: Arc<Server>,
+    runtime: &Handle,
+    mut input: impl Read,
+    output: Arc<Output>,
+) -> io::Result<()> {
     let _inside = runtime.enter();
     let live = server.pipe();
     let pipe = Pipe { server, live, output, runtime: runtime.clone() };
@@ -92,7 +97,11 @@ impl Pipe {
                 return Then::GoOn;
             }
             Frame::Lost => {
-                self.refuse(Code::Parse, "no Content-Length to be found; where a message starts is unknown", batch);
+                self.refuse(
+                    Code::Parse,
+                    "no Content-Length to be found; where a message starts is unknown",
+                    batch,
+                );
                 return Then::Stop;
             }
         };

@@ -9,7 +9,8 @@ fn check(text: &str, expected: Result<&str, Why>) {
 
 fn check_bytes(bytes: &[u8], expected: Result<&str, Why>) {
     let limits = ScanLimits { depth_max: 4, slots_max: 40 };
-    let got = scan(bytes.to_vec(), &limits).map(|doc| Json::from(doc.root()).to_string()).map_err(|bad| bad.why);
+    let got =
+        scan(bytes.to_vec(), &limits).map(|doc| Json::from(doc.root()).to_string()).map_err(|bad| bad.why);
     assert_eq!(got.as_deref().map_err(|e| *e), expected, "{}", String::from_utf8_lossy(bytes));
 }
 
@@ -29,9 +30,46 @@ fn values_are_kept_as_sent_and_white_space_is_not() {
 #[test]
 fn what_is_not_json_is_refused() {
     for bad in [
-        "", " ", "nul", "truee", "[", "]", "[1,]", "[,1]", "[1 2]", "{", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}",
-        "{'a':1}", "01", "-", "+1", "1.", ".5", "1e", "1e+", "0x1", "NaN", "Infinity", "\"", "\"\\\"", "\"\\x\"", "\"\\u12g4\"",
-        "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\t\"", "\"a\nb\"", "\u{feff}{}", "{} {}", "1 1", "/* */1", "[1]x", "\0",
+        "",
+        " ",
+        "nul",
+        "truee",
+        "[",
+        "]",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "{",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{a:1}",
+        "{'a':1}",
+        "01",
+        "-",
+        "+1",
+        "1.",
+        ".5",
+        "1e",
+        "1e+",
+        "0x1",
+        "NaN",
+        "Infinity",
+        "\"",
+        "\"\\\"",
+        "\"\\x\"",
+        "\"\\u12g4\"",
+        "\"\\ud800\"",
+        "\"\\ud800\\u0041\"",
+        "\"\\udc00\"",
+        "\"\t\"",
+        "\"a\nb\"",
+        "\u{feff}{}",
+        "{} {}",
+        "1 1",
+        "/* */1",
+        "[1]x",
+        "\0",
         "{\"a\":1\0}",
     ] {
         check(bad, Err(Why::Syntax));
@@ -63,7 +101,10 @@ fn depth_and_number_of_values_are_bounded() {
     check(&format!("[{}0]", "0,".repeat(38)), Ok(&format!("[{}0]", "0,".repeat(38))));
     check(&format!("[{}0]", "0,".repeat(39)), Err(Why::TooMany));
     let deep = "[".repeat(1_000_000);
-    assert_eq!(scan(deep.into_bytes(), &ScanLimits::default()).map(|_| ()).map_err(|b| b.why), Err(Why::Depth));
+    assert_eq!(
+        scan(deep.into_bytes(), &ScanLimits::default()).map(|_| ()).map_err(|b| b.why),
+        Err(Why::Depth)
+    );
 }
 
 #[test]
@@ -74,7 +115,8 @@ fn an_error_says_where() {
 
 #[test]
 fn a_node_finds_members_and_elements() {
-    let doc = scan(br#"{"a":[1,"x\ty",{"b":null}],"c":true}"#.to_vec(), &ScanLimits::default()).expect("valid");
+    let doc =
+        scan(br#"{"a":[1,"x\ty",{"b":null}],"c":true}"#.to_vec(), &ScanLimits::default()).expect("valid");
     let a = doc.root().get("a").expect("a");
     let raws: Vec<&str> = a.elements().map(|n| n.raw()).collect();
     assert_eq!(raws, ["1", "\"x\\ty\"", "{\"b\":null}"]);
@@ -86,7 +128,14 @@ fn a_node_finds_members_and_elements() {
 
 #[test]
 fn numbers_are_written_as_json() {
-    for (n, text) in [(0.0, "0"), (100.0, "100"), (-7.0, "-7"), (95.5, "95.5"), (1e300, &1e300.to_string()), (f64::NAN, "null")] {
+    for (n, text) in [
+        (0.0, "0"),
+        (100.0, "100"),
+        (-7.0, "-7"),
+        (95.5, "95.5"),
+        (1e300, &1e300.to_string()),
+        (f64::NAN, "null"),
+    ] {
         let mut out = Vec::new();
         write::number(&mut out, n);
         assert_eq!(String::from_utf8_lossy(&out), text);

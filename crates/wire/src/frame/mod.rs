@@ -3,4 +3,4 @@
 mod pipe;
 pub mod sse;
 
-pub use pipe::{Frame, Framing, Frames};
+pub use pipe::{Frame, Frames, Framing};

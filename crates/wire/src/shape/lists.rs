@@ -32,7 +32,9 @@ pub fn list_members(
             resource_members(&mut object, version, r);
             object.end();
         }),
-        List::Templates => write::array(&mut out, &catalog.templates[range], |out, t| template(out, version, t)),
+        List::Templates => {
+            write::array(&mut out, &catalog.templates[range], |out, t| template(out, version, t))
+        }
         List::Prompts => write::array(&mut out, &catalog.prompts[range], |out, p| prompt(out, version, p)),
     }
     if let Some(next) = next {

@@ -1,6 +1,6 @@
 //! Results of calls: tools, prompts, resources, completions, and the two that are not final.
 
-use call::{Asks, Block, Body, Contents, Content, Fault, PromptReply, Reply, Resource, Role, ToolReply};
+use call::{Asks, Block, Body, Content, Contents, Fault, PromptReply, Reply, Resource, Role, ToolReply};
 use json::Json;
 use json::write::{self, Object};
 
@@ -12,7 +12,10 @@ use crate::version::{Feature, Version};
 pub enum Ended<'a> {
     Reply(&'a Reply),
     /// Questions first; `state` is sealed.
-    Input { asks: &'a Asks, state: &'a str },
+    Input {
+        asks: &'a Asks,
+        state: &'a str,
+    },
     /// The work goes on as a task.
     Task(&'a tasks::TaskView),
     Fault(&'a Fault),
@@ -172,7 +175,8 @@ fn block(out: &mut Vec<u8>, version: Version, block: &Block) {
         Block::Audio { data, mime } if version.has(Feature::Audio) => media(out, "audio", data, mime),
         // A kind of content that the client does not know would break it; a blob carries the same bytes.
         Block::Audio { data, mime } => {
-            let blob = Body::Blob { uri: "content:audio".into(), mime: Some(mime.clone()), base64: data.clone() };
+            let blob =
+                Body::Blob { uri: "content:audio".into(), mime: Some(mime.clone()), base64: data.clone() };
             embedded(out, &blob);
         }
         Block::Embedded(body) => embedded(out, body),

@@ -1,0 +1,109 @@
+//! Conversations with the server, line by line, over the real doors: each protocol version, both eras on one
+//! pipe, and the unhappy half as long as the happy one.
+//!
+//! A transcript is a text file in `transcripts/`:
+//! ```text
+//! # What this shows.
+//! serves: conformance              fixture (default), or `stage`, `bench`; several are one server
+//! doors: stdio http                where it is played (default: stdio)
+//! versions: 2025-06-18             what `<version>` stands for (default: the folder); played once for each
+//! limit: page_items_max 2          limits that differ from the defaults
+//! framing: content-length          on stdio, instead of lines
+//! let name = text                  `<name>` stands for the text from here on
+//!
+//! > {"jsonrpc":"2.0",…}            the client sends a message that conforms to its version's schema
+//! >! {"jsonrpc":"2.0",…}           …one that does not: it would be a mistake in the transcript if it did
+//! >raw text\r\n\xff                …bytes as they are
+//! >h Mcp-Name: x                   headers of the next request over HTTP; `-Accept` leaves a standard one out
+//! >get    >delete                  requests without a body
+//! < {"jsonrpc":"2.0",…}            the server answers this next
+//! <* {"jsonrpc":"2.0",…}           …this somewhere among the `<` lines around it
+//! <s 404    <h Allow: POST         status and header of the answer
+//! <e id: 1-1    <e data:           a field of an SSE event that is no message
+//! <end                             the stream ends here
+//! ~ 50                             50 ms pass, on every clock
+//! close                            the client closes its end; without it, the end of the file does
+//! @name > …                        on a connection of its own, which is read by `@name < …`
+//! ```
+//! In what is expected, `"<any>"`, `"<string>"` and `"<int>"` stand for what varies, `"<name=…>"` for a string
+//! that is called `<name>` from there on, and `"…"` for further members or elements. What is sent and what
+//! comes back is compared as JSON, except ids: those byte by byte.
+//!
+//! Every message is also held against the official JSON Schema of its version ([`judge`]). Time stands still
+//! but for `~`, so nothing here depends on how fast the machine is.
+
+mod http;
+mod judge;
+mod like;
+mod pipe;
+mod play;
+mod script;
+mod stage;
+mod theatre;
+
+use std::path::{Path, PathBuf};
+
+/// Plays every transcript of a folder, at each version it names, and reports all that differ.
+#[track_caller]
+fn check(folder: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/transcripts").join(folder);
+    let mut failures = Vec::new();
+    let (mut played, mut lines) = (0, 0);
+    for file in transcripts_in(&path) {
+        let name = format!("{folder}/{}", file.file_name().unwrap_or_default().to_string_lossy());
+        let text = std::fs::read_to_string(&file).expect("a transcript is readable");
+        if std::env::var("TRANSCRIPT").is_ok_and(|only| !name.contains(&only)) {
+            continue;
+        }
+        for script in script::read(&name, folder, &text) {
+            played += 1;
+            lines += script.steps.len();
+            failures.extend(play::play(&script).err().map(|why| format!("{}\n{why}", script.title())));
+        }
+    }
+    println!("{folder}: {played} transcripts, {lines} steps");
+    assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
+}
+
+fn transcripts_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder is readable").path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
+    files
+}
+
+#[test]
+fn every_version_with_a_handshake() {
+    check("handshake");
+}
+
+#[test]
+fn version_2024_11_05() {
+    check("2024-11-05");
+}
+
+#[test]
+fn version_2025_03_26() {
+    check("2025-03-26");
+}
+
+#[test]
+fn version_2025_06_18() {
+    check("2025-06-18");
+}
+
+#[test]
+fn version_2025_11_25() {
+    check("2025-11-25");
+}
+
+#[test]
+fn version_2026_07_28() {
+    check("2026-07-28");
+}
+
+#[test]
+fn both_eras_and_what_belongs_to_none() {
+    check("eras");
+}

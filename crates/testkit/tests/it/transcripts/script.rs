@@ -1,0 +1,232 @@
+//! A transcript as typed, read into steps that cannot be misunderstood.
+
+use call::Limits;
+
+const WORDS: &str = include_str!("words.txt");
+
+pub struct Script {
+    /// Folder and file.
+    name: String,
+    pub version: String,
+    pub door: Door,
+    pub framing: Framing,
+    pub serves: Vec<String>,
+    pub limits: Limits,
+    pub lets: Vec<(String, String)>,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    Stdio,
+    Http,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    Lines,
+    ContentLength,
+}
+
+/// One line, or one block of lines that belong together.
+#[derive(Clone)]
+pub struct Step {
+    pub line: usize,
+    /// The connection it is about; empty for the usual one.
+    pub on: String,
+    pub act: Act,
+}
+
+#[derive(Clone)]
+pub enum Act {
+    Let { name: String, text: String },
+    /// A message that conforms to its schema, or one that must not.
+    Send { text: String, conforms: bool },
+    Raw(Vec<u8>),
+    Header { name: String, value: String },
+    /// GET or DELETE.
+    Request(&'static str),
+    Expect(Vec<Expected>),
+    Status(u16),
+    ExpectHeader { name: String, value: String },
+    Event(String),
+    End,
+    Pass { ms: u64 },
+    Close,
+}
+
+#[derive(Clone)]
+pub struct Expected {
+    pub line: usize,
+    pub text: String,
+    /// Anywhere in its block.
+    pub floats: bool,
+}
+
+impl Script {
+    pub fn title(&self) -> String {
+        format!("{} at {} over {:?}", self.name, self.version, self.door)
+    }
+
+    pub fn place(&self, line: usize) -> String {
+        format!("{}:{line}", self.name)
+    }
+}
+
+/// The transcript for each version and door it names.
+pub fn read(name: &str, folder: &str, text: &str) -> Vec<Script> {
+    let mut versions = default_versions(folder);
+    let mut doors = vec![Door::Stdio];
+    let mut framing = Framing::Lines;
+    let mut serves = vec!["conformance".to_owned()];
+    let mut limits = Limits::default();
+    let mut steps: Vec<Step> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let (number, line) = (number + 1, line.trim());
+        let at = format!("{name}:{number}");
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let words = |rest: &str| rest.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        if let Some((key, value)) = line.split_once(": ")
+            && steps.is_empty()
+        {
+            match key {
+                "serves" => serves = words(value),
+                "versions" => versions = words(value),
+                "doors" => doors = words(value).iter().map(|door| door_named(door, &at)).collect(),
+                "limit" => limit(&mut limits, value, &at),
+                "framing" if value == "content-length" => framing = Framing::ContentLength,
+                _ => panic!("{at}: what is `{line}`?"),
+            }
+            continue;
+        }
+        let (on, line) = match line.strip_prefix('@').and_then(|rest| rest.split_once(' ')) {
+            Some((on, rest)) => (on.to_owned(), rest.trim()),
+            None => (String::new(), line),
+        };
+        let act = act(number, line, &at);
+        match (steps.last_mut(), act) {
+            (Some(Step { on: before, act: Act::Expect(block), .. }), Act::Expect(more)) if *before == on => {
+                block.extend(more);
+            }
+            (_, act) => steps.push(Step { line: number, on, act }),
+        }
+    }
+    let mut all = Vec::new();
+    for version in &versions {
+        for door in &doors {
+            let mut lets = vec![("version".to_owned(), version.clone())];
+            for line in WORDS.lines().filter(|line| line.starts_with("let ")) {
+                let Act::Let { name, text } = act(0, line, "words.txt") else { continue };
+                lets.push((name, text));
+            }
+            all.push(Script {
+                name: name.to_owned(),
+                version: version.clone(),
+                door: *door,
+                framing,
+                serves: serves.clone(),
+                limits: limits.clone(),
+                lets,
+                steps: steps.clone(),
+            });
+        }
+    }
+    all
+}
+
+fn default_versions(folder: &str) -> Vec<String> {
+    let all = wire::Version::ALL.iter();
+    let own: Vec<String> = match folder {
+        "handshake" => all
+            .filter(|(version, _)| version.has(wire::Feature::Handshake))
+            .map(|(_, date)| (*date).to_owned())
+            .collect(),
+        _ => all.filter(|(_, date)| *date == folder).map(|(_, date)| (*date).to_owned()).collect(),
+    };
+    // What mixes versions names them itself; this is what a message without any name means.
+    if own.is_empty() { vec![wire::Version::UNNAMED.as_str().to_owned()] } else { own }
+}
+
+fn act(number: usize, line: &str, at: &str) -> Act {
+    let (sign, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let rest = rest.trim();
+    let expected = |floats| Act::Expect(vec![Expected { line: number, text: rest.to_owned(), floats }]);
+    let header = || {
+        let (name, value) = rest.split_once(':').unwrap_or((rest, ""));
+        (name.trim().to_owned(), value.trim().to_owned())
+    };
+    match sign {
+        "let" => {
+            let (name, text) = rest.split_once(" = ").unwrap_or_else(|| panic!("{at}: let NAME = TEXT"));
+            Act::Let { name: name.trim().to_owned(), text: text.trim().to_owned() }
+        }
+        ">" => Act::Send { text: rest.to_owned(), conforms: true },
+        ">!" => Act::Send { text: rest.to_owned(), conforms: false },
+        ">raw" => Act::Raw(unescaped(rest)),
+        ">h" => {
+            let (name, value) = header();
+            Act::Header { name, value }
+        }
+        ">get" => Act::Request("GET"),
+        ">delete" => Act::Request("DELETE"),
+        "<" => expected(false),
+        "<*" => expected(true),
+        "<s" => Act::Status(rest.parse().unwrap_or_else(|_| panic!("{at}: <s STATUS"))),
+        "<h" => {
+            let (name, value) = header();
+            Act::ExpectHeader { name, value }
+        }
+        "<e" => Act::Event(rest.to_owned()),
+        "<end" => Act::End,
+        "~" => Act::Pass { ms: rest.parse().unwrap_or_else(|_| panic!("{at}: ~ MILLISECONDS")) },
+        "close" => Act::Close,
+        _ => panic!("{at}: what is `{line}`?"),
+    }
+}
+
+fn door_named(name: &str, at: &str) -> Door {
+    match name {
+        "stdio" => Door::Stdio,
+        "http" => Door::Http,
+        _ => panic!("{at}: no door is called `{name}`"),
+    }
+}
+
+fn limit(limits: &mut Limits, text: &str, at: &str) {
+    let (name, value) = text.split_once(' ').unwrap_or_else(|| panic!("{at}: limit: NAME NUMBER"));
+    let value: u64 = value.trim().parse().unwrap_or_else(|_| panic!("{at}: `{value}` is no number"));
+    let size = value as usize;
+    match name {
+        "page_items_max" => limits.page_items_max = size,
+        "batch_items_max" => limits.batch_items_max = size,
+        "frame_bytes_max" => limits.frame_bytes_max = size,
+        "calls_per_peer_max" => limits.calls_per_peer_max = size,
+        "subscriptions_per_peer_max" => limits.subscriptions_per_peer_max = size,
+        "tasks_per_principal_max" => limits.tasks_per_principal_max = size,
+        "call_timeout_ms" => limits.call_timeout_ms = value,
+        "rounds_max" => limits.rounds_max = value as u32,
+        _ => panic!("{at}: no limit is called `{name}` here"),
+    }
+}
+
+/// `\r`, `\n`, `\\` and `\xff`; everything else as it stands.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.extend_from_slice(before.as_bytes());
+        let (byte, len) = match after.as_bytes() {
+            [b'r', ..] => (b'\r', 1),
+            [b'n', ..] => (b'\n', 1),
+            [b'\\', ..] => (b'\\', 1),
+            [b'x', ..] => (u8::from_str_radix(&after[1..3], 16).expect("two hex digits after \\x"), 3),
+            _ => panic!("what is `\\{after}`?"),
+        };
+        out.push(byte);
+        rest = &after[len..];
+    }
+    out.extend_from_slice(rest.as_bytes());
+    out
+}
