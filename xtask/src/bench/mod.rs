@@ -45,7 +45,7 @@ struct Options {
     only: Option<String>,
     /// Requests per row and round; a tenth of them warm the server up first.
     requests: u64,
-    /// Requests of the shorter of the two counted runs.
+    /// Requests of a counted run.
     counted: u64,
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use super::ask::{Ask, Dress, Work};
+use super::count::Tool;
 use super::http;
 use super::machine::{self, Cores};
 use super::stdio::Pipe;
@@ -109,20 +110,15 @@ pub enum Watch<'a> {
     /// As it is, on its own core if there are two.
     Plain(Option<&'a Cores>),
     /// Under a tool of valgrind that writes its counts to this file.
-    Valgrind { tool: &'static str, log: &'a Path },
+    Valgrind(Tool, &'a Path),
 }
 
 impl Watch<'_> {
     fn spawn(self, command: &[String], prepare: impl FnOnce(&mut Command)) -> anyhow::Result<Child> {
         let mut whole = match self {
             Watch::Plain(_) => Vec::new(),
-            Watch::Valgrind { tool, log } => {
-                vec!["valgrind".to_owned(), format!("--tool={tool}"), format!("--log-file={}", log.display())]
-            }
+            Watch::Valgrind(tool, log) => tool.command(log),
         };
-        if matches!(self, Watch::Valgrind { tool: "callgrind", .. }) {
-            whole.push("--callgrind-out-file=/dev/null".into());
-        }
         whole.extend_from_slice(command);
         let mut process = Command::new(&whole[0]);
         // One worker thread: the other peers have one, and there is one core.
@@ -130,7 +126,7 @@ impl Watch<'_> {
         prepare(&mut process);
         let cores = match self {
             Watch::Plain(cores) => cores,
-            Watch::Valgrind { .. } => None,
+            Watch::Valgrind(..) => None,
         };
         Cores::spawn(cores, || process.spawn())?.with_context(|| format!("cannot start {}", whole.join(" ")))
     }
