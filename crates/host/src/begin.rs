@@ -360,7 +360,12 @@ struct Asking {
 }
 
 /// Waits for the result of a task of 2025-11-25; its questions reach the client while it waits.
-async fn task_result(server: Arc<Server>, task: Arc<Task>, live: Option<Arc<Live>>, emit: Emit) -> Ended {
+async fn task_result(
+    server: Arc<Server>,
+    task: Arc<Task>,
+    live: Option<Arc<Live>>,
+    emit: Emit,
+) -> Result<Ended, Fault> {
     let view = match live {
         Some(live) => task.over_asking(&server, &live, &emit).await,
         None => task.over().await,
@@ -372,11 +377,11 @@ async fn task_result(server: Arc<Server>, task: Arc<Task>, live: Option<Arc<Live
                     o.str("taskId", &view.id);
                 });
             }));
-            Ended::Reply(Reply::Tool(reply))
+            Ok(Ended::Reply(Reply::Tool(reply)))
         }
-        Detail::Completed(reply) => Ended::Reply(reply),
-        Detail::Failed(fault) => Ended::Fault(fault),
-        Detail::Working | Detail::Input(_) | Detail::Cancelled => Ended::Fault(Fault::Cancelled),
+        Detail::Completed(reply) => Ok(Ended::Reply(reply)),
+        Detail::Failed(fault) => Err(fault),
+        Detail::Working | Detail::Input(_) | Detail::Cancelled => Err(Fault::Cancelled),
     }
 }
 

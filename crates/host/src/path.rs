@@ -37,27 +37,11 @@ pub(crate) enum Ended {
     Fault(Fault),
 }
 
-pub(crate) async fn answer(server: Arc<Server>, registry: Arc<Registry>, job: Job) -> Ended {
-    let is_tool = job.call.target == call::Target::Tool;
-    let ended = carry_out(&server, &registry, job).await.unwrap_or_else(Ended::Fault);
-    match ended {
-        // What a model can act on is told to the model; the rest is the client's business.
-        Ended::Fault(fault) if is_tool => match Problem::from_fault(&fault) {
-            Some(problem) => {
-                log(&fault);
-                Ended::Reply(Reply::Tool(ToolReply::problem(&problem)))
-            }
-            None => Ended::Fault(fault),
-        },
-        Ended::Fault(fault) => {
-            log(&fault);
-            Ended::Fault(fault)
-        }
-        Ended::Reply(_) | Ended::Input { .. } | Ended::Task(_) => ended,
-    }
-}
-
-async fn carry_out(server: &Arc<Server>, registry: &Arc<Registry>, mut job: Job) -> Result<Ended, Fault> {
+pub(crate) async fn answer(
+    server: Arc<Server>,
+    registry: Arc<Registry>,
+    mut job: Job,
+) -> Result<Ended, Fault> {
     let owner = registry.find(&job.call)?; // whose is it
     if let Owner::Tool(tool) = &owner {
         if let Err(problem) = tool.check.check(job.call.arguments()) {
@@ -66,22 +50,25 @@ async fn carry_out(server: &Arc<Server>, registry: &Arc<Registry>, mut job: Job)
         may_be_a_task(tool, &job)?;
     }
     loop {
-        let outcome = run(server, &owner, &job).await;
+        let outcome = run(&server, &owner, &job).await;
         let outcome = match outcome {
             Outcome::Detach(work) if goes_on_as_task(&owner, &job) => {
-                return server.tasks.start(server, registry, job, work).map(Ended::Task);
+                let started = server.tasks.start(&server, &registry, job, work);
+                return started.map(Ended::Task).or_else(|fault| failed(&owner, fault));
             }
-            Outcome::Detach(work) => finish(server, Run::Later(work)).await,
+            Outcome::Detach(work) => finish(&server, Run::Later(work)).await,
             other => other,
         };
         match outcome {
             Outcome::Done(reply) => return Ok(Ended::Reply(shaped(&owner, reply))),
-            Outcome::Failed(fault) => return Err(fault),
+            Outcome::Failed(fault) => return failed(&owner, fault),
             Outcome::Detach(_) => return Err(Fault::Bug { log: "detached work detached again".into() }),
-            Outcome::NeedInput(asks) => match ask(server, &mut job, &asks).await? {
-                Asked::Answered => {}
-                Asked::Sealed(state) => return Ok(Ended::Input { asks, state }),
-                Asked::Refused(message) => return refused(&owner, message),
+            // Boxed, because it is rare and would make every call's future larger.
+            Outcome::NeedInput(asks) => match Box::pin(ask(&server, &mut job, &asks)).await {
+                Ok(Asked::Answered) => {}
+                Ok(Asked::Sealed(state)) => return Ok(Ended::Input { asks, state }),
+                Ok(Asked::Refused(message)) => return refused(&owner, message),
+                Err(fault) => return failed(&owner, fault),
             },
         }
     }
@@ -113,7 +100,7 @@ async fn finish(server: &Server, run: Run) -> Outcome {
         Run::Now(outcome) => outcome,
         Run::Later(work) => {
             let after_ms = server.limits.call_timeout_ms;
-            match timeout(Duration::from_millis(after_ms), Caught(work)).await {
+            match Box::pin(timeout(Duration::from_millis(after_ms), Caught(work))).await {
                 Ok(outcome) => outcome,
                 Err(_) => Outcome::Failed(Fault::Timeout { after_ms }),
             }
@@ -137,6 +124,17 @@ fn takes_task(job: &Job) -> bool {
 
 fn goes_on_as_task(owner: &Owner<'_>, job: &Job) -> bool {
     matches!(owner, Owner::Tool(tool) if tool.task != TaskUse::Never) && takes_task(job)
+}
+
+/// What a model can act on is told to the model, as a result; the rest is the client's business.
+fn failed(owner: &Owner<'_>, fault: Fault) -> Result<Ended, Fault> {
+    match (owner, Problem::from_fault(&fault)) {
+        (Owner::Tool(tool), Some(problem)) => {
+            log(&fault);
+            Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem))))
+        }
+        _ => Err(fault),
+    }
 }
 
 fn refused(owner: &Owner<'_>, message: String) -> Result<Ended, Fault> {
@@ -196,7 +194,7 @@ pub(crate) async fn again(server: &Server, registry: &Registry, job: &Job) -> Ou
     }
 }
 
-fn log(fault: &Fault) {
+pub(crate) fn log(fault: &Fault) {
     if let Fault::Bug { log } = fault {
         tracing::error!(%log, "a call failed by a fault of ours");
     }

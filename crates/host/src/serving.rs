@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use call::{Emit, Event};
+use call::{Emit, Event, Fault};
 use wire::shape::{self, ReplyTo};
 use wire::{Id, Version};
 
 use crate::events::{News, Watch};
 use crate::live::Live;
-use crate::path::Ended;
+use crate::path::{Ended, log};
 use crate::server::Server;
 
 /// A call under way. Dropping it is the cancellation.
@@ -19,10 +19,13 @@ pub struct Serving {
     server: Arc<Server>,
     to: ReplyTo,
     emit: Emit,
-    work: Pin<Box<dyn Future<Output = Ended> + Send>>,
+    work: Work,
     /// The end, held back until everything said before it is out.
     end: Option<Ended>,
 }
+
+/// A call, wherever it is on the path.
+pub(crate) type Work = Pin<Box<dyn Future<Output = Result<Ended, Fault>> + Send>>;
 
 /// What a call has to say next. After [`Out::Final`] there is nothing.
 pub enum Out {
@@ -39,12 +42,7 @@ pub enum Out {
 }
 
 impl Serving {
-    pub(crate) fn new(
-        server: Arc<Server>,
-        to: ReplyTo,
-        emit: Emit,
-        work: Pin<Box<dyn Future<Output = Ended> + Send>>,
-    ) -> Self {
+    pub(crate) fn new(server: Arc<Server>, to: ReplyTo, emit: Emit, work: Work) -> Self {
         server.counts.active.fetch_add(1, Ordering::Relaxed);
         server.counts.calls.fetch_add(1, Ordering::Relaxed);
         Self { server, to, emit, work, end: None }
@@ -59,7 +57,10 @@ impl Serving {
         if self.end.is_none()
             && let Poll::Ready(ended) = self.work.as_mut().poll(cx)
         {
-            self.end = Some(ended);
+            self.end = Some(ended.unwrap_or_else(|fault| {
+                log(&fault);
+                Ended::Fault(fault)
+            }));
         }
         while let Some(event) = self.emit.take() {
             if let Some(out) = self.out(&event) {

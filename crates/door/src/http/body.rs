@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::Buf;
 use host::{Attached, Flow, GET_STREAM, Listening, News, Out, Part};
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
@@ -24,15 +24,52 @@ pub(crate) struct Body {
     phase: Option<Arc<Phase>>,
 }
 
+/// Bytes on their way out. Written once and read once, so nothing has to be counted or shared.
+pub(crate) struct Chunk {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+}
+
+impl From<Vec<u8>> for Chunk {
+    #[inline]
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, at: 0 }
+    }
+}
+
+impl Buf for Chunk {
+    #[inline]
+    fn remaining(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn chunk(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    #[inline]
+    fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.len(), "more is taken than there is");
+        self.at += bytes;
+    }
+}
+
 enum Kind {
-    Full(Option<Bytes>),
+    Full(Option<Chunk>),
     Stream(Box<Stream>),
 }
 
 struct Stream {
     source: Source,
     /// What goes out before anything else.
-    first: Option<Bytes>,
+    first: Option<Chunk>,
     keep_alive: Duration,
     timer: Pin<Box<Sleep>>,
     over: bool,
@@ -81,8 +118,8 @@ impl Drop for Kept {
 
 impl Body {
     #[inline]
-    pub(crate) fn full(bytes: Bytes) -> Self {
-        Self { kind: Kind::Full(Some(bytes)), phase: None }
+    pub(crate) fn full(bytes: Vec<u8>) -> Self {
+        Self { kind: Kind::Full(Some(bytes.into())), phase: None }
     }
 
     pub(crate) fn empty() -> Self {
@@ -91,7 +128,7 @@ impl Body {
 
     pub(crate) fn stream(source: Source, first: Vec<u8>, keep_alive_ms: u64) -> Self {
         let keep_alive = Duration::from_millis(keep_alive_ms);
-        let first = (!first.is_empty()).then(|| Bytes::from(first));
+        let first = (!first.is_empty()).then(|| Chunk::from(first));
         let timer = Box::pin(tokio::time::sleep(keep_alive));
         Self {
             kind: Kind::Stream(Box::new(Stream { source, first, keep_alive, timer, over: false })),
@@ -113,14 +150,14 @@ impl Drop for Body {
 }
 
 impl hyper::body::Body for Body {
-    type Data = Bytes;
+    type Data = Chunk;
     type Error = Infallible;
 
     #[inline]
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
         match &mut self.kind {
             Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Stream(stream) => {
@@ -144,7 +181,7 @@ impl hyper::body::Body for Body {
 }
 
 impl Stream {
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Chunk>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
         }
@@ -166,7 +203,7 @@ impl Stream {
             self.timer.as_mut().reset(Instant::now() + self.keep_alive);
             // Polled again at once, so that the timer knows whom to wake.
             cx.waker().wake_by_ref();
-            return Poll::Ready(Some(Bytes::from_static(sse::KEEP_ALIVE)));
+            return Poll::Ready(Some(sse::KEEP_ALIVE.to_vec().into()));
         }
         Poll::Pending
     }
@@ -178,15 +215,17 @@ enum More {
 }
 
 impl Source {
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Bytes, More)>> {
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Chunk, More)>> {
         match self {
             Self::Call(kept) => loop {
                 return Poll::Ready(match std::task::ready!(kept.poll_next(cx)) {
                     None => None,
-                    Some(Out::Message(body) | Out::Question(body)) => Some((event(None, &body), More::Yes)),
+                    Some(Out::Message(body) | Out::Question(body)) => {
+                        Some((event(None, &body).into(), More::Yes))
+                    }
                     // Nobody could come back for the rest of this one.
                     Some(Out::Pause { .. }) => continue,
-                    Some(Out::Final { body, .. }) => Some((event(None, &body), More::No)),
+                    Some(Out::Final { body, .. }) => Some((event(None, &body).into(), More::No)),
                 });
             },
             Self::Attached(attached) => {
@@ -195,8 +234,8 @@ impl Source {
                 }
                 Poll::Ready(match std::task::ready!(attached.poll_next(cx)) {
                     None => None,
-                    Some(Part::Message { id, body }) => Some((event(Some(id), &body), More::Yes)),
-                    Some(Part::Answer { id, body, .. }) => Some((event(Some(id), &body), More::No)),
+                    Some(Part::Message { id, body }) => Some((event(Some(id), &body).into(), More::Yes)),
+                    Some(Part::Answer { id, body, .. }) => Some((event(Some(id), &body).into(), More::No)),
                     Some(Part::Pause { retry_ms }) => {
                         let mut out = Vec::with_capacity(24);
                         sse::retry(&mut out, retry_ms);
@@ -206,7 +245,7 @@ impl Source {
             }
             Self::Listening(listening) => {
                 let message = std::task::ready!(listening.poll_next(cx));
-                Poll::Ready(message.map(|message| (event(None, &message), More::Yes)))
+                Poll::Ready(message.map(|message| (event(None, &message).into(), More::Yes)))
             }
         }
     }
@@ -220,8 +259,8 @@ fn gather_news(attached: &Attached, cx: &mut Context<'_>) {
     }
 }
 
-pub(crate) fn event(id: Option<EventId>, body: &[u8]) -> Bytes {
+pub(crate) fn event(id: Option<EventId>, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() + 48);
     sse::message(&mut out, id, body);
-    out.into()
+    out
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -90,16 +90,25 @@ impl AsyncRead for Socket {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            match self.stream.try_read_buf(buf) {
+            let mut short = false;
+            // Where readiness is told once (not on Windows), a read that did not fill the buffer emptied the
+            // socket. Saying so saves the read that would only find that out; `try_io` forgets exactly the
+            // readiness that was there before the read.
+            let read = self.stream.try_io(Interest::READABLE, || {
+                let read = self.stream.try_read_buf(buf)?;
+                short = cfg!(unix) && read > 0 && buf.remaining() > 0;
+                if short { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(read) }
+            });
+            match read {
                 Ok(0) => return Poll::Ready(Ok(())),
-                Ok(_) => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !short => {
+                    ready!(self.stream.poll_read_ready(cx))?;
+                }
+                Err(error) if !short => return Poll::Ready(Err(error)),
+                Ok(_) | Err(_) => {
                     self.phase.read();
                     return Poll::Ready(Ok(()));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.stream.poll_read_ready(cx))?;
-                }
-                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }

@@ -179,7 +179,7 @@ async fn alone(server: &Arc<Server>, flow: Flow, first: Option<Out>, accepts: Ac
         match said {
             Some(Out::Final { status, body }) => return finished(status, body, accepts),
             Some(Out::Message(body) | Out::Question(body)) if accepts.stream => {
-                let first = event(None, &body).to_vec();
+                let first = event(None, &body);
                 return reply::stream(Body::stream(Source::Call(kept), first, keep_alive_ms));
             }
             Some(Out::Message(_) | Out::Question(_) | Out::Pause { .. }) | None => {}
@@ -244,11 +244,11 @@ async fn in_session(
                     }
                     Part::Answer { id, body, .. } => {
                         sse::message(&mut out, Some(id), &body);
-                        reply::stream(Body::full(out.into()))
+                        reply::stream(Body::full(out))
                     }
                     Part::Pause { retry_ms } => {
                         sse::retry(&mut out, retry_ms);
-                        reply::stream(Body::full(out.into()))
+                        reply::stream(Body::full(out))
                     }
                 };
             }

@@ -1,6 +1,5 @@
 //! Responses: a body, its type, and what goes with it.
 
-use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use wire::Refusal;
@@ -16,7 +15,7 @@ const ACCEL: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 #[inline]
 pub(crate) fn json(status: u16, body: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::full(Bytes::from(body)));
+    let mut response = Response::new(Body::full(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response
