@@ -36,17 +36,31 @@ pub fn run(args: &[String]) -> Result<()> {
     for target in &chosen {
         let begun = Instant::now();
         println!("fuzz {target}: {} s", request.seconds);
-        let limit = format!("-max_total_time={}", request.seconds);
-        sh::show(cargo_fuzz().args(["run", target, "--", &limit, "-print_final_stats=1"])).with_context(
-            || {
-                format!(
-                    "`{target}` failed; an input it found lies in fuzz/artifacts/{target}: make that a test"
-                )
-            },
-        )?;
+        sh::show(&mut fuzzing(target, request.seconds)?).with_context(|| {
+            format!("`{target}` failed; an input it found lies in fuzz/artifacts/{target}: make that a test")
+        })?;
         println!("fuzz {target}: clean, {}", sh::seconds(begun));
     }
     Ok(())
+}
+
+/// What was found before comes first, then the seeds; a target with words of its own has a dictionary.
+fn fuzzing(target: &str, seconds: u32) -> Result<Command> {
+    let fuzz = sh::top().join("fuzz");
+    let (corpus, seeds) = (fuzz.join("corpus").join(target), fuzz.join("seeds").join(target));
+    std::fs::create_dir_all(&corpus).with_context(|| format!("cannot make `{}`", corpus.display()))?;
+    let words = fuzz.join("words").join(format!("{target}.dict"));
+
+    let mut command = cargo_fuzz();
+    command.args(["run", target]).arg(&corpus);
+    if seeds.exists() {
+        command.arg(&seeds);
+    }
+    command.arg("--").arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+    if words.exists() {
+        command.arg(format!("-dict={}", words.display()));
+    }
+    Ok(command)
 }
 
 fn targets() -> Result<Vec<String>> {

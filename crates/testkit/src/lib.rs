@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod conformance;
+pub mod invariants;
 mod world;
 
 pub use world::FakeWorld;

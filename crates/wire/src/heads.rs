@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use json::{Kind, Node};
+use json::{Kind, Node, ScanLimits};
 
 /// A header as it was found. Two of the same name are never one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,7 +75,7 @@ pub fn param_mirrors(head: Head<'_>, argument: Option<Node<'_>>) -> Result<(), &
                 Kind::True => *decoded == *b"true",
                 Kind::False => *decoded == *b"false",
                 // "SHOULD compare the header value and the body value numerically": 42.0 is 42.
-                Kind::Number => same_integer(&decoded, node.raw()),
+                Kind::Number => same_number(&decoded, node.raw()),
                 Kind::Null | Kind::Array | Kind::Object => false,
             };
             if same { Ok(()) } else { Err("differs from the body") }
@@ -83,13 +83,37 @@ pub fn param_mirrors(head: Head<'_>, argument: Option<Node<'_>>) -> Result<(), &
     }
 }
 
-fn same_integer(header: &[u8], body: &str) -> bool {
-    let Ok(header) = std::str::from_utf8(header) else { return false };
-    match (header.parse::<i64>(), body.parse::<i64>()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => match (header.parse::<f64>(), body.parse::<f64>()) {
-            (Ok(a), Ok(b)) => a == b && a.is_finite(),
+/// Digit by digit: through a float, neighbours beyond 2^53 would be one number.
+fn same_number(header: &[u8], body: &str) -> bool {
+    if header == body.as_bytes() {
+        return true;
+    }
+    let header = json::scan(header.to_vec(), &ScanLimits { depth_max: 0, slots_max: 1 });
+    match header.as_ref().map(|doc| doc.root()) {
+        Ok(number) if number.kind() == Kind::Number => match (decimal(number.raw()), decimal(body)) {
+            (Some(header), Some(body)) => header == body,
             _ => false,
         },
+        Ok(_) | Err(_) => false,
+    }
+}
+
+/// A JSON number as its sign, its digits without zeros around them, and the power of ten of the last one.
+///
+/// `None` if the power is beyond all reason.
+fn decimal(number: &str) -> Option<(bool, String, i64)> {
+    let (negative, number) = match number.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, number),
+    };
+    let (mantissa, power) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let kept = digits.trim_end_matches('0');
+    let power =
+        i64::from(power.parse::<i32>().ok()?) - fraction.len() as i64 + (digits.len() - kept.len()) as i64;
+    match kept.trim_start_matches('0') {
+        "" => Some((false, String::new(), 0)),
+        kept => Some((negative, kept.to_owned(), power)),
     }
 }

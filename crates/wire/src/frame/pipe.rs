@@ -106,6 +106,11 @@ impl Frames {
         debug_assert!(self.end <= self.buffer.len());
     }
 
+    /// How much has been read and not yet taken: once no frame is left, at most one unfinished frame.
+    pub fn held_bytes(&self) -> usize {
+        self.end - self.start
+    }
+
     /// What is left when the stream ends: a last line without a line break counts.
     pub fn finish(&mut self) -> Option<Frame> {
         if self.state != State::Line || self.start == self.end {
@@ -130,9 +135,10 @@ impl Frames {
         match memchr::memchr(b'\n', &self.buffer[self.searched..self.end]) {
             Some(at) => {
                 let end = self.searched + at;
-                let line = trimmed(&self.buffer[self.start..end]);
+                let line = &self.buffer[self.start..end];
+                // Before trimming, as below: how a line is cut on its way here must not matter.
                 let too_long = line.len() > self.frame_bytes_max;
-                let frame = if too_long { Frame::TooLong } else { Frame::Message(line.to_vec()) };
+                let frame = if too_long { Frame::TooLong } else { Frame::Message(trimmed(line).to_vec()) };
                 self.start = end + 1;
                 self.searched = self.start;
                 Some(frame)

@@ -1,0 +1,65 @@
+//! Framing: the same stream is the same frames, however it is cut, and never takes more room than it may.
+
+use wire::frame::{Frame, Frames, Framing};
+
+use super::Dice;
+
+/// The stream is all that is left of `data` once a limit and the sizes of the pieces are read from it.
+pub fn frames(data: &[u8]) {
+    let mut dice = Dice::new(data);
+    let frame_bytes_max = dice.pick(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
+    let cuts: Vec<usize> = dice.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
+    let stream = dice.rest();
+
+    let whole = read(stream, &[], frame_bytes_max);
+    assert_eq!(read(stream, &[1], frame_bytes_max), whole, "byte by byte");
+    assert_eq!(read(stream, &cuts, frame_bytes_max), whole, "in pieces of {cuts:?}");
+    for frame in &whole.0 {
+        if let Frame::Message(message) = frame {
+            assert!(message.len() <= frame_bytes_max);
+        }
+    }
+    come_back(stream, &cuts, frame_bytes_max);
+}
+
+/// Everything in a stream that arrives in pieces of these sizes, over and over; no sizes are one piece.
+fn read(stream: &[u8], cuts: &[usize], frame_bytes_max: usize) -> (Vec<Frame>, Option<Framing>) {
+    let mut frames = Frames::new(frame_bytes_max);
+    let mut found = Vec::new();
+    let mut sizes = cuts.iter().copied().cycle();
+    let mut rest = stream;
+    while !rest.is_empty() {
+        let space = frames.space();
+        assert!(!space.is_empty(), "there is always room to read into");
+        let size = sizes.next().unwrap_or(rest.len()).min(rest.len()).min(space.len());
+        space[..size].copy_from_slice(&rest[..size]);
+        rest = &rest[size..];
+        frames.filled(size);
+        found.extend(&mut frames);
+        assert!(frames.held_bytes() <= frame_bytes_max.max(HEAD_BYTES_MAX), "holds {}", frames.held_bytes());
+        assert!(frames.space().len() <= frame_bytes_max.max(HEAD_BYTES_MAX) + SPARE_BYTES_MAX);
+    }
+    found.extend(frames.finish());
+    (found, frames.framing())
+}
+
+const HEAD_BYTES_MAX: usize = 4096;
+const SPARE_BYTES_MAX: usize = 512 << 10;
+
+/// What we write is read as it was, in both framings.
+fn come_back(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
+    let short: Vec<&[u8]> = data.split(|c| *c == b'\n').filter(|m| m.len() <= frame_bytes_max).collect();
+    // Our messages are JSON: no white space around them, and no letter `C` in front.
+    let lines = short
+        .iter()
+        .filter(|m| m.trim_ascii() == **m && !m.is_empty() && !m.starts_with(b"C") && !m.starts_with(b"c"));
+    for (framing, messages) in [(Framing::Lines, lines.copied().collect()), (Framing::Headers, short)] {
+        let mut written = Vec::new();
+        for message in &messages {
+            framing.write(&mut written, message);
+        }
+        let (found, _) = read(&written, cuts, frame_bytes_max);
+        let messages: Vec<Frame> = messages.into_iter().map(|m| Frame::Message(m.to_vec())).collect();
+        assert_eq!(found, messages, "{framing:?}");
+    }
+}

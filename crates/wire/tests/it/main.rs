@@ -1,0 +1,100 @@
+//! What must hold whatever a stranger sends, tried with chance. `cargo xtask fuzz` tries the same for longer.
+
+use json::ScanLimits;
+use proptest::prelude::*;
+use testkit::invariants;
+use wire::Head;
+use wire::frame::{Frame, Frames};
+use wire::heads::param_mirrors;
+
+#[test]
+fn a_number_in_a_header_is_compared_digit_by_digit() {
+    for (header, argument, same) in [
+        ("42", "42", true),
+        ("42.0", "42", true),
+        ("4.2e1", "42", true),
+        ("-0", "0", true),
+        ("123456789012345678901234567890", "123456789012345678901234567890", true),
+        ("1e99999999999999999999", "1e99999999999999999999", true),
+        ("43", "42", false),
+        ("-42", "42", false),
+        // Through a float each of these would be the other.
+        ("18446744073709551616", "18446744073709551615", false),
+        ("9007199254740992.0", "9007199254740993", false),
+        ("0", "1e-400", false),
+        // No JSON numbers, though other readers take them for numbers.
+        ("+42", "42", false),
+        ("042", "42", false),
+        ("42.", "42", false),
+        ("inf", "1e400", false),
+        ("", "0", false),
+    ] {
+        let doc = json::scan(argument.as_bytes().to_vec(), &ScanLimits::default()).expect("JSON");
+        let got = param_mirrors(Head::One(header.as_bytes()), Some(doc.root()));
+        assert_eq!(got.is_ok(), same, "`{header}` for {argument}: {got:?}");
+    }
+}
+
+#[test]
+fn a_line_is_too_long_or_not_wherever_it_is_cut() {
+    for (line, frames_max_7) in [
+        ("1234567\n", Frame::Message(b"1234567".to_vec())),
+        ("12345 \r\n", Frame::Message(b"12345".to_vec())),
+        ("1234567\r\n", Frame::TooLong),
+        ("12       \n", Frame::TooLong),
+    ] {
+        for cut in 0..line.len() {
+            let mut frames = Frames::new(7);
+            let mut found = Vec::new();
+            for piece in [&line[..cut], &line[cut..]] {
+                frames.space()[..piece.len()].copy_from_slice(piece.as_bytes());
+                frames.filled(piece.len());
+                found.extend(&mut frames);
+            }
+            assert_eq!(found, std::slice::from_ref(&frames_max_7), "{line:?} cut at {cut}");
+        }
+    }
+}
+
+/// Bytes among which a reader finds something to read.
+fn bytes(alphabet: &'static [u8], len_max: usize) -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![3 => prop::sample::select(alphabet), 1 => any::<u8>()];
+    prop::collection::vec(byte, 0..len_max)
+}
+
+/// A limit, the sizes of pieces, and a stream in which lines and headers are likely.
+fn stream() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        Just(b"Content-Length: ".to_vec()),
+        Just(b"\r\n\r\n".to_vec()),
+        Just(b"\r\n".to_vec()),
+        Just(b"{}".to_vec()),
+        "[0-9]{1,4}".prop_map(String::into_bytes),
+        bytes(b"\r\n {}Cc:1", 12),
+    ];
+    let cuts = prop::collection::vec(any::<u8>(), 0..6);
+    let stream = prop::collection::vec(piece, 0..12);
+    (any::<u8>(), cuts, stream)
+        .prop_map(|(limit, cuts, stream)| [vec![limit, cuts.len() as u8], cuts, stream.concat()].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_stream_is_the_same_frames_however_it_is_cut(data in stream()) {
+        invariants::frames(&data);
+    }
+
+    #[test]
+    fn a_message_is_refused_in_good_order_or_means_what_it_says(
+        data in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        invariants::open(&data);
+    }
+
+    #[test]
+    fn a_header_passes_for_a_value_only_if_it_is_that_value(data in bytes(b"=?base64?MQ=-+.e0123456789\x02", 60)) {
+        invariants::headers(&data);
+    }
+}
