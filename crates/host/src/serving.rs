@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use call::{Emit, Event, Fault};
 use wire::shape::{self, ReplyTo};
-use wire::{Id, Version};
+use wire::{Feature, Id, Version};
 
 use crate::events::{News, Watch};
 use crate::live::Live;
@@ -82,7 +82,10 @@ impl Serving {
 
     fn out(&self, event: &Event) -> Option<Out> {
         match event {
-            Event::Pause { retry_ms } => Some(Out::Pause { retry_ms: *retry_ms }),
+            // Where a stream is not primed, the client might have no id yet to come back with.
+            Event::Pause { retry_ms } => {
+                self.to.version.has(Feature::Priming).then_some(Out::Pause { retry_ms: *retry_ms })
+            }
             Event::Ask { .. } => shape::event(event, &self.to).map(Out::Question),
             Event::Progress { .. } | Event::Log { .. } => shape::event(event, &self.to).map(Out::Message),
         }

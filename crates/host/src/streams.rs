@@ -130,7 +130,9 @@ impl Streams {
         if let Some(waker) = stream.waker.take() {
             waker.wake();
         }
-        let after = after.unwrap_or(stream.next_event - 1);
+        // A place that we never gave is no place: behind it nothing would ever come.
+        let newest = stream.next_event - 1;
+        let after = after.map_or(newest, |after| after.min(newest));
         Some(Attached { live: live.clone(), id, after, reader: stream.reader })
     }
 
@@ -240,7 +242,8 @@ impl Attached {
             return Poll::Ready(None);
         }
         let Some(at) = stream.events.iter().position(|e| e.number > self.after) else {
-            if stream.ended || closed {
+            // A call under way is answered even while we close; what would go on for ever ends.
+            if stream.ended || (closed && stream.id == GET_STREAM) {
                 return Poll::Ready(None);
             }
             stream.waker = Some(cx.waker().clone());
@@ -266,9 +269,14 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         let mut inner = self.live.streams.lock();
-        if let Some(stream) = inner.all.iter_mut().find(|s| s.id == self.id && s.reader == self.reader) {
+        let Some(stream) = inner.all.iter_mut().find(|s| s.id == self.id) else { return };
+        if stream.reader == self.reader {
             stream.attached = false;
             stream.waker = None;
+        } else if let Some(waker) = stream.waker.take() {
+            // We may have been the last to look for news: whoever took our place must look once more, or
+            // the next news would wake us, who are gone.
+            waker.wake();
         }
     }
 }

@@ -1,0 +1,12 @@
+//! The doors from outside: real sockets and pipes, hand-written requests, providers that can be watched.
+
+mod bodies;
+mod client;
+mod cors;
+mod forms;
+mod guard;
+mod kit;
+mod resume;
+mod sessions;
+mod stand;
+mod token;
