@@ -37,7 +37,7 @@ cargo xtask bench memory [--quick]
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
   --only NAME  only rows with NAME in their name, such as `http`, `stdio`, `count`, `m26`, `rmcp`
                (floors always run)
-  --rounds N   rounds of the timed rows (default 7)";
+  --rounds N   rounds of the timed rows (default 21)";
 
 /// What was asked for on the command line.
 struct Options {
@@ -125,11 +125,11 @@ fn run_optimised(args: &[String]) -> anyhow::Result<()> {
 }
 
 fn options(args: &[String]) -> anyhow::Result<Options> {
-    let mut options = Options { rounds: 7, only: None, requests: 30_000, counted: 2_000 };
+    let mut options = Options { rounds: 21, only: None, requests: 10_000, counted: 2_000 };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--quick" => options = Options { rounds: 3, requests: 6_000, counted: 500, ..options },
+            "--quick" => options = Options { rounds: 7, requests: 3_000, counted: 500, ..options },
             "--only" => options.only = Some(args.next().context("`--only` needs a name")?.clone()),
             "--rounds" => {
                 let rounds = args.next().context("`--rounds` needs a number")?;

@@ -80,9 +80,12 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*low, *high))
 }
 
-fn spread(values: &[f64]) -> (f64, f64) {
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    (low, values.iter().copied().fold(0.0, f64::max))
+/// Between which values the middle half lies.
+fn middle_half(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |quarter: usize| sorted.get(sorted.len().saturating_sub(1) * quarter / 4).copied();
+    (at(1).unwrap_or(f64::NAN), at(3).unwrap_or(f64::NAN))
 }
 
 /// The measurements for a terminal.
@@ -100,11 +103,11 @@ pub fn table(report: &Report) -> String {
         let _ = writeln!(
             text,
             "\n{title:<32}{:>9}{:>9}{:>14}{:>10}{:>9}{:>9}{:>9}",
-            "CPU µs", "x floor", "(from-to)", "req/s", "p50 µs", "p99 µs", "RSS MiB"
+            "CPU µs", "x floor", "(mid. half)", "req/s", "p50 µs", "p99 µs", "RSS MiB"
         );
         for row in rows {
             let ratios = report.ratios(&row.name, floor_of(&row.name)).unwrap_or_default();
-            let (low, high) = spread(&ratios);
+            let (low, high) = middle_half(&ratios);
             let of = |values: &[f64]| median(values).unwrap_or(f64::NAN);
             let _ = writeln!(
                 text,
@@ -198,6 +201,7 @@ mod tests {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(middle_half(&[5.0, 1.0, 4.0, 2.0, 3.0]), (2.0, 4.0));
     }
 
     #[test]
