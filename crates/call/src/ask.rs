@@ -1,6 +1,6 @@
 //! Questions to the user or their model, and the journal of what was answered.
 
-use json::{Doc, Json, Node};
+use json::{Doc, Json, Kind, Node};
 
 use crate::caller::Caps;
 
@@ -121,7 +121,7 @@ impl Answer {
 
     /// The URIs of the client's roots: the answer to [`Ask::Roots`].
     pub fn roots(&self) -> Option<Vec<String>> {
-        let roots = self.root().get("roots")?;
+        let roots = self.root().get("roots").filter(|roots| roots.kind() == Kind::Array)?;
         roots.elements().map(|root| Some(root.get("uri")?.str()?.into_owned())).collect()
     }
 }

@@ -62,6 +62,8 @@ pub enum Event {
     Ask {
         id: u64,
         ask: Ask,
+        /// The task that it belongs to.
+        task: Option<Box<str>>,
     },
     /// End the stream the caller reads, if they can take it up again; the call goes on.
     Pause {
@@ -147,8 +149,8 @@ impl Emit {
     }
 
     /// For the host: questions are few (one batch at a time) and must not be lost.
-    pub fn ask(&self, id: u64, ask: Ask) {
-        self.push(self.lock(), Event::Ask { id, ask });
+    pub fn ask(&self, id: u64, ask: Ask, task: Option<&str>) {
+        self.push(self.lock(), Event::Ask { id, ask, task: task.map(Into::into) });
     }
 
     #[inline]

@@ -101,21 +101,20 @@ impl Server {
                 live.set_level(level);
                 true
             }),
-            What::Listen(filter) => self.listen(&registry, filter, peer, to, who),
+            What::Listen(filter) => self.listen(&registry, filter, peer, to, who, &line),
             What::Task(op) => self.task(op, peer, to, who, line),
         }
     }
 
     /// Begins everything in a batch; `None` if nothing in it wants an answer.
     pub fn begin_batch(self: &Arc<Self>, batch: Batch, who: &Who, line: &Line) -> Option<Flow> {
-        let live = match line {
-            Line::Alone => None,
-            Line::Pipe(live) => Some(live.clone()),
-            Line::Session(ticket) => self.peek(ticket),
-        };
+        let live = self.open_on(line);
         let mut several = Several::new(batch.version);
         for item in batch.items {
             match item {
+                Opened::Request(request) if several.has(&request.id) => {
+                    several.ready(id_in_use().response(Some(&request.id), batch.version));
+                }
                 Opened::Request(request) => match self.begin(request, who, line.clone()) {
                     Begun::Ready { body, .. } | Begun::Welcome { body, .. } => several.ready(body),
                     Begun::Call(serving) => several.wait_for(serving),
@@ -175,6 +174,24 @@ impl Server {
         ready(body)
     }
 
+    /// What is open on the line that a request came by.
+    fn open_on(&self, line: &Line) -> Option<Arc<Live>> {
+        match line {
+            Line::Alone => None,
+            Line::Pipe(live) => Some(live.clone()),
+            Line::Session(ticket) => self.peek(ticket),
+        }
+    }
+
+    /// Why a request that takes its time cannot be taken in now.
+    fn not_taken(&self, live: &Live, to: &ReplyTo) -> Option<Begun> {
+        match live.admits(&to.id, self.limits.calls_per_peer_max) {
+            Ok(()) => None,
+            Err(NotTaken::IdInUse) => Some(told(&id_in_use(), to)),
+            Err(NotTaken::TooMany) => Some(busy(429, to)),
+        }
+    }
+
     fn begin_call(
         self: &Arc<Self>,
         registry: Arc<Registry>,
@@ -188,22 +205,11 @@ impl Server {
         if self.counts.active.load(Ordering::Relaxed) >= self.limits.calls_max {
             return busy(503, &to);
         }
-        let live = match &line {
-            Line::Alone => None,
-            Line::Pipe(live) => Some(live.clone()),
-            Line::Session(ticket) => self.peek(ticket),
-        };
+        let live = self.open_on(&line);
         let mut level = peer.level;
         if let Some(live) = &live {
-            match live.admits(&to.id, self.limits.calls_per_peer_max) {
-                Ok(()) => {}
-                Err(NotTaken::IdInUse) => {
-                    return told(
-                        &Told::new(Code::InvalidRequest, 200, "`id`: in use by a request under way"),
-                        &to,
-                    );
-                }
-                Err(NotTaken::TooMany) => return busy(429, &to),
+            if let Some(refusal) = self.not_taken(live, &to) {
+                return refusal;
             }
             if peer.version.has(Feature::SetLevel) {
                 level = live.level().or(level);
@@ -244,7 +250,11 @@ impl Server {
         peer: Peer,
         to: ReplyTo,
         who: &Who,
+        line: &Line,
     ) -> Begun {
+        if let Some(refusal) = self.open_on(line).and_then(|live| self.not_taken(&live, &to)) {
+            return refusal;
+        }
         if !wanted.tasks.is_empty() && !peer.caps.has(Caps::TASKS) {
             return told(&Told::from_fault(&Fault::MissingCapability(Caps::TASKS), to.version), &to);
         }
@@ -314,6 +324,9 @@ impl Server {
                     Line::Pipe(live) => Some(live.clone()),
                     Line::Session(ticket) => self.live(ticket, who).ok(),
                 };
+                if let Some(refusal) = live.as_ref().and_then(|live| self.not_taken(live, &to)) {
+                    return refusal;
+                }
                 let work = task_result(self.clone(), task, live, emit.clone());
                 Begun::Call(Serving::new(self.clone(), to, emit, Box::pin(work)))
             }
@@ -372,10 +385,12 @@ async fn task_result(
     };
     match view.detail {
         Detail::Completed(Reply::Tool(mut reply)) => {
+            let own = reply.meta.take();
             reply.meta = Some(Json::object(|meta| {
-                meta.object("io.modelcontextprotocol/related-task", |o| {
-                    o.str("taskId", &view.id);
-                });
+                for (key, value) in own.as_ref().map(Json::doc).iter().flat_map(|doc| doc.root().members()) {
+                    meta.raw(&key.str().unwrap_or_default(), value.raw());
+                }
+                shape::related_task(meta, &view.id);
             }));
             Ok(Ended::Reply(Reply::Tool(reply)))
         }
@@ -410,6 +425,10 @@ fn undeclared(what: &What, registry: &Registry) -> Option<Method> {
         What::Initialize { .. } | What::Ping | What::Discover | What::Listen(_) => return None,
     };
     (!there).then_some(method)
+}
+
+fn id_in_use() -> Told {
+    Told::new(Code::InvalidRequest, 200, "`id`: in use by a request under way")
 }
 
 fn ready(body: Vec<u8>) -> Begun {

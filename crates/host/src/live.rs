@@ -32,8 +32,8 @@ pub struct Live {
     peer: Mutex<Option<Peer>>,
     /// 0 until the client chooses; else one more than the level.
     level: AtomicU8,
-    /// How to stop each call under way; `None` until it has somewhere to run.
-    calls: Mutex<HashMap<Id, Option<AbortHandle>>>,
+    /// How to stop each call under way.
+    calls: Mutex<HashMap<Id, Stop>>,
     /// Rung when the last call is over.
     calm: Notify,
     asks: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
@@ -41,6 +41,25 @@ pub struct Live {
     pub watch: Arc<Watch>,
     pub streams: Streams,
     touched_ms: AtomicU64,
+}
+
+/// How to stop a call.
+#[derive(Debug, Clone)]
+pub enum Stop {
+    /// It has nowhere to run yet.
+    NotYet,
+    Alone(AbortHandle),
+    /// It came in a batch: it cannot be stopped without the others, which its client still waits for.
+    Together(AbortHandle),
+}
+
+impl Stop {
+    fn now(self) {
+        match self {
+            Self::NotYet => {}
+            Self::Alone(task) | Self::Together(task) => task.abort(),
+        }
+    }
 }
 
 /// What a client answered to a question: its result, or the message of its error.
@@ -98,14 +117,16 @@ impl Live {
 
     /// A call has to wait; from here on it can be cancelled.
     pub fn waits(&self, id: &Id) {
-        lock(&self.calls).insert(id.clone(), None);
+        lock(&self.calls).insert(id.clone(), Stop::NotYet);
     }
 
     /// How to stop it, now that it runs somewhere. If it is over or was cancelled meanwhile, it stops now.
-    pub fn started(&self, id: &Id, stop: AbortHandle) {
-        match lock(&self.calls).get_mut(id) {
-            Some(place) => *place = Some(stop),
-            None => stop.abort(),
+    pub fn started(&self, id: &Id, stop: Stop) {
+        match (lock(&self.calls).get_mut(id), stop) {
+            (Some(place), stop) => *place = stop,
+            // One of a batch may be answered before the others wait.
+            (None, Stop::Together(_)) => {}
+            (None, stop) => stop.now(),
         }
     }
 
@@ -117,11 +138,17 @@ impl Live {
         }
     }
 
-    /// Stops a call. 2025-11-25, Cancellation: unknown or finished requests are ignored.
+    /// Stops a call. 2025-11-25, Cancellation: unknown or finished requests, and those that cannot be
+    /// cancelled, are ignored.
     pub fn cancel(&self, id: &Id) {
-        let stop = lock(&self.calls).remove(id);
-        if let Some(Some(stop)) = stop {
-            stop.abort();
+        let mut calls = lock(&self.calls);
+        let stop = match calls.get(id) {
+            None | Some(Stop::Together(_)) => None,
+            Some(Stop::NotYet | Stop::Alone(_)) => calls.remove(id),
+        };
+        drop(calls);
+        if let Some(stop) = stop {
+            stop.now();
         }
     }
 
@@ -140,8 +167,8 @@ impl Live {
 
     /// Stops everything: the client is gone.
     pub fn close(&self) {
-        for stop in lock(&self.calls).drain().filter_map(|(_, stop)| stop) {
-            stop.abort();
+        for (_, stop) in lock(&self.calls).drain() {
+            stop.now();
         }
         lock(&self.asks).clear();
         self.streams.close();

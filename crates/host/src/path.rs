@@ -128,12 +128,29 @@ fn goes_on_as_task(owner: &Owner<'_>, job: &Job) -> bool {
 
 /// What a model can act on is told to the model, as a result; the rest is the client's business.
 fn failed(owner: &Owner<'_>, fault: Fault) -> Result<Ended, Fault> {
+    told_to_model(owner, fault).map(Ended::Reply)
+}
+
+fn told_to_model(owner: &Owner<'_>, fault: Fault) -> Result<Reply, Fault> {
     match (owner, Problem::from_fault(&fault)) {
         (Owner::Tool(tool), Some(problem)) => {
             log(&fault);
-            Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem))))
+            Ok(shape(tool, ToolReply::problem(&problem)))
         }
         _ => Err(fault),
+    }
+}
+
+/// What a call that went on as a task is answered: the same as if its caller had waited.
+pub(crate) fn conclude(
+    registry: &Registry,
+    call: &Call,
+    came_of_it: Result<Reply, Fault>,
+) -> Result<Reply, Fault> {
+    let owner = registry.find(call)?;
+    match came_of_it {
+        Ok(reply) => Ok(shaped(&owner, reply)),
+        Err(fault) => told_to_model(&owner, fault),
     }
 }
 

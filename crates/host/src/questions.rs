@@ -64,7 +64,7 @@ async fn ask_live(server: &Server, job: &mut Job, live: &Live, asks: &Asks) -> R
     let mut waiting = Vec::with_capacity(asks.len());
     for (key, ask) in asks.iter() {
         let (id, answer) = live.ask();
-        job.emit.ask(id, ask.clone());
+        job.emit.ask(id, ask.clone(), None);
         waiting.push((key, answer));
     }
     let after_ms = server.limits.ask_timeout_ms;

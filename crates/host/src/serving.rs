@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use call::{Emit, Event, Fault};
+use tokio::task::AbortHandle;
 use wire::shape::{self, ReplyTo};
 use wire::{Feature, Id, Version};
 
 use crate::events::{News, Watch};
-use crate::live::Live;
+use crate::live::{Live, Stop};
 use crate::path::{Ended, log};
 use crate::server::Server;
 
@@ -135,6 +136,11 @@ impl Several {
         self.done.is_empty()
     }
 
+    /// Whether a call under this id is among them.
+    pub(crate) fn has(&self, id: &Id) -> bool {
+        self.open.iter().any(|(_, serving)| serving.to.id == *id)
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Out> {
         let mut i = 0;
         while let Some((place, serving)) = self.open.get_mut(i) {
@@ -178,19 +184,26 @@ impl Flow {
         }
     }
 
-    /// The ids that a client may cancel.
+    /// The ids of what is not answered yet.
     pub fn ids(&self) -> Vec<Id> {
         match self {
             Self::One(serving) => vec![serving.to.id.clone()],
-            // One of several cannot be stopped without the others.
-            Self::Several(_) => Vec::new(),
+            Self::Several(several) => several.open.iter().map(|(_, serving)| serving.to.id.clone()).collect(),
+        }
+    }
+
+    /// How it can be stopped once it runs as a task.
+    pub fn stop(&self) -> fn(AbortHandle) -> Stop {
+        match self {
+            Self::One(_) => Stop::Alone,
+            Self::Several(_) => Stop::Together,
         }
     }
 
     /// Goes on by itself and writes into a stream of the session, `first` at first; says which stream.
     pub fn into_stream(mut self, live: &Arc<Live>, first: Option<Out>) -> u32 {
         let stream = live.streams.open();
-        let ids = self.ids();
+        let (ids, stop) = (self.ids(), self.stop());
         for id in &ids {
             live.waits(id);
         }
@@ -214,7 +227,7 @@ impl Flow {
             }
         });
         for id in &ids {
-            live.started(id, task.abort_handle());
+            live.started(id, stop(task.abort_handle()));
         }
         stream
     }

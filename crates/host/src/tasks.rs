@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use call::{Asks, Emit, Fault, Outcome, Principal, Thing, Work};
+use call::{Asks, Call, Emit, Fault, Outcome, Principal, Reply, Thing, Work};
 use json::Json;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -14,7 +14,7 @@ use wire::shape::{Detail, TaskView};
 
 use crate::catch::Caught;
 use crate::live::Live;
-use crate::path::{Job, again};
+use crate::path::{Job, again, conclude};
 use crate::registry::Registry;
 use crate::server::Server;
 
@@ -104,7 +104,7 @@ impl Tasks {
         drop(tasks);
         let view = task.view();
         // Progress and log messages have nowhere to go once the call is answered.
-        job.emit = Emit::new(call::Wanted::default());
+        job.emit = Emit::silent();
         let driven = drive(server.clone(), registry.clone(), task.clone(), job, work);
         let handle = tokio::spawn(driven).abort_handle();
         task.lock().stop = Some(handle);
@@ -232,15 +232,20 @@ impl Task {
             let mut waiting = Vec::new();
             for (key, ask) in asks.iter().filter(|(key, _)| !asked.iter().any(|a| a == key)) {
                 let (id, answer) = live.ask();
-                emit.ask(id, ask.clone());
+                emit.ask(id, ask.clone(), Some(&self.id));
                 waiting.push((key.to_owned(), answer));
             }
             if waiting.is_empty() {
                 changed.await;
             }
             for (key, answer) in waiting {
+                // The task may be over before its questions are answered: cancelled, or answered elsewhere.
+                let answer = tokio::select! {
+                    answer = answer => answer,
+                    over = self.over() => return over,
+                };
                 // What the client refuses stays open; another client of the same caller may answer.
-                if let Ok(Ok(answer)) = answer.await {
+                if let Ok(Ok(answer)) = answer {
                     self.update(server, vec![(key.clone(), answer)]);
                 }
                 asked.push(key);
@@ -324,13 +329,21 @@ impl Drop for Task {
     }
 }
 
+/// 2025-11-25, Result Retrieval: "exactly what the underlying request would have returned".
+fn concluded(registry: &Registry, call: &Call, came_of_it: Result<Reply, Fault>) -> Detail {
+    match conclude(registry, call, came_of_it) {
+        Ok(reply) => Detail::Completed(reply),
+        Err(fault) => Detail::Failed(fault),
+    }
+}
+
 /// Runs a task to its end.
 async fn drive(server: Arc<Server>, registry: Arc<Registry>, task: Arc<Task>, mut job: Job, work: Work) {
     let mut outcome = Caught(work).await;
     let detail = loop {
         match outcome {
-            Outcome::Done(reply) => break Detail::Completed(reply),
-            Outcome::Failed(fault) => break Detail::Failed(fault),
+            Outcome::Done(reply) => break concluded(&registry, &job.call, Ok(reply)),
+            Outcome::Failed(fault) => break concluded(&registry, &job.call, Err(fault)),
             Outcome::Detach(work) => outcome = Caught(work).await,
             Outcome::NeedInput(asks) => {
                 let lacking = job.caller.caps.lacks(asks.needs());

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use host::{Begun, Flow, Line, Listening, Live, News, Out, Server, Who};
+use host::{Begun, Flow, Line, Listening, Live, News, Out, Server, Stop, Who};
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use wire::code::{Code, Told};
 use wire::frame::{Frame, Frames, Framing};
 use wire::{Bare, Id, Notice, Opened, shape};
@@ -134,16 +135,24 @@ impl Pipe {
     /// Looks once; what is not over then goes on elsewhere.
     fn flow(&self, mut flow: Flow, batch: &mut Vec<u8>) {
         let mut cx = Context::from_waker(Waker::noop());
+        let mut spoke = false;
         loop {
             match flow.poll_next(&mut cx) {
                 Poll::Ready(Out::Final { body, .. }) => return self.output.frame(batch, &body),
-                Poll::Ready(Out::Message(body) | Out::Question(body)) => self.output.frame(batch, &body),
+                Poll::Ready(Out::Message(body) | Out::Question(body)) => {
+                    spoke = true;
+                    self.output.frame(batch, &body);
+                }
                 Poll::Ready(Out::Pause { .. }) => {}
                 Poll::Pending => break,
             }
         }
+        if spoke {
+            // What it says next, it says from elsewhere: that must not overtake this.
+            self.output.write(batch);
+        }
         let output = self.output.clone();
-        self.go_on(flow.ids(), async move {
+        self.go_on(flow.ids(), flow.stop(), async move {
             loop {
                 match poll_fn(|cx| flow.poll_next(cx)).await {
                     Out::Message(body) => output.notice(&body),
@@ -161,17 +170,26 @@ impl Pipe {
         // 2026-07-28: the acknowledgment MUST be the first message of the subscription.
         if let Poll::Ready(Some(first)) = listening.poll_next(&mut cx) {
             self.output.frame(batch, &first);
+            self.output.write(batch);
         }
         let output = self.output.clone();
-        self.go_on(vec![id], async move {
+        self.go_on(vec![id.clone()], Stop::Alone, async move {
             while let Some(message) = poll_fn(|cx| listening.poll_next(cx)).await {
                 output.send(&message);
             }
+            // 2026-07-28, Cancellation: a server MUST send this when it tears a subscription down. The page on
+            // subscriptions wants the result, which has just gone out; a client may read either.
+            output.send(&shape::listening_cancelled(&id));
         });
     }
 
     /// Runs on the runtime what can be cancelled by any of `ids`.
-    fn go_on(&self, ids: Vec<Id>, work: impl Future<Output = ()> + Send + 'static) {
+    fn go_on(
+        &self,
+        ids: Vec<Id>,
+        stop: fn(AbortHandle) -> Stop,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
         for id in &ids {
             self.live.waits(id);
         }
@@ -181,7 +199,7 @@ impl Pipe {
             work.await;
         });
         for id in &ids {
-            self.live.started(id, task.abort_handle());
+            self.live.started(id, stop(task.abort_handle()));
         }
     }
 }

@@ -61,7 +61,7 @@ fn check(folder: &str) {
             failures.extend(play::play(&script).err().map(|why| format!("{}\n{why}", script.title())));
         }
     }
-    println!("{folder}: {played} transcripts, {lines} steps");
+    eprintln!("{folder}: {played} transcripts, {lines} steps");
     assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
 }
 

@@ -33,7 +33,9 @@ pub fn event(event: &Event, to: &ReplyTo) -> Option<Vec<u8>> {
                 params.raw("data", data.as_str());
             });
         }
-        Event::Ask { id, ask } => super::server_request(&mut out, *id, ask, to.version),
+        Event::Ask { id, ask, task } => {
+            super::server_request(&mut out, *id, ask, task.as_deref(), to.version);
+        }
         Event::Pause { .. } => return None,
     }
     Some(out)
@@ -107,6 +109,16 @@ pub fn listening_ended(id: &Id, stamp: &Stamp) -> Vec<u8> {
     });
     result.end();
     end(&mut out);
+    out
+}
+
+/// The same, as a notification: on a pipe there is no stream whose end would say it.
+pub fn listening_cancelled(id: &Id) -> Vec<u8> {
+    let mut out = Vec::with_capacity(160);
+    notification(&mut out, "notifications/cancelled", |params| {
+        params.key("requestId").extend_from_slice(id.as_bytes());
+        subscription_meta(params, id);
+    });
     out
 }
 

@@ -82,7 +82,9 @@ fn tool(out: &mut Vec<u8>, version: Version, tool: &Tool) {
     {
         object.raw("outputSchema", output.as_str());
     }
-    if version.has(Feature::Annotations) && tool.annotations != Annotations::default() {
+    // Before tools had titles of their own, their annotations had.
+    let title = tool.title.as_deref().filter(|_| !version.has(Feature::Titles));
+    if version.has(Feature::Annotations) && (title.is_some() || tool.annotations != Annotations::default()) {
         let hints = [
             ("readOnlyHint", tool.annotations.read_only),
             ("destructiveHint", tool.annotations.destructive),
@@ -90,6 +92,7 @@ fn tool(out: &mut Vec<u8>, version: Version, tool: &Tool) {
             ("openWorldHint", tool.annotations.open_world),
         ];
         object.object("annotations", |o| {
+            o.maybe_str("title", title);
             for (key, hint) in hints {
                 if let Some(hint) = hint {
                     o.bool(key, hint);

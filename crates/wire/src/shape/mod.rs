@@ -11,12 +11,12 @@ mod reply;
 mod tasks;
 mod time;
 
-pub use asks::server_request;
-pub use events::{acknowledged, change, event, listening_ended, task_changed};
+pub use asks::{related_task, server_request};
+pub use events::{acknowledged, change, event, listening_cancelled, listening_ended, task_changed};
 pub use handshake::{Offer, discover, initialize};
 pub use lists::{list_members, page};
 pub use reply::{Ended, answer, empty};
-pub use tasks::{Detail, Status, TaskView, task_list};
+pub use tasks::{Detail, TaskView, task_list};
 
 use json::write::{self, Object};
 

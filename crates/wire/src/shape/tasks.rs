@@ -8,7 +8,7 @@ use crate::code::Told;
 use crate::version::{Feature, Version};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+enum Status {
     Working,
     InputRequired,
     Completed,
@@ -49,13 +49,20 @@ pub enum Detail {
 }
 
 impl TaskView {
-    pub fn status(&self) -> Status {
-        match self.detail {
-            Detail::Working => Status::Working,
-            Detail::Input(_) => Status::InputRequired,
-            Detail::Completed(_) => Status::Completed,
-            Detail::Failed(_) => Status::Failed,
-            Detail::Cancelled => Status::Cancelled,
+    /// How it stands, and a sentence about that where there is something to say.
+    ///
+    /// A tool that failed is a failed task in 2025-11-25, and a completed one in the extension: there, `failed`
+    /// "MUST NOT be used to represent non-JSON-RPC errors".
+    fn status(&self, version: Version) -> (Status, Option<String>) {
+        match &self.detail {
+            Detail::Working => (Status::Working, None),
+            Detail::Input(_) => (Status::InputRequired, None),
+            Detail::Completed(Reply::Tool(reply)) if reply.is_error && version.has(Feature::TaskParameter) => {
+                (Status::Failed, Some("the tool reported an error; it is in the result".into()))
+            }
+            Detail::Completed(_) => (Status::Completed, None),
+            Detail::Failed(fault) => (Status::Failed, Some(Told::from_fault(fault, version).message)),
+            Detail::Cancelled => (Status::Cancelled, None),
         }
     }
 
@@ -101,7 +108,9 @@ pub(super) fn created(out: &mut Vec<u8>, version: Version, stamp: &Stamp, task: 
 }
 
 fn head(out: &mut Object<'_>, version: Version, task: &TaskView) {
-    out.str("taskId", &task.id).str("status", task.status().as_str());
+    let (status, message) = task.status(version);
+    out.str("taskId", &task.id).str("status", status.as_str());
+    out.maybe_str("statusMessage", message.as_deref());
     out.str("createdAt", &time::iso(task.created_ms)).str("lastUpdatedAt", &time::iso(task.updated_ms));
     let (ttl, poll) = if version.has(Feature::TaskExtension) {
         ("ttlMs", "pollIntervalMs")

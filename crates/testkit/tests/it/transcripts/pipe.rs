@@ -51,12 +51,23 @@ impl Pipe {
         input.write_all(bytes).map_err(|error| format!("the server no longer reads: {error}"))
     }
 
-    /// The next message; `None` if the server has closed its end.
-    pub fn next(&mut self) -> Result<Option<String>, String> {
-        match self.said.recv_timeout(PATIENCE) {
-            Ok(line) => Ok(Some(line)),
-            Err(RecvTimeoutError::Disconnected) => Ok(None),
-            Err(RecvTimeoutError::Timeout) => Err("the server says nothing more".into()),
+    /// The next message; `None` if the server has ended. Once the client has closed its end, time passes.
+    pub fn next(&mut self, theatre: &Theatre) -> Result<Option<String>, String> {
+        if self.input.is_some() {
+            return match self.said.recv_timeout(PATIENCE) {
+                Ok(line) => Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => Ok(None),
+                Err(RecvTimeoutError::Timeout) => Err("the server says nothing more".into()),
+            };
+        }
+        let mut left = PATIENCE;
+        loop {
+            match self.said.recv_timeout(GLIMPSE) {
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => theatre.pass(Duration::from_millis(100)),
+            }
+            left = left.checked_sub(GLIMPSE).ok_or("the server does not end")?;
         }
     }
 
@@ -64,29 +75,18 @@ impl Pipe {
         self.input = None;
     }
 
-    /// What is said until the server has ended, while time passes.
-    pub fn rest(&mut self, theatre: &Theatre) -> Result<Vec<String>, String> {
-        let mut rest = Vec::new();
-        let mut waited = Duration::ZERO;
-        loop {
-            match self.said.recv_timeout(Duration::from_millis(2)) {
-                Ok(line) => rest.push(line),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) if waited < PATIENCE => {
-                    waited += Duration::from_millis(2);
-                    theatre.pass(Duration::from_millis(100));
-                }
-                Err(RecvTimeoutError::Timeout) => return Err("the server does not end".into()),
-            }
-        }
-        let served = self.serving.take().map(JoinHandle::join);
-        match served {
+    /// How it ended.
+    pub fn ended(&mut self) -> Result<(), String> {
+        match self.serving.take().map(JoinHandle::join) {
             Some(Ok(Err(error))) => Err(format!("the door ended with {error}")),
             Some(Err(_)) => Err("the door panicked".into()),
-            Some(Ok(Ok(()))) | None => Ok(rest),
+            Some(Ok(Ok(()))) | None => Ok(()),
         }
     }
 }
+
+/// Between two looks at a server that is to end.
+const GLIMPSE: Duration = Duration::from_millis(2);
 
 /// Reads messages until the end. Whatever is no message in this framing is passed on to be stumbled over.
 fn listen(output: PipeReader, framing: Framing, say: &SyncSender<String>) {
@@ -98,10 +98,9 @@ fn listen(output: PipeReader, framing: Framing, say: &SyncSender<String>) {
             Ok(_) => {}
         }
         let mut text = String::from_utf8_lossy(&line).into_owned();
-        if framing == Framing::ContentLength
-            && let Some(length) = text.strip_prefix("Content-Length: ").and_then(|n| n.trim_end().parse().ok())
-        {
-            let mut body: Vec<u8> = vec![0; length];
+        if framing == Framing::ContentLength {
+            let length = text.strip_prefix("Content-Length: ").and_then(|n| n.trim_end().parse().ok());
+            let mut body: Vec<u8> = vec![0; length.unwrap_or(0)];
             let mut blank = [0; 2];
             if output.read_exact(&mut blank).and_then(|()| output.read_exact(&mut body)).is_err() {
                 return;

@@ -39,19 +39,33 @@ pub struct Step {
 
 #[derive(Clone)]
 pub enum Act {
-    Let { name: String, text: String },
+    Let {
+        name: String,
+        text: String,
+    },
     /// A message that conforms to its schema, or one that must not.
-    Send { text: String, conforms: bool },
+    Send {
+        text: String,
+        conforms: bool,
+    },
     Raw(Vec<u8>),
-    Header { name: String, value: String },
+    Header {
+        name: String,
+        value: String,
+    },
     /// GET or DELETE.
     Request(&'static str),
     Expect(Vec<Expected>),
     Status(u16),
-    ExpectHeader { name: String, value: String },
+    ExpectHeader {
+        name: String,
+        value: String,
+    },
     Event(String),
     End,
-    Pass { ms: u64 },
+    Pass {
+        ms: u64,
+    },
     Close,
 }
 
@@ -116,7 +130,10 @@ pub fn read(name: &str, folder: &str, text: &str) -> Vec<Script> {
     let mut all = Vec::new();
     for version in &versions {
         for door in &doors {
-            let mut lets = vec![("version".to_owned(), version.clone())];
+            let mut lets = vec![
+                ("version".to_owned(), version.clone()),
+                ("nobody".to_owned(), nobody(version).to_owned()),
+            ];
             for line in WORDS.lines().filter(|line| line.starts_with("let ")) {
                 let Act::Let { name, text } = act(0, line, "words.txt") else { continue };
                 lets.push((name, text));
@@ -147,6 +164,12 @@ fn default_versions(folder: &str) -> Vec<String> {
     };
     // What mixes versions names them itself; this is what a message without any name means.
     if own.is_empty() { vec![wire::Version::UNNAMED.as_str().to_owned()] } else { own }
+}
+
+/// How an error names no request: by leaving the id out, or as `null` where a version has no word for that.
+fn nobody(version: &str) -> &'static str {
+    let has_word = |version: wire::Version| version.has(wire::Feature::ErrorWithoutId);
+    if wire::Version::parse(version).is_some_and(has_word) { "" } else { "\"id\":null," }
 }
 
 fn act(number: usize, line: &str, at: &str) -> Act {

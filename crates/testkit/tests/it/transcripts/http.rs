@@ -1,0 +1,207 @@
+//! The HTTP door, spoken to by hand: one connection for each request, so that streams can be read side by side.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use door::Guard;
+use door::http::{Site, Timing};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::pipe::PATIENCE;
+use super::theatre::Theatre;
+
+pub struct Site1 {
+    pub address: SocketAddr,
+    stop: watch::Sender<bool>,
+}
+
+impl Site1 {
+    pub fn open(theatre: &Theatre) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let site = Site {
+            servers: vec![theatre.server.clone()],
+            guard: Guard::default(),
+            timing: Timing::default(),
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("a socket can be set not to block");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let _inside = theatre.handle.enter();
+        let listener = TcpListener::from_std(listener).expect("the runtime takes a socket");
+        theatre.handle.spawn(door::http::serve(listener, Arc::new(site), stopped));
+        Self { address, stop }
+    }
+
+    pub fn close(&self) {
+        // If nobody listens any more, it is closed already.
+        let _closed = self.stop.send(true);
+    }
+}
+
+/// A response, read as it comes.
+pub struct Response {
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    stream: BufReader<TcpStream>,
+    body: Body,
+    /// Fields of the event that is being read.
+    fields: std::collections::VecDeque<String>,
+}
+
+enum Body {
+    /// So many bytes, none of them read yet.
+    Whole(usize),
+    /// Decoded bytes that are not taken yet.
+    Chunks(Vec<u8>),
+    Over,
+}
+
+impl Response {
+    pub fn to(
+        address: SocketAddr,
+        method: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> Result<Self, String> {
+        let broken = |error: std::io::Error| format!("the connection broke: {error}");
+        let mut stream = TcpStream::connect(address).map_err(broken)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
+        let mut head = format!("{method} /mcp HTTP/1.1\r\nHost: {address}\r\n");
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        if !body.is_empty() {
+            head += &format!("Content-Length: {}\r\n", body.len());
+        }
+        stream.write_all(&[head.as_bytes(), b"\r\n", body].concat()).map_err(broken)?;
+        let mut stream = BufReader::new(stream);
+        let first = line(&mut stream)?;
+        let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let status = status.ok_or_else(|| format!("no status in `{first}`"))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = line(&mut stream)?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').ok_or_else(|| format!("no header: `{line}`"))?;
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let mut response = Self { status, headers, stream, body: Body::Over, fields: Default::default() };
+        response.body = match (response.header("content-length"), response.header("transfer-encoding")) {
+            (Some(length), _) => Body::Whole(length.parse().map_err(|_| "a length is a number")?),
+            (None, Some("chunked")) => Body::Chunks(Vec::new()),
+            (None, _) => Body::Over,
+        };
+        Ok(response)
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn is_stream(&self) -> bool {
+        self.header("content-type") == Some("text/event-stream")
+    }
+
+    /// The next message; `None` at the end. Over a stream, ids of events are passed over.
+    pub fn next(&mut self) -> Result<Option<String>, String> {
+        if !self.is_stream() {
+            let body = self.whole()?;
+            return Ok((!body.is_empty()).then_some(body));
+        }
+        loop {
+            match self.field()? {
+                None => return Ok(None),
+                Some(field) if field.starts_with("id: ") => {}
+                Some(field) => match field.strip_prefix("data: ").filter(|data| !data.is_empty()) {
+                    Some(data) => return Ok(Some(data.to_owned())),
+                    None => return Err(format!("an event without a message: `{field}`")),
+                },
+            }
+        }
+    }
+
+    /// What is left of an answer that is no stream.
+    pub fn unread(&mut self) -> Result<Option<String>, String> {
+        if self.is_stream() { Ok(None) } else { self.next() }
+    }
+
+    /// The next field of the stream: `id: …`, `retry: …` or `data: …`. Comments and the name of the event,
+    /// which is always the same, are left out.
+    pub fn field(&mut self) -> Result<Option<String>, String> {
+        loop {
+            if let Some(field) = self.fields.pop_front() {
+                match field.split(':').next() {
+                    Some("id" | "retry" | "data") => return Ok(Some(field)),
+                    Some("") => {}
+                    _ if field == "event: message" => {}
+                    _ => return Err(format!("what is `{field}`?")),
+                }
+                continue;
+            }
+            match self.event()? {
+                None => return Ok(None),
+                Some(event) => self.fields.extend(event.lines().map(str::to_owned)),
+            }
+        }
+    }
+
+    /// The lines up to the next empty one.
+    fn event(&mut self) -> Result<Option<String>, String> {
+        loop {
+            if let Body::Chunks(at_hand) = &mut self.body
+                && let Some(end) = at_hand.windows(2).position(|two| two == b"\n\n")
+            {
+                let event = String::from_utf8_lossy(&at_hand[..end]).into_owned();
+                at_hand.drain(..end + 2);
+                return Ok(Some(event));
+            }
+            match &self.body {
+                Body::Over => return Ok(None),
+                Body::Whole(_) => {
+                    let whole = self.whole()?;
+                    self.fields.extend(whole.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+                    return Ok(Some(String::new()));
+                }
+                Body::Chunks(_) => self.chunk()?,
+            }
+        }
+    }
+
+    fn whole(&mut self) -> Result<String, String> {
+        if let Body::Chunks(_) = self.body {
+            return Err("a body in pieces that is no stream of events".into());
+        }
+        let Body::Whole(length) = std::mem::replace(&mut self.body, Body::Over) else {
+            return Ok(String::new());
+        };
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).map_err(|error| format!("the body ended early: {error}"))?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    fn chunk(&mut self) -> Result<(), String> {
+        let size = line(&mut self.stream)?;
+        let size = usize::from_str_radix(&size, 16).map_err(|_| format!("no size of a chunk: `{size}`"))?;
+        let mut chunk = vec![0; size + 2];
+        self.stream.read_exact(&mut chunk).map_err(|error| format!("a chunk ended early: {error}"))?;
+        match &mut self.body {
+            Body::Chunks(at_hand) if size > 0 => at_hand.extend_from_slice(&chunk[..size]),
+            body => *body = Body::Over,
+        }
+        Ok(())
+    }
+}
+
+fn line(stream: &mut BufReader<TcpStream>) -> Result<String, String> {
+    let mut line = String::new();
+    match stream.read_line(&mut line) {
+        Ok(0) => Err("the connection ended".into()),
+        Ok(_) => Ok(line.trim_end().to_owned()),
+        Err(error) => Err(format!("the server says nothing more: {error}")),
+    }
+}
