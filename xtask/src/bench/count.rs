@@ -1,10 +1,10 @@
 //! What the clock cannot see well: instructions and allocations per request, under valgrind.
 //!
-//! One connection, one request after the other. Instructions are counted between a warm-up and the
-//! last answer, because a start varies by millions of them: maps are seeded at random. Allocations
-//! are the difference of two runs, one with twice as many requests as the other; there a start costs
-//! the same every time and cancels.
+//! One connection, one request after the other, counted between a warm-up and the last answer: a
+//! start varies by millions of instructions, because maps are seeded at random. An allocation is a
+//! call into the allocator, whichever the server has.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -55,7 +55,6 @@ pub struct Count {
     pub name: String,
     pub instructions: f64,
     pub allocations: f64,
-    pub allocated_bytes: f64,
 }
 
 /// Counts every row; none at all where there is no valgrind. A row that fails is told to `failed`.
@@ -81,102 +80,87 @@ pub fn measure(
 }
 
 fn count(row: &CountRow, binaries: &Binaries, requests: u64) -> anyhow::Result<Count> {
-    let each = |total: u64| total as f64 / requests as f64;
-    let instructions = watched(row, binaries, Tool::Callgrind, requests, instructions)?;
-    let [fewer, fewer_bytes] = watched(row, binaries, Tool::Memcheck, requests, allocations)?;
-    let [more, more_bytes] = watched(row, binaries, Tool::Memcheck, requests * 2, allocations)?;
-    Ok(Count {
-        name: row.name(),
-        instructions: each(instructions),
-        allocations: each(more.saturating_sub(fewer)),
-        allocated_bytes: each(more_bytes.saturating_sub(fewer_bytes)),
-    })
-}
-
-/// Runs `row`'s server under `tool`, asks `requests` times, and reads the counts from the log.
-fn watched<T>(
-    row: &CountRow,
-    binaries: &Binaries,
-    tool: Tool,
-    requests: u64,
-    read: fn(&str) -> Option<T>,
-) -> anyhow::Result<T> {
-    let log = std::env::temp_dir().join(format!("spile-bench-{}.log", std::process::id()));
+    let profile = std::env::temp_dir().join(format!("spile-bench-{}.callgrind", std::process::id()));
     let more: Vec<&str> = row.tools.iter().flat_map(|&tools| ["--tools", tools]).collect();
-    let server = Server::start(row.peer, row.dress, binaries, Watch::Valgrind(tool, &log), &more)?;
+    let server = Server::start(row.peer, row.dress, binaries, Watch::Callgrind(&profile), &more)?;
     let mut load = Load::connect(server.at, server.asks(row.work, row.dress, 1)?)?;
     load.run(WARM_UP)?;
-    tool.start_counting(server.pid())?;
+    instrument(server.pid(), "on")?;
     load.run(requests)?;
-    tool.stop_counting(server.pid())?;
+    instrument(server.pid(), "off")?;
     drop(load);
     server.stop()?;
-    let text = std::fs::read_to_string(&log).with_context(|| format!("{} wrote no log", tool.name()))?;
-    std::fs::remove_file(&log)?;
-    read(&text).with_context(|| format!("{} wrote no count:\n{text}", tool.name()))
+    let text = std::fs::read_to_string(&profile).context("callgrind wrote no profile")?;
+    std::fs::remove_file(&profile)?;
+    let instructions = instructions(&text).context("callgrind counted no instructions")?;
+    let each = |total: u64| total as f64 / requests as f64;
+    Ok(Count { name: row.name(), instructions: each(instructions), allocations: each(allocations(&text)) })
 }
 
-/// What valgrind is to count.
-#[derive(Clone, Copy)]
-pub enum Tool {
-    /// Instructions, while it is told to.
-    Callgrind,
-    /// Allocations, all the time.
-    Memcheck,
+/// What to put before a command whose instructions are to be counted once [`instrument`] says so.
+pub fn callgrind(profile: &Path) -> Vec<String> {
+    let profile = format!("--callgrind-out-file={}", profile.display());
+    ["valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no", &profile].map(str::to_owned).into()
 }
 
-impl Tool {
-    fn name(self) -> &'static str {
-        match self {
-            Tool::Callgrind => "callgrind",
-            Tool::Memcheck => "memcheck",
-        }
-    }
+fn instrument(pid: u32, how: &str) -> anyhow::Result<()> {
+    let said = Command::new("vgdb").arg(format!("--pid={pid}")).args(["instrumentation", how]).output();
+    let said = said.context("cannot start `vgdb`, which comes with valgrind")?;
+    ensure!(said.status.success(), "vgdb: {}", String::from_utf8_lossy(&said.stderr));
+    Ok(())
+}
 
-    /// What to put before the command that is to be watched.
-    pub fn command(self, log: &Path) -> Vec<String> {
-        let log = format!("--log-file={}", log.display());
-        let mut words = vec!["valgrind".to_owned(), format!("--tool={}", self.name()), log];
-        if let Tool::Callgrind = self {
-            words.extend(["--instr-atstart=no".into(), "--callgrind-out-file=/dev/null".into()]);
-        }
-        words
-    }
+/// `totals: 123456`
+fn instructions(profile: &str) -> Option<u64> {
+    let totals = profile.lines().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()?;
+    (totals > 0).then_some(totals)
+}
 
-    fn start_counting(self, pid: u32) -> anyhow::Result<()> {
-        self.tell(pid, "on")
-    }
-
-    fn stop_counting(self, pid: u32) -> anyhow::Result<()> {
-        self.tell(pid, "off")
-    }
-
-    fn tell(self, pid: u32, what: &str) -> anyhow::Result<()> {
-        match self {
-            Tool::Memcheck => Ok(()),
-            Tool::Callgrind => {
-                let said =
-                    Command::new("vgdb").arg(format!("--pid={pid}")).args(["instrumentation", what]).output();
-                let said = said.context("cannot start `vgdb`, which comes with valgrind")?;
-                ensure!(said.status.success(), "vgdb: {}", String::from_utf8_lossy(&said.stderr));
-                Ok(())
+/// How often anything but the allocator itself asked the allocator for memory.
+///
+/// A profile names a function in full once, `fn=(7) malloc`, and `fn=(7)` from then on. A call is two
+/// lines below its caller's: `cfn=(7)`, then `calls=3 …`.
+fn allocations(profile: &str) -> u64 {
+    let mut names = HashMap::new();
+    let (mut caller, mut callee) = ("", "");
+    let mut total = 0;
+    for line in profile.lines() {
+        let Some((key, value)) = line.split_once('=') else { continue };
+        match key {
+            "fn" => caller = name(&mut names, value),
+            "cfn" => callee = name(&mut names, value),
+            "calls" if allocates(callee) && !is_allocator(caller) => {
+                total +=
+                    value.split_whitespace().next().and_then(|times| times.parse::<u64>().ok()).unwrap_or(0);
             }
+            _ => {}
         }
+    }
+    total
+}
+
+fn name<'a>(names: &mut HashMap<&'a str, &'a str>, value: &'a str) -> &'a str {
+    match value.split_once(' ') {
+        Some((number, name)) => {
+            names.insert(number, name);
+            name
+        }
+        None => names.get(value).copied().unwrap_or_default(),
     }
 }
 
-/// `==1== Collected : 123456`
-fn instructions(log: &str) -> Option<u64> {
-    let line = log.lines().find_map(|line| line.split_once("Collected :"))?.1;
-    line.trim().parse().ok()
+/// The ways into glibc's allocator and into mimalloc.
+fn allocates(function: &str) -> bool {
+    let plain = function.strip_prefix("mi_").unwrap_or(function);
+    let plain = plain.strip_suffix("_aligned").unwrap_or(plain);
+    matches!(
+        plain,
+        "malloc" | "calloc" | "zalloc" | "realloc" | "posix_memalign" | "aligned_alloc" | "memalign"
+    )
 }
 
-/// `==1==   total heap usage: 10,123 allocs, 10,100 frees, 1,234,567 bytes allocated`
-fn allocations(log: &str) -> Option<[u64; 2]> {
-    let line = log.lines().find_map(|line| line.split_once("total heap usage:"))?.1;
-    let mut parts = line.split(", ");
-    let number = |part: &str| part.split_whitespace().next()?.replace(',', "").parse().ok();
-    Some([number(parts.next()?)?, number(parts.nth(1)?)?])
+fn is_allocator(function: &str) -> bool {
+    allocates(function) || function.starts_with("mi_") || function.starts_with("_mi_")
 }
 
 #[cfg(test)]
@@ -184,10 +168,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_from_what_valgrind_writes() {
-        assert_eq!(instructions("==7== Events    : Ir\n==7== Collected : 4711\n"), Some(4711));
-        let heap = "==7==   total heap usage: 10,123 allocs, 10,100 frees, 1,234,567 bytes allocated\n";
-        assert_eq!(allocations(heap), Some([10_123, 1_234_567]));
-        assert_eq!(instructions("==7== Process terminating\n"), None);
+    fn counts_are_read_from_what_callgrind_writes() {
+        let profile = "\
+fl=(1) server.rs
+fn=(1) answer
+10 100
+cfn=(2) malloc
+calls=3 0
+10 300
+cfn=(3) mi_malloc_aligned
+calls=4 0
+fn=(4) realloc
+cfn=(2)
+calls=50 0
+fn=(5) main
+cfn=(2)
+calls=2 0
+cfn=(6) free
+calls=9 0
+totals: 4711
+";
+        assert_eq!(instructions(profile), Some(4711));
+        assert_eq!(allocations(profile), 3 + 4 + 2);
+        assert_eq!(instructions("totals: 0\n"), None);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 
 use super::ask::{Ask, Dress, Work};
-use super::count::Tool;
+use super::count;
 use super::http;
 use super::machine::{self, Cores};
 use super::stdio::Pipe;
@@ -109,15 +109,15 @@ pub fn cargo_build(package: &[&str]) -> anyhow::Result<()> {
 pub enum Watch<'a> {
     /// As it is, on its own core if there are two.
     Plain(Option<&'a Cores>),
-    /// Under a tool of valgrind that writes its counts to this file.
-    Valgrind(Tool, &'a Path),
+    /// Under callgrind, which writes its counts to this file.
+    Callgrind(&'a Path),
 }
 
 impl Watch<'_> {
     fn spawn(self, command: &[String], prepare: impl FnOnce(&mut Command)) -> anyhow::Result<Child> {
         let mut whole = match self {
             Watch::Plain(_) => Vec::new(),
-            Watch::Valgrind(tool, log) => tool.command(log),
+            Watch::Callgrind(profile) => count::callgrind(profile),
         };
         whole.extend_from_slice(command);
         let mut process = Command::new(&whole[0]);
@@ -126,7 +126,7 @@ impl Watch<'_> {
         prepare(&mut process);
         let cores = match self {
             Watch::Plain(cores) => cores,
-            Watch::Valgrind(..) => None,
+            Watch::Callgrind(_) => None,
         };
         Cores::spawn(cores, || process.spawn())?.with_context(|| format!("cannot start {}", whole.join(" ")))
     }

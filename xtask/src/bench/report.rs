@@ -127,15 +127,15 @@ pub fn table(report: &Report) -> String {
         let floor = report.counts.iter().find(|count| count.name == "count floor");
         let _ = writeln!(
             text,
-            "\n{:<40}{:>13}{:>9}{:>9}{:>12}",
-            "per request, under valgrind", "instructions", "x floor", "allocs", "bytes"
+            "\n{:<40}{:>13}{:>9}{:>13}",
+            "per request, under callgrind", "instructions", "x floor", "allocations"
         );
         for count in &report.counts {
             let over = floor.map_or(f64::NAN, |floor| count.instructions / floor.instructions);
             let _ = writeln!(
                 text,
-                "  {:<38}{:>13.0}{:>9.2}{:>9.1}{:>12.0}",
-                count.name, count.instructions, over, count.allocations, count.allocated_bytes
+                "  {:<38}{:>13.0}{:>9.2}{:>13.1}",
+                count.name, count.instructions, over, count.allocations
             );
         }
     }
@@ -165,7 +165,6 @@ pub fn json(report: &Report, gates: &[Gate]) -> anyhow::Result<String> {
             "name": count.name,
             "instructions": count.instructions,
             "allocations": count.allocations,
-            "allocated_bytes": count.allocated_bytes,
         })
     });
     let gates = gates.iter().map(|gate| {
