@@ -24,7 +24,7 @@ mod world;
 
 pub use begin::Begun;
 pub use events::{News, Watch};
-pub use live::{Line, Live, Stop};
+pub use live::{Line, Live, Waiting};
 pub use registry::{BadCatalog, Registry};
 pub use server::{Config, Server, Status, Who, refusal};
 pub use serving::{Flow, Listening, Out, Serving, Several};

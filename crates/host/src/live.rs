@@ -32,8 +32,7 @@ pub struct Live {
     peer: Mutex<Option<Peer>>,
     /// 0 until the client chooses; else one more than the level.
     level: AtomicU8,
-    /// How to stop each call under way.
-    calls: Mutex<HashMap<Id, Stop>>,
+    calls: Mutex<Calls>,
     /// Rung when the last call is over.
     calm: Notify,
     asks: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
@@ -43,25 +42,6 @@ pub struct Live {
     touched_ms: AtomicU64,
 }
 
-/// How to stop a call.
-#[derive(Debug, Clone)]
-pub enum Stop {
-    /// It has nowhere to run yet.
-    NotYet,
-    Alone(AbortHandle),
-    /// It came in a batch: it cannot be stopped without the others, which its client still waits for.
-    Together(AbortHandle),
-}
-
-impl Stop {
-    fn now(self) {
-        match self {
-            Self::NotYet => {}
-            Self::Alone(task) | Self::Together(task) => task.abort(),
-        }
-    }
-}
-
 /// What a client answered to a question: its result, or the message of its error.
 pub(crate) type Reply = Result<Json, String>;
 
@@ -69,6 +49,72 @@ pub(crate) type Reply = Result<Json, String>;
 pub(crate) enum NotTaken {
     IdInUse,
     TooMany,
+}
+
+/// What is under way. An id may come again before the last trace of its first call is gone, so whatever
+/// runs has a number of its own.
+#[derive(Default)]
+struct Calls {
+    next: u64,
+    numbers: HashMap<Id, u64>,
+    running: HashMap<u64, Running>,
+    /// How many calls all that is running stands for.
+    count: usize,
+}
+
+struct Running {
+    calls: usize,
+    cancel: Cancel,
+    /// `None` until it has somewhere to run.
+    stop: Option<AbortHandle>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Cancel {
+    Alone,
+    /// It came in a batch: it cannot be stopped without the others, which its client still waits for.
+    NotAlone,
+}
+
+impl Calls {
+    fn remove(&mut self, number: u64, ids: &[Id]) -> Option<AbortHandle> {
+        let running = self.running.remove(&number)?;
+        self.count -= running.calls;
+        for id in ids {
+            if self.numbers.get(id) == Some(&number) {
+                self.numbers.remove(id);
+            }
+        }
+        running.stop
+    }
+}
+
+/// Calls that wait, in the books of whoever made them; dropping it strikes them out.
+pub struct Waiting {
+    live: Arc<Live>,
+    number: u64,
+    ids: Vec<Id>,
+}
+
+impl Waiting {
+    /// What [`Live::started`] knows them by.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.live
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut calls = lock(&self.live.calls);
+        calls.remove(self.number, &self.ids);
+        if calls.count == 0 {
+            self.live.calm.notify_waiters();
+        }
+    }
 }
 
 impl Live {
@@ -106,35 +152,43 @@ impl Live {
     /// Whether another call may start under this id.
     pub(crate) fn admits(&self, id: &Id, calls_max: usize) -> Result<(), NotTaken> {
         let calls = lock(&self.calls);
-        if calls.contains_key(id) {
+        if calls.numbers.contains_key(id) {
             Err(NotTaken::IdInUse)
-        } else if calls.len() >= calls_max {
+        } else if calls.count >= calls_max {
             Err(NotTaken::TooMany)
         } else {
             Ok(())
         }
     }
 
-    /// A call has to wait; from here on it can be cancelled.
-    pub fn waits(&self, id: &Id) {
-        lock(&self.calls).insert(id.clone(), Stop::NotYet);
+    /// A call has to wait; from here on it counts and can be cancelled.
+    pub fn waits(self: &Arc<Self>, id: Id) -> Waiting {
+        self.enter(vec![id], Cancel::Alone)
     }
 
-    /// How to stop it, now that it runs somewhere. If it is over or was cancelled meanwhile, it stops now.
-    pub fn started(&self, id: &Id, stop: Stop) {
-        match (lock(&self.calls).get_mut(id), stop) {
-            (Some(place), stop) => *place = stop,
-            // One of a batch may be answered before the others wait.
-            (None, Stop::Together(_)) => {}
-            (None, stop) => stop.now(),
-        }
+    /// Calls of one batch have to wait; from here on they count, but none of them can be cancelled.
+    pub fn wait_together(self: &Arc<Self>, ids: Vec<Id>) -> Waiting {
+        self.enter(ids, Cancel::NotAlone)
     }
 
-    pub fn ended(&self, id: &Id) {
+    fn enter(self: &Arc<Self>, ids: Vec<Id>, cancel: Cancel) -> Waiting {
         let mut calls = lock(&self.calls);
-        calls.remove(id);
-        if calls.is_empty() {
-            self.calm.notify_waiters();
+        let number = calls.next;
+        calls.next += 1;
+        calls.count += ids.len();
+        calls.running.insert(number, Running { calls: ids.len(), cancel, stop: None });
+        for id in &ids {
+            calls.numbers.insert(id.clone(), number);
+        }
+        drop(calls);
+        Waiting { live: self.clone(), number, ids }
+    }
+
+    /// How to stop what waits, now that it runs somewhere. If it was cancelled meanwhile, it stops now.
+    pub fn started(&self, number: u64, stop: AbortHandle) {
+        match lock(&self.calls).running.get_mut(&number) {
+            Some(running) => running.stop = Some(stop),
+            None => stop.abort(),
         }
     }
 
@@ -142,13 +196,14 @@ impl Live {
     /// cancelled, are ignored.
     pub fn cancel(&self, id: &Id) {
         let mut calls = lock(&self.calls);
-        let stop = match calls.get(id) {
-            None | Some(Stop::Together(_)) => None,
-            Some(Stop::NotYet | Stop::Alone(_)) => calls.remove(id),
-        };
+        let Some(number) = calls.numbers.get(id).copied() else { return };
+        if calls.running.get(&number).is_some_and(|running| running.cancel == Cancel::NotAlone) {
+            return;
+        }
+        let stop = calls.remove(number, std::slice::from_ref(id));
         drop(calls);
         if let Some(stop) = stop {
-            stop.now();
+            stop.abort();
         }
     }
 
@@ -167,15 +222,23 @@ impl Live {
 
     /// Stops everything: the client is gone.
     pub fn close(&self) {
-        for (_, stop) in lock(&self.calls).drain() {
-            stop.now();
+        // The numbers go on: what is stopped here strikes itself out later, and must not hit something new.
+        let running = {
+            let mut calls = lock(&self.calls);
+            (calls.count, calls.numbers) = (0, HashMap::new());
+            std::mem::take(&mut calls.running)
+        };
+        for running in running.into_values() {
+            if let Some(stop) = running.stop {
+                stop.abort();
+            }
         }
         lock(&self.asks).clear();
         self.streams.close();
     }
 
     pub fn calls(&self) -> usize {
-        lock(&self.calls).len()
+        lock(&self.calls).count
     }
 
     /// A new question: its id, and where the answer will come.

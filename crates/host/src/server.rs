@@ -115,7 +115,7 @@ impl Server {
     pub fn pipe(&self) -> Arc<Live> {
         let watch = Arc::new(Watch::of_lists());
         self.hub.add(&watch);
-        Arc::new(Live::new(watch, Streams::new(0, 0), self.world.now_ms()))
+        Arc::new(Live::new(watch, Streams::new(0, 0, 0), self.world.now_ms()))
     }
 
     /// Reads a session id.

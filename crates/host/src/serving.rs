@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use call::{Emit, Event, Fault};
-use tokio::task::AbortHandle;
 use wire::shape::{self, ReplyTo};
 use wire::{Feature, Id, Version};
 
 use crate::events::{News, Watch};
-use crate::live::{Live, Stop};
+use crate::live::{Live, Waiting};
 use crate::path::{Ended, log};
 use crate::server::Server;
+use crate::streams::Streams;
 
 /// A call under way. Dropping it is the cancellation.
 pub struct Serving {
@@ -184,30 +184,21 @@ impl Flow {
         }
     }
 
-    /// The ids of what is not answered yet.
-    pub fn ids(&self) -> Vec<Id> {
+    /// Enters what waits into the books of whoever asked.
+    pub fn enter(&self, live: &Arc<Live>) -> Waiting {
         match self {
-            Self::One(serving) => vec![serving.to.id.clone()],
-            Self::Several(several) => several.open.iter().map(|(_, serving)| serving.to.id.clone()).collect(),
-        }
-    }
-
-    /// How it can be stopped once it runs as a task.
-    pub fn stop(&self) -> fn(AbortHandle) -> Stop {
-        match self {
-            Self::One(_) => Stop::Alone,
-            Self::Several(_) => Stop::Together,
+            Self::One(serving) => live.waits(serving.to.id.clone()),
+            Self::Several(several) => {
+                live.wait_together(several.open.iter().map(|(_, serving)| serving.to.id.clone()).collect())
+            }
         }
     }
 
     /// Goes on by itself and writes into a stream of the session, `first` at first; says which stream.
     pub fn into_stream(mut self, live: &Arc<Live>, first: Option<Out>) -> u32 {
         let stream = live.streams.open();
-        let (ids, stop) = (self.ids(), self.stop());
-        for id in &ids {
-            live.waits(id);
-        }
-        let held = Held { live: live.clone(), stream, ids: ids.clone() };
+        let held = Held { waiting: self.enter(live), stream };
+        let number = held.waiting.number();
         let mut next = first;
         let task = tokio::spawn(async move {
             loop {
@@ -216,36 +207,36 @@ impl Flow {
                     None => std::future::poll_fn(|cx| self.poll_next(cx)).await,
                 };
                 match out {
-                    Out::Message(body) => held.live.streams.notice(stream, body),
-                    Out::Question(body) => held.live.streams.question(stream, body),
-                    Out::Pause { retry_ms } => held.live.streams.pause(stream, retry_ms),
+                    Out::Message(body) => held.streams().notice(stream, body),
+                    Out::Question(body) => held.streams().question(stream, body),
+                    Out::Pause { retry_ms } => held.streams().pause(stream, retry_ms),
                     Out::Final { status, body } => {
-                        held.live.streams.answer(stream, status, body);
+                        held.streams().answer(stream, status, body);
                         break;
                     }
                 }
             }
         });
-        for id in &ids {
-            live.started(id, stop(task.abort_handle()));
-        }
+        live.started(number, task.abort_handle());
         stream
     }
 }
 
-/// Whatever happens to a call that writes into a stream, the stream ends and the ids are free again.
+/// Whatever happens to a call that writes into a stream, the stream ends and the id is free again.
 struct Held {
-    live: Arc<Live>,
+    waiting: Waiting,
     stream: u32,
-    ids: Vec<Id>,
+}
+
+impl Held {
+    fn streams(&self) -> &Streams {
+        &self.waiting.live().streams
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.live.streams.end(self.stream);
-        for id in &self.ids {
-            self.live.ended(id);
-        }
+        self.streams().end(self.stream);
     }
 }
 

@@ -155,7 +155,10 @@ impl Sessions {
         }
         let watch = Arc::new(Watch::of_lists());
         hub.add(&watch);
-        let streams = Streams::new(limits.stream_events_max, limits.stream_bytes_max);
+        // 2025-11-25, Resumability: an event id MUST be unique in its session, which may have held something
+        // before and lost it. Its age is a number that none of those streams came near.
+        let before = now_ms.saturating_sub(ticket.issued_ms) as u32;
+        let streams = Streams::new(before, limits.stream_events_max, limits.stream_bytes_max);
         let live = Arc::new(Live::new(watch, streams, now_ms));
         *inner.counts.entry(owner.clone()).or_default() += 1;
         inner.live.insert(ticket.key, (owner, live.clone()));

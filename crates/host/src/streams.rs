@@ -79,9 +79,11 @@ pub enum Part {
 }
 
 impl Streams {
-    pub(crate) fn new(events_max: usize, bytes_max: usize) -> Self {
-        let get = Stream::new(GET_STREAM);
-        let inner = Inner { next: GET_STREAM + 1, all: vec![get], closed: false };
+    /// Streams, and the events of the GET stream, are counted from behind `before`.
+    pub(crate) fn new(before: u32, events_max: usize, bytes_max: usize) -> Self {
+        let get = Stream { next_event: u64::from(before) + 1, ..Stream::new(GET_STREAM) };
+        let next = before.wrapping_add(1).max(GET_STREAM + 1);
+        let inner = Inner { next, all: vec![get], closed: false };
         Self { inner: Mutex::new(inner), events_max, bytes_max }
     }
 

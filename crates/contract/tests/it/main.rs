@@ -2,6 +2,7 @@
 
 use contract::{Check, Mirrored, mirrored};
 use json::{Json, ScanLimits, scan};
+use proptest::prelude::*;
 
 const SCHEMA: &str = r#"{
     "type": "object", "additionalProperties": false, "required": ["email"],
@@ -127,5 +128,16 @@ fn annotations_that_break_a_rule_are_refused() {
     ] {
         let schema = format!(r#"{{"type":"object","properties":{{{property}}}}}"#);
         assert!(mirrored(&Json::parse(&schema).expect("JSON")).is_err(), "{property}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn arguments_are_judged_on_the_tape_as_built_values_would_be(
+        data in prop::collection::vec(any::<u8>(), 0..120),
+    ) {
+        testkit::invariants::check(&data);
     }
 }

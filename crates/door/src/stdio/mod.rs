@@ -12,12 +12,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use host::{Begun, Flow, Line, Listening, Live, News, Out, Server, Stop, Who};
+use host::{Begun, Flow, Line, Listening, Live, News, Out, Server, Waiting, Who};
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 use wire::code::{Code, Told};
 use wire::frame::{Frame, Frames, Framing};
-use wire::{Bare, Id, Notice, Opened, shape};
+use wire::{Bare, Notice, Opened, shape};
 
 pub use output::Output;
 
@@ -152,7 +151,7 @@ impl Pipe {
             self.output.write(batch);
         }
         let output = self.output.clone();
-        self.go_on(flow.ids(), flow.stop(), async move {
+        self.go_on(flow.enter(&self.live), async move {
             loop {
                 match poll_fn(|cx| flow.poll_next(cx)).await {
                     Out::Message(body) => output.notice(&body),
@@ -173,7 +172,7 @@ impl Pipe {
             self.output.write(batch);
         }
         let output = self.output.clone();
-        self.go_on(vec![id.clone()], Stop::Alone, async move {
+        self.go_on(self.live.waits(id.clone()), async move {
             while let Some(message) = poll_fn(|cx| listening.poll_next(cx)).await {
                 output.send(&message);
             }
@@ -183,38 +182,14 @@ impl Pipe {
         });
     }
 
-    /// Runs on the runtime what can be cancelled by any of `ids`.
-    fn go_on(
-        &self,
-        ids: Vec<Id>,
-        stop: fn(AbortHandle) -> Stop,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
-        for id in &ids {
-            self.live.waits(id);
-        }
-        let over = Over { live: self.live.clone(), ids: ids.clone() };
+    /// Runs on the runtime what has to wait.
+    fn go_on(&self, waiting: Waiting, work: impl Future<Output = ()> + Send + 'static) {
+        let number = waiting.number();
         let task = self.runtime.spawn(async move {
-            let _over = over;
+            let _waiting = waiting;
             work.await;
         });
-        for id in &ids {
-            self.live.started(id, stop(task.abort_handle()));
-        }
-    }
-}
-
-/// Frees the ids, whatever way it ended.
-struct Over {
-    live: Arc<Live>,
-    ids: Vec<Id>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        for id in &self.ids {
-            self.live.ended(id);
-        }
+        self.live.started(number, task.abort_handle());
     }
 }
 

@@ -34,7 +34,7 @@ fn decoded(header: &[u8]) {
 }
 
 /// 2026-07-28, Value Encoding, as a client does it.
-fn encode(text: &str) -> String {
+pub(super) fn encode(text: &str) -> String {
     let visible = text.bytes().all(|c| matches!(c, 0x20..=0x7e | b'\t'));
     let marked = text.starts_with("=?base64?") && text.ends_with("?=");
     if visible && !marked && text.trim_ascii() == text {

@@ -13,6 +13,7 @@ use wire::{
     Version, What,
 };
 
+use super::headers::encode;
 use super::{Dice, samples};
 
 const BATCH_ITEMS_MAX: usize = 3;
@@ -73,7 +74,11 @@ impl<'a> Http<'a> {
     fn read(dice: &mut Dice<'a>) -> Self {
         let mut said = || match dice.below(8) {
             0 => Said::Twice,
-            1 => Said::This(dice.bytes()),
+            // No HTTP library lets control characters in.
+            1 => match dice.bytes() {
+                value if value.iter().any(|c| c.is_ascii_control()) => Said::Nothing,
+                value => Said::This(value),
+            },
             2 => Said::This(dice.pick(&Method::TABLE).1.as_bytes()),
             3..6 => Said::This(dice.pick(&Version::ALL).1.as_bytes()),
             _ => Said::Nothing,
@@ -102,7 +107,7 @@ impl<'a> Http<'a> {
     /// Headers as a good client would send them with this message.
     fn mirrored(&self, told: &Told) -> Owned {
         let Some(value) = &told.value else { return self.heads() };
-        let text = |value: &Value| value.as_str().map(|s| s.as_bytes().to_vec());
+        let text = |value: &Value| value.as_str().map(|text| encode(text).into_bytes());
         let params = &value["params"];
         let version = text(&params["_meta"]["io.modelcontextprotocol/protocolVersion"]);
         let name = ["name", "uri", "taskId"].into_iter().find_map(|key| text(&params[key]));

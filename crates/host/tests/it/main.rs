@@ -1,0 +1,28 @@
+//! What must hold whatever clients do, tried with chance. `cargo xtask fuzz` tries the same for longer.
+//! Each sentence that once was false stands here by itself.
+
+mod under_way;
+
+use proptest::prelude::*;
+use testkit::invariants;
+
+fn play(data: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(invariants::session(data, tokio::time::advance));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn whoever_comes_and_goes_nothing_is_answered_twice_or_left_behind(
+        data in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        play(&data);
+    }
+
+    #[test]
+    fn only_what_we_sealed_opens(data in prop::collection::vec(any::<u8>(), 0..40)) {
+        invariants::seal(&data);
+    }
+}
