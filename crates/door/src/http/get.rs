@@ -6,9 +6,9 @@ use host::{GET_STREAM, Server, Streams, Ticket, Who};
 use http::header::HeaderName;
 use http::request::Parts;
 use http::{Response, StatusCode};
-use wire::code::Code;
+use wire::code::{Code, Told};
 use wire::frame::sse::{self, EventId};
-use wire::{Feature, Head};
+use wire::{Feature, Head, Refusal};
 
 use super::body::{Body, Source};
 use super::reply;
@@ -90,8 +90,9 @@ pub(crate) fn delete(server: &Server, who: &Who, parts: &Parts) -> Response<Body
 }
 
 /// Too many sessions hold something at once.
-pub(crate) fn full() -> Response<Body> {
-    let why = "too many sessions; try again shortly";
-    let response = reply::refuse(StatusCode::TOO_MANY_REQUESTS, Code::Busy, why);
-    reply::with_retry(response, Some(1000))
+fn full() -> Response<Body> {
+    let told = Told::busy(429, FULL_RETRY_MS, "too many sessions; try again shortly");
+    reply::refused(Refusal { retry_after_ms: Some(FULL_RETRY_MS), ..host::refusal(&told, None) })
 }
+
+const FULL_RETRY_MS: u64 = 1000;

@@ -18,7 +18,7 @@ use wire::{Bare, Feature, Head, Heads, HttpBare, Notice, Opened, Request, Sessio
 
 use super::body::{Body, Kept, Source, event};
 use super::watcher::Phase;
-use super::{Site, get, reply};
+use super::{Site, reply};
 use crate::accept::{Accepts, is_json};
 use crate::guard::one;
 
@@ -209,7 +209,8 @@ async fn in_session(
 ) -> Response<Body> {
     let live = match server.live(ticket, who) {
         Ok(live) => live,
-        Err(_) => return get::full(),
+        // It has begun, and must not be tried again: it does without what the session would add to it.
+        Err(_) => return alone(server, flow, first, accepts).await,
     };
     let stream = flow.into_stream(&live, first);
     let Some(mut attached) = Streams::attach(&live, stream, Some(0)) else {

@@ -96,7 +96,11 @@ async fn routed(
     let who = Who { principal, address: Some(arrived.from.ip()) };
     match parts.method {
         Method::POST => post::answer(server, &who, parts, body, &arrived.phase, site, shared).await,
-        Method::GET => get::stream(server, &who, parts),
+        Method::GET => {
+            // There is no body to wait for, and a stream may be quiet for as long as it likes.
+            arrived.phase.body_complete();
+            get::stream(server, &who, parts)
+        }
         Method::DELETE => get::delete(server, &who, parts),
         _ => reply::allow("POST, GET, DELETE"),
     }

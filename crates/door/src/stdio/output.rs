@@ -98,13 +98,14 @@ impl Output {
         }
     }
 
-    /// Waits until everything is written, but not for ever.
+    /// Waits until everything is written, but not for ever. Nothing is written after it.
     pub fn finish(&self, at_most: Duration) {
         let state = self.lock();
         let busy = |state: &mut State| state.handed_over && !self.is_closed();
-        let (state, _) =
+        let (mut state, _) =
             self.changed.wait_timeout_while(state, at_most, busy).unwrap_or_else(PoisonError::into_inner);
-        drop(state);
+        // The writing thread goes too, and with it the last hold on the pipe.
+        self.close(&mut state);
     }
 
     fn put(self: &Arc<Self>, mut state: MutexGuard<'_, State>, mut bytes: &[u8]) {

@@ -368,6 +368,17 @@ impl Client {
         std::iter::from_fn(|| self.event()).collect()
     }
 
+    /// Whether the other side has not closed yet.
+    pub(crate) fn is_open(&mut self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket option can be set");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a socket option can be set");
+        match peeked {
+            Ok(bytes) => bytes > 0,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+
     /// Waits until the other side closes; says what came before.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         while self.more() {}

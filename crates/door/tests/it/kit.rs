@@ -130,6 +130,13 @@ impl Door {
         client.answer().expect("an answer")
     }
 
+    /// The status alone: what is answered may be a stream without an end.
+    pub(crate) fn status_of(&self, ask: &Ask) -> u16 {
+        let mut client = self.connect();
+        client.send(&ask.bytes());
+        client.head().expect("an answer").status
+    }
+
     /// A new session of this protocol version.
     pub(crate) fn session(&self, version: &str) -> String {
         self.session_with(version, "{}")

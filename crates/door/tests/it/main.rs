@@ -1,12 +1,16 @@
 //! The doors from outside: real sockets and pipes, hand-written requests, providers that can be watched.
 
 mod bodies;
+mod calls;
 mod client;
 mod cors;
 mod forms;
 mod guard;
 mod kit;
+mod limits;
+mod pipe;
 mod resume;
 mod sessions;
 mod stand;
+mod timing;
 mod token;
