@@ -11,6 +11,13 @@ fn play(data: &[u8]) {
     runtime.expect("a runtime").block_on(invariants::session(data, tokio::time::advance));
 }
 
+#[test]
+fn what_once_broke_an_invariant_does_not_any_more() {
+    invariants::hold_for_seeds("session", play);
+    invariants::hold_for_seeds("seal", invariants::seal);
+    invariants::hold_for_seeds("check", invariants::check);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 

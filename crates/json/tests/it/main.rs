@@ -76,9 +76,166 @@ fn what_is_not_json_is_refused() {
     }
 }
 
+/// One text on each line: the places where readers of JSON are known to differ.
+const CORNERS_GOOD: &str = r#"
+0
+-0
+0e1
+0E+1
+-0.0
+1E400
+-1e-9999
+[0,-0,1.5e+3,1E-2]
+""
+"\u0000"
+"\uFFFF"
+"\uD834\uDD1E"
+"\\u0041"
+"\"\\\/\b\f\n\r\t"
+"/*not a comment*/"
+{"":0}
+{"a":{},"b":[],"c":""}
+{"a\u0000b":1,"a":2}
+[[],[[]],{}]
+"#;
+
+const CORNERS_BAD: &str = r#"
+[1,,2]
+[1
+1]
+[1}
+{]
+{"a":1]
+[1]]
+{}}
+[,]
+{,}
+{"a":1,,"b":2}
+{"a"::1}
+{"a" 1}
+{"a",1}
+{"a":1 "b":2}
+{"a":1;"b":2}
+{1:1}
+{null:1}
+{[]:1}
+{"a":1}#
+{"a":1}//
+,
+:
+#
+00
+-00
+-01
+--1
+- 1
+1.e1
+1.0e
+0e
+0.e1
+1ee1
+1e1.5
+1e+-1
+0.1.2
+1_000
+1,000
+1a
+0b1
+-Infinity
+TRUE
+True
+nULL
+nulll
+tru
+undefined
+'a'
+`a`
+a
+"a
+a"
+"a"b
+"a""b"
+"\a"
+"\'"
+"\0"
+"\
+"\u"
+"\u1"
+"\u123"
+"\u+123"
+"\u 123"
+"\U0041"
+"\x41"
+"\ud834"
+"\ud834x"
+"\ud834\n"
+"\ud834\ud834"
+"\ud834\u"
+"\udd1e\ud834"
+\u0041
+１
+"#;
+
+#[test]
+fn corners_are_taken_or_refused_as_the_grammar_says() {
+    for good in CORNERS_GOOD.lines().filter(|line| !line.is_empty()) {
+        check(good, Ok(good));
+    }
+    for bad in CORNERS_BAD.lines().filter(|line| !line.is_empty()) {
+        check(bad, Err(Why::Syntax));
+    }
+    // White space is four characters and no more; control characters are escaped, all but DEL.
+    for (space, ok) in [
+        (" ", true),
+        ("\t", true),
+        ("\n", true),
+        ("\r", true),
+        ("\u{b}", false),
+        ("\u{c}", false),
+        ("\u{85}", false),
+        ("\u{a0}", false),
+        ("\u{2028}", false),
+        ("\u{2060}", false),
+        ("\u{feff}", false),
+    ] {
+        check(&format!("{space}[{space}1{space}]{space}"), if ok { Ok("[1]") } else { Err(Why::Syntax) });
+    }
+    for c in (0..0x20).map(char::from) {
+        check(&format!("\"{c}\""), Err(Why::Syntax));
+    }
+    for c in ['\u{7f}', '\u{85}', '\u{2028}', '\u{feff}', '\u{fffe}', '\u{10ffff}'] {
+        let text = format!("\"{c}\"");
+        check(&text, Ok(&text));
+    }
+}
+
+#[test]
+fn strings_are_read_eight_bytes_at_a_time_and_end_at_any_of_them() {
+    for len in 0..20 {
+        let plain = "é".repeat(len / 2) + &"x".repeat(len % 2);
+        for (tail, ok) in [("", true), (r"\n", true), (r#"\""#, true), ("\u{1}", false), ("\n", false)] {
+            let text = format!("\"{plain}{tail}{plain}\"");
+            check(&text, if ok { Ok(&text) } else { Err(Why::Syntax) });
+        }
+        check(&format!("\"{plain}"), Err(Why::Syntax));
+        check(&format!("\"{plain}\\"), Err(Why::Syntax));
+    }
+}
+
 #[test]
 fn invalid_utf8_is_refused_wherever_it_stands() {
-    for bad in [&b"\"\xff\""[..], b"\xc3\x28", b"[\"\xed\xa0\x80\"]", b"{\"\xf8\":1}", b"1\x80"] {
+    for bad in [
+        &b"\"\xff\""[..],
+        b"\xc3\x28",
+        b"[\"\xed\xa0\x80\"]",
+        b"{\"\xf8\":1}",
+        b"1\x80",
+        // Overlong, beyond the last character, cut off, and text in UTF-16.
+        b"\"\xc0\xaf\"",
+        b"\"\xf4\x90\x80\x80\"",
+        b"\"\xe2\x82\"",
+        b"\xff\xfe[\x00]\x00",
+    ] {
         check_bytes(bad, Err(Why::Utf8));
     }
 }

@@ -15,6 +15,8 @@ mod script;
 mod seal;
 mod session;
 
+use std::path::Path;
+
 pub use check::check;
 pub use dice::Dice;
 pub use frames::frames;
@@ -23,3 +25,16 @@ pub use open::open;
 pub use scan::scan;
 pub use seal::seal;
 pub use session::session;
+
+/// Shows an invariant all seeds of its fuzz target: what once broke it stays among them.
+pub fn hold_for_seeds(target: &str, hold: impl Fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+    let seeds =
+        std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("no seeds in {}: {e}", folder.display()));
+    for seed in seeds {
+        let path = seed.expect("a folder can be read").path();
+        // Shown only if the test fails.
+        eprintln!("{}", path.display());
+        hold(&std::fs::read(&path).expect("a seed can be read"));
+    }
+}

@@ -56,6 +56,14 @@ fn a_line_is_too_long_or_not_wherever_it_is_cut() {
     }
 }
 
+#[test]
+fn what_once_broke_an_invariant_does_not_any_more() {
+    invariants::hold_for_seeds("frames", invariants::frames);
+    invariants::hold_for_seeds("scan", invariants::scan);
+    invariants::hold_for_seeds("open", invariants::open);
+    invariants::hold_for_seeds("headers", invariants::headers);
+}
+
 /// Bytes among which a reader finds something to read.
 fn bytes(alphabet: &'static [u8], len_max: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => prop::sample::select(alphabet), 1 => any::<u8>()];
