@@ -6,6 +6,7 @@ mod client;
 mod cors;
 mod forms;
 mod guard;
+mod h2;
 mod kit;
 mod limits;
 mod pipe;
