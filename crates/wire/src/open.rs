@@ -144,7 +144,7 @@ fn open_batch(doc: &Doc, limits: &ScanLimits, items_max: usize, bare: Bare<'_>) 
     };
     let peer = match bare.peer() {
         Ok(peer) => peer,
-        Err(why) => return Opened::Refused(Refusal::new(&why, None, Version::NEWEST)),
+        Err(why) => return Opened::Refused(Refusal::new(&why, None, bare.looks_like())),
     };
     let items = doc.root();
     // 2025-03-26, Batching: MUST support receiving batches. Removed in 2025-06-18.
@@ -395,7 +395,10 @@ fn open_answer(parts: &Parts<'_>, stands_alone: bool, bare: Bare<'_>) -> Result<
     if stands_alone {
         return Err(invalid("a response answers nothing here; questions are answered by calling again"));
     }
-    bare.peer().map_err(|told| Refusal::new(&told, None, version))?;
+    // On a pipe without a handshake nothing was asked; an answer is never answered.
+    if !matches!(bare, Bare::Pipe(_)) {
+        bare.peer().map_err(|told| Refusal::new(&told, None, version))?;
+    }
     Ok(Opened::Answer { id: parts.id.and_then(|id| id.u64()), answer })
 }
 

@@ -46,10 +46,9 @@ use std::path::{Path, PathBuf};
 /// Plays every transcript of a folder, at each version it names, and reports all that differ.
 #[track_caller]
 fn check(folder: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/transcripts").join(folder);
     let mut failures = Vec::new();
     let (mut played, mut lines) = (0, 0);
-    for file in transcripts_in(&path) {
+    for file in transcripts_in(&folder_of(folder)) {
         let name = format!("{folder}/{}", file.file_name().unwrap_or_default().to_string_lossy());
         let text = std::fs::read_to_string(&file).expect("a transcript is readable");
         if std::env::var("TRANSCRIPT").is_ok_and(|only| !name.contains(&only)) {
@@ -63,6 +62,10 @@ fn check(folder: &str) {
     }
     eprintln!("{folder}: {played} transcripts, {lines} steps");
     assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
+}
+
+fn folder_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/transcripts").join(name)
 }
 
 fn transcripts_in(folder: &Path) -> Vec<PathBuf> {
@@ -106,4 +109,15 @@ fn version_2026_07_28() {
 #[test]
 fn both_eras_and_what_belongs_to_none() {
     check("eras");
+}
+
+#[test]
+fn every_folder_is_played() {
+    let own = include_str!("transcripts.rs");
+    let entries = std::fs::read_dir(folder_of("")).expect("the folder of transcripts is readable");
+    for entry in entries.map(|entry| entry.expect("a folder is readable")) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let played = own.contains(&format!("check(\"{name}\")"));
+        assert!(played || entry.path().is_file(), "no test plays transcripts/{name}");
+    }
 }

@@ -57,7 +57,9 @@ impl TaskView {
         match &self.detail {
             Detail::Working => (Status::Working, None),
             Detail::Input(_) => (Status::InputRequired, None),
-            Detail::Completed(Reply::Tool(reply)) if reply.is_error && version.has(Feature::TaskParameter) => {
+            Detail::Completed(Reply::Tool(reply))
+                if reply.is_error && version.has(Feature::TaskParameter) =>
+            {
                 (Status::Failed, Some("the tool reported an error; it is in the result".into()))
             }
             Detail::Completed(_) => (Status::Completed, None),

@@ -1,5 +1,6 @@
 //! The HTTP door, spoken to by hand: one connection for each request, so that streams can be read side by side.
 
+use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use tokio::sync::watch;
 use super::pipe::PATIENCE;
 use super::theatre::Theatre;
 
-pub struct Site1 {
+pub struct Doorstep {
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
 }
 
-impl Site1 {
+impl Doorstep {
     pub fn open(theatre: &Theatre) -> Self {
         let (stop, stopped) = watch::channel(false);
         let site = Site {
@@ -40,14 +41,18 @@ impl Site1 {
     }
 }
 
-/// A response, read as it comes.
+/// A response, read as it comes, and not before somebody wants to know.
 pub struct Response {
-    pub status: u16,
-    headers: Vec<(String, String)>,
     stream: BufReader<TcpStream>,
+    head: Option<Head>,
     body: Body,
     /// Fields of the event that is being read.
-    fields: std::collections::VecDeque<String>,
+    fields: VecDeque<String>,
+}
+
+struct Head {
+    status: u16,
+    headers: Vec<(String, String)>,
 }
 
 enum Body {
@@ -76,40 +81,42 @@ impl Response {
             head += &format!("Content-Length: {}\r\n", body.len());
         }
         stream.write_all(&[head.as_bytes(), b"\r\n", body].concat()).map_err(broken)?;
-        let mut stream = BufReader::new(stream);
-        let first = line(&mut stream)?;
-        let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let status = status.ok_or_else(|| format!("no status in `{first}`"))?;
-        let mut headers = Vec::new();
-        loop {
-            let line = line(&mut stream)?;
-            if line.is_empty() {
-                break;
-            }
-            let (name, value) = line.split_once(':').ok_or_else(|| format!("no header: `{line}`"))?;
-            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        Ok(Self { stream: BufReader::new(stream), head: None, body: Body::Over, fields: VecDeque::new() })
+    }
+
+    fn head(&mut self) -> Result<&Head, String> {
+        if self.head.is_none() {
+            let head = read_head(&mut self.stream)?;
+            self.body = match (head.get("content-length"), head.get("transfer-encoding")) {
+                (Some(length), _) => Body::Whole(length.parse().map_err(|_| "a length is a number")?),
+                (None, Some("chunked")) => Body::Chunks(Vec::new()),
+                (None, _) => Body::Over,
+            };
+            self.head = Some(head);
         }
-        let mut response = Self { status, headers, stream, body: Body::Over, fields: Default::default() };
-        response.body = match (response.header("content-length"), response.header("transfer-encoding")) {
-            (Some(length), _) => Body::Whole(length.parse().map_err(|_| "a length is a number")?),
-            (None, Some("chunked")) => Body::Chunks(Vec::new()),
-            (None, _) => Body::Over,
-        };
-        Ok(response)
+        self.head.as_ref().ok_or_else(|| "the head was just read".into())
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+    /// Whether anything of it has been read.
+    pub fn is_begun(&self) -> bool {
+        self.head.is_some()
     }
 
-    fn is_stream(&self) -> bool {
-        self.header("content-type") == Some("text/event-stream")
+    pub fn status(&mut self) -> Result<u16, String> {
+        self.head().map(|head| head.status)
+    }
+
+    pub fn header(&mut self, name: &str) -> Result<Option<&str>, String> {
+        self.head().map(|head| head.get(name))
+    }
+
+    fn is_stream(&mut self) -> Result<bool, String> {
+        Ok(self.header("content-type")? == Some("text/event-stream"))
     }
 
     /// The next message; `None` at the end. Over a stream, ids of events are passed over.
     pub fn next(&mut self) -> Result<Option<String>, String> {
-        if !self.is_stream() {
+        if !self.is_stream()? {
             let body = self.whole()?;
             return Ok((!body.is_empty()).then_some(body));
         }
@@ -127,12 +134,13 @@ impl Response {
 
     /// What is left of an answer that is no stream.
     pub fn unread(&mut self) -> Result<Option<String>, String> {
-        if self.is_stream() { Ok(None) } else { self.next() }
+        if self.is_stream()? { Ok(None) } else { self.next() }
     }
 
     /// The next field of the stream: `id: …`, `retry: …` or `data: …`. Comments and the name of the event,
     /// which is always the same, are left out.
     pub fn field(&mut self) -> Result<Option<String>, String> {
+        self.head()?;
         loop {
             if let Some(field) = self.fields.pop_front() {
                 match field.split(':').next() {
@@ -194,6 +202,28 @@ impl Response {
             body => *body = Body::Over,
         }
         Ok(())
+    }
+}
+
+impl Head {
+    fn get(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Head, String> {
+    let first = line(stream)?;
+    let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let status = status.ok_or_else(|| format!("no status in `{first}`"))?;
+    let mut headers = Vec::new();
+    loop {
+        let line = line(stream)?;
+        if line.is_empty() {
+            return Ok(Head { status, headers });
+        }
+        let (name, value) = line.split_once(':').ok_or_else(|| format!("no header: `{line}`"))?;
+        headers.push((name.to_owned(), value.trim().to_owned()));
     }
 }
 

@@ -10,6 +10,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use jsonschema::Validator;
 use serde_json::Value;
 
+use super::script::Door;
+
 /// Method, and the definitions of its request and its result.
 const REQUESTS: &[(&str, &str, &str)] = &[
     ("initialize", "InitializeRequest", "InitializeResult"),
@@ -66,8 +68,9 @@ const ERRORS: &[(i64, &str)] = &[
 pub struct Judge {
     /// What a message means that does not say so itself.
     pub version: String,
-    /// Requests by their raw id: the method, and the version they were asked in.
-    asked: HashMap<String, (String, String)>,
+    door: Door,
+    /// Requests by their id: the method, and the version they were asked in. One id may have asked twice.
+    asked: HashMap<String, Vec<(String, String)>>,
     /// Questions of the server, by their raw id.
     questions: HashMap<String, String>,
     /// Tokens whose progress belongs to another version than `version`.
@@ -75,9 +78,10 @@ pub struct Judge {
 }
 
 impl Judge {
-    pub fn new(version: &str) -> Self {
+    pub fn new(version: &str, door: Door) -> Self {
         Self {
             version: version.to_owned(),
+            door,
             asked: HashMap::new(),
             questions: HashMap::new(),
             tokens: HashMap::new(),
@@ -126,7 +130,7 @@ impl Judge {
                 if let Some(token) = meta.get("progressToken") {
                     self.tokens.insert(token.to_string(), version.clone());
                 }
-                self.asked.insert(id, (method.to_owned(), version.clone()));
+                self.asked.entry(id).or_default().push((method.to_owned(), version.clone()));
                 request(&version, method, message)
             }
             (Some(method), None) => notification(&version, method, message),
@@ -166,19 +170,31 @@ impl Judge {
                 notification(newest.or(token.map(String::as_str)).unwrap_or(&self.version), method, message)
             }
             (None, id) => {
-                let asked = id.as_ref().and_then(|id| self.asked.get(id).cloned());
+                let asked = id.as_ref().and_then(|id| self.asked.get(id).cloned()).unwrap_or_default();
                 let Some(result_of) = message.get("result") else {
-                    let version = asked.map_or(self.version.clone(), |(_, version)| version);
-                    return if by_design(&version, message) { Ok(()) } else { error(&version, message) };
+                    let version = asked.last().map_or(&self.version, |(_, version)| version);
+                    return match (by_design(version, message), self.door, &id) {
+                        (true, _, _) => Ok(()),
+                        // 2025-03-26, Sending Messages: the body of a refusal over HTTP "MAY comprise a JSON-RPC
+                        // error response that has no id", which only later schemas know.
+                        (false, Door::Http, None) => error(wire::Version::NEWEST.as_str(), message),
+                        (false, _, _) => error(version, message),
+                    };
                 };
-                let (method, version) = asked.ok_or("this answers nothing that was asked")?;
-                let method = method.replace('.', "/");
-                if method != "initialize" {
-                    return result(&version, &method, message);
+                let mut verdict = Err("this answers nothing that was asked".to_owned());
+                for (method, version) in asked.iter().rev() {
+                    let method = method.replace('.', "/");
+                    verdict = if method == "initialize" {
+                        self.version = result_of["protocolVersion"].as_str().unwrap_or_default().to_owned();
+                        result(&self.version, &method, message)
+                    } else {
+                        result(version, &method, message)
+                    };
+                    if verdict.is_ok() {
+                        break;
+                    }
                 }
-                let negotiated = result_of["protocolVersion"].as_str().unwrap_or_default();
-                self.version = negotiated.to_owned();
-                result(negotiated, &method, message)
+                verdict
             }
         }
     }

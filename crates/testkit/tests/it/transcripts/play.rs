@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::http::{Response, Site1};
+use super::http::{Doorstep, Response};
 use super::judge::Judge;
 use super::like::{Learned, filled, like, like_text};
 use super::pipe::Pipe;
@@ -19,12 +19,12 @@ pub fn play(script: &Script) -> Result<(), String> {
     let theatre = Theatre::open(script);
     let mut player = Player {
         lets: script.lets.clone(),
-        judge: Judge::new(&script.version),
+        judge: Judge::new(&script.version, script.door),
         said: Vec::new(),
         line: match script.door {
             Door::Stdio => Line::Pipe(Pipe::open(&theatre, script.framing)),
             Door::Http => Line::Http(Http {
-                site: Site1::open(&theatre),
+                site: Doorstep::open(&theatre),
                 session: None,
                 headers: Vec::new(),
                 responses: HashMap::new(),
@@ -53,7 +53,7 @@ enum Line {
 }
 
 struct Http {
-    site: Site1,
+    site: Doorstep,
     session: Option<String>,
     /// For the next request.
     headers: Vec<(String, String)>,
@@ -111,13 +111,13 @@ impl Player {
             Act::Expect(block) => self.expect(&step.on, block),
             Act::Status(status) => {
                 let Some(response) = self.response(&step.on).map_err(wrong)? else { return Ok(()) };
-                let said = response.status;
+                let said = response.status().map_err(wrong)?;
                 if said == *status { Ok(()) } else { Err(wrong(format!("the status is {said}"))) }
             }
             Act::ExpectHeader { name, value } => {
                 let value = self.filled(value);
                 let Some(response) = self.response(&step.on).map_err(wrong)? else { return Ok(()) };
-                let said = response.header(name).unwrap_or("-").to_owned();
+                let said = response.header(name).map_err(wrong)?.unwrap_or("-").to_owned();
                 let learned = like_text(&value, &said).map_err(wrong)?;
                 self.lets.extend(learned);
                 Ok(())
@@ -218,7 +218,11 @@ impl Player {
     /// Closes the client's end; what is said then, and was not expected, is wrong.
     fn finish(&mut self) -> Result<(), String> {
         match &mut self.line {
-            Line::Http(http) => http.responses.values_mut().try_for_each(read_out),
+            Line::Http(http) => {
+                // Of a connection with a name nobody may want to know how it ends.
+                let mut wanted = http.responses.iter_mut().filter(|(on, r)| on.is_empty() || r.is_begun());
+                wanted.try_for_each(|(_, response)| read_out(response))
+            }
             Line::Pipe(pipe) => {
                 pipe.close();
                 match pipe.next(&self.theatre)? {
@@ -284,8 +288,8 @@ impl Http {
 
     /// A handshake names the session that what follows belongs to.
     fn learn(&mut self, on: &str) {
-        let given = self.responses.get(on).and_then(|response| response.header("mcp-session-id"));
-        if let Some(session) = given {
+        let given = self.responses.get_mut(on).map(|response| response.header("mcp-session-id"));
+        if let Some(Ok(Some(session))) = given {
             self.session = Some(session.to_owned());
         }
     }
@@ -295,6 +299,6 @@ impl Http {
 fn read_out(response: &mut Response) -> Result<(), String> {
     match response.unread()? {
         None => Ok(()),
-        Some(more) => Err(format!("an answer was not expected: {} {more}", response.status)),
+        Some(more) => Err(format!("an answer was not expected: {} {more}", response.status()?)),
     }
 }

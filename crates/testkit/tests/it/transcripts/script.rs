@@ -104,6 +104,7 @@ pub fn read(name: &str, folder: &str, text: &str) -> Vec<Script> {
         let words = |rest: &str| rest.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         if let Some((key, value)) = line.split_once(": ")
             && steps.is_empty()
+            && !line.starts_with(['>', '<', '@'])
         {
             match key {
                 "serves" => serves = words(value),

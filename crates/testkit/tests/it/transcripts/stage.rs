@@ -88,6 +88,13 @@ impl Stage {
                     ToolReply::text("Nobody waits").into()
                 })
             }
+            "wait_for_some" => {
+                let mut waiting = self.waiting.subscribe();
+                Run::later(async move {
+                    let _some = waiting.wait_for(|count| *count > 0).await;
+                    ToolReply::text("Somebody waits").into()
+                })
+            }
             "announce" => {
                 if let Some(listener) = self.listener.get() {
                     listener.changed(Change::Resources);
@@ -216,8 +223,19 @@ fn catalog() -> Catalog {
         ..plain("route")
     };
     let job = Tool { task: TaskUse::Optional, ..plain("job") };
-    let names =
-        ["link", "sound", "shout", "crash", "visit", "think", "hold", "release", "wait_for_none", "announce"];
+    let names = [
+        "link",
+        "sound",
+        "shout",
+        "crash",
+        "visit",
+        "think",
+        "hold",
+        "release",
+        "wait_for_some",
+        "wait_for_none",
+        "announce",
+    ];
     Catalog {
         tools: [decorated, numbers, route, job].into_iter().chain(names.map(plain)).collect(),
         resources: vec![plan()],
