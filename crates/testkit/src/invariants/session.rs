@@ -142,10 +142,10 @@ impl Game {
                 }
             }
             9 | 10 => self.resume(dice),
-            11 => self.cancel_in_session(dice).await,
+            11 => self.cancel_in_session(dice),
             12 => self.answer_in_session(dice),
             13 => self.delete(dice).await,
-            14 => self.on_pipe(dice).await,
+            14 => self.on_pipe(dice),
             15 | 16 => self.stand_alone(dice),
             17 => self.task(dice),
             18 => self.script.change(if dice.once_in(2) {
@@ -165,7 +165,7 @@ impl Game {
         }
     }
 
-    /// Every call under way is known to whoever could stop it.
+    /// Every call under way is known to whoever could stop it, and none is that was stopped.
     fn count(&self) {
         let of_sessions: usize =
             self.sessions.iter().filter_map(|s| self.server.peek(&s.ticket)).map(|live| live.calls()).sum();
@@ -173,6 +173,9 @@ impl Game {
         // Those of a batch stay in the books until the last is over.
         assert!(status.calls_active <= of_sessions + self.pipe.live.calls() + self.alone.len());
         assert!(status.sessions <= self.server.limits.sessions_max);
+        for n in &self.cancelled {
+            assert!(!self.works(*n), "call {n} is cancelled, and works on");
+        }
         assert!(status.calls_active <= self.server.limits.calls_max);
     }
 
@@ -382,7 +385,7 @@ impl Game {
         }
     }
 
-    async fn cancel_in_session(&mut self, dice: &mut Dice<'_>) {
+    fn cancel_in_session(&mut self, dice: &mut Dice<'_>) {
         let Some(at) = self.session(dice) else { return };
         let id = dice.below(5) as u64;
         let message = cancelled(id);
@@ -390,19 +393,19 @@ impl Game {
             return;
         };
         let Some(live) = self.server.peek(&self.sessions[at].ticket) else { return };
-        self.cancel(&live, &named, self.sessions[at].calls.clone(), id).await;
+        let calls = self.sessions[at].calls.clone();
+        self.cancel(&live, &named, &calls, id);
     }
 
-    /// A call that was under way is gone, with everything it held.
-    async fn cancel(&mut self, live: &Live, named: &Id, calls: Vec<(u64, u64)>, id: u64) {
-        settle().await;
+    /// A call that is under way can be cancelled.
+    fn cancel(&mut self, live: &Live, named: &Id, calls: &[(u64, u64)], id: u64) {
+        let last = calls.iter().rev().find(|(_, own)| *own == id).map(|(n, _)| *n);
         let before = live.calls();
         live.cancel(named);
         if live.calls() < before {
-            let (n, _) = *calls.iter().rev().find(|(_, own)| *own == id).expect("a call of this id was made");
-            self.cancelled.insert(n);
-            settle().await;
-            assert!(!self.works(n), "call {n} is cancelled, and works on");
+            self.cancelled.insert(last.expect("a call of this id was made"));
+        } else if let Some(n) = last {
+            assert!(self.cancelled.contains(&n) || !self.works(n), "call {n} cannot be cancelled");
         }
     }
 
@@ -436,7 +439,7 @@ impl Game {
         !self.detached.contains(&n) && self.script.notes().running.get(&n).is_some_and(|count| *count > 0)
     }
 
-    async fn on_pipe(&mut self, dice: &mut Dice<'_>) {
+    fn on_pipe(&mut self, dice: &mut Dice<'_>) {
         let message = match dice.below(6) {
             0 => handshake(dice),
             1 => cancelled(dice.below(5) as u64),
@@ -460,7 +463,7 @@ impl Game {
             Opened::Notice(Notice::Cancelled(named)) => {
                 let (live, calls) = (self.pipe.live.clone(), self.pipe.calls.clone());
                 let id = message["params"]["requestId"].as_u64().unwrap_or_default();
-                self.cancel(&live, &named, calls, id).await;
+                self.cancel(&live, &named, &calls, id);
             }
             Opened::Answer { id, answer } => self.pipe.live.answered(id, answer),
             Opened::Notice(_) | Opened::Batch(_) | Opened::Refused(_) => {}
@@ -533,22 +536,21 @@ impl Game {
         }
     }
 
-    /// Everybody reads what is left and leaves.
+    /// Everybody waits until all calls are over, reads what is left, and leaves.
     async fn end(mut self, advance: &impl AsyncFn(Duration)) {
-        for _ in 0..3 {
-            settle().await;
-            self.count();
-            for mut reader in std::mem::take(&mut self.readers) {
-                self.drain(&mut reader);
-            }
-            self.read_on();
-            self.take_output();
-            // Long enough for every script and every deadline, too short for a question.
-            self.world.advance_ms(200_000);
-            for _ in 0..200 {
-                advance(Duration::from_secs(1)).await;
-            }
+        settle().await;
+        self.count();
+        for mut reader in std::mem::take(&mut self.readers) {
+            self.drain(&mut reader);
         }
+        // Every wait of a script, then every question that nobody answered, then what came after those.
+        for ms in [31_000, 601_000, 31_000, 31_000].into_iter().flat_map(|ms| [ms; 6]) {
+            self.world.advance_ms(ms);
+            advance(Duration::from_millis(ms)).await;
+            settle().await;
+        }
+        self.read_on();
+        self.take_output();
         if self.roomy {
             self.nothing_is_lost();
         }
@@ -560,28 +562,31 @@ impl Game {
         self.server.close();
         settle().await;
         let status = self.server.status();
-        assert_eq!(
-            (status.sessions, status.calls_active, status.listening),
-            (0, 0, 0),
-            "somebody is still there"
-        );
+        let left = (status.sessions, status.calls_active, status.listening);
+        assert_eq!(left, (0, 0, 0), "somebody is still there");
         let notes = self.script.notes();
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
 
-    /// Takes up every stream where it was left.
+    /// Takes up every stream where it was left, as often as it sends its reader away.
     fn read_on(&mut self) {
         for at in 0..self.sessions.len() {
-            let session = &self.sessions[at];
-            let Some(live) = self.server.peek(&session.ticket) else { continue };
-            let left: Vec<(u32, u64)> = session
-                .streams
-                .iter()
-                .map(|(stream, seen)| (*stream, seen.events.keys().next_back().copied().unwrap_or(0)))
-                .collect();
-            for (stream, last) in left {
-                if let Some(attached) = Streams::attach(&live, stream, Some(last)) {
-                    self.drain(&mut Reader { session: at, attached, last });
+            let Some(live) = self.server.peek(&self.sessions[at].ticket) else { continue };
+            let streams: Vec<u32> = self.sessions[at].streams.keys().copied().collect();
+            for stream in streams {
+                for _ in 0..10 {
+                    let seen = &self.sessions[at].streams[&stream];
+                    let last = seen.events.keys().next_back().copied().unwrap_or(0);
+                    let Some(attached) = Streams::attach(&live, stream, Some(last)) else { break };
+                    if self.drain(&mut Reader { session: at, attached, last }) == Then::GoesOn {
+                        break;
+                    }
+                }
+                let seen = &self.sessions[at].streams[&stream];
+                let is_there = Streams::attach(&live, stream, None).is_some();
+                let is_cancelled = seen.calls.iter().any(|n| self.cancelled.contains(n));
+                if is_there && stream != GET_STREAM && !is_cancelled {
+                    assert_eq!(seen.answers, 1, "the calls {:?} have no answer", seen.calls);
                 }
             }
         }
