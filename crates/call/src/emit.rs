@@ -79,9 +79,9 @@ pub struct Wanted {
     pub level: Option<Level>,
 }
 
-/// The way out for events of one call. Clones share it.
+/// The way out for events of one call. Clones share it; one that nobody listens to holds nothing.
 #[derive(Debug, Clone)]
-pub struct Emit(Arc<Inner>);
+pub struct Emit(Option<Arc<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -102,23 +102,26 @@ impl Emit {
     pub const EVENTS_MAX: usize = 256;
 
     pub fn new(wanted: Wanted) -> Self {
-        Self(Arc::new(Inner { wanted, any: AtomicBool::new(false), queue: Mutex::default() }))
+        Self(Some(Arc::new(Inner { wanted, any: AtomicBool::new(false), queue: Mutex::default() })))
+    }
+
+    /// For a caller to whom nothing can be said before the answer.
+    pub fn silent() -> Self {
+        Self(None)
     }
 
     pub fn wants_progress(&self) -> bool {
-        self.0.wanted.progress
+        self.0.as_ref().is_some_and(|inner| inner.wanted.progress)
     }
 
     pub fn wants_log(&self, level: Level) -> bool {
-        self.0.wanted.level.is_some_and(|least| level >= least)
+        self.0.as_ref().and_then(|inner| inner.wanted.level).is_some_and(|least| level >= least)
     }
 
     /// Says how far the work is; dropped if the caller gave no token, or if it does not go forward.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        if !self.wants_progress() {
-            return;
-        }
-        let mut queue = self.lock();
+        let Some(inner) = self.0.as_ref().filter(|inner| inner.wanted.progress) else { return };
+        let mut queue = inner.lock();
         // The protocol: the value MUST increase with each notification.
         if queue.last_progress.is_some_and(|last| progress <= last) || progress.is_nan() {
             return;
@@ -129,57 +132,60 @@ impl Emit {
             queue.events.retain(|e| !matches!(e, Event::Progress { .. }));
         }
         if queue.events.len() < Self::EVENTS_MAX {
-            self.push(queue, event);
+            inner.push(queue, event);
         }
     }
 
     pub fn log(&self, level: Level, logger: Option<&str>, data: Json) {
-        if !self.wants_log(level) {
-            return;
-        }
-        let queue = self.lock();
+        let Some(inner) = self.0.as_ref().filter(|_| self.wants_log(level)) else { return };
+        let queue = inner.lock();
         if queue.events.len() < Self::EVENTS_MAX {
-            self.push(queue, Event::Log { level, logger: logger.map(Into::into), data });
+            inner.push(queue, Event::Log { level, logger: logger.map(Into::into), data });
         }
     }
 
     /// Lets the caller go and come back for the rest, where the protocol version knows that.
     pub fn pause(&self, retry_ms: u64) {
-        self.push(self.lock(), Event::Pause { retry_ms });
+        if let Some(inner) = &self.0 {
+            inner.push(inner.lock(), Event::Pause { retry_ms });
+        }
     }
 
     /// For the host: questions are few (one batch at a time) and must not be lost.
     pub fn ask(&self, id: u64, ask: Ask, task: Option<&str>) {
-        self.push(self.lock(), Event::Ask { id, ask, task: task.map(Into::into) });
+        if let Some(inner) = &self.0 {
+            inner.push(inner.lock(), Event::Ask { id, ask, task: task.map(Into::into) });
+        }
     }
 
     #[inline]
     pub fn any(&self) -> bool {
-        self.0.any.load(Ordering::Acquire)
+        self.0.as_ref().is_some_and(|inner| inner.any.load(Ordering::Acquire))
     }
 
     pub fn take(&self) -> Option<Event> {
-        if !self.any() {
-            return None;
-        }
-        let mut queue = self.lock();
+        let inner = self.0.as_ref().filter(|_| self.any())?;
+        let mut queue = inner.lock();
         let event = queue.events.pop_front();
-        self.0.any.store(!queue.events.is_empty(), Ordering::Release);
+        inner.any.store(!queue.events.is_empty(), Ordering::Release);
         event
     }
 
     /// Who is to be woken at the next event.
     pub fn wake_by(&self, waker: &Waker) {
-        let mut queue = self.lock();
+        let Some(inner) = &self.0 else { return };
+        let mut queue = inner.lock();
         match &queue.waker {
             Some(old) if old.will_wake(waker) => {}
             _ => queue.waker = Some(waker.clone()),
         }
     }
+}
 
+impl Inner {
     fn push(&self, mut queue: MutexGuard<'_, Queue>, event: Event) {
         queue.events.push_back(event);
-        self.0.any.store(true, Ordering::Release);
+        self.any.store(true, Ordering::Release);
         let waker = queue.waker.take();
         drop(queue);
         if let Some(waker) = waker {
@@ -188,6 +194,6 @@ impl Emit {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

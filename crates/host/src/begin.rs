@@ -222,7 +222,10 @@ impl Server {
                 Err(fault) => return told(&Told::from_fault(&fault, to.version), &to),
             },
         };
-        let emit = Emit::new(Wanted { progress: to.progress.is_some(), level });
+        let wanted = Wanted { progress: to.progress.is_some(), level };
+        let can_be_asked = peer.version.has(Feature::ServerRequests);
+        let hears = wanted.progress || wanted.level.is_some() || can_be_asked;
+        let emit = if hears { Emit::new(wanted) } else { Emit::silent() };
         let caller = Caller { principal: who.principal.clone(), caps: peer.caps };
         let job = Job { call, peer, caller, who: who.clone(), line, emit: emit.clone(), journal, task };
         let work = Box::pin(path::answer(self.clone(), registry, job));

@@ -397,16 +397,22 @@ fn zeros(x: u64) -> u64 {
     x.wrapping_sub(ONES) & !x & HIGHS
 }
 
+/// A word whose lowest high bit marks the first of eight bytes that JSON wants escaped: a quote, a backslash
+/// or a control character. 0 if there is none.
+#[inline]
+pub(crate) fn special_bytes(x: u64) -> u64 {
+    let quote = zeros(x ^ (ONES * b'"' as u64));
+    let backslash = zeros(x ^ (ONES * b'\\' as u64));
+    let control = x.wrapping_sub(ONES * 0x20) & !x & HIGHS;
+    quote | backslash | control
+}
+
 /// How many bytes from the start need no escape in JSON: no quote, no backslash, no control character.
 #[inline]
-pub(crate) fn plain_run(bytes: &[u8]) -> usize {
+fn plain_run(bytes: &[u8]) -> usize {
     let mut i = 0;
-    while let Some(eight) = bytes.get(i..i + 8) {
-        let x = u64::from_le_bytes(eight.try_into().expect("eight bytes"));
-        let quote = zeros(x ^ (ONES * b'"' as u64));
-        let backslash = zeros(x ^ (ONES * b'\\' as u64));
-        let control = x.wrapping_sub(ONES * 0x20) & !x & HIGHS;
-        let special = quote | backslash | control;
+    while let Some(eight) = bytes[i..].first_chunk::<8>() {
+        let special = special_bytes(u64::from_le_bytes(*eight));
         if special != 0 {
             return i + (special.trailing_zeros() / 8) as usize;
         }
