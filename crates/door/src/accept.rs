@@ -1,6 +1,9 @@
 //! In which form a client wants its answer.
 
-use http::header::{self, HeaderMap};
+use http::header;
+use wire::Head;
+
+use crate::seen::Seen;
 
 /// What may be answered. At least one of the two is true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +17,8 @@ impl Accepts {
 
     /// `None` if neither form will do: 406. `?stream=1` asks for a stream whatever the header says.
     #[inline]
-    pub(crate) fn read(heads: &HeaderMap, query: Option<&str>) -> Option<Self> {
-        let header = Self::of_header(heads);
+    pub(crate) fn read(seen: &Seen<'_>, query: Option<&str>) -> Option<Self> {
+        let header = Self::of_header(seen);
         if query.is_some_and(|query| query.split('&').any(|pair| pair == "stream=1")) {
             return Some(Self { json: false, stream: true });
         }
@@ -23,16 +26,14 @@ impl Accepts {
     }
 
     #[inline]
-    fn of_header(heads: &HeaderMap) -> Option<Self> {
-        let mut all = heads.get_all(header::ACCEPT).iter().peekable();
-        if all.peek().is_none() {
-            return Some(Self::BOTH);
+    fn of_header(seen: &Seen<'_>) -> Option<Self> {
+        match seen.accept {
+            Head::Absent => return Some(Self::BOTH),
+            Head::One(b"application/json, text/event-stream") => return Some(Self::BOTH),
+            Head::One(_) | Head::Twice => {}
         }
         let mut accepts = Self { json: false, stream: false };
-        for value in all {
-            if value.as_bytes() == b"application/json, text/event-stream" {
-                return Some(Self::BOTH);
-            }
+        for value in seen.all.get_all(header::ACCEPT) {
             for range in value.as_bytes().split(|c| *c == b',') {
                 accepts.add(range);
             }
@@ -65,10 +66,8 @@ fn is_never(parameter: &[u8]) -> bool {
 
 /// Whether a body is JSON as it must be: one header, the type, and no other character set than UTF-8.
 #[inline]
-pub(crate) fn is_json(heads: &HeaderMap) -> bool {
-    let mut all = heads.get_all(header::CONTENT_TYPE).iter();
-    let (Some(value), None) = (all.next(), all.next()) else { return false };
-    let value = value.as_bytes();
+pub(crate) fn is_json(content_type: Head<'_>) -> bool {
+    let Head::One(value) = content_type else { return false };
     if value == b"application/json" {
         return true;
     }
@@ -86,6 +85,7 @@ mod tests {
     use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
     use super::{Accepts, is_json};
+    use crate::seen::Seen;
 
     fn heads(name: HeaderName, values: &[&str]) -> HeaderMap {
         let mut heads = HeaderMap::new();
@@ -116,7 +116,7 @@ mod tests {
             (&["application/json"], Some("a=b&stream=1"), Some((false, true))),
             (&["application/json"], Some("stream=0"), Some((true, false))),
         ] {
-            let got = Accepts::read(&heads(ACCEPT, values), query).map(|a| (a.json, a.stream));
+            let got = Accepts::read(&Seen::new(&heads(ACCEPT, values)), query).map(|a| (a.json, a.stream));
             assert_eq!(got, expected, "{values:?} {query:?}");
         }
     }
@@ -135,7 +135,7 @@ mod tests {
             (&["application/json", "application/json"], false),
             (&["application/json", "text/plain"], false),
         ] {
-            assert_eq!(is_json(&heads(CONTENT_TYPE, values)), expected, "{values:?}");
+            assert_eq!(is_json(Seen::new(&heads(CONTENT_TYPE, values)).content_type), expected, "{values:?}");
         }
     }
 }

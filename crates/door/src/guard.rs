@@ -7,12 +7,14 @@
 use std::net::IpAddr;
 
 use call::Principal;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::HeaderValue;
 use http::uri::Authority;
 use http::{StatusCode, Uri};
 use ring::digest;
 use subtle::ConstantTimeEq;
 use wire::Head;
+
+use crate::seen::Seen;
 
 /// What is allowed in.
 #[derive(Debug, Clone, Default)]
@@ -59,29 +61,24 @@ pub(crate) struct Denied {
 }
 
 /// How a browser stands to us.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Origin<'h> {
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
     /// No browser, or a page that we served ourselves.
     Same,
     /// A page that the operator allows; it must be told so.
-    Allowed(&'h HeaderValue),
+    Allowed(HeaderValue),
 }
 
 impl Guard {
     /// `local` is the address at which the connection arrived.
-    pub(crate) fn admit<'h>(
-        &self,
-        uri: &Uri,
-        heads: &'h HeaderMap,
-        local: IpAddr,
-    ) -> Result<Origin<'h>, Denied> {
-        let host = self.check_host(uri, heads, local)?;
-        self.check_origin(heads, host)
+    pub(crate) fn admit<'h>(&self, uri: &'h Uri, seen: &Seen<'h>, local: IpAddr) -> Result<Origin, Denied> {
+        let host = self.check_host(uri, seen, local)?;
+        self.check_origin(seen, host)
     }
 
-    fn check_host<'h>(&self, uri: &'h Uri, heads: &'h HeaderMap, local: IpAddr) -> Result<&'h str, Denied> {
+    fn check_host<'h>(&self, uri: &'h Uri, seen: &Seen<'h>, local: IpAddr) -> Result<&'h str, Denied> {
         let bad = |why| Denied { status: StatusCode::BAD_REQUEST, why };
-        let header = match one(heads, &header::HOST) {
+        let header = match seen.host {
             Head::Twice => return Err(bad("more than one Host header")),
             Head::Absent => None,
             Head::One(value) => Some(std::str::from_utf8(value).map_err(|_| bad("malformed Host header"))?),
@@ -119,35 +116,35 @@ impl Guard {
         self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 
-    fn check_origin<'h>(&self, heads: &'h HeaderMap, host: &str) -> Result<Origin<'h>, Denied> {
+    fn check_origin(&self, seen: &Seen<'_>, host: &str) -> Result<Origin, Denied> {
         let denied = |why| Err(Denied { status: StatusCode::FORBIDDEN, why });
-        let mut all = heads.get_all(header::ORIGIN).iter();
-        match (all.next(), all.next()) {
-            (None, _) => match heads.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+        let origin = match seen.origin {
+            Head::Twice => return denied("more than one Origin header"),
+            Head::Absent => match seen.fetch_site {
                 // A browser that leaves out the Origin still says that the page is not ours.
-                Some(b"cross-site" | b"same-site") => {
-                    denied("requests from other sites are not allowed here")
+                Head::One(b"cross-site" | b"same-site") => {
+                    return denied("requests from other sites are not allowed here");
                 }
-                _ => Ok(Origin::Same),
+                Head::One(_) | Head::Absent | Head::Twice => return Ok(Origin::Same),
             },
-            (Some(_), Some(_)) => denied("more than one Origin header"),
-            (Some(origin), None) => {
-                if self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()) {
-                    return Ok(Origin::Allowed(origin));
-                }
-                if is_same(origin, host) {
-                    return Ok(Origin::Same);
-                }
-                denied("this Origin is not allowed here; the operator can allow it with --allow-origin")
-            }
+            Head::One(origin) => origin,
+        };
+        if self.origins.iter().any(|allowed| allowed.as_bytes() == origin)
+            && let Ok(origin) = HeaderValue::from_bytes(origin)
+        {
+            return Ok(Origin::Allowed(origin));
         }
+        if is_same(origin, host) {
+            return Ok(Origin::Same);
+        }
+        denied("this Origin is not allowed here; the operator can allow it with --allow-origin")
     }
 
     /// Whose request it is. Without a token everybody is nobody in particular.
-    pub(crate) fn identify(&self, heads: &HeaderMap) -> Result<Principal, Denied> {
+    pub(crate) fn identify(&self, seen: &Seen<'_>) -> Result<Principal, Denied> {
         let Some(token) = &self.token else { return Ok(Principal::Anonymous) };
         let denied = |why| Denied { status: StatusCode::UNAUTHORIZED, why };
-        let value = match one(heads, &header::AUTHORIZATION) {
+        let value = match seen.authorization {
             Head::Absent => return Err(denied("a bearer token is required")),
             Head::Twice => return Err(denied("more than one Authorization header")),
             Head::One(value) => value,
@@ -164,11 +161,9 @@ impl Guard {
     }
 }
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
 /// A page of ours: the same host and port. `null` is never ours.
-fn is_same(origin: &HeaderValue, host: &str) -> bool {
-    let Ok(origin) = origin.to_str() else { return false };
+fn is_same(origin: &[u8], host: &str) -> bool {
+    let Ok(origin) = std::str::from_utf8(origin) else { return false };
     let bare = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     bare.is_some_and(|bare| bare.eq_ignore_ascii_case(host))
 }
@@ -188,15 +183,4 @@ fn host_name(whole: &str) -> Option<&str> {
     let port = if after.is_empty() { "" } else { after.strip_prefix(':')? };
     let sound = !name.is_empty() && name.bytes().all(is_name) && port.bytes().all(|c| c.is_ascii_digit());
     sound.then_some(name)
-}
-
-/// A header that may be there once.
-#[inline]
-pub(crate) fn one<'h>(heads: &'h HeaderMap, name: &HeaderName) -> Head<'h> {
-    let mut all = heads.get_all(name).iter();
-    match (all.next(), all.next()) {
-        (None, _) => Head::Absent,
-        (Some(value), None) => Head::One(value.as_bytes()),
-        (Some(_), Some(_)) => Head::Twice,
-    }
 }

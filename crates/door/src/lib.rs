@@ -6,6 +6,7 @@
 mod accept;
 mod guard;
 pub mod http;
+mod seen;
 pub mod stdio;
 
 pub use guard::{Guard, Token};

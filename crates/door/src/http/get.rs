@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use host::{GET_STREAM, Server, Streams, Ticket, Who};
-use http::header::HeaderName;
-use http::request::Parts;
 use http::{Response, StatusCode};
 use wire::code::{Code, Told};
 use wire::frame::sse::{self, EventId};
@@ -13,14 +11,12 @@ use wire::{Feature, Head, Refusal};
 use super::body::{Body, Source};
 use super::reply;
 use crate::accept::Accepts;
-use crate::guard::one;
-
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+use crate::seen::Seen;
 
 /// The session that a request names.
 #[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
-fn session(server: &Server, who: &Who, parts: &Parts) -> Result<Ticket, Response<Body>> {
-    let id = match one(&parts.headers, &reply::SESSION) {
+fn session(server: &Server, who: &Who, seen: &Seen<'_>) -> Result<Ticket, Response<Body>> {
+    let id = match seen.session {
         // Without a session there is nothing to stream or to end; the newest era has neither.
         Head::Absent => return Err(reply::allow("POST")),
         Head::Twice => {
@@ -29,7 +25,7 @@ fn session(server: &Server, who: &Who, parts: &Parts) -> Result<Ticket, Response
         }
         Head::One(id) => std::str::from_utf8(id).unwrap_or_default(),
     };
-    if let Head::One(version) = one(&parts.headers, &super::post::VERSION) {
+    if let Head::One(version) = seen.version {
         match wire::Version::parse_bytes(version) {
             Some(version) if version.has(Feature::Sessions) => {}
             // 2026-07-28: "HTTP GET or DELETE to the MCP endpoint: respond with 405 Method Not Allowed."
@@ -48,12 +44,17 @@ fn session(server: &Server, who: &Who, parts: &Parts) -> Result<Ticket, Response
 }
 
 /// Opens the session's own stream, or takes up one that was left.
-pub(crate) fn stream(server: &Arc<Server>, who: &Who, parts: &Parts) -> Response<Body> {
-    let ticket = match session(server, who, parts) {
+pub(crate) fn stream(
+    server: &Arc<Server>,
+    who: &Who,
+    seen: &Seen<'_>,
+    query: Option<&str>,
+) -> Response<Body> {
+    let ticket = match session(server, who, seen) {
         Ok(ticket) => ticket,
         Err(response) => return response,
     };
-    if !Accepts::read(&parts.headers, parts.uri.query()).is_some_and(|accepts| accepts.stream) {
+    if !Accepts::read(seen, query).is_some_and(|accepts| accepts.stream) {
         let why = "a GET is answered with text/event-stream; allow it in Accept";
         return reply::refuse(StatusCode::NOT_ACCEPTABLE, Code::InvalidRequest, why);
     }
@@ -61,7 +62,7 @@ pub(crate) fn stream(server: &Arc<Server>, who: &Who, parts: &Parts) -> Response
         Ok(live) => live,
         Err(_) => return full(),
     };
-    let last = match one(&parts.headers, &LAST_EVENT_ID) {
+    let last = match seen.last_event {
         Head::One(id) => std::str::from_utf8(id).ok().and_then(EventId::parse),
         Head::Absent | Head::Twice => None,
     };
@@ -79,8 +80,8 @@ pub(crate) fn stream(server: &Arc<Server>, who: &Who, parts: &Parts) -> Response
     reply::stream(Body::stream(Source::Attached(attached), first, server.limits.keep_alive_ms))
 }
 
-pub(crate) fn delete(server: &Server, who: &Who, parts: &Parts) -> Response<Body> {
-    match session(server, who, parts) {
+pub(crate) fn delete(server: &Server, who: &Who, seen: &Seen<'_>) -> Response<Body> {
+    match session(server, who, seen) {
         Ok(ticket) => {
             server.end_session(&ticket);
             reply::status(StatusCode::NO_CONTENT)

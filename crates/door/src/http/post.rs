@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use call::Caps;
 use host::{Begun, Flow, Line, Out, Part, Server, Streams, Ticket, Who};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
+use http::header::HeaderValue;
 use http::{Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use wire::code::Code;
@@ -17,50 +16,45 @@ use wire::frame::sse;
 use wire::{Bare, Feature, Head, Heads, HttpBare, Notice, Opened, Request, Session, Version};
 
 use super::body::{Body, Kept, Source, event};
+use super::reply;
 use super::watcher::Phase;
-use super::{Site, reply};
 use crate::accept::{Accepts, is_json};
-use crate::guard::one;
+use crate::seen::Seen;
 
-pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// A body that has not been read yet.
+pub(crate) struct Reader<'a> {
+    pub(crate) body: Incoming,
+    pub(crate) phase: &'a Phase,
+    /// How long to wait for the next piece of it, where nobody else sees to that.
+    pub(crate) idle: Option<Duration>,
+}
 
 pub(crate) async fn answer(
     server: &Arc<Server>,
     who: &Who,
-    parts: &Parts,
-    body: Incoming,
-    phase: &Phase,
-    site: &Site,
-    shared: bool,
+    seen: &Seen<'_>,
+    query: Option<&str>,
+    reader: Reader<'_>,
 ) -> Response<Body> {
-    let heads = &parts.headers;
-    if !is_json(heads) {
+    if !is_json(seen.content_type) {
         let why = "the body must be application/json";
         return reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidRequest, why);
     }
-    let Some(accepts) = Accepts::read(heads, parts.uri.query()) else {
+    let Some(accepts) = Accepts::read(seen, query) else {
         let why = "Accept allows neither application/json nor text/event-stream";
         return reply::refuse(StatusCode::NOT_ACCEPTABLE, Code::InvalidRequest, why);
     };
-    // The watcher sees a connection that dries up, but not one of several requests that share it.
-    let idle = shared.then(|| Duration::from_millis(site.timing.body_idle_ms));
-    let bytes = match read(body, server.limits.frame_bytes_max, idle).await {
+    let bytes = match read(reader.body, server.limits.frame_bytes_max, reader.idle).await {
         Ok(bytes) => bytes,
         Err(response) => return response,
     };
-    phase.body_complete();
+    reader.phase.body_complete();
 
-    let (opened, ticket) = open(server, who, heads, bytes);
+    let (opened, ticket) = open(server, who, seen, bytes);
     let line = ticket.map_or(Line::Alone, Line::Session);
     match opened {
         Opened::Request(request) => {
-            let head = |name: &str| match HeaderName::from_bytes(name.as_bytes()) {
-                Ok(name) => one(heads, &name),
-                Err(_) => Head::Absent,
-            };
-            if let Err(refusal) = server.check_params(&request, head) {
+            if let Err(refusal) = server.check_params(&request, |name| seen.other(name)) {
                 return reply::refused(refusal);
             }
             one_request(server, who, request, line, accepts).await
@@ -87,9 +81,9 @@ pub(crate) async fn answer(
 
 /// What the message means, and the session it named if that had a say in it.
 #[inline]
-fn open(server: &Server, who: &Who, heads: &HeaderMap, bytes: Vec<u8>) -> (Opened, Option<Ticket>) {
+fn open(server: &Server, who: &Who, seen: &Seen<'_>, bytes: Vec<u8>) -> (Opened, Option<Ticket>) {
     let found: Cell<Option<Ticket>> = Cell::new(None);
-    let session = || match one(heads, &reply::SESSION) {
+    let session = || match seen.session {
         Head::Absent => Session::None,
         Head::Twice => Session::Dead,
         Head::One(id) => {
@@ -98,7 +92,7 @@ fn open(server: &Server, who: &Who, heads: &HeaderMap, bytes: Vec<u8>) -> (Opene
         }
     };
     let bare = HttpBare {
-        heads: Heads { version: one(heads, &VERSION), method: one(heads, &METHOD), name: one(heads, &NAME) },
+        heads: Heads { version: seen.version, method: seen.method, name: seen.name },
         session: &session,
     };
     let opened = server.open(bytes, Bare::Http(bare));

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use host::{Server, Who};
 use http::{Method, Request, Response, StatusCode, Version};
@@ -13,6 +14,7 @@ use super::body::Body;
 use super::watcher::Phase;
 use super::{Site, cors, get, post, reply};
 use crate::guard::Origin;
+use crate::seen::Seen;
 
 /// What a connection knows about all its requests.
 pub(crate) struct Arrived {
@@ -56,16 +58,17 @@ impl Drop for Counted<'_> {
 async fn guarded(arrived: &Arrived, request: Request<Incoming>, shared: bool) -> Response<Body> {
     let site = &*arrived.site;
     let (parts, body) = request.into_parts();
-    let origin = match site.guard.admit(&parts.uri, &parts.headers, arrived.local) {
+    let seen = Seen::new(&parts.headers);
+    let origin = match site.guard.admit(&parts.uri, &seen, arrived.local) {
         Ok(origin) => origin,
         Err(denied) => return reply::denied(denied),
     };
-    let mut response = match (origin, &parts.method) {
+    let mut response = match (&origin, &parts.method) {
         (Origin::Allowed(origin), &Method::OPTIONS) => return cors::preflight(origin, &parts.headers),
         (Origin::Same, &Method::OPTIONS) => return reply::allow("POST, GET, DELETE"),
-        _ => routed(arrived, &parts, body, shared).await,
+        _ => routed(arrived, &parts, &seen, body, shared).await,
     };
-    if let Origin::Allowed(origin) = origin {
+    if let Origin::Allowed(origin) = &origin {
         cors::expose(&mut response, origin);
     }
     response
@@ -74,6 +77,7 @@ async fn guarded(arrived: &Arrived, request: Request<Incoming>, shared: bool) ->
 async fn routed(
     arrived: &Arrived,
     parts: &http::request::Parts,
+    seen: &Seen<'_>,
     body: Incoming,
     shared: bool,
 ) -> Response<Body> {
@@ -82,7 +86,7 @@ async fn routed(
     if path == "/health" {
         return only_get(&parts.method, || reply::json(200, br#"{"status":"ok"}"#.to_vec()));
     }
-    let principal = match site.guard.identify(&parts.headers) {
+    let principal = match site.guard.identify(seen) {
         Ok(principal) => principal,
         Err(denied) => return reply::denied(denied),
     };
@@ -94,14 +98,20 @@ async fn routed(
         return reply::refuse(StatusCode::NOT_FOUND, Code::InvalidRequest, why);
     };
     let who = Who { principal, address: Some(arrived.from.ip()) };
+    let query = parts.uri.query();
     match parts.method {
-        Method::POST => post::answer(server, &who, parts, body, &arrived.phase, site, shared).await,
+        Method::POST => {
+            // The watcher sees a connection that dries up, but not one of several requests that share it.
+            let idle = shared.then(|| Duration::from_millis(site.timing.body_idle_ms));
+            let body = post::Reader { body, phase: &arrived.phase, idle };
+            post::answer(server, &who, seen, query, body).await
+        }
         Method::GET => {
             // There is no body to wait for, and a stream may be quiet for as long as it likes.
             arrived.phase.body_complete();
-            get::stream(server, &who, parts)
+            get::stream(server, &who, seen, query)
         }
-        Method::DELETE => get::delete(server, &who, parts),
+        Method::DELETE => get::delete(server, &who, seen),
         _ => reply::allow("POST, GET, DELETE"),
     }
 }

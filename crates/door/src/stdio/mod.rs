@@ -70,6 +70,26 @@ pub fn serve(
     Ok(())
 }
 
+/// Ends it from outside, as the end of the input would: what was asked already may be answered for a while.
+/// Whoever reads the input is left alone; the process is expected to end.
+pub async fn leave(server: &Server, output: &Output) {
+    server.close();
+    let calm = async {
+        while !is_calm(server) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(AFTERWARDS, calm).await.is_err() {
+        tracing::debug!("calls were cancelled because the process was told to stop");
+    }
+    output.finish(AFTERWARDS);
+}
+
+fn is_calm(server: &Server) -> bool {
+    let status = server.status();
+    status.calls_active == 0 && status.listening == 0
+}
+
 /// Answers are gathered up to this before they are written, as long as there is more to read.
 const BATCH_BYTES: usize = 64 << 10;
 
