@@ -16,6 +16,8 @@ pub struct Output {
     /// 0 until the client has spoken; then lines (1) or headers (2).
     framing: AtomicU8,
     closed: AtomicBool,
+    /// Whether a write cannot be told not to wait, so that we must ask before each.
+    must_ask: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -41,6 +43,7 @@ impl Output {
             file,
             framing: AtomicU8::new(0),
             closed: AtomicBool::new(false),
+            must_ask: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -136,9 +139,13 @@ impl Output {
 
     /// Writes as much as can be written without waiting.
     fn write_some(&self, bytes: &mut &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() && self.is_writable()? {
-            let chunk = &bytes[..bytes.len().min(CHUNK_BYTES)];
-            match (&self.file).write(chunk) {
+        while !bytes.is_empty() {
+            let written = match self.write_now(bytes) {
+                Some(written) => written,
+                None if self.is_writable()? => (&self.file).write(&bytes[..bytes.len().min(CHUNK_BYTES)]),
+                None => return Ok(()),
+            };
+            match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => *bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -147,6 +154,30 @@ impl Output {
             }
         }
         Ok(())
+    }
+
+    /// Writes all that fits in one call, where the system can be told not to wait for this write alone.
+    #[cfg(target_os = "linux")]
+    fn write_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+        /// Where the stream stands: a pipe has no other place.
+        const HERE: u64 = u64::MAX;
+        if self.must_ask.load(Ordering::Relaxed) {
+            return None;
+        }
+        match pwritev2(&self.file, &[io::IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
+            // An older kernel, or something else than a pipe or socket.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::SPIPE) => {
+                self.must_ask.store(true, Ordering::Relaxed);
+                None
+            }
+            written => Some(written.map_err(io::Error::from)),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn write_now(&self, _: &[u8]) -> Option<io::Result<usize>> {
+        None
     }
 
     #[cfg(unix)]
