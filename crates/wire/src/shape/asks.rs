@@ -1,8 +1,8 @@
 //! Questions: as requests of the server's own, or as parts of a result.
 
 use call::{Ask, Asks};
-use json::Json;
 use json::write::Object;
+use json::{Json, Node};
 
 use crate::version::{Feature, Version};
 
@@ -29,7 +29,12 @@ fn request_members(out: &mut Object<'_>, ask: &Ask, version: Version, id: Option
                 if version.has(Feature::ElicitationMode) {
                     params.str("mode", "form");
                 }
-                params.str("message", message).raw("requestedSchema", schema.as_str());
+                params.str("message", message);
+                if version.has(Feature::ElicitationMode) {
+                    params.raw("requestedSchema", schema.as_str());
+                } else {
+                    older_form(params.key("requestedSchema"), schema);
+                }
                 related(params, task);
             });
         }
@@ -59,6 +64,43 @@ fn request_members(out: &mut Object<'_>, ask: &Ask, version: Version, id: Option
     }
 }
 
+/// A form for a client that knows choices only as `enum` with `enumNames` (2025-06-18). A choice of several
+/// has no older form and stays as it is.
+fn older_form(out: &mut Vec<u8>, schema: &Json) {
+    let doc = schema.doc();
+    let mut form = Object::new(out);
+    for (key, value) in doc.root().members() {
+        if !key.is("properties") {
+            form.raw(&key.str().unwrap_or_default(), value.raw());
+            continue;
+        }
+        form.object("properties", |properties| {
+            for (name, property) in value.members() {
+                let name = name.str().unwrap_or_default();
+                match property.get("oneOf") {
+                    Some(choices) => {
+                        properties.object(&name, |out| older_choice(out, property, choices));
+                    }
+                    None => {
+                        properties.raw(&name, property.raw());
+                    }
+                }
+            }
+        });
+    }
+    form.end();
+}
+
+fn older_choice(out: &mut Object<'_>, property: Node<'_>, choices: Node<'_>) {
+    for (key, value) in property.members().filter(|(key, _)| !key.is("oneOf")) {
+        out.raw(&key.str().unwrap_or_default(), value.raw());
+    }
+    for (key, from) in [("enum", "const"), ("enumNames", "title")] {
+        let texts = choices.elements().filter_map(|choice| choice.get(from));
+        out.array(key, texts, |out, text| out.extend_from_slice(text.raw().as_bytes()));
+    }
+}
+
 fn with_members(out: &mut Object<'_>, params: &Json, task: Option<&str>) {
     let doc = params.doc();
     for (key, value) in doc.root().members().filter(|(key, _)| !key.is("_meta")) {
@@ -79,4 +121,28 @@ pub fn related_task(meta: &mut Object<'_>, task: &str) {
     meta.object("io.modelcontextprotocol/related-task", |o| {
         o.str("taskId", task);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use call::Ask;
+    use json::Json;
+
+    use super::server_request;
+    use crate::version::Version;
+
+    #[test]
+    fn titled_choices_have_an_older_form() {
+        let schema = r#"{"type":"object","properties":{"a":{"type":"string","title":"A","oneOf":[{"const":"x","title":"X"},{"const":"y","title":"Y"}]},"b":{"type":"string"}},"required":["a"]}"#;
+        let ask = Ask::Form { message: "?".into(), schema: Json::parse(schema).expect("JSON") };
+        let mut out = Vec::new();
+        server_request(&mut out, 1, &ask, None, Version::V2025_06_18);
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string","title":"A","enum":["x","y"],"enumNames":["X","Y"]},"b":{"type":"string"}},"required":["a"]}}}"#
+        );
+        let mut out = Vec::new();
+        server_request(&mut out, 1, &ask, None, Version::V2025_11_25);
+        assert!(String::from_utf8_lossy(&out).contains(schema));
+    }
 }
