@@ -241,6 +241,10 @@ impl Attached {
         let closed = inner.closed;
         let Some(stream) = inner.all.iter_mut().find(|s| s.id == self.id) else { return Poll::Ready(None) };
         if stream.reader != self.reader {
+            // On its way here it may have asked to be told of news in place of the new reader, who asks again.
+            if let Some(waker) = stream.waker.take() {
+                waker.wake();
+            }
             return Poll::Ready(None);
         }
         let Some(at) = stream.events.iter().position(|e| e.number > self.after) else {

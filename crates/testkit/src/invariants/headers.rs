@@ -62,7 +62,8 @@ fn carried(text: &str) {
 }
 
 fn compared(header: &[u8], text: &str) {
-    if mirrors(Head::One(header), text).is_ok() {
+    // No HTTP library lets control characters in.
+    if !header.iter().any(u8::is_ascii_control) && mirrors(Head::One(header), text).is_ok() {
         assert_eq!(decode(header).as_deref(), Some(text.as_bytes()));
     }
 }
