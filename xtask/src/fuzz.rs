@@ -56,7 +56,8 @@ fn fuzzing(target: &str, seconds: u32) -> Result<Command> {
     if seeds.exists() {
         command.arg(&seeds);
     }
-    command.arg("--").arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+    // Inputs grow sooner than they would: a session of sixty bytes is a short one.
+    command.args(["--", "-len_control=10", "-print_final_stats=1"]).arg(format!("-max_total_time={seconds}"));
     if words.exists() {
         command.arg(format!("-dict={}", words.display()));
     }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use json::{Json, Kind, Node, ScanLimits, Why};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use wire::frame::sse::{self, EventId};
 
 /// The text is `data` itself.
 pub fn scan(data: &[u8]) {
@@ -40,6 +41,18 @@ fn compacts(root: Node<'_>) {
     let again = json::scan(once.as_str().as_bytes().to_vec(), &ScanLimits::default()).expect("still JSON");
     assert_eq!(Json::from(again.root()), once);
     same_nodes(root, again.root());
+    is_one_event(once.as_str());
+}
+
+/// As a server-sent event it is one event with one line of data, whatever ends lines in the reader's eyes.
+fn is_one_event(message: &str) {
+    let mut out = Vec::new();
+    let id = EventId { stream: 1, event: 2 };
+    sse::message(&mut out, Some(id), message.as_bytes());
+    let out = String::from_utf8(out).expect("written from text");
+    let lines: Vec<&str> = out.split(['\n', '\r']).collect();
+    assert_eq!(lines, ["event: message", "id: 1-2", &format!("data: {message}"), "", ""]);
+    assert_eq!(EventId::parse("1-2"), Some(id));
 }
 
 fn same_nodes(a: Node<'_>, b: Node<'_>) {

@@ -242,7 +242,7 @@ const ACTS: [char; 9] = ['l', 'p', 'w', 'l', 's', 'z', 'a', 'f', 'd'];
 
 /// Lets everything run that can.
 async fn settle() {
-    for _ in 0..20 {
+    for _ in 0..10 {
         tokio::task::yield_now().await;
     }
 }
