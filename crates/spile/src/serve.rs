@@ -5,7 +5,6 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use call::Provider;
@@ -86,7 +85,9 @@ pub fn serve(
 }
 
 fn serve_http(address: SocketAddr, site: Site) -> anyhow::Result<()> {
-    runtime()?.block_on(async {
+    runtime(Driven::ByCaller)?.block_on(async {
+        // Before anybody is told that we serve: whoever is told may tell us to stop.
+        let told = stop_signal();
         let listener = TcpListener::bind(address).await.with_context(|| cannot_bind(address))?;
         let bound = listener.local_addr()?;
         for server in &site.servers {
@@ -99,7 +100,7 @@ fn serve_http(address: SocketAddr, site: Site) -> anyhow::Result<()> {
         }
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
-            stop_signal().await;
+            told.await;
             // Everybody who waits for this is in this process; there is somebody, or it does not matter.
             let _ = stop.send(true);
         });
@@ -116,14 +117,17 @@ fn serve_stdio(server: Arc<Server>) -> anyhow::Result<()> {
     if std::io::stdin().is_terminal() {
         say("waiting for an MCP client on stdin; to serve over HTTP give --bind 127.0.0.1:3333");
     }
-    let runtime = runtime()?;
+    let runtime = runtime(Driven::Apart)?;
     let output = Output::new(own(std::io::stdout()).context("stdout cannot be used")?);
     let input = own(std::io::stdin()).context("stdin cannot be used")?;
+    let inside = runtime.enter();
+    let told = stop_signal();
+    drop(inside);
     runtime.spawn({
-        let output = output.clone();
+        let (server, output) = (server.clone(), output.clone());
         async move {
-            stop_signal().await;
-            output.finish(Duration::from_secs(1));
+            told.await;
+            door::stdio::leave(&server, &output).await;
             std::process::exit(0);
         }
     });
@@ -144,9 +148,18 @@ fn own(stream: impl std::os::windows::io::AsHandle) -> std::io::Result<File> {
     Ok(File::from(stream.as_handle().try_clone_to_owned()?))
 }
 
-fn runtime() -> anyhow::Result<Runtime> {
+/// Which threads drive what waits.
+#[derive(PartialEq, Eq)]
+enum Driven {
+    /// The caller does, if one thread is enough.
+    ByCaller,
+    /// Others do: the caller is busy reading.
+    Apart,
+}
+
+fn runtime(driven: Driven) -> anyhow::Result<Runtime> {
     let workers = settings::workers()?;
-    let mut builder = if workers == 1 {
+    let mut builder = if workers == 1 && driven == Driven::ByCaller {
         tokio::runtime::Builder::new_current_thread()
     } else {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -156,14 +169,13 @@ fn runtime() -> anyhow::Result<Runtime> {
     builder.enable_all().build().context("the runtime cannot start")
 }
 
-/// Waits for SIGINT or SIGTERM.
-async fn stop_signal() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let (Ok(mut interrupt), Ok(mut terminate)) =
-            (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-        else {
+/// Catches SIGINT and SIGTERM from now on; what is returned waits for one. Within a runtime only.
+#[cfg(unix)]
+fn stop_signal() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let caught = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = caught else {
             tracing::warn!("signals cannot be caught; the process ends at once when told to");
             return std::future::pending().await;
         };
@@ -172,7 +184,10 @@ async fn stop_signal() {
             _ = terminate.recv() => {}
         }
     }
-    #[cfg(not(unix))]
+}
+
+#[cfg(not(unix))]
+async fn stop_signal() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
     }

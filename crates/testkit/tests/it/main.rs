@@ -2,4 +2,5 @@
 
 mod fixtures;
 mod official;
+mod process;
 mod transcripts;
