@@ -156,6 +156,7 @@ fn a_reader_that_stalls() {
     let flood = modern_call(1, "flood", r#"{"key":"k","steps":4000,"bytes":65536}"#);
     streaming.send(&flood.bytes());
     door.stand.started("k");
+    door.serves();
     door.stand.dropped("k");
     door.until("nothing is left of them", |status| status.calls_active == 0);
     // The first stalled before the second did.
