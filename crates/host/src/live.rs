@@ -60,6 +60,8 @@ struct Calls {
     running: HashMap<u64, Running>,
     /// How many calls all that is running stands for.
     count: usize,
+    /// Whoever made them is gone; what begins now ends at once.
+    closed: bool,
 }
 
 struct Running {
@@ -186,9 +188,11 @@ impl Live {
 
     /// How to stop what waits, now that it runs somewhere. If it was cancelled meanwhile, it stops now.
     pub fn started(&self, number: u64, stop: AbortHandle) {
-        match lock(&self.calls).running.get_mut(&number) {
-            Some(running) => running.stop = Some(stop),
-            None => stop.abort(),
+        let mut calls = lock(&self.calls);
+        let closed = calls.closed;
+        match calls.running.get_mut(&number) {
+            Some(running) if !closed => running.stop = Some(stop),
+            Some(_) | None => stop.abort(),
         }
     }
 
@@ -225,6 +229,7 @@ impl Live {
         // The numbers go on: what is stopped here strikes itself out later, and must not hit something new.
         let running = {
             let mut calls = lock(&self.calls);
+            calls.closed = true;
             (calls.count, calls.numbers) = (0, HashMap::new());
             std::mem::take(&mut calls.running)
         };

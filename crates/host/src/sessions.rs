@@ -57,6 +57,8 @@ pub(crate) enum Full {
     Owner,
     /// Everybody together has too many.
     All,
+    /// Never again: it was ended while this caller was on the way.
+    Ended,
 }
 
 #[derive(Default)]
@@ -135,6 +137,9 @@ impl Sessions {
         if let Some((_, live)) = inner.live.get(&ticket.key) {
             live.touch(now_ms);
             return Ok(live.clone());
+        }
+        if inner.ended.contains_key(&ticket.key) {
+            return Err(Full::Ended);
         }
         if inner.swept_ms.saturating_add(SWEEP_MS) <= now_ms {
             inner.swept_ms = now_ms;

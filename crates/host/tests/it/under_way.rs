@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use call::{Call, Catalog, Cx, Limits, Provider, Run, Tool};
-use host::{Begun, Config, Flow, Line, Live, Server, Who};
+use host::{Begun, Config, Flow, Line, Live, Server, Ticket, Who};
 use json::Json;
 use testkit::FakeWorld;
-use wire::{Bare, Notice, Opened, Peer, Version};
+use wire::{Bare, Heads, HttpBare, Notice, Opened, Peer, Session, Version};
 
 /// One tool that never answers.
 struct Never;
@@ -100,4 +100,47 @@ async fn a_batch_under_way_counts_and_ends_with_its_client() {
     client.expect(2).await;
     client.live.close();
     client.expect(0).await;
+}
+
+/// A session, as two requests that arrive at the same time both know it.
+fn session(server: &Arc<Server>) -> Ticket {
+    let message =
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+    let bare = HttpBare { heads: Heads::default(), session: &|| Session::None };
+    let Opened::Request(request) = server.open(message.as_bytes().to_vec(), Bare::Http(bare)) else {
+        panic!("a handshake is a request");
+    };
+    let Begun::Welcome { session, .. } = server.begin(request, &Who::default(), Line::Alone) else {
+        panic!("a handshake makes a session");
+    };
+    server.session(&session, &Who::default()).expect("alive")
+}
+
+fn begin(server: &Arc<Server>, ticket: Ticket) -> Flow {
+    let bare = Bare::Batched(ticket.peer);
+    let Opened::Request(request) = server.open(call(1).into_bytes(), bare) else { panic!("a request") };
+    match server.begin(request, &Who::default(), Line::Session(ticket)) {
+        Begun::Call(serving) => Flow::One(serving),
+        Begun::Ready { .. } | Begun::Welcome { .. } | Begun::Listen(_) => panic!("it has to wait"),
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_ends_while_a_call_begins_takes_it_along() {
+    let client = Client::new();
+    let ticket = session(&client.server);
+    let live = client.server.live(&ticket, &Who::default()).expect("room");
+    let flow = begin(&client.server, ticket);
+    client.server.end_session(&ticket);
+    flow.into_stream(&live, None);
+    client.expect(0).await;
+}
+
+#[tokio::test]
+async fn a_session_that_has_ended_holds_nothing_again() {
+    let client = Client::new();
+    let ticket = session(&client.server);
+    client.server.end_session(&ticket);
+    assert!(client.server.live(&ticket, &Who::default()).is_err());
+    assert_eq!(client.server.status().sessions, 0);
 }
