@@ -92,12 +92,7 @@ impl Streams {
         let mut inner = self.lock();
         let id = inner.next;
         inner.next = inner.next.wrapping_add(1).max(GET_STREAM + 1);
-        let ended = inner.all.iter().filter(|s| s.ended && !s.attached).count();
-        if ended > ENDED_MAX
-            && let Some(oldest) = inner.all.iter().position(|s| s.ended && !s.attached)
-        {
-            inner.all.remove(oldest);
-        }
+        inner.forget_ended(ENDED_MAX, self.bytes_max);
         inner.all.push(Stream::new(id));
         id
     }
@@ -193,6 +188,24 @@ impl Streams {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Forgets ended streams that nobody reads, oldest first, until they are few and small: together they may
+    /// hold no more than one stream may.
+    fn forget_ended(&mut self, count_max: usize, bytes_max: usize) {
+        let waits = |stream: &Stream| stream.ended && !stream.attached;
+        let mut count = self.all.iter().filter(|stream| waits(stream)).count();
+        let mut bytes: usize = self.all.iter().filter(|stream| waits(stream)).map(|stream| stream.bytes).sum();
+        self.all.retain(|stream| {
+            let goes = waits(stream) && (count > count_max || bytes > bytes_max);
+            if goes {
+                count -= 1;
+                bytes -= stream.bytes;
+            }
+            !goes
+        });
     }
 }
 
