@@ -88,13 +88,17 @@ fn same_number(header: &[u8], body: &str) -> bool {
     if header == body.as_bytes() {
         return true;
     }
-    let header = json::scan(header.to_vec(), &ScanLimits { depth_max: 0, slots_max: 1 });
-    match header.as_ref().map(|doc| doc.root()) {
-        Ok(number) if number.kind() == Kind::Number => match (decimal(number.raw()), decimal(body)) {
-            (Some(header), Some(body)) => header == body,
-            _ => false,
-        },
-        Ok(_) | Err(_) => false,
+    let Ok(doc) = json::scan(header.to_vec(), &ScanLimits { depth_max: 0, slots_max: 1 }) else {
+        return false;
+    };
+    let number = doc.root();
+    // A number, with no white space around it.
+    if number.kind() != Kind::Number || number.raw().len() != header.len() {
+        return false;
+    }
+    match (decimal(number.raw()), decimal(body)) {
+        (Some(header), Some(body)) => header == body,
+        _ => false,
     }
 }
 

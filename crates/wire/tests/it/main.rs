@@ -24,6 +24,8 @@ fn a_number_in_a_header_is_compared_digit_by_digit() {
         ("0", "1e-400", false),
         // No JSON numbers, though other readers take them for numbers.
         ("+42", "42", false),
+        (" 42", "42", false),
+        ("42\t", "42.0", false),
         ("042", "42", false),
         ("42.", "42", false),
         ("inf", "1e400", false),
