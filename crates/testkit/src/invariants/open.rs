@@ -3,6 +3,8 @@
 //! Every refusal is a JSON-RPC error that echoes the id byte for byte; a request that is let in has the id,
 //! method and parameters that stand in the text; and over HTTP, where headers must match the body, they do.
 
+use std::borrow::Cow;
+
 use call::{Caps, CompletionOf, Target};
 use json::{Json, Node, ScanLimits};
 use serde_json::Value;
@@ -32,8 +34,8 @@ pub fn open(data: &[u8]) {
         told.check(&open(Bare::Pipe(Some(Peer::bare(version)))), None);
     }
     told.check(&open(Bare::Batched(Peer::bare(Version::UNNAMED))), None);
-    for heads in [http.heads(), http.mirrored(&told)] {
-        let heads = heads.as_heads();
+    for said in [&http.said, &told.mirrored()] {
+        let heads = heads(said);
         let bare = HttpBare { heads, session: &|| http.session };
         told.check(&open(Bare::Http(bare)), Some(&heads));
     }
@@ -44,30 +46,30 @@ fn handshakes() -> impl Iterator<Item = Version> {
     Version::ALL.into_iter().map(|(version, _)| version).filter(|v| v.has(Feature::Handshake))
 }
 
-/// What HTTP says beside the body.
+/// What HTTP says beside the body: version, method and name, and a session.
 struct Http<'a> {
-    heads: [Said<'a>; 3],
+    said: [Said<'a>; 3],
     session: Session,
 }
 
-#[derive(Clone, Copy)]
 enum Said<'a> {
     Nothing,
-    This(&'a [u8]),
+    This(Cow<'a, [u8]>),
     Twice,
 }
 
-struct Owned([Option<Vec<u8>>; 3], [bool; 3]);
-
-impl Owned {
-    fn as_heads(&self) -> Heads<'_> {
-        let head = |i: usize| match (&self.0[i], self.1[i]) {
-            (_, true) => Head::Twice,
-            (Some(value), false) => Head::One(value),
-            (None, false) => Head::Absent,
-        };
-        Heads { version: head(0), method: head(1), name: head(2) }
+impl Said<'_> {
+    fn head(&self) -> Head<'_> {
+        match self {
+            Self::Nothing => Head::Absent,
+            Self::This(value) => Head::One(value),
+            Self::Twice => Head::Twice,
+        }
     }
+}
+
+fn heads<'h>([version, method, name]: &'h [Said<'_>; 3]) -> Heads<'h> {
+    Heads { version: version.head(), method: method.head(), name: name.head() }
 }
 
 impl<'a> Http<'a> {
@@ -77,41 +79,22 @@ impl<'a> Http<'a> {
             // No HTTP library lets control characters in.
             1 => match dice.bytes() {
                 value if value.iter().any(|c| c.is_ascii_control()) => Said::Nothing,
-                value => Said::This(value),
+                value => Said::This(value.into()),
             },
-            2 => Said::This(dice.pick(&Method::TABLE).1.as_bytes()),
-            3..6 => Said::This(dice.pick(&Version::ALL).1.as_bytes()),
+            2 => Said::This(dice.pick(&Method::TABLE).1.as_bytes().into()),
+            3..6 => Said::This(dice.pick(&Version::ALL).1.as_bytes().into()),
             _ => Said::Nothing,
         };
-        let heads = [said(), said(), said()];
+        let said = [said(), said(), said()];
         let session = match dice.below(4) {
             0 => Session::Dead,
-            1 => Session::Open(Peer {
-                caps: Caps::ROOTS,
-                ..Peer::bare(dice.pick(&[Version::UNNAMED, Version::NEWEST_WITH_HANDSHAKE]))
-            }),
+            1 => {
+                let version = dice.pick(&[Version::UNNAMED, Version::NEWEST_WITH_HANDSHAKE]);
+                Session::Open(Peer { caps: Caps::ROOTS, ..Peer::bare(version) })
+            }
             _ => Session::None,
         };
-        Self { heads, session }
-    }
-
-    fn heads(&self) -> Owned {
-        let value = |said: Said<'_>| match said {
-            Said::This(value) => Some(value.to_vec()),
-            Said::Nothing | Said::Twice => None,
-        };
-        let twice = |said: Said<'_>| matches!(said, Said::Twice);
-        Owned(self.heads.map(value), self.heads.map(twice))
-    }
-
-    /// Headers as a good client would send them with this message.
-    fn mirrored(&self, told: &Told) -> Owned {
-        let Some(value) = &told.value else { return self.heads() };
-        let text = |value: &Value| value.as_str().map(|text| encode(text).into_bytes());
-        let params = &value["params"];
-        let version = text(&params["_meta"]["io.modelcontextprotocol/protocolVersion"]);
-        let name = ["name", "uri", "taskId"].into_iter().find_map(|key| text(&params[key]));
-        Owned([version, text(&value["method"]), name], [false; 3])
+        Self { said, session }
     }
 }
 
@@ -135,6 +118,19 @@ impl Told {
             ours: root.map(Json::from),
             value: root.and_then(|_| serde_json::from_slice(text).ok()),
         }
+    }
+
+    /// Headers as a good client would send them with this message.
+    fn mirrored(&self) -> [Said<'static>; 3] {
+        let Some(value) = &self.value else { return [Said::Nothing, Said::Nothing, Said::Nothing] };
+        let params = &value["params"];
+        let name =
+            ["name", "uri", "taskId"].into_iter().map(|key| &params[key]).find(|name| name.is_string());
+        let version = &params["_meta"]["io.modelcontextprotocol/protocolVersion"];
+        [version, &value["method"], name.unwrap_or(&Value::Null)].map(|value| match value.as_str() {
+            Some(text) => Said::This(encode(text).into_bytes().into()),
+            None => Said::Nothing,
+        })
     }
 
     fn check(&self, opened: &Opened, http: Option<&Heads<'_>>) {
