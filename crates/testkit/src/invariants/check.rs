@@ -34,13 +34,17 @@ pub fn check(data: &[u8]) {
         let doc = json::scan(instance.clone().into_bytes(), &ScanLimits::default()).expect("made to be JSON");
         let value: Value = serde_json::from_str(&instance).expect("made of numbers that serde knows");
         let (ours, theirs) = (check.0.check(Some(doc.root())), check.1.is_valid(&value));
-        assert_eq!(ours.is_ok(), theirs, "{schema} for {instance}");
-        assert_eq!(check.0.admits(&Json::from(doc.root())), theirs);
+        assert_eq!(check.0.admits(&Json::from(doc.root())), ours.is_ok());
+        // A built value rounds such numbers; the tape has their digits.
+        let rounded = ROUNDED.iter().any(|n| instance.contains(n) || schema.as_str().contains(n));
+        assert!(rounded || ours.is_ok() == theirs, "{schema} for {instance}: {ours:?} but {theirs}");
         if let Err(problem) = ours {
             assert!(!problem.message.is_empty() && problem.reason.is_some(), "{schema} for {instance}");
         }
     }
 }
+
+const ROUNDED: [&str; 3] = ["1e-400", "18446744073709551616", "123456789012345678901234567890"];
 
 /// Names are names of headers, no two the same, and each path leads through the schema's properties.
 fn headers(schema: &Json) {
