@@ -31,8 +31,12 @@ pub struct Limits {
     pub stream_bytes_max: usize,
     pub streams_max: usize,
     pub subscriptions_per_peer_max: usize,
+    /// All that one subscription, or all those of one session, may name together.
+    pub subscription_bytes_max: usize,
     pub tasks_max: usize,
     pub tasks_per_principal_max: usize,
+    /// The requests and results of all tasks together.
+    pub tasks_bytes_max: usize,
     pub task_ttl_ms: u64,
     pub task_poll_ms: u64,
     /// A quiet call turns into a stream after this, so that nothing in between gives up on it.
@@ -62,8 +66,10 @@ impl Default for Limits {
             stream_bytes_max: 4 << 20,
             streams_max: 16_384,
             subscriptions_per_peer_max: 1024,
+            subscription_bytes_max: 64 << 10,
             tasks_max: 4096,
             tasks_per_principal_max: 256,
+            tasks_bytes_max: 64 << 20,
             task_ttl_ms: 3_600_000,
             task_poll_ms: 1000,
             silence_ms: 2000,

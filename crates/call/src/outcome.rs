@@ -42,6 +42,35 @@ pub enum Reply {
     Completion(Completion),
 }
 
+impl Reply {
+    /// About how much it holds, for whoever has to keep it.
+    pub fn bytes(&self) -> usize {
+        let body = |body: &Body| match body {
+            Body::Text { uri, text, .. } => uri.len() + text.len(),
+            Body::Blob { uri, base64, .. } => uri.len() + base64.len(),
+        };
+        let block = |one: &Block| match one {
+            Block::Text(text) => text.len(),
+            Block::Image { data, .. } | Block::Audio { data, .. } => data.len(),
+            Block::Embedded(contents) => body(contents),
+            Block::Link(resource) => resource.uri.len() + resource.name.len(),
+        };
+        match self {
+            Self::Tool(reply) => {
+                let content = match &reply.content {
+                    Content::Structured => 0,
+                    Content::Text(text) => text.len(),
+                    Content::Blocks(blocks) => blocks.iter().map(block).sum(),
+                };
+                content + reply.structured.as_ref().map_or(0, |json| json.as_str().len())
+            }
+            Self::Prompt(reply) => reply.messages.iter().map(|message| block(&message.block)).sum(),
+            Self::Resource(contents) => contents.bodies.iter().map(body).sum(),
+            Self::Completion(completion) => completion.values.iter().map(String::len).sum(),
+        }
+    }
+}
+
 /// What a tool answers: something to read, something typed, or both.
 #[derive(Debug, Clone)]
 pub struct ToolReply {

@@ -23,7 +23,7 @@ use crate::questions;
 use crate::registry::Registry;
 use crate::server::{Server, Who};
 use crate::serving::{Flow, Listening, Serving, Several};
-use crate::tasks::Task;
+use crate::tasks::{Holder, Task};
 
 /// What became of a request as soon as it was read.
 pub enum Begun {
@@ -91,7 +91,11 @@ impl Server {
                 self.initialize(&registry, requested, caps, to, who, &line)
             }
             What::Subscribe(uri) => self.with_live(&to, who, &line, |live| {
-                live.watch.subscribe(uri, self.limits.subscriptions_per_peer_max)
+                live.watch.subscribe(
+                    uri,
+                    self.limits.subscriptions_per_peer_max,
+                    self.limits.subscription_bytes_max,
+                )
             }),
             What::Unsubscribe(uri) => self.with_live(&to, who, &line, |live| {
                 live.watch.unsubscribe(&uri);
@@ -261,7 +265,11 @@ impl Server {
         if !wanted.tasks.is_empty() && !peer.caps.has(Caps::TASKS) {
             return told(&Told::from_fault(&Fault::MissingCapability(Caps::TASKS), to.version), &to);
         }
-        if wanted.uris.len() + wanted.tasks.len() > self.limits.subscriptions_per_peer_max {
+        let named = || wanted.uris.iter().chain(&wanted.tasks);
+        let bytes: usize = named().map(String::len).sum();
+        if named().count() > self.limits.subscriptions_per_peer_max
+            || bytes > self.limits.subscription_bytes_max
+        {
             return told(&Told::invalid_params("`params.notifications`: too many subscriptions in one"), &to);
         }
         if self.counts.listening.load(Ordering::Relaxed) >= self.limits.streams_max {
@@ -269,6 +277,7 @@ impl Server {
         }
         let offer = &registry.offer;
         let now_ms = self.world.now_ms();
+        let holder = Holder::new(&who.principal, line);
         let granted = Filter {
             tools: wanted.tools && offer.tools && offer.changes,
             prompts: wanted.prompts && offer.prompts && offer.changes,
@@ -277,7 +286,7 @@ impl Server {
             tasks: wanted
                 .tasks
                 .into_iter()
-                .filter(|id| self.tasks.find(id, &who.principal, now_ms).is_ok())
+                .filter(|id| self.tasks.find(id, &holder, now_ms).is_ok())
                 .collect(),
         };
         let watch = Arc::new(Watch::new(&granted));
@@ -294,9 +303,9 @@ impl Server {
         let now_ms = self.world.now_ms();
         let id = match &op {
             TaskOp::Get(id) | TaskOp::Update(id, _) | TaskOp::Cancel(id) | TaskOp::Result(id) => id,
-            TaskOp::List(cursor) => return self.task_list(cursor.as_deref(), &to, who),
+            TaskOp::List(cursor) => return self.task_list(cursor.as_deref(), &to, who, &line),
         };
-        let task = match self.tasks.find(id, &who.principal, now_ms) {
+        let task = match self.tasks.find(id, &Holder::new(&who.principal, &line), now_ms) {
             Ok(task) => task,
             Err(fault) => return told(&Told::from_fault(&fault, to.version), &to),
         };
@@ -337,8 +346,13 @@ impl Server {
         }
     }
 
-    fn task_list(&self, cursor: Option<&str>, to: &ReplyTo, who: &Who) -> Begun {
-        let tasks = self.tasks.of(&who.principal, self.world.now_ms());
+    fn task_list(&self, cursor: Option<&str>, to: &ReplyTo, who: &Who, line: &Line) -> Begun {
+        let holder = Holder::new(&who.principal, line);
+        // 2025-11-25, Task Isolation: whoever cannot be told from others MUST NOT be shown a list.
+        if let (Holder::Bearer, Line::Alone) = (&holder, line) {
+            return told(&Told::method_not_found(Method::TaskList.as_str(), to.version), to);
+        }
+        let tasks = self.tasks.of(&holder, self.world.now_ms());
         let from = match cursor {
             None | Some("") => 0,
             Some(last) => match tasks.iter().position(|task| task.id == last) {

@@ -60,13 +60,18 @@ impl Watch {
     }
 
     /// `false` if there are too many already.
-    pub(crate) fn subscribe(&self, uri: String, max: usize) -> bool {
+    pub(crate) fn subscribe(&self, uri: String, max: usize, bytes_max: usize) -> bool {
         let mut state = self.lock();
-        if state.wants.uris.len() >= max && !state.wants.uris.contains(&uri) {
-            return false;
+        let wanted = &mut state.wants.uris;
+        if wanted.contains(&uri) {
+            return true;
         }
-        state.wants.uris.insert(uri);
-        true
+        let bytes: usize = wanted.iter().map(String::len).sum();
+        let fits = wanted.len() < max && bytes + uri.len() <= bytes_max;
+        if fits {
+            wanted.insert(uri);
+        }
+        fits
     }
 
     pub(crate) fn unsubscribe(&self, uri: &str) {

@@ -155,10 +155,10 @@ pub(crate) fn conclude(
 }
 
 fn refused(owner: &Owner<'_>, message: String) -> Result<Ended, Fault> {
-    let message = if message.is_empty() { "the client did not answer".to_owned() } else { message };
+    let why = format!("the client refused to answer: {message}");
     match owner {
         Owner::Tool(tool) => {
-            let problem = Problem::new("input_refused", format!("the client did not answer: {message}"));
+            let problem = Problem::new("input_refused", why);
             Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem))))
         }
         Owner::One(_) | Owner::Readers(_) => Err(Fault::BadParams {

@@ -24,6 +24,13 @@ pub struct Ticket {
     issued_ms: u64,
 }
 
+impl Ticket {
+    /// What tells this session from others.
+    pub(crate) fn key(&self) -> [u8; 16] {
+        self.key
+    }
+}
+
 const TICKET_BYTES: usize = 1 + 2 + 8 + 16;
 
 /// Whose session it is, for counting.
@@ -111,6 +118,9 @@ impl Sessions {
             return None;
         }
         let inner = self.lock();
+        if let Some((_, live)) = inner.live.get(&key) {
+            live.touch(now_ms);
+        }
         if inner.ended.contains_key(&key)
             || (issued_ms <= inner.ended_before_ms && !inner.live.contains_key(&key))
         {
@@ -143,17 +153,17 @@ impl Sessions {
         }
         if inner.swept_ms.saturating_add(SWEEP_MS) <= now_ms {
             inner.swept_ms = now_ms;
-            inner.sweep(now_ms, limits.session_idle_ms, None);
+            inner.sweep(now_ms, limits, None);
         }
         let owner_max = owner.sessions_max(limits);
         if inner.counts.get(&owner).copied().unwrap_or(0) >= owner_max {
-            inner.sweep(now_ms, limits.session_idle_ms, Some(&owner));
+            inner.sweep(now_ms, limits, Some(&owner));
         }
         if inner.counts.get(&owner).copied().unwrap_or(0) >= owner_max {
             return Err(Full::Owner);
         }
         if inner.live.len() >= limits.sessions_max {
-            inner.sweep(now_ms, limits.session_idle_ms, None);
+            inner.sweep(now_ms, limits, None);
         }
         if inner.live.len() >= limits.sessions_max {
             return Err(Full::All);
@@ -173,15 +183,7 @@ impl Sessions {
     /// Ends a session for good.
     pub(crate) fn end(&self, ticket: &Ticket, now_ms: u64, age_ms: u64) {
         let mut inner = self.lock();
-        if inner.ended.len() >= ENDED_MAX {
-            inner.ended.retain(|_, expires_ms| *expires_ms > now_ms);
-        }
-        if inner.ended.len() >= ENDED_MAX {
-            // Rather end sessions that are not in use (their clients initialize again) than revive one.
-            inner.ended_before_ms = inner.ended_before_ms.max(now_ms);
-            inner.ended.clear();
-        }
-        inner.ended.insert(ticket.key, ticket.issued_ms.saturating_add(age_ms));
+        inner.end(ticket.key, now_ms, ticket.issued_ms.saturating_add(age_ms));
         if let Some(live) = inner.remove(&ticket.key) {
             live.close();
         }
@@ -210,14 +212,30 @@ const SWEEP_MS: u64 = 10_000;
 const ENDED_MAX: usize = 65_536;
 
 impl Inner {
-    /// Drops what nobody would miss: what holds nothing, and what has been idle for long.
-    fn sweep(&mut self, now_ms: u64, idle_ms: u64, owner: Option<&Owner>) {
-        self.drop_where(owner, |live| {
-            live.is_blank() || (!live.is_busy() && live.idle_ms(now_ms) >= idle_ms)
-        });
+    /// Drops what nobody would miss: what holds nothing, and what has been idle for long. A session that loses
+    /// something by it is over: its client is told so (404) and can make a new one, instead of waiting for
+    /// news that will never come.
+    fn sweep(&mut self, now_ms: u64, limits: &Limits, owner: Option<&Owner>) {
+        self.drop_where(owner, Live::is_blank);
+        let idle = |live: &Live| !live.is_busy() && live.idle_ms(now_ms) >= limits.session_idle_ms;
+        for key in self.drop_where(owner, idle) {
+            self.end(key, now_ms, now_ms.saturating_add(limits.session_age_ms));
+        }
     }
 
-    fn drop_where(&mut self, owner: Option<&Owner>, test: impl Fn(&Live) -> bool) {
+    fn end(&mut self, key: [u8; 16], now_ms: u64, expires_ms: u64) {
+        if self.ended.len() >= ENDED_MAX {
+            self.ended.retain(|_, expires_ms| *expires_ms > now_ms);
+        }
+        if self.ended.len() >= ENDED_MAX {
+            // Rather end sessions that are not in use (their clients initialize again) than revive one.
+            self.ended_before_ms = self.ended_before_ms.max(now_ms);
+            self.ended.clear();
+        }
+        self.ended.insert(key, expires_ms);
+    }
+
+    fn drop_where(&mut self, owner: Option<&Owner>, test: impl Fn(&Live) -> bool) -> Vec<[u8; 16]> {
         let gone: Vec<[u8; 16]> = self
             .live
             .iter()
@@ -226,9 +244,10 @@ impl Inner {
             .filter(|(_, (_, live))| Arc::strong_count(live) == 1)
             .map(|(key, _)| *key)
             .collect();
-        for key in gone {
-            self.remove(&key);
+        for key in &gone {
+            self.remove(key);
         }
+        gone
     }
 
     fn remove(&mut self, key: &[u8; 16]) -> Option<Arc<Live>> {

@@ -197,7 +197,8 @@ impl Inner {
     fn forget_ended(&mut self, count_max: usize, bytes_max: usize) {
         let waits = |stream: &Stream| stream.ended && !stream.attached;
         let mut count = self.all.iter().filter(|stream| waits(stream)).count();
-        let mut bytes: usize = self.all.iter().filter(|stream| waits(stream)).map(|stream| stream.bytes).sum();
+        let mut bytes: usize =
+            self.all.iter().filter(|stream| waits(stream)).map(|stream| stream.bytes).sum();
         self.all.retain(|stream| {
             let goes = waits(stream) && (count > count_max || bytes > bytes_max);
             if goes {

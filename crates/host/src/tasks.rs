@@ -4,26 +4,49 @@
 //! is cancelled, or when its time is up. Questions inside a task wait here for `tasks/update`.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use call::{Asks, Call, Emit, Fault, Outcome, Principal, Reply, Thing, Work};
+use call::{Asks, Call, Emit, Fault, Outcome, Principal, Problem, Reply, Thing, ToolReply, Work};
 use json::Json;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use wire::shape::{Detail, TaskView};
 
 use crate::catch::Caught;
-use crate::live::Live;
+use crate::live::{Line, Live};
 use crate::path::{Job, again, conclude};
 use crate::registry::Registry;
 use crate::server::Server;
+
+/// Whose a task is. To anybody else it does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Named(Principal),
+    /// Nobody in particular, but always the same.
+    Session([u8; 16]),
+    /// Whoever knows the id: over a pipe the one client there is, over HTTP a caller who proved nothing.
+    Bearer,
+}
+
+impl Holder {
+    pub(crate) fn new(principal: &Principal, line: &Line) -> Self {
+        match (principal, line) {
+            (Principal::Named(_), _) => Self::Named(principal.clone()),
+            (Principal::Anonymous, Line::Session(ticket)) => Self::Session(ticket.key()),
+            (Principal::Anonymous, Line::Alone | Line::Pipe(_)) => Self::Bearer,
+        }
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Tasks(Mutex<HashMap<String, Arc<Task>>>);
 
 pub(crate) struct Task {
     id: String,
-    owner: Principal,
+    holder: Holder,
+    /// What it keeps: its request, then its result.
+    bytes: AtomicUsize,
     created_ms: u64,
     ttl_ms: u64,
     poll_ms: u64,
@@ -36,6 +59,8 @@ struct State {
     detail: Detail,
     updated_ms: u64,
     questions: Vec<Question>,
+    /// What the client said instead of an answer.
+    refused: Option<String>,
     /// Keys that were ever used: one must not mean two questions.
     used: Vec<String>,
     stop: Option<AbortHandle>,
@@ -61,7 +86,8 @@ impl Tasks {
     ) -> Result<TaskView, Fault> {
         let limits = &server.limits;
         let now_ms = server.world.now_ms();
-        let owner = job.caller.principal.clone();
+        let holder = Holder::new(&job.caller.principal, &job.line);
+        let bytes = job.call.doc().text().len();
         let mut tasks = self.lock();
         tasks.retain(|_, task| {
             let expired = task.expired(now_ms);
@@ -70,11 +96,14 @@ impl Tasks {
             }
             !expired
         });
-        let own = tasks.values().filter(|task| task.owner == owner && task.is_open()).count();
+        let own = tasks.values().filter(|task| task.holder == holder && task.is_open()).count();
         if own >= limits.tasks_per_principal_max {
             return Err(Fault::Busy { retry_after_ms: limits.task_poll_ms });
         }
-        while tasks.len() >= limits.tasks_max {
+        let kept = |tasks: &HashMap<String, Arc<Task>>| -> usize {
+            tasks.values().map(|task| task.bytes.load(Ordering::Relaxed)).sum()
+        };
+        while tasks.len() >= limits.tasks_max || kept(&tasks) + bytes > limits.tasks_bytes_max {
             // A result that was there to be read makes way before work is turned away.
             let oldest = tasks.values().filter(|task| !task.is_open()).min_by_key(|task| task.created_ms);
             let Some(oldest) = oldest.map(|task| task.id.clone()) else {
@@ -87,7 +116,8 @@ impl Tasks {
         server.world.fill(&mut random);
         let task = Arc::new(Task {
             id: random.iter().map(|byte| format!("{byte:02x}")).collect(),
-            owner,
+            holder,
+            bytes: AtomicUsize::new(bytes),
             created_ms: now_ms,
             ttl_ms: wished.min(limits.task_ttl_ms),
             poll_ms: limits.task_poll_ms,
@@ -95,6 +125,7 @@ impl Tasks {
                 detail: Detail::Working,
                 updated_ms: now_ms,
                 questions: Vec::new(),
+                refused: None,
                 used: Vec::new(),
                 stop: None,
             }),
@@ -112,23 +143,23 @@ impl Tasks {
     }
 
     /// The task, if it is this caller's.
-    pub(crate) fn find(&self, id: &str, who: &Principal, now_ms: u64) -> Result<Arc<Task>, Fault> {
+    pub(crate) fn find(&self, id: &str, who: &Holder, now_ms: u64) -> Result<Arc<Task>, Fault> {
         let mut tasks = self.lock();
         match tasks.get(id) {
             Some(task) if task.expired(now_ms) => {
                 task.stop();
                 tasks.remove(id);
             }
-            Some(task) if task.owner == *who => return Ok(task.clone()),
+            Some(task) if task.holder == *who => return Ok(task.clone()),
             Some(_) | None => {}
         }
         Err(Fault::Unknown { what: Thing::Task, name: id.into() })
     }
 
     /// This caller's tasks, oldest first.
-    pub(crate) fn of(&self, who: &Principal, now_ms: u64) -> Vec<TaskView> {
+    pub(crate) fn of(&self, who: &Holder, now_ms: u64) -> Vec<TaskView> {
         let tasks = self.lock();
-        let own = tasks.values().filter(|task| task.owner == *who && !task.expired(now_ms));
+        let own = tasks.values().filter(|task| task.holder == *who && !task.expired(now_ms));
         let mut views: Vec<TaskView> = own.map(|task| task.view()).collect();
         views.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
         views
@@ -244,9 +275,11 @@ impl Task {
                     answer = answer => answer,
                     over = self.over() => return over,
                 };
-                // What the client refuses stays open; another client of the same caller may answer.
-                if let Ok(Ok(answer)) = answer {
-                    self.update(server, vec![(key.clone(), answer)]);
+                match answer {
+                    Ok(Ok(answer)) => self.update(server, vec![(key.clone(), answer)]),
+                    Ok(Err(message)) => self.refuse(message),
+                    // Whoever was asked is gone; somebody else may come and wait.
+                    Err(_) => {}
                 }
                 asked.push(key);
             }
@@ -259,6 +292,9 @@ impl Task {
             if matches!(state.detail, Detail::Cancelled) {
                 return;
             }
+            if let Detail::Completed(reply) = &detail {
+                self.bytes.store(reply.bytes(), Ordering::Relaxed);
+            }
             state.detail = detail;
             state.updated_ms = server.world.now_ms();
         }
@@ -266,8 +302,14 @@ impl Task {
         server.hub.tell_task(&self.id);
     }
 
+    /// The client will not answer: the work goes no further.
+    fn refuse(&self, message: String) {
+        self.lock().refused = Some(message);
+        self.changed.notify_waiters();
+    }
+
     /// Puts questions up and waits for all answers.
-    async fn ask(&self, server: &Server, asks: &Asks) -> Vec<(String, Json)> {
+    async fn ask(&self, server: &Server, asks: &Asks) -> Result<Vec<(String, Json)>, String> {
         let mut shown = Asks::default();
         {
             let mut state = self.lock();
@@ -295,9 +337,14 @@ impl Task {
             changed.as_mut().enable();
             {
                 let mut state = self.lock();
+                if let Some(message) = state.refused.take() {
+                    return Err(message);
+                }
                 if state.questions.iter().all(|question| question.answer.is_some()) {
                     let answered = state.questions.drain(..);
-                    return answered.filter_map(|question| Some((question.key, question.answer?))).collect();
+                    return Ok(answered
+                        .filter_map(|question| Some((question.key, question.answer?)))
+                        .collect());
                 }
             }
             changed.await;
@@ -355,8 +402,17 @@ async fn drive(server: Arc<Server>, registry: Arc<Registry>, task: Arc<Task>, mu
                 if job.journal.round > server.limits.rounds_max {
                     break Detail::Failed(Fault::Bug { log: "a task asked too often".into() });
                 }
-                for (key, answer) in task.ask(&server, &asks).await {
-                    job.journal.record(&key, answer);
+                match task.ask(&server, &asks).await {
+                    Ok(answers) => {
+                        for (key, answer) in answers {
+                            job.journal.record(&key, answer);
+                        }
+                    }
+                    Err(message) => {
+                        let problem = Problem::new("input_refused", format!("the client refused: {message}"));
+                        let reply = Reply::Tool(ToolReply::problem(&problem));
+                        break concluded(&registry, &job.call, Ok(reply));
+                    }
                 }
                 outcome = again(&server, &registry, &job).await;
             }

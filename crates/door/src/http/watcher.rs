@@ -16,6 +16,9 @@ use super::Timing;
 
 const TICK_MS: u64 = 100;
 
+/// A client that only keeps a connection open has this long to see that we are going.
+const GOODBYE_MS: u64 = 300;
+
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -110,6 +113,11 @@ impl Phase {
             d if d == Doing::Body as u8 => dwelt > timing.body_idle_ms,
             _ => false,
         }
+    }
+
+    /// Nothing is being answered on it.
+    fn has_no_request(&self) -> bool {
+        self.requests.load(Relaxed) == 0
     }
 
     fn is_busy(&self) -> bool {
@@ -222,15 +230,24 @@ impl Watcher {
     /// Waits until all connections are gone; closes what is left after `at_most`.
     pub(crate) async fn drain(&self, at_most: Duration) {
         let all_gone = async {
+            let mut waited_ms = 0;
             while self.count() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
+                waited_ms += 10;
+                if waited_ms >= GOODBYE_MS {
+                    self.close_where(Phase::has_no_request);
+                }
             }
         };
         if tokio::time::timeout(at_most, all_gone).await.is_err() {
             tracing::warn!(left = self.count(), "some connections did not end in time");
-            for watched in self.lock().places.iter().flatten() {
-                watched.close();
-            }
+            self.close_where(|_| true);
+        }
+    }
+
+    fn close_where(&self, test: impl Fn(&Phase) -> bool) {
+        for watched in self.lock().places.iter().flatten().filter(|watched| test(&watched.phase)) {
+            watched.close();
         }
     }
 

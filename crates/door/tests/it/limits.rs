@@ -147,9 +147,36 @@ fn an_idle_session_makes_way_before_a_new_one_is_refused() {
     busy(&door.ask(&subscribe(&second)), 429, Some(9));
     door.world.advance_ms(1000);
     assert_eq!(door.ask(&subscribe(&second)).status, 200);
-    // The first is not dead: it only has to subscribe again, when there is room.
-    assert_eq!(door.ask(&within(&first, crate::client::ping(1))).status, 200);
-    busy(&door.ask(&subscribe(&first)), 429, Some(9));
+    // What the first had subscribed to is gone, so it is told that it is over, and can begin again.
+    assert_eq!(door.ask(&within(&first, crate::client::ping(1))).status, 404);
+}
+
+#[test]
+fn a_session_in_use_is_not_idle() {
+    let door = Door::with(|setup| {
+        setup.limits.sessions_per_principal_max = 1;
+        setup.limits.session_idle_ms = 1000;
+    });
+    let (first, second) = (door.session("2025-06-18"), door.session("2025-06-18"));
+    assert_eq!(door.ask(&subscribe(&first)).status, 200);
+    for _ in 0..3 {
+        door.world.advance_ms(900);
+        assert_eq!(door.ask(&within(&first, crate::client::ping(1))).status, 200);
+    }
+    busy(&door.ask(&subscribe(&second)), 429, Some(9));
+}
+
+#[test]
+fn what_a_session_subscribes_to_is_bounded_in_bytes() {
+    let door = Door::with(|setup| setup.limits.subscription_bytes_max = 100);
+    let session = door.session("2025-06-18");
+    let subscribe = |uri: &str| {
+        let params = format!(r#"{{"uri":"{uri}"}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{params}}}"#)
+    };
+    assert_eq!(door.ask(&within(&session, subscribe(&"a".repeat(60)))).status, 200);
+    busy(&door.ask(&within(&session, subscribe(&"b".repeat(60)))), 429, Some(9));
+    assert_eq!(door.ask(&within(&session, subscribe(&"a".repeat(60)))).status, 200);
 }
 
 #[test]

@@ -311,3 +311,32 @@ fn an_id_in_use_is_not_used_twice() {
     door.stand.let_go("k", 1);
     assert_eq!(caller.answer().expect("an answer").json()["result"]["content"][0]["text"], "k is over");
 }
+
+/// Nobody proved who they are, but a session is somebody: what is one's is not another's.
+#[test]
+fn a_task_belongs_to_the_session_that_made_it() {
+    let door = Door::open();
+    let (mine, other) = (door.session("2025-11-25"), door.session("2025-11-25"));
+    let made = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow_compute","arguments":{"seconds":0,"label":"mine"},"task":{}}}"#;
+    let task = door.ask(&within(&mine, made)).json()["result"]["task"]["taskId"].clone();
+    assert!(task.is_string(), "{task}");
+    let ask = |method: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{{"taskId":{task}}}}}"#)
+    };
+    let listed = |session: &str| {
+        let answer = door.ask(&within(session, ask("tasks/list"))).json();
+        answer["result"]["tasks"].as_array().map(Vec::len)
+    };
+    assert_eq!((listed(&mine), listed(&other)), (Some(1), Some(0)));
+    assert!(door.ask(&within(&mine, ask("tasks/get"))).json()["result"].is_object());
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        assert_eq!(door.ask(&within(&other, ask(method))).code(), Some(-32602), "{method}");
+        assert_eq!(
+            door.ask(&post(ask(method)).with("MCP-Protocol-Version", "2025-11-25")).code(),
+            Some(-32602)
+        );
+    }
+    // Whoever stands alone cannot be told from others: there is no list to show.
+    let alone = door.ask(&post(ask("tasks/list")).with("MCP-Protocol-Version", "2025-11-25"));
+    assert_eq!(alone.code(), Some(-32601));
+}
