@@ -68,6 +68,22 @@ impl Caps {
         Self(wanted.0 & !self.0)
     }
 
+    /// What a client with these can do, for a message.
+    pub fn in_words(self) -> String {
+        let words = [
+            (Self::ROOTS, "lists its roots"),
+            (Self::SAMPLING, "lets its model complete (sampling)"),
+            (Self::SAMPLING_TOOLS, "lets its model use tools (sampling.tools)"),
+            (Self::SAMPLING_CONTEXT, "adds context (sampling.context)"),
+            (Self::ELICIT_FORM, "shows forms (elicitation.form)"),
+            (Self::ELICIT_URL, "opens pages (elicitation.url)"),
+            (Self::TASKS, "takes tasks (the tasks extension)"),
+        ];
+        let can: Vec<&str> =
+            words.iter().filter(|(cap, _)| self.has(*cap)).map(|(_, words)| *words).collect();
+        can.join(" and ")
+    }
+
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -192,7 +192,7 @@ impl Server {
         match live.admits(&to.id, self.limits.calls_per_peer_max) {
             Ok(()) => None,
             Err(NotTaken::IdInUse) => Some(told(&id_in_use(), to)),
-            Err(NotTaken::TooMany) => Some(busy(429, to)),
+            Err(NotTaken::TooMany) => Some(busy(429, to, "too many calls of this client under way")),
         }
     }
 
@@ -207,7 +207,7 @@ impl Server {
     ) -> Begun {
         let Asking { call, resume, task } = asking;
         if self.counts.active.load(Ordering::Relaxed) >= self.limits.calls_max {
-            return busy(503, &to);
+            return busy(503, &to, "too many calls under way; try again shortly");
         }
         let live = self.open_on(&line);
         let mut level = peer.level;
@@ -244,10 +244,14 @@ impl Server {
             Line::Pipe(live) => live.clone(),
             Line::Session(ticket) => match self.live(ticket, who) {
                 Ok(live) => live,
-                Err(_) => return busy(429, to),
+                Err(_) => return busy(429, to, "too many sessions hold something; end one with DELETE"),
             },
         };
-        if act(&live) { self.empty(to) } else { busy(429, to) }
+        if act(&live) {
+            self.empty(to)
+        } else {
+            busy(429, to, "too many subscriptions in this session; drop some first")
+        }
     }
 
     fn listen(
@@ -273,7 +277,7 @@ impl Server {
             return told(&Told::invalid_params("`params.notifications`: too many subscriptions in one"), &to);
         }
         if self.counts.listening.load(Ordering::Relaxed) >= self.limits.streams_max {
-            return busy(503, &to);
+            return busy(503, &to, "too many subscriptions are open; try again later");
         }
         let offer = &registry.offer;
         let now_ms = self.world.now_ms();
@@ -456,8 +460,8 @@ fn told(told: &Told, to: &ReplyTo) -> Begun {
     Begun::Ready { status: told.status, body: told.response(Some(&to.id), to.version), retry_after_ms: None }
 }
 
-fn busy(status: u16, to: &ReplyTo) -> Begun {
-    let told = Told::busy(status, BUSY_RETRY_MS, "too many requests under way; try again shortly");
+fn busy(status: u16, to: &ReplyTo, why: &str) -> Begun {
+    let told = Told::busy(status, BUSY_RETRY_MS, why);
     let body = told.response(Some(&to.id), to.version);
     Begun::Ready { status, body, retry_after_ms: Some(BUSY_RETRY_MS) }
 }

@@ -161,10 +161,7 @@ fn refused(owner: &Owner<'_>, message: String) -> Result<Ended, Fault> {
             let problem = Problem::new("input_refused", why);
             Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem))))
         }
-        Owner::One(_) | Owner::Readers(_) => Err(Fault::BadParams {
-            at: "params".into(),
-            why: format!("the client did not answer: {message}"),
-        }),
+        Owner::One(_) | Owner::Readers(_) => Err(Fault::BadParams { at: "params".into(), why }),
     }
 }
 

@@ -409,7 +409,8 @@ async fn drive(server: Arc<Server>, registry: Arc<Registry>, task: Arc<Task>, mu
                         }
                     }
                     Err(message) => {
-                        let problem = Problem::new("input_refused", format!("the client refused: {message}"));
+                        let problem =
+                            Problem::new("input_refused", format!("the client refused to answer: {message}"));
                         let reply = Reply::Tool(ToolReply::problem(&problem));
                         break concluded(&registry, &job.call, Ok(reply));
                     }

@@ -24,7 +24,7 @@ use crate::settings;
 #[derive(Debug, Default, Args)]
 pub struct ServeArgs {
     /// Serve over HTTP at this address, e.g. 127.0.0.1:3333
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     pub bind: Option<SocketAddr>,
 
     /// Ask callers for the bearer token in this file (or in SPILE_TOKEN)
@@ -50,6 +50,15 @@ pub struct ServeArgs {
     /// Say more; twice for everything
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
+}
+
+/// `127.0.0.1:3333`, `localhost:3333`, or a port alone, which means this machine only.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = |port: &str| port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    local(port)
+        .or_else(|| text.parse().ok())
+        .ok_or_else(|| "expected an address with a port, such as 127.0.0.1:3333, or a port alone".into())
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -98,6 +107,9 @@ fn serve_http(address: SocketAddr, site: Site) -> anyhow::Result<()> {
             let many = if tools == 1 { "" } else { "s" };
             say(&format!("{} {} · {tools} tool{many} · http://{bound}{path}", server.name, server.version));
         }
+        if !bound.ip().is_loopback() {
+            say_who_may_call(&site.guard);
+        }
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
             told.await;
@@ -110,7 +122,17 @@ fn serve_http(address: SocketAddr, site: Site) -> anyhow::Result<()> {
 }
 
 fn cannot_bind(address: SocketAddr) -> String {
-    format!("cannot listen on {address}; is the port in use? port 0 takes a free one")
+    format!("cannot listen on {address}; if the port is in use, port 0 takes a free one")
+}
+
+/// An open address deserves a word about who gets in.
+fn say_who_may_call(guard: &Guard) {
+    if guard.token.is_none() {
+        say("anybody who can reach this address may call (--no-auth)");
+    }
+    if guard.hosts.is_empty() {
+        say("reached by a name instead of an address, it refuses; allow the name with --allow-host NAME");
+    }
 }
 
 fn serve_stdio(server: Arc<Server>) -> anyhow::Result<()> {
@@ -217,6 +239,14 @@ fn guard(args: &ServeArgs) -> anyhow::Result<Guard> {
             "{address} can be reached from other machines, and nothing would ask who calls; \
              give --token-file FILE (or SPILE_TOKEN), or --no-auth if everybody may call"
         );
+    }
+    for host in &args.allow_host {
+        if host.is_empty() || host.contains([':', '/', '*']) && host.parse::<std::net::IpAddr>().is_err() {
+            bail!("--allow-host {host}: expected a name or an address alone, such as mcp.example");
+        }
+    }
+    if args.bind.is_none() && args.token_file.is_some() {
+        bail!("--token-file needs --bind: on stdin and stdout there is nobody to ask");
     }
     for origin in &args.allow_origin {
         let whole = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));

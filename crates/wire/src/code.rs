@@ -141,7 +141,14 @@ impl Told {
         let data = Json::object(|o| {
             o.object("requiredCapabilities", |caps_out| crate::peer::write_caps(caps_out, caps));
         });
-        Self::new(code, status, "this needs a client capability that was not declared").with(data)
+        let mut message =
+            format!("this needs a client that {}, and the request does not say so", caps.in_words());
+        if !version.has(Feature::Envelope) {
+            message.push_str(
+                "; over HTTP it also needs a session, and `Accept: text/event-stream` to be asked on",
+            );
+        }
+        Self::new(code, status, message).with(data)
     }
 
     /// The whole response. An error without a request has no id, or `null` where the version has no word
