@@ -147,8 +147,10 @@ async fn flowing(
         Poll::Pending => None,
     };
     match line {
-        Line::Session(ticket) => in_session(server, who, flow, first, &ticket, accepts).await,
-        Line::Alone | Line::Pipe(_) => alone(server, flow, first, accepts).await,
+        // Boxed: what only slow calls need would make the future of every request larger, and hyper keeps room
+        // for one with each connection.
+        Line::Session(ticket) => Box::pin(in_session(server, who, flow, first, &ticket, accepts)).await,
+        Line::Alone | Line::Pipe(_) => Box::pin(alone(server, flow, first, accepts)).await,
     }
 }
 
@@ -287,7 +289,7 @@ async fn read(
         let next = poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx));
         let frame = match idle {
             None => next.await,
-            Some(idle) => match tokio::time::timeout(idle, next).await {
+            Some(idle) => match Box::pin(tokio::time::timeout(idle, next)).await {
                 Ok(frame) => frame,
                 Err(_) => {
                     let why = "the body did not arrive in time";
