@@ -61,6 +61,10 @@ fn fuzzing(target: &str, seconds: u32) -> Result<Command> {
     if words.exists() {
         command.arg(format!("-dict={}", words.display()));
     }
+    if target == "check" {
+        // jsonschema 0.60 leaks a schema whose root is `$ref: "#"` beside `unevaluatedProperties`.
+        command.arg("-detect_leaks=0");
+    }
     Ok(command)
 }
 
