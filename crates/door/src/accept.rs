@@ -80,6 +80,18 @@ pub(crate) fn is_json(content_type: Head<'_>) -> bool {
         })
 }
 
+/// Whether a body is sent as it is. The length of chunks is a matter of the transport; all else would have to
+/// be undone before the body is what the client means.
+#[inline]
+pub(crate) fn is_plain(seen: &Seen<'_>) -> bool {
+    let plain = |coding: Head<'_>, name: &[u8]| match coding {
+        Head::Absent => true,
+        Head::One(value) => value.eq_ignore_ascii_case(name),
+        Head::Twice => false,
+    };
+    plain(seen.content_encoding, b"identity") && plain(seen.transfer_encoding, b"chunked")
+}
+
 #[cfg(test)]
 mod tests {
     use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};

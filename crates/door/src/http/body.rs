@@ -3,7 +3,6 @@
 //! A stream owns what it shows. hyper drops the body when the client goes, and for a call of the newest era
 //! that is the cancellation.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,13 +15,25 @@ use tokio::time::{Instant, Sleep};
 use wire::frame::sse::{self, EventId};
 use wire::shape;
 
-use super::watcher::Phase;
+use super::watcher::Link;
 
 pub(crate) struct Body {
     kind: Kind,
     /// The connection is told when the answer is complete.
-    phase: Option<Arc<Phase>>,
+    link: Option<Arc<Link>>,
 }
+
+/// The client has left, and with it the reason for an answer.
+#[derive(Debug)]
+pub(crate) struct Left;
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the client left before it was answered")
+    }
+}
+
+impl std::error::Error for Left {}
 
 /// Bytes on their way out. Written once and read once, so nothing has to be counted or shared.
 pub(crate) struct Chunk {
@@ -119,11 +130,11 @@ impl Drop for Kept {
 impl Body {
     #[inline]
     pub(crate) fn full(bytes: Vec<u8>) -> Self {
-        Self { kind: Kind::Full(Some(bytes.into())), phase: None }
+        Self { kind: Kind::Full(Some(bytes.into())), link: None }
     }
 
     pub(crate) fn empty() -> Self {
-        Self { kind: Kind::Full(None), phase: None }
+        Self { kind: Kind::Full(None), link: None }
     }
 
     pub(crate) fn stream(source: Source, first: Vec<u8>, keep_alive_ms: u64) -> Self {
@@ -132,37 +143,42 @@ impl Body {
         let timer = Box::pin(tokio::time::sleep(keep_alive));
         Self {
             kind: Kind::Stream(Box::new(Stream { source, first, keep_alive, timer, over: false })),
-            phase: None,
+            link: None,
         }
     }
 
-    pub(crate) fn watched(&mut self, phase: Arc<Phase>) {
-        self.phase = Some(phase);
+    pub(crate) fn watched(&mut self, link: Arc<Link>) {
+        self.link = Some(link);
     }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if let Some(phase) = &self.phase {
-            phase.answered();
+        if let Some(link) = &self.link {
+            link.answered();
         }
     }
 }
 
 impl hyper::body::Body for Body {
     type Data = Chunk;
-    type Error = Infallible;
+    type Error = Left;
 
     #[inline]
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
-        match &mut self.kind {
+    ) -> Poll<Option<Result<Frame<Chunk>, Left>>> {
+        let Self { kind, link } = &mut *self;
+        match kind {
             Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Stream(stream) => {
-                stream.poll_bytes(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Kind::Stream(stream) => match stream.poll_bytes(cx) {
+                Poll::Ready(bytes) => Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes)))),
+                Poll::Pending if link.as_ref().is_some_and(|link| link.has_left(cx)) => {
+                    Poll::Ready(Some(Err(Left)))
+                }
+                Poll::Pending => Poll::Pending,
+            },
         }
     }
 

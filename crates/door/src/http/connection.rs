@@ -1,57 +1,38 @@
 //! One connection: its socket, its phases, and hyper in between.
 
-use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 
 use super::Site;
 use super::route::{self, Arrived};
-use super::watcher::{Phase, Watcher};
+use super::watcher::{Link, Watcher};
 
 /// Serves a connection on a task of its own.
-pub(crate) fn spawn(
-    stream: TcpStream,
-    from: SocketAddr,
-    site: Arc<Site>,
-    watcher: Arc<Watcher>,
-    mut stop: watch::Receiver<bool>,
-) {
+pub(crate) fn spawn(stream: TcpStream, from: SocketAddr, site: Arc<Site>, watcher: &Arc<Watcher>) {
     // An answer is written whole: waiting for more to send with it only delays.
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().map_or(from.ip(), |local| local.ip());
-    let stream = Arc::new(stream);
-    let phase = watcher.phase();
-    let place = watcher.enter(phase.clone(), stream.clone());
+    let link = watcher.link(stream);
+    let place = watcher.enter(link.clone());
     let at = place.at();
-    let socket = TokioIo::new(Socket { stream, phase: phase.clone() });
-    let arrived = Arc::new(Arrived { site, phase, local, from });
     let task = tokio::spawn(async move {
         let _place = place;
-        let service = service_fn(move |request| {
-            let arrived = arrived.clone();
-            async move { Ok::<_, Infallible>(route::answer(arrived, request).await) }
-        });
-        let builder = builder();
-        let connection = builder.serve_connection(socket, service);
-        tokio::pin!(connection);
-        let ended = tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = super::told_to_stop(&mut stop) => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+        let arrived = Arc::new(Arrived { site, link: link.clone(), local, from });
+        let ended = match Opening::read(&link.stream).await {
+            Ok(opening) if opening.is_http2() => Box::pin(serve_http2(link, arrived, opening)).await,
+            Ok(opening) => serve_http1(link, arrived, opening).await,
+            Err(error) => return tracing::debug!(%error, "a connection ended before it began"),
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended early");
@@ -63,50 +44,138 @@ pub(crate) fn spawn(
 /// A request's head, all its headers together.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Limits for what a peer can make us hold or do: no timer of hyper's, the watcher sees to that.
-fn builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(100)
-        .max_pending_accept_reset_streams(20)
-        .max_local_error_reset_streams(1024)
-        .max_header_list_size(HEAD_BYTES_MAX as u32)
-        .max_send_buf_size(256 << 10)
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(20));
-    builder
+// Limits for what a peer can make us hold or do: no timer of hyper's for that, the watcher sees to it. The two
+// are apart, and not behind a library that chooses, because every connection keeps room for what it may become.
+
+async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -> hyper::Result<()> {
+    let socket = TokioIo::new(Socket { link: link.clone(), opening });
+    let connection = pin!(
+        http1::Builder::new()
+            .header_read_timeout(None)
+            .half_close(true)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(socket, service_fn(|request| route::answer(&arrived, request)))
+    );
+    until_over(&link, connection, http1::Connection::graceful_shutdown).await
+}
+
+async fn serve_http2(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -> hyper::Result<()> {
+    let socket = TokioIo::new(Socket { link: link.clone(), opening });
+    let connection = pin!(
+        http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(100)
+            .max_pending_accept_reset_streams(20)
+            .max_local_error_reset_streams(1024)
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .max_send_buf_size(256 << 10)
+            .keep_alive_interval(Duration::from_secs(30))
+            .keep_alive_timeout(Duration::from_secs(20))
+            .serve_connection(socket, service_fn(|request| route::answer(&arrived, request)))
+    );
+    until_over(&link, connection, http2::Connection::graceful_shutdown).await
+}
+
+/// Serves until the client leaves, or until we go and the answers under way are out.
+async fn until_over<C: Future>(link: &Link, mut connection: Pin<&mut C>, end: fn(Pin<&mut C>)) -> C::Output {
+    let mut told = false;
+    poll_fn(|cx| {
+        if !told && link.is_ending(cx) {
+            told = true;
+            end(connection.as_mut());
+        }
+        connection.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// The first bytes of a connection, which tell HTTP/2 from HTTP/1.1.
+struct Opening {
+    bytes: [u8; HTTP2.len()],
+    /// How many there are, and how many of them have been handed on.
+    read: u8,
+    given: u8,
+}
+
+/// With this a client begins that knows HTTP/2 is spoken (RFC 9113, 3.4).
+const HTTP2: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+impl Opening {
+    /// Reads until it is clear which of the two it is.
+    async fn read(stream: &TcpStream) -> io::Result<Self> {
+        let mut opening = Self { bytes: [0; HTTP2.len()], read: 0, given: 0 };
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut opening.bytes[usize::from(opening.read)..]) {
+                Ok(0) => return Ok(opening),
+                Ok(read) => opening.read += read as u8,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error),
+            }
+            if opening.is_http2() || !HTTP2.starts_with(opening.bytes()) {
+                return Ok(opening);
+            }
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.read)]
+    }
+
+    fn is_http2(&self) -> bool {
+        self.bytes() == HTTP2
+    }
+
+    #[inline]
+    fn is_given(&self) -> bool {
+        self.given == self.read
+    }
+
+    fn give(&mut self, buf: &mut ReadBuf<'_>) {
+        let left = &self.bytes[usize::from(self.given)..usize::from(self.read)];
+        let now = left.len().min(buf.remaining());
+        buf.put_slice(&left[..now]);
+        self.given += now as u8;
+    }
 }
 
 /// A socket that notes what passes through it. Shared with the watcher, which only looks.
 struct Socket {
-    stream: Arc<TcpStream>,
-    phase: Arc<Phase>,
+    link: Arc<Link>,
+    opening: Opening,
 }
 
 impl AsyncRead for Socket {
     #[inline]
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.opening.is_given() {
+            self.opening.give(buf);
+            self.link.read();
+            return Poll::Ready(Ok(()));
+        }
+        let stream = &self.link.stream;
         loop {
             let mut short = false;
             // Where readiness is told once (not on Windows), a read that did not fill the buffer emptied the
             // socket. Saying so saves the read that would only find that out; `try_io` forgets exactly the
             // readiness that was there before the read.
-            let read = self.stream.try_io(Interest::READABLE, || {
-                let read = self.stream.try_read_buf(buf)?;
+            let read = stream.try_io(Interest::READABLE, || {
+                let read = stream.try_read_buf(buf)?;
                 short = cfg!(unix) && read > 0 && buf.remaining() > 0;
                 if short { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(read) }
             });
             match read {
                 Ok(0) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !short => {
-                    ready!(self.stream.poll_read_ready(cx))?;
+                    ready!(stream.poll_read_ready(cx))?;
                 }
                 Err(error) if !short => return Poll::Ready(Err(error)),
                 Ok(_) | Err(_) => {
-                    self.phase.read();
+                    self.link.read();
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -122,13 +191,13 @@ impl Socket {
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            match write(&self.stream) {
+            match write(&self.link.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.phase.write_stalls();
-                    ready!(self.stream.poll_write_ready(cx))?;
+                    self.link.write_stalls();
+                    ready!(self.link.stream.poll_write_ready(cx))?;
                 }
                 written => {
-                    self.phase.written();
+                    self.link.written();
                     return Poll::Ready(written);
                 }
             }
@@ -159,7 +228,7 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         // A socket that is gone already has nothing left to shut.
-        let _ = rustix::net::shutdown(&*self.stream, rustix::net::Shutdown::Write);
+        let _ = rustix::net::shutdown(&self.link.stream, rustix::net::Shutdown::Write);
         Poll::Ready(Ok(()))
     }
 }

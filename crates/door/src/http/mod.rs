@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use host::Server;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::guard::Guard;
@@ -28,7 +28,10 @@ use watcher::Watcher;
 #[derive(Debug, Clone)]
 pub struct Timing {
     pub header_timeout_ms: u64,
+    /// Between two pieces of a body.
     pub body_idle_ms: u64,
+    /// For a body from its first byte to its last.
+    pub body_whole_ms: u64,
     pub write_stall_ms: u64,
     pub keep_alive_idle_ms: u64,
     pub drain_ms: u64,
@@ -40,6 +43,7 @@ impl Default for Timing {
         Self {
             header_timeout_ms: 10_000,
             body_idle_ms: 30_000,
+            body_whole_ms: 300_000,
             write_stall_ms: 30_000,
             keep_alive_idle_ms: 120_000,
             drain_ms: 10_000,
@@ -65,7 +69,7 @@ pub async fn serve(listener: TcpListener, site: Arc<Site>, mut stop: watch::Rece
             () = told_to_stop(&mut stop) => break,
         };
         match accepted {
-            Ok((stream, from)) => take_in(stream, from, &site, &watcher, &stop),
+            Ok((stream, from)) => take_in(stream, from, &site, &watcher),
             // Out of file descriptors, or a client that left at once: neither may stop us or spin.
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -81,18 +85,12 @@ pub async fn serve(listener: TcpListener, site: Arc<Site>, mut stop: watch::Rece
     watching.abort();
 }
 
-fn take_in(
-    stream: tokio::net::TcpStream,
-    from: SocketAddr,
-    site: &Arc<Site>,
-    watcher: &Arc<Watcher>,
-    stop: &watch::Receiver<bool>,
-) {
+fn take_in(stream: TcpStream, from: SocketAddr, site: &Arc<Site>, watcher: &Arc<Watcher>) {
     if watcher.count() >= site.timing.connections_max {
         tracing::warn!("too many connections; one is turned away");
         return;
     }
-    connection::spawn(stream, from, site.clone(), watcher.clone(), stop.clone());
+    connection::spawn(stream, from, site.clone(), watcher);
 }
 
 async fn told_to_stop(stop: &mut watch::Receiver<bool>) {

@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use call::Caps;
@@ -11,54 +12,68 @@ use host::{Begun, Flow, Line, Out, Part, Server, Streams, Ticket, Who};
 use http::header::HeaderValue;
 use http::{Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
+use tokio::time::{Instant, Sleep};
 use wire::code::Code;
 use wire::frame::sse;
 use wire::{Bare, Feature, Head, Heads, HttpBare, Notice, Opened, Request, Session, Version};
 
 use super::body::{Body, Kept, Source, event};
-use super::reply;
-use super::watcher::Phase;
-use crate::accept::{Accepts, is_json};
+use super::{Timing, reply};
+use crate::accept::{Accepts, is_json, is_plain};
 use crate::seen::Seen;
 
-/// A body that has not been read yet.
-pub(crate) struct Reader<'a> {
-    pub(crate) body: Incoming,
-    pub(crate) phase: &'a Phase,
-    /// How long to wait for the next piece of it, where nobody else sees to that.
-    pub(crate) idle: Option<Duration>,
+/// A request whose head is in order; its body comes next.
+pub(crate) struct Asked<'a> {
+    server: &'a Arc<Server>,
+    who: Who,
+    seen: &'a Seen<'a>,
+    accepts: Accepts,
 }
 
-pub(crate) async fn answer(
-    server: &Arc<Server>,
-    who: &Who,
-    seen: &Seen<'_>,
-    query: Option<&str>,
-    reader: Reader<'_>,
-) -> Response<Body> {
-    if !is_json(seen.content_type) {
-        let why = "the body must be application/json";
-        return reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidRequest, why);
-    }
-    let Some(accepts) = Accepts::read(seen, query) else {
-        let why = "Accept allows neither application/json nor text/event-stream";
-        return reply::refuse(StatusCode::NOT_ACCEPTABLE, Code::InvalidRequest, why);
-    };
-    let bytes = match read(reader.body, server.limits.frame_bytes_max, reader.idle).await {
-        Ok(bytes) => bytes,
-        Err(response) => return response,
-    };
-    reader.phase.body_complete();
+/// The answer to a request, or what it comes to once it is there.
+pub(crate) enum Answer {
+    Now(Response<Body>),
+    Later(Later),
+}
 
-    let (opened, ticket) = open(server, who, seen, bytes);
-    let line = ticket.map_or(Line::Alone, Line::Session);
-    match opened {
-        Opened::Request(request) => {
-            if let Err(refusal) = server.check_params(&request, |name| seen.other(name)) {
-                return reply::refused(refusal);
-            }
-            one_request(server, who, request, line, accepts).await
+pub(crate) type Later = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+impl<'a> Asked<'a> {
+    #[inline]
+    #[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
+    pub(crate) fn new(
+        server: &'a Arc<Server>,
+        who: Who,
+        seen: &'a Seen<'a>,
+        query: Option<&str>,
+    ) -> Result<Self, Response<Body>> {
+        let refuse = |status, why| Err(reply::refuse(status, Code::InvalidRequest, why));
+        if !is_json(seen.content_type) {
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json");
         }
+        if !is_plain(seen) {
+            let why = "the body must be sent as it is, without a content or transfer coding";
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+        }
+        let Some(accepts) = Accepts::read(seen, query) else {
+            let why = "Accept allows neither application/json nor text/event-stream";
+            return refuse(StatusCode::NOT_ACCEPTABLE, why);
+        };
+        Ok(Self { server, who, seen, accepts })
+    }
+}
+
+/// Answers one message. What is ready at the first look is plain JSON, with nothing made for it to wait with.
+#[inline]
+pub(crate) fn answer(asked: &Asked<'_>, bytes: Vec<u8>, cx: &mut Context<'_>) -> Answer {
+    let Asked { server, who, seen, .. } = asked;
+    let (opened, ticket) = open(asked, bytes);
+    let line = ticket.map_or(Line::Alone, Line::Session);
+    Answer::Now(match opened {
+        Opened::Request(request) => match server.check_params(&request, |name| seen.other(name)) {
+            Ok(()) => return one_request(asked, request, line, cx),
+            Err(refusal) => reply::refused(refusal),
+        },
         Opened::Notice(notice) => {
             if let (Notice::Cancelled(id), Some(live)) = (notice, ticket.and_then(|t| server.peek(&t))) {
                 live.cancel(&id);
@@ -72,16 +87,17 @@ pub(crate) async fn answer(
             reply::status(StatusCode::ACCEPTED)
         }
         Opened::Batch(batch) => match server.begin_batch(batch, who, &line) {
-            Some(flow) => flowing(server, who, flow, line, accepts).await,
+            Some(flow) => return flowing(asked, flow, line, cx),
             None => reply::status(StatusCode::ACCEPTED),
         },
         Opened::Refused(refusal) => reply::refused(refusal),
-    }
+    })
 }
 
 /// What the message means, and the session it named if that had a say in it.
 #[inline]
-fn open(server: &Server, who: &Who, seen: &Seen<'_>, bytes: Vec<u8>) -> (Opened, Option<Ticket>) {
+fn open(asked: &Asked<'_>, bytes: Vec<u8>) -> (Opened, Option<Ticket>) {
+    let Asked { server, who, seen, .. } = asked;
     let found: Cell<Option<Ticket>> = Cell::new(None);
     let session = || match seen.session {
         Head::Absent => Session::None,
@@ -99,29 +115,25 @@ fn open(server: &Server, who: &Who, seen: &Seen<'_>, bytes: Vec<u8>) -> (Opened,
     (opened, found.get())
 }
 
-async fn one_request(
-    server: &Arc<Server>,
-    who: &Who,
-    mut request: Request,
-    line: Line,
-    accepts: Accepts,
-) -> Response<Body> {
+#[inline]
+fn one_request(asked: &Asked<'_>, mut request: Request, line: Line, cx: &mut Context<'_>) -> Answer {
+    let Asked { server, who, accepts, .. } = asked;
     // A question to the user needs a stream to travel on.
     if !accepts.stream && request.peer.version.has(Feature::ServerRequests) {
         request.peer.caps = Caps::NONE;
     }
-    match server.begin(request, who, line.clone()) {
+    Answer::Now(match server.begin(request, who, line.clone()) {
         Begun::Ready { status, body, retry_after_ms } => {
-            reply::with_retry(finished(status, body, accepts), retry_after_ms)
+            reply::with_retry(finished(status, body, *accepts), retry_after_ms)
         }
         Begun::Welcome { body, session } => {
-            let mut response = finished(200, body, accepts);
+            let mut response = finished(200, body, *accepts);
             if let Ok(session) = HeaderValue::from_str(&session) {
                 response.headers_mut().insert(reply::SESSION, session);
             }
             response
         }
-        Begun::Call(serving) => flowing(server, who, Flow::One(serving), line, accepts).await,
+        Begun::Call(serving) => return flowing(asked, Flow::One(serving), line, cx),
         Begun::Listen(listening) if accepts.stream => {
             reply::stream(Body::stream(Source::Listening(listening), Vec::new(), server.limits.keep_alive_ms))
         }
@@ -129,29 +141,25 @@ async fn one_request(
             let why = "a subscription is answered with text/event-stream; allow it in Accept";
             reply::refuse(StatusCode::NOT_ACCEPTABLE, Code::InvalidRequest, why)
         }
-    }
+    })
 }
 
-/// Answers a call. What is ready at the first look is plain JSON, with nothing made for it to wait with.
-async fn flowing(
-    server: &Arc<Server>,
-    who: &Who,
-    mut flow: Flow,
-    line: Line,
-    accepts: Accepts,
-) -> Response<Body> {
-    let first = poll_fn(|cx| Poll::Ready(flow.poll_next(cx))).await;
-    let first = match first {
-        Poll::Ready(Out::Final { status, body }) => return finished(status, body, accepts),
+#[inline]
+fn flowing(asked: &Asked<'_>, mut flow: Flow, line: Line, cx: &mut Context<'_>) -> Answer {
+    let first = match flow.poll_next(cx) {
+        Poll::Ready(Out::Final { status, body }) => {
+            return Answer::Now(finished(status, body, asked.accepts));
+        }
         Poll::Ready(out) => Some(out),
         Poll::Pending => None,
     };
-    match line {
-        // Boxed: what only slow calls need would make the future of every request larger, and hyper keeps room
-        // for one with each connection.
-        Line::Session(ticket) => Box::pin(in_session(server, who, flow, first, &ticket, accepts)).await,
-        Line::Alone | Line::Pipe(_) => Box::pin(alone(server, flow, first, accepts)).await,
-    }
+    let server = asked.server.clone();
+    Answer::Later(match line {
+        Line::Session(ticket) => {
+            Box::pin(in_session(server, asked.who.clone(), flow, first, ticket, asked.accepts))
+        }
+        Line::Alone | Line::Pipe(_) => Box::pin(alone(server, flow, first, asked.accepts)),
+    })
 }
 
 /// The answer is at hand: as it is, or as the only event of a stream.
@@ -164,7 +172,7 @@ fn finished(status: u16, body: Vec<u8>, accepts: Accepts) -> Response<Body> {
 }
 
 /// A call that lives in its response.
-async fn alone(server: &Arc<Server>, flow: Flow, first: Option<Out>, accepts: Accepts) -> Response<Body> {
+async fn alone(server: Arc<Server>, flow: Flow, first: Option<Out>, accepts: Accepts) -> Response<Body> {
     let outlives = flow.version().has(Feature::Handshake);
     let mut kept = Kept::new(flow, outlives);
     let keep_alive_ms = server.limits.keep_alive_ms;
@@ -196,14 +204,14 @@ async fn alone(server: &Arc<Server>, flow: Flow, first: Option<Out>, accepts: Ac
 
 /// A call that belongs to a session: it goes on whether or not somebody reads.
 async fn in_session(
-    server: &Arc<Server>,
-    who: &Who,
+    server: Arc<Server>,
+    who: Who,
     flow: Flow,
     first: Option<Out>,
-    ticket: &Ticket,
+    ticket: Ticket,
     accepts: Accepts,
 ) -> Response<Body> {
-    let live = match server.live(ticket, who) {
+    let live = match server.live(&ticket, &who) {
         Ok(live) => live,
         // It has begun, and must not be tried again: it does without what the session would add to it.
         Err(_) => return alone(server, flow, first, accepts).await,
@@ -269,50 +277,90 @@ fn prime(out: &mut Vec<u8>, version: Version, start: sse::EventId) {
     }
 }
 
-/// Reads the whole body, but no more than `bytes_max` of it.
+/// Reads the whole body, but no more of it than we take.
 #[inline]
-async fn read(
+pub(crate) async fn read(
     mut body: Incoming,
-    bytes_max: usize,
-    idle: Option<Duration>,
+    asked: &Asked<'_>,
+    timing: &Timing,
+    shared: bool,
 ) -> Result<Vec<u8>, Response<Body>> {
-    let too_long = || {
-        let why = format!("the body is longer than {bytes_max} bytes");
-        reply::refuse(StatusCode::PAYLOAD_TOO_LARGE, Code::InvalidRequest, &why)
-    };
+    let bytes_max = asked.server.limits.frame_bytes_max;
     let declared = body.size_hint().lower();
     if declared > bytes_max as u64 {
-        return Err(too_long());
+        return Err(too_long(bytes_max));
     }
     let mut bytes = Vec::with_capacity(declared.min(READ_AHEAD_BYTES) as usize);
-    loop {
-        let next = poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx));
-        let frame = match idle {
-            None => next.await,
-            Some(idle) => match Box::pin(tokio::time::timeout(idle, next)).await {
-                Ok(frame) => frame,
-                Err(_) => {
-                    let why = "the body did not arrive in time";
-                    return Err(reply::refuse(StatusCode::REQUEST_TIMEOUT, Code::InvalidRequest, why));
+    // The watcher sees a connection that dries up, but not one of several requests that share it.
+    let mut patience = shared.then(|| Patience::new(timing));
+    poll_fn(|cx| {
+        loop {
+            let frame = match Pin::new(&mut body).poll_frame(cx) {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => match &mut patience {
+                    Some(patience) => return patience.poll_over(cx).map(|()| Err(too_late())),
+                    None => return Poll::Pending,
+                },
+            };
+            match frame {
+                None => return Poll::Ready(Ok(())),
+                Some(Err(_)) => return Poll::Ready(Err(cut_short())),
+                Some(Ok(frame)) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    if bytes.len() + data.len() > bytes_max {
+                        return Poll::Ready(Err(too_long(bytes_max)));
+                    }
+                    bytes.extend_from_slice(&data);
+                    if let Some(patience) = &mut patience {
+                        patience.renew();
+                    }
                 }
-            },
-        };
-        match frame {
-            None => return Ok(bytes),
-            Some(Ok(frame)) => {
-                let Ok(data) = frame.into_data() else { continue };
-                if bytes.len() + data.len() > bytes_max {
-                    return Err(too_long());
-                }
-                bytes.extend_from_slice(&data);
-            }
-            Some(Err(_)) => {
-                let why = "the body ended early";
-                return Err(reply::refuse(StatusCode::BAD_REQUEST, Code::InvalidRequest, why));
             }
         }
-    }
+    })
+    .await?;
+    Ok(bytes)
 }
 
 /// A length is believed only so far before the bytes are there.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
+
+/// How long we wait for the next piece of a body, and for all of it.
+struct Patience {
+    timer: Pin<Box<Sleep>>,
+    idle: Duration,
+    end: Instant,
+}
+
+impl Patience {
+    fn new(timing: &Timing) -> Self {
+        let now = Instant::now();
+        let idle = Duration::from_millis(timing.body_idle_ms);
+        let end = now + Duration::from_millis(timing.body_whole_ms);
+        Self { timer: Box::pin(tokio::time::sleep_until(end.min(now + idle))), idle, end }
+    }
+
+    fn renew(&mut self) {
+        self.timer.as_mut().reset(self.end.min(Instant::now() + self.idle));
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.timer.as_mut().poll(cx)
+    }
+}
+
+#[cold]
+fn too_long(bytes_max: usize) -> Response<Body> {
+    let why = format!("the body is longer than {bytes_max} bytes");
+    reply::refuse(StatusCode::PAYLOAD_TOO_LARGE, Code::InvalidRequest, &why)
+}
+
+#[cold]
+fn too_late() -> Response<Body> {
+    reply::refuse(StatusCode::REQUEST_TIMEOUT, Code::InvalidRequest, "the body did not arrive in time")
+}
+
+#[cold]
+fn cut_short() -> Response<Body> {
+    reply::refuse(StatusCode::BAD_REQUEST, Code::InvalidRequest, "the body ended early")
+}

@@ -1,119 +1,157 @@
 //! Where a request goes: guards first, then the path, then the method.
 
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
 
 use host::{Server, Who};
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use json::Json;
 use wire::code::Code;
 
-use super::body::Body;
-use super::watcher::Phase;
-use super::{Site, cors, get, post, reply};
+use super::body::{Body, Left};
+use super::post::{self, Answer, Asked};
+use super::watcher::Link;
+use super::{Site, cors, get, reply};
 use crate::guard::Origin;
 use crate::seen::Seen;
 
 /// What a connection knows about all its requests.
 pub(crate) struct Arrived {
     pub(crate) site: Arc<Site>,
-    pub(crate) phase: Arc<Phase>,
+    pub(crate) link: Arc<Link>,
     pub(crate) local: IpAddr,
     pub(crate) from: SocketAddr,
 }
 
 /// Answers one request, whatever it is.
-pub(crate) async fn answer(arrived: Arc<Arrived>, request: Request<Incoming>) -> Response<Body> {
+///
+/// hyper keeps room for this future with every connection. So it is one and not several in each other, and
+/// only the body is waited for in it; a call that is not answered at once waits in a box of its own.
+pub(crate) fn answer(
+    arrived: &Arc<Arrived>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Body>, Left>> + use<> {
+    let arrived = arrived.clone();
     let shared = request.version() == Version::HTTP_2;
-    arrived.phase.request(shared);
-    let counted = Counted(Some(&arrived.phase));
-    let mut response = guarded(&arrived, request, shared).await;
-    counted.hand_over(&mut response);
-    response
+    let (parts, body) = request.into_parts();
+    async move {
+        let counted = Counted::new(&arrived.link, shared);
+        let seen = Seen::new(&parts.headers);
+        let (goal, origin) = admit(&arrived, &parts, &seen);
+        let answer = match goal {
+            Goal::Reached(response) => Answer::Now(response),
+            Goal::Post(asked) => match post::read(body, &asked, &arrived.site.timing, shared).await {
+                Ok(mut bytes) => {
+                    arrived.link.body_complete();
+                    poll_fn(|cx| Poll::Ready(post::answer(&asked, std::mem::take(&mut bytes), cx))).await
+                }
+                Err(refused) => Answer::Now(refused),
+            },
+        };
+        let mut response = match answer {
+            Answer::Now(response) => response,
+            Answer::Later(mut later) => {
+                let answered = poll_fn(|cx| match later.as_mut().poll(cx) {
+                    Poll::Ready(response) => Poll::Ready(Ok(response)),
+                    Poll::Pending if arrived.link.has_left(cx) => Poll::Ready(Err(Left)),
+                    Poll::Pending => Poll::Pending,
+                });
+                answered.await?
+            }
+        };
+        if let Origin::Allowed(origin) = &origin {
+            cors::expose(&mut response, origin);
+        }
+        counted.hand_over(&mut response);
+        Ok(response)
+    }
 }
 
 /// A request that is counted; if it is given up, or once its answer is complete, no more.
-struct Counted<'a>(Option<&'a Arc<Phase>>);
+struct Counted<'a>(Option<&'a Arc<Link>>);
 
-impl Counted<'_> {
+impl<'a> Counted<'a> {
+    #[inline]
+    fn new(link: &'a Arc<Link>, shared: bool) -> Self {
+        link.request(shared);
+        Self(Some(link))
+    }
+
     #[inline]
     fn hand_over(mut self, response: &mut Response<Body>) {
-        if let Some(phase) = self.0.take() {
-            response.body_mut().watched(phase.clone());
+        if let Some(link) = self.0.take() {
+            response.body_mut().watched(link.clone());
         }
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        if let Some(phase) = self.0 {
-            phase.answered();
+        if let Some(link) = self.0 {
+            link.answered();
         }
+    }
+}
+
+/// How far a request gets before its body is read.
+enum Goal<'a> {
+    Reached(Response<Body>),
+    Post(Asked<'a>),
+}
+
+#[inline]
+fn admit<'a>(arrived: &'a Arrived, parts: &'a Parts, seen: &'a Seen<'a>) -> (Goal<'a>, Origin) {
+    match arrived.site.guard.admit(&parts.uri, seen, arrived.local) {
+        Err(denied) => (Goal::Reached(reply::denied(denied)), Origin::Same),
+        Ok(origin) if parts.method == Method::OPTIONS => {
+            let response = match &origin {
+                Origin::Allowed(origin) => cors::preflight(origin, &parts.headers),
+                Origin::Same => reply::allow("POST, GET, DELETE"),
+            };
+            (Goal::Reached(response), Origin::Same)
+        }
+        Ok(origin) => (route(arrived, parts, seen), origin),
     }
 }
 
 #[inline]
-async fn guarded(arrived: &Arrived, request: Request<Incoming>, shared: bool) -> Response<Body> {
-    let site = &*arrived.site;
-    let (parts, body) = request.into_parts();
-    let seen = Seen::new(&parts.headers);
-    let origin = match site.guard.admit(&parts.uri, &seen, arrived.local) {
-        Ok(origin) => origin,
-        Err(denied) => return reply::denied(denied),
-    };
-    let mut response = match (&origin, &parts.method) {
-        (Origin::Allowed(origin), &Method::OPTIONS) => return cors::preflight(origin, &parts.headers),
-        (Origin::Same, &Method::OPTIONS) => return reply::allow("POST, GET, DELETE"),
-        _ => routed(arrived, &parts, &seen, body, shared).await,
-    };
-    if let Origin::Allowed(origin) = &origin {
-        cors::expose(&mut response, origin);
-    }
-    response
-}
-
-async fn routed(
-    arrived: &Arrived,
-    parts: &http::request::Parts,
-    seen: &Seen<'_>,
-    body: Incoming,
-    shared: bool,
-) -> Response<Body> {
+fn route<'a>(arrived: &'a Arrived, parts: &'a Parts, seen: &'a Seen<'a>) -> Goal<'a> {
     let site = &*arrived.site;
     let path = parts.uri.path();
     if path == "/health" {
-        return only_get(&parts.method, || reply::json(200, br#"{"status":"ok"}"#.to_vec()));
+        let healthy = || reply::json(200, br#"{"status":"ok"}"#.to_vec());
+        return Goal::Reached(only_get(&parts.method, healthy));
     }
     let principal = match site.guard.identify(seen) {
         Ok(principal) => principal,
-        Err(denied) => return reply::denied(denied),
+        Err(denied) => return Goal::Reached(reply::denied(denied)),
     };
     if path == "/status" {
-        return only_get(&parts.method, || reply::json(200, status(site)));
+        return Goal::Reached(only_get(&parts.method, || reply::json(200, status(site))));
     }
     let Some(server) = site.at(path) else {
         let why = "nothing is served at this path; see GET /status for what is";
-        return reply::refuse(StatusCode::NOT_FOUND, Code::InvalidRequest, why);
+        return Goal::Reached(reply::refuse(StatusCode::NOT_FOUND, Code::InvalidRequest, why));
     };
     let who = Who { principal, address: Some(arrived.from.ip()) };
     let query = parts.uri.query();
-    match parts.method {
-        Method::POST => {
-            // The watcher sees a connection that dries up, but not one of several requests that share it.
-            let idle = shared.then(|| Duration::from_millis(site.timing.body_idle_ms));
-            let body = post::Reader { body, phase: &arrived.phase, idle };
-            post::answer(server, &who, seen, query, body).await
-        }
+    Goal::Reached(match parts.method {
+        Method::POST => match Asked::new(server, who, seen, query) {
+            Ok(asked) => return Goal::Post(asked),
+            Err(refused) => refused,
+        },
         Method::GET => {
             // There is no body to wait for, and a stream may be quiet for as long as it likes.
-            arrived.phase.body_complete();
+            arrived.link.body_complete();
             get::stream(server, &who, seen, query)
         }
         Method::DELETE => get::delete(server, &who, seen),
         _ => reply::allow("POST, GET, DELETE"),
-    }
+    })
 }
 
 fn only_get(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Response<Body> {

@@ -3,8 +3,9 @@
 //! A connection notes what it is doing and since when, with plain stores; the watcher looks at all of them
 //! a few times a second and closes those that dwell too long. It sleeps while there are none.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -33,19 +34,25 @@ enum Doing {
     Busy,
 }
 
-/// The notes of one connection.
-pub(crate) struct Phase {
+/// A connection as its requests and the watcher see it: the socket, and notes on what happens there.
+pub(crate) struct Link {
+    pub(crate) stream: TcpStream,
     clock: Arc<AtomicU32>,
     doing: AtomicU8,
     since: AtomicU32,
+    /// The tick at which the head of the current request was complete.
+    asked: AtomicU32,
     /// The tick at which a write began to stall; 0 if none does.
     stalled: AtomicU32,
     requests: AtomicUsize,
     /// Whether requests share the connection: then bytes that arrive say nothing about a head.
     shared: AtomicBool,
+    /// Whether it is to end once its answers are out, and whom to tell.
+    ending: AtomicBool,
+    task: OnceLock<Waker>,
 }
 
-impl Phase {
+impl Link {
     fn set(&self, doing: Doing) {
         self.since.store(self.clock.load(Relaxed), Relaxed);
         self.doing.store(doing as u8, Relaxed);
@@ -79,6 +86,7 @@ impl Phase {
     #[inline]
     pub(crate) fn request(&self, shared: bool) {
         self.requests.fetch_add(1, Relaxed);
+        self.asked.store(self.clock.load(Relaxed), Relaxed);
         if shared {
             self.shared.store(true, Relaxed);
             self.set(Doing::Busy);
@@ -101,18 +109,46 @@ impl Phase {
     }
 
     fn overdue(&self, now: u32, timing: &Timing) -> bool {
-        let dwelt = |since: u32| u64::from(now.wrapping_sub(since)) * TICK_MS;
-        let stalled = self.stalled.load(Relaxed);
-        if stalled != 0 && dwelt(stalled) > timing.write_stall_ms {
+        let since = |tick: &AtomicU32| u64::from(now.wrapping_sub(tick.load(Relaxed))) * TICK_MS;
+        if self.stalled.load(Relaxed) != 0 && since(&self.stalled) > timing.write_stall_ms {
             return true;
         }
-        let dwelt = dwelt(self.since.load(Relaxed));
+        let dwelt = since(&self.since);
         match self.doing.load(Relaxed) {
             d if d == Doing::Idle as u8 => dwelt > timing.keep_alive_idle_ms,
             d if d == Doing::Head as u8 => dwelt > timing.header_timeout_ms,
-            d if d == Doing::Body as u8 => dwelt > timing.body_idle_ms,
+            d if d == Doing::Body as u8 => {
+                dwelt > timing.body_idle_ms || since(&self.asked) > timing.body_whole_ms
+            }
             _ => false,
         }
+    }
+
+    /// Whether the connection is to end. The first to ask is woken when it is.
+    #[inline]
+    pub(crate) fn is_ending(&self, cx: &Context<'_>) -> bool {
+        self.task.get_or_init(|| cx.waker().clone());
+        self.ending.load(SeqCst)
+    }
+
+    fn end(&self) {
+        self.ending.store(true, SeqCst);
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Whether the client has left while it is being answered. hyper does not look: one that only stops
+    /// sending, as it may, would lose an answer that is ready. A client that leaves and one that stops
+    /// sending look the same from here, so whoever takes long to answer must ask.
+    pub(crate) fn has_left(&self, cx: &mut Context<'_>) -> bool {
+        !self.shared.load(Relaxed) && self.stream.poll_read_ready(cx).is_ready() && self.is_read_closed()
+    }
+
+    fn is_read_closed(&self) -> bool {
+        let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
+        let mut cx = Context::from_waker(Waker::noop());
+        matches!(ready.poll(&mut cx), Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     /// Nothing is being answered on it.
@@ -142,8 +178,7 @@ struct Table {
 }
 
 struct Watched {
-    phase: Arc<Phase>,
-    stream: Arc<TcpStream>,
+    link: Arc<Link>,
     stop: OnceLock<AbortHandle>,
 }
 
@@ -169,20 +204,24 @@ impl Watcher {
         self.count.load(Relaxed)
     }
 
-    pub(crate) fn phase(&self) -> Arc<Phase> {
-        Arc::new(Phase {
+    pub(crate) fn link(&self, stream: TcpStream) -> Arc<Link> {
+        Arc::new(Link {
+            stream,
             clock: self.clock.clone(),
             doing: AtomicU8::new(Doing::Head as u8),
             since: AtomicU32::new(self.clock.load(Relaxed)),
+            asked: AtomicU32::new(0),
             stalled: AtomicU32::new(0),
             requests: AtomicUsize::new(0),
             shared: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            task: OnceLock::new(),
         })
     }
 
     /// Takes a connection in.
-    pub(crate) fn enter(self: &Arc<Self>, phase: Arc<Phase>, stream: Arc<TcpStream>) -> Place {
-        let watched = Some(Watched { phase, stream, stop: OnceLock::new() });
+    pub(crate) fn enter(self: &Arc<Self>, link: Arc<Link>) -> Place {
+        let watched = Some(Watched { link, stop: OnceLock::new() });
         let mut table = self.lock();
         let at = match table.free.pop() {
             Some(at) => {
@@ -220,22 +259,25 @@ impl Watcher {
             let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
             let second = now.is_multiple_of(10);
             for watched in self.lock().places.iter().flatten() {
-                if watched.phase.overdue(now, &self.timing) || (second && watched.has_left()) {
+                if watched.link.overdue(now, &self.timing) || (second && watched.has_left()) {
                     watched.close();
                 }
             }
         }
     }
 
-    /// Waits until all connections are gone; closes what is left after `at_most`.
+    /// Tells all connections to end, and waits until they have; closes what is left after `at_most`.
     pub(crate) async fn drain(&self, at_most: Duration) {
+        for watched in self.lock().places.iter().flatten() {
+            watched.link.end();
+        }
         let all_gone = async {
             let mut waited_ms = 0;
             while self.count() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 waited_ms += 10;
                 if waited_ms >= GOODBYE_MS {
-                    self.close_where(Phase::has_no_request);
+                    self.close_where(Link::has_no_request);
                 }
             }
         };
@@ -245,8 +287,8 @@ impl Watcher {
         }
     }
 
-    fn close_where(&self, test: impl Fn(&Phase) -> bool) {
-        for watched in self.lock().places.iter().flatten().filter(|watched| test(&watched.phase)) {
+    fn close_where(&self, test: impl Fn(&Link) -> bool) {
+        for watched in self.lock().places.iter().flatten().filter(|watched| test(&watched.link)) {
             watched.close();
         }
     }
@@ -263,15 +305,9 @@ impl Watched {
         }
     }
 
-    /// hyper reads ahead only so far: a client that sent another byte and left goes unnoticed by it while a
-    /// call is under way. The socket itself knows.
+    /// Where something else has arrived since, the socket does not wake anybody when its client leaves.
     fn has_left(&self) -> bool {
-        if !self.phase.is_busy() {
-            return false;
-        }
-        let ready = std::pin::pin!(self.stream.ready(Interest::READABLE));
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        matches!(ready.poll(&mut cx), std::task::Poll::Ready(Ok(ready)) if ready.is_read_closed())
+        self.link.is_busy() && self.link.is_read_closed()
     }
 }
 
