@@ -31,6 +31,14 @@ impl Ask {
             Self::Roots => Caps::ROOTS,
         }
     }
+
+    /// Whether it is a form that has several choices for one of its fields.
+    pub fn has_lists(&self) -> bool {
+        let Self::Form { schema, .. } = self else { return false };
+        let doc = schema.doc();
+        let Some(properties) = doc.root().get("properties") else { return false };
+        properties.members().any(|(_, field)| field.get("type").is_some_and(|kind| kind.is("array")))
+    }
 }
 
 /// Questions that go out together, each under a key of the asker's choice.

@@ -65,6 +65,10 @@ pub enum Event {
         /// The task that it belongs to.
         task: Option<Box<str>>,
     },
+    /// A question is no longer of interest.
+    Withdraw {
+        id: u64,
+    },
     /// End the stream the caller reads, if they can take it up again; the call goes on.
     Pause {
         retry_ms: u64,
@@ -155,6 +159,13 @@ impl Emit {
     pub fn ask(&self, id: u64, ask: Ask, task: Option<&str>) {
         if let Some(inner) = &self.0 {
             inner.push(inner.lock(), Event::Ask { id, ask, task: task.map(Into::into) });
+        }
+    }
+
+    /// Takes a question back that nobody waits for any more.
+    pub fn withdraw(&self, id: u64) {
+        if let Some(inner) = &self.0 {
+            inner.push(inner.lock(), Event::Withdraw { id });
         }
     }
 

@@ -73,9 +73,6 @@ impl Server {
         let Request { id, peer, progress, what } = request;
         let to = ReplyTo { version: peer.version, id, progress };
         let registry = self.registry();
-        if let Some(missing) = undeclared(&what, &registry) {
-            return told(&Told::method_not_found(missing.as_str(), to.version), &to);
-        }
         match what {
             What::Call { call, resume, task } => {
                 self.begin_call(registry, Asking { call, resume, task }, peer, to, who, line)
@@ -227,7 +224,9 @@ impl Server {
             },
         };
         let wanted = Wanted { progress: to.progress.is_some(), level };
-        let can_be_asked = peer.version.has(Feature::ServerRequests);
+        // A question needs a client that takes some, and a pause a stream that can be taken up again.
+        let answers = peer.caps != Caps::NONE || matches!(line, Line::Session(_));
+        let can_be_asked = peer.version.has(Feature::ServerRequests) && answers;
         let hears = wanted.progress || wanted.level.is_some() || can_be_asked;
         let emit = if hears { Emit::new(wanted) } else { Emit::silent() };
         let caller = Caller { principal: who.principal.clone(), caps: peer.caps };
@@ -419,33 +418,6 @@ async fn task_result(
         Detail::Failed(fault) => Err(fault),
         Detail::Working | Detail::Input(_) | Detail::Cancelled => Err(Fault::Cancelled),
     }
-}
-
-/// A method that exists, for something that nothing here has.
-fn undeclared(what: &What, registry: &Registry) -> Option<Method> {
-    let offer = &registry.offer;
-    let (there, method) = match what {
-        What::Call { call, .. } => match call.target {
-            Target::Tool => (offer.tools, Method::ToolsCall),
-            Target::Prompt => (offer.prompts, Method::PromptsGet),
-            Target::Resource => (offer.resources, Method::ResourcesRead),
-            Target::Completion { .. } => (offer.completes, Method::Complete),
-        },
-        What::List(List::Tools, _) => (offer.tools, Method::ToolsList),
-        What::List(List::Prompts, _) => (offer.prompts, Method::PromptsList),
-        What::List(List::Resources, _) => (offer.resources, Method::ResourcesList),
-        What::List(List::Templates, _) => (offer.resources, Method::TemplatesList),
-        What::Subscribe(_) => (offer.watches, Method::Subscribe),
-        What::Unsubscribe(_) => (offer.watches, Method::Unsubscribe),
-        What::SetLevel(_) => (offer.logs, Method::SetLevel),
-        What::Task(TaskOp::Get(_)) => (offer.tasks, Method::TaskGet),
-        What::Task(TaskOp::Update(..)) => (offer.tasks, Method::TaskUpdate),
-        What::Task(TaskOp::Cancel(_)) => (offer.tasks, Method::TaskCancel),
-        What::Task(TaskOp::List(_)) => (offer.tasks, Method::TaskList),
-        What::Task(TaskOp::Result(_)) => (offer.tasks, Method::TaskResult),
-        What::Initialize { .. } | What::Ping | What::Discover | What::Listen(_) => return None,
-    };
-    (!there).then_some(method)
 }
 
 fn id_in_use() -> Told {

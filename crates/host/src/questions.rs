@@ -4,6 +4,7 @@
 //! new request. To an older client the questions go out as requests, and the call waits here. Either way the
 //! handler is entered again with what was answered; it cannot tell the difference.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use call::{Asks, Call, Fault, Journal, Principal, Target};
@@ -45,6 +46,10 @@ pub(crate) async fn ask(server: &Server, job: &mut Job, asks: &Asks) -> Result<A
     if job.peer.version.has(Feature::InputRequired) {
         return seal(server, job).map(Asked::Sealed);
     }
+    // 2025-06-18 knows texts, numbers, yes or no, and one choice of many; a form that needs more cannot be shown.
+    if !job.peer.version.has(Feature::ElicitationMode) && asks.iter().any(|(_, ask)| ask.has_lists()) {
+        return Err(Fault::MissingCapability(asks.needs()));
+    }
     match live(server, job)? {
         Some(live) => ask_live(server, job, &live, asks).await,
         None => Err(Fault::MissingCapability(asks.needs())),
@@ -61,27 +66,34 @@ fn live(server: &Server, job: &Job) -> Result<Option<std::sync::Arc<Live>>, Faul
 
 /// All questions go out together; the call waits until each is answered.
 async fn ask_live(server: &Server, job: &mut Job, live: &Live, asks: &Asks) -> Result<Asked, Fault> {
-    let mut waiting = Vec::with_capacity(asks.len());
+    let mut waiting = VecDeque::with_capacity(asks.len());
     for (key, ask) in asks.iter() {
         let (id, answer) = live.ask();
         job.emit.ask(id, ask.clone(), None);
-        waiting.push((key, answer));
+        waiting.push_back((key, id, answer));
     }
     let after_ms = server.limits.ask_timeout_ms;
     let all = async {
-        for (key, answer) in waiting {
+        while let Some((key, _, answer)) = waiting.front_mut() {
             match answer.await {
                 Ok(Ok(answer)) => job.journal.record(key, answer),
                 Ok(Err(message)) => return Ok(Asked::Refused(message)),
                 Err(_) => return Err(Fault::Cancelled),
             }
+            waiting.pop_front();
         }
         Ok(Asked::Answered)
     };
-    match tokio::time::timeout(Duration::from_millis(after_ms), all).await {
+    let asked = match tokio::time::timeout(Duration::from_millis(after_ms), all).await {
         Ok(asked) => asked,
         Err(_) => Err(Fault::Timeout { after_ms }),
+    };
+    // 2025-11-25, Timeouts: the sender SHOULD issue a cancellation notification.
+    let answered = usize::from(matches!(asked, Ok(Asked::Refused(_))));
+    for (_, id, _) in waiting.iter().skip(answered) {
+        job.emit.withdraw(*id);
     }
+    asked
 }
 
 /// What a seal is bound to: it opens for the same caller and the same call only.

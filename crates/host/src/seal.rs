@@ -50,13 +50,15 @@ impl Sealer {
     }
 
     pub(crate) fn open(&self, purpose: Purpose, bound: &[u8], sealed: &str) -> Result<Vec<u8>, Forged> {
-        let whole = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| Forged)?;
-        let (nonce, body) = whole.split_at_checked(NONCE_LEN).ok_or(Forged)?;
+        let mut whole = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| Forged)?;
+        let (nonce, body) = whole.split_at_mut_checked(NONCE_LEN).ok_or(Forged)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Forged)?;
-        let mut body = body.to_vec();
-        let plain =
-            self.0.open_in_place(nonce, Aad::from(aad(purpose, bound)), &mut body).map_err(|_| Forged)?;
-        Ok(plain.to_vec())
+        let aad = Aad::from(aad(purpose, bound));
+        let plain = self.0.open_in_place(nonce, aad, body).map_err(|_| Forged)?;
+        let end = NONCE_LEN + plain.len();
+        whole.truncate(end);
+        whole.drain(..NONCE_LEN);
+        Ok(whole)
     }
 }
 

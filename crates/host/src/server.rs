@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use call::{Change, Fault, Limits, Listener, Principal, Provider, World};
 use json::ScanLimits;
 use wire::code::Told;
+use wire::method::Method;
 use wire::shape::Stamp;
-use wire::{Bare, Id, Opened, Refusal};
+use wire::{Bare, Id, Opened, Refusal, Terms};
 
 use crate::events::{Hub, Watch};
 use crate::live::Live;
@@ -105,10 +106,19 @@ impl Server {
         self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn serves(&self, method: Method) -> bool {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner).offer.serves(method)
+    }
+
     /// Reads one message.
     #[inline]
     pub fn open(&self, bytes: Vec<u8>, bare: Bare<'_>) -> Opened {
-        wire::open(bytes, &self.scan_limits, self.limits.batch_items_max, bare)
+        let terms = Terms {
+            scan: self.scan_limits,
+            batch_items_max: self.limits.batch_items_max,
+            serves: &|method| self.serves(method),
+        };
+        wire::open(bytes, &terms, bare)
     }
 
     /// What a message over a new pipe will be judged by.

@@ -88,7 +88,9 @@ impl Serving {
                 self.to.version.has(Feature::Priming).then_some(Out::Pause { retry_ms: *retry_ms })
             }
             Event::Ask { .. } => shape::event(event, &self.to).map(Out::Question),
-            Event::Progress { .. } | Event::Log { .. } => shape::event(event, &self.to).map(Out::Message),
+            Event::Progress { .. } | Event::Log { .. } | Event::Withdraw { .. } => {
+                shape::event(event, &self.to).map(Out::Message)
+            }
         }
     }
 

@@ -4,8 +4,9 @@
 //! is cancelled, or when its time is up. Questions inside a task wait here for `tasks/update`.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use call::{Asks, Call, Emit, Fault, Outcome, Principal, Problem, Reply, Thing, ToolReply, Work};
 use json::Json;
@@ -51,6 +52,8 @@ pub(crate) struct Task {
     ttl_ms: u64,
     poll_ms: u64,
     state: Mutex<State>,
+    /// Whether its end has been told to its holder.
+    read: AtomicBool,
     /// Rung when answers came, and when the state changed.
     changed: Notify,
 }
@@ -104,8 +107,9 @@ impl Tasks {
             tasks.values().map(|task| task.bytes.load(Ordering::Relaxed)).sum()
         };
         while tasks.len() >= limits.tasks_max || kept(&tasks) + bytes > limits.tasks_bytes_max {
-            // A result that was there to be read makes way before work is turned away.
-            let oldest = tasks.values().filter(|task| !task.is_open()).min_by_key(|task| task.created_ms);
+            // Results that have been read make way before work is turned away; others are owed.
+            let read = tasks.values().filter(|task| task.read.load(Ordering::Relaxed));
+            let oldest = read.min_by_key(|task| task.created_ms);
             let Some(oldest) = oldest.map(|task| task.id.clone()) else {
                 return Err(Fault::Busy { retry_after_ms: limits.task_poll_ms });
             };
@@ -129,6 +133,7 @@ impl Tasks {
                 used: Vec::new(),
                 stop: None,
             }),
+            read: AtomicBool::new(false),
             changed: Notify::new(),
         });
         tasks.insert(task.id.clone(), task.clone());
@@ -136,8 +141,15 @@ impl Tasks {
         let view = task.view();
         // Progress and log messages have nowhere to go once the call is answered.
         job.emit = Emit::silent();
-        let driven = drive(server.clone(), registry.clone(), task.clone(), job, work);
-        let handle = tokio::spawn(driven).abort_handle();
+        let (server, registry, driven) = (server.clone(), registry.clone(), task.clone());
+        let handle = tokio::spawn(async move {
+            let work = drive(&server, &registry, &driven, job, work);
+            let time_is_up = Fault::Unknown { what: Thing::Task, name: driven.id.clone() };
+            let ttl = Duration::from_millis(driven.ttl_ms);
+            let detail = tokio::time::timeout(ttl, work).await.unwrap_or(Detail::Failed(time_is_up));
+            driven.set(&server, detail);
+        });
+        let handle = handle.abort_handle();
         task.lock().stop = Some(handle);
         Ok(view)
     }
@@ -183,6 +195,9 @@ impl Tasks {
 impl Task {
     pub(crate) fn view(&self) -> TaskView {
         let state = self.lock();
+        if !matches!(state.detail, Detail::Working | Detail::Input(_)) {
+            self.read.store(true, Ordering::Relaxed);
+        }
         TaskView {
             id: self.id.clone(),
             created_ms: self.created_ms,
@@ -385,24 +400,24 @@ fn concluded(registry: &Registry, call: &Call, came_of_it: Result<Reply, Fault>)
 }
 
 /// Runs a task to its end.
-async fn drive(server: Arc<Server>, registry: Arc<Registry>, task: Arc<Task>, mut job: Job, work: Work) {
+async fn drive(server: &Server, registry: &Registry, task: &Task, mut job: Job, work: Work) -> Detail {
     let mut outcome = Caught(work).await;
-    let detail = loop {
+    loop {
         match outcome {
-            Outcome::Done(reply) => break concluded(&registry, &job.call, Ok(reply)),
-            Outcome::Failed(fault) => break concluded(&registry, &job.call, Err(fault)),
+            Outcome::Done(reply) => return concluded(registry, &job.call, Ok(reply)),
+            Outcome::Failed(fault) => return concluded(registry, &job.call, Err(fault)),
             Outcome::Detach(work) => outcome = Caught(work).await,
             Outcome::NeedInput(asks) => {
                 let lacking = job.caller.caps.lacks(asks.needs());
                 if !lacking.is_empty() {
-                    break Detail::Failed(Fault::MissingCapability(lacking));
+                    return Detail::Failed(Fault::MissingCapability(lacking));
                 }
                 job.journal.forget(&asks);
                 job.journal.round += 1;
                 if job.journal.round > server.limits.rounds_max {
-                    break Detail::Failed(Fault::Bug { log: "a task asked too often".into() });
+                    return Detail::Failed(Fault::Bug { log: "a task asked too often".into() });
                 }
-                match task.ask(&server, &asks).await {
+                match task.ask(server, &asks).await {
                     Ok(answers) => {
                         for (key, answer) in answers {
                             job.journal.record(&key, answer);
@@ -412,12 +427,11 @@ async fn drive(server: Arc<Server>, registry: Arc<Registry>, task: Arc<Task>, mu
                         let problem =
                             Problem::new("input_refused", format!("the client refused to answer: {message}"));
                         let reply = Reply::Tool(ToolReply::problem(&problem));
-                        break concluded(&registry, &job.call, Ok(reply));
+                        return concluded(registry, &job.call, Ok(reply));
                     }
                 }
-                outcome = again(&server, &registry, &job).await;
+                outcome = again(server, registry, &job).await;
             }
         }
-    };
-    task.set(&server, detail);
+    }
 }

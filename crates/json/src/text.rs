@@ -8,7 +8,7 @@ use crate::write::Object;
 
 /// Valid JSON on one line, owned. What it says is kept as text until somebody scans it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Json(Box<str>);
+pub struct Json(String);
 
 impl Json {
     /// Takes text from a trusted or untrusted place; it is scanned and compacted.
@@ -31,7 +31,7 @@ impl Json {
     /// # Panics
     /// If the bytes are not UTF-8, which those functions cannot make from `&str`.
     pub fn written(out: Vec<u8>) -> Self {
-        Self(String::from_utf8(out).expect("written from &str").into_boxed_str())
+        Self(String::from_utf8(out).expect("written from &str"))
     }
 
     pub fn as_str(&self) -> &str {

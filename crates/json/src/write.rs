@@ -38,17 +38,20 @@ pub fn escaped(out: &mut Vec<u8>, s: &[u8]) {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn escape(out: &mut Vec<u8>, c: u8) {
+    if c == b'"' || c == b'\\' { out.extend_from_slice(&[b'\\', c]) } else { control(out, c) }
+}
+
+#[cold]
+fn control(out: &mut Vec<u8>, c: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     match c {
-        b'"' => out.extend_from_slice(b"\\\""),
-        b'\\' => out.extend_from_slice(b"\\\\"),
         b'\n' => out.extend_from_slice(b"\\n"),
         b'\r' => out.extend_from_slice(b"\\r"),
         b'\t' => out.extend_from_slice(b"\\t"),
-        control => {
-            const HEX: &[u8; 16] = b"0123456789abcdef";
-            let hex = [HEX[usize::from(control >> 4)], HEX[usize::from(control & 15)]];
+        c => {
+            let hex = [HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]];
             out.extend_from_slice(b"\\u00");
             out.extend_from_slice(&hex);
         }

@@ -227,6 +227,11 @@ fn guard(args: &ServeArgs) -> anyhow::Result<Guard> {
     };
     let token = match token.as_deref().map(str::trim) {
         Some("") => bail!("the token is empty; put a long random text into the token file or SPILE_TOKEN"),
+        Some(token) if !token.bytes().all(|c| c.is_ascii_graphic()) => {
+            bail!(
+                "the token has a character that no caller can send; use letters, digits and signs on one line"
+            )
+        }
         Some(secret) => Some(Token::new(secret)),
         None => None,
     };

@@ -1,6 +1,6 @@
 //! What the environment may say, read once and checked: a wrong value is an error, never a guess.
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use call::Limits;
 use door::http::Timing;
 
@@ -9,11 +9,10 @@ fn number(name: &str) -> anyhow::Result<Option<u64>> {
     match std::env::var(name) {
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: not a number"),
-        Ok(text) => {
-            let number =
-                text.trim().parse().with_context(|| format!("{name}: `{text}` is not a whole number"))?;
-            Ok(Some(number))
-        }
+        Ok(text) => match text.trim().parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => bail!("{name}: `{text}` is not a whole number from 1 to {}", u64::MAX),
+        },
     }
 }
 

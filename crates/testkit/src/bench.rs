@@ -232,10 +232,7 @@ static TABLE: [Row; 10] = [
 fn lookup_customer(bench: &Bench, call: &Call) -> Answered {
     let email = call.text("email").unwrap_or_default();
     let customer = bench.customer(&email)?;
-    // Exactly as long as it gets, as nothing in our rows needs an escape: what fits is not moved again.
-    let frame = r#"{"email":"","plan":"","signup_date":""}"#;
-    let length = frame.len() + email.len() + customer.plan.name.len() + customer.signup_date.len();
-    let mut out = Vec::with_capacity(length);
+    let mut out = Vec::with_capacity(128);
     write_customer(&mut out, &email, customer);
     Ok(ToolReply::structured(Json::written(out)))
 }
@@ -324,11 +321,18 @@ fn object(fill: impl FnOnce(&mut write::Object<'_>)) -> ToolReply {
     ToolReply::structured(Json::object(fill))
 }
 
+/// The keys are always the same, so they are written as they are.
 #[inline]
 fn write_customer(out: &mut Vec<u8>, email: &str, customer: &Customer) {
-    let mut object = write::Object::new(out);
-    object.str("email", email).str("plan", customer.plan.name).str("signup_date", &customer.signup_date);
-    object.end();
+    for (key, value) in [
+        (r#"{"email":"#, email),
+        (r#","plan":"#, customer.plan.name),
+        (r#","signup_date":"#, &customer.signup_date),
+    ] {
+        out.extend_from_slice(key.as_bytes());
+        write::string(out, value);
+    }
+    out.push(b'}');
 }
 
 fn write_plan(out: &mut Vec<u8>, plan: &Plan) {

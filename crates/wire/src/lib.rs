@@ -21,7 +21,7 @@ pub mod version;
 pub use heads::{Head, Heads};
 pub use id::Id;
 pub use open::{
-    Bare, Batch, HttpBare, Notice, Opened, Refusal, Request, Resume, Session, TaskWish, What, open,
+    Bare, Batch, HttpBare, Notice, Opened, Refusal, Request, Resume, Session, TaskWish, Terms, What, open,
 };
 pub use params::{Filter, List, TaskOp};
 pub use peer::Peer;

@@ -80,8 +80,11 @@ impl Method {
 
 /// A name as some clients of the handshake era write it, in its standard spelling: `tools.list` is
 /// `tools/list`, and `canceled` is `cancelled`.
+#[inline]
 pub fn standard_spelling(name: Cow<'_, str>) -> Cow<'_, str> {
-    let name =
-        if name.contains('.') && !name.contains('/') { Cow::Owned(name.replace('.', "/")) } else { name };
+    if name == "tools/call" || (name.contains('/') && name != "notifications/canceled") {
+        return name;
+    }
+    let name = Cow::Owned::<str>(name.replace('.', "/"));
     if name == "notifications/canceled" { Cow::Borrowed("notifications/cancelled") } else { name }
 }

@@ -116,11 +116,20 @@ impl Refusal {
     }
 }
 
+/// What a server takes.
+pub struct Terms<'a> {
+    pub scan: ScanLimits,
+    pub batch_items_max: usize,
+    /// Whether there is anything here that a method is for. One for which there is nothing does not exist,
+    /// whatever its parameters.
+    pub serves: &'a dyn Fn(Method) -> bool,
+}
+
 /// Reads one message.
-pub fn open(bytes: Vec<u8>, limits: &ScanLimits, batch_items_max: usize, bare: Bare<'_>) -> Opened {
-    match scan(bytes, limits) {
-        Ok(doc) if doc.root().kind() == Kind::Array => open_batch(&doc, limits, batch_items_max, bare),
-        Ok(doc) => open_one(doc, bare).unwrap_or_else(Opened::Refused),
+pub fn open(bytes: Vec<u8>, terms: &Terms<'_>, bare: Bare<'_>) -> Opened {
+    match scan(bytes, &terms.scan) {
+        Ok(doc) if doc.root().kind() == Kind::Array => open_batch(&doc, terms, bare),
+        Ok(doc) => open_one(doc, terms, bare).unwrap_or_else(Opened::Refused),
         Err(bad) => Opened::Refused(not_json(&bad, &bare)),
     }
 }
@@ -138,7 +147,7 @@ fn not_json(bad: &Bad, bare: &Bare<'_>) -> Refusal {
     Refusal::new(&told, None, version.unwrap_or(Version::UNNAMED))
 }
 
-fn open_batch(doc: &Doc, limits: &ScanLimits, items_max: usize, bare: Bare<'_>) -> Opened {
+fn open_batch(doc: &Doc, terms: &Terms<'_>, bare: Bare<'_>) -> Opened {
     let refuse = |version, why: &str| {
         Opened::Refused(Refusal::new(&Told::new(Code::InvalidRequest, 400, why), None, version))
     };
@@ -154,11 +163,11 @@ fn open_batch(doc: &Doc, limits: &ScanLimits, items_max: usize, bare: Bare<'_>) 
     if items.is_empty() {
         return refuse(peer.version, "an empty batch");
     }
-    if items.len() > items_max {
-        return refuse(peer.version, &format!("more than {items_max} messages in one batch"));
+    if items.len() > terms.batch_items_max {
+        return refuse(peer.version, &format!("more than {} messages in one batch", terms.batch_items_max));
     }
-    let items = items.elements().map(|item| match scan(item.raw().as_bytes().to_vec(), limits) {
-        Ok(doc) => open_one(doc, Bare::Batched(peer)).unwrap_or_else(Opened::Refused),
+    let items = items.elements().map(|item| match scan(item.raw().as_bytes().to_vec(), &terms.scan) {
+        Ok(doc) => open_one(doc, terms, Bare::Batched(peer)).unwrap_or_else(Opened::Refused),
         Err(bad) => Opened::Refused(not_json(&bad, &Bare::Batched(peer))),
     });
     Opened::Batch(Batch { version: peer.version, items: items.collect() })
@@ -211,7 +220,7 @@ fn unsupported(requested: &str, asked_like: Version) -> Told {
     }))
 }
 
-fn open_one(doc: Doc, bare: Bare<'_>) -> Result<Opened, Refusal> {
+fn open_one(doc: Doc, terms: &Terms<'_>, bare: Bare<'_>) -> Result<Opened, Refusal> {
     let parts = Parts::read(Some(doc.root()));
     let id = parts.id.and_then(Id::read);
     let params = Params::read(parts.params);
@@ -229,7 +238,7 @@ fn open_one(doc: Doc, bare: Bare<'_>) -> Result<Opened, Refusal> {
     if !parts.jsonrpc.is_some_and(|version| version.is("2.0")) {
         return Err(invalid("`jsonrpc`: expected \"2.0\""));
     }
-    let Some(method) = parts.method else { return open_answer(&parts, stands_alone, bare) };
+    let Some(method) = parts.method else { return open_answer(&parts, id.as_ref(), stands_alone, bare) };
     let Some(method) = method.str() else { return Err(invalid("`method`: expected a string")) };
     if parts.params.is_some_and(|p| !p.is_object()) {
         return Err(refuse(&Told::invalid_params("`params`: expected an object")));
@@ -247,6 +256,7 @@ fn open_one(doc: Doc, bare: Bare<'_>) -> Result<Opened, Refusal> {
         return Ok(Opened::Notice(open_notice(&method, &params)));
     };
     let initialize = method == "initialize" && meta.version.is_none();
+    let asked = method.clone();
     let (peer, method) = if stands_alone && !initialize {
         let peer = open_envelope(&meta, &method, &bare);
         (peer.map_err(|told| Refusal::new(&told, Some(&id), looks_like))?, method)
@@ -266,9 +276,12 @@ fn open_one(doc: Doc, bare: Bare<'_>) -> Result<Opened, Refusal> {
 
     let refuse = |told: &Told| Refusal::new(told, Some(&id), peer.version);
     let method = match Method::find(&method, peer.version) {
-        Some(method) => method,
-        None => return Err(refuse(&Told::method_not_found(&method, peer.version))),
+        Some(method) if (terms.serves)(method) => method,
+        Some(_) | None => return Err(refuse(&Told::method_not_found(&asked, peer.version))),
     };
+    if params.meta.is_some_and(|meta| !meta.is_object()) {
+        return Err(refuse(&bad("_meta", "expected an object")));
+    }
     if let (Bare::Http(http), true) = (&bare, peer.version.has(Feature::MirrorHeaders)) {
         check_name_header(method, &params, &http.heads).map_err(|told| refuse(&told))?;
     }
@@ -378,7 +391,12 @@ fn check_name_header(method: Method, params: &Params<'_>, heads: &Heads<'_>) -> 
     }
 }
 
-fn open_answer(parts: &Parts<'_>, stands_alone: bool, bare: Bare<'_>) -> Result<Opened, Refusal> {
+fn open_answer(
+    parts: &Parts<'_>,
+    id: Option<&Id>,
+    stands_alone: bool,
+    bare: Bare<'_>,
+) -> Result<Opened, Refusal> {
     let version = bare.looks_like();
     let invalid = |why: &str| Refusal::new(&Told::new(Code::InvalidRequest, 400, why), None, version);
     let answer = match (parts.result, parts.error) {
@@ -386,7 +404,11 @@ fn open_answer(parts: &Parts<'_>, stands_alone: bool, bare: Bare<'_>) -> Result<
         (None, Some(error)) => {
             Err(error.get("message").and_then(|m| m.str()).unwrap_or_default().into_owned())
         }
-        _ => return Err(invalid("neither a request nor a response")),
+        (None, None) => {
+            let told = Told::new(Code::InvalidRequest, 400, "neither a request nor a response");
+            return Err(Refusal::new(&told, id, version));
+        }
+        (Some(_), Some(_)) => return Err(invalid("a response has a result or an error, not both")),
     };
     if parts.id.is_none() {
         return Err(invalid("a response needs an `id`"));
@@ -511,11 +533,19 @@ fn open_call(
             if !task.is_object() {
                 return Err(bad("task", "expected an object"));
             }
-            Some(TaskWish { ttl_ms: task.get("ttl").and_then(|ttl| ttl.u64()) })
+            Some(TaskWish { ttl_ms: task.get("ttl").map(read_ttl).transpose()? })
         }
         _ => None,
     };
     Ok(Sketch::Call { target, name, arguments, resume, task })
+}
+
+/// Any number of milliseconds that can pass; how many there may be is the host's business.
+fn read_ttl(ttl: Node<'_>) -> Result<u64, Told> {
+    match ttl.raw().parse::<f64>() {
+        Ok(ms) if ttl.kind() == Kind::Number && ms >= 0.0 => Ok(ms as u64),
+        _ => Err(bad("task.ttl", "expected a number of milliseconds")),
+    }
 }
 
 fn open_resume(params: &Params<'_>) -> Result<Option<Box<Resume>>, Told> {

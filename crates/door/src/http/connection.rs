@@ -153,7 +153,9 @@ impl AsyncRead for Socket {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.opening.is_given() {
+            // What follows is read along with it: hyper makes its buffer larger when it must read twice.
             self.opening.give(buf);
+            let _ = self.link.stream.try_read_buf(buf);
             self.link.read();
             return Poll::Ready(Ok(()));
         }

@@ -279,6 +279,7 @@ fn prime(out: &mut Vec<u8>, version: Version, start: sse::EventId) {
 
 /// Reads the whole body, but no more of it than we take.
 #[inline]
+#[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
 pub(crate) async fn read(
     mut body: Incoming,
     asked: &Asked<'_>,

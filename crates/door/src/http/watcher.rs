@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::io::Interest;
+use tokio::io::{Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -142,7 +142,13 @@ impl Link {
     /// sending, as it may, would lose an answer that is ready. A client that leaves and one that stops
     /// sending look the same from here, so whoever takes long to answer must ask.
     pub(crate) fn has_left(&self, cx: &mut Context<'_>) -> bool {
-        !self.shared.load(Relaxed) && self.stream.poll_read_ready(cx).is_ready() && self.is_read_closed()
+        let mut byte = [0];
+        !self.shared.load(Relaxed)
+            && match self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+                Poll::Ready(Ok(bytes)) => bytes == 0,
+                Poll::Ready(Err(_)) => true,
+                Poll::Pending => false,
+            }
     }
 
     fn is_read_closed(&self) -> bool {

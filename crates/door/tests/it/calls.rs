@@ -120,6 +120,20 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 /// What a client did wrong in one request is no reason to hang up, as long as the end of it was seen.
+/// A client may stop sending before it reads. What is ready is answered; it is waited for nothing else, because
+/// a client that has left looks the same.
+#[test]
+fn a_client_that_only_listens_on_is_answered() {
+    let door = Door::open();
+    for _ in 0..100 {
+        let mut client = door.connect();
+        client.send(&post(call(1, "test_simple_text", "{}")).bytes());
+        client.end();
+        assert_eq!(client.answer().expect("an answer").status, 200);
+        assert!(client.answer().is_none());
+    }
+}
+
 #[test]
 fn a_connection_lives_on_after_errors() {
     let door = Door::open();

@@ -6,6 +6,27 @@ use crate::kit::Door;
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
 
+/// A body in a coding would have to be undone before it is what the client means.
+#[test]
+fn a_body_comes_as_it_is() {
+    let door = Door::open();
+    for (name, value, expected) in [
+        ("Content-Encoding", "identity", 200),
+        ("Content-Encoding", "gzip", 415),
+        ("Content-Encoding", "identity, br", 415),
+        ("Content-Encoding", "", 415),
+    ] {
+        let answer = door.ask(&post(call(1, "test_simple_text", "{}")).and(name, value));
+        assert_eq!(answer.status, expected, "{name}: {value}");
+    }
+    let mut client = door.connect();
+    client.send(
+        b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+        Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    );
+    assert_eq!(client.answer().expect("an answer").status, 415);
+}
+
 #[test]
 fn a_body_is_json_by_name_or_is_not_looked_at() {
     let door = Door::open();

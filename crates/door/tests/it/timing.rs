@@ -89,6 +89,21 @@ fn a_body_that_does_not_end() {
     );
 }
 
+/// A byte now and then does not help here either: the body as a whole has its time.
+#[test]
+fn a_body_that_drips() {
+    let door = open(|timing| timing.body_whole_ms = 300);
+    let mut client = door.connect();
+    client.send(&[&HEAD[..HEAD.len() - "40\r\n".len()], b"100000\r\n\r\n"].concat());
+    let mut dripped = 0_u32;
+    while client.is_open() {
+        client.send(b" ");
+        dripped += 1;
+        assert!(dripped < 90_000, "a body is read for ever");
+        door.serves();
+    }
+}
+
 #[test]
 fn a_connection_that_is_not_used() {
     let door = open(|timing| timing.keep_alive_idle_ms = 300);

@@ -12,7 +12,7 @@ use wire::heads::decode;
 use wire::method::{Method, standard_spelling};
 use wire::{
     Bare, Feature, Head, Heads, HttpBare, Id, List, Notice, Opened, Peer, Refusal, Request, Session, TaskOp,
-    Version, What,
+    Terms, Version, What,
 };
 
 use super::headers::encode;
@@ -27,7 +27,12 @@ pub fn open(data: &[u8]) {
     let http = Http::read(&mut dice);
     let message = if raw { dice.rest().to_vec() } else { samples::message(&mut dice).into_bytes() };
 
-    let open = |bare: Bare<'_>| wire::open(message.clone(), &ScanLimits::default(), BATCH_ITEMS_MAX, bare);
+    let terms = Terms {
+        scan: ScanLimits::default(),
+        batch_items_max: BATCH_ITEMS_MAX,
+        serves: &|method| method != Method::Complete,
+    };
+    let open = |bare: Bare<'_>| wire::open(message.clone(), &terms, bare);
     let told = Told::new(&message);
     told.check(&open(Bare::Pipe(None)), None);
     for version in handshakes() {

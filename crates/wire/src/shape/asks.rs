@@ -65,7 +65,7 @@ fn request_members(out: &mut Object<'_>, ask: &Ask, version: Version, id: Option
 }
 
 /// A form for a client that knows choices only as `enum` with `enumNames` (2025-06-18). A choice of several
-/// has no older form and stays as it is.
+/// has no older form; whoever asks sees to it that there is none.
 fn older_form(out: &mut Vec<u8>, schema: &Json) {
     let doc = schema.doc();
     let mut form = Object::new(out);

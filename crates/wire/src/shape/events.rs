@@ -36,6 +36,12 @@ pub fn event(event: &Event, to: &ReplyTo) -> Option<Vec<u8>> {
         Event::Ask { id, ask, task } => {
             super::server_request(&mut out, *id, ask, task.as_deref(), to.version);
         }
+        Event::Withdraw { id } => {
+            notification(&mut out, "notifications/cancelled", |params| {
+                params.int("requestId", (*id).min(i64::MAX as u64) as i64);
+                params.str("reason", "an answer is no longer needed");
+            });
+        }
         Event::Pause { .. } => return None,
     }
     Some(out)

@@ -3,6 +3,7 @@
 use json::write::Object;
 
 use super::{ReplyTo, Stamp, begin, cache_hints, end};
+use crate::method::Method;
 use crate::peer::TASKS_EXTENSION;
 use crate::version::{Feature, Version};
 
@@ -18,6 +19,26 @@ pub struct Offer {
     pub changes: bool,
     pub tasks: bool,
     pub instructions: Option<String>,
+}
+
+impl Offer {
+    /// Whether there is anything that a method is for.
+    pub fn serves(&self, method: Method) -> bool {
+        match method {
+            Method::ToolsCall | Method::ToolsList => self.tools,
+            Method::ResourcesRead | Method::ResourcesList | Method::TemplatesList => self.resources,
+            Method::PromptsGet | Method::PromptsList => self.prompts,
+            Method::Complete => self.completes,
+            Method::Subscribe | Method::Unsubscribe => self.watches,
+            Method::SetLevel => self.logs,
+            Method::TaskGet
+            | Method::TaskUpdate
+            | Method::TaskCancel
+            | Method::TaskList
+            | Method::TaskResult => self.tasks,
+            Method::Initialize | Method::Ping | Method::Discover | Method::Listen => true,
+        }
+    }
 }
 
 pub fn initialize(out: &mut Vec<u8>, to: &ReplyTo, stamp: &Stamp, offer: &Offer) {
