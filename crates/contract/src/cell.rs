@@ -1,0 +1,72 @@
+//! One value of one row, as a source has it.
+
+use std::cmp::Ordering;
+
+/// A value on loan: from a row, or from the arguments of a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cell<'a> {
+    Null,
+    Text(&'a str),
+    Integer(i64),
+    Real(f64),
+    Blob(&'a [u8]),
+}
+
+/// A value of its own: what a cursor carries.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Null,
+    Text(String),
+    Integer(i64),
+    Real(f64),
+    Blob(Vec<u8>),
+}
+
+impl Cell<'_> {
+    pub fn to_value(self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Text(text) => Value::Text(text.into()),
+            Self::Integer(n) => Value::Integer(n),
+            Self::Real(n) => Value::Real(n),
+            Self::Blob(bytes) => Value::Blob(bytes.into()),
+        }
+    }
+
+    /// The order in which SQLite sorts: nothing, numbers, texts by their bytes, blobs. Every source that sorts
+    /// by itself sorts so.
+    pub fn order(self, other: Cell<'_>) -> Ordering {
+        use Cell::{Blob, Integer, Null, Real, Text};
+        match (self, other) {
+            (Integer(a), Integer(b)) => a.cmp(&b),
+            (Real(a), Real(b)) => a.total_cmp(&b),
+            (Integer(a), Real(b)) => (a as f64).total_cmp(&b),
+            (Real(a), Integer(b)) => a.total_cmp(&(b as f64)),
+            (Text(a), Text(b)) => a.cmp(b),
+            (Blob(a), Blob(b)) => a.cmp(b),
+            (Null, Null) => Ordering::Equal,
+            (a, b) => a.class().cmp(&b.class()),
+        }
+    }
+
+    fn class(self) -> u8 {
+        match self {
+            Self::Null => 0,
+            Self::Integer(_) | Self::Real(_) => 1,
+            Self::Text(_) => 2,
+            Self::Blob(_) => 3,
+        }
+    }
+}
+
+impl Value {
+    pub fn as_cell(&self) -> Cell<'_> {
+        match self {
+            Self::Null => Cell::Null,
+            Self::Text(text) => Cell::Text(text),
+            Self::Integer(n) => Cell::Integer(*n),
+            Self::Real(n) => Cell::Real(*n),
+            Self::Blob(bytes) => Cell::Blob(bytes),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Which kind a column has, from its texts.
+//!
+//! Every kind is possible until a text speaks against it. What is left in the end is the kind; if nothing is,
+//! the column is text. A text fits a kind only if the kind's value prints back as exactly this text: `007` and
+//! `+1` are no integers, `1.` is no decimal, `1/2/2026` is no date.
+
+use crate::kind::Kind;
+use crate::time;
+
+/// What a column's texts have left possible.
+#[derive(Debug, Clone)]
+pub struct Guess {
+    possible: u8,
+    any: bool,
+    /// The different texts, as long as they are few.
+    values: Option<Vec<String>>,
+}
+
+const INTEGER: u8 = 1;
+const INT64: u8 = 1 << 1;
+const DECIMAL: u8 = 1 << 2;
+const BOOLEAN: u8 = 1 << 3;
+const DATE: u8 = 1 << 4;
+const TIMESTAMP: u8 = 1 << 5;
+const LOCAL: u8 = 1 << 6;
+const ALL: u8 = (1 << 7) - 1;
+
+/// In the order in which they are preferred.
+const KINDS: [(u8, Kind); 7] = [
+    (BOOLEAN, Kind::Boolean),
+    (INTEGER, Kind::Integer),
+    (INT64, Kind::Int64),
+    (DECIMAL, Kind::Decimal),
+    (DATE, Kind::Date),
+    (TIMESTAMP, Kind::Timestamp),
+    (LOCAL, Kind::LocalTimestamp),
+];
+
+const VALUES_MAX: usize = 12;
+const VALUE_BYTES_MAX: usize = 40;
+
+/// The largest integer that every reader of JSON keeps: 2^53 - 1.
+pub const EXACT_MAX: i64 = (1 << 53) - 1;
+
+impl Default for Guess {
+    fn default() -> Self {
+        Self { possible: ALL, any: false, values: Some(Vec::new()) }
+    }
+}
+
+impl Guess {
+    /// Takes one text into account. What means "no value" is not shown to it.
+    #[inline]
+    pub fn see(&mut self, text: &str) {
+        self.any = true;
+        if self.possible != 0 {
+            self.possible &= fits(text.as_bytes());
+        }
+        if let Some(values) = &mut self.values {
+            if values.iter().any(|value| value == text) {
+                return;
+            }
+            if values.len() == VALUES_MAX || text.len() > VALUE_BYTES_MAX {
+                self.values = None;
+            } else {
+                values.push(text.to_owned());
+            }
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        let left = KINDS.iter().find(|(bit, _)| self.any && self.possible & bit != 0);
+        left.map_or(Kind::Text, |(_, kind)| *kind)
+    }
+
+    /// The different texts of a text column, if they are few.
+    pub fn values(self) -> Vec<String> {
+        if self.kind() == Kind::Text { self.values.unwrap_or_default() } else { Vec::new() }
+    }
+}
+
+/// Whether a text is a value of a kind. Anything is text; JSON and blobs are not told from texts.
+pub fn is(kind: Kind, text: &str) -> bool {
+    let bit = KINDS.iter().find(|(_, one)| *one == kind);
+    bit.is_none_or(|(bit, _)| fits(text.as_bytes()) & bit != 0)
+}
+
+/// The kinds that a text may be of.
+fn fits(text: &[u8]) -> u8 {
+    match text.first() {
+        Some(b'0'..=b'9') => number(text) | moment(text),
+        Some(b'-') => number(text),
+        Some(b't') if text == b"true" => BOOLEAN,
+        Some(b'f') if text == b"false" => BOOLEAN,
+        _ => 0,
+    }
+}
+
+fn number(text: &[u8]) -> u8 {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let whole = digits.iter().take_while(|c| c.is_ascii_digit()).count();
+    if whole == 0 || (whole > 1 && digits[0] == b'0') {
+        return 0;
+    }
+    match digits.get(whole) {
+        None => integer(text, digits),
+        Some(b'.') => {
+            let fraction = &digits[whole + 1..];
+            if !fraction.is_empty() && fraction.iter().all(u8::is_ascii_digit) { DECIMAL } else { 0 }
+        }
+        Some(_) => 0,
+    }
+}
+
+fn integer(text: &[u8], digits: &[u8]) -> u8 {
+    if text == b"-0" {
+        return DECIMAL;
+    }
+    // Up to 15 digits are below 2^53 whatever they are; up to 18 fit 64 bits.
+    if digits.len() <= 15 {
+        return INTEGER | INT64 | DECIMAL;
+    }
+    match std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok()) {
+        Some(n) if (-EXACT_MAX..=EXACT_MAX).contains(&n) => INTEGER | INT64 | DECIMAL,
+        Some(_) => INT64 | DECIMAL,
+        None => DECIMAL,
+    }
+}
+
+fn moment(text: &[u8]) -> u8 {
+    if text.len() < 10 || text[4] != b'-' {
+        return 0;
+    }
+    match time::read(text) {
+        Some(moment) if !moment.has_time => DATE,
+        Some(moment) if moment.offset_min.is_some() => TIMESTAMP,
+        Some(_) => LOCAL,
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Guess;
+    use crate::kind::Kind;
+
+    fn check(texts: &[&str], expected: Kind) {
+        let mut guess = Guess::default();
+        texts.iter().for_each(|text| guess.see(text));
+        assert_eq!(guess.kind(), expected, "{texts:?}");
+    }
+
+    #[test]
+    fn a_column_has_a_kind_only_if_all_its_texts_do() {
+        for (texts, kind) in [
+            (&[][..], Kind::Text),
+            (&["0", "1", "-17"], Kind::Integer),
+            (&["9007199254740991", "-9007199254740991"], Kind::Integer),
+            (&["1", "9007199254740992"], Kind::Int64),
+            (&["9223372036854775807", "-9223372036854775808"], Kind::Int64),
+            (&["9223372036854775808"], Kind::Decimal),
+            (&["1", "2.50"], Kind::Decimal),
+            (&["-0.00", "12345678901234.5678"], Kind::Decimal),
+            (&["-0"], Kind::Decimal),
+            (&["true", "false"], Kind::Boolean),
+            (&["2026-02-28", "2024-02-29"], Kind::Date),
+            (&["2026-02-11T10:00:00Z", "2026-02-11T10:00:00.5+01:00"], Kind::Timestamp),
+            (&["2026-02-11T10:00:00", "2026-02-11 10:00:00.123"], Kind::LocalTimestamp),
+        ] {
+            check(texts, kind);
+        }
+    }
+
+    #[test]
+    fn what_does_not_print_back_identically_stays_text() {
+        for texts in [
+            &["007"][..],
+            &["+1"],
+            &["1", "01"],
+            &["1."],
+            &[".5"],
+            &["1e5"],
+            &["1,000"],
+            &[" 1"],
+            &["--1"],
+            &["-"],
+            &["TRUE"],
+            &["True", "False"],
+            &["true", "yes"],
+            &["true", "1"],
+            &["2026-02-30"],
+            &["2025-02-29"],
+            &["2026-2-1"],
+            &["1/2/2026"],
+            &["11.02.2026"],
+            &["2026-02-11", "2026-02-11T10:00:00Z"],
+            &["2026-02-11T10:00:00Z", "2026-02-11T10:00:00"],
+            &["2026-02-11T24:00:00"],
+            &["2026-02-11T10:61:00"],
+            &["2026-02-11T10:00:00+25:00"],
+            &["2026-02-11T10:00:00."],
+            &["NaN"],
+            &["Infinity"],
+            &["1", "one"],
+            &["2026-02-11", "1"],
+            &["١٢٣"],
+        ] {
+            check(texts, Kind::Text);
+        }
+    }
+
+    #[test]
+    fn few_different_texts_are_remembered() {
+        let mut guess = Guess::default();
+        ["free", "ruby", "free"].iter().for_each(|text| guess.see(text));
+        assert_eq!(guess.values(), ["free", "ruby"]);
+        let mut guess = Guess::default();
+        (0..20).for_each(|i| guess.see(&format!("plan {i}")));
+        assert!(guess.values().is_empty());
+    }
+}

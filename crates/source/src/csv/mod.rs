@@ -1,0 +1,1 @@
+//! A CSV or TSV file as one table.

@@ -1,0 +1,4 @@
+//! Where data lives: CSV files and SQLite databases, read through one seam, [`contract::source::Source`].
+
+pub mod csv;
+pub mod sqlite;

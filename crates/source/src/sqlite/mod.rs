@@ -1,0 +1,1 @@
+//! An SQLite database, read only.

@@ -1,0 +1,4 @@
+//! Real files and real databases.
+
+mod csv;
+mod sqlite;
