@@ -67,6 +67,8 @@ pub struct Problem {
     pub allowed: Option<Json>,
     pub retryable: bool,
     pub retry_after_ms: Option<u64>,
+    /// Under this the log has more.
+    pub reference: Option<String>,
 }
 
 impl Problem {
@@ -80,7 +82,17 @@ impl Problem {
             allowed: None,
             retryable: false,
             retry_after_ms: None,
+            reference: None,
         }
+    }
+
+    /// As a line to read: `Not found: no customer has this address`.
+    pub fn sentence(&self) -> String {
+        let mut words = self.code.replace('_', " ");
+        if let Some(first) = words.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        format!("{words}: {}", self.message)
     }
 
     /// How a fault reads when it is told to a model instead of a client.

@@ -9,6 +9,8 @@ use crate::provider::Work;
 /// How one round of a call ended.
 pub enum Outcome {
     Done(Reply),
+    /// A tool could not do its work, and says why: data, for the model.
+    Refused(Box<Problem>),
     /// The user or their model must answer first; the call is entered again with the answers.
     NeedInput(Asks),
     /// The work goes on; the caller gets a task if they can take one, else waits.
@@ -25,6 +27,12 @@ impl From<Reply> for Outcome {
 impl From<ToolReply> for Outcome {
     fn from(reply: ToolReply) -> Self {
         Self::Done(Reply::Tool(reply))
+    }
+}
+
+impl From<Problem> for Outcome {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(Box::new(problem))
     }
 }
 
@@ -105,7 +113,12 @@ impl ToolReply {
     pub fn problem(problem: &Problem) -> Self {
         let mut out = Vec::with_capacity(160);
         problem.write(&mut out);
-        Self { is_error: true, ..Self::structured(Json::written(out)) }
+        Self {
+            content: Content::Text(problem.sentence()),
+            structured: Some(Json::written(out)),
+            is_error: true,
+            meta: None,
+        }
     }
 
     #[must_use]
@@ -197,6 +210,7 @@ impl Problem {
         if let Some(ms) = self.retry_after_ms {
             object.int("retry_after_ms", ms.min(i64::MAX as u64) as i64);
         }
+        object.maybe_str("ref", self.reference.as_deref());
         object.end();
     }
 }

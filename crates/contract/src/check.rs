@@ -6,6 +6,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
+use crate::loops::has_loop;
 use crate::nearest::nearest;
 use crate::tape::{On, Tape};
 
@@ -40,6 +41,11 @@ impl Check {
             return Err(BadSchema(format!("schema longer than {SCHEMA_BYTES_MAX} bytes")));
         }
         let value: Value = serde_json::from_str(schema.as_str()).map_err(|e| BadSchema(e.to_string()))?;
+        if has_loop(&value) {
+            return Err(BadSchema(
+                "a `$ref` leads back to itself without going deeper into the value".into(),
+            ));
+        }
         let validator = jsonschema::options_for::<Tape>()
             .with_retriever(Nowhere)
             .should_validate_formats(true)
@@ -72,7 +78,11 @@ impl Check {
         };
         let at = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
         let (at, reason, why, allowed) = self.words(&error, at);
-        let message = if at.is_empty() { why } else { format!("`{at}`: {why}") };
+        let message = match reason {
+            _ if at.is_empty() => why,
+            Reason::MissingRequired => format!("`{at}` is required"),
+            _ => format!("`{at}`: {why}"),
+        };
         let field = (!at.is_empty()).then_some(at);
         Box::new(Problem {
             field,

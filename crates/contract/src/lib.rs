@@ -8,19 +8,35 @@
 //!
 //! Deliberately absent: I/O of any kind. A `$ref` that leaves the schema is an error, never a fetch.
 
+pub mod bind;
 mod cell;
 mod check;
+pub mod compile;
+mod contract;
+pub mod cursor;
+pub mod diagnostic;
+pub mod field;
 mod headers;
 pub mod infer;
+pub mod init;
 pub mod kind;
+mod line;
+mod loops;
+pub mod manifest;
+pub mod names;
 mod nearest;
 pub mod order;
+mod schemas;
+pub mod shape;
 pub mod source;
 mod tape;
 mod time;
+pub mod tokens;
 
 pub use cell::{Cell, Value};
 pub use check::{BadSchema, Check};
+pub use contract::{Collection, Contract, Meaning, Operation, Tool};
 pub use headers::{Mirrored, mirrored};
 pub use kind::Kind;
+pub use line::{BadLine, Line};
 pub use nearest::nearest;

@@ -127,14 +127,14 @@ pub struct Filter<'a> {
 }
 
 /// How a row's value stands to the filter's. A row without a value passes none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Test {
     Equals,
     AtLeast,
     AtMost,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sort {
     pub column: usize,
     pub descending: bool,

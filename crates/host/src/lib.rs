@@ -8,6 +8,7 @@
 
 mod begin;
 mod catch;
+mod compiled;
 mod events;
 mod live;
 mod path;
@@ -23,6 +24,7 @@ mod template;
 mod world;
 
 pub use begin::Begun;
+pub use compiled::Compiled;
 pub use events::{News, Watch};
 pub use live::{Line, Live, Waiting};
 pub use registry::{BadCatalog, Registry};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use call::{
     Asks, Call, Caller, Content, Cx, Emit, Fault, Journal, Outcome, Problem, Reply, Run, TaskUse, ToolReply,
+    World,
 };
 use tokio::time::timeout;
 use wire::shape::TaskView;
@@ -45,7 +46,7 @@ pub(crate) async fn answer(
     let owner = registry.find(&job.call)?; // whose is it
     if let Owner::Tool(tool) = &owner {
         if let Err(problem) = tool.check.check(job.call.arguments()) {
-            return Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem)))); // is it well formed
+            return Ok(Ended::Reply(tell(&server, tool, *problem))); // is it well formed
         }
         may_be_a_task(tool, &job)?;
     }
@@ -54,21 +55,24 @@ pub(crate) async fn answer(
         let outcome = match outcome {
             Outcome::Detach(work) if goes_on_as_task(&owner, &job) => {
                 let started = server.tasks.start(&server, &registry, job, work);
-                return started.map(Ended::Task).or_else(|fault| failed(&owner, fault));
+                return started.map(Ended::Task).or_else(|fault| failed(&server, &owner, fault));
             }
             Outcome::Detach(work) => finish(&server, Run::Later(work)).await,
             other => other,
         };
         match outcome {
             Outcome::Done(reply) => return Ok(Ended::Reply(shaped(&owner, reply))),
-            Outcome::Failed(fault) => return failed(&owner, fault),
+            Outcome::Refused(problem) => return Ok(Ended::Reply(told(&server, &owner, *problem)?)),
+            Outcome::Failed(fault) => return failed(&server, &owner, fault),
             Outcome::Detach(_) => return Err(Fault::Bug { log: "detached work detached again".into() }),
             // Boxed, because it is rare and would make every call's future larger.
             Outcome::NeedInput(asks) => match Box::pin(ask(&server, &mut job, &asks)).await {
                 Ok(Asked::Answered) => {}
                 Ok(Asked::Sealed(state)) => return Ok(Ended::Input { asks, state }),
-                Ok(Asked::Refused(message)) => return refused(&owner, message),
-                Err(fault) => return failed(&owner, fault),
+                Ok(Asked::Refused(message)) => {
+                    return Ok(Ended::Reply(told(&server, &owner, not_answered(&message))?));
+                }
+                Err(fault) => return failed(&server, &owner, fault),
             },
         }
     }
@@ -127,42 +131,69 @@ fn goes_on_as_task(owner: &Owner<'_>, job: &Job) -> bool {
 }
 
 /// What a model can act on is told to the model, as a result; the rest is the client's business.
-fn failed(owner: &Owner<'_>, fault: Fault) -> Result<Ended, Fault> {
-    told_to_model(owner, fault).map(Ended::Reply)
+fn failed(server: &Server, owner: &Owner<'_>, fault: Fault) -> Result<Ended, Fault> {
+    told_to_model(server, owner, fault).map(Ended::Reply)
 }
 
-fn told_to_model(owner: &Owner<'_>, fault: Fault) -> Result<Reply, Fault> {
+fn told_to_model(server: &Server, owner: &Owner<'_>, fault: Fault) -> Result<Reply, Fault> {
     match (owner, Problem::from_fault(&fault)) {
         (Owner::Tool(tool), Some(problem)) => {
             log(&fault);
-            Ok(shape(tool, ToolReply::problem(&problem)))
+            Ok(tell(server, tool, problem))
         }
         _ => Err(fault),
     }
 }
 
+/// A problem, where a model reads it; a prompt or a resource has no place for one.
+fn told(server: &Server, owner: &Owner<'_>, problem: Problem) -> Result<Reply, Fault> {
+    match owner {
+        Owner::Tool(tool) => Ok(tell(server, tool, problem)),
+        Owner::One(_) | Owner::Readers(_) => {
+            let at = problem.field.unwrap_or_else(|| "params".into());
+            Err(Fault::BadParams { at, why: problem.message })
+        }
+    }
+}
+
+/// Every failure that leaves here is found again in the log.
+#[cold]
+fn tell(server: &Server, tool: &Tool, mut problem: Problem) -> Reply {
+    let reference = problem.reference.get_or_insert_with(|| reference(&*server.world));
+    tracing::info!(%reference, code = problem.code, field = problem.field.as_deref(), "a call failed");
+    shape(tool, ToolReply::problem(&problem))
+}
+
+/// A name for one failure, short enough to be read out.
+pub(crate) fn reference(world: &dyn World) -> String {
+    let mut random = [0; 4];
+    world.fill(&mut random);
+    format!("{:08x}", u32::from_be_bytes(random))
+}
+
+pub(crate) fn not_answered(message: &str) -> Problem {
+    Problem::new("input_refused", format!("the client refused to answer: {message}"))
+}
+
 /// What a call that went on as a task is answered: the same as if its caller had waited.
 pub(crate) fn conclude(
+    server: &Server,
     registry: &Registry,
     call: &Call,
-    came_of_it: Result<Reply, Fault>,
+    came_of_it: Result<Reply, Refusal>,
 ) -> Result<Reply, Fault> {
     let owner = registry.find(call)?;
     match came_of_it {
         Ok(reply) => Ok(shaped(&owner, reply)),
-        Err(fault) => told_to_model(&owner, fault),
+        Err(Refusal::Problem(problem)) => told(server, &owner, *problem),
+        Err(Refusal::Fault(fault)) => told_to_model(server, &owner, fault),
     }
 }
 
-fn refused(owner: &Owner<'_>, message: String) -> Result<Ended, Fault> {
-    let why = format!("the client refused to answer: {message}");
-    match owner {
-        Owner::Tool(tool) => {
-            let problem = Problem::new("input_refused", why);
-            Ok(Ended::Reply(shape(tool, ToolReply::problem(&problem))))
-        }
-        Owner::One(_) | Owner::Readers(_) => Err(Fault::BadParams { at: "params".into(), why }),
-    }
+/// Why a call has no result of its own.
+pub(crate) enum Refusal {
+    Problem(Box<Problem>),
+    Fault(Fault),
 }
 
 #[inline]

@@ -14,6 +14,7 @@ use ring::digest;
 pub(crate) enum Purpose {
     Session,
     RequestState,
+    Cursor,
 }
 
 pub(crate) struct Sealer(LessSafeKey);
@@ -67,6 +68,7 @@ fn aad(purpose: Purpose, bound: &[u8]) -> Vec<u8> {
     aad.push(match purpose {
         Purpose::Session => b's',
         Purpose::RequestState => b'r',
+        Purpose::Cursor => b'c',
     });
     aad.extend_from_slice(bound);
     aad

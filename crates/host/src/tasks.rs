@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use call::{Asks, Call, Emit, Fault, Outcome, Principal, Problem, Reply, Thing, ToolReply, Work};
+use call::{Asks, Call, Emit, Fault, Outcome, Principal, Reply, Thing, Work};
 use json::Json;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -16,7 +16,7 @@ use wire::shape::{Detail, TaskView};
 
 use crate::catch::Caught;
 use crate::live::{Line, Live};
-use crate::path::{Job, again, conclude};
+use crate::path::{Job, Refusal, again, conclude, not_answered};
 use crate::registry::Registry;
 use crate::server::Server;
 
@@ -392,8 +392,13 @@ impl Drop for Task {
 }
 
 /// 2025-11-25, Result Retrieval: "exactly what the underlying request would have returned".
-fn concluded(registry: &Registry, call: &Call, came_of_it: Result<Reply, Fault>) -> Detail {
-    match conclude(registry, call, came_of_it) {
+fn concluded(
+    server: &Server,
+    registry: &Registry,
+    call: &Call,
+    came_of_it: Result<Reply, Refusal>,
+) -> Detail {
+    match conclude(server, registry, call, came_of_it) {
         Ok(reply) => Detail::Completed(reply),
         Err(fault) => Detail::Failed(fault),
     }
@@ -404,8 +409,13 @@ async fn drive(server: &Server, registry: &Registry, task: &Task, mut job: Job, 
     let mut outcome = Caught(work).await;
     loop {
         match outcome {
-            Outcome::Done(reply) => return concluded(registry, &job.call, Ok(reply)),
-            Outcome::Failed(fault) => return concluded(registry, &job.call, Err(fault)),
+            Outcome::Done(reply) => return concluded(server, registry, &job.call, Ok(reply)),
+            Outcome::Refused(problem) => {
+                return concluded(server, registry, &job.call, Err(Refusal::Problem(problem)));
+            }
+            Outcome::Failed(fault) => {
+                return concluded(server, registry, &job.call, Err(Refusal::Fault(fault)));
+            }
             Outcome::Detach(work) => outcome = Caught(work).await,
             Outcome::NeedInput(asks) => {
                 let lacking = job.caller.caps.lacks(asks.needs());
@@ -424,10 +434,8 @@ async fn drive(server: &Server, registry: &Registry, task: &Task, mut job: Job, 
                         }
                     }
                     Err(message) => {
-                        let problem =
-                            Problem::new("input_refused", format!("the client refused to answer: {message}"));
-                        let reply = Reply::Tool(ToolReply::problem(&problem));
-                        return concluded(registry, &job.call, Ok(reply));
+                        let problem = Box::new(not_answered(&message));
+                        return concluded(server, registry, &job.call, Err(Refusal::Problem(problem)));
                     }
                 }
                 outcome = again(server, registry, &job).await;

@@ -1,14 +1,131 @@
 //! The command line.
 
-use clap::Parser;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
 
-/// Turns data, APIs and code into MCP servers.
-///
-/// This build has the protocol core only: sources, manifests and `spile serve` come next.
+use anyhow::{Context, bail};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use contract::diagnostic::{Diagnostic, render_all};
+use host::{Compiled, RealWorld};
+use spile::project::{Looked, MANIFEST, Project};
+use spile::serve::{ServeArgs, Service, serve, start_logging};
+use spile::{in_colour, report};
+
+/// Turns spreadsheets and databases into MCP servers that every agent can use.
 #[derive(Debug, Parser)]
 #[command(name = "spile", version, arg_required_else_help = true)]
-struct Cli {}
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
 
-fn main() {
-    Cli::parse();
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve data files or a manifest: on stdin and stdout, or over HTTP
+    Serve {
+        /// A data file (.csv .tsv .db .sqlite .sqlite3), a spile.toml, or a folder of them; several are several servers
+        #[arg(default_value = ".")]
+        paths: Vec<PathBuf>,
+        #[command(flatten)]
+        args: ServeArgs,
+    },
+    /// Write the spile.toml that serving uses when there is none, to be changed
+    Init {
+        /// A data file, or a folder of them
+        #[arg(default_value = ".")]
+        path: PathBuf,
+        /// Replace a spile.toml that is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Say what would be served, what it costs, and what is wrong; serve nothing
+    Check {
+        /// What `serve` takes
+        #[arg(default_value = ".")]
+        path: PathBuf,
+    },
+    /// Print a completion script for a shell
+    Completions { shell: Shell },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve { paths, args } => served(&paths, &args),
+        Command::Init { path, force } => init(&path, force),
+        Command::Check { path } => check(&path),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "spile", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    done.unwrap_or_else(|error| {
+        let _ = writeln!(std::io::stderr(), "error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn served(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    start_logging(args);
+    let mut services: Vec<Service> = Vec::with_capacity(paths.len());
+    for path in paths {
+        let looked = Project::find(path)?.look()?;
+        tell(&looked.found);
+        let Some(ready) = looked.ready else { return Ok(ExitCode::FAILURE) };
+        if services.iter().any(|other| other.name == ready.contract.name) {
+            bail!(
+                "two servers are called `{}`; name one in its {MANIFEST}: [server] name = \"…\"",
+                ready.contract.name
+            );
+        }
+        let (name, version) = (ready.contract.name.clone(), ready.contract.version.clone());
+        let provider = Compiled::new(ready.contract, ready.readers, &RealWorld::default());
+        services.push(Service {
+            command: vec!["serve".into(), absolute(path)],
+            call_timeout_ms: ready.call_timeout_ms,
+            ..Service::new(&name, &version, Arc::new(provider))
+        });
+    }
+    serve(services, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn absolute(path: &Path) -> String {
+    path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string()
+}
+
+fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
+    let project = Project::find(path)?;
+    let file = project.folder.join(MANIFEST);
+    if file.exists() && !force {
+        bail!("`{}` is there already; --force replaces it", file.display());
+    }
+    let (text, found) = project.without_manifest()?.manifest_text()?;
+    tell(&found);
+    let Some(text) = text else { return Ok(ExitCode::FAILURE) };
+    std::fs::write(&file, text).with_context(|| format!("`{}` cannot be written", file.display()))?;
+    writeln!(
+        std::io::stderr(),
+        "wrote {}; `spile check {}` says what it makes",
+        file.display(),
+        file.display()
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(path: &Path) -> anyhow::Result<ExitCode> {
+    let Looked { ready, found, sources } = Project::find(path)?.look()?;
+    tell(&found);
+    let Some(ready) = ready else { return Ok(ExitCode::FAILURE) };
+    // A reader that has seen enough, such as `head`, is no failure.
+    let _ = std::io::stdout().write_all(report(&ready.contract, &sources).as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(found: &[Diagnostic]) {
+    if !found.is_empty() {
+        let _ = writeln!(std::io::stderr(), "{}", render_all(found, in_colour()));
+    }
 }

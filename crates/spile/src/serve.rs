@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
+use crate::banner::{self, Shown};
 use crate::settings;
 
 /// How to serve. Without a bind address: on stdin and stdout.
@@ -26,6 +27,10 @@ pub struct ServeArgs {
     /// Serve over HTTP at this address, e.g. 127.0.0.1:3333
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub bind: Option<SocketAddr>,
+
+    /// Serve over HTTP at SPILE_HOST (127.0.0.1) and PORT (3333)
+    #[arg(long, conflicts_with = "bind")]
+    pub http: bool,
 
     /// Ask callers for the bearer token in this file (or in SPILE_TOKEN)
     #[arg(long, value_name = "FILE")]
@@ -68,45 +73,80 @@ pub enum LogFormat {
     Json,
 }
 
-/// Serves until told to stop.
-pub fn serve(
-    name: &str,
-    version: &str,
-    providers: Vec<Arc<dyn Provider>>,
-    args: &ServeArgs,
-) -> anyhow::Result<()> {
-    start_logging(args);
-    let guard = guard(args)?;
-    let config = Config {
-        name: name.into(),
-        version: version.into(),
-        limits: settings::limits()?,
-        world: Arc::new(RealWorld::default()),
-    };
-    let server = Server::new(config, providers)?;
-    match args.bind {
-        Some(address) => {
-            let site = Site { servers: vec![server], guard, timing: settings::timing()? };
-            serve_http(address, site)
+/// One server: what it is called, and who answers.
+pub struct Service {
+    pub name: String,
+    /// The contract's version.
+    pub version: String,
+    pub providers: Vec<Arc<dyn Provider>>,
+    /// How a client starts it: the arguments behind `spile`. Without any, nobody is told how.
+    pub command: Vec<String>,
+    /// How long one of its calls may take; else what holds for all.
+    pub call_timeout_ms: Option<u64>,
+}
+
+impl Service {
+    pub fn new(name: &str, version: &str, provider: Arc<dyn Provider>) -> Self {
+        Self {
+            name: name.into(),
+            version: version.into(),
+            providers: vec![provider],
+            command: Vec::new(),
+            call_timeout_ms: None,
         }
-        None => serve_stdio(server),
     }
 }
 
-fn serve_http(address: SocketAddr, site: Site) -> anyhow::Result<()> {
+/// Serves until told to stop.
+pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
+    let address = args.address()?;
+    let guard = guard(args, address)?;
+    let mut shown = Vec::with_capacity(services.len());
+    let mut servers = Vec::with_capacity(services.len());
+    for Service { name, version, providers, command, call_timeout_ms } in services {
+        let mut limits = settings::limits()?;
+        limits.call_timeout_ms = call_timeout_ms.unwrap_or(limits.call_timeout_ms);
+        let tools = providers
+            .iter()
+            .flat_map(|p| p.catalog().tools.iter().map(|t| t.name.clone()).collect::<Vec<_>>());
+        shown.push(Shown { name: name.clone(), version: version.clone(), tools: tools.collect(), command });
+        let world = Arc::new(RealWorld::default());
+        let config = Config { name, version, limits, world };
+        servers.push(Server::new(config, providers)?);
+    }
+    match address {
+        Some(address) => serve_http(address, Site { servers, guard, timing: settings::timing()? }, &shown),
+        None => match servers.pop() {
+            Some(server) if servers.is_empty() => serve_stdio(server, &shown),
+            _ => bail!(
+                "stdin and stdout are one pipe, and a pipe has one server; \
+                 name one path, or serve them all over HTTP with --http"
+            ),
+        },
+    }
+}
+
+impl ServeArgs {
+    /// Where to listen; `None` for stdin and stdout.
+    fn address(&self) -> anyhow::Result<Option<SocketAddr>> {
+        if !self.http {
+            return Ok(self.bind);
+        }
+        let host = settings::text("SPILE_HOST")?.unwrap_or_else(|| "127.0.0.1".into());
+        let port = settings::port()?;
+        let whole = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let found = std::net::ToSocketAddrs::to_socket_addrs(&whole).ok().and_then(|mut all| all.next());
+        found.map(Some).with_context(|| format!("SPILE_HOST: `{host}` is no address of this machine"))
+    }
+}
+
+fn serve_http(address: SocketAddr, site: Site, shown: &[Shown]) -> anyhow::Result<()> {
     runtime(Driven::ByCaller)?.block_on(async {
         // Before anybody is told that we serve: whoever is told may tell us to stop.
         let told = stop_signal();
         let listener = TcpListener::bind(address).await.with_context(|| cannot_bind(address))?;
         let bound = listener.local_addr()?;
-        for server in &site.servers {
-            let status = server.status();
-            let path =
-                if site.servers.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", server.name) };
-            let tools = status.tools;
-            let many = if tools == 1 { "" } else { "s" };
-            say(&format!("{} {} · {tools} tool{many} · http://{bound}{path}", server.name, server.version));
-        }
+        banner::say(&banner::over_http(shown, bound));
         if !bound.ip().is_loopback() {
             say_who_may_call(&site.guard);
         }
@@ -128,17 +168,17 @@ fn cannot_bind(address: SocketAddr) -> String {
 /// An open address deserves a word about who gets in.
 fn say_who_may_call(guard: &Guard) {
     if guard.token.is_none() {
-        say("anybody who can reach this address may call (--no-auth)");
+        banner::say("anybody who can reach this address may call (--no-auth)");
     }
     if guard.hosts.is_empty() {
-        say("reached by a name instead of an address, it refuses; allow the name with --allow-host NAME");
+        banner::say(
+            "reached by a name instead of an address, it refuses; allow the name with --allow-host NAME",
+        );
     }
 }
 
-fn serve_stdio(server: Arc<Server>) -> anyhow::Result<()> {
-    if std::io::stdin().is_terminal() {
-        say("waiting for an MCP client on stdin; to serve over HTTP give --bind 127.0.0.1:3333");
-    }
+fn serve_stdio(server: Arc<Server>, shown: &[Shown]) -> anyhow::Result<()> {
+    banner::say(&banner::over_stdio(shown));
     let runtime = runtime(Driven::Apart)?;
     let output = Output::new(own(std::io::stdout()).context("stdout cannot be used")?);
     let input = own(std::io::stdin()).context("stdin cannot be used")?;
@@ -216,7 +256,7 @@ async fn stop_signal() {
 }
 
 /// Who may come in. An open door to the network has to be asked for.
-fn guard(args: &ServeArgs) -> anyhow::Result<Guard> {
+fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard> {
     let token = match &args.token_file {
         Some(path) => {
             let text = std::fs::read_to_string(path)
@@ -235,7 +275,7 @@ fn guard(args: &ServeArgs) -> anyhow::Result<Guard> {
         Some(secret) => Some(Token::new(secret)),
         None => None,
     };
-    if let Some(address) = args.bind
+    if let Some(address) = address
         && !address.ip().is_loopback()
         && token.is_none()
         && !args.no_auth
@@ -250,8 +290,8 @@ fn guard(args: &ServeArgs) -> anyhow::Result<Guard> {
             bail!("--allow-host {host}: expected a name or an address alone, such as mcp.example");
         }
     }
-    if args.bind.is_none() && args.token_file.is_some() {
-        bail!("--token-file needs --bind: on stdin and stdout there is nobody to ask");
+    if address.is_none() && args.token_file.is_some() {
+        bail!("--token-file needs --bind or --http: on stdin and stdout there is nobody to ask");
     }
     for origin in &args.allow_origin {
         let whole = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
@@ -262,7 +302,8 @@ fn guard(args: &ServeArgs) -> anyhow::Result<Guard> {
     Ok(Guard { hosts: args.allow_host.clone(), origins: args.allow_origin.clone(), token })
 }
 
-fn start_logging(args: &ServeArgs) {
+/// Log lines go to stderr from now on.
+pub fn start_logging(args: &ServeArgs) {
     let default = match args.verbose {
         0 => "warn",
         1 => "info",
@@ -275,9 +316,4 @@ fn start_logging(args: &ServeArgs) {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
-}
-
-/// For people: stderr, never stdout.
-fn say(text: &str) {
-    eprintln!("{text}");
 }

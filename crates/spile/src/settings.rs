@@ -16,6 +16,24 @@ fn number(name: &str) -> anyhow::Result<Option<u64>> {
     }
 }
 
+/// Reads a text from the environment; an empty one is none.
+pub(crate) fn text(name: &str) -> anyhow::Result<Option<String>> {
+    match std::env::var(name) {
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: not readable as text"),
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+    }
+}
+
+/// Where `--http` listens.
+pub(crate) fn port() -> anyhow::Result<u16> {
+    match number("PORT")? {
+        None => Ok(3333),
+        Some(port) => u16::try_from(port)
+            .map_err(|_| anyhow::anyhow!("PORT: `{port}` is no port; the last one is 65535")),
+    }
+}
+
 /// A number that must not be zero.
 fn positive(name: &str) -> anyhow::Result<Option<u64>> {
     match number(name)? {

@@ -59,7 +59,7 @@ impl Bench {
         Self { catalog: Arc::new(Catalog { tools, ..Catalog::default() }), customers }
     }
 
-    fn customer(&self, email: &str) -> Result<&Customer, ToolReply> {
+    fn customer(&self, email: &str) -> Result<&Customer, Box<Problem>> {
         self.customers.get(email).ok_or_else(|| not_found("email", "no customer has this address"))
     }
 
@@ -81,7 +81,7 @@ impl Provider for Bench {
         }
         // Ten comparisons at most, and one for the tool that is measured.
         if let Some(row) = TABLE.iter().find(|row| row.name == name) {
-            return Run::now((row.run)(self, call).unwrap_or_else(|problem| problem));
+            return (row.run)(self, call).map_or_else(|problem| Run::now(*problem), Run::now);
         }
         match name.strip_prefix(FILLER) {
             Some(number) => Run::now(ToolReply::text(format!("filler {number} did nothing"))),
@@ -93,7 +93,7 @@ impl Provider for Bench {
 const FILLER: &str = "filler_";
 
 /// The second is the problem; both are answers.
-type Answered = Result<ToolReply, ToolReply>;
+type Answered = Result<ToolReply, Box<Problem>>;
 
 struct Row {
     name: &'static str,
@@ -308,13 +308,13 @@ fn email_of(i: usize) -> String {
     format!("user{i}@example.com")
 }
 
-fn plan_in(call: &Call) -> Result<&'static Plan, ToolReply> {
+fn plan_in(call: &Call) -> Result<&'static Plan, Box<Problem>> {
     let name = call.text("plan").unwrap_or_default();
     PLANS.iter().find(|plan| plan.name == name).ok_or_else(|| not_found("plan", "there is no such plan"))
 }
 
-fn not_found(field: &str, why: &str) -> ToolReply {
-    ToolReply::problem(&Problem { field: Some(field.into()), ..Problem::new("not_found", why) })
+fn not_found(field: &str, why: &str) -> Box<Problem> {
+    Box::new(Problem { field: Some(field.into()), ..Problem::new("not_found", why) })
 }
 
 fn object(fill: impl FnOnce(&mut write::Object<'_>)) -> ToolReply {

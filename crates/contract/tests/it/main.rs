@@ -1,5 +1,10 @@
 //! What a compiled schema lets pass, and what it says about the rest.
 
+mod bad_manifests;
+mod bad_sections;
+mod init;
+mod manifest;
+
 use contract::{Check, Mirrored, mirrored};
 use json::{Json, ScanLimits, scan};
 use proptest::prelude::*;
@@ -37,7 +42,7 @@ fn good_arguments_pass() {
 
 #[test]
 fn bad_arguments_are_told_where_why_and_what_instead() {
-    check("{}", Err("email missing_required `email`: missing"));
+    check("{}", Err("email missing_required `email` is required"));
     check(r#"{"email":7}"#, Err("email wrong_type `email`: expected string"));
     check(r#"{"email":"nope"}"#, Err("email bad_format `email`: not a valid email"));
     check(

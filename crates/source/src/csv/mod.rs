@@ -1,1 +1,94 @@
 //! A CSV or TSV file as one table.
+//!
+//! The file is kept as it is, with where its rows begin; a field is taken apart when it is read. Keys are
+//! found through an index of row numbers, orders are made when first asked for. When the file changes it is
+//! read again: what still has the shape that was compiled is served, what has not is told with its line.
+//!
+//! Deliberately absent: writing, and guessing what a ragged row meant.
+
+mod decode;
+mod fit;
+mod index;
+mod live;
+mod load;
+mod sniff;
+mod sort;
+mod split;
+mod table;
+mod trouble;
+mod watch;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::source::{ColumnFacts, Facts, Reader, Shape, Source, SourceFault, TableFacts};
+
+use load::Loaded;
+use watch::Watch;
+
+/// Places in a file are kept in 32 bits.
+const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
+const COLUMNS_MAX: usize = 1024;
+
+/// How a file is read, where it does not say so itself.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What separates fields; found out if not given.
+    pub delimiter: Option<u8>,
+    /// Text that means "no value" in every column.
+    pub null: Option<String>,
+    /// How long to trust that the file is what it was. 0: not beyond one call.
+    pub look_every_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { delimiter: None, null: None, look_every_ms: 20 }
+    }
+}
+
+pub struct Csv(Arc<Watch>);
+
+impl Csv {
+    /// Nothing is read yet.
+    pub fn open(path: &Path, options: Options) -> Self {
+        Self(Arc::new(Watch::new(path, options)))
+    }
+
+    /// Waits until a file that is being read again in the background has been read.
+    #[doc(hidden)]
+    pub fn wait(&self) {
+        self.0.wait();
+    }
+}
+
+impl Source for Csv {
+    fn facts(&self) -> Result<Facts, SourceFault> {
+        let loaded = self.0.fresh().map_err(|trouble| self.0.unavailable(&trouble))?;
+        Ok(facts(self.0.table_name(), &loaded))
+    }
+
+    fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
+        let live = self.0.reader(shape)?;
+        Ok(live)
+    }
+}
+
+fn facts(name: String, loaded: &Loaded) -> Facts {
+    let table = &loaded.table;
+    let columns = table.header.iter().zip(&table.columns).map(|(name, seen)| ColumnFacts {
+        name: name.clone(),
+        kind: seen.kind,
+        nullable: seen.has_null || (seen.has_empty && seen.empty_is_null()),
+        mixed: false,
+        values: seen.values.clone(),
+    });
+    let table = TableFacts {
+        name,
+        columns: columns.collect(),
+        key: loaded.key(),
+        key_is_declared: false,
+        rows: Some(u64::from(table.len())),
+    };
+    Facts { tables: vec![table], notes: loaded.table.notes.clone() }
+}

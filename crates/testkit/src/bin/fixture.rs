@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use call::Provider;
 use clap::{Parser, Subcommand};
-use spile::serve::{ServeArgs, serve};
+use spile::serve::{ServeArgs, Service, serve, start_logging};
 use testkit::bench::Bench;
 use testkit::conformance::Conformance;
 
@@ -37,5 +37,6 @@ fn main() -> anyhow::Result<()> {
         Fixture::Conformance { serve } => ("conformance", Arc::new(Conformance::default()), serve),
         Fixture::Bench { tools, serve } => ("bench", Arc::new(Bench::with_tools(tools)), serve),
     };
-    serve(name, env!("CARGO_PKG_VERSION"), vec![provider], &args)
+    start_logging(&args);
+    serve(vec![Service::new(name, env!("CARGO_PKG_VERSION"), provider)], &args)
 }

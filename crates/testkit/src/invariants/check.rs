@@ -1,7 +1,7 @@
 //! Schemas: whatever the schema, arguments are judged on the tape exactly as they would be as built values,
 //! and an argument travels in a header only if it can be found by its path.
 
-use contract::{Check, mirrored};
+use contract::{BadSchema, Check, mirrored};
 use json::{Json, ScanLimits};
 use serde_json::Value;
 
@@ -26,6 +26,8 @@ pub fn check(data: &[u8]) {
     let check = match (Check::compile(&schema), theirs) {
         (Ok(ours), Ok(theirs)) => (ours, theirs),
         (Err(_), Err(_)) => return,
+        // Theirs would never end.
+        (Err(BadSchema(why)), Ok(_)) if why.contains("leads back to itself") => return,
         (ours, theirs) => panic!("{schema}: {:?} but {:?}", ours.err(), theirs.err()),
     };
     for _ in 0..3 {

@@ -82,15 +82,14 @@ pub(super) fn result(out: &mut Vec<u8>, version: Version, stamp: &Stamp, reply: 
 #[inline]
 fn tool(out: &mut Vec<u8>, version: Version, stamp: &Stamp, reply: &ToolReply) {
     out.extend_from_slice(b"{\"content\":[");
-    match &reply.content {
-        Content::Structured => {
-            out.extend_from_slice(br#"{"type":"text","text":""#);
-            let json = reply.structured.as_ref().map_or("", Json::as_str);
-            write::escaped(out, json.as_bytes());
-            out.extend_from_slice(b"\"}");
+    match (&reply.content, &reply.structured) {
+        (Content::Structured, structured) => text_block(out, structured.as_ref().map_or("", Json::as_str)),
+        // A client that knows no structured content would get the words and not the data.
+        (Content::Text(_), Some(json)) if !version.has(Feature::StructuredContent) => {
+            text_block(out, json.as_str());
         }
-        Content::Text(text) => text_block(out, text),
-        Content::Blocks(blocks) => {
+        (Content::Text(text), _) => text_block(out, text),
+        (Content::Blocks(blocks), _) => {
             for (i, one) in blocks.iter().enumerate() {
                 if i > 0 {
                     out.push(b',');

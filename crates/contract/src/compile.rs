@@ -1,0 +1,483 @@
+//! Manifest and facts in, contract out. Everything that is wrong is told at once; what is only worth knowing
+//! is told too.
+
+use json::Json;
+use ring::digest;
+
+use crate::contract::{Collection, Contract, Operation, Tool};
+use crate::diagnostic::{At, Diagnostic, Placed, Severity};
+use crate::field::Field;
+use crate::kind::Kind;
+use crate::line::{BadLine, Line};
+use crate::manifest::{self, Choice, Literal, Manifest};
+use crate::names;
+use crate::nearest::nearest;
+use crate::schemas;
+use crate::source::{Facts, Shape, ShapeColumn, TableFacts};
+
+/// Columns that a list can be filtered and sorted by, where the author says nothing: more arguments than
+/// this cost every conversation more than they help.
+pub const CHOSEN_MAX: usize = 20;
+
+/// A manifest's source with what it holds.
+pub struct Known<'a> {
+    pub name: &'a str,
+    pub facts: &'a Facts,
+}
+
+/// Compiles. Without errors there is a contract; notes and warnings come along either way.
+pub fn compile(
+    manifest: &Manifest,
+    known: &[Known<'_>],
+    default_name: &str,
+) -> (Option<Contract>, Vec<Diagnostic>) {
+    let mut compiler = Compiler { manifest, found: Vec::new() };
+    let mut collections = Vec::new();
+    let mut tools = Vec::new();
+    for wanted in &manifest.collections {
+        // What the sources lack was told when they were opened.
+        let Some(facts) = known.iter().find(|one| one.name == wanted.source.value) else { continue };
+        if let Some((collection, chosen)) = compiler.collection(wanted, facts.facts) {
+            compiler.tools(wanted, &collection, &chosen, collections.len(), &mut tools);
+            collections.push(collection);
+        }
+    }
+    compiler.judge_names(&tools);
+    if manifest.collections.is_empty() {
+        let nothing = Diagnostic::error("there is nothing to serve: no collection is declared");
+        compiler.found.push(nothing.help("add a [collections.NAME] with its source and table"));
+    }
+    let failed = compiler.found.iter().any(|one| one.severity == Severity::Error);
+    let contract = (!failed).then(|| Contract {
+        name: manifest.server.name.clone().unwrap_or_else(|| default_name.to_owned()),
+        title: manifest.server.title.clone(),
+        version: format!("0+{}", fingerprint(&tools)),
+        instructions: manifest.server.instructions.clone(),
+        collections,
+        tools: tools.into_iter().map(|made| made.tool).collect(),
+    });
+    (contract, compiler.found)
+}
+
+/// A tool and where its name stands, if an author gave it.
+struct Made<'m> {
+    tool: Tool,
+    at: Option<&'m At>,
+}
+
+/// What a list of a collection takes.
+struct Chosen {
+    filters: Vec<usize>,
+    sorts: Vec<usize>,
+}
+
+struct Compiler<'m> {
+    manifest: &'m Manifest,
+    found: Vec<Diagnostic>,
+}
+
+impl<'m> Compiler<'m> {
+    fn collection(
+        &mut self,
+        wanted: &'m manifest::Collection,
+        facts: &Facts,
+    ) -> Option<(Collection, Chosen)> {
+        let table = self.table(wanted, facts)?;
+        let errors = self.errors();
+        self.judge_fields(wanted, table);
+        let fields = self.fields(wanted, table);
+        let key = self.key(wanted, table, &fields);
+        let columns = fields.iter().map(|(at, field)| ShapeColumn {
+            at: *at,
+            name: field.column.clone(),
+            kind: field.kind,
+            nullable: field.nullable,
+            mixed: field.mixed,
+            null: null_text(wanted, &field.column),
+        });
+        let shape = Shape { table: table.name.clone(), columns: columns.collect(), key };
+        let fields: Vec<Field> = fields.into_iter().map(|(_, field)| field).collect();
+        if fields.is_empty() {
+            self.error(&wanted.name.at, format!("`{}` has no field to show", wanted.name.value), None);
+        }
+        let chosen = Chosen {
+            filters: self.choice(wanted, &wanted.filters, "filters", &fields),
+            sorts: self.choice(wanted, &wanted.sort, "sort", &fields),
+        };
+        let collection = Collection {
+            name: wanted.name.value.clone(),
+            source: wanted.source.value.clone(),
+            shape,
+            fields,
+            rows_max: wanted.rows_max as usize,
+            bytes_max: wanted.bytes_max as usize,
+        };
+        (self.errors() == errors).then_some((collection, chosen))
+    }
+
+    fn errors(&self) -> usize {
+        self.found.iter().filter(|one| one.severity == Severity::Error).count()
+    }
+
+    fn error(&mut self, at: &At, message: String, help: Option<String>) {
+        let error = Diagnostic::error(message).at(at);
+        self.found.push(match help {
+            Some(help) => error.help(help),
+            None => error,
+        });
+    }
+
+    /// The table that a collection means: the one it names, the one of its own name, or the only one.
+    fn table<'f>(&mut self, wanted: &manifest::Collection, facts: &'f Facts) -> Option<&'f TableFacts> {
+        let (name, at) = match &wanted.table {
+            Some(table) => (&table.value, &table.at),
+            None => (&wanted.name.value, &wanted.name.at),
+        };
+        if let Some(found) = facts.tables.iter().find(|table| table.name == *name) {
+            return Some(found);
+        }
+        if let ([only], None) = (&*facts.tables, &wanted.table) {
+            return Some(only);
+        }
+        let names = || facts.tables.iter().map(|table| table.name.as_str());
+        let help = match nearest(name, names()) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("there are: {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        self.error(at, format!("no table `{name}` in source `{}`", wanted.source.value), Some(help));
+        None
+    }
+
+    /// What is said about columns that are not there, or twice under one name.
+    fn judge_fields(&mut self, wanted: &manifest::Collection, table: &TableFacts) {
+        for field in &wanted.fields {
+            self.known_column(&field.column, table);
+        }
+    }
+
+    fn known_column(&mut self, column: &Placed<String>, table: &TableFacts) -> bool {
+        let names = || table.columns.iter().map(|one| one.name.as_str());
+        if names().any(|name| name == column.value) {
+            return true;
+        }
+        let help = match nearest(&column.value, names()) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("there are: {}", names().take(30).collect::<Vec<_>>().join(", ")),
+        };
+        self.error(&column.at, format!("no column `{}` in `{}`", column.value, table.name), Some(help));
+        false
+    }
+
+    /// The fields that are shown, each with its column's place.
+    fn fields(&mut self, wanted: &manifest::Collection, table: &TableFacts) -> Vec<(usize, Field)> {
+        let headers: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let names = names::argument_names(&headers);
+        let mut fields: Vec<(usize, Field)> = Vec::with_capacity(headers.len());
+        for (at, (column, name)) in table.columns.iter().zip(&names).enumerate() {
+            let said = wanted.fields.iter().find(|field| field.column.value == column.name);
+            if said.is_some_and(|said| said.hidden) {
+                continue;
+            }
+            let own = said.and_then(|said| said.name.as_ref());
+            if let Some(own) = own
+                && (names.contains(&own.value) && own.value != *name
+                    || fields.iter().any(|(_, field)| field.name == own.value))
+            {
+                self.error(&own.at, format!("two fields would be called `{}`", own.value), None);
+            }
+            let name = own.map_or(name, |own| &own.value);
+            let kind = said.and_then(|said| said.kind.as_ref()).map_or(column.kind, |kind| kind.value);
+            let mut field = Field::new(name, &column.name, kind);
+            field.nullable = column.nullable || null_text(wanted, &column.name).is_some();
+            // A kind that the author insists on has no strays: a value that is none is an error.
+            field.mixed = column.mixed && kind == column.kind;
+            field.seen.clone_from(&column.values);
+            if let Some(said) = said {
+                self.say(&mut field, said, column.kind);
+            }
+            // Values that hardly ever come twice are what rows are about, and no choice to be offered.
+            if table.rows.is_none_or(|rows| rows < 3 * field.seen.len() as u64) {
+                field.seen.clear();
+            }
+            fields.push((at, field));
+        }
+        fields
+    }
+
+    /// Takes over what the author says about a field.
+    fn say(&mut self, field: &mut Field, said: &manifest::Field, found: Kind) {
+        field.description.clone_from(&said.description);
+        field.format = said.format.as_ref().map(|format| format.value.to_owned());
+        if let Some(format) = &said.format
+            && field.kind != Kind::Text
+        {
+            let message = format!("`{}` is {} here, and has no format", field.column, field.kind.as_str());
+            self.error(&format.at, message, Some("formats are for text".into()));
+        }
+        if let Some(kind) = &said.kind
+            && kind.value != found
+            && kind.value != Kind::Text
+            && found == Kind::Text
+            && !field.seen.is_empty()
+        {
+            let message = format!("not every value of `{}` is {}", field.column, kind.value.as_str());
+            let help = format!("it is text because of values such as `{}`", field.seen[0]);
+            self.error(&kind.at, message, Some(help));
+        }
+        let unlisted = field.seen.iter().find(|seen| {
+            let is_seen = |literal: &Placed<Literal>| match &literal.value {
+                Literal::Text(text) => text == *seen,
+                Literal::Integer(n) => n.to_string() == **seen,
+            };
+            !said.allowed.is_empty() && !seen.is_empty() && !said.allowed.iter().any(is_seen)
+        });
+        if let (Some(unlisted), Some(first)) = (unlisted, said.allowed.first()) {
+            let message = format!("the data has `{unlisted}`, which this list of values leaves out");
+            self.error(&first.at, message, Some("add it, or leave the list out".into()));
+        }
+        for literal in &said.allowed {
+            match (&literal.value, field.kind) {
+                (Literal::Text(text), Kind::Text | Kind::Date | Kind::Decimal | Kind::Int64) => {
+                    let mut out = Vec::with_capacity(text.len() + 2);
+                    json::write::string(&mut out, text);
+                    field.allowed.push(Json::written(out));
+                }
+                (Literal::Integer(n), Kind::Integer) => {
+                    field.allowed.push(Json::written(n.to_string().into_bytes()));
+                }
+                (_, kind) => {
+                    let message =
+                        format!("`{}` is {} here, and this value is not", field.column, kind.as_str());
+                    self.error(&literal.at, message, None);
+                }
+            }
+        }
+    }
+
+    /// Places in `fields` of the columns that tell rows apart.
+    fn key(
+        &mut self,
+        wanted: &manifest::Collection,
+        table: &TableFacts,
+        fields: &[(usize, Field)],
+    ) -> Vec<usize> {
+        if wanted.key.is_empty() {
+            let shown =
+                |column: &usize| fields.iter().position(|(at, field)| at == column && field.kind.is_scalar());
+            let key: Option<Vec<usize>> = table.key.iter().map(shown).collect();
+            return key.unwrap_or_default();
+        }
+        let mut key = Vec::new();
+        for part in &wanted.key {
+            let named = |field: &Field| field.column == part.value || field.name == part.value;
+            match fields.iter().position(|(_, field)| named(field)) {
+                Some(at) if !fields[at].1.kind.is_scalar() => {
+                    let message =
+                        format!("`{}` cannot be a key: it is {}", part.value, fields[at].1.kind.as_str());
+                    self.error(&part.at, message, None);
+                }
+                Some(at) => key.push(at),
+                None if self.known_column(part, table) => {
+                    let message = format!("the key `{}` is hidden", part.value);
+                    self.error(&part.at, message, Some("a key must be seen to be asked for".into()));
+                }
+                None => {}
+            }
+        }
+        key
+    }
+
+    /// Places in `fields` that a list can be filtered or sorted by.
+    fn choice(
+        &mut self,
+        wanted: &manifest::Collection,
+        choice: &Choice,
+        what: &str,
+        fields: &[Field],
+    ) -> Vec<usize> {
+        let scalar = || fields.iter().enumerate().filter(|(_, field)| field.kind.is_scalar());
+        match choice {
+            Choice::None => Vec::new(),
+            Choice::All => scalar().map(|(at, _)| at).collect(),
+            Choice::Unsaid => {
+                let rest: Vec<&str> =
+                    scalar().skip(CHOSEN_MAX).map(|(_, field)| field.name.as_str()).collect();
+                if !rest.is_empty() && what == "filters" {
+                    let name = &wanted.name.value;
+                    let message = format!("`{name}` cannot be filtered by: {}", rest.join(", "));
+                    let help =
+                        format!("there are more than {CHOSEN_MAX} columns; choose with filters = [\"…\"]");
+                    self.found.push(Diagnostic::note(message).at(&wanted.name.at).help(help));
+                }
+                scalar().take(CHOSEN_MAX).map(|(at, _)| at).collect()
+            }
+            Choice::Only(names) => names.iter().filter_map(|name| self.chosen(name, what, fields)).collect(),
+        }
+    }
+
+    fn chosen(&mut self, name: &Placed<String>, what: &str, fields: &[Field]) -> Option<usize> {
+        let found = fields.iter().position(|field| field.name == name.value || field.column == name.value);
+        match found {
+            Some(at) if fields[at].kind.is_scalar() => return Some(at),
+            Some(at) => {
+                let message = format!("`{}` is {}: no use in {what}", name.value, fields[at].kind.as_str());
+                self.error(&name.at, message, None);
+            }
+            None => {
+                let names = || fields.iter().map(|field| field.name.as_str());
+                let help = nearest(&name.value, names()).map(|meant| format!("did you mean `{meant}`?"));
+                self.error(&name.at, format!("no field `{}`", name.value), help);
+            }
+        }
+        None
+    }
+
+    fn tools(
+        &mut self,
+        wanted: &'m manifest::Collection,
+        collection: &Collection,
+        chosen: &Chosen,
+        at: usize,
+        tools: &mut Vec<Made<'m>>,
+    ) {
+        let has_key = !collection.shape.key.is_empty();
+        for operation in manifest::Operation::ALL {
+            let asked = wanted.operations.as_ref().map(|all| all.iter().find(|one| one.value == operation));
+            let named: Vec<&manifest::Tool> = self
+                .manifest
+                .tools
+                .iter()
+                .filter(|tool| {
+                    tool.uses.value.collection == collection.name && tool.uses.value.operation == operation
+                })
+                .collect();
+            if asked.is_some_and(|asked| asked.is_none()) {
+                for tool in named {
+                    let message = format!("`{}` does not have `{}`", collection.name, operation.as_str());
+                    self.error(&tool.uses.at, message, Some("add it to the collection's operations".into()));
+                }
+                continue;
+            }
+            if operation == manifest::Operation::Get && !has_key {
+                self.no_key(wanted, asked.flatten(), &named);
+                continue;
+            }
+            if named.is_empty() {
+                let name = names::tool_name(operation.as_str(), &collection.name);
+                tools.push(Made { tool: made(name, wanted, collection, chosen, at, operation), at: None });
+            }
+            for tool in named.into_iter().filter(|tool| !tool.hidden) {
+                let mut made = made(tool.name.value.clone(), wanted, collection, chosen, at, operation);
+                made.title.clone_from(&tool.title);
+                if let Some(description) = &tool.description {
+                    made.description.clone_from(description);
+                }
+                made.text = tool.text.as_ref().and_then(|text| self.line(text, collection));
+                tools.push(Made { tool: made, at: Some(&tool.name.at) });
+            }
+        }
+    }
+
+    fn line(&mut self, text: &Placed<String>, collection: &Collection) -> Option<Line> {
+        match Line::parse(&text.value, &collection.fields) {
+            Ok(line) => return Some(line),
+            Err(BadLine::Open) => {
+                self.error(&text.at, "a `{` without its `}`".into(), Some("a brace itself is `{{`".into()))
+            }
+            Err(BadLine::Unknown(name)) => {
+                let names = || collection.fields.iter().map(|field| field.name.as_str());
+                let help = nearest(&name, names()).map(|meant| format!("did you mean `{meant}`?"));
+                self.error(&text.at, format!("no field `{name}` in `{}`", collection.name), help);
+            }
+        }
+        None
+    }
+
+    /// Without a key there is nothing to get one record by.
+    fn no_key(
+        &mut self,
+        wanted: &manifest::Collection,
+        asked: Option<&Placed<manifest::Operation>>,
+        named: &[&manifest::Tool],
+    ) {
+        let name = &wanted.name.value;
+        let message = format!("`{name}` has no key: no column is there in every row and different in each");
+        let help = "say which with key = \"…\", or key = [\"…\", \"…\"]";
+        let at = asked.map(|asked| &asked.at).or(named.first().map(|tool| &tool.uses.at));
+        match at {
+            Some(at) => self.error(at, message, Some(help.into())),
+            None => {
+                let note = Diagnostic::note(format!("{message}; it can be listed only"));
+                self.found.push(note.at(&wanted.name.at).help(help));
+            }
+        }
+    }
+
+    fn judge_names(&mut self, tools: &[Made<'m>]) {
+        for (i, made) in tools.iter().enumerate() {
+            let Some(first) = tools[..i].iter().find(|other| other.tool.name == made.tool.name) else {
+                continue;
+            };
+            let message = format!("two tools are called `{}`", made.tool.name);
+            match made.at.or(first.at) {
+                Some(at) => self.error(at, message, Some("give one of them another name".into())),
+                None => self.found.push(Diagnostic::error(message).help("rename one of the collections")),
+            }
+        }
+        for tool in &self.manifest.tools {
+            let of = &tool.uses.value.collection;
+            let collections = || self.manifest.collections.iter().map(|one| one.name.value.as_str());
+            if !collections().any(|name| name == of) {
+                let help = nearest(of, collections()).map(|meant| format!("did you mean `{meant}`?"));
+                let error = Diagnostic::error(format!("no collection `{of}`")).at(&tool.uses.at);
+                self.found.push(match help {
+                    Some(help) => error.help(help),
+                    None => error,
+                });
+            }
+        }
+    }
+}
+
+/// Text that means "no value" in a column.
+fn null_text(wanted: &manifest::Collection, column: &str) -> Option<String> {
+    let field = wanted.fields.iter().find(|field| field.column.value == column);
+    field.and_then(|field| field.null.clone()).or_else(|| wanted.null.clone())
+}
+
+fn made(
+    name: String,
+    wanted: &manifest::Collection,
+    collection: &Collection,
+    chosen: &Chosen,
+    at: usize,
+    operation: manifest::Operation,
+) -> Tool {
+    let about = wanted.description.as_ref().map_or_else(String::new, |about| format!(" {about}"));
+    let (description, input, output, operation) = match operation {
+        manifest::Operation::Get => {
+            let key: Vec<&str> = collection.key_fields().map(|field| field.name.as_str()).collect();
+            let words = format!("One record of {} by {}.{about}", collection.name, key.join(" and "));
+            (words, schemas::get_input(collection), schemas::get_output(collection), Operation::Get)
+        }
+        manifest::Operation::List => {
+            let words = format!("Records of {}, a page at a time.{about}", collection.name);
+            let (input, arguments) = schemas::list_input(collection, &chosen.filters, &chosen.sorts);
+            (words, input, schemas::list_output(collection), Operation::List { arguments })
+        }
+    };
+    Tool { name, title: None, description, input, output, collection: at, operation, text: None }
+}
+
+/// Tells one set of tools from another: all that callers can see of them.
+fn fingerprint(tools: &[Made<'_>]) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for Made { tool, .. } in tools {
+        let title = tool.title.as_deref().unwrap_or_default();
+        for piece in [&tool.name, title, &tool.description, tool.input.as_str(), tool.output.as_str()] {
+            context.update(&(piece.len() as u64).to_be_bytes());
+            context.update(piece.as_bytes());
+        }
+    }
+    context.finish().as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+}

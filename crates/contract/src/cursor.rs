@@ -1,0 +1,90 @@
+//! Where a page ended, as bytes. Whoever hands them out seals them: nobody else can read or make one.
+
+use crate::cell::Value;
+use crate::source::Position;
+
+const NULL: u8 = 0;
+const TEXT: u8 = 1;
+const INTEGER: u8 = 2;
+const REAL: u8 = 3;
+const BLOB: u8 = 4;
+
+pub fn write(position: &Position) -> Vec<u8> {
+    let mut out = vec![u8::from(position.sorted.is_some())];
+    for value in position.sorted.iter().chain(&position.key) {
+        match value {
+            Value::Null => out.push(NULL),
+            Value::Text(text) => piece(&mut out, TEXT, text.as_bytes()),
+            Value::Integer(n) => piece(&mut out, INTEGER, &n.to_be_bytes()),
+            Value::Real(n) => piece(&mut out, REAL, &n.to_be_bytes()),
+            Value::Blob(bytes) => piece(&mut out, BLOB, bytes),
+        }
+    }
+    out
+}
+
+fn piece(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+pub fn read(bytes: &[u8]) -> Option<Position> {
+    let (has_sorted, mut rest) = bytes.split_first()?;
+    let mut values = Vec::new();
+    while let Some((kind, after)) = rest.split_first() {
+        if *kind == NULL {
+            values.push(Value::Null);
+            rest = after;
+            continue;
+        }
+        let (length, after) = after.split_first_chunk()?;
+        let (bytes, after) = after.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        values.push(match *kind {
+            TEXT => Value::Text(String::from_utf8(bytes.into()).ok()?),
+            INTEGER => Value::Integer(i64::from_be_bytes(bytes.try_into().ok()?)),
+            REAL => Value::Real(f64::from_be_bytes(bytes.try_into().ok()?)),
+            BLOB => Value::Blob(bytes.into()),
+            _ => return None,
+        });
+        rest = after;
+    }
+    let sorted = match has_sorted {
+        0 => None,
+        _ if values.is_empty() => return None,
+        _ => Some(values.remove(0)),
+    };
+    Some(Position { sorted, key: values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{read, write};
+    use crate::cell::Value;
+    use crate::source::Position;
+
+    #[test]
+    fn a_position_survives_the_journey() {
+        let values = [
+            Value::Null,
+            Value::Text("Größe".into()),
+            Value::Text(String::new()),
+            Value::Integer(i64::MIN),
+            Value::Real(-0.5),
+            Value::Blob(vec![0, 255]),
+        ];
+        for sorted in values.iter().cloned().map(Some).chain([None]) {
+            for count in 0..=values.len() {
+                let position = Position { sorted: sorted.clone(), key: values[..count].to_vec() };
+                let bytes = write(&position);
+                assert_eq!(read(&bytes).as_ref(), Some(&position));
+                for cut in 0..bytes.len() {
+                    assert_ne!(read(&bytes[..cut]).as_ref(), Some(&position), "{cut} bytes are not all");
+                }
+            }
+        }
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&[1]), None);
+        assert_eq!(read(&[0, 9, 0, 0, 0, 0]), None);
+    }
+}

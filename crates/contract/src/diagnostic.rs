@@ -1,0 +1,421 @@
+//! What a person is told about a file of theirs: what is wrong, where, and what would be right.
+//!
+//! A [`Diagnostic`] keeps its place as bytes of a shared text; line and column are counted when it is
+//! [rendered](render), for the few that are.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use unicode_width::UnicodeWidthChar;
+
+/// A line longer than this is cut around the place that is meant.
+const LINE_COLUMNS_MAX: usize = 100;
+/// What is left to see before the place, in a line that is cut.
+const BEFORE_COLUMNS: usize = 30;
+const TAB_COLUMNS: usize = 4;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    pub message: String,
+    pub at: Option<At>,
+    /// The way out.
+    pub help: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    Error,
+    Warning,
+    Note,
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+impl Diagnostic {
+    pub fn error(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, message: message.into(), at: None, help: None }
+    }
+
+    pub fn warning(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(message) }
+    }
+
+    pub fn note(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, ..Self::error(message) }
+    }
+
+    #[must_use]
+    pub fn at(self, at: &At) -> Self {
+        Self { at: Some(at.clone()), ..self }
+    }
+
+    #[must_use]
+    pub fn help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+}
+
+/// A text that somebody wrote, under the name by which they know it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub file: String,
+    pub text: String,
+}
+
+/// A place in a text. Costs little to keep, so everything that may turn out wrong later has one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct At {
+    origin: Arc<Origin>,
+    start: usize,
+    end: usize,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed<T> {
+    pub value: T,
+    pub at: At,
+}
+
+impl<T> Placed<T> {
+    pub fn new(value: T, at: At) -> Self {
+        Self { value, at }
+    }
+}
+
+impl At {
+    /// The bytes `span` of a text; what lies outside of it or inside a character is moved to the nearest
+    /// character before.
+    pub fn new(origin: &Arc<Origin>, span: Range<usize>) -> Self {
+        let start = origin.text.floor_char_boundary(span.start);
+        let end = origin.text.floor_char_boundary(span.end).max(start);
+        Self { origin: Arc::clone(origin), start, end }
+    }
+
+    /// The place of a part of `text`, where this is the place of `text` in quotes. Stays what it is where
+    /// escapes make the part hard to find.
+    #[must_use]
+    pub fn inside(&self, text: &str, part: Range<usize>) -> Self {
+        let quoted = &self.origin.text[self.span()];
+        let quotes = ["\"\"\"\n", "'''\n", "\"\"\"", "'''", "\"", "'"];
+        let rest = quotes.into_iter().find_map(|quotes| quoted.strip_prefix(quotes));
+        match rest {
+            Some(rest) if rest.starts_with(text) => {
+                let start = self.end - rest.len();
+                Self::new(&self.origin, start + part.start..start + part.end)
+            }
+            Some(_) | None => self.clone(),
+        }
+    }
+
+    pub fn file(&self) -> &str {
+        &self.origin.file
+    }
+
+    pub fn span(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Counted from 1.
+    pub fn line(&self) -> usize {
+        1 + self.origin.text[..self.start].bytes().filter(|b| *b == b'\n').count()
+    }
+
+    /// In characters, counted from 1.
+    pub fn column(&self) -> usize {
+        1 + self.before().chars().count()
+    }
+
+    /// What the line has before the place. A byte order mark is not something anybody wrote.
+    fn before(&self) -> &str {
+        let text = &self.origin.text[..self.start];
+        let line = text.rfind('\n').map_or(text, |newline| &text[newline + 1..]);
+        line.strip_prefix('\u{feff}').unwrap_or(line)
+    }
+
+    /// What of the place is on its first line.
+    fn marked(&self) -> &str {
+        let text = &self.origin.text[self.start..self.end];
+        text.lines().next().unwrap_or_default()
+    }
+
+    /// What the line has behind it.
+    fn behind(&self) -> &str {
+        let text = &self.origin.text[self.start + self.marked().len()..];
+        text.lines().next().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file(), self.line(), self.column())
+    }
+}
+
+/// The text for a terminal, in several lines, each with its end. Reads the same without colour.
+pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
+    let paint = Paint { colour };
+    let kind = diagnostic.severity;
+    let head = paint.strong(severity_code(kind), kind.as_str());
+    let mut out = format!("{head}{}\n", paint.strong("", &format!(": {}", printable(&diagnostic.message))));
+    let mut indent = 1;
+    if let Some(at) = &diagnostic.at {
+        let number = at.line().to_string();
+        indent = number.len();
+        let blank = " ".repeat(indent);
+        let bar = paint.strong(FRAME, "|");
+        let excerpt = Excerpt::of(at);
+        let carets = paint.strong(severity_code(kind), &"^".repeat(excerpt.mark_columns));
+        let file = printable(at.file());
+        let arrow = paint.strong(FRAME, "-->");
+        out += &format!("{blank}{arrow} {file}:{number}:{}\n", at.column());
+        out += &format!("{blank} {bar}\n");
+        out += &format!("{} {bar} {}\n", paint.strong(FRAME, &number), excerpt.line);
+        out += &format!("{blank} {bar} {}{carets}\n", " ".repeat(excerpt.before_columns));
+    }
+    if let Some(help) = &diagnostic.help {
+        let (sign, word) = (paint.strong(FRAME, "="), paint.strong("", "help"));
+        out += &format!("{} {sign} {word}: {}\n", " ".repeat(indent), printable(help));
+    }
+    out
+}
+
+/// All of them, a blank line between each two.
+pub fn render_all(diagnostics: &[Diagnostic], colour: bool) -> String {
+    diagnostics.iter().map(|one| render(one, colour)).collect::<Vec<_>>().join("\n")
+}
+
+/// The frame around the quoted line.
+const FRAME: &str = "34";
+
+fn severity_code(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "31",
+        Severity::Warning => "33",
+        Severity::Note => "36",
+    }
+}
+
+struct Paint {
+    colour: bool,
+}
+
+impl Paint {
+    /// Bold, and in a colour if there is one.
+    fn strong(&self, code: &str, text: &str) -> String {
+        match (self.colour, code) {
+            (false, _) => text.to_owned(),
+            (true, "") => format!("\x1b[1m{text}\x1b[0m"),
+            (true, code) => format!("\x1b[1;{code}m{text}\x1b[0m"),
+        }
+    }
+}
+
+/// A line as it is shown, and where the mark goes under it.
+struct Excerpt {
+    line: String,
+    before_columns: usize,
+    mark_columns: usize,
+}
+
+impl Excerpt {
+    fn of(at: &At) -> Self {
+        // More than this of a line is never shown, however long it is.
+        let (before, marked, behind) = (at.before(), at.marked(), at.behind());
+        let mut before = shown(tail(before, LINE_COLUMNS_MAX));
+        let mut marked = shown(head(marked, LINE_COLUMNS_MAX));
+        let mut behind = shown(head(behind, LINE_COLUMNS_MAX));
+        if width(&before) + width(&marked) + width(&behind) > LINE_COLUMNS_MAX
+            || at.before().chars().count() > LINE_COLUMNS_MAX
+        {
+            before = keep_end(before, BEFORE_COLUMNS);
+            marked = keep_start(marked, LINE_COLUMNS_MAX - BEFORE_COLUMNS);
+            let left = LINE_COLUMNS_MAX.saturating_sub(width(&before) + width(&marked));
+            behind = keep_start(behind, left);
+        }
+        let (before_columns, mark_columns) = (width(&before), width(&marked).max(1));
+        let line = format!("{before}{marked}{behind}").trim_end().to_owned();
+        Self { line, before_columns, mark_columns }
+    }
+}
+
+/// The last or first characters of a text, at most so many.
+fn tail(text: &str, chars_max: usize) -> &str {
+    let at = text.char_indices().rev().nth(chars_max).map_or(0, |(at, c)| at + c.len_utf8());
+    &text[at..]
+}
+
+fn head(text: &str, chars_max: usize) -> &str {
+    text.char_indices().nth(chars_max).map_or(text, |(at, _)| &text[..at])
+}
+
+fn keep_end(text: String, columns_max: usize) -> String {
+    if width(&text) <= columns_max {
+        return text;
+    }
+    let mut columns = 1;
+    let kept = text.char_indices().rev().take_while(|(_, c)| {
+        columns += columns_of(*c);
+        columns <= columns_max
+    });
+    let start = kept.last().map_or(text.len(), |(at, _)| at);
+    format!("…{}", &text[start..])
+}
+
+fn keep_start(text: String, columns_max: usize) -> String {
+    if width(&text) <= columns_max {
+        return text;
+    }
+    let mut columns = 1;
+    let kept: String = text
+        .chars()
+        .take_while(|c| {
+            columns += columns_of(*c);
+            columns <= columns_max
+        })
+        .collect();
+    format!("{kept}…")
+}
+
+fn width(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+fn columns_of(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+/// Tabs become blanks, because their width depends on where the terminal thinks they are.
+fn shown(text: &str) -> String {
+    printable(&text.replace('\t', &" ".repeat(TAB_COLUMNS)))
+}
+
+/// Nothing in a file may move the cursor or turn the line around: such characters are shown by their number.
+fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if c.is_control() || turns || c == '\u{feff}' {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{At, Diagnostic, Origin, render};
+    use std::sync::Arc;
+
+    fn at(text: &str, marked: &str) -> At {
+        let start = text.find(marked).expect("the text has it");
+        let origin = Arc::new(Origin { file: "spile.toml".into(), text: text.into() });
+        At::new(&origin, start..start + marked.len())
+    }
+
+    /// The lines under the head: where, the quoted line, the mark.
+    fn check(text: &str, marked: &str, expected: [&str; 3]) {
+        let rendered = render(&Diagnostic::error("wrong").at(&at(text, marked)), false);
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert_eq!([lines[1], lines[3], lines[4]], expected, "{rendered}");
+    }
+
+    #[test]
+    fn the_mark_stands_under_what_is_meant() {
+        check("a = 1", "a", [" --> spile.toml:1:1", "1 | a = 1", "  | ^"]);
+        check("\n\nfilter = 1\n", "filter", [" --> spile.toml:3:1", "3 | filter = 1", "  | ^^^^^^"]);
+        check("a = 1\r\nb = 22\r\n", "22", [" --> spile.toml:2:5", "2 | b = 22", "  |     ^^"]);
+        check("\t\tkey = 1", "key", [" --> spile.toml:1:3", "1 |         key = 1", "  |         ^^^"]);
+        check("\u{feff}a = 1", "a", [" --> spile.toml:1:1", "1 | a = 1", "  | ^"]);
+    }
+
+    #[test]
+    fn columns_count_characters_and_the_mark_counts_cells() {
+        check("\"顧客\" = 7", "7", [" --> spile.toml:1:8", "1 | \"顧客\" = 7", "  |          ^"]);
+        check("x = \"顧客\"", "顧客", [" --> spile.toml:1:6", "1 | x = \"顧客\"", "  |      ^^^^"]);
+        check("o\u{308} = 7", "7", [" --> spile.toml:1:6", "1 | o\u{308} = 7", "  |     ^"]);
+        check("größe = 7", "7", [" --> spile.toml:1:9", "1 | größe = 7", "  |         ^"]);
+    }
+
+    #[test]
+    fn what_spans_lines_is_marked_on_its_first() {
+        check("a = [\n 1,\n]", "[\n 1,\n]", [" --> spile.toml:1:5", "1 | a = [", "  |     ^"]);
+    }
+
+    #[test]
+    fn the_end_of_a_text_has_a_place_too() {
+        for (text, place) in [("", "1:1"), ("a =", "1:4"), ("a =\n", "2:1")] {
+            let origin = Arc::new(Origin { file: "f".into(), text: text.into() });
+            let rendered = render(&Diagnostic::error("x").at(&At::new(&origin, 900..901)), false);
+            assert!(rendered.contains(&format!("f:{place}\n")), "{rendered}");
+            assert!(rendered.ends_with("^\n"), "{rendered}");
+        }
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_mark() {
+        let text = format!("a = \"{}\", wrong, \"{}\"", "x".repeat(5000), "y".repeat(5000));
+        let mut rendered = render(&Diagnostic::error("x").at(&at(&text, "wrong")), false);
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert!(lines[3].starts_with("1 | …xxx") && lines[3].ends_with("yyy…"), "{rendered}");
+        assert_eq!(lines[3].chars().count(), 104, "{rendered}");
+        let mark = lines[4].find('^').map(|at| lines[3].chars().skip(at).take(5).collect::<String>());
+        assert_eq!(mark.as_deref(), Some("wrong"), "{rendered}");
+        // The mark itself may be too long.
+        rendered = render(&Diagnostic::error("x").at(&at(&text, &"x".repeat(5000))), false);
+        assert!(rendered.lines().all(|line| line.chars().count() <= 104), "{rendered}");
+    }
+
+    #[test]
+    fn nothing_that_moves_the_cursor_reaches_the_terminal() {
+        let evil = "a\u{1b}[2Jb\u{202e}c\u{7}";
+        let rendered = render(&Diagnostic::error(evil).at(&at(evil, "b")).help(evil), false);
+        assert!(!rendered.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{rendered:?}");
+        assert!(rendered.contains(r"a\u{1b}[2Jb\u{202e}c\u{7}"), "{rendered}");
+    }
+
+    #[test]
+    fn colour_adds_nothing_but_colour() {
+        let one = Diagnostic::warning("odd").at(&at("a = 1", "1")).help("leave it out");
+        let coloured = render(&one, true);
+        let mut plain = String::new();
+        for (i, piece) in coloured.split("\x1b[").enumerate() {
+            plain += if i == 0 { piece } else { piece.split_once('m').expect("a code ends").1 };
+        }
+        assert_ne!(coloured, plain);
+        assert_eq!(plain, render(&one, false));
+    }
+
+    #[test]
+    fn a_part_of_a_text_has_its_own_place() {
+        for (quoted, text, expected) in [
+            (r#""a {b} c""#, "a {b} c", "{b}"),
+            ("'a {b} c'", "a {b} c", "{b}"),
+            ("\"\"\"\na {b} c\"\"\"", "a {b} c", "{b}"),
+            (r#""\u0061 {b} c""#, "a {b} c", r#""\u0061 {b} c""#),
+            ("7", "a {b} c", "7"),
+        ] {
+            let file = format!("text = {quoted}");
+            let part = at(&file, quoted).inside(text, 2..5);
+            assert_eq!(&file[part.span()], expected, "{quoted}");
+        }
+    }
+
+    #[test]
+    fn without_a_place_there_is_a_head_and_help() {
+        let one = Diagnostic::note("nothing to do").help("add a source");
+        assert_eq!(render(&one, false), "note: nothing to do\n  = help: add a source\n");
+    }
+}

@@ -1,0 +1,248 @@
+//! The manifest of a server that has none: what `spile init` writes, and what serving without one means.
+//!
+//! What must be said is said; what goes without saying stands in comments, so that it can be changed by
+//! removing a `#`. Parsed, the text means the same as the facts alone.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use crate::compile::CHOSEN_MAX;
+use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
+use crate::names;
+use crate::source::{ColumnFacts, Facts, TableFacts};
+
+/// Behind so much text, fields are no longer listed: nobody reads them, and a manifest has a largest size.
+const FIELDS_UNTIL_BYTES: usize = 1 << 20;
+/// A header longer than this is not written out where its name will do.
+const HEADER_CHARS_MAX: usize = 100;
+
+/// A source that was found.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    pub name: &'a str,
+    /// As the user gave it.
+    pub path: &'a str,
+    pub kind: SourceKind,
+    pub facts: &'a Facts,
+}
+
+/// The text of a `spile.toml`.
+pub fn render(found: &[Found<'_>], server_name: &str) -> String {
+    let mut out = String::with_capacity(4096);
+    out += HEAD;
+    out += &format!("name = {}\n", text(&names::server_name(server_name)));
+    out += SERVER;
+    let wanted: Vec<&str> = found.iter().map(|one| one.name).collect();
+    let sources = names::collection_names(&wanted);
+    let tables: Vec<&str> = found.iter().flat_map(tables).map(|table| table.name.as_str()).collect();
+    let mut collections = names::collection_names(&tables).into_iter();
+    for (one, source) in found.iter().zip(&sources) {
+        render_source(&mut out, one, source);
+        for (table, collection) in tables_of(one, &mut collections) {
+            render_collection(&mut out, one.kind, source, table, &collection);
+        }
+    }
+    out
+}
+
+const HEAD: &str = "\
+# What this server offers, and where it comes from.
+#
+# A line that begins with `#` is a comment. A setting in a comment shows what holds without it, or an example:
+# remove the `#` and change it. `spile check` tells what a change does.
+
+[server]
+# How clients show this server.
+";
+
+const SERVER: &str = "\
+# What a model reads before it uses the tools: what the data is about, and words it should know.
+#instructions = \"Customer records by email. Plans: free, emerald, ruby.\"
+# How long one call may take, in milliseconds.
+#call_timeout_ms = 30000
+";
+
+fn tables<'a>(found: &Found<'a>) -> impl Iterator<Item = &'a TableFacts> + use<'a> {
+    found.facts.tables.iter()
+}
+
+fn tables_of<'a>(
+    found: &Found<'a>,
+    names: &mut impl Iterator<Item = String>,
+) -> Vec<(&'a TableFacts, String)> {
+    tables(found).map(|table| (table, names.next().unwrap_or_default())).collect()
+}
+
+fn render_source(out: &mut String, found: &Found<'_>, name: &str) {
+    out.push('\n');
+    for note in &found.facts.notes {
+        *out += &format!("# {}\n", remark(note));
+    }
+    *out += &format!("[sources.{name}]\n");
+    *out +=
+        "# What it is, and where. A path starts in the folder of this file; `${NAME}` is replaced from the\n";
+    *out += "# environment, and `$${` is a literal `${`.\n";
+    *out += &format!("kind = {}\n", text(found.kind.as_str()));
+    *out += &format!("path = {}\n", text(found.path));
+    match found.kind {
+        SourceKind::Sqlite => {}
+        SourceKind::Csv => {
+            *out += "# What stands between columns, if it was found wrong: one character, or \"tab\".\n";
+            *out += "#delimiter = \",\"\n";
+        }
+    }
+}
+
+fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &TableFacts, name: &str) {
+    let columns = Columns::new(table);
+    let rows = table.rows.map_or_else(String::new, |rows| format!("{}, ", counted(rows, "row")));
+    *out += &format!("\n# {rows}{}.\n", counted(table.columns.len() as u64, "column"));
+    *out += &format!("[collections.{name}]\n");
+    *out += &format!("source = {}\n", text(source));
+    match kind {
+        SourceKind::Sqlite => *out += &format!("table = {}\n", text(&table.name)),
+        // A file is one table.
+        SourceKind::Csv => {}
+    }
+    let has_key = render_key(out, table, &columns);
+    *out += "# What a row is, in a sentence. Models choose their tools by it.\n";
+    *out += "#description = \"People who bought something, one row each.\"\n";
+    *out += "# What callers may do: get one row by its key, list rows in pages.\n";
+    let operations = Operation::ALL.into_iter().filter(|operation| match operation {
+        Operation::Get => has_key,
+        Operation::List => true,
+    });
+    *out += &format!("#operations = {}\n", array(operations.map(|one| one.as_str().to_owned())));
+    let chosen = || columns.scalar().take(CHOSEN_MAX);
+    *out += "# The fields that rows can be chosen by. `true` is all, `false` is none.\n";
+    *out += &format!("#filters = {}\n", array(chosen()));
+    *out += "# The fields that rows can be sorted by, likewise.\n";
+    *out += &format!("#sort = {}\n", array(chosen()));
+    *out += "# The most rows, and the most bytes, in one answer. What is left over is on the next page.\n";
+    *out += &format!("#rows_max = {ROWS_MAX_DEFAULT}\n");
+    *out += &format!("#bytes_max = {BYTES_MAX_DEFAULT}\n");
+    *out += "# Text that means that there is no value.\n";
+    *out += "#null = \"n/a\"\n";
+    render_fields(out, name, &columns);
+}
+
+/// What tells rows apart. Says whether anything does.
+fn render_key(out: &mut String, table: &TableFacts, columns: &Columns<'_>) -> bool {
+    // A key that callers could not write down is of no use to them.
+    let is_usable = |at: &usize| table.columns.get(*at).is_some_and(|column| column.kind.is_scalar());
+    if table.key.is_empty() || !table.key.iter().all(is_usable) {
+        *out +=
+            "# What tells one row from another. Nothing was found that does, so rows can be listed only.\n";
+        return false;
+    }
+    *out += match table.key_is_declared {
+        true => "# What tells one row from another, as the table declares it.\n",
+        false => "# What tells one row from another: found in the rows there are now.\n",
+    };
+    let parts: Vec<String> = table.key.iter().map(|at| columns.reference(*at)).collect();
+    match parts.as_slice() {
+        [one] => *out += &format!("key = {}\n", text(one)),
+        several => *out += &format!("key = {}\n", array(several.iter().cloned())),
+    }
+    true
+}
+
+fn render_fields(out: &mut String, collection: &str, columns: &Columns<'_>) {
+    *out += "\n# What there is to say about columns: type, format, description, enum (the only values there may\n";
+    *out += "# be), name (as callers see it), null, and hidden = true for what nobody should see.\n";
+    *out += &format!("[collections.{collection}.fields]\n");
+    for (at, column) in columns.table.columns.iter().enumerate() {
+        if out.len() > FIELDS_UNTIL_BYTES {
+            *out += &format!("# and {} more\n", columns.table.columns.len() - at);
+            return;
+        }
+        let kind = column.kind.as_str();
+        if columns.is_only(column) {
+            *out += &format!("#{} = {{ type = {} }}", key(&column.name), text(kind));
+        } else {
+            let (name, header) = (&columns.names[at], text(&column.name));
+            *out += &format!("# {name}: {kind}, one of several columns called {header}");
+        }
+        if !column.values.is_empty() {
+            let values: Vec<String> = column.values.iter().map(|value| text(value)).collect();
+            *out += &format!(" # values now: {}", values.join(", "));
+        }
+        out.push('\n');
+    }
+}
+
+/// The columns of a table, by the names that a manifest knows them by.
+struct Columns<'a> {
+    table: &'a TableFacts,
+    names: Vec<String>,
+    /// How many columns have a header.
+    times: HashMap<&'a str, usize>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(table: &'a TableFacts) -> Self {
+        let headers: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let mut times = HashMap::new();
+        for header in &headers {
+            *times.entry(*header).or_default() += 1;
+        }
+        Self { table, names: names::argument_names(&headers), times }
+    }
+
+    fn is_only(&self, column: &ColumnFacts) -> bool {
+        self.times.get(column.name.as_str()) == Some(&1)
+    }
+
+    /// A column by its header, or by its caller's name where the header is odd.
+    fn reference(&self, at: usize) -> String {
+        let column = &self.table.columns[at];
+        let is_plain = !column.name.trim().is_empty() && column.name.chars().count() <= HEADER_CHARS_MAX;
+        if is_plain && self.is_only(column) { column.name.clone() } else { self.names[at].clone() }
+    }
+
+    fn scalar(&self) -> impl Iterator<Item = String> {
+        let scalar = self.table.columns.iter().enumerate().filter(|(_, column)| column.kind.is_scalar());
+        scalar.map(|(at, _)| self.reference(at))
+    }
+}
+
+/// A key of TOML. Variables are not replaced in keys.
+fn key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { quoted(name) }
+}
+
+/// A text of TOML that means exactly this.
+fn text(value: &str) -> String {
+    quoted(&value.replace("${", "$${"))
+}
+
+fn array(values: impl Iterator<Item = String>) -> String {
+    format!("[{}]", values.map(|value| text(&value)).collect::<Vec<_>>().join(", "))
+}
+
+fn quoted(value: &str) -> String {
+    let mut out = String::with_capacity(value.len() + 2);
+    out.push('"');
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out += "\\n",
+            '\t' => out += "\\t",
+            // TOML wants these escaped in texts, and has none of them in comments.
+            c if c.is_control() => write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes everything"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn counted(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// A remark in a line of its own.
+fn remark(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,269 @@
+//! What an author writes: `spile.toml`, read into types that cannot be half right.
+//!
+//! [`parse`] finds everything that is wrong with the text alone and tells all of it at once. Whether a source
+//! has the table, and the table the columns, is for the compiler to judge; what it may object to carries its
+//! place along.
+
+mod reader;
+mod sections;
+mod syntax;
+mod variables;
+
+use std::sync::Arc;
+
+use toml::de::DeTable;
+
+use crate::diagnostic::{Diagnostic, Origin, Placed, Severity};
+use crate::kind::Kind;
+use reader::Reader;
+use syntax::Syntax;
+
+/// Longer manifests are not read.
+pub const TEXT_BYTES_MAX: usize = 4 << 20;
+/// More than these are counted, not told.
+pub const DIAGNOSTICS_MAX: usize = 50;
+
+pub const ROWS_MAX_DEFAULT: u32 = 100;
+pub const ROWS_MAX_MOST: u32 = 1000;
+pub const BYTES_MAX_DEFAULT: u32 = 64 << 10;
+pub const BYTES_MAX_LEAST: u32 = 1 << 10;
+pub const BYTES_MAX_MOST: u32 = 1 << 20;
+pub const CALL_TIMEOUT_MS_MOST: u64 = 24 * 60 * 60 * 1000;
+
+#[derive(Debug, Clone, Default)]
+pub struct Manifest {
+    pub server: Server,
+    /// Sources, collections and tools stand in the order of the text.
+    pub sources: Vec<Source>,
+    pub collections: Vec<Collection>,
+    pub tools: Vec<Tool>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Server {
+    /// Without one, the caller chooses: the name of the folder or file.
+    pub name: Option<String>,
+    pub title: Option<String>,
+    pub instructions: Option<String>,
+    pub call_timeout_ms: Option<u64>,
+}
+
+/// `[sources.NAME]`
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub name: Placed<String>,
+    pub path: Placed<String>,
+    pub settings: Settings,
+}
+
+/// What a source is, and what only such sources have to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settings {
+    Sqlite,
+    Csv {
+        /// ASCII; without one it is found in the text.
+        delimiter: Option<u8>,
+        /// Text that means "no value".
+        null: Option<String>,
+    },
+}
+
+impl Settings {
+    pub fn kind(&self) -> SourceKind {
+        match self {
+            Self::Sqlite => SourceKind::Sqlite,
+            Self::Csv { .. } => SourceKind::Csv,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SourceKind {
+    Sqlite,
+    Csv,
+}
+
+impl SourceKind {
+    pub const ALL: [Self; 2] = [Self::Sqlite, Self::Csv];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Csv => "csv",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// The ending of a path says it: `.csv`, `.tsv`, `.db`, `.sqlite`, `.sqlite3`, in any case.
+    pub fn of_path(path: &str) -> Option<Self> {
+        match ending(path).as_str() {
+            "csv" | "tsv" => Some(Self::Csv),
+            "db" | "sqlite" | "sqlite3" => Some(Self::Sqlite),
+            _ => None,
+        }
+    }
+}
+
+/// `[collections.NAME]`
+#[derive(Debug, Clone)]
+pub struct Collection {
+    pub name: Placed<String>,
+    /// One of [`Manifest::sources`]. Stands at the collection's name if there is only one and none is said.
+    pub source: Placed<String>,
+    /// Without one, the collection's name; a file has only one.
+    pub table: Option<Placed<String>>,
+    /// Columns; none said is empty.
+    pub key: Vec<Placed<String>>,
+    pub description: Option<String>,
+    /// What is said, at least one; else all that the collection can do.
+    pub operations: Option<Vec<Placed<Operation>>>,
+    pub filters: Choice,
+    pub sort: Choice,
+    pub rows_max: u32,
+    pub bytes_max: u32,
+    /// Text that means "no value".
+    pub null: Option<String>,
+    pub fields: Vec<Field>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    Get,
+    List,
+}
+
+impl Operation {
+    pub const ALL: [Self; 2] = [Self::Get, Self::List];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.as_str() == name)
+    }
+}
+
+/// Which of the columns: `true`, `false`, or some by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Choice {
+    #[default]
+    Unsaid,
+    All,
+    None,
+    Only(Vec<Placed<String>>),
+}
+
+/// `[collections.NAME.fields]`: what there is to say about a column.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// As the source names it.
+    pub column: Placed<String>,
+    pub kind: Option<Placed<Kind>>,
+    /// One of [`FORMATS`].
+    pub format: Option<Placed<&'static str>>,
+    pub description: Option<String>,
+    /// The only values there may be, all of one sort; empty if nothing is said.
+    pub allowed: Vec<Placed<Literal>>,
+    pub hidden: bool,
+    /// As callers see it.
+    pub name: Option<Placed<String>>,
+    /// Text that means "no value".
+    pub null: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Literal {
+    Text(String),
+    Integer(i64),
+}
+
+/// The formats of JSON Schema that are checked.
+pub const FORMATS: [&str; 14] = [
+    "date",
+    "date-time",
+    "duration",
+    "email",
+    "hostname",
+    "idn-email",
+    "ipv4",
+    "ipv6",
+    "iri",
+    "json-pointer",
+    "time",
+    "uri",
+    "uri-reference",
+    "uuid",
+];
+
+/// `[tools.NAME]`: another name or description for what is generated.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    pub name: Placed<String>,
+    pub uses: Placed<Uses>,
+    pub description: Option<String>,
+    pub title: Option<String>,
+    /// How a row reads in the text of a result, with `{field}` where values go. One line.
+    pub text: Option<Placed<String>>,
+    /// Leaves the tool out.
+    pub hidden: bool,
+}
+
+/// `customers.get`
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Uses {
+    pub collection: String,
+    pub operation: Operation,
+}
+
+/// Reads a manifest. `${VAR}` is asked of `env`. What is told stands in the order of the text; a manifest
+/// comes with its warnings, and errors come with theirs.
+pub fn parse(
+    file_name: &str,
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Manifest, Vec<Diagnostic>), Vec<Diagnostic>> {
+    if text.len() > TEXT_BYTES_MAX {
+        let mebibytes = TEXT_BYTES_MAX >> 20;
+        return Err(vec![Diagnostic::error(format!("`{file_name}` is longer than {mebibytes} MiB"))]);
+    }
+    let origin = Arc::new(Origin { file: file_name.into(), text: text.into() });
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader::new(Arc::clone(&origin), env);
+    let manifest = match syntax::judge(&origin, &errors) {
+        Syntax::Readable(twice) => {
+            reader.found = twice;
+            sections::manifest(&mut reader, &document)
+        }
+        // What could not be read would be missed a second time.
+        Syntax::Broken(why) => return Err(in_order(why)),
+    };
+    let found = in_order(reader.found);
+    if found.iter().any(|one| one.severity == Severity::Error) { Err(found) } else { Ok((manifest, found)) }
+}
+
+/// By place, one for each, and no more than a person reads.
+fn in_order(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    found.sort_by_key(|one| one.at.as_ref().map_or(0, |at| at.span().start));
+    found.dedup();
+    if found.len() > DIAGNOSTICS_MAX {
+        let more = found.len() - DIAGNOSTICS_MAX;
+        // Errors first: a manifest must not pass because its error was one too many.
+        found.sort_by_key(|one| one.severity);
+        found.truncate(DIAGNOSTICS_MAX);
+        found.push(Diagnostic::note(format!("and {more} more")));
+    }
+    found
+}
+
+/// In lower case, without the dot.
+fn ending(path: &str) -> String {
+    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    file.rsplit_once('.').map_or_else(String::new, |(_, ending)| ending.to_lowercase())
+}

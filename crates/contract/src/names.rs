@@ -1,0 +1,495 @@
+//! Names for callers, from what people write above their columns.
+//!
+//! A caller's name is `[a-z_][a-z0-9_]*`: lower case, words joined by `_`, German umlauts spelled out, other
+//! Latin letters without their marks. What has no Latin letter or digit is named by its place.
+//!
+//! Everything here is a function of the headers alone: the same headers give the same names, and names that
+//! came out of here stay as they are when they go in again.
+
+use std::collections::{HashMap, HashSet};
+
+/// The longest argument. Some clients refuse more.
+pub const ARGUMENT_CHARS_MAX: usize = 64;
+/// The longest field: `_min` and `_max` must fit behind it.
+pub const FIELD_CHARS_MAX: usize = ARGUMENT_CHARS_MAX - 4;
+pub const COLLECTION_CHARS_MAX: usize = 40;
+pub const TOOL_CHARS_MAX: usize = 48;
+pub const SERVER_CHARS_MAX: usize = 128;
+
+/// Arguments that every list tool has. A field of such a name gets a `_` behind it.
+pub const RESERVED: [&str; 4] = ["cursor", "limit", "sort", "fields"];
+
+/// What a field with an order has behind its name in the arguments of a list tool.
+pub const RANGE_ENDS: [&str; 2] = ["_min", "_max"];
+
+/// One name for each header, in their order, all different.
+///
+/// - A header that is a name already keeps it; others take turns in the order of the columns.
+/// - The second of a name becomes `name_2`, and so on, past what is taken.
+/// - A name that is [`RESERVED`], or that is another field's name with `_min` or `_max` behind it, gets a `_`
+///   at its end: `limit_`, `price_min_`. It would be taken for the argument of a list tool.
+pub fn argument_names(headers: &[&str]) -> Vec<String> {
+    let wanted =
+        headers.iter().enumerate().map(|(at, header)| field_name(header, at + 1)).collect::<Vec<_>>();
+    distinct(headers, &wanted, For::Fields)
+}
+
+/// A server's name, from that of a folder or file: one line that is not blank.
+pub fn server_name(name: &str) -> String {
+    let line: String = name.chars().filter(|c| !c.is_control()).take(SERVER_CHARS_MAX).collect();
+    let line = line.trim();
+    if line.is_empty() { "data".to_owned() } else { line.to_owned() }
+}
+
+/// The tool of an operation: `get_customers`.
+pub fn tool_name(operation: &str, collection: &str) -> String {
+    cut(&format!("{operation}_{collection}"), TOOL_CHARS_MAX).to_owned()
+}
+
+/// A collection's name, from that of a file or table: `My Customers (2026)` is `my_customers_2026`.
+pub fn collection_name(name: &str) -> String {
+    collection_names(&[name]).remove(0)
+}
+
+/// One name for each, in their order, all different.
+pub fn collection_names(names: &[&str]) -> Vec<String> {
+    let wanted = names.iter().map(|name| {
+        let latin = latin_name(name, COLLECTION_CHARS_MAX);
+        if latin.is_empty() { "data".to_owned() } else { latin }
+    });
+    distinct(names, &wanted.collect::<Vec<_>>(), For::Collections)
+}
+
+/// Whether a field may be called so: `[A-Za-z0-9_]{1,60}`, and not reserved.
+pub fn is_field_name(name: &str) -> bool {
+    is_word(name, FIELD_CHARS_MAX) && !RESERVED.contains(&name)
+}
+
+/// Whether a collection or a source may be called so: `[A-Za-z0-9_]{1,40}`.
+pub fn is_collection_name(name: &str) -> bool {
+    is_word(name, COLLECTION_CHARS_MAX)
+}
+
+/// Whether a tool may be called so: `[A-Za-z0-9_-]{1,48}`.
+pub fn is_tool_name(name: &str) -> bool {
+    is_word(&name.replace('-', "_"), TOOL_CHARS_MAX)
+}
+
+fn is_word(name: &str, chars_max: usize) -> bool {
+    (1..=chars_max).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// What names are for decides how long they may be and what they may clash with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Fields,
+    Collections,
+}
+
+/// Gives everybody what they want, or something like it: first those that are called so already.
+fn distinct(originals: &[&str], wanted: &[String], what_for: For) -> Vec<String> {
+    let all: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+    let mut names = Names { what_for, wanted: all, taken: HashSet::new(), numbers: HashMap::new() };
+    let mut out = vec![None; wanted.len()];
+    for is_name in [true, false] {
+        for (at, want) in wanted.iter().enumerate() {
+            if (originals[at] == want) == is_name && !names.clashes(want) && names.taken.insert(want.clone())
+            {
+                out[at] = Some(want.clone());
+            }
+        }
+    }
+    let rest = out.into_iter().zip(wanted).map(|(name, want)| name.unwrap_or_else(|| names.another(want)));
+    rest.collect()
+}
+
+/// The names that are wanted and those that are given away.
+struct Names<'a> {
+    what_for: For,
+    wanted: HashSet<&'a str>,
+    taken: HashSet<String>,
+    /// The number to try next, by name: a thousand columns of one name are not counted a million times.
+    numbers: HashMap<String, usize>,
+}
+
+impl Names<'_> {
+    /// Whether a list tool would have an argument of this name for something else.
+    fn clashes(&self, name: &str) -> bool {
+        let is_range = |end| name.strip_suffix(end).is_some_and(|field| self.wanted.contains(field));
+        match self.what_for {
+            For::Fields => RESERVED.contains(&name) || RANGE_ENDS.into_iter().any(is_range),
+            For::Collections => false,
+        }
+    }
+
+    fn another(&mut self, want: &str) -> String {
+        let chars_max = match self.what_for {
+            For::Fields => FIELD_CHARS_MAX,
+            For::Collections => COLLECTION_CHARS_MAX,
+        };
+        let base =
+            if self.clashes(want) { format!("{}_", cut(want, chars_max - 1)) } else { want.to_owned() };
+        let mut number = self.numbers.get(&base).copied().unwrap_or(1);
+        let name = loop {
+            let end = if number == 1 { String::new() } else { format!("_{number}") };
+            let name = format!("{}{end}", cut(&base, chars_max - end.len()));
+            number += 1;
+            if self.is_free(&name) {
+                break name;
+            }
+        };
+        self.numbers.insert(base, number);
+        self.taken.insert(name.clone());
+        name
+    }
+
+    /// Nobody has it, nobody wants it, and it makes no argument that somebody wants.
+    fn is_free(&self, name: &str) -> bool {
+        let makes = |end| self.wanted.contains(format!("{name}{end}").as_str());
+        let is_new = !self.taken.contains(name) && !self.wanted.contains(name);
+        is_new && (self.what_for == For::Collections || !RANGE_ENDS.into_iter().any(makes))
+    }
+}
+
+fn field_name(header: &str, place: usize) -> String {
+    let latin = latin_name(header, FIELD_CHARS_MAX);
+    match latin.bytes().next() {
+        None => format!("column_{place}"),
+        // Names that begin with a digit are not names in most languages.
+        Some(b'0'..=b'9') => cut(&format!("c_{latin}"), FIELD_CHARS_MAX).to_owned(),
+        Some(_) => latin,
+    }
+}
+
+/// The letters and digits of a name, in lower case; empty if there are none.
+fn latin_name(name: &str, chars_max: usize) -> String {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    if name.bytes().all(is_plain) && name.bytes().any(|b| b != b'_') {
+        return cut(name, chars_max).to_owned();
+    }
+    let mut words = Words::default();
+    for c in name.chars() {
+        words.see(c);
+        if words.out.len() > chars_max {
+            break;
+        }
+    }
+    cut(&words.out, chars_max).trim_end_matches('_').to_owned()
+}
+
+/// The first characters of a text that is ASCII.
+fn cut(ascii: &str, chars_max: usize) -> &str {
+    ascii.get(..chars_max).unwrap_or(ascii)
+}
+
+/// Writes a name letter by letter, with `_` where a new word begins.
+#[derive(Default)]
+struct Words {
+    out: String,
+    /// How the last characters were written: lower, upper, or between words.
+    last: Case,
+    /// How many capitals stand in a row.
+    capitals: usize,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    #[default]
+    Between,
+    Lower,
+    Upper,
+}
+
+impl Words {
+    fn see(&mut self, c: char) {
+        // `Customer's` is one word, whichever apostrophe.
+        if matches!(c, '\'' | '’' | '`') {
+            return;
+        }
+        // Marks of their own follow their letter: file names of macOS have umlauts in two characters.
+        if matches!(c, '\u{300}'..='\u{36f}') {
+            if c == '\u{308}' && self.out.ends_with(['a', 'o', 'u']) {
+                self.out.push('e');
+            }
+            return;
+        }
+        let Some(latin) = latin(c) else {
+            (self.last, self.capitals) = (Case::Between, 0);
+            return;
+        };
+        let case = if c.is_uppercase() { Case::Upper } else { Case::Lower };
+        self.begin_word(case, latin);
+        self.out.push_str(latin.as_str());
+        self.capitals = if case == Case::Upper { self.capitals + 1 } else { 0 };
+        self.last = case;
+    }
+
+    /// `signupDate` and `HTTPServer` are two words each, `PLAN` and `IDs` are one.
+    fn begin_word(&mut self, case: Case, latin: Latin) {
+        let begins = match (self.last, case) {
+            (Case::Between, _) | (Case::Lower, Case::Upper) => true,
+            (Case::Upper, Case::Lower) if self.capitals > 1 && latin.is_letter() && latin.as_str() != "s" => {
+                // The last capital belongs to what follows.
+                let at = self.out.len() - 1;
+                if !self.out[..at].ends_with('_') {
+                    self.out.insert(at, '_');
+                }
+                false
+            }
+            (Case::Upper | Case::Lower, _) => false,
+        };
+        if begins && !self.out.is_empty() && !self.out.ends_with('_') {
+            self.out.push('_');
+        }
+    }
+}
+
+/// How a character is written in a name: at most two letters, or a digit.
+#[derive(Clone, Copy)]
+struct Latin {
+    letters: [u8; 2],
+    len: usize,
+}
+
+impl Latin {
+    fn one(letter: u8) -> Self {
+        Self { letters: [letter, 0], len: 1 }
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.letters[..self.len]).unwrap_or_default()
+    }
+
+    fn is_letter(self) -> bool {
+        self.letters[0].is_ascii_lowercase()
+    }
+}
+
+/// Letters with marks and what they become. Vietnamese letters with two marks are in their own rows.
+const LATIN: [(&str, &str); 39] = [
+    ("ä", "ae"),
+    ("ö", "oe"),
+    ("ü", "ue"),
+    ("ßẞ", "ss"),
+    ("æǽ", "ae"),
+    ("œ", "oe"),
+    ("þ", "th"),
+    ("ĳ", "ij"),
+    ("àáâãåāăąǎǟǡǻȁȃȧª", "a"),
+    ("ạảấầẩẫậắằẳẵặ", "a"),
+    ("ḃḅḇɓ", "b"),
+    ("çćĉċčƈḉ", "c"),
+    ("ðďđḋḍḏḑ", "d"),
+    ("èéêëēĕėęěȅȇȩ", "e"),
+    ("ẹẻẽếềểễệ", "e"),
+    ("ƒḟ", "f"),
+    ("ĝğġģǥǧǵ", "g"),
+    ("ĥħȟḣḥḧ", "h"),
+    ("ìíîïĩīĭįıǐȉȋ", "i"),
+    ("ịỉ", "i"),
+    ("ĵǰ", "j"),
+    ("ķĸǩḱḳ", "k"),
+    ("ĺļľŀłḷḹ", "l"),
+    ("ḿṁṃ", "m"),
+    ("ñńņňŉŋǹṅṇ", "n"),
+    ("òóôõøōŏőǒǫǭǿȍȏȫȭȯȱº", "o"),
+    ("ọỏốồổỗộớờởỡợơ", "o"),
+    ("ṕṗ", "p"),
+    ("ŕŗřȑȓṙṛ", "r"),
+    ("śŝşšșſṡṣ", "s"),
+    ("ţťŧțṫṭ", "t"),
+    ("ùúûũūŭůűųǔȕȗ", "u"),
+    ("ụủứừửữựư", "u"),
+    ("ṽṿ", "v"),
+    ("ŵẁẃẅẇẉ", "w"),
+    ("ẋẍ", "x"),
+    ("ýÿŷȳẏỳỵỷỹ", "y"),
+    ("źżžƶẑẓẕ", "z"),
+    ("µ", "u"),
+];
+
+fn latin(c: char) -> Option<Latin> {
+    // Letters as wide as Chinese characters, as Japanese keyboards write them.
+    let c = match c {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
+        _ => c,
+    };
+    if c.is_ascii_alphanumeric() {
+        return u8::try_from(c.to_ascii_lowercase()).ok().map(Latin::one);
+    }
+    let lower = c.to_lowercase().next().filter(|lower| !lower.is_ascii() || c == 'İ')?;
+    if lower == 'i' {
+        return Some(Latin::one(b'i'));
+    }
+    let (_, letters) = LATIN.into_iter().find(|(from, _)| from.contains(lower))?;
+    match *letters.as_bytes() {
+        [first, second] => Some(Latin { letters: [first, second], len: 2 }),
+        [first, ..] => Some(Latin::one(first)),
+        [] => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        ARGUMENT_CHARS_MAX, RANGE_ENDS, RESERVED, argument_names, collection_name, collection_names,
+        is_collection_name, is_field_name, is_tool_name, server_name, tool_name,
+    };
+    use proptest::prelude::*;
+
+    fn check(headers: &[&str], expected: &[&str]) {
+        assert_eq!(argument_names(headers), expected, "{headers:?}");
+    }
+
+    #[test]
+    fn headers_become_words() {
+        for (header, name) in [
+            ("email", "email"),
+            ("Plan", "plan"),
+            ("EMAIL", "email"),
+            ("Signup Date", "signup_date"),
+            ("signupDate", "signup_date"),
+            ("customerID", "customer_id"),
+            ("HTTPServer", "http_server"),
+            ("ID", "id"),
+            ("IDs", "ids"),
+            ("CustomerIDs", "customer_ids"),
+            ("Q1 Revenue", "q1_revenue"),
+            ("Q1Revenue", "q1_revenue"),
+            ("  padded  ", "padded"),
+            ("a__b", "a__b"),
+            ("_id", "_id"),
+            ("Price (€)", "price"),
+            ("Customer's name", "customers_name"),
+            ("e-mail", "e_mail"),
+            ("first\nname", "first_name"),
+            ("A", "a"),
+            ("2026", "c_2026"),
+            ("1st Place", "c_1st_place"),
+        ] {
+            check(&[header], &[name]);
+        }
+    }
+
+    #[test]
+    fn letters_lose_their_marks() {
+        for (header, name) in [
+            ("Größe", "groesse"),
+            ("GRÖSSE", "groesse"),
+            ("GRÖẞE", "groesse"),
+            ("Gro\u{308}ße", "groesse"),
+            ("Übergröße", "uebergroesse"),
+            ("Année", "annee"),
+            ("Anne\u{301}e", "annee"),
+            ("Straße/Nr.", "strasse_nr"),
+            ("Łódź", "lodz"),
+            ("İstanbul", "istanbul"),
+            ("Điện thoại", "dien_thoai"),
+            ("Ærø", "aero"),
+            ("Ｎａｍｅ", "name"),
+        ] {
+            check(&[header], &[name]);
+        }
+    }
+
+    #[test]
+    fn what_has_no_letters_is_named_by_its_place() {
+        check(
+            &["a", "", "顧客", "Цена", "%", "_", "🦀"],
+            &["a", "column_2", "column_3", "column_4", "column_5", "column_6", "column_7"],
+        );
+        check(&["价格 price"], &["price"]);
+        check(&["", "column_1"], &["column_1_2", "column_1"]);
+    }
+
+    #[test]
+    fn the_second_of_a_name_is_numbered_past_what_is_there() {
+        check(&["a", "a", "a"], &["a", "a_2", "a_3"]);
+        check(&["a", "a", "a_2"], &["a", "a_3", "a_2"]);
+        check(&["Plan", "plan", "PLAN"], &["plan_2", "plan", "plan_3"]);
+        check(&["a_2", "A", "a"], &["a_2", "a_3", "a"]);
+    }
+
+    #[test]
+    fn arguments_of_list_tools_are_left_to_them() {
+        check(&["limit", "Sort", "cursor", "fields"], &["limit_", "sort_", "cursor_", "fields_"]);
+        check(&["limit", "limit_"], &["limit__2", "limit_"]);
+        check(&["price", "price_min", "Price Max"], &["price", "price_min_", "price_max_"]);
+        check(&["price_min", "price_max"], &["price_min", "price_max"]);
+        check(&["a_min", "A", "a"], &["a_min_", "a_2", "a"]);
+        // `a_2` would be free, were there not what it makes.
+        check(&["a", "a", "a_2_min"], &["a", "a_3", "a_2_min"]);
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let long = "x".repeat(200);
+        let names = argument_names(&[&long, &long, "Long Long"]);
+        assert_eq!(names[0].len(), 60);
+        assert_eq!(names[1], format!("{}_2", "x".repeat(58)));
+        assert_eq!(collection_name(&"Wide ".repeat(20)).len(), 39);
+    }
+
+    #[test]
+    fn files_and_tables_become_collections_and_tools() {
+        for (file, name) in [
+            ("customers", "customers"),
+            ("Customers", "customers"),
+            ("My Customers (2026)", "my_customers_2026"),
+            ("2026 sales", "2026_sales"),
+            ("顧客", "data"),
+            ("", "data"),
+            ("--", "data"),
+        ] {
+            assert_eq!(collection_name(file), name, "{file}");
+        }
+        assert_eq!(collection_names(&["a b", "a_b", "A B", "a_b_2"]), ["a_b_3", "a_b", "a_b_4", "a_b_2"]);
+        for (folder, name) in
+            [("My data", "My data"), (" a\n", "a"), ("\t", "data"), ("", "data"), ("顧客", "顧客")]
+        {
+            assert_eq!(server_name(folder), name, "{folder}");
+        }
+        assert_eq!(tool_name("get", "customers"), "get_customers");
+        assert_eq!(tool_name("list", &"x".repeat(90)).len(), 48);
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_valid_different_and_stay_as_they_are(
+            headers in prop::collection::vec("(a|b|limit|A|_min|_max|_2|_|1|ö| |x{30}|\\PC){0,6}", 0..12),
+        ) {
+            let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+            let names = argument_names(&headers);
+            let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
+            prop_assert_eq!(names.len(), headers.len());
+            prop_assert_eq!(&argument_names(&borrowed), &names);
+            // Whatever a list tool has for arguments, no two are the same.
+            let mut arguments: Vec<String> = RESERVED.map(str::to_owned).to_vec();
+            for name in &names {
+                prop_assert!(is_field_name(name) && !name.starts_with(|c: char| c.is_ascii_digit()), "{}", name);
+                arguments.push(name.clone());
+                arguments.extend(RANGE_ENDS.map(|end| format!("{name}{end}")));
+            }
+            prop_assert!(arguments.iter().all(|argument| argument.len() <= ARGUMENT_CHARS_MAX));
+            arguments.sort();
+            arguments.dedup();
+            prop_assert_eq!(arguments.len(), RESERVED.len() + 3 * names.len(), "{:?}", names);
+        }
+
+        #[test]
+        fn collections_are_valid_different_and_stay_as_they_are(
+            tables in prop::collection::vec("(a|B|_2|_|1|ö| |x{30}|\\PC){0,4}", 0..12),
+        ) {
+            let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+            let names = collection_names(&tables);
+            let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
+            prop_assert!(names.iter().all(|name| is_collection_name(name)), "{:?}", names);
+            prop_assert!(names.iter().all(|name| is_tool_name(&tool_name("list", name))));
+            prop_assert_eq!(collection_names(&borrowed), names.clone());
+            let mut sorted = names.clone();
+            sorted.sort();
+            sorted.dedup();
+            prop_assert_eq!(sorted.len(), names.len());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The manifest that is written for data: what people read, and that it means what the data says.
+
+use contract::Kind;
+use contract::compile::{Known, compile};
+use contract::init::{Found, render};
+use contract::manifest::SourceKind;
+use contract::source::{ColumnFacts, Facts, TableFacts};
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+use crate::manifest::read;
+
+fn column(name: &str, kind: Kind) -> ColumnFacts {
+    ColumnFacts { name: name.into(), kind, nullable: false, mixed: false, values: Vec::new() }
+}
+
+#[test]
+fn what_is_written_can_be_read_by_people() {
+    let plan = ColumnFacts { values: vec!["free".into(), "ruby".into()], ..column("plan", Kind::Text) };
+    let people = TableFacts {
+        name: "customers".into(),
+        columns: vec![
+            column("email", Kind::Text),
+            plan,
+            column("Signup Date", Kind::Date),
+            column("photo", Kind::Blob),
+        ],
+        key: vec![0],
+        key_is_declared: false,
+        rows: Some(1200),
+    };
+    let lines = TableFacts {
+        name: "Invoice Lines".into(),
+        columns: vec![
+            column("invoice", Kind::Integer),
+            column("line", Kind::Integer),
+            column("", Kind::Decimal),
+        ],
+        key: vec![0, 1],
+        key_is_declared: true,
+        rows: None,
+    };
+    let twice = TableFacts {
+        name: "log".into(),
+        columns: vec![column("at", Kind::Timestamp), column("at", Kind::Text)],
+        key: Vec::new(),
+        key_is_declared: false,
+        rows: Some(0),
+    };
+    let csv = Facts { tables: vec![people], notes: vec!["UTF-8, separated by `;`".into()] };
+    let sqlite = Facts { tables: vec![lines, twice], notes: Vec::new() };
+    let text = render(
+        &[
+            Found { name: "customers", path: "customers.csv", kind: SourceKind::Csv, facts: &csv },
+            Found { name: "crm", path: r"C:\data\${crm}.db", kind: SourceKind::Sqlite, facts: &sqlite },
+        ],
+        "shop",
+    );
+    assert_snapshot!("init", text);
+    assert_eq!(read(&text).sources[1].path.value, r"C:\data\${crm}.db");
+}
+
+#[test]
+fn nothing_found_is_a_manifest_too() {
+    assert_eq!(read(&render(&[], "")).server.name.as_deref(), Some("data"));
+}
+
+#[test]
+fn a_database_of_thousands_of_columns_is_still_a_manifest() {
+    let columns: Vec<ColumnFacts> =
+        (0..2000).map(|i| column(&format!("Column number {i}"), Kind::Decimal)).collect();
+    let table = |i| TableFacts {
+        name: format!("table {i}"),
+        columns: columns.clone(),
+        key: vec![0],
+        key_is_declared: true,
+        rows: None,
+    };
+    let facts = Facts { tables: (0..200).map(table).collect(), notes: Vec::new() };
+    let text = render(&[Found { name: "a", path: "a.db", kind: SourceKind::Sqlite, facts: &facts }], "a");
+    assert_eq!(read(&text).collections.len(), 200);
+    assert!(text.contains("\n# and 2000 more\n"));
+}
+
+/// Names as people and programs make them, and as nobody should.
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-c]{1,2}",
+        "(A|limit|sort|a_min|a_max|_|1| |ö|\"|'|\\\\|\n|\r|\t|\u{0}|\u{7f}|\u{85}|\\$|\\{|\\}|#|=|\\[|\\]|\\.){0,6}",
+        "\\PC{0,8}",
+        "x{0,200}",
+    ]
+}
+
+fn table() -> impl Strategy<Value = TableFacts> {
+    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let column = (name(), kind, any::<bool>(), any::<bool>(), prop::collection::vec(name(), 0..3));
+    let column = column.prop_map(|(name, kind, nullable, mixed, values)| {
+        let values = if kind == Kind::Text { values } else { Vec::new() };
+        ColumnFacts { name, kind, nullable, mixed, values }
+    });
+    let table =
+        (name(), prop::collection::vec(column, 1..6), any::<bool>(), any::<Option<u64>>(), 0..4_usize);
+    table.prop_map(|(name, columns, key_is_declared, rows, keys)| {
+        let scalar = (0..columns.len()).filter(|at| columns[*at].kind.is_scalar());
+        let key = scalar.take(keys).collect::<Vec<_>>().into_iter().rev().collect();
+        TableFacts { name, columns, key, key_is_declared, rows }
+    })
+}
+
+fn facts() -> impl Strategy<Value = Facts> {
+    (prop::collection::vec(table(), 0..4), prop::collection::vec(name(), 0..2)).prop_map(
+        |(mut tables, notes)| {
+            // A source has no two tables of one name.
+            tables.sort_by(|a, b| a.name.cmp(&b.name));
+            tables.dedup_by(|a, b| a.name == b.name);
+            Facts { tables, notes }
+        },
+    )
+}
+
+/// The settings that are in comments and only say what holds anyway.
+fn uncommented(text: &str) -> String {
+    let examples = ["#instructions", "#description", "#delimiter", "#null"];
+    let lines = text.lines().map(|line| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with(' ') && !examples.iter().any(|one| line.starts_with(one)) => {
+            setting
+        }
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What is served, as text; without where in the manifest it stands.
+fn served(text: &str, known: &[Known<'_>]) -> String {
+    let manifest = read(text);
+    let (contract, told) = compile(&manifest, known, "x");
+    let Some(contract) = contract else {
+        return format!("nothing: {:?}", told.first().map(|one| &one.message));
+    };
+    format!("{} {:#?}", contract.version, contract.collections)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn what_is_written_means_what_the_data_says(
+        server in name(),
+        csv in table(),
+        sqlite in facts(),
+        (name_a, name_b, path_a, path_b) in (name(), name(), "[^/\u{0}]{1,20}", "\\PC{1,20}x"),
+    ) {
+        let path_a = format!("{path_a}x");
+        let csv = Facts { tables: vec![csv], notes: Vec::new() };
+        let found = [
+            Found { name: &name_a, path: &path_a, kind: SourceKind::Csv, facts: &csv },
+            Found { name: &name_b, path: &path_b, kind: SourceKind::Sqlite, facts: &sqlite },
+        ];
+        let text = render(&found, &server);
+        let manifest = read(&text);
+        prop_assert_eq!(&manifest.server.name, &Some(contract::names::server_name(&server)));
+        let sources: Vec<(&str, SourceKind)> =
+            manifest.sources.iter().map(|one| (one.path.value.as_str(), one.settings.kind())).collect();
+        prop_assert_eq!(sources, [(path_a.as_str(), SourceKind::Csv), (path_b.as_str(), SourceKind::Sqlite)]);
+
+        let tables: Vec<&TableFacts> = csv.tables.iter().chain(&sqlite.tables).collect();
+        let (first, second) = (&manifest.sources[0].name.value, &manifest.sources[1].name.value);
+        let known = [Known { name: first, facts: &csv }, Known { name: second, facts: &sqlite }];
+        let (contract, told) = compile(&manifest, &known, "x");
+        let contract = contract.ok_or_else(|| TestCaseError::fail(format!("{told:?}\n{text}")))?;
+        prop_assert_eq!(contract.collections.len(), tables.len());
+        for (collection, table) in contract.collections.iter().zip(tables) {
+            prop_assert_eq!(&collection.shape.table, &table.name);
+            let kinds: Vec<Kind> = collection.fields.iter().map(|field| field.kind).collect();
+            prop_assert_eq!(kinds, table.columns.iter().map(|column| column.kind).collect::<Vec<_>>());
+            prop_assert_eq!(&collection.shape.key, &table.key, "{}", text);
+        }
+        // What stands in comments holds anyway.
+        prop_assert_eq!(served(&uncommented(&text), &known), served(&text, &known), "{}", text);
+    }
+}

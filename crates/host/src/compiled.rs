@@ -1,0 +1,290 @@
+//! A compiled contract as a provider: bind, read, shape.
+//!
+//! A keyed read is short and is done where the call arrives. A long one goes to a thread that may block, and
+//! is told to stop when nobody waits for it any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use call::{Call, Catalog, Cx, Fault, Outcome, Problem, Provider, Reason, Run, Thing, ToolReply, World};
+use contract::bind::{self, Arg, Listing};
+use contract::shape::{self, Page, Unfit};
+use contract::source::{Position, Query, Read, Reader, SourceFault};
+use contract::{Cell, Collection, Contract, Meaning, Operation, Tool, cursor};
+use hashbrown::HashMap;
+
+use crate::path::reference;
+use crate::seal::{Purpose, Sealer, digest_of};
+
+/// A contract together with what answers it.
+pub struct Compiled(Arc<Inner>);
+
+struct Inner {
+    contract: Contract,
+    /// One for each of the contract's collections.
+    readers: Vec<Arc<dyn Reader>>,
+    tools: HashMap<Box<str>, usize, foldhash::quality::RandomState>,
+    catalog: Arc<Catalog>,
+    sealer: Sealer,
+}
+
+impl Compiled {
+    /// `readers` are those of the contract's collections, in their order.
+    pub fn new(contract: Contract, readers: Vec<Arc<dyn Reader>>, world: &dyn World) -> Self {
+        let tools = contract.tools.iter().enumerate().map(|(at, tool)| (tool.name.as_str().into(), at));
+        let catalog = Catalog {
+            tools: contract.tools.iter().map(Tool::offered).collect(),
+            changes: true,
+            instructions: contract.instructions.clone(),
+            ..Catalog::default()
+        };
+        Self(Arc::new(Inner {
+            tools: tools.collect(),
+            catalog: Arc::new(catalog),
+            sealer: Sealer::new(world),
+            contract,
+            readers,
+        }))
+    }
+}
+
+impl Provider for Compiled {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.0.catalog.clone()
+    }
+
+    fn run(&self, call: &Call, cx: &Cx<'_>) -> Run {
+        let name = call.name();
+        let Some(at) = self.0.tools.get(&*name).copied() else {
+            return Run::now(Fault::Unknown { what: Thing::Tool, name: name.into_owned() });
+        };
+        let tool = &self.0.contract.tools[at];
+        let run = match &tool.operation {
+            Operation::Get => self.get(tool, at, call, cx),
+            Operation::List { arguments } => self.list(tool, at, arguments, call, cx),
+        };
+        run.unwrap_or_else(|problem| Run::now(*problem))
+    }
+}
+
+impl Compiled {
+    #[inline]
+    fn get(&self, tool: &Tool, at: usize, call: &Call, cx: &Cx<'_>) -> Result<Run, Box<Problem>> {
+        let inner = &*self.0;
+        let collection = &inner.contract.collections[tool.collection];
+        let key = bind::key(collection, call.arguments())?;
+        let reader = &inner.readers[tool.collection];
+        if reader.is_short(&Read::Get) {
+            return Ok(Run::Now(inner.record(tool, collection, &**reader, &key, &**cx.world)));
+        }
+        Ok(self.elsewhere(at, call, cx))
+    }
+
+    fn list(
+        &self,
+        tool: &Tool,
+        at: usize,
+        meanings: &[(String, Meaning)],
+        call: &Call,
+        cx: &Cx<'_>,
+    ) -> Result<Run, Box<Problem>> {
+        let inner = &*self.0;
+        let collection = &inner.contract.collections[tool.collection];
+        let listing = bind::listing(collection, meanings, call.arguments())?;
+        let after = inner.opened(tool, &listing)?;
+        let asked = Asked { listing, after, rows_max: 0 }.with_rows(collection);
+        if inner.readers[tool.collection].is_short(&Read::List(&asked.query(None))) {
+            return Ok(Run::Now(inner.page(tool, collection, asked, None, &**cx.world)));
+        }
+        Ok(self.elsewhere(at, call, cx))
+    }
+
+    /// Does on a thread that may block what would keep others waiting here.
+    fn elsewhere(&self, at: usize, call: &Call, cx: &Cx<'_>) -> Run {
+        let (inner, call, world) = (self.0.clone(), call.clone(), cx.world.clone());
+        let stop = StopOnDrop(Arc::new(AtomicBool::new(false)));
+        let told = stop.0.clone();
+        Run::later(async move {
+            let _stop = stop;
+            let work = tokio::task::spawn_blocking(move || inner.whole(at, &call, &told, &*world));
+            work.await.unwrap_or_else(|error| Outcome::Failed(Fault::Bug { log: error.to_string() }))
+        })
+    }
+}
+
+/// Rings when the call is given up.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A list as it was asked for, with its place found.
+struct Asked<'a> {
+    listing: Listing<'a>,
+    after: Option<Position>,
+    rows_max: usize,
+}
+
+impl<'a> Asked<'a> {
+    fn with_rows(self, collection: &Collection) -> Self {
+        let rows_max = self.listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
+        Self { rows_max, ..self }
+    }
+
+    fn query<'q>(&'q self, stop: Option<&'q AtomicBool>) -> Query<'q> {
+        Query {
+            filters: self.listing.filters(),
+            sort: self.listing.sort,
+            after: self.after.as_ref(),
+            // One more than is told, to know whether there is more.
+            rows_max: self.rows_max + 1,
+            stop,
+        }
+    }
+}
+
+impl Inner {
+    /// All of a call, again from its arguments: they cannot travel to another thread as they lie.
+    fn whole(&self, at: usize, call: &Call, stop: &AtomicBool, world: &dyn World) -> Outcome {
+        let tool = &self.contract.tools[at];
+        let collection = &self.contract.collections[tool.collection];
+        let bound = match &tool.operation {
+            Operation::Get => bind::key(collection, call.arguments())
+                .map(|key| self.record(tool, collection, &*self.readers[tool.collection], &key, world)),
+            Operation::List { arguments } => {
+                bind::listing(collection, arguments, call.arguments()).and_then(|listing| {
+                    let after = self.opened(tool, &listing)?;
+                    let asked = Asked { listing, after, rows_max: 0 }.with_rows(collection);
+                    Ok(self.page(tool, collection, asked, Some(stop), world))
+                })
+            }
+        };
+        bound.unwrap_or_else(Outcome::Refused)
+    }
+
+    #[inline]
+    fn record(
+        &self,
+        tool: &Tool,
+        collection: &Collection,
+        reader: &dyn Reader,
+        key: &[Arg<'_>],
+        world: &dyn World,
+    ) -> Outcome {
+        let cells: Vec<Cell<'_>> = key.iter().map(Arg::as_cell).collect();
+        let mut reply: Option<Result<ToolReply, Unfit>> = None;
+        let read = reader.get(&cells, &mut |cells| {
+            reply = Some(shape::record(collection, tool.text.as_ref(), cells));
+        });
+        match (read, reply) {
+            (Err(fault), _) => refused(&fault, collection, world),
+            (Ok(_), Some(Ok(reply))) => reply.into(),
+            (Ok(_), Some(Err(unfit))) => misfit(&unfit, collection, world),
+            (Ok(_), None) => not_found(collection, key).into(),
+        }
+    }
+
+    fn page(
+        &self,
+        tool: &Tool,
+        collection: &Collection,
+        mut asked: Asked<'_>,
+        stop: Option<&AtomicBool>,
+        world: &dyn World,
+    ) -> Outcome {
+        let fields = asked.listing.fields.take();
+        let sort = asked.listing.sort;
+        let mut page = Page::new(collection, tool.text.as_ref(), fields, sort, asked.rows_max);
+        let reader = &self.readers[tool.collection];
+        let total = match reader.list(&asked.query(stop), &mut |cells, place| page.take(cells, place)) {
+            Ok(total) => total,
+            Err(fault) => return refused(&fault, collection, world),
+        };
+        let bound = self.bound(tool, &asked.listing);
+        let seal =
+            |position: &Position| self.sealer.seal(Purpose::Cursor, &bound, cursor::write(position), world);
+        match page.finish(total, seal) {
+            Ok(reply) => reply.into(),
+            Err(unfit) => misfit(&unfit, collection, world),
+        }
+    }
+
+    /// The place that a cursor names. It opens for the same list only: the same tool, filters and order.
+    fn opened(&self, tool: &Tool, listing: &Listing<'_>) -> Result<Option<Position>, Box<Problem>> {
+        let Some(sealed) = &listing.cursor else { return Ok(None) };
+        let plain = self.sealer.open(Purpose::Cursor, &self.bound(tool, listing), sealed);
+        match plain.ok().as_deref().and_then(cursor::read) {
+            Some(position) => Ok(Some(position)),
+            None => Err(Box::new(bad_cursor(
+                "not a cursor of this list: pass `nextCursor` as it came, with the same filters and sort",
+            ))),
+        }
+    }
+
+    fn bound(&self, tool: &Tool, listing: &Listing<'_>) -> [u8; 32] {
+        let filters = format!("{:?}", listing.filters);
+        let sort = format!("{:?}", listing.sort);
+        let version = self.contract.version.as_bytes();
+        digest_of(&[version, tool.name.as_bytes(), filters.as_bytes(), sort.as_bytes()])
+    }
+}
+
+fn bad_cursor(why: &str) -> Problem {
+    Problem {
+        field: Some("cursor".into()),
+        reason: Some(Reason::NotAllowed),
+        ..Problem::new("invalid_arguments", format!("`cursor`: {why}"))
+    }
+}
+
+fn not_found(collection: &Collection, key: &[Arg<'_>]) -> Problem {
+    let parts = collection.key_fields().zip(key).map(|(field, value)| {
+        let mut words = format!("{} ", field.name);
+        field.readable(&mut words, value.as_cell());
+        words
+    });
+    let words: Vec<String> = parts.collect();
+    let message = format!("nothing in {} has {}", collection.name, words.join(", "));
+    Problem {
+        field: collection.key_fields().next().map(|field| field.name.clone()),
+        ..Problem::new("not_found", message)
+    }
+}
+
+/// What the source said, told without its words; those are in the log.
+#[cold]
+fn refused(fault: &SourceFault, collection: &Collection, world: &dyn World) -> Outcome {
+    let told = fault.to_string();
+    let (problem, log) = match fault {
+        SourceFault::Stopped => return Outcome::Failed(Fault::Cancelled),
+        SourceFault::Moved => return bad_cursor(&told).into(),
+        SourceFault::TooSlow => (Problem::new("timeout", told), ""),
+        SourceFault::Busy { log } => {
+            (Problem { retry_after_ms: Some(100), ..Problem::new("source_unavailable", told) }, log.as_str())
+        }
+        SourceFault::Unavailable { log, .. } => {
+            (Problem { retryable: true, ..Problem::new("source_unavailable", told) }, log.as_str())
+        }
+        SourceFault::Changed { log, .. } => (Problem::new("source_changed", told), log.as_str()),
+    };
+    logged(problem, collection, log, world)
+}
+
+#[cold]
+fn misfit(unfit: &Unfit, collection: &Collection, world: &dyn World) -> Outcome {
+    let told = format!(
+        "a value of `{}` is no longer what this server promised when it started; restart it to look again",
+        unfit.field
+    );
+    logged(Problem::new("source_changed", told), collection, "a row does not fit its contract", world)
+}
+
+fn logged(mut problem: Problem, collection: &Collection, log: &str, world: &dyn World) -> Outcome {
+    let reference = reference(world);
+    tracing::warn!(%reference, code = problem.code, collection = %collection.name, source = %collection.source, log);
+    problem.reference = Some(reference);
+    problem.into()
+}

@@ -1,0 +1,79 @@
+//! How long a read by key takes: `sqlite_read [ROWS]`. Makes its own databases, one of each journal mode.
+
+use std::io::Write;
+use std::time::Instant;
+
+use contract::Cell;
+use contract::source::{More, Query, Reader, Shape, ShapeColumn, Sort, Source};
+use source::sqlite::{Options, Sqlite};
+
+const READS: u64 = 200_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let rows: u64 = std::env::args().nth(1).and_then(|rows| rows.parse().ok()).unwrap_or(100_000);
+    let mut out = std::io::stdout();
+    for mode in ["DELETE", "WAL"] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("customers.db");
+        let writer = rusqlite::Connection::open(&path)?;
+        writer.execute_batch(&format!(
+            "PRAGMA journal_mode = {mode};
+             CREATE TABLE customers(id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE, plan TEXT, signup TEXT);
+             WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {rows} - 1)
+             INSERT INTO customers SELECT i, 'user' || i || '@example.com', 'free',
+                 date('2020-01-01', '+' || (i % 2000) || ' days') FROM n;"
+        ))?;
+        let source = Sqlite::open(&path, Options::default())?;
+        let start = Instant::now();
+        let facts = source.facts()?;
+        writeln!(out, "{mode:7} facts of {rows} rows  {:9.1} ms", start.elapsed().as_secs_f64() * 1e3)?;
+        let columns = facts.tables[0].columns.iter().enumerate().map(|(at, column)| ShapeColumn {
+            at,
+            name: column.name.clone(),
+            kind: column.kind,
+            nullable: column.nullable,
+            mixed: column.mixed,
+            null: None,
+        });
+        let columns: Vec<ShapeColumn> = columns.collect();
+        for (name, key) in [("id", 0), ("email", 1)] {
+            let shape = Shape { table: "customers".into(), columns: columns.clone(), key: vec![key] };
+            let reader = source.reader(&shape)?;
+            let mut bytes = 0;
+            let mut best = f64::MAX;
+            for _ in 0..5 {
+                let start = Instant::now();
+                for i in 0..READS / 5 {
+                    bytes += read(reader.as_ref(), key, i.wrapping_mul(2_654_435_761) % rows)?;
+                }
+                best = best.min(start.elapsed().as_nanos() as f64 / (READS / 5) as f64);
+            }
+            writeln!(out, "{mode:7} get by {name:15} {best:9.0} ns  ({bytes} bytes)")?;
+        }
+        let shape = Shape { table: "customers".into(), columns, key: vec![0] };
+        let reader = source.reader(&shape)?;
+        for (name, sort) in [("by key", None), ("by signup", Some(Sort { column: 3, descending: true }))] {
+            let query = Query { sort, rows_max: 50, ..Query::default() };
+            let start = Instant::now();
+            for _ in 0..10 {
+                reader.list(&query, &mut |_, _| More::Yes)?;
+            }
+            writeln!(out, "{mode:7} list of 50 {name:11} {:9.1} µs", start.elapsed().as_secs_f64() * 1e5)?;
+        }
+    }
+    Ok(())
+}
+
+fn read(reader: &dyn Reader, key: usize, id: u64) -> Result<usize, Box<dyn std::error::Error>> {
+    let mut bytes = 0;
+    let email = format!("user{id}@example.com");
+    let asked = if key == 0 { Cell::Integer(i64::try_from(id)?) } else { Cell::Text(&email) };
+    reader.get(&[asked], &mut |cells| {
+        for cell in cells {
+            if let Cell::Text(text) = cell {
+                bytes += text.len();
+            }
+        }
+    })?;
+    Ok(bytes)
+}

@@ -1,0 +1,189 @@
+//! A table seen through the shape that was compiled, or the line on which it no longer has that shape.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use contract::infer::is;
+use contract::source::Shape;
+use contract::{Cell, Kind, nearest};
+
+use super::index::Index;
+use super::load::Loaded;
+use super::sort::Sorts;
+use super::table::Table;
+use super::trouble::Trouble;
+
+/// What a contract reads, by the names in the file. Outlives any one state of it.
+pub(super) struct Plan {
+    columns: Vec<Wanted>,
+    /// Places in `columns`.
+    key: Vec<usize>,
+    /// What means "no value" in the whole file.
+    null: Option<String>,
+}
+
+struct Wanted {
+    name: String,
+    /// How many columns of this name come before it.
+    before: usize,
+    kind: Kind,
+    nullable: bool,
+    mixed: bool,
+    null: Option<String>,
+}
+
+/// One state of the file, ready to be read.
+pub(super) struct Fit {
+    pub(super) table: Arc<Table>,
+    /// In the order of the shape.
+    pub(super) columns: Vec<Column>,
+    /// Places in the file, ascending, and in the shape.
+    pub(super) walk: Vec<(usize, usize)>,
+    /// Places in `columns`.
+    pub(super) key: Vec<usize>,
+    pub(super) index: Option<Arc<Index>>,
+    /// Which content this is, where rows are told apart by nothing but their place.
+    pub(super) state: i64,
+    pub(super) sorts: Sorts,
+}
+
+pub(super) struct Column {
+    /// The place in the file.
+    pub(super) field: usize,
+    pub(super) kind: Kind,
+    null: Option<String>,
+}
+
+impl Column {
+    /// Whether a text means that there is no value.
+    #[inline]
+    pub(super) fn is_null(&self, text: &str) -> bool {
+        (text.is_empty() && self.kind != Kind::Text) || self.null.as_deref().is_some_and(|null| null == text)
+    }
+
+    /// A value from outside as this column would write it.
+    pub(super) fn written<'a>(&self, cell: Cell<'a>) -> Option<Cow<'a, str>> {
+        match cell {
+            Cell::Text(text) => Some(Cow::Borrowed(text)),
+            Cell::Integer(n) if self.kind == Kind::Boolean => {
+                Some(Cow::Borrowed(if n == 0 { "false" } else { "true" }))
+            }
+            Cell::Integer(n) => Some(Cow::Owned(n.to_string())),
+            Cell::Real(n) => Some(Cow::Owned(n.to_string())),
+            Cell::Null | Cell::Blob(_) => None,
+        }
+    }
+}
+
+impl Plan {
+    /// A column is known by its name, and by which of that name it is where its place still agrees.
+    pub(super) fn new(shape: &Shape, table: &Table, null: Option<&str>) -> Self {
+        let columns = shape.columns.iter().map(|column| {
+            let is_there = table.header.get(column.at).is_some_and(|name| *name == column.name);
+            let before = if is_there { &table.header[..column.at] } else { &[] };
+            Wanted {
+                name: column.name.clone(),
+                before: before.iter().filter(|name| **name == column.name).count(),
+                kind: column.kind,
+                nullable: column.nullable,
+                mixed: column.mixed,
+                null: column.null.clone().or_else(|| null.map(str::to_owned)),
+            }
+        });
+        Self { columns: columns.collect(), key: shape.key.clone(), null: null.map(str::to_owned) }
+    }
+
+    pub(super) fn fit(&self, loaded: &Loaded) -> Result<Fit, Trouble> {
+        let table = &loaded.table;
+        let fields = self.columns.iter().map(|wanted| self.find(wanted, table));
+        let fields = fields.collect::<Result<Vec<usize>, Trouble>>()?;
+        for (place, (wanted, field)) in self.columns.iter().zip(&fields).enumerate() {
+            let need = match (self.key.contains(&place), wanted.nullable) {
+                (true, _) => Need::Key,
+                (false, true) => Need::Nothing,
+                (false, false) => Need::Value,
+            };
+            self.check(wanted, need, *field, table)?;
+        }
+        let index = self.index(&fields, loaded)?;
+        let mut walk: Vec<(usize, usize)> = fields.iter().copied().zip(0..).collect();
+        walk.sort_unstable();
+        let columns = self.columns.iter().zip(&fields).map(|(wanted, field)| Column {
+            field: *field,
+            kind: wanted.kind,
+            null: wanted.null.clone(),
+        });
+        Ok(Fit {
+            table: table.clone(),
+            columns: columns.collect(),
+            walk,
+            key: self.key.clone(),
+            state: if index.is_some() { 0 } else { loaded.state() },
+            index,
+            sorts: Sorts::default(),
+        })
+    }
+
+    fn find(&self, wanted: &Wanted, table: &Table) -> Result<usize, Trouble> {
+        let mut places = (0..table.header.len()).filter(|place| table.header[*place] == wanted.name);
+        places.nth(wanted.before).ok_or_else(|| {
+            let is_ours = |name: &&str| self.columns.iter().any(|column| column.name == **name);
+            let others = table.header.iter().map(String::as_str).filter(|name| !is_ours(name));
+            let near = nearest(&wanted.name, others).map(str::to_owned);
+            Trouble::NoColumn { name: wanted.name.clone(), near }
+        })
+    }
+
+    /// Most columns are settled by what was seen while loading; the others are walked, to name the line.
+    fn check(&self, wanted: &Wanted, need: Need, field: usize, table: &Table) -> Result<(), Trouble> {
+        let seen = &table.columns[field];
+        let same_null = wanted.null == self.null;
+        let knows_kind = same_null || self.null.is_none();
+        let fits = wanted.mixed || wanted.kind == Kind::Text || (knows_kind && wanted.kind == seen.kind);
+        let no_empty = !seen.has_empty || (need == Need::Value && wanted.kind == Kind::Text);
+        if fits && (need == Need::Nothing || (same_null && !seen.has_null && no_empty)) {
+            return Ok(());
+        }
+        let column = Column { field, kind: wanted.kind, null: wanted.null.clone() };
+        for row in 0..table.len() {
+            let text = table.text(row, field);
+            let line = || table.line(row);
+            let name = || wanted.name.clone();
+            let is_absent = column.is_null(&text) || (need == Need::Key && text.is_empty());
+            match need {
+                Need::Key if is_absent => return Err(Trouble::NoKey { line: line(), column: name() }),
+                Need::Value if is_absent => return Err(Trouble::NoValue { line: line(), column: name() }),
+                Need::Key | Need::Value | Need::Nothing => {}
+            }
+            if !is_absent && !wanted.mixed && !is(wanted.kind, &text) {
+                let text = text.into_owned();
+                return Err(Trouble::NotOfKind { line: line(), column: name(), kind: wanted.kind, text });
+            }
+        }
+        Ok(())
+    }
+
+    fn index(&self, fields: &[usize], loaded: &Loaded) -> Result<Option<Arc<Index>>, Trouble> {
+        if self.key.is_empty() {
+            return Ok(None);
+        }
+        let key: Vec<usize> = self.key.iter().map(|place| fields[*place]).collect();
+        let index = loaded.index(&key).map_err(|twice| {
+            let table = &loaded.table;
+            Trouble::KeyTwice {
+                lines: [table.line(twice.first), table.line(twice.second)],
+                columns: self.key.iter().map(|place| self.columns[*place].name.clone()).collect(),
+                texts: key.iter().map(|field| table.text(twice.second, *field).into_owned()).collect(),
+            }
+        })?;
+        Ok(Some(index))
+    }
+}
+
+/// What every row must have in a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Key,
+    Value,
+    Nothing,
+}

@@ -1,0 +1,259 @@
+//! Answers reads from the newest state of the file that fits the contract.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use contract::order::compare;
+use contract::source::{Filter, More, Place, Query, Read, Reader, SourceFault, Test};
+use contract::{Cell, Kind};
+
+use super::fit::{Column, Fit, Plan};
+use super::sort::{Order, ROWS_PER_LOOK, go_on};
+use super::watch::Watch;
+
+/// As many rows are walked where a call arrives.
+const SHORT_ROWS_MAX: usize = 2000;
+/// Rows with more cells than this have them on the heap.
+const CELLS_ON_STACK: usize = 32;
+
+pub(super) struct Live {
+    watch: Arc<Watch>,
+    pub(super) plan: Plan,
+    now: RwLock<Result<Arc<Fit>, SourceFault>>,
+}
+
+impl Live {
+    pub(super) fn new(watch: Arc<Watch>, plan: Plan, fit: Fit) -> Self {
+        Self { watch, plan, now: RwLock::new(Ok(Arc::new(fit))) }
+    }
+
+    pub(super) fn set(&self, now: Result<Fit, SourceFault>) {
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = now.map(Arc::new);
+    }
+
+    fn now(&self) -> Result<Arc<Fit>, SourceFault> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Reader for Live {
+    fn is_short(&self, read: &Read<'_>) -> bool {
+        match read {
+            Read::Get => true,
+            Read::List(query) => self.now().is_ok_and(|fit| fit.is_short(query)),
+        }
+    }
+
+    fn get(&self, key: &[Cell<'_>], row: &mut dyn FnMut(&[Cell<'_>])) -> Result<bool, SourceFault> {
+        self.watch.look();
+        let fit = self.now()?;
+        let Some(found) = fit.find(key) else { return Ok(false) };
+        fit.hand(found, &mut Scratch::default(), row);
+        Ok(true)
+    }
+
+    fn list(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[Cell<'_>], Place) -> More,
+    ) -> Result<Option<u64>, SourceFault> {
+        self.watch.look();
+        let fit = self.now()?;
+        let order = fit.order(query.sort, query.stop)?;
+        let seen = match query.after {
+            Some(after) => fit.seen(&order, query.sort, after)?,
+            None => 0,
+        };
+        fit.walk(query, &order, seen, row)
+    }
+}
+
+/// Where the cells of one row lie; used for one row after the other.
+#[derive(Default)]
+struct Scratch {
+    spans: Vec<Span>,
+    /// What does not stand in the file as it is.
+    text: String,
+}
+
+#[derive(Clone, Copy)]
+enum Span {
+    Null,
+    File { from: usize, to: usize },
+    Scratch { from: usize, to: usize },
+}
+
+impl Fit {
+    fn is_short(&self, query: &Query<'_>) -> bool {
+        let rows = self.table.rows.len();
+        let touched = if query.filters.is_empty() { rows.min(query.rows_max) } else { rows };
+        rows <= SHORT_ROWS_MAX || (touched <= SHORT_ROWS_MAX && self.is_ordered(query.sort))
+    }
+
+    fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
+        let index = self.index.as_ref()?;
+        let column = |at: usize| &self.columns[self.key[at]];
+        match key {
+            [cell] if self.key.len() == 1 => index.find(&self.table, &[column(0).written(*cell)?]),
+            cells if self.key.len() == cells.len() => {
+                let texts = cells.iter().enumerate().map(|(at, cell)| column(at).written(*cell));
+                index.find(&self.table, &texts.collect::<Option<Vec<_>>>()?)
+            }
+            _ => None,
+        }
+    }
+
+    /// Hands rows from the place `seen` on to `row`, as far as they pass.
+    fn walk(
+        &self,
+        query: &Query<'_>,
+        order: &Order,
+        seen: usize,
+        row: &mut dyn FnMut(&[Cell<'_>], Place) -> More,
+    ) -> Result<Option<u64>, SourceFault> {
+        let filters = self.filters(query);
+        let mut scratch = Scratch::default();
+        let (mut at, mut passed) = (seen, 0);
+        while at < order.len() && passed < query.rows_max {
+            if (at - seen).is_multiple_of(ROWS_PER_LOOK) {
+                go_on(query.stop)?;
+            }
+            let number = order.row(at);
+            at += 1;
+            if !self.passes(number, &filters, &mut scratch.text) {
+                continue;
+            }
+            passed += 1;
+            let place = Place { row: i64::from(number), state: self.state };
+            let mut more = More::Yes;
+            self.hand(number, &mut scratch, |cells| more = row(cells, place));
+            if more == More::No {
+                break;
+            }
+        }
+        let is_whole = seen == 0 && at == order.len();
+        Ok(match query.filters.is_empty() {
+            true => Some(order.len() as u64),
+            false => is_whole.then_some(passed as u64),
+        })
+    }
+
+    /// Filters in the order in which their fields come, with values as the file would write them.
+    fn filters<'a>(&'a self, query: &Query<'a>) -> Vec<Sieve<'a>> {
+        let mut filters: Vec<Sieve<'a>> = query
+            .filters
+            .iter()
+            .map(|filter| {
+                let column = &self.columns[filter.column];
+                let value = match filter.value {
+                    Cell::Integer(_) if is_written(column.kind) => {
+                        column.written(filter.value).map(std::borrow::Cow::into_owned)
+                    }
+                    _ => None,
+                };
+                Sieve { column, filter: *filter, value }
+            })
+            .collect();
+        filters.sort_by_key(|sieve| sieve.column.field);
+        filters
+    }
+
+    fn passes(&self, row: u32, filters: &[Sieve<'_>], scratch: &mut String) -> bool {
+        let mut fields = self.table.fields(row).enumerate();
+        let mut last = None;
+        filters.iter().all(|sieve| {
+            let field = match last {
+                Some((place, field)) if place == sieve.column.field => field,
+                _ => {
+                    last = fields.find(|(place, _)| *place == sieve.column.field);
+                    last.expect("rows with too few fields are not loaded").1
+                }
+            };
+            match field.plain(&self.table.text) {
+                Some(text) => sieve.passes(text),
+                None => {
+                    scratch.clear();
+                    field.unescape(&self.table.text, scratch);
+                    sieve.passes(scratch)
+                }
+            }
+        })
+    }
+
+    /// Hands a row's cells to `then`, in the order of the shape.
+    fn hand(&self, row: u32, scratch: &mut Scratch, then: impl FnOnce(&[Cell<'_>])) {
+        self.fill(row, scratch);
+        let cell = |span: &Span| match *span {
+            Span::Null => Cell::Null,
+            Span::File { from, to } => Cell::Text(&self.table.text[from..to]),
+            Span::Scratch { from, to } => Cell::Text(&scratch.text[from..to]),
+        };
+        if scratch.spans.len() <= CELLS_ON_STACK {
+            let mut cells = [Cell::Null; CELLS_ON_STACK];
+            for (place, span) in cells.iter_mut().zip(&scratch.spans) {
+                *place = cell(span);
+            }
+            then(&cells[..scratch.spans.len()]);
+        } else {
+            then(&scratch.spans.iter().map(cell).collect::<Vec<_>>());
+        }
+    }
+
+    fn fill(&self, row: u32, scratch: &mut Scratch) {
+        let Scratch { spans, text } = scratch;
+        text.clear();
+        spans.clear();
+        spans.resize(self.columns.len(), Span::Null);
+        let mut fields = self.table.fields(row).enumerate();
+        let mut last = None;
+        for (place, at) in &self.walk {
+            let field = match last {
+                Some((before, field)) if before == *place => field,
+                _ => {
+                    last = fields.find(|(this, _)| this == place);
+                    last.expect("rows with too few fields are not loaded").1
+                }
+            };
+            let (said, span) = match field.plain(&self.table.text) {
+                Some(said) => (said, Span::File { from: field.from, to: field.to }),
+                None => {
+                    let from = text.len();
+                    field.unescape(&self.table.text, text);
+                    (&text[from..], Span::Scratch { from, to: text.len() })
+                }
+            };
+            if !self.columns[*at].is_null(said) {
+                spans[*at] = span;
+            }
+        }
+    }
+}
+
+/// Whether an integer is compared with what is written in the file.
+fn is_written(kind: Kind) -> bool {
+    match kind {
+        Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number | Kind::Boolean => true,
+        Kind::Text | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Json | Kind::Blob => false,
+    }
+}
+
+/// A filter, ready to be tried on many rows.
+struct Sieve<'a> {
+    column: &'a Column,
+    filter: Filter<'a>,
+    value: Option<String>,
+}
+
+impl Sieve<'_> {
+    fn passes(&self, text: &str) -> bool {
+        if self.column.is_null(text) || self.filter.value == Cell::Null {
+            return false;
+        }
+        let value = self.value.as_deref().map_or(self.filter.value, Cell::Text);
+        let order = compare(self.column.kind, Cell::Text(text), value);
+        match self.filter.test {
+            Test::Equals => order.is_eq(),
+            Test::AtLeast => order.is_ge(),
+            Test::AtMost => order.is_le(),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Reads a file once: its text, where rows begin, and what kind of values each column has.
+
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use contract::Kind;
+use contract::infer::Guess;
+
+use super::decode::{Decoded, decode};
+use super::index::{Index, Twice};
+use super::sniff::{self, Ending};
+use super::split::{End, Split, behind_blanks, line_at};
+use super::table::{Seen, Table};
+use super::trouble::Trouble;
+use super::{COLUMNS_MAX, FILE_BYTES_MAX, Options};
+
+/// Columns after which the search for a key is given up, and rows by which most show that they are none.
+const KEY_CANDIDATES_MAX: usize = 64;
+const KEY_SAMPLE_ROWS: u32 = 1024;
+
+/// A table, and the indexes that somebody asked for.
+pub(super) struct Loaded {
+    pub(super) table: Arc<Table>,
+    indexes: Mutex<Vec<Arc<Index>>>,
+    key: OnceLock<Vec<usize>>,
+    state: OnceLock<i64>,
+}
+
+impl Loaded {
+    pub(super) fn new(table: Table) -> Self {
+        let table = Arc::new(table);
+        Self { table, indexes: Mutex::default(), key: OnceLock::new(), state: OnceLock::new() }
+    }
+
+    /// The first column that tells rows apart, if there is one.
+    pub(super) fn key(&self) -> Vec<usize> {
+        self.key.get_or_init(|| self.find_key().into_iter().collect()).clone()
+    }
+
+    fn find_key(&self) -> Option<usize> {
+        let table = &self.table;
+        if table.rows.is_empty() {
+            return None;
+        }
+        let is_candidate = |seen: &Seen| {
+            let is_scalar = matches!(seen.kind, Kind::Text | Kind::Integer | Kind::Int64);
+            is_scalar && !seen.has_empty && !seen.has_null
+        };
+        let places = (0..table.columns.len()).filter(|place| is_candidate(&table.columns[*place]));
+        places.take(KEY_CANDIDATES_MAX).find(|place| {
+            let sample = KEY_SAMPLE_ROWS.min(table.len());
+            Index::build(table, &[*place], sample).is_ok() && self.index(&[*place]).is_ok()
+        })
+    }
+
+    /// The index over these columns; made once.
+    pub(super) fn index(&self, columns: &[usize]) -> Result<Arc<Index>, Twice> {
+        let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = indexes.iter().find(|index| index.columns == columns) {
+            return Ok(index.clone());
+        }
+        let index = Arc::new(Index::build(&self.table, columns, self.table.len())?);
+        indexes.push(index.clone());
+        Ok(index)
+    }
+
+    /// A number that another content does not have, as far as 64 bits tell.
+    pub(super) fn state(&self) -> i64 {
+        *self.state.get_or_init(|| {
+            // The same for the same content, so that cursors outlive a restart.
+            let mut hasher = foldhash::quality::FixedState::default().build_hasher();
+            hasher.write(self.table.text.as_bytes());
+            hasher.finish().cast_signed()
+        })
+    }
+}
+
+/// Opens a file for reading, if it is one and not too large.
+pub(super) fn open(path: &Path) -> Result<File, Trouble> {
+    // Looked at before it is opened: opening a pipe waits for somebody to write.
+    let what = std::fs::metadata(path).map_err(unreadable)?;
+    if !what.is_file() {
+        return Err(Trouble::NotAFile);
+    }
+    if what.len() > FILE_BYTES_MAX {
+        return Err(Trouble::TooLarge { bytes: what.len() });
+    }
+    File::open(path).map_err(unreadable)
+}
+
+pub(super) fn load(file: &mut File, path: &Path, options: &Options) -> Result<Table, Trouble> {
+    let mut bytes = Vec::new();
+    if let Ok(what) = file.metadata() {
+        // One more, so that the end is seen without growing.
+        bytes.reserve_exact(usize::try_from(what.len().min(FILE_BYTES_MAX)).unwrap_or(0) + 1);
+    }
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let decoded = decode(bytes)?;
+    if decoded.text.len() as u64 > FILE_BYTES_MAX {
+        return Err(Trouble::TooLarge { bytes: decoded.text.len() as u64 });
+    }
+    let ending = match path.extension() {
+        Some(ending) if ending.eq_ignore_ascii_case("tsv") || ending.eq_ignore_ascii_case("tab") => {
+            Ending::Tsv
+        }
+        _ => Ending::Other,
+    };
+    parse(decoded, ending, options)
+}
+
+fn unreadable(error: io::Error) -> Trouble {
+    match error.kind() {
+        ErrorKind::NotFound => Trouble::Gone,
+        ErrorKind::PermissionDenied => Trouble::Denied,
+        _ => Trouble::Unreadable(error.to_string()),
+    }
+}
+
+fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, Trouble> {
+    let Decoded { text, mut start, note } = decoded;
+    let declared = sniff::declared(&text.as_bytes()[start..]);
+    if let Some((_, length)) = declared {
+        start += length;
+    }
+    let delimiter = match (options.delimiter, declared) {
+        (Some(delimiter), _) if !sniff::is_possible(delimiter) => return Err(Trouble::Delimiter(delimiter)),
+        (Some(delimiter), _) | (None, Some((delimiter, _))) => delimiter,
+        (None, None) => sniff::sniff(&text.as_bytes()[start..], ending),
+    };
+    let mut notes: Vec<String> = note.into_iter().map(str::to_owned).collect();
+    match delimiter {
+        b',' => {}
+        b'\t' => notes.push("fields are separated by tabs".to_owned()),
+        other => notes.push(format!("fields are separated by `{}`", other.escape_ascii())),
+    }
+    let split = Split::new(delimiter);
+    let (header, at) = header(&text, start, &split)?;
+    let (rows, columns) = rows(&text, at, &split, header.len(), options.null.as_deref())?;
+    Ok(Table { text, split, rows, header, columns, notes })
+}
+
+/// The names of the columns, and where rows begin.
+fn header(text: &str, start: usize, split: &Split) -> Result<(Vec<String>, usize), Trouble> {
+    let bytes = text.as_bytes();
+    let mut at = behind_blanks(bytes, start);
+    if at == bytes.len() {
+        return Err(Trouble::Empty);
+    }
+    let mut names = Vec::new();
+    loop {
+        let field = split.field(bytes, at);
+        if names.len() < COLUMNS_MAX {
+            names.push(field.text(text).into_owned());
+        } else if field.end == End::Record {
+            return Err(Trouble::TooManyColumns(count(bytes, behind_blanks(bytes, start), split)));
+        }
+        match field.end {
+            End::Delimiter => at = field.next,
+            End::Record => return Ok((names, behind_blanks(bytes, field.next))),
+            End::Open => return Err(Trouble::Unclosed { line: line_at(bytes, at) }),
+        }
+    }
+}
+
+fn count(bytes: &[u8], mut at: usize, split: &Split) -> usize {
+    let mut fields = 1;
+    loop {
+        let field = split.field(bytes, at);
+        if field.end != End::Delimiter {
+            return fields;
+        }
+        fields += 1;
+        at = field.next;
+    }
+}
+
+/// A column while its texts pass by.
+#[derive(Clone, Default)]
+struct Passing {
+    guess: Guess,
+    has_empty: bool,
+    has_null: bool,
+}
+
+fn rows(
+    text: &str,
+    mut at: usize,
+    split: &Split,
+    header: usize,
+    null: Option<&str>,
+) -> Result<(Vec<u32>, Vec<Seen>), Trouble> {
+    let bytes = text.as_bytes();
+    let mut rows = Vec::new();
+    let mut columns = vec![Passing::default(); header];
+    let mut scratch = String::new();
+    while at < bytes.len() {
+        let from = at;
+        rows.push(u32::try_from(from).expect("files above 32 bits are refused"));
+        let mut fields = 0;
+        loop {
+            let field = split.field(bytes, at);
+            if field.end == End::Open {
+                return Err(Trouble::Unclosed { line: line_at(bytes, at) });
+            }
+            if let Some(column) = columns.get_mut(fields) {
+                match field.plain(text) {
+                    Some(text) => column.see(text, null),
+                    None => {
+                        scratch.clear();
+                        field.unescape(text, &mut scratch);
+                        column.see(&scratch, null);
+                    }
+                }
+            }
+            fields += 1;
+            at = field.next;
+            if field.end == End::Record {
+                break;
+            }
+        }
+        if fields != header {
+            let line = line_at(bytes, from);
+            return Err(Trouble::Ragged { line, fields, header, delimiter: split.delimiter });
+        }
+        at = behind_blanks(bytes, at);
+    }
+    rows.shrink_to_fit();
+    Ok((rows, columns.into_iter().map(Passing::seen).collect()))
+}
+
+impl Passing {
+    #[inline]
+    fn see(&mut self, text: &str, null: Option<&str>) {
+        if null.is_some_and(|null| null == text) {
+            self.has_null = true;
+        } else if text.is_empty() {
+            self.has_empty = true;
+        } else {
+            self.guess.see(text);
+        }
+    }
+
+    fn seen(self) -> Seen {
+        let kind = self.guess.kind();
+        let mut values = self.guess.values();
+        if self.has_empty && !values.is_empty() {
+            values.push(String::new());
+        }
+        Seen { kind, has_empty: self.has_empty, has_null: self.has_null, values }
+    }
+}

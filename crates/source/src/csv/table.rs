@@ -1,0 +1,88 @@
+//! A file's text and where its rows begin.
+
+use std::borrow::Cow;
+
+use contract::Kind;
+
+use super::split::{End, Field, Split, line_at};
+
+pub(super) struct Table {
+    pub(super) text: String,
+    pub(super) split: Split,
+    /// Where each row begins.
+    pub(super) rows: Vec<u32>,
+    pub(super) header: Vec<String>,
+    pub(super) columns: Vec<Seen>,
+    pub(super) notes: Vec<String>,
+}
+
+/// What there is in one column.
+pub(super) struct Seen {
+    pub(super) kind: Kind,
+    pub(super) has_empty: bool,
+    /// Whether the text that means "no value" is there.
+    pub(super) has_null: bool,
+    pub(super) values: Vec<String>,
+}
+
+impl Seen {
+    /// An empty cell is a text like any other where the column is text.
+    pub(super) fn empty_is_null(&self) -> bool {
+        self.kind != Kind::Text
+    }
+}
+
+impl Table {
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.rows.len()).expect("every row has a byte, and there are less than 2^32")
+    }
+
+    /// The fields of a row, from the first.
+    pub(super) fn fields(&self, row: u32) -> Fields<'_> {
+        Fields { table: self, at: Some(self.rows[row as usize] as usize) }
+    }
+
+    pub(super) fn field(&self, row: u32, column: usize) -> Field {
+        self.fields(row).nth(column).expect("rows with too few fields are not loaded")
+    }
+
+    pub(super) fn text(&self, row: u32, column: usize) -> Cow<'_, str> {
+        self.field(row, column).text(&self.text)
+    }
+
+    /// What the field says that begins at a byte.
+    pub(super) fn text_at(&self, at: u32) -> Cow<'_, str> {
+        self.split.field(self.text.as_bytes(), at as usize).text(&self.text)
+    }
+
+    /// The line on which a row begins.
+    pub(super) fn line(&self, row: u32) -> usize {
+        line_at(self.text.as_bytes(), self.rows[row as usize] as usize)
+    }
+}
+
+pub(super) struct Fields<'a> {
+    table: &'a Table,
+    at: Option<usize>,
+}
+
+impl Fields<'_> {
+    /// Where the next field begins, quote included.
+    pub(super) fn at(&self) -> Option<usize> {
+        self.at
+    }
+}
+
+impl Iterator for Fields<'_> {
+    type Item = Field;
+
+    #[inline]
+    fn next(&mut self) -> Option<Field> {
+        let field = self.table.split.field(self.table.text.as_bytes(), self.at?);
+        self.at = match field.end {
+            End::Delimiter => Some(field.next),
+            End::Record | End::Open => None,
+        };
+        Some(field)
+    }
+}

@@ -1,0 +1,298 @@
+//! What tables and views a database declares.
+//!
+//! All names in our statements come from here, quoted; none comes from a caller.
+
+use rusqlite::{Connection, Result, Row};
+
+/// One table or view, as declared.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    pub(super) name: String,
+    pub(super) columns: Vec<Declared>,
+    /// The primary key's columns, in its order.
+    primary: Vec<usize>,
+    indexes: Vec<Index>,
+    pub(super) is_strict: bool,
+    pub(super) address: Address,
+}
+
+/// By what a row can be found again without a search, and in which order all rows can be walked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    /// The number that SQLite gives each row, under a name that is free: quoted.
+    Rowid(String),
+    /// A table WITHOUT ROWID lies in the order of its primary key.
+    Primary(Vec<usize>),
+    /// A view has none.
+    None,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Declared {
+    pub(super) name: String,
+    /// The declared type in capitals; may be blank.
+    pub(super) declared: String,
+    pub(super) affinity: Affinity,
+    pub(super) is_required: bool,
+    /// Whether it is another name for the rowid, and so can hold integers only.
+    pub(super) is_rowid: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Affinity {
+    Integer,
+    Real,
+    Numeric,
+    Text,
+    Blob,
+}
+
+#[derive(Debug, Clone)]
+struct Index {
+    is_unique: bool,
+    is_partial: bool,
+    is_primary: bool,
+    /// `None` for an expression.
+    columns: Vec<Option<usize>>,
+    collations: Vec<String>,
+}
+
+/// Everything there is, and what a person should know about what is left out.
+#[derive(Debug)]
+pub(super) struct Schema {
+    pub(super) tables: Vec<Table>,
+    pub(super) notes: Vec<String>,
+    pub(super) is_utf16: bool,
+    pub(super) is_wal: bool,
+}
+
+const TABLES_MAX: usize = 1000;
+
+/// `main."name"`, safe to paste.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+pub(super) fn read(connection: &Connection) -> Result<Schema> {
+    let encoding: String = connection.query_row("PRAGMA encoding", [], |row| row.get(0))?;
+    let journal: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+    let mut schema = Schema {
+        tables: Vec::new(),
+        notes: Vec::new(),
+        is_utf16: encoding != "UTF-8",
+        is_wal: journal.eq_ignore_ascii_case("wal"),
+    };
+    for listed in list(connection)? {
+        if schema.tables.len() == TABLES_MAX {
+            schema.notes.push(format!("only the first {TABLES_MAX} tables are read"));
+            break;
+        }
+        match listed.kind.as_str() {
+            "table" | "view" => match table(connection, &listed) {
+                Ok(table) => schema.tables.push(table),
+                Err(error) if is_own_fault(&error) => {
+                    schema.notes.push(format!("`{}` cannot be read and is left out", listed.name));
+                }
+                Err(error) => return Err(error),
+            },
+            "virtual" => schema.notes.push(format!("the virtual table `{}` is left out", listed.name)),
+            _ => {}
+        }
+    }
+    Ok(schema)
+}
+
+/// Whether a table by itself is wrong: a view of a table that is gone, a name that is not UTF-8.
+fn is_own_fault(error: &rusqlite::Error) -> bool {
+    match error.sqlite_error_code() {
+        Some(code) => matches!(
+            code,
+            rusqlite::ErrorCode::Unknown | rusqlite::ErrorCode::AuthorizationForStatementDenied
+        ),
+        None => true,
+    }
+}
+
+struct Listed {
+    name: String,
+    kind: String,
+    is_without_rowid: bool,
+    is_strict: bool,
+}
+
+/// In the order in which they were made.
+fn list(connection: &Connection) -> Result<Vec<Listed>> {
+    let mut statement = connection.prepare(
+        "SELECT l.name, l.type, l.wr, l.strict FROM pragma_table_list AS l \
+         JOIN main.sqlite_schema AS s ON s.name = l.name AND s.type IN ('table', 'view') \
+         WHERE l.schema = 'main' ORDER BY s.rowid",
+    )?;
+    let listed = statement.query_map([], |row| {
+        Ok(Listed {
+            name: row.get(0)?,
+            kind: row.get(1)?,
+            is_without_rowid: row.get(2)?,
+            is_strict: row.get(3)?,
+        })
+    })?;
+    let is_own = |listed: &Result<Listed>| {
+        listed.as_ref().is_ok_and(|listed| listed.name.to_ascii_lowercase().starts_with("sqlite_"))
+    };
+    listed.filter(|listed| !is_own(listed)).collect()
+}
+
+fn table(connection: &Connection, listed: &Listed) -> Result<Table> {
+    let (mut columns, primary) = columns(connection, listed)?;
+    let is_view = listed.kind == "view";
+    let indexes = if is_view { Vec::new() } else { indexes(connection, &listed.name)? };
+    // `INTEGER PRIMARY KEY` is the rowid; with `DESC` it is not, and then there is an index for it.
+    if let [only] = primary[..]
+        && columns[only].declared == "INTEGER"
+        && !listed.is_without_rowid
+        && !indexes.iter().any(|index| index.is_primary)
+    {
+        columns[only].is_rowid = true;
+    }
+    for at in &primary {
+        columns[*at].is_required |= columns[*at].is_rowid || listed.is_without_rowid || listed.is_strict;
+    }
+    let address = match is_view {
+        true => Address::None,
+        false if listed.is_without_rowid => Address::Primary(primary.clone()),
+        false => rowid_name(&columns).map_or(Address::None, Address::Rowid),
+    };
+    let name = listed.name.clone();
+    Ok(Table { name, columns, primary, indexes, is_strict: listed.is_strict, address })
+}
+
+/// A name for the rowid that no column has taken.
+fn rowid_name(columns: &[Declared]) -> Option<String> {
+    if let Some(column) = columns.iter().find(|column| column.is_rowid) {
+        return Some(quoted(&column.name));
+    }
+    let free = |name: &&str| !columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
+    ["rowid", "_rowid_", "oid"].iter().find(|name| free(name)).map(|name| quoted(name))
+}
+
+fn columns(connection: &Connection, listed: &Listed) -> Result<(Vec<Declared>, Vec<usize>)> {
+    let mut statement = connection.prepare(
+        "SELECT name, type, \"notnull\", pk FROM pragma_table_xinfo(?1, 'main') WHERE hidden <> 1",
+    )?;
+    let mut primary = Vec::new();
+    let read = |row: &Row<'_>| {
+        let declared: String = row.get::<_, Option<String>>(1)?.unwrap_or_default().to_ascii_uppercase();
+        let column = Declared {
+            name: row.get(0)?,
+            affinity: affinity(&declared, listed.is_strict),
+            declared,
+            is_required: row.get(2)?,
+            is_rowid: false,
+        };
+        Ok((column, row.get::<_, i64>(3)?))
+    };
+    let mut columns = Vec::new();
+    for (at, read) in statement.query_map([&listed.name], read)?.enumerate() {
+        let (column, place) = read?;
+        if place > 0 {
+            primary.push((place, at));
+        }
+        columns.push(column);
+    }
+    primary.sort_unstable();
+    Ok((columns, primary.into_iter().map(|(_, at)| at).collect()))
+}
+
+/// The rules of "Determination Of Column Affinity", in their order.
+fn affinity(declared: &str, is_strict: bool) -> Affinity {
+    let has = |names: &[&str]| names.iter().any(|name| declared.contains(name));
+    if is_strict && declared == "ANY" {
+        Affinity::Blob
+    } else if has(&["INT"]) {
+        Affinity::Integer
+    } else if has(&["CHAR", "CLOB", "TEXT"]) {
+        Affinity::Text
+    } else if has(&["BLOB"]) || declared.is_empty() {
+        Affinity::Blob
+    } else if has(&["REAL", "FLOA", "DOUB"]) {
+        Affinity::Real
+    } else {
+        Affinity::Numeric
+    }
+}
+
+fn indexes(connection: &Connection, table: &str) -> Result<Vec<Index>> {
+    let mut statement = connection.prepare(
+        "SELECT l.name, l.\"unique\", l.partial, l.origin = 'pk', x.cid, x.coll \
+         FROM pragma_index_list(?1, 'main') AS l, pragma_index_xinfo(l.name, 'main') AS x \
+         WHERE x.key ORDER BY l.seq, x.seqno",
+    )?;
+    let mut rows = statement.query([table])?;
+    let mut indexes: Vec<(String, Index)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(0)?;
+        if indexes.last().is_none_or(|(last, _)| *last != name) {
+            let index = Index {
+                is_unique: row.get(1)?,
+                is_partial: row.get(2)?,
+                is_primary: row.get(3)?,
+                columns: Vec::new(),
+                collations: Vec::new(),
+            };
+            indexes.push((name, index));
+        }
+        if let Some((_, index)) = indexes.last_mut() {
+            index.columns.push(usize::try_from(row.get::<_, i64>(4)?).ok());
+            index.collations.push(row.get::<_, Option<String>>(5)?.unwrap_or_default());
+        }
+    }
+    Ok(indexes.into_iter().map(|(_, index)| index).collect())
+}
+
+impl Table {
+    pub(super) fn sql_name(&self) -> String {
+        format!("main.{}", quoted(&self.name))
+    }
+
+    /// The key that is declared: the primary key, else columns that are required and unique, one of a simple
+    /// type rather than others.
+    pub(super) fn declared_key(&self) -> Vec<usize> {
+        if !self.primary.is_empty() {
+            return self.primary.clone();
+        }
+        let mut unique: Vec<Vec<usize>> =
+            self.indexes.iter().filter_map(|index| self.unique(index)).collect();
+        unique.sort_by_key(|key| (key.len(), !key.iter().all(|at| self.is_simple(*at))));
+        unique.into_iter().next().unwrap_or_default()
+    }
+
+    /// Whether these columns, in any order, are declared to tell rows apart.
+    pub(super) fn is_declared_key(&self, key: &[usize]) -> bool {
+        let same = |other: &[usize]| other.len() == key.len() && other.iter().all(|at| key.contains(at));
+        !key.is_empty()
+            && (same(&self.primary)
+                || self.indexes.iter().filter_map(|index| self.unique(index)).any(|unique| same(&unique)))
+    }
+
+    fn unique(&self, index: &Index) -> Option<Vec<usize>> {
+        let columns: Vec<usize> = index.columns.iter().copied().collect::<Option<_>>()?;
+        let required = columns.iter().all(|at| self.columns.get(*at).is_some_and(|c| c.is_required));
+        (index.is_unique && !index.is_partial && required).then_some(columns)
+    }
+
+    fn is_simple(&self, at: usize) -> bool {
+        matches!(self.columns[at].affinity, Affinity::Integer | Affinity::Text)
+    }
+
+    /// The collation under which a column can be found by an index, where it is not `BINARY`.
+    pub(super) fn loose_collation(&self, at: usize) -> Option<&'static str> {
+        let firsts = self.indexes.iter().filter(|index| index.columns.first() == Some(&Some(at)));
+        let names: Vec<&str> =
+            firsts.filter_map(|index| index.collations.first()).map(String::as_str).collect();
+        if names.contains(&"BINARY") {
+            return None;
+        }
+        ["NOCASE", "RTRIM"]
+            .into_iter()
+            .find(|known| names.iter().any(|name| name.eq_ignore_ascii_case(known)))
+    }
+}

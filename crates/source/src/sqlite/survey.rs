@@ -1,0 +1,308 @@
+//! What is in the tables: every row is looked at once, within limits.
+
+use std::hash::BuildHasher;
+use std::time::{Duration, Instant};
+
+use contract::infer::{EXACT_MAX, Guess};
+use contract::source::{ColumnFacts, Facts, SourceFault, TableFacts};
+use contract::{Cell, Kind};
+use foldhash::fast::RandomState;
+use hashbrown::HashSet;
+use json::ScanLimits;
+use rusqlite::Row;
+
+use super::Options;
+use super::column::raw;
+use super::fault::{Fail, name_of};
+use super::pool::Pool;
+use super::schema::{self, Affinity, Declared, Schema, Table, quoted};
+use super::walk::{Limits, Step, Walk, Walked};
+
+/// How many values may be remembered to find a key: some 16 bytes each.
+const HASHES_MAX: u64 = 4_000_000;
+/// A view is read in one go, which keeps writers waiting.
+const VIEW_HOLD: Duration = Duration::from_millis(25);
+
+pub(super) fn facts(pool: &Pool, options: &Options) -> Result<Facts, SourceFault> {
+    let schema = pool.schema(|session| Ok(schema::read(&session.connection)?))?;
+    let Schema { tables, mut notes, is_wal, .. } = schema;
+    let mut facts = Vec::with_capacity(tables.len());
+    for table in &tables {
+        match survey(pool, table, options, is_wal) {
+            Ok(table) => facts.push(table),
+            // A view may call what is not allowed, or what is gone.
+            Err(fail) => match pool.fault(fail) {
+                SourceFault::Changed { .. } => {
+                    notes.push(format!("`{}` cannot be read and is left out", table.name));
+                }
+                fault => return Err(fault),
+            },
+        }
+    }
+    if facts.is_empty() {
+        let name = name_of(pool.path());
+        let told = format!("`{name}` has no tables that can be read; is it the right file?");
+        return Err(SourceFault::Unavailable { told, log: notes.join("; ") });
+    }
+    Ok(Facts { tables: facts, notes })
+}
+
+fn survey(pool: &Pool, table: &Table, options: &Options, is_wal: bool) -> Result<TableFacts, Fail> {
+    let names: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let time = Duration::from_millis(options.scan_ms_max);
+    let mut seen = Survey::new(table, options.scan_rows_max);
+    let walked = match Walk::new(table, &names) {
+        Some(walk) => {
+            let limits = Limits { until: Instant::now() + time, stop: None };
+            walk.run(pool, &limits, &mut |row| seen.row(row, walk.address))?
+        }
+        None => {
+            let sql = format!("SELECT {} FROM {}", names.join(", "), table.sql_name());
+            let hold = if is_wal { time } else { VIEW_HOLD.min(time) };
+            let read = pool.read(|session| {
+                seen = Survey::new(table, options.scan_rows_max);
+                session.hold_at_most(hold);
+                let mut statement = session.connection.prepare(&sql)?;
+                let mut rows = statement.query([])?;
+                while let Some(row) = rows.next()? {
+                    if seen.row(row, 0)? == Step::Enough {
+                        return Ok(Walked::Part);
+                    }
+                }
+                Ok(Walked::Whole)
+            });
+            match read {
+                Err(Fail::Late) => Walked::Part,
+                other => other?,
+            }
+        }
+    };
+    Ok(seen.facts(table, walked))
+}
+
+/// What the rows of a table have shown so far.
+struct Survey {
+    columns: Vec<Seen>,
+    candidates: Vec<Candidate>,
+    rows: u64,
+    rows_max: u64,
+    hasher: RandomState,
+}
+
+/// A column that has told all rows apart so far.
+struct Candidate {
+    column: usize,
+    hashes: HashSet<u64, RandomState>,
+}
+
+impl Survey {
+    fn new(table: &Table, rows_max: u64) -> Self {
+        let found = table.declared_key().is_empty();
+        let simple = |column: &Declared| column.affinity != Affinity::Real;
+        let places = table.columns.iter().enumerate().filter(|(_, column)| found && simple(column));
+        let candidates = places.map(|(column, _)| Candidate { column, hashes: HashSet::default() }).collect();
+        let columns = table.columns.iter().map(Seen::new).collect();
+        Self { columns, candidates, rows: 0, rows_max, hasher: RandomState::default() }
+    }
+
+    /// `from` is where the table's columns begin in the row.
+    fn row(&mut self, row: &Row<'_>, from: usize) -> Result<Step, Fail> {
+        if self.rows == self.rows_max {
+            return Ok(Step::Enough);
+        }
+        self.rows += 1;
+        for (at, seen) in self.columns.iter_mut().enumerate() {
+            seen.see(row.get_ref(from + at)?);
+        }
+        let hasher = &self.hasher;
+        self.candidates.retain_mut(|candidate| {
+            // Values that hash alike by chance cost us a key, and no more.
+            let hash = match row.get_ref(from + candidate.column).map(raw) {
+                Ok(Cell::Text(text)) => hasher.hash_one(text),
+                Ok(Cell::Integer(n)) => hasher.hash_one(n),
+                Ok(Cell::Null | Cell::Real(_) | Cell::Blob(_)) | Err(_) => return false,
+            };
+            candidate.hashes.insert(hash)
+        });
+        if self.rows * self.candidates.len() as u64 > HASHES_MAX {
+            self.candidates.pop();
+        }
+        Ok(Step::On)
+    }
+
+    fn facts(self, table: &Table, walked: Walked) -> TableFacts {
+        let is_whole = walked == Walked::Whole;
+        let mut key = table.declared_key();
+        // SQLite lets a primary key be NULL, any number of times.
+        let has_nulls = key.iter().any(|at| self.columns[*at].nulls > 0);
+        let key_is_declared = !key.is_empty() && !has_nulls;
+        if has_nulls {
+            key.clear();
+        }
+        let columns = table.columns.iter().zip(self.columns);
+        let columns: Vec<ColumnFacts> =
+            columns.map(|(declared, seen)| seen.facts(declared, table.is_strict, is_whole)).collect();
+        let plain = |column: &ColumnFacts| {
+            !column.mixed && matches!(column.kind, Kind::Text | Kind::Integer | Kind::Int64)
+        };
+        let mut found = self.candidates.iter().map(|candidate| candidate.column);
+        if key.is_empty() && is_whole && self.rows > 0 {
+            key.extend(found.find(|at| plain(&columns[*at])));
+        }
+        let rows = is_whole.then_some(self.rows);
+        TableFacts { name: table.name.clone(), columns, key, key_is_declared, rows }
+    }
+}
+
+/// What one column has shown so far, by the class in which SQLite stores a value.
+struct Seen {
+    nulls: u64,
+    integers: u64,
+    /// Beyond what every reader of JSON keeps.
+    large: u64,
+    /// Neither 0 nor 1.
+    not_bits: u64,
+    reals: u64,
+    infinite: u64,
+    texts: u64,
+    /// Not UTF-8.
+    broken: u64,
+    blobs: u64,
+    is_declared_json: bool,
+    not_json: u64,
+    guess: Guess,
+}
+
+impl Seen {
+    fn new(column: &Declared) -> Self {
+        Self {
+            nulls: 0,
+            integers: 0,
+            large: 0,
+            not_bits: 0,
+            reals: 0,
+            infinite: 0,
+            texts: 0,
+            broken: 0,
+            blobs: 0,
+            is_declared_json: is_json(&column.declared),
+            not_json: 0,
+            guess: Guess::default(),
+        }
+    }
+
+    fn see(&mut self, value: rusqlite::types::ValueRef<'_>) {
+        let is_text = matches!(value, rusqlite::types::ValueRef::Text(_));
+        match raw(value) {
+            Cell::Null => self.nulls += 1,
+            Cell::Integer(n) => {
+                self.integers += 1;
+                self.large += u64::from(!(-EXACT_MAX..=EXACT_MAX).contains(&n));
+                self.not_bits += u64::from(!(0..=1).contains(&n));
+            }
+            Cell::Real(n) => {
+                self.reals += 1;
+                self.infinite += u64::from(!n.is_finite());
+            }
+            Cell::Text(text) => {
+                self.texts += 1;
+                self.guess.see(text);
+                if self.is_declared_json && self.not_json == 0 {
+                    let scanned = json::scan(text.as_bytes().to_vec(), &ScanLimits::default());
+                    self.not_json += u64::from(scanned.is_err());
+                }
+            }
+            Cell::Blob(_) if is_text => self.broken += 1,
+            Cell::Blob(_) => self.blobs += 1,
+        }
+    }
+
+    fn facts(self, column: &Declared, is_strict: bool, is_whole: bool) -> ColumnFacts {
+        let (mut kind, mut mixed) = self.kind(column);
+        if !is_whole && !column.is_rowid {
+            // Rows that were not seen may hold anything that the declaration lets in.
+            match (is_strict, column.affinity) {
+                (true, Affinity::Text) => (kind, mixed) = (Kind::Text, mixed && self.broken > 0),
+                (true, Affinity::Blob) if column.declared == "BLOB" => {}
+                _ => mixed = true,
+            }
+        }
+        let values = if is_whole && kind == Kind::Text && !mixed { self.guess.values() } else { Vec::new() };
+        ColumnFacts { name: column.name.clone(), kind, nullable: !column.is_required, mixed, values }
+    }
+
+    /// The kind of most values, and whether there are others.
+    fn kind(&self, column: &Declared) -> (Kind, bool) {
+        let numbers = self.integers + self.reals;
+        let texts = self.texts + self.broken;
+        let most = numbers.max(texts).max(self.blobs);
+        if most == 0 {
+            return declared_kind(column);
+        }
+        if numbers == most && (texts < most || column.affinity != Affinity::Text) {
+            (self.number_kind(column), texts + self.blobs + self.infinite > 0)
+        } else if texts == most {
+            (self.text_kind(column), numbers + self.blobs + self.broken > 0)
+        } else {
+            (Kind::Blob, numbers + texts > 0)
+        }
+    }
+
+    fn number_kind(&self, column: &Declared) -> Kind {
+        let has_reals = self.reals > 0;
+        if is_decimal(&column.declared) || (has_reals && self.large > 0) {
+            Kind::Decimal
+        } else if has_reals {
+            Kind::Number
+        } else if is_boolean(&column.declared) && self.not_bits == 0 {
+            Kind::Boolean
+        } else if self.large > 0 {
+            Kind::Int64
+        } else {
+            Kind::Integer
+        }
+    }
+
+    fn text_kind(&self, column: &Declared) -> Kind {
+        if self.is_declared_json && self.not_json == 0 {
+            return Kind::Json;
+        }
+        match self.guess.kind() {
+            kind @ (Kind::Date | Kind::Timestamp | Kind::LocalTimestamp) => kind,
+            Kind::Boolean if is_boolean(&column.declared) => Kind::Boolean,
+            Kind::Integer | Kind::Int64 | Kind::Decimal if is_decimal(&column.declared) => Kind::Decimal,
+            // Digits that somebody keeps as text are a code, not a number.
+            _ => Kind::Text,
+        }
+    }
+}
+
+/// What a column without values will hold, if it keeps to its declaration.
+fn declared_kind(column: &Declared) -> (Kind, bool) {
+    let declared = &column.declared;
+    if is_json(declared) {
+        return (Kind::Json, true);
+    }
+    match column.affinity {
+        Affinity::Integer => (Kind::Integer, false),
+        Affinity::Real => (Kind::Number, false),
+        Affinity::Text => (Kind::Text, false),
+        Affinity::Blob if declared == "BLOB" => (Kind::Blob, false),
+        Affinity::Numeric if is_decimal(declared) => (Kind::Decimal, false),
+        Affinity::Numeric if is_boolean(declared) => (Kind::Boolean, false),
+        Affinity::Numeric | Affinity::Blob => (Kind::Text, true),
+    }
+}
+
+fn is_decimal(declared: &str) -> bool {
+    ["DECIMAL", "NUMERIC", "MONEY"].iter().any(|name| declared.contains(name))
+}
+
+fn is_boolean(declared: &str) -> bool {
+    declared == "BOOLEAN" || declared == "BOOL"
+}
+
+fn is_json(declared: &str) -> bool {
+    declared == "JSON" || declared == "JSONB"
+}

@@ -1,0 +1,127 @@
+//! What is told when a database cannot be read. The driver's words and the folder are for the log.
+
+use std::path::Path;
+
+use contract::Cell;
+use contract::source::{Source, SourceFault};
+use source::sqlite::{Options, Sqlite};
+
+use super::kit::{Db, get, told};
+
+fn check(path: &Path, expected: &str) {
+    let source = Sqlite::new(path, Options::default());
+    let faults = [source.facts().err(), Sqlite::open(path, Options::default()).and_then(|s| s.facts()).err()];
+    for fault in faults {
+        let fault = fault.expect("a fault");
+        assert_eq!(told(&fault), expected, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_missing_is_not_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    check(&folder.path().join("shop.db"), "`shop.db` is not there; check the path");
+    check(&folder.path().join("no/shop.db"), "`shop.db` is not there; check the path");
+    // With SQLite's own rules this would be a URI that makes a file.
+    check(Path::new("file:shop.db?mode=rwc"), "`file:shop.db?mode=rwc` is not there; check the path");
+    check(Path::new(":memory:"), "`:memory:` is not there; check the path");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn what_is_no_database_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("shop.db");
+    let garbage: Vec<u8> = (0..8192_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let no_database = "`shop.db` is not an SQLite database, or it is encrypted; check the path";
+    for bytes in [&b"id,name\n1,Ann\n".repeat(99)[..], &garbage, &b"SQLite format 4\0".repeat(99)[..]] {
+        std::fs::write(&path, bytes).expect("a file");
+        check(&path, no_database);
+    }
+    std::fs::write(&path, b"").expect("a file");
+    check(&path, "`shop.db` has no tables that can be read; is it the right file?");
+    check(
+        folder.path(),
+        &format!(
+            "`{}` is a folder, not a database",
+            folder.path().file_name().expect("a name").to_string_lossy()
+        ),
+    );
+}
+
+#[test]
+fn a_database_without_tables_says_so() {
+    let db = Db::new("CREATE TABLE t(a); DROP TABLE t");
+    check(&db.path, "`shop.db` has no tables that can be read; is it the right file?");
+}
+
+#[test]
+fn a_damaged_database_says_so() {
+    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'a')");
+    let (_, reader) = db.reader("t");
+    let mut bytes = std::fs::read(&db.path).expect("bytes");
+    let damaged = "`shop.db` is damaged; restore a backup, or run `.recover` on a copy of it";
+    bytes[4096..].fill(0xAA);
+    std::fs::write(&db.path, &bytes).expect("a file");
+    check(&db.path, damaged);
+    drop(reader);
+    let source = Sqlite::new(&db.path, Options::default());
+    assert!(matches!(source.facts(), Err(SourceFault::Unavailable { .. })));
+    // Half of it is missing.
+    std::fs::write(&db.path, &bytes[..4096]).expect("a file");
+    check(&db.path, damaged);
+}
+
+#[test]
+fn a_locked_database_is_busy_and_then_is_not() {
+    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES(1)");
+    let (_, reader) = db.reader("t");
+    let writer = db.writer();
+    writer.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
+    check(&db.path, "the source is busy; try again");
+    let fault = get(reader.as_ref(), &[Cell::Integer(1)]).expect_err("a fault");
+    assert!(matches!(fault, SourceFault::Busy { .. }), "{fault:?}");
+    writer.execute_batch("COMMIT").expect("released");
+    assert!(get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").is_some());
+}
+
+#[test]
+fn a_log_that_cannot_be_kept_is_an_error_and_not_ignored() {
+    let db = Db::new("PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    // A folder where the file should be: whoever runs the tests may write everywhere.
+    std::fs::create_dir(db.folder.path().join("shop.db-shm")).expect("a folder");
+    check(
+        &db.path,
+        "`shop.db` is in WAL mode, and the files `shop.db-wal` and `shop.db-shm` can be neither read nor made \
+         beside it; allow writing to its folder, or copy it with `VACUUM INTO`",
+    );
+}
+
+#[test]
+fn a_file_that_goes_away_is_missed_and_comes_back() {
+    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'old')");
+    let (_, reader) = db.reader("t");
+    let other = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'new')");
+    std::fs::remove_file(&db.path).expect("removed");
+    let fault = loop {
+        if let Err(fault) = get(reader.as_ref(), &[Cell::Integer(1)]) {
+            break fault;
+        }
+    };
+    assert_eq!(told(&fault), "`shop.db` is not there; check the path");
+    std::fs::rename(&other.path, &db.path).expect("renamed");
+    let row = get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row");
+    assert_eq!(super::kit::shown(&row[1]), "'new'");
+}
+
+#[test]
+fn what_is_told_holds_no_path_and_no_words_of_the_driver() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("shop.db");
+    std::fs::write(&path, b"garbage".repeat(999)).expect("a file");
+    let fault = Sqlite::new(&path, Options::default()).facts().expect_err("a fault");
+    let SourceFault::Unavailable { told, log } = fault else { panic!("{fault:?}") };
+    let secret = folder.path().to_string_lossy().into_owned();
+    assert!(!told.contains(&secret) && log.contains(&secret));
+    assert!(!told.contains("file is not a database") && log.contains("file is not a database"));
+}

@@ -1,0 +1,310 @@
+//! What a column is said to hold, by what is declared and what is stored.
+
+use contract::Cell;
+use contract::Kind::{
+    self, Blob, Boolean, Date, Decimal, Int64, Integer, Json, LocalTimestamp, Number, Text, Timestamp,
+};
+use contract::source::{Query, SourceFault};
+
+use super::kit::{Db, all, get, list, shown, told};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Values {
+    Pure,
+    Mixed,
+}
+use Values::{Mixed, Pure};
+
+/// A column declared so, holding these values, is of this kind and is told so.
+fn check(declared: &str, stored: &str, expected: (Kind, Values), cells: &str) {
+    let rows: Vec<String> = stored
+        .split(" | ")
+        .filter(|v| !v.is_empty())
+        .map(|v| format!("INSERT INTO t(v) VALUES ({v});"))
+        .collect();
+    let db = Db::new(&format!("CREATE TABLE t(id INTEGER PRIMARY KEY, v {declared}); {}", rows.concat()));
+    let (facts, reader) = db.reader("t");
+    let column = &facts.columns[1];
+    let mixed = if column.mixed { Mixed } else { Pure };
+    assert_eq!((column.kind, mixed), expected, "{declared}: {stored}");
+    assert_eq!(facts.rows, Some(rows.len() as u64));
+    assert!(column.nullable);
+    let told: Vec<String> = all(reader.as_ref()).iter().map(|row| shown(&row[1])).collect();
+    assert_eq!(told.join(" | "), cells, "{declared}: {stored}");
+}
+
+#[test]
+fn numbers_are_what_they_are_stored_as() {
+    check("INTEGER", "1 | -17 | null", (Integer, Pure), "1 | -17 | null");
+    check("INTEGER", "9007199254740991", (Integer, Pure), "9007199254740991");
+    check("INTEGER", "1 | 9007199254740992", (Int64, Pure), "1 | 9007199254740992");
+    check("BIGINT", "-9223372036854775808", (Int64, Pure), "-9223372036854775808");
+    check("INT", "1 | 1.5", (Number, Pure), "1 | 1.5");
+    check("INT", "9007199254740993 | 1.5", (Decimal, Pure), "9007199254740993 | 1.5");
+    check("REAL", "1 | 2.5", (Number, Pure), "1.0 | 2.5");
+    check("DOUBLE PRECISION", "0.1", (Number, Pure), "0.1");
+    check("", "1 | 2", (Integer, Pure), "1 | 2");
+    check("DECIMAL(10,2)", "19.99 | 20 | '7.50'", (Decimal, Pure), "19.99 | 20 | 7.5");
+    check("NUMERIC", "1 | 2", (Decimal, Pure), "1 | 2");
+    check("MONEY", "9007199254740993", (Decimal, Pure), "9007199254740993");
+    check(
+        "DECIMAL TEXT",
+        "'12345678901234.5678' | '1.50'",
+        (Decimal, Pure),
+        "'12345678901234.5678' | '1.50'",
+    );
+    check("BOOLEAN", "0 | 1 | null", (Boolean, Pure), "0 | 1 | null");
+    check("BOOL", "'true' | 'false'", (Boolean, Pure), "'true' | 'false'");
+    check("BOOLEAN", "0 | 2", (Integer, Pure), "0 | 2");
+}
+
+#[test]
+fn texts_are_read_as_what_all_of_them_are() {
+    check("TEXT", "'a' | 'b'", (Text, Pure), "'a' | 'b'");
+    check("VARCHAR(9)", "'007' | '8'", (Text, Pure), "'007' | '8'");
+    check("TEXT", "1 | 2", (Text, Pure), "'1' | '2'");
+    check("TEXT", "'1.50'", (Text, Pure), "'1.50'");
+    check("TEXT", "'true' | 'false'", (Text, Pure), "'true' | 'false'");
+    check("DATE", "'2026-02-11' | '2024-02-29'", (Date, Pure), "'2026-02-11' | '2024-02-29'");
+    check("TEXT", "'2026-02-11' | '2026-02-30'", (Text, Pure), "'2026-02-11' | '2026-02-30'");
+    check("DATETIME", "'2026-02-11 10:00:00'", (LocalTimestamp, Pure), "'2026-02-11 10:00:00'");
+    check("TIMESTAMP", "'2026-02-11T10:00:00Z'", (Timestamp, Pure), "'2026-02-11T10:00:00Z'");
+    check("JSON", r#"'{"a":[1]}' | '"x"'"#, (Json, Pure), r#"'{"a":[1]}' | '"x"'"#);
+    check("JSON", "'{' | '[1]'", (Text, Pure), "'{' | '[1]'");
+    check("JSON", r#"'{"a":1,"a":2}'"#, (Text, Pure), r#"'{"a":1,"a":2}'"#);
+    check("TEXT", "'' | char(0)", (Text, Pure), "'' | '\0'");
+    check("BLOB", "x'00ff10'", (Blob, Pure), "x00ff10");
+}
+
+#[test]
+fn strays_are_admitted_and_told_as_they_are() {
+    check("INTEGER", "1 | 2 | 'n/a'", (Integer, Mixed), "1 | 2 | 'n/a'");
+    check("INTEGER", "'n/a' | 'none' | 1", (Text, Mixed), "'n/a' | 'none' | 1");
+    check("INTEGER", "1 | 'one'", (Integer, Mixed), "1 | 'one'");
+    check("REAL", "1.5 | 9e999", (Number, Mixed), "1.5 | inf");
+    check("REAL", "1.5 | -9e999 | 'x'", (Number, Mixed), "1.5 | -inf | 'x'");
+    check("DECIMAL", "1.5 | 'x'", (Decimal, Mixed), "1.5 | 'x'");
+    check("BOOLEAN", "1 | 0 | 'true'", (Boolean, Mixed), "1 | 0 | 'true'");
+    check("STRING", "'a' | '007' | 'b'", (Text, Mixed), "'a' | 7 | 'b'");
+    check("TEXT", "'a' | x'ff'", (Text, Mixed), "'a' | xff");
+    check("TEXT", "'a' | cast(x'ff' AS TEXT)", (Text, Mixed), "'a' | xff");
+    check(
+        "DATE",
+        "'2026-02-11' | '2026-02-12' | 2460000",
+        (Date, Mixed),
+        "'2026-02-11' | '2026-02-12' | 2460000",
+    );
+    check("BLOB", "x'00' | x'01' | 'a'", (Blob, Mixed), "x00 | x01 | 'a'");
+    check("JSON", "'[1]' | '{}' | 5", (Json, Mixed), "'[1]' | '{}' | 5");
+}
+
+#[test]
+fn an_empty_column_is_what_is_declared() {
+    for (declared, kind) in [
+        ("INTEGER", (Integer, Pure)),
+        ("REAL", (Number, Pure)),
+        ("TEXT", (Text, Pure)),
+        ("DECIMAL(9,2)", (Decimal, Pure)),
+        ("BOOLEAN", (Boolean, Pure)),
+        ("BLOB", (Blob, Pure)),
+        ("JSON", (Json, Mixed)),
+        ("DATE", (Text, Mixed)),
+        ("", (Text, Mixed)),
+    ] {
+        check(declared, "", kind, "");
+        check(declared, "null", kind, "null");
+    }
+}
+
+/// The key of a table, and whether it is declared.
+fn check_key(sql: &str, expected: (&[usize], bool)) {
+    let db = Db::new(sql);
+    let facts = db.facts();
+    let table = &facts.tables[0];
+    assert_eq!((&table.key[..], table.key_is_declared), expected, "{sql}");
+}
+
+#[test]
+fn a_key_is_declared_or_found() {
+    for (sql, key) in [
+        ("CREATE TABLE t(a, id INTEGER PRIMARY KEY)", (&[1][..], true)),
+        ("CREATE TABLE t(a, b, c, PRIMARY KEY(c, a))", (&[2, 0], true)),
+        ("CREATE TABLE t(a TEXT, b TEXT, PRIMARY KEY(b, a)) WITHOUT ROWID", (&[1, 0], true)),
+        ("CREATE TABLE t(a TEXT, b TEXT NOT NULL UNIQUE)", (&[1], true)),
+        ("CREATE TABLE t(a REAL NOT NULL UNIQUE, b TEXT NOT NULL UNIQUE)", (&[1], true)),
+        (
+            "CREATE TABLE t(a TEXT NOT NULL, b INT NOT NULL); CREATE UNIQUE INDEX i ON t(b, a)",
+            (&[1, 0], true),
+        ),
+        ("CREATE TABLE t(a TEXT, b INT); INSERT INTO t VALUES('x', 1), ('x', 2)", (&[1], false)),
+        ("CREATE TABLE t(a REAL, b TEXT); INSERT INTO t VALUES(1.5, 'x'), (2.5, 'y')", (&[1], false)),
+        (
+            "CREATE TABLE b(id); INSERT INTO b VALUES(1), (2); CREATE VIEW a AS SELECT id FROM b",
+            (&[0], false),
+        ),
+    ] {
+        check_key(sql, key);
+    }
+}
+
+#[test]
+fn what_does_not_tell_rows_apart_is_no_key() {
+    for sql in [
+        "CREATE TABLE t(a TEXT)",
+        "CREATE TABLE t(a TEXT, b INT); INSERT INTO t VALUES('x', 1), ('x', 1)",
+        "CREATE TABLE t(a TEXT); INSERT INTO t VALUES('x'), (NULL)",
+        "CREATE TABLE t(a TEXT); INSERT INTO t VALUES('x'), (1.5)",
+        "CREATE TABLE t(d DATE); INSERT INTO t VALUES('2026-01-01'), ('2026-01-02')",
+        "CREATE TABLE t(b BLOB); INSERT INTO t VALUES(x'00'), (x'01')",
+        // A primary key that is NULL twice, as SQLite allows.
+        "CREATE TABLE t(a TEXT PRIMARY KEY); INSERT INTO t VALUES(NULL), (NULL)",
+        // Unique among some rows, or of something that is no column, or perhaps missing.
+        "CREATE TABLE t(a TEXT NOT NULL); CREATE UNIQUE INDEX i ON t(a) WHERE a > 'x'; INSERT INTO t VALUES('a'), ('a')",
+        "CREATE TABLE t(a TEXT NOT NULL); CREATE UNIQUE INDEX i ON t(a || 'x')",
+        "CREATE TABLE t(a TEXT UNIQUE)",
+    ] {
+        check_key(sql, (&[], false));
+    }
+}
+
+#[test]
+fn a_value_may_be_missing_unless_it_may_not() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b TEXT NOT NULL);
+         CREATE TABLE u(id TEXT PRIMARY KEY, g TEXT GENERATED ALWAYS AS (id || '!'));
+         CREATE TABLE v(id TEXT PRIMARY KEY) WITHOUT ROWID;
+         CREATE TABLE w(id TEXT PRIMARY KEY) STRICT;",
+    );
+    let facts = db.facts();
+    let nullable: Vec<Vec<bool>> = facts
+        .tables
+        .iter()
+        .map(|table| table.columns.iter().map(|column| column.nullable).collect())
+        .collect();
+    assert_eq!(nullable, [vec![false, true, false], vec![true, true], vec![false], vec![false]]);
+}
+
+#[test]
+fn tables_and_views_are_there_in_their_order_and_nothing_else_is() {
+    let db = Db::new(
+        "CREATE TABLE z(id INTEGER PRIMARY KEY AUTOINCREMENT, plan TEXT);
+         CREATE VIEW y AS SELECT plan, count(*) AS n FROM z GROUP BY plan;
+         CREATE VIRTUAL TABLE x USING fts5(body);
+         CREATE TABLE w(a);
+         CREATE VIEW broken AS SELECT * FROM gone;
+         INSERT INTO z(plan) VALUES('free'), ('ruby'), ('free');",
+    );
+    let facts = db.facts();
+    let names: Vec<&str> = facts.tables.iter().map(|table| table.name.as_str()).collect();
+    assert_eq!(names, ["z", "y", "w"]);
+    assert_eq!(facts.notes, ["the virtual table `x` is left out", "`broken` cannot be read and is left out"]);
+    assert_eq!(facts.tables[0].columns[1].values, ["free", "ruby"]);
+    let (_, view) = db.reader("y");
+    let rows: Vec<String> =
+        all(view.as_ref()).iter().map(|row| row.iter().map(shown).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(rows, ["'free' 2", "'ruby' 1"]);
+}
+
+#[test]
+fn rows_that_were_not_seen_may_hold_anything() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, n INTEGER);
+         CREATE TABLE s(id INTEGER PRIMARY KEY, a TEXT, d TEXT) STRICT;
+         INSERT INTO t VALUES(1, 'x', 1), (2, 'y', 2), (3, 'z', 'many');
+         INSERT INTO s VALUES(1, 'x', '2026-01-01'), (2, 'y', '2026-01-02'), (3, 'z', 'soon');",
+    );
+    let options = source::sqlite::Options { scan_rows_max: 2, ..Default::default() };
+    let source = source::sqlite::Sqlite::new(&db.path, options);
+    let facts = contract::source::Source::facts(&source).expect("facts");
+    let seen: Vec<Vec<(Kind, bool)>> =
+        facts.tables.iter().map(|t| t.columns.iter().map(|c| (c.kind, c.mixed)).collect()).collect();
+    assert_eq!(seen[0], [(Integer, false), (Text, true), (Integer, true)]);
+    assert_eq!(seen[1], [(Integer, false), (Text, false), (Text, false)]);
+    assert!(facts.tables.iter().all(|table| table.rows.is_none()));
+}
+
+/// A table that is changed behind the contract's back.
+fn check_changed(sql: &str, change: &str, expected: &str) {
+    let db = Db::new(sql);
+    let (facts, reader) = db.reader("t");
+    db.write(change);
+    let query = Query { rows_max: 10, ..Query::default() };
+    let listed = list(reader.as_ref(), &query).expect_err("a fault");
+    let one = match facts.key.is_empty() {
+        true => Err(listed.clone()),
+        false => get(reader.as_ref(), &[Cell::Integer(9)]),
+    };
+    for fault in [listed, one.expect_err("a fault")] {
+        assert!(matches!(fault, SourceFault::Changed { .. }), "{fault:?}");
+        assert_eq!(told(&fault), format!("{expected}; the data changed, read it in again"));
+    }
+}
+
+#[test]
+fn a_row_that_breaks_the_contract_says_where() {
+    let table = "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER); INSERT INTO t VALUES(1, 1);";
+    let integer = "table `t`, column `v`: expected an integer below 2^53";
+    check_changed(table, "INSERT INTO t VALUES(9, 'secret')", integer);
+    check_changed(table, "INSERT INTO t VALUES(9, 9007199254740993)", integer);
+    check_changed(table, "INSERT INTO t VALUES(9, x'00')", integer);
+    let dates = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, '2026-01-01');";
+    let date = "table `t`, column `v`: expected a date such as 2026-02-11";
+    check_changed(dates, "INSERT INTO t VALUES(9, 'soon')", date);
+    let reals = "CREATE TABLE t(id INTEGER PRIMARY KEY, v REAL); INSERT INTO t VALUES(1, 1.5);";
+    check_changed(reals, "INSERT INTO t VALUES(9, 9e999)", "table `t`, column `v`: expected a number");
+    let found = "CREATE TABLE t(id INTEGER, v TEXT); INSERT INTO t VALUES(1, 'a'), (2, 'a');";
+    check_changed(found, "INSERT INTO t VALUES(9, 'a'), (9, 'b')", "table `t`: the key `id` repeats");
+    let required = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT NOT NULL); INSERT INTO t VALUES(1, 'a');";
+    let rebuilt =
+        "DROP TABLE t; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(9, NULL)";
+    check_changed(required, rebuilt, "table `t`, column `v`: expected a value in every row");
+}
+
+#[test]
+fn a_table_or_column_that_is_gone_says_so() {
+    for change in ["DROP TABLE t", "ALTER TABLE t RENAME TO u", "ALTER TABLE t DROP COLUMN v"] {
+        let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'a');");
+        let (_, reader) = db.reader("t");
+        db.write(change);
+        let fault = get(reader.as_ref(), &[Cell::Integer(1)]).expect_err("a fault");
+        assert!(matches!(fault, SourceFault::Changed { .. }), "{change} {fault:?}");
+        assert_eq!(told(&fault), "`shop.db` no longer has the tables and columns it had; read it in again");
+    }
+}
+
+#[test]
+fn a_key_matches_what_was_told_and_nothing_like_it() {
+    let text = Cell::Text;
+    for (declared, stored, asked, there) in [
+        ("INTEGER", "7", Cell::Integer(7), true),
+        ("INTEGER", "7", text("7"), true),
+        ("INTEGER", "7", text("seven"), false),
+        ("INTEGER", "7", text(" 7"), false),
+        ("INTEGER", "7", text("7e0"), false),
+        ("INTEGER", "7", Cell::Null, false),
+        ("TEXT", "'7'", text("7"), true),
+        ("TEXT", "'007'", text("7"), false),
+        ("TEXT", "'7'", text("007"), false),
+        ("TEXT COLLATE NOCASE", "'Ann'", text("Ann"), true),
+        ("TEXT COLLATE NOCASE", "'Ann'", text("ann"), false),
+        ("TEXT COLLATE RTRIM", "'Ann'", text("Ann "), false),
+        ("TEXT", "'a' || char(0) || 'b'", text("a\0b"), true),
+        ("TEXT", "'a' || char(0) || 'b'", text("a"), false),
+        ("TEXT", "''", text(""), true),
+        ("STRING", "'007'", text("7"), true),
+        ("STRING", "'007'", text("007"), false),
+        ("BIGINT", "9007199254740993", Cell::Integer(9007199254740993), true),
+        ("BIGINT", "9007199254740993", text("9007199254740993"), true),
+        ("BIGINT", "9007199254740993", text("9007199254740992"), false),
+        ("DECIMAL(9,2)", "19.99", text("19.99"), true),
+        ("DECIMAL(9,2)", "19.99", text("19.990000000000000000001"), false),
+        ("DATE", "'2026-01-01'", text("2026-01-01"), true),
+    ] {
+        let db = Db::new(&format!(
+            "CREATE TABLE t(k {declared} NOT NULL PRIMARY KEY); INSERT INTO t VALUES({stored})"
+        ));
+        let (_, reader) = db.reader("t");
+        let found = get(reader.as_ref(), &[asked]).expect("no fault");
+        assert_eq!(found.is_some(), there, "{declared} {stored} {asked:?}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Rows are fresh, and writers get their turn.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use contract::source::{Query, SourceFault};
+use contract::{Cell, Value};
+
+use super::kit::{Db, all, by, equals, get, list, shown};
+
+const MODES: [&str; 2] = ["DELETE", "WAL"];
+
+#[test]
+fn a_read_sees_what_was_committed_before_it() {
+    for mode in MODES {
+        let db = Db::new(&format!(
+            "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v INT); INSERT INTO t VALUES(1, 0)"
+        ));
+        let (_, reader) = db.reader("t");
+        let writer = db.writer();
+        for turn in 1..50_i64 {
+            writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
+            let row = get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row");
+            assert_eq!(row[1], Value::Integer(turn), "{mode}");
+            assert_eq!(all(reader.as_ref())[0][1], Value::Integer(turn), "{mode}");
+        }
+        writer.execute_batch("BEGIN IMMEDIATE; UPDATE t SET v = 99").expect("written");
+        let row = get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row");
+        assert_eq!(row[1], Value::Integer(49), "{mode}: not committed yet");
+        writer.execute_batch("ROLLBACK").expect("rolled back");
+    }
+}
+
+#[test]
+fn a_new_file_under_the_old_name_is_read_soon() {
+    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'old')");
+    let (_, reader) = db.reader("t");
+    let other = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'new')");
+    let read = || shown(&get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row")[1]);
+    assert_eq!(read(), "'old'");
+    std::fs::rename(&other.path, &db.path).expect("renamed");
+    while read() == "'old'" {}
+    assert_eq!(read(), "'new'");
+}
+
+/// Enough rows that sorting them takes several times as long as a lock may be held.
+fn large(mode: &str) -> Db {
+    Db::new(&format!(
+        "PRAGMA synchronous = OFF; PRAGMA journal_mode = {mode};
+         CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, score INTEGER, at TEXT);
+         CREATE TABLE other(id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO other VALUES(1, 0);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 120000)
+         INSERT INTO t SELECT i, 'name ' || (i * 7919 % 120011), i * 31 % 1009,
+             printf('2026-01-01 %02d:%02d:%02d', i / 3600 % 24, i / 60 % 60, i % 60) FROM n;"
+    ))
+}
+
+#[test]
+fn a_long_list_keeps_nobody_waiting() {
+    for mode in MODES {
+        let db = large(mode);
+        let (_, reader) = db.reader("t");
+        let (is_done, commits) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let writer = db.writer();
+                writer.busy_timeout(Duration::from_millis(50)).expect("a timeout");
+                while !is_done.load(Ordering::Relaxed) {
+                    writer.execute("UPDATE other SET n = n + 1", []).expect("we never wait longer");
+                    commits.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            for (sort, first) in [(by(3, true), "23:59:59"), (by(1, false), "name 0"), (by(2, true), "1008")]
+            {
+                let query = Query { sort, rows_max: 20, ..Query::default() };
+                let (rows, _) = list(reader.as_ref(), &query).expect("rows");
+                assert_eq!(rows.len(), 20);
+                let column = sort.expect("a sort").column;
+                assert!(shown(&rows[0].0[column]).contains(first), "{mode} {:?}", rows[0]);
+            }
+            let query =
+                Query { filters: vec![equals(1, Cell::Text("name 5"))], rows_max: 20, ..Query::default() };
+            let (rows, total) = list(reader.as_ref(), &query).expect("rows");
+            assert_eq!(Some(rows.len() as u64), total);
+            is_done.store(true, Ordering::Relaxed);
+        });
+        assert!(commits.load(Ordering::Relaxed) > 1, "{mode}");
+    }
+}
+
+#[test]
+fn looking_at_all_rows_keeps_nobody_waiting() {
+    let db = large("DELETE");
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let writer = db.writer();
+            writer.busy_timeout(Duration::from_millis(50)).expect("a timeout");
+            while !is_done.load(Ordering::Relaxed) {
+                writer.execute("UPDATE other SET n = n + 1", []).expect("we never wait longer");
+            }
+        });
+        let facts = db.facts();
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(facts.tables[0].key, [0]);
+    });
+}
+
+#[test]
+fn a_row_that_changes_while_it_is_listed_is_as_it_is_now_or_not_there() {
+    let db = large("DELETE");
+    let (_, reader) = db.reader("t");
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let writer = db.writer();
+            writer.busy_timeout(Duration::from_millis(50)).expect("a timeout");
+            // Ids that end in 7 leave the list for good, one after the other.
+            for id in (7..120_000).step_by(10) {
+                if is_done.load(Ordering::Relaxed) {
+                    break;
+                }
+                writer.execute("UPDATE t SET name = 'gone' WHERE id = ?1", [id]).expect("written");
+            }
+        });
+        let query = Query { sort: by(2, true), rows_max: 50, ..Query::default() };
+        for _ in 0..3 {
+            let (rows, _) = list(reader.as_ref(), &query).expect("rows");
+            assert_eq!(rows.len(), 50);
+            let keys = |row: &super::kit::Row| match (&row.0[2], &row.0[0]) {
+                (Value::Integer(score), Value::Integer(id)) => (-score, *id),
+                other => panic!("{other:?}"),
+            };
+            assert!(rows.iter().map(keys).is_sorted());
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_list_nobody_waits_for_stops() {
+    let db = large("DELETE");
+    let (_, reader) = db.reader("t");
+    let stop = AtomicBool::new(true);
+    let query = Query { sort: by(1, false), rows_max: 20, stop: Some(&stop), ..Query::default() };
+    assert!(matches!(list(reader.as_ref(), &query), Err(SourceFault::Stopped)));
+    // And when it rings on the way.
+    stop.store(false, Ordering::Relaxed);
+    let listed = std::thread::scope(|scope| {
+        scope.spawn(|| stop.store(true, Ordering::Relaxed));
+        list(reader.as_ref(), &query)
+    });
+    assert!(matches!(listed, Err(SourceFault::Stopped)), "{:?}", listed.map(|(rows, _)| rows.len()));
+}

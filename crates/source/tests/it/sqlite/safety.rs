@@ -1,0 +1,162 @@
+//! Nothing is written, whatever the database and its readers hold.
+
+use contract::source::Query;
+use contract::{Cell, Value};
+
+use super::kit::{Db, all, by, equals, get, list, position};
+
+const NAMES: [&str; 9] = [
+    "users",
+    "\"; DROP TABLE victim; --",
+    "a\"b",
+    "a'b",
+    "`c`",
+    "[d]",
+    "select",
+    "a;b\n-- ",
+    "größe ✓ %s ?1 :x",
+];
+
+const VALUES: [&str; 7] =
+    ["\"; DROP TABLE victim; --", "'; DROP TABLE victim; --", "' OR 1=1 --", "?1", "a\0b", "%", "\u{202e}x"];
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[test]
+fn names_are_names_and_nothing_else() {
+    for name in NAMES {
+        for column in NAMES {
+            let (table, quoted_column) = (quoted(name), quoted(column));
+            let db = Db::new(&format!(
+                "CREATE TABLE victim(a); CREATE TABLE {table}({quoted_column} TEXT PRIMARY KEY, other TEXT);
+                 INSERT INTO {table} VALUES('x', 'y'), ('z', NULL);"
+            ));
+            let before = std::fs::read(&db.path).expect("bytes");
+            let (facts, reader) = db.reader(name);
+            assert_eq!((facts.name.as_str(), facts.columns[0].name.as_str()), (name, column));
+            let row = get(reader.as_ref(), &[Cell::Text("x")]).expect("no fault").expect("a row");
+            assert_eq!(row, [Value::Text("x".into()), Value::Text("y".into())]);
+            for descending in [false, true] {
+                let mut query = Query { sort: by(1, descending), rows_max: 1, ..Query::default() };
+                let first = list(reader.as_ref(), &query).expect("rows").0.remove(0);
+                let after = position(&first, query.sort, &facts.key);
+                query.after = Some(&after);
+                query.filters = vec![equals(0, Cell::Text("z"))];
+                assert_eq!(list(reader.as_ref(), &query).expect("rows").0.len(), 1);
+            }
+            assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
+        }
+    }
+}
+
+#[test]
+fn values_are_values_and_nothing_else() {
+    let db = Db::new("CREATE TABLE victim(a); CREATE TABLE t(k TEXT PRIMARY KEY, v TEXT)");
+    let writer = db.writer();
+    for value in VALUES {
+        writer.execute("INSERT INTO t VALUES(?1, ?1)", [value]).expect("a row");
+    }
+    let before = std::fs::read(&db.path).expect("bytes");
+    let (_, reader) = db.reader("t");
+    for value in VALUES {
+        let row = get(reader.as_ref(), &[Cell::Text(value)]).expect("no fault").expect("a row");
+        assert_eq!(row[1], Value::Text(value.into()));
+        let query = Query { filters: vec![equals(1, Cell::Text(value))], rows_max: 9, ..Query::default() };
+        assert_eq!(list(reader.as_ref(), &query).expect("rows").0.len(), 1, "{value:?}");
+    }
+    for value in ["", "x' OR 'a'='a", "a"] {
+        assert_eq!(get(reader.as_ref(), &[Cell::Text(value)]).expect("no fault"), None);
+    }
+    assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
+}
+
+#[test]
+fn reading_leaves_no_trace() {
+    let db = Db::new("CREATE TABLE t(k TEXT PRIMARY KEY, v INT); INSERT INTO t VALUES('a', 2), ('b', 1)");
+    let before = std::fs::read(&db.path).expect("bytes");
+    let (_, reader) = db.reader("t");
+    all(reader.as_ref());
+    let query = Query { sort: by(1, true), rows_max: 9, ..Query::default() };
+    list(reader.as_ref(), &query).expect("rows");
+    drop(reader);
+    assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
+    assert_eq!(db.files(), ["shop.db"]);
+}
+
+#[test]
+fn a_log_is_left_beside_a_database_that_keeps_one() {
+    let db =
+        Db::new("PRAGMA journal_mode = WAL; CREATE TABLE t(k TEXT PRIMARY KEY); INSERT INTO t VALUES('a')");
+    assert_eq!(db.files(), ["shop.db"]);
+    let before = std::fs::read(&db.path).expect("bytes");
+    let (_, reader) = db.reader("t");
+    assert_eq!(all(reader.as_ref()).len(), 1);
+    drop(reader);
+    assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
+    assert_eq!(db.files(), ["shop.db", "shop.db-shm", "shop.db-wal"]);
+    let mode: String = db.writer().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
+    assert_eq!(mode, "wal");
+}
+
+#[test]
+fn a_hostile_schema_runs_nothing() {
+    let db = Db::new(
+        "CREATE TABLE t(k TEXT PRIMARY KEY);
+         INSERT INTO t VALUES('a');
+         CREATE VIEW v1 AS SELECT load_extension('evil') AS x;
+         CREATE VIEW v2 AS SELECT sql AS x FROM sqlite_schema;
+         CREATE VIEW v3 AS SELECT fts3_tokenizer('simple') AS x;
+         CREATE VIEW v4 AS SELECT upper(k) AS x FROM t;
+         CREATE VIEW v5 AS SELECT name AS x FROM pragma_database_list;
+         CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END;",
+    );
+    let facts = db.facts();
+    let names: Vec<&str> = facts.tables.iter().map(|table| table.name.as_str()).collect();
+    assert_eq!(names, ["t", "v4"], "{:?}", facts.notes);
+    assert_eq!(facts.notes.len(), 4);
+}
+
+#[test]
+fn an_endless_view_ends() {
+    let db = Db::new(
+        "CREATE TABLE t(k TEXT PRIMARY KEY);
+         CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS i FROM n;",
+    );
+    let (facts, reader) = db.reader("v");
+    assert_eq!(facts.rows, None);
+    assert!(!reader.is_short(&contract::source::Read::Get));
+    let query = Query { rows_max: 9, ..Query::default() };
+    let fault = list(reader.as_ref(), &query).expect_err("a fault");
+    assert_eq!(fault.to_string(), "this takes too long; narrow it with filters");
+}
+
+#[test]
+fn several_threads_read_at_once() {
+    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
+    let writer = db.writer();
+    writer.execute_batch("BEGIN").expect("begins");
+    for id in 0..500 {
+        writer.execute("INSERT INTO t VALUES(?1, 'v' || ?1)", [id]).expect("a row");
+    }
+    writer.execute_batch("COMMIT").expect("commits");
+    let options = source::sqlite::Options { connections_max: 3, ..Default::default() };
+    let source = source::sqlite::Sqlite::new(&db.path, options);
+    let facts = contract::source::Source::facts(&source).expect("facts");
+    let shape = super::kit::shape(&facts.tables[0]);
+    let reader = contract::source::Source::reader(&source, &shape).expect("a reader");
+    std::thread::scope(|scope| {
+        for thread in 0..6_i64 {
+            let reader = &reader;
+            scope.spawn(move || {
+                for turn in 0..200 {
+                    let id = (thread * 83 + turn) % 500;
+                    let row = get(reader.as_ref(), &[Cell::Integer(id)]).expect("no fault").expect("a row");
+                    assert_eq!(row[1], Value::Text(format!("v{id}")));
+                }
+                assert_eq!(all(reader.as_ref()).len(), 500);
+            });
+        }
+    });
+}

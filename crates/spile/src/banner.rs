@@ -1,0 +1,138 @@
+//! What a person reads when serving begins: what is served, where, and how to connect a client to it.
+//!
+//! All of it goes to stderr: stdout belongs to the protocol.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+
+use json::Json;
+
+/// A server as it is announced.
+pub(crate) struct Shown {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) tools: Vec<String>,
+    /// The arguments behind `spile` that start it.
+    pub(crate) command: Vec<String>,
+}
+
+pub(crate) fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+pub(crate) fn over_http(all: &[Shown], bound: SocketAddr) -> String {
+    let mut out = String::new();
+    for one in all {
+        let path = if all.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", one.name) };
+        let url = format!("http://{bound}{path}");
+        head(&mut out, one, &url);
+        if one.command.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out);
+        connect(&mut out, "Claude Code", &format!("claude mcp add --transport http {} {url}", one.name));
+        let entry = Json::object(|o| {
+            o.str("url", &url);
+        });
+        connect(&mut out, "Cursor", &entry_of("mcpServers", &one.name, &entry));
+        let entry = Json::object(|o| {
+            o.str("type", "http").str("url", &url);
+        });
+        connect(&mut out, "VS Code", &entry_of("servers", &one.name, &entry));
+        connect(&mut out, "Claude Desktop", &by_command("mcpServers", one));
+    }
+    out.trim_end().to_owned()
+}
+
+pub(crate) fn over_stdio(all: &[Shown]) -> String {
+    let mut out = String::new();
+    for one in all {
+        head(&mut out, one, "stdin and stdout");
+        // A client that starts us shows this to nobody; a person at a terminal wonders what to do next.
+        if one.command.is_empty() || !std::io::stdin().is_terminal() {
+            continue;
+        }
+        let _ = writeln!(out);
+        let words: Vec<String> = one.command.iter().map(|word| quoted(word)).collect();
+        let program = quoted(&program());
+        connect(
+            &mut out,
+            "Claude Code",
+            &format!("claude mcp add {} -- {program} {}", one.name, words.join(" ")),
+        );
+        connect(&mut out, "Claude Desktop, Cursor", &by_command("mcpServers", one));
+        connect(&mut out, "VS Code", &by_command("servers", one));
+        let _ = writeln!(out, "\nWaiting for a client on stdin. To serve over HTTP instead: --http");
+    }
+    out.trim_end().to_owned()
+}
+
+fn head(out: &mut String, one: &Shown, at: &str) {
+    let tools = match &*one.tools {
+        [] => "no tools".to_owned(),
+        [only] => format!("1 tool: {only}"),
+        many => format!("{} tools: {}", many.len(), some(many)),
+    };
+    let name = bold(&one.name);
+    let _ = writeln!(out, "{name} {} · {tools} · {at}", one.version);
+}
+
+/// The first few names; the rest is in `spile check`.
+fn some(names: &[String]) -> String {
+    const SHOWN_MAX: usize = 6;
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    let shown = names[..names.len() - more].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+fn connect(out: &mut String, client: &str, how: &str) {
+    let _ = writeln!(out, "  {}", faint(client));
+    let _ = writeln!(out, "    {how}");
+}
+
+fn by_command(under: &str, one: &Shown) -> String {
+    let entry = Json::object(|o| {
+        o.str("command", &program());
+        o.array("args", &one.command, |out, word| json::write::string(out, word));
+    });
+    entry_of(under, &one.name, &entry)
+}
+
+fn entry_of(under: &str, name: &str, entry: &Json) -> String {
+    let json = Json::object(|o| {
+        o.object(under, |servers| {
+            servers.raw(name, entry.as_str());
+        });
+    });
+    json.to_string()
+}
+
+/// This program, by a path that works from anywhere.
+fn program() -> String {
+    let own = std::env::current_exe().ok();
+    own.map_or_else(|| "spile".to_owned(), |path| path.display().to_string())
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+fn bold(text: &str) -> String {
+    if in_colour() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+fn faint(text: &str) -> String {
+    if in_colour() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Colour is for people at a terminal who have not asked to be spared.
+pub fn in_colour() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

@@ -1,0 +1,334 @@
+//! What a path on the command line means, and the way from it to something that can be served.
+//!
+//! ```text
+//! path → Project (manifest or data files) → sources, facts → manifest → contract → readers
+//! ```
+//!
+//! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use contract::compile::{Known, compile};
+use contract::diagnostic::{Diagnostic, Severity};
+use contract::manifest::{self, Manifest, Settings, SourceKind};
+use contract::source::{Facts, Reader, Source, SourceFault};
+use contract::{Contract, init, names};
+use source::{csv, sqlite};
+
+use crate::progress::Progress;
+
+pub const MANIFEST: &str = "spile.toml";
+const ENDINGS: &str = ".csv .tsv .db .sqlite .sqlite3";
+/// A folder with more data files than this is not meant to be served as it is.
+const FILES_MAX: usize = 100;
+
+/// What a path means.
+#[derive(Debug)]
+pub struct Project {
+    /// What it is called if nobody says otherwise.
+    pub name: String,
+    /// Where paths in a manifest start from, and where `init` writes one.
+    pub folder: PathBuf,
+    pub plan: Plan,
+}
+
+#[derive(Debug)]
+pub enum Plan {
+    Manifest(PathBuf),
+    /// Data files, each a collection.
+    Files(Vec<PathBuf>),
+}
+
+impl Project {
+    pub fn find(path: &Path) -> anyhow::Result<Self> {
+        let kind = std::fs::metadata(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                anyhow::anyhow!("there is no file or folder `{}`", path.display())
+            }
+            _ => anyhow::Error::new(error).context(format!("`{}` cannot be read", path.display())),
+        })?;
+        if kind.is_dir() { Self::of_folder(path) } else { Self::of_file(path) }
+    }
+
+    fn of_folder(folder: &Path) -> anyhow::Result<Self> {
+        let name = file_name(&folder.canonicalize().unwrap_or_else(|_| folder.into()));
+        let manifest = folder.join(MANIFEST);
+        if manifest.is_file() {
+            return Ok(Self { name, folder: folder.into(), plan: Plan::Manifest(manifest) });
+        }
+        let files = data_files(folder)?;
+        match files.len() {
+            0 => bail!(
+                "nothing to serve in `{}`: there is no {MANIFEST} and no data file ({ENDINGS})",
+                folder.display()
+            ),
+            1..=FILES_MAX => Ok(Self { name, folder: folder.into(), plan: Plan::Files(files) }),
+            many => bail!(
+                "`{}` has {many} data files, and more than {FILES_MAX} are not served together; \
+                 name some, or write a {MANIFEST}",
+                folder.display()
+            ),
+        }
+    }
+
+    fn of_file(path: &Path) -> anyhow::Result<Self> {
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) {
+            let absolute = path.canonicalize().unwrap_or_else(|_| path.into());
+            let name = absolute.parent().map_or_else(|| "server".into(), file_name);
+            return Ok(Self { name, folder, plan: Plan::Manifest(path.into()) });
+        }
+        if kind_of(path).is_none() {
+            bail!("`{}` is neither a {MANIFEST} nor a data file ({ENDINGS})", path.display());
+        }
+        let name =
+            path.file_stem().map_or_else(|| "server".into(), |stem| stem.to_string_lossy().into_owned());
+        Ok(Self { name, folder, plan: Plan::Files(vec![path.into()]) })
+    }
+}
+
+/// The data files of a folder, by name.
+fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = std::fs::read_dir(here).with_context(|| format!("`{}` cannot be read", here.display()))?;
+    let paths = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
+    let is_data = |path: &PathBuf| !file_name(path).starts_with('.') && kind_of(path).is_some();
+    let mut files: Vec<PathBuf> = paths.filter(|path| is_data(path) && path.is_file()).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn kind_of(path: &Path) -> Option<SourceKind> {
+    SourceKind::of_path(&file_name(path))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| "server".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// A source that was opened, and what it holds.
+struct Opened {
+    name: String,
+    /// As people know it.
+    file: String,
+    kind: SourceKind,
+    source: Arc<dyn Source>,
+    facts: Facts,
+}
+
+/// A project that has been looked at: what can be served, if nothing is wrong, and what there is to say.
+pub struct Looked {
+    pub ready: Option<Ready>,
+    pub found: Vec<Diagnostic>,
+    /// One line for each source: what it is and how it was read.
+    pub sources: Vec<String>,
+}
+
+/// A contract and what answers it.
+pub struct Ready {
+    pub contract: Contract,
+    pub readers: Vec<Arc<dyn Reader>>,
+    pub call_timeout_ms: Option<u64>,
+}
+
+impl Project {
+    /// Reads everything that a server needs to know before it serves.
+    pub fn look(&self) -> anyhow::Result<Looked> {
+        let mut looked = Looked { ready: None, found: Vec::new(), sources: Vec::new() };
+        let mut opened = Vec::new();
+        let manifest = match &self.plan {
+            Plan::Manifest(file) => self.read_manifest(file, &mut opened, &mut looked)?,
+            Plan::Files(files) => self.made_manifest(files, &mut opened, &mut looked)?,
+        };
+        looked.sources = opened.iter().map(described).collect();
+        let Some(manifest) = manifest else { return Ok(looked) };
+        let known: Vec<Known<'_>> =
+            opened.iter().map(|one| Known { name: &one.name, facts: &one.facts }).collect();
+        let (contract, mut found) = compile(&manifest, &known, &names::server_name(&self.name));
+        if matches!(self.plan, Plan::Files(_)) {
+            // Nobody has seen the manifest that was made.
+            found.iter_mut().for_each(|one| one.at = None);
+        }
+        looked.found.append(&mut found);
+        if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
+            looked.ready = readers(contract, &manifest, &opened, &mut looked.found);
+        }
+        Ok(looked)
+    }
+
+    fn read_manifest(
+        &self,
+        file: &Path,
+        opened: &mut Vec<Opened>,
+        looked: &mut Looked,
+    ) -> anyhow::Result<Option<Manifest>> {
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+        let shown = file.display().to_string();
+        let manifest = match manifest::parse(&shown, &text, &|name| std::env::var(name).ok()) {
+            Ok((manifest, mut found)) => {
+                looked.found.append(&mut found);
+                manifest
+            }
+            Err(mut found) => {
+                looked.found.append(&mut found);
+                return Ok(None);
+            }
+        };
+        for one in &manifest.sources {
+            let path = self.folder.join(&one.path.value);
+            match open(&one.name.value, &path, &one.path.value, &one.settings) {
+                Ok(source) => opened.push(source),
+                Err(fault) => looked.found.push(Diagnostic::error(fault.to_string()).at(&one.path.at)),
+            }
+        }
+        Ok(Some(manifest))
+    }
+
+    /// The manifest that nobody wrote.
+    fn made_manifest(
+        &self,
+        files: &[PathBuf],
+        opened: &mut Vec<Opened>,
+        looked: &mut Looked,
+    ) -> anyhow::Result<Option<Manifest>> {
+        let stems: Vec<String> = files.iter().map(|file| stem(file)).collect();
+        let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
+        for (file, name) in files.iter().zip(names::collection_names(&stems)) {
+            let Some(kind) = kind_of(file) else { continue };
+            match open(&name, file, &file_name(file), &settings(kind)) {
+                Ok(source) => opened.push(source),
+                Err(fault) => looked.found.push(Diagnostic::error(fault.to_string())),
+            }
+        }
+        if looked.errors() > 0 {
+            return Ok(None);
+        }
+        let text = rendered(opened, &names::server_name(&self.name));
+        match manifest::parse(MANIFEST, &text, &|_| None) {
+            Ok((manifest, _)) => Ok(Some(manifest)),
+            Err(found) => {
+                let why = contract::diagnostic::render_all(&found, false);
+                bail!("the manifest that was made for this data does not hold (please report this):\n{why}")
+            }
+        }
+    }
+
+    /// The same place as if its manifest were not there.
+    pub fn without_manifest(self) -> anyhow::Result<Self> {
+        match &self.plan {
+            Plan::Files(_) => Ok(self),
+            Plan::Manifest(file) => {
+                let files = data_files(&self.folder)?;
+                if files.is_empty() {
+                    bail!("`{}` is a manifest; name the data that a new one is for", file.display());
+                }
+                Ok(Self { plan: Plan::Files(files), ..self })
+            }
+        }
+    }
+
+    /// The manifest that serving without one uses, as a file for people.
+    pub fn manifest_text(&self) -> anyhow::Result<(Option<String>, Vec<Diagnostic>)> {
+        let Plan::Files(files) = &self.plan else {
+            bail!("there is a manifest already; `spile check` says what it makes");
+        };
+        let mut opened = Vec::new();
+        let mut looked = Looked { ready: None, found: Vec::new(), sources: Vec::new() };
+        let manifest = self.made_manifest(files, &mut opened, &mut looked)?;
+        let text = manifest.map(|_| rendered(&opened, &names::server_name(&self.name)));
+        Ok((text, looked.found))
+    }
+}
+
+impl Looked {
+    pub fn errors(&self) -> usize {
+        self.found.iter().filter(|one| one.severity == Severity::Error).count()
+    }
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+fn settings(kind: SourceKind) -> Settings {
+    match kind {
+        SourceKind::Sqlite => Settings::Sqlite,
+        SourceKind::Csv => Settings::Csv { delimiter: None, null: None },
+    }
+}
+
+fn open(name: &str, path: &Path, file: &str, settings: &Settings) -> Result<Opened, SourceFault> {
+    let source: Arc<dyn Source> = match settings {
+        Settings::Csv { delimiter, null } => {
+            let options =
+                csv::Options { delimiter: *delimiter, null: null.clone(), ..csv::Options::default() };
+            Arc::new(csv::Csv::open(path, options))
+        }
+        Settings::Sqlite => Arc::new(sqlite::Sqlite::open(path, sqlite::Options::default())?),
+    };
+    let _progress = Progress::on(file, path);
+    let facts = source.facts()?;
+    Ok(Opened { name: name.into(), file: file.into(), kind: settings.kind(), source, facts })
+}
+
+fn rendered(opened: &[Opened], name: &str) -> String {
+    let sources: Vec<init::Found<'_>> = opened
+        .iter()
+        .map(|one| init::Found { name: &one.name, path: &one.file, kind: one.kind, facts: &one.facts })
+        .collect();
+    init::render(&sources, name)
+}
+
+fn described(one: &Opened) -> String {
+    let tables = one.facts.tables.iter().map(|table| {
+        let rows =
+            table.rows.map_or_else(|| "rows not counted".into(), |rows| format!("{} rows", grouped(rows)));
+        let names: Vec<&str> = table.key.iter().map(|at| table.columns[*at].name.as_str()).collect();
+        let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
+        format!("{}: {rows}, {} columns, {key}", table.name, table.columns.len())
+    });
+    let notes = one.facts.notes.iter().cloned();
+    let parts: Vec<String> = tables.chain(notes).collect();
+    format!("{}\n    {}", one.file, parts.join("\n    "))
+}
+
+/// `1,234,567`
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn readers(
+    contract: Contract,
+    manifest: &Manifest,
+    opened: &[Opened],
+    found: &mut Vec<Diagnostic>,
+) -> Option<Ready> {
+    let mut readers = Vec::with_capacity(contract.collections.len());
+    for collection in &contract.collections {
+        let source = opened.iter().find(|one| one.name == collection.source)?;
+        match source.source.reader(&collection.shape) {
+            Ok(reader) => readers.push(reader),
+            Err(fault) => {
+                let place = manifest.collections.iter().find(|one| one.name.value == collection.name);
+                let error = Diagnostic::error(fault.to_string());
+                found.push(match place {
+                    Some(place) => error.at(&place.name.at),
+                    None => error,
+                });
+            }
+        }
+    }
+    let whole = readers.len() == contract.collections.len();
+    whole.then_some(Ready { contract, readers, call_timeout_ms: manifest.server.call_timeout_ms })
+}

@@ -1,0 +1,53 @@
+//! What `spile check` prints: the tools, what they cost, and where they come from.
+
+use std::fmt::Write;
+
+use contract::{Contract, Operation, Tool, tokens};
+
+use crate::project::grouped;
+
+/// Readable without colour, and the same every time.
+pub fn report(contract: &Contract, sources: &[String]) -> String {
+    let costs: Vec<usize> = contract.tools.iter().map(cost).collect();
+    let total = costs.iter().sum::<usize>() as u64;
+    let tools = match contract.tools.len() {
+        1 => "1 tool".to_owned(),
+        many => format!("{many} tools"),
+    };
+    let mut out =
+        format!("{} {} · {tools} · about {} tokens\n\n", contract.name, contract.version, grouped(total));
+    let width = contract.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
+    for (tool, cost) in contract.tools.iter().zip(&costs) {
+        let _ = writeln!(
+            out,
+            "  {:width$}  {:>6} tokens  {}",
+            tool.name,
+            grouped(*cost as u64),
+            arguments(contract, tool)
+        );
+    }
+    out.push_str("\nsources\n");
+    for source in sources {
+        let _ = writeln!(out, "  {source}");
+    }
+    out.push_str("\nTokens are an estimate for the o200k vocabulary; clients add a little of their own.\n");
+    out
+}
+
+/// What a tool costs every conversation: its name, its description and what it takes. Results cost extra.
+fn cost(tool: &Tool) -> usize {
+    tokens::estimate(&tool.name) + tokens::estimate(&tool.description) + tokens::estimate(tool.input.as_str())
+}
+
+fn arguments(contract: &Contract, tool: &Tool) -> String {
+    let names: Vec<&str> = match &tool.operation {
+        Operation::Get => {
+            contract.collections[tool.collection].key_fields().map(|field| field.name.as_str()).collect()
+        }
+        Operation::List { arguments } => arguments.iter().map(|(name, _)| name.as_str()).collect(),
+    };
+    const SHOWN_MAX: usize = 8;
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    let shown = names[..names.len() - more].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
