@@ -57,10 +57,49 @@ impl std::fmt::Display for Thing {
     }
 }
 
+/// What kind of failure it is: a fixed list, so that a model can be taught it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    InvalidArguments,
+    NotFound,
+    InputRefused,
+    RateLimited,
+    Timeout,
+    SourceUnavailable,
+    SourceChanged,
+    Internal,
+}
+
+impl Failure {
+    /// Each with its code and what it means.
+    pub const TABLE: [(Self, &'static str, &'static str); 8] = [
+        (
+            Self::InvalidArguments,
+            "invalid_arguments",
+            "an argument is missing, wrong or unknown; `field` and `reason` say which and why",
+        ),
+        (Self::NotFound, "not_found", "nothing has this key"),
+        (Self::InputRefused, "input_refused", "a question was put to the client, and it would not answer"),
+        (Self::RateLimited, "rate_limited", "too much at once; `retry_after_ms` says when to try again"),
+        (Self::Timeout, "timeout", "it took too long and was stopped"),
+        (Self::SourceUnavailable, "source_unavailable", "the file or database cannot be read now"),
+        (
+            Self::SourceChanged,
+            "source_changed",
+            "the data is no longer what this server promises; somebody must look at it",
+        ),
+        (Self::Internal, "internal", "a fault of ours; the log has it under `ref`"),
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        Self::TABLE[self as usize].1
+    }
+}
+
 /// A failure as data, for the model.
 #[derive(Debug, Clone)]
 pub struct Problem {
-    pub code: &'static str,
+    pub code: Failure,
     pub message: String,
     pub field: Option<String>,
     pub reason: Option<Reason>,
@@ -72,7 +111,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: Failure, message: impl Into<String>) -> Self {
         let message = message.into();
         Self {
             code,
@@ -88,7 +127,7 @@ impl Problem {
 
     /// As a line to read: `Not found: no customer has this address`.
     pub fn sentence(&self) -> String {
-        let mut words = self.code.replace('_', " ");
+        let mut words = self.code.as_str().replace('_', " ");
         if let Some(first) = words.get_mut(..1) {
             first.make_ascii_uppercase();
         }
@@ -99,13 +138,13 @@ impl Problem {
     pub fn from_fault(fault: &Fault) -> Option<Self> {
         match fault {
             Fault::Timeout { .. } => {
-                Some(Self { retryable: true, ..Self::new("timeout", fault.to_string()) })
+                Some(Self { retryable: true, ..Self::new(Failure::Timeout, fault.to_string()) })
             }
             Fault::Busy { retry_after_ms } => Some(Self {
                 retry_after_ms: Some(*retry_after_ms),
-                ..Self::new("rate_limited", fault.to_string())
+                ..Self::new(Failure::RateLimited, fault.to_string())
             }),
-            Fault::Bug { .. } => Some(Self::new("internal", fault.to_string())),
+            Fault::Bug { .. } => Some(Self::new(Failure::Internal, fault.to_string())),
             Fault::Unknown { .. }
             | Fault::BadParams { .. }
             | Fault::MissingCapability(_)
@@ -150,5 +189,19 @@ impl Reason {
             Self::UnknownArgument => "unknown_argument",
             Self::TooLong => "too_long",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, Problem};
+
+    #[test]
+    fn every_failure_has_its_own_row() {
+        for (failure, code, _) in Failure::TABLE {
+            assert_eq!(failure.as_str(), code);
+        }
+        let problem = Problem::new(Failure::NotFound, "nothing in customers has email x");
+        assert_eq!(problem.sentence(), "Not found: nothing in customers has email x");
     }
 }

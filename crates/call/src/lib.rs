@@ -18,7 +18,7 @@ pub use ask::{Answer, Ask, Asks, Elicited, Journal};
 pub use caller::{Caller, Caps, Principal};
 pub use catalog::{Annotations, Catalog, Prompt, PromptArgument, Resource, TaskUse, Template, Tool};
 pub use emit::{Emit, Event, Level, Wanted};
-pub use fault::{Fault, Problem, Reason, Thing};
+pub use fault::{Failure, Fault, Problem, Reason, Thing};
 pub use limits::Limits;
 pub use outcome::{
     Block, Body, Completion, Content, Contents, Message, Outcome, PromptReply, Reply, Role, ToolReply,

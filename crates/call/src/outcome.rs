@@ -202,7 +202,7 @@ impl Completion {
 impl Problem {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = write::Object::new(out);
-        object.str("code", self.code).str("message", &self.message);
+        object.str("code", self.code.as_str()).str("message", &self.message);
         object.maybe_str("field", self.field.as_deref());
         object.maybe_str("reason", self.reason.map(|r| r.as_str()));
         object.maybe_raw("allowed", self.allowed.as_ref().map(Json::as_str));

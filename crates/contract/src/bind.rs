@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use call::{Problem, Reason};
+use call::{Failure, Problem, Reason};
 use json::{Kind as Json, Node};
 
 use crate::cell::Cell;
@@ -138,6 +138,6 @@ fn refused(field: &str, reason: Reason, message: String) -> Box<Problem> {
     Box::new(Problem {
         field: Some(field.into()),
         reason: Some(reason),
-        ..Problem::new("invalid_arguments", message)
+        ..Problem::new(Failure::InvalidArguments, message)
     })
 }

@@ -1,6 +1,6 @@
 //! Whether arguments are what a tool's schema says, and if not, what would be right.
 
-use call::{Problem, Reason};
+use call::{Failure, Problem, Reason};
 use json::{Doc, Json, Node, ScanLimits};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{PatternOptions, ValidationError, Validator};
@@ -74,7 +74,10 @@ impl Check {
     fn explain(&self, arguments: Node<'_>) -> Box<Problem> {
         let Err(error) = self.validator.validate(On::Tape(arguments)) else {
             // The two entry points of one validator cannot disagree; if they do, say the little we know.
-            return Box::new(Problem::new("invalid_arguments", "the arguments do not match the schema"));
+            return Box::new(Problem::new(
+                Failure::InvalidArguments,
+                "the arguments do not match the schema",
+            ));
         };
         let at = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
         let (at, reason, why, allowed) = self.words(&error, at);
@@ -88,7 +91,7 @@ impl Check {
             field,
             reason: Some(reason),
             allowed,
-            ..Problem::new("invalid_arguments", message)
+            ..Problem::new(Failure::InvalidArguments, message)
         })
     }
 

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use call::{Call, Catalog, Cx, Fault, Outcome, Problem, Provider, Reason, Run, Thing, ToolReply, World};
+use call::{
+    Call, Catalog, Cx, Failure, Fault, Outcome, Problem, Provider, Reason, Run, Thing, ToolReply, World,
+};
 use contract::bind::{self, Arg, Listing};
 use contract::shape::{self, Page, Unfit};
 use contract::source::{Position, Query, Read, Reader, SourceFault};
@@ -236,7 +238,7 @@ fn bad_cursor(why: &str) -> Problem {
     Problem {
         field: Some("cursor".into()),
         reason: Some(Reason::NotAllowed),
-        ..Problem::new("invalid_arguments", format!("`cursor`: {why}"))
+        ..Problem::new(Failure::InvalidArguments, format!("`cursor`: {why}"))
     }
 }
 
@@ -250,7 +252,7 @@ fn not_found(collection: &Collection, key: &[Arg<'_>]) -> Problem {
     let message = format!("nothing in {} has {}", collection.name, words.join(", "));
     Problem {
         field: collection.key_fields().next().map(|field| field.name.clone()),
-        ..Problem::new("not_found", message)
+        ..Problem::new(Failure::NotFound, message)
     }
 }
 
@@ -261,14 +263,15 @@ fn refused(fault: &SourceFault, collection: &Collection, world: &dyn World) -> O
     let (problem, log) = match fault {
         SourceFault::Stopped => return Outcome::Failed(Fault::Cancelled),
         SourceFault::Moved => return bad_cursor(&told).into(),
-        SourceFault::TooSlow => (Problem::new("timeout", told), ""),
-        SourceFault::Busy { log } => {
-            (Problem { retry_after_ms: Some(100), ..Problem::new("source_unavailable", told) }, log.as_str())
-        }
+        SourceFault::TooSlow => (Problem::new(Failure::Timeout, told), ""),
+        SourceFault::Busy { log } => (
+            Problem { retry_after_ms: Some(100), ..Problem::new(Failure::SourceUnavailable, told) },
+            log.as_str(),
+        ),
         SourceFault::Unavailable { log, .. } => {
-            (Problem { retryable: true, ..Problem::new("source_unavailable", told) }, log.as_str())
+            (Problem { retryable: true, ..Problem::new(Failure::SourceUnavailable, told) }, log.as_str())
         }
-        SourceFault::Changed { log, .. } => (Problem::new("source_changed", told), log.as_str()),
+        SourceFault::Changed { log, .. } => (Problem::new(Failure::SourceChanged, told), log.as_str()),
     };
     logged(problem, collection, log, world)
 }
@@ -279,12 +282,12 @@ fn misfit(unfit: &Unfit, collection: &Collection, world: &dyn World) -> Outcome 
         "a value of `{}` is no longer what this server promised when it started; restart it to look again",
         unfit.field
     );
-    logged(Problem::new("source_changed", told), collection, "a row does not fit its contract", world)
+    logged(Problem::new(Failure::SourceChanged, told), collection, "a row does not fit its contract", world)
 }
 
 fn logged(mut problem: Problem, collection: &Collection, log: &str, world: &dyn World) -> Outcome {
     let reference = reference(world);
-    tracing::warn!(%reference, code = problem.code, collection = %collection.name, source = %collection.source, log);
+    tracing::warn!(%reference, code = problem.code.as_str(), collection = %collection.name, source = %collection.source, log);
     problem.reference = Some(reference);
     problem.into()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use call::{
-    Asks, Call, Caller, Content, Cx, Emit, Fault, Journal, Outcome, Problem, Reply, Run, TaskUse, ToolReply,
-    World,
+    Asks, Call, Caller, Content, Cx, Emit, Failure, Fault, Journal, Outcome, Problem, Reply, Run, TaskUse,
+    ToolReply, World,
 };
 use tokio::time::timeout;
 use wire::shape::TaskView;
@@ -160,7 +160,7 @@ fn told(server: &Server, owner: &Owner<'_>, problem: Problem) -> Result<Reply, F
 #[cold]
 fn tell(server: &Server, tool: &Tool, mut problem: Problem) -> Reply {
     let reference = problem.reference.get_or_insert_with(|| reference(&*server.world));
-    tracing::info!(%reference, code = problem.code, field = problem.field.as_deref(), "a call failed");
+    tracing::info!(%reference, code = problem.code.as_str(), field = problem.field.as_deref(), "a call failed");
     shape(tool, ToolReply::problem(&problem))
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn reference(world: &dyn World) -> String {
 }
 
 pub(crate) fn not_answered(message: &str) -> Problem {
-    Problem::new("input_refused", format!("the client refused to answer: {message}"))
+    Problem::new(Failure::InputRefused, format!("the client refused to answer: {message}"))
 }
 
 /// What a call that went on as a task is answered: the same as if its caller had waited.

@@ -3,10 +3,11 @@
 //! All of it goes to stderr: stdout belongs to the protocol.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::io::{IsTerminal, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use json::Json;
+use json::write::Object;
 
 /// A server as it is announced.
 pub(crate) struct Shown {
@@ -18,31 +19,64 @@ pub(crate) struct Shown {
 }
 
 pub(crate) fn say(text: &str) {
-    eprintln!("{text}");
+    // Nobody there to read it is no reason not to serve.
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-pub(crate) fn over_http(all: &[Shown], bound: SocketAddr) -> String {
+/// What a caller has to send when it is asked for a token. The token itself is nobody's to print.
+pub(crate) const WITH_TOKEN: &[(&str, &str)] = &[("Authorization", "Bearer TOKEN")];
+
+/// `heads` are those that callers have to send.
+pub(crate) fn over_http(all: &[Shown], bound: SocketAddr, heads: &[(&str, &str)]) -> String {
     let mut out = String::new();
-    for one in all {
+    for (at, one) in all.iter().enumerate() {
+        if at > 0 {
+            let _ = writeln!(out);
+        }
         let path = if all.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", one.name) };
-        let url = format!("http://{bound}{path}");
-        head(&mut out, one, &url);
+        head(&mut out, one, &format!("http://{bound}{path}"));
         if one.command.is_empty() {
             continue;
         }
         let _ = writeln!(out);
-        connect(&mut out, "Claude Code", &format!("claude mcp add --transport http {} {url}", one.name));
+        let url = format!("http://{}{path}", reached(bound));
+        let options: String =
+            heads.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
+        let command = format!("claude mcp add --transport http {} {url}{options}", one.name);
+        connect(&mut out, "Claude Code", &command);
         let entry = Json::object(|o| {
             o.str("url", &url);
+            headers(o, heads);
         });
         connect(&mut out, "Cursor", &entry_of("mcpServers", &one.name, &entry));
         let entry = Json::object(|o| {
             o.str("type", "http").str("url", &url);
+            headers(o, heads);
         });
         connect(&mut out, "VS Code", &entry_of("servers", &one.name, &entry));
         connect(&mut out, "Claude Desktop", &by_command("mcpServers", one));
     }
     out.trim_end().to_owned()
+}
+
+/// How this machine itself gets there: all addresses are none to connect to.
+fn reached(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
+fn headers(out: &mut Object<'_>, heads: &[(&str, &str)]) {
+    if !heads.is_empty() {
+        out.object("headers", |headers| {
+            heads.iter().for_each(|(name, value)| {
+                headers.str(name, value);
+            });
+        });
+    }
 }
 
 pub(crate) fn over_stdio(all: &[Shown]) -> String {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use contract::diagnostic::{Diagnostic, render_all};
+use contract::diagnostic::{Diagnostic, Severity, render_all};
 use host::{Compiled, RealWorld};
 use spile::project::{Looked, MANIFEST, Project};
 use spile::serve::{ServeArgs, Service, serve, start_logging};
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         }
     };
     done.unwrap_or_else(|error| {
-        let _ = writeln!(std::io::stderr(), "error: {error:#}");
+        tell(&[Diagnostic::error(format!("{error:#}"))]);
         ExitCode::FAILURE
     })
 }
@@ -106,12 +106,7 @@ fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
     tell(&found);
     let Some(text) = text else { return Ok(ExitCode::FAILURE) };
     std::fs::write(&file, text).with_context(|| format!("`{}` cannot be written", file.display()))?;
-    writeln!(
-        std::io::stderr(),
-        "wrote {}; `spile check {}` says what it makes",
-        file.display(),
-        file.display()
-    )?;
+    writeln!(std::io::stderr(), "wrote {0}; `spile check {0}` says what it makes", file.display())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,7 +120,11 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn tell(found: &[Diagnostic]) {
-    if !found.is_empty() {
-        let _ = writeln!(std::io::stderr(), "{}", render_all(found, in_colour()));
+    if found.is_empty() {
+        return;
     }
+    // Behind notes comes more; an error is the end.
+    let is_end = found.iter().any(|one| one.severity == Severity::Error);
+    let text = render_all(found, in_colour());
+    let _ = writeln!(std::io::stderr(), "{}{}", text.trim_end(), if is_end { "" } else { "\n" });
 }

@@ -54,21 +54,20 @@ impl Project {
 
     fn of_folder(folder: &Path) -> anyhow::Result<Self> {
         let name = file_name(&folder.canonicalize().unwrap_or_else(|_| folder.into()));
+        let shown = folder.display();
+        // What lies here is called by its name alone.
+        let folder = if folder == Path::new(".") { Path::new("") } else { folder };
         let manifest = folder.join(MANIFEST);
         if manifest.is_file() {
             return Ok(Self { name, folder: folder.into(), plan: Plan::Manifest(manifest) });
         }
         let files = data_files(folder)?;
         match files.len() {
-            0 => bail!(
-                "nothing to serve in `{}`: there is no {MANIFEST} and no data file ({ENDINGS})",
-                folder.display()
-            ),
+            0 => bail!("nothing to serve in `{shown}`: there is no {MANIFEST} and no data file ({ENDINGS})"),
             1..=FILES_MAX => Ok(Self { name, folder: folder.into(), plan: Plan::Files(files) }),
             many => bail!(
-                "`{}` has {many} data files, and more than {FILES_MAX} are not served together; \
-                 name some, or write a {MANIFEST}",
-                folder.display()
+                "`{shown}` has {many} data files, and more than {FILES_MAX} are not served together; \
+                 name some, or write a {MANIFEST}"
             ),
         }
     }
@@ -81,7 +80,8 @@ impl Project {
             return Ok(Self { name, folder, plan: Plan::Manifest(path.into()) });
         }
         if kind_of(path).is_none() {
-            bail!("`{}` is neither a {MANIFEST} nor a data file ({ENDINGS})", path.display());
+            let way_out = if is_workbook(path) { "; save the sheet as CSV" } else { "" };
+            bail!("`{}` is neither a {MANIFEST} nor a data file ({ENDINGS}){way_out}", path.display());
         }
         let name =
             path.file_stem().map_or_else(|| "server".into(), |stem| stem.to_string_lossy().into_owned());
@@ -98,6 +98,11 @@ fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = paths.filter(|path| is_data(path) && path.is_file()).collect();
     files.sort();
     Ok(files)
+}
+
+fn is_workbook(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    matches!(ending.as_deref(), Some("xlsx" | "xlsm" | "xls" | "ods" | "numbers"))
 }
 
 fn kind_of(path: &Path) -> Option<SourceKind> {
@@ -152,6 +157,7 @@ impl Project {
             found.iter_mut().for_each(|one| one.at = None);
         }
         looked.found.append(&mut found);
+        looked.found.extend(contract.iter().flat_map(renamed));
         if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
             looked.ready = readers(contract, &manifest, &opened, &mut looked.found);
         }
@@ -164,8 +170,10 @@ impl Project {
         opened: &mut Vec<Opened>,
         looked: &mut Looked,
     ) -> anyhow::Result<Option<Manifest>> {
-        let text =
-            std::fs::read_to_string(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+        let bytes = std::fs::read(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+        let Ok(text) = String::from_utf8(bytes) else {
+            bail!("`{}` is not text in UTF-8; save it again as such", file.display());
+        };
         let shown = file.display().to_string();
         let manifest = match manifest::parse(&shown, &text, &|name| std::env::var(name).ok()) {
             Ok((manifest, mut found)) => {
@@ -181,7 +189,10 @@ impl Project {
             let path = self.folder.join(&one.path.value);
             match open(&one.name.value, &path, &one.path.value, &one.settings) {
                 Ok(source) => opened.push(source),
-                Err(fault) => looked.found.push(Diagnostic::error(fault.to_string()).at(&one.path.at)),
+                Err(fault) => {
+                    let told = told(&fault, &file_name(&path));
+                    looked.found.push(Diagnostic::error(told).at(&one.path.at));
+                }
             }
         }
         Ok(Some(manifest))
@@ -200,7 +211,7 @@ impl Project {
             let Some(kind) = kind_of(file) else { continue };
             match open(&name, file, &file_name(file), &settings(kind)) {
                 Ok(source) => opened.push(source),
-                Err(fault) => looked.found.push(Diagnostic::error(fault.to_string())),
+                Err(fault) => looked.found.push(Diagnostic::error(told(&fault, &file_name(file)))),
             }
         }
         if looked.errors() > 0 {
@@ -274,6 +285,20 @@ fn open(name: &str, path: &Path, file: &str, settings: &Settings) -> Result<Open
     Ok(Opened { name: name.into(), file: file.into(), kind: settings.kind(), source, facts })
 }
 
+/// Callers need not know which file it is; whoever starts the server does.
+fn told(fault: &SourceFault, file: &str) -> String {
+    match fault {
+        SourceFault::Busy { .. } => {
+            format!("`{file}` is locked by another program; try again when it is done")
+        }
+        SourceFault::TooSlow => format!("`{file}` takes too long to read"),
+        SourceFault::Stopped
+        | SourceFault::Moved
+        | SourceFault::Unavailable { .. }
+        | SourceFault::Changed { .. } => fault.to_string(),
+    }
+}
+
 fn rendered(opened: &[Opened], name: &str) -> String {
     let sources: Vec<init::Found<'_>> = opened
         .iter()
@@ -284,15 +309,19 @@ fn rendered(opened: &[Opened], name: &str) -> String {
 
 fn described(one: &Opened) -> String {
     let tables = one.facts.tables.iter().map(|table| {
-        let rows =
-            table.rows.map_or_else(|| "rows not counted".into(), |rows| format!("{} rows", grouped(rows)));
+        let rows = table.rows.map_or_else(|| "rows not counted".into(), |rows| counted(rows, "row"));
         let names: Vec<&str> = table.key.iter().map(|at| table.columns[*at].name.as_str()).collect();
         let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
-        format!("{}: {rows}, {} columns, {key}", table.name, table.columns.len())
+        format!("{}: {rows}, {}, {key}", table.name, counted(table.columns.len() as u64, "column"))
     });
     let notes = one.facts.notes.iter().cloned();
     let parts: Vec<String> = tables.chain(notes).collect();
     format!("{}\n    {}", one.file, parts.join("\n    "))
+}
+
+/// `1 row`, `1,234 rows`
+pub(crate) fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// `1,234,567`
@@ -308,6 +337,33 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// Columns whose own name is blank, or there twice: callers know them by another, and their owner is told.
+fn renamed(contract: &Contract) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for collection in &contract.collections {
+        let (of, fields) = (&collection.name, &collection.fields);
+        for (at, field) in fields.iter().enumerate() {
+            let column = &field.column;
+            if column.trim().is_empty() {
+                let place = collection.shape.columns[at].at + 1;
+                let told =
+                    format!("column {place} of `{of}` has no name; callers know it as `{}`", field.name);
+                found.push(Diagnostic::note(told).help("name it in the first line of the file"));
+                continue;
+            }
+            let same = fields[at..].iter().filter(|other| other.column == *column);
+            let names: Vec<String> = same.map(|field| format!("`{}`", field.name)).collect();
+            if names.len() > 1 && fields[..at].iter().all(|earlier| earlier.column != *column) {
+                let (many, names) = (names.len(), names.join(", "));
+                let told =
+                    format!("{many} columns of `{of}` are called `{column}`; callers know them as {names}");
+                found.push(Diagnostic::note(told).help("tell them apart in the first line of the file"));
+            }
+        }
+    }
+    found
+}
+
 fn readers(
     contract: Contract,
     manifest: &Manifest,
@@ -321,9 +377,10 @@ fn readers(
             Ok(reader) => readers.push(reader),
             Err(fault) => {
                 let place = manifest.collections.iter().find(|one| one.name.value == collection.name);
-                let error = Diagnostic::error(fault.to_string());
+                let error = Diagnostic::error(told(&fault, &source.file));
+                // What a reader minds is most often the key.
                 found.push(match place {
-                    Some(place) => error.at(&place.name.at),
+                    Some(place) => error.at(place.key.first().map_or(&place.name.at, |key| &key.at)),
                     None => error,
                 });
             }

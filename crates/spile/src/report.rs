@@ -4,16 +4,13 @@ use std::fmt::Write;
 
 use contract::{Contract, Operation, Tool, tokens};
 
-use crate::project::grouped;
+use crate::project::{counted, grouped};
 
 /// Readable without colour, and the same every time.
 pub fn report(contract: &Contract, sources: &[String]) -> String {
     let costs: Vec<usize> = contract.tools.iter().map(cost).collect();
     let total = costs.iter().sum::<usize>() as u64;
-    let tools = match contract.tools.len() {
-        1 => "1 tool".to_owned(),
-        many => format!("{many} tools"),
-    };
+    let tools = counted(contract.tools.len() as u64, "tool");
     let mut out =
         format!("{} {} · {tools} · about {} tokens\n\n", contract.name, contract.version, grouped(total));
     let width = contract.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);

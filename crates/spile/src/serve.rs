@@ -136,7 +136,9 @@ impl ServeArgs {
         let port = settings::port()?;
         let whole = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let found = std::net::ToSocketAddrs::to_socket_addrs(&whole).ok().and_then(|mut all| all.next());
-        found.map(Some).with_context(|| format!("SPILE_HOST: `{host}` is no address of this machine"))
+        found.map(Some).with_context(|| {
+            format!("SPILE_HOST: `{host}` is neither an address nor a known name; the port goes into PORT")
+        })
     }
 }
 
@@ -144,9 +146,10 @@ fn serve_http(address: SocketAddr, site: Site, shown: &[Shown]) -> anyhow::Resul
     runtime(Driven::ByCaller)?.block_on(async {
         // Before anybody is told that we serve: whoever is told may tell us to stop.
         let told = stop_signal();
-        let listener = TcpListener::bind(address).await.with_context(|| cannot_bind(address))?;
+        let listener = TcpListener::bind(address).await.map_err(|error| cannot_bind(address, &error))?;
         let bound = listener.local_addr()?;
-        banner::say(&banner::over_http(shown, bound));
+        let heads = if site.guard.token.is_some() { banner::WITH_TOKEN } else { &[] };
+        banner::say(&banner::over_http(shown, bound, heads));
         if !bound.ip().is_loopback() {
             say_who_may_call(&site.guard);
         }
@@ -161,8 +164,15 @@ fn serve_http(address: SocketAddr, site: Site, shown: &[Shown]) -> anyhow::Resul
     })
 }
 
-fn cannot_bind(address: SocketAddr) -> String {
-    format!("cannot listen on {address}; if the port is in use, port 0 takes a free one")
+fn cannot_bind(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    let why = match error.kind() {
+        AddrInUse => "the port is in use; choose another, or port 0 for any that is free".into(),
+        AddrNotAvailable => "this machine has no such address; 127.0.0.1 is always there".into(),
+        PermissionDenied => "not permitted; ports below 1024 are for the system, choose a higher one".into(),
+        _ => error.to_string(),
+    };
+    anyhow::anyhow!("cannot listen on {address}: {why}")
 }
 
 /// An open address deserves a word about who gets in.
@@ -257,6 +267,9 @@ async fn stop_signal() {
 
 /// Who may come in. An open door to the network has to be asked for.
 fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard> {
+    if address.is_none() && args.token_file.is_some() {
+        bail!("--token-file needs --bind or --http: on stdin and stdout there is nobody to ask");
+    }
     let token = match &args.token_file {
         Some(path) => {
             let text = std::fs::read_to_string(path)
@@ -289,9 +302,6 @@ fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard>
         if host.is_empty() || host.contains([':', '/', '*']) && host.parse::<std::net::IpAddr>().is_err() {
             bail!("--allow-host {host}: expected a name or an address alone, such as mcp.example");
         }
-    }
-    if address.is_none() && args.token_file.is_some() {
-        bail!("--token-file needs --bind or --http: on stdin and stdout there is nobody to ask");
     }
     for origin in &args.allow_origin {
         let whole = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));

@@ -11,7 +11,7 @@ fn number(name: &str) -> anyhow::Result<Option<u64>> {
         Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: not a number"),
         Ok(text) => match text.trim().parse() {
             Ok(number) => Ok(Some(number)),
-            Err(_) => bail!("{name}: `{text}` is not a whole number from 1 to {}", u64::MAX),
+            Err(_) => bail!("{name}: `{text}` is not a whole number"),
         },
     }
 }
@@ -25,12 +25,12 @@ pub(crate) fn text(name: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Where `--http` listens.
+/// Where `--http` listens. 0 is any port that is free.
 pub(crate) fn port() -> anyhow::Result<u16> {
-    match number("PORT")? {
+    match number("PORT")?.map(u16::try_from) {
         None => Ok(3333),
-        Some(port) => u16::try_from(port)
-            .map_err(|_| anyhow::anyhow!("PORT: `{port}` is no port; the last one is 65535")),
+        Some(Ok(port)) => Ok(port),
+        Some(Err(_)) => bail!("PORT: too large; the last port is 65535"),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use call::{Call, Catalog, Cx, Fault, Problem, Provider, Run, Target, Thing, Tool, ToolReply};
+use call::{Call, Catalog, Cx, Failure, Fault, Problem, Provider, Run, Target, Thing, Tool, ToolReply};
 use hashbrown::HashMap;
 use json::{Json, write};
 
@@ -314,7 +314,7 @@ fn plan_in(call: &Call) -> Result<&'static Plan, Box<Problem>> {
 }
 
 fn not_found(field: &str, why: &str) -> Box<Problem> {
-    Box::new(Problem { field: Some(field.into()), ..Problem::new("not_found", why) })
+    Box::new(Problem { field: Some(field.into()), ..Problem::new(Failure::NotFound, why) })
 }
 
 fn object(fill: impl FnOnce(&mut write::Object<'_>)) -> ToolReply {

@@ -1,7 +1,7 @@
 //! Prints docs/error-codes.md from the table that the code uses.
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
-use call::Reason;
+use call::{Failure, Reason};
 use wire::code::Code;
 
 fn main() {
@@ -22,9 +22,14 @@ fn main() {
     println!("\n## Tool errors\n");
     println!("What a tool could not do is a result with `isError: true` that a model can read:");
     println!(
-        "`{{code, message, field?, reason?, allowed?, retryable, retry_after_ms?}}`. For `invalid_arguments` the"
+        "`{{code, message, field?, reason?, allowed?, retryable, retry_after_ms?, ref}}`. The log has more under `ref`.\n"
     );
-    println!("`reason` is one of:\n");
+    println!("| code | when |");
+    println!("|---|---|");
+    for (_, code, when) in Failure::TABLE {
+        println!("| `{code}` | {when} |");
+    }
+    println!("\nFor `invalid_arguments` the `reason` is one of:\n");
     for reason in Reason::ALL {
         println!("- `{}`", reason.as_str());
     }

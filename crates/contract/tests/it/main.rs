@@ -3,6 +3,7 @@
 mod bad_manifests;
 mod bad_sections;
 mod init;
+mod kinds;
 mod manifest;
 
 use contract::{Check, Mirrored, mirrored};

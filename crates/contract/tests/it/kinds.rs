@@ -1,0 +1,83 @@
+//! What goes in comes out: a column's kind never changes what its cells say.
+
+use contract::field::{Field, Side};
+use contract::infer::Guess;
+use contract::{Cell, Check, Kind};
+use json::Json;
+use proptest::prelude::*;
+
+/// Texts as people write them: numbers in every disguise, dates that are none, words.
+fn cell() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<i64>().prop_map(|n| n.to_string()),
+        (-1000_i64..1000).prop_map(|n| n.to_string()),
+        "-?[0-9]{1,20}",
+        "-?[0-9]{1,12}\\.[0-9]{1,8}",
+        "[0-9]{4}-[0-9]{2}-[0-9]{2}",
+        "20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])",
+        "20[0-9]{2}-0[1-9]-1[0-9][T ][0-2][0-9]:[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,3})?(Z|\\+0[0-9]:00)?",
+        "(true|false|TRUE|yes|no|1|0)",
+        "(|NaN|Infinity|-0|1e5|\\+1|007|1,5| 1|1 )",
+        any::<String>(),
+    ]
+}
+
+/// A whole column, mostly of one sort: those are the columns that get a kind.
+fn column() -> impl Strategy<Value = Vec<String>> {
+    prop_oneof![
+        prop::collection::vec(cell(), 0..6),
+        prop::collection::vec("-?[1-9][0-9]{0,18}", 1..6),
+        prop::collection::vec("(0|-?[1-9][0-9]{0,5})(\\.[0-9]{1,4})?", 1..6),
+        prop::collection::vec("20[0-9]{2}-0[1-9]-1[0-9]", 1..6),
+        prop::collection::vec("(true|false)", 1..6),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_text_is_told_as_it_was_or_its_column_is_text(texts in column()) {
+        let mut guess = Guess::default();
+        texts.iter().for_each(|text| guess.see(text));
+        let kind = guess.kind();
+        let field = Field::new("f", "f", kind);
+        let schema = Json::object(|o| field.schema(o, Side::Output, None));
+        let check = Check::compile(&schema).expect("a schema");
+        for text in &texts {
+            let mut out = Vec::new();
+            field.value(&mut out, Cell::Text(text)).expect("the kind was found in these very texts");
+            let told = Json::written(out);
+            prop_assert!(check.admits(&told), "{kind:?}: {told}");
+            let doc = told.doc();
+            let back = doc.root().str().map_or_else(|| told.as_str().to_owned(), |text| text.into_owned());
+            prop_assert_eq!(&back, text, "{:?}", kind);
+        }
+    }
+
+    /// As an argument, a text of the column is accepted too: what was read can be asked for.
+    #[test]
+    fn what_was_read_can_be_asked_for(texts in column()) {
+        let mut guess = Guess::default();
+        texts.iter().for_each(|text| guess.see(text));
+        let field = Field::new("f", "f", guess.kind());
+        let schema = Json::object(|o| field.schema(o, Side::Input, None));
+        let check = Check::compile(&schema).expect("a schema");
+        for text in &texts {
+            let mut out = Vec::new();
+            field.value(&mut out, Cell::Text(text)).expect("the kind was found in these very texts");
+            let told = Json::written(out);
+            prop_assert!(check.admits(&told), "{:?}: {} by {}", guess.kind(), told, schema);
+        }
+    }
+
+    #[test]
+    fn a_misfit_is_never_told(kind in 0..Kind::ALL.len(), text in cell()) {
+        let field = Field::new("f", "f", Kind::ALL[kind]);
+        let schema = Json::object(|o| field.schema(o, Side::Output, None));
+        let check = Check::compile(&schema).expect("a schema");
+        let mut out = Vec::new();
+        if field.value(&mut out, Cell::Text(&text)).is_ok() {
+            let told = Json::written(out);
+            prop_assert!(check.admits(&told), "{:?}: {}", field.kind, told);
+        }
+    }
+}
