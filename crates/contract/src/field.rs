@@ -159,6 +159,9 @@ impl Field {
             (Kind::Boolean, Cell::Integer(n @ (0 | 1))) => {
                 out.extend_from_slice(if n == 1 { b"true" } else { b"false" });
             }
+            (Kind::Number, Cell::Text(text)) if infer::is(Kind::Number, text) => {
+                out.extend_from_slice(text.as_bytes());
+            }
             (Kind::Number, Cell::Real(n)) if n.is_finite() => write::number(out, n),
             (Kind::Number, Cell::Integer(n)) => write::integer(out, n),
             (Kind::Int64 | Kind::Decimal | Kind::Text, Cell::Integer(n)) => {

@@ -1,5 +1,6 @@
 //! Answers reads from the newest state of the file that fits the contract.
 
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::order::compare;
@@ -12,6 +13,8 @@ use super::watch::Watch;
 
 /// As many rows are walked where a call arrives.
 const SHORT_ROWS_MAX: usize = 2000;
+/// Where so many rows did not fill a page, all are tried before the walk goes on.
+const MARK_AFTER_ROWS: usize = 8192;
 /// Rows with more cells than this have them on the heap.
 const CELLS_ON_STACK: usize = 32;
 
@@ -39,7 +42,7 @@ impl Reader for Live {
     fn is_short(&self, read: &Read<'_>) -> bool {
         match read {
             Read::Get => true,
-            Read::List(query) => self.now().is_ok_and(|fit| fit.is_short(query)),
+            Read::List(query) => self.now().map_or(true, |fit| fit.is_short(query)),
         }
     }
 
@@ -82,6 +85,18 @@ enum Span {
     Scratch { from: usize, to: usize },
 }
 
+/// Which rows pass, and how many.
+struct Marked {
+    bits: Vec<u64>,
+    count: u64,
+}
+
+impl Marked {
+    fn has(&self, row: u32) -> bool {
+        self.bits[row as usize / 64] >> (row % 64) & 1 == 1
+    }
+}
+
 impl Fit {
     fn is_short(&self, query: &Query<'_>) -> bool {
         let rows = self.table.rows.len();
@@ -113,13 +128,21 @@ impl Fit {
         let filters = self.filters(query);
         let mut scratch = Scratch::default();
         let (mut at, mut passed) = (seen, 0);
+        let mut marked = None;
         while at < order.len() && passed < query.rows_max {
             if (at - seen).is_multiple_of(ROWS_PER_LOOK) {
                 go_on(query.stop)?;
             }
+            if at - seen == MARK_AFTER_ROWS && !filters.is_empty() {
+                marked = Some(self.mark(&filters, query)?);
+            }
             let number = order.row(at);
             at += 1;
-            if !self.passes(number, &filters, &mut scratch.text) {
+            let passes = match &marked {
+                Some(marked) => marked.has(number),
+                None => self.passes(number, &filters, &mut scratch.text),
+            };
+            if !passes {
                 continue;
             }
             passed += 1;
@@ -131,10 +154,27 @@ impl Fit {
             }
         }
         let is_whole = seen == 0 && at == order.len();
-        Ok(match query.filters.is_empty() {
-            true => Some(order.len() as u64),
-            false => is_whole.then_some(passed as u64),
+        Ok(match marked {
+            _ if filters.is_empty() => Some(order.len() as u64),
+            Some(marked) => Some(marked.count),
+            None => is_whole.then_some(passed as u64),
         })
+    }
+
+    /// Marks all rows that pass, in the order of the file: in any other each row is a miss of the cache.
+    fn mark(&self, filters: &[Sieve<'_>], query: &Query<'_>) -> Result<Marked, SourceFault> {
+        let mut marked = Marked { bits: vec![0; self.table.rows.len().div_ceil(64)], count: 0 };
+        let mut scratch = String::new();
+        for row in 0..self.table.len() {
+            if (row as usize).is_multiple_of(ROWS_PER_LOOK) {
+                go_on(query.stop)?;
+            }
+            if self.passes(row, filters, &mut scratch) {
+                marked.bits[row as usize / 64] |= 1 << (row % 64);
+                marked.count += 1;
+            }
+        }
+        Ok(marked)
     }
 
     /// Filters in the order in which their fields come, with values as the file would write them.
@@ -146,7 +186,7 @@ impl Fit {
                 let column = &self.columns[filter.column];
                 let value = match filter.value {
                     Cell::Integer(_) if is_written(column.kind) => {
-                        column.written(filter.value).map(std::borrow::Cow::into_owned)
+                        column.written(filter.value).map(Cow::into_owned)
                     }
                     _ => None,
                 };

@@ -36,7 +36,7 @@ pub(super) struct Sorts {
     building: Mutex<()>,
 }
 
-/// A row while it is sorted: how its value ranks, and where it lies.
+/// A row while it is sorted: how its value ranks, and where the value lies.
 struct Entry {
     rank: Rank,
     at: u32,
@@ -150,7 +150,7 @@ impl Fit {
         Ok(entries.into_iter().map(|entry| entry.row).collect())
     }
 
-    /// Keeps rows that are equal in the order in which they come: by key.
+    /// Leaves rows that are equal in the order in which they stood: by key.
     fn by_column(
         &self,
         sort: Sort,
@@ -159,6 +159,7 @@ impl Fit {
     ) -> Result<Vec<u32>, SourceFault> {
         let column = &self.columns[sort.column];
         let (mut entries, without) = self.entries(column, base, stop)?;
+        // A stable sort: columns to sort by have few different values, and it makes use of that.
         entries.sort_by(|a, b| {
             let order = self.compare_entries(column.kind, a, b);
             if sort.descending { order.reverse() } else { order }
@@ -179,16 +180,11 @@ impl Fit {
         let mut entries = Vec::with_capacity(base.len());
         let mut without = Vec::new();
         for i in 0..base.len() {
-            if i % ROWS_PER_LOOK == 0 {
+            if i.is_multiple_of(ROWS_PER_LOOK) {
                 go_on(stop)?;
             }
             let row = base.row(i);
-            let mut fields = self.table.fields(row);
-            if column.field > 0 {
-                fields.nth(column.field - 1);
-            }
-            let at = fields.at().expect("rows with too few fields are not loaded");
-            let at = u32::try_from(at).expect("files above 32 bits are refused");
+            let at = self.table.begin(row, column.field);
             let text = self.table.text_at(at);
             if column.is_null(&text) {
                 without.push(row);

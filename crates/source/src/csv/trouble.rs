@@ -123,9 +123,13 @@ impl Trouble {
         let path = path.display();
         match self {
             Self::Unreadable(error) => format!("{path}: {error}"),
-            Self::NotOfKind { text, .. } => format!("{path}: {self:.0?}: `{}`", shortened(text)),
-            Self::KeyTwice { texts, .. } => {
-                format!("{path}: key twice: `{}`", shortened(&texts.join("`, `")))
+            Self::NotOfKind { line, column, kind, text } => {
+                let (kind, text) = (kind.as_str(), shortened(text));
+                format!("{path}: line {line}, column `{column}`: no {kind}: `{text}`")
+            }
+            Self::KeyTwice { lines: [first, second], columns: _, texts } => {
+                let texts = texts.join("`, `");
+                format!("{path}: lines {first} and {second}: key twice: `{}`", shortened(&texts))
             }
             other => format!("{path}: {other:?}"),
         }

@@ -1,1 +1,10 @@
+//! CSV files: how they are read, what is told about them, and what happens when they change.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod errors;
+mod keys;
+mod kit;
+mod oracle;
+mod paging;
+mod reading;
+mod reload;

@@ -1,0 +1,122 @@
+//! What is told about files that are no tables.
+
+use contract::source::{Source, SourceFault};
+
+use super::kit::Disk;
+
+fn told(disk: &Disk, delimiter: Option<u8>) -> String {
+    match disk.csv_with(delimiter, None).facts() {
+        Err(SourceFault::Unavailable { told, log }) => {
+            assert!(log.contains(disk.path.to_str().unwrap()), "{log}");
+            assert!(!told.contains(disk.path.parent().unwrap().to_str().unwrap()), "{told}");
+            told
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn check(content: impl AsRef<[u8]>, expected: &str) {
+    assert_eq!(told(&Disk::new("people.csv", content), None), expected);
+}
+
+#[test]
+fn files_that_are_no_tables_say_so() {
+    check("", "`people.csv` is empty; its first line must name the columns");
+    check("\n\r\n", "`people.csv` is empty; its first line must name the columns");
+    check("\u{FEFF}", "`people.csv` is empty; its first line must name the columns");
+    check("sep=;\n", "`people.csv` is empty; its first line must name the columns");
+    let zip = "`people.csv` looks like an Excel workbook or another ZIP archive; save the sheet as CSV, or unpack it";
+    check(b"PK\x03\x04rest", zip);
+    check(
+        b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1rest",
+        "`people.csv` looks like an old Excel workbook; save the sheet as CSV",
+    );
+    check(
+        b"SQLite format 3\0rest",
+        "`people.csv` looks like a SQLite database; serve it as one, or export a table as CSV",
+    );
+    check(b"\x1F\x8Brest", "`people.csv` looks like a gzip archive; unpack it first");
+    check("%PDF-1.7", "`people.csv` looks like a PDF; export the table as CSV");
+    check("PAR1", "`people.csv` looks like a Parquet file; export it as CSV");
+    let nul = |line| {
+        format!("`people.csv` line {line} has a NUL byte, so it is not text; save it again as CSV in UTF-8")
+    };
+    check(b"a,b\n1,\0\n", &nul(2));
+    check(b"\xFF\xFEa\0\n\0\0\0", &nul(2));
+    check(b"\xFF\xFEa\0\n", "`people.csv` is UTF-16, but broken; save it again as UTF-8");
+    check(b"\xFF\xFE\x00\xD8a\0", "`people.csv` is UTF-16, but broken; save it again as UTF-8");
+    let utf8 = |line| {
+        format!("`people.csv` line {line} is not UTF-8, though what comes before is; save it again as UTF-8")
+    };
+    check(b"\xEF\xBB\xBFa,b\n1,caf\xE9\n", &utf8(2));
+    check(b"a,b\n\xC3\xA9,x\n1,\xE2\x82", &utf8(3));
+}
+
+#[test]
+fn rows_that_do_not_fit_the_header_name_their_line() {
+    let more = "quote fields that contain `,`";
+    let fewer = "add what is missing, with `,` for each empty field";
+    check("a,b\n1,2,3\n", &format!("`people.csv` line 2 has 3 fields, the header has 2; {more}"));
+    check("a,b\n1\n", &format!("`people.csv` line 2 has 1 field, the header has 2; {fewer}"));
+    check(
+        "a,b,c\n1,2,3\n\n\"x\ny\",2,3\n1,2\n",
+        &format!("`people.csv` line 6 has 2 fields, the header has 3; {fewer}"),
+    );
+    check("a,b\r\n1,2\r\n3\r\n", &format!("`people.csv` line 3 has 1 field, the header has 2; {fewer}"));
+    check("a,b\r1,2\r3\r", &format!("`people.csv` line 3 has 1 field, the header has 2; {fewer}"));
+    check("text\nhello, you\n", &format!("`people.csv` line 2 has 2 fields, the header has 1; {more}"));
+    check(
+        "a;b\n1;2\n3;4;5\n",
+        "`people.csv` line 3 has 3 fields, the header has 2; quote fields that contain `;`",
+    );
+    check(
+        "a\tb\n1\t2\n3\t4\t5\n",
+        "`people.csv` line 3 has 3 fields, the header has 2; quote fields that contain a tab",
+    );
+}
+
+#[test]
+fn an_unclosed_quote_names_the_line_where_it_began() {
+    let told = |line| {
+        format!(
+            "`people.csv` line {line} opens a quote that is never closed; close it, or write `\"\"` for a quote in a field"
+        )
+    };
+    check("a,b\n1,\"x\n2,y\n3,z\n", &told(2));
+    check("a,\"b\n1,2\n", &told(1));
+    check("a,b\n1,\"x\ny\"\n2,\"\"\"\n", &told(4));
+    check("a,b\n\"1\n2\",\"x", &told(3));
+}
+
+#[test]
+fn what_is_too_large_is_refused_before_it_is_read() {
+    let names: Vec<String> = (0..1025).map(|i| format!("c{i}")).collect();
+    check(names.join(","), "`people.csv` has 1025 columns, and 1024 is the most; leave some out");
+    check(names[..1024].join(",") + "\n1", {
+        "`people.csv` line 2 has 1 field, the header has 1024; add what is missing, with `,` for each empty field"
+    });
+    let disk = Disk::new("people.csv", "");
+    std::fs::File::options().write(true).open(&disk.path).unwrap().set_len(5 << 30).unwrap();
+    assert_eq!(
+        told(&disk, None),
+        "`people.csv` has 5.0 GiB, and must have less than 4; split it, or load it into SQLite"
+    );
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let disk = Disk::new("people.csv", "a\n1\n");
+    std::fs::remove_file(&disk.path).unwrap();
+    assert_eq!(told(&disk, None), "`people.csv` is not there; check its name, or put it back");
+    std::fs::create_dir(&disk.path).unwrap();
+    assert_eq!(told(&disk, None), "`people.csv` is not a file; give the path of a CSV file");
+}
+
+#[test]
+fn not_every_byte_can_separate_fields() {
+    let disk = Disk::new("people.csv", "a,b\n1,2\n");
+    for (byte, shown) in [(b'"', "\\\""), (b'\n', "\\n"), (b'\r', "\\r"), (0, "\\x00"), (0xE9, "\\xe9")] {
+        let way_out = "cannot separate fields; use a comma, a semicolon, a tab or `|`";
+        assert_eq!(told(&disk, Some(byte)), format!("`{shown}` {way_out}"));
+    }
+}

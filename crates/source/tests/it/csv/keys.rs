@@ -1,0 +1,114 @@
+//! Which columns tell rows apart, and rows found by them.
+
+use contract::source::{Shape, Source, SourceFault};
+use contract::{Cell, Kind};
+
+use super::kit::{Disk, get, reader, rows, shape, table};
+
+#[test]
+fn the_key_is_the_first_column_that_tells_rows_apart() {
+    let check = |content: &str, key: &[usize]| assert_eq!(table(content).key, key, "{content:?}");
+    check("a,b\n1,x\n2,y\n", &[0]);
+    check("a,b\nx,1\nx,2\n", &[1]);
+    check("a,b\n,1\nx,2\n", &[1]);
+    check("a,b\n1.5,x\n2.5,y\n", &[1]);
+    check("a,b\n2026-01-01,x\n2026-01-02,x\n", &[]);
+    check("a,b\n9007199254740993,x\n9007199254740994,x\n", &[0]);
+    check("a,b\n1,1\n1,1\n", &[]);
+    check("a,b\n1,1\n", &[0]);
+    check("a,b\n", &[]);
+    check("a\n\"x\"\nx\n", &[]);
+    // Far behind what a sample shows.
+    let late = |last: &str| {
+        let many: String = (0..100_000).map(|i| format!("{i},n{i}\n")).collect();
+        format!("a,b\n{many}{last}\n")
+    };
+    check(&late("100000,n100000"), &[0]);
+    check(&late("7,n100000"), &[1]);
+    check(&late("7,n8"), &[]);
+}
+
+fn keyed(content: &str, key: &[usize]) -> Result<Shape, SourceFault> {
+    let disk = Disk::new("people.csv", content);
+    let csv = disk.csv();
+    let shape = Shape { key: key.to_vec(), ..shape(&csv) };
+    csv.reader(&shape).map(|_| shape)
+}
+
+#[test]
+fn rows_are_found_by_their_key() {
+    let disk = Disk::new("people.csv", "id,name\n1,Ann\n2,\"Bob \"\"B\"\"\"\n-7,\n");
+    let csv = disk.csv();
+    let by_id = reader(&csv);
+    let bob = Some(rows(&[&["2", "Bob \"B\""]]).remove(0));
+    assert_eq!(get(by_id.as_ref(), &[Cell::Text("2")]).unwrap(), bob);
+    assert_eq!(get(by_id.as_ref(), &[Cell::Integer(2)]).unwrap(), bob);
+    assert_eq!(get(by_id.as_ref(), &[Cell::Integer(-7)]).unwrap(), Some(rows(&[&["-7", ""]]).remove(0)));
+    for key in
+        [&[Cell::Text("3")][..], &[Cell::Text("")], &[Cell::Null], &[], &[Cell::Text("1"), Cell::Text("2")]]
+    {
+        assert_eq!(get(by_id.as_ref(), key).unwrap(), None, "{key:?}");
+    }
+    let disk = Disk::new("people.csv", "id,name\n1,Ann\n2,\"Bob \"\"B\"\"\"\n");
+    let csv = disk.csv();
+    let by_name = csv.reader(&Shape { key: vec![1], ..shape(&csv) }).unwrap();
+    assert_eq!(get(by_name.as_ref(), &[Cell::Text("Bob \"B\"")]).unwrap(), bob);
+}
+
+#[test]
+fn a_key_may_have_several_columns() {
+    let disk = Disk::new("lines.csv", "order,line,what\n1,1,ab\n1,2,c\n2,1,d\n11,,e\n");
+    let csv = disk.csv();
+    let mut shape = shape(&csv);
+    assert_eq!(shape.key, [2]);
+    shape.key = vec![0, 2];
+    let both = csv.reader(&shape).unwrap();
+    let found = get(both.as_ref(), &[Cell::Integer(1), Cell::Text("c")]).unwrap();
+    assert_eq!(found, Some(rows(&[&["1", "2", "c"]]).remove(0)));
+    assert_eq!(get(both.as_ref(), &[Cell::Integer(1), Cell::Text("d")]).unwrap(), None);
+    assert_eq!(get(both.as_ref(), &[Cell::Text("1")]).unwrap(), None);
+}
+
+#[test]
+fn a_key_must_be_there_and_once() {
+    let check = |content: &str, key: &[usize], told: &str| match keyed(content, key) {
+        Err(SourceFault::Changed { told: said, log: _ }) => assert_eq!(said, told, "{content:?}"),
+        other => panic!("{content:?}: {other:?}"),
+    };
+    let way_out = "which is the key; change one, or choose another key";
+    check("a,b\n1,x\n2,y\n3,x\n", &[1], &format!("`people.csv` lines 2 and 4 have the same `b`, {way_out}"));
+    check(
+        "a,b\n1,\"x\ny\"\n2,y\n2,z\n1,\"x\ny\"\n",
+        &[0, 1],
+        &format!("`people.csv` lines 2 and 6 have the same `a`, `b`, {way_out}"),
+    );
+    let way_out = "which is a key; fill it in, or choose another key";
+    check("a,b\n1,x\n2,\n", &[1], &format!("`people.csv` line 3 has no `b`, {way_out}"));
+    check("a,b\n1,x\n,y\n", &[0], &format!("`people.csv` line 3 has no `a`, {way_out}"));
+    assert!(keyed("a,b\n1,x\n1,y\n", &[0, 1]).is_ok());
+}
+
+#[test]
+fn the_first_row_that_repeats_a_key_is_told_however_many_rows_there_are() {
+    let mut content = "a\n".to_owned();
+    (0..100_000).for_each(|i| content.push_str(&format!("n{i}\n")));
+    content.push_str("n77777\nn5\nn77777\n");
+    let Err(SourceFault::Changed { told, log }) = keyed(&content, &[0]) else { panic!("it has a key twice") };
+    assert!(told.starts_with("`people.csv` lines 77779 and 100002 have the same `a`"), "{told}");
+    assert!(log.contains("n77777") && !told.contains("n77777"), "{log}");
+}
+
+#[test]
+fn what_means_no_value_is_no_key() {
+    let disk = Disk::new("people.csv", "a,b\n1,x\nNA,y\n");
+    let csv = disk.csv();
+    let mut shape = shape(&csv);
+    assert_eq!((shape.columns[0].kind, &shape.key[..]), (Kind::Text, &[0][..]));
+    shape.columns[0].null = Some("NA".to_owned());
+    let Err(fault) = csv.reader(&shape) else { panic!("`NA` is no key") };
+    assert_eq!(
+        fault.to_string(),
+        "`people.csv` line 3 has no `a`, which is a key; fill it in, or choose another key"
+    );
+    assert_eq!(super::kit::shape(&disk.csv_with(None, Some("NA"))).key, [1]);
+}

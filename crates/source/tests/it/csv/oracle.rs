@@ -1,0 +1,75 @@
+//! The `csv` crate reads the same from the same bytes.
+
+use contract::source::Source;
+use csv::{QuoteStyle, ReaderBuilder, Terminator, WriterBuilder};
+use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
+
+use super::kit::{Disk, Row, all, shape};
+
+/// What the oracle reads, header first. `None` if it finds the rows uneven.
+fn oracle(bytes: &[u8], delimiter: u8) -> Option<Vec<Vec<String>>> {
+    let mut reader = ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(bytes);
+    reader.records().map(|record| Some(record.ok()?.iter().map(str::to_owned).collect())).collect()
+}
+
+/// What we read, rows in the order of the file, or what is told instead.
+fn ours(bytes: &[u8], delimiter: u8) -> Result<Vec<Vec<String>>, String> {
+    let csv = Disk::new("people.csv", bytes);
+    let csv = csv.csv_with(Some(delimiter), None);
+    csv.facts().map_err(|fault| fault.to_string())?;
+    let mut shape = shape(&csv);
+    shape.key.clear();
+    let rows = all(csv.reader(&shape).map_err(|fault| fault.to_string())?.as_ref());
+    let texts = |row: Row| row.into_iter().map(Option::unwrap_or_default).collect();
+    let header = shape.columns.into_iter().map(|column| column.name).collect();
+    Ok([header].into_iter().chain(rows.into_iter().map(texts)).collect())
+}
+
+fn delimiter() -> impl Strategy<Value = u8> {
+    prop_oneof![Just(b','), Just(b';'), Just(b'\t'), Just(b'|')]
+}
+
+fn cells() -> impl Strategy<Value = Vec<Vec<String>>> {
+    (1..6_usize, 1..8_usize).prop_flat_map(|(columns, rows)| {
+        let cell = "[a-c0-9é🦀,;|\t\"\r\n .-]{0,12}";
+        prop::collection::vec(prop::collection::vec(cell, columns), rows)
+    })
+}
+
+proptest! {
+    #[test]
+    fn tables_come_back_as_they_were_written(
+        cells in cells(),
+        delimiter in delimiter(),
+        style in prop_oneof![Just(QuoteStyle::Necessary), Just(QuoteStyle::Always), Just(QuoteStyle::NonNumeric)],
+        terminator in prop_oneof![Just(Terminator::CRLF), Just(Terminator::Any(b'\n')), Just(Terminator::Any(b'\r'))],
+    ) {
+        let mut builder = WriterBuilder::new();
+        builder.delimiter(delimiter).quote_style(style).terminator(terminator);
+        let mut writer = builder.from_writer(Vec::new());
+        cells.iter().for_each(|row| writer.write_record(row).unwrap());
+        let bytes = writer.into_inner().unwrap();
+        assert_eq!(ours(&bytes, delimiter).as_ref(), Ok(&cells));
+    }
+
+    #[test]
+    fn anything_is_read_as_the_oracle_reads_it(text in "[ab,;\"\"\r\n]{0,40}", delimiter in delimiter()) {
+        let expected = oracle(text.as_bytes(), delimiter);
+        match ours(text.as_bytes(), delimiter) {
+            Ok(read) => assert_eq!(Some(read), expected),
+            // We do not guess where a quote should have been closed.
+            Err(told) if told.contains("never closed") => {}
+            Err(told) if told.contains("is empty") => assert_eq!(expected, Some(Vec::new())),
+            Err(told) => assert_eq!(expected, None, "{told}"),
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let disk = Disk::new("people.csv", &bytes);
+        let csv = disk.csv();
+        if csv.facts().is_ok() {
+            all(csv.reader(&shape(&csv)).unwrap().as_ref());
+        }
+    }
+}
