@@ -1,7 +1,7 @@
 //! Where things lie in the development cache. `setup` fills it; everyone else reads it.
 //!
 //! The cache is outside the clone so that it survives fresh checkouts. The tests in
-//! `crates/testkit/tests` know the same layout, and read `schemas/<protocol date>.json` from it.
+//! `crates/testkit` and `crates/spile` know the same layout, and read `schemas/<protocol date>.json` from it.
 
 use std::path::{Path, PathBuf};
 

@@ -20,6 +20,8 @@ const TYPESCRIPT_SDK_1: &str = "1.32.2";
 const TYPESCRIPT_SDK_2: &str = "2.4.0";
 /// The TypeScript SDK 1 wants its users to bring it.
 const ZOD: &str = "4.6.7";
+/// Its CLI is one of the clients that the tests use.
+const INSPECTOR: &str = "2.12.0";
 const PYTHON_SDK: &str = "mcp==2.3.0";
 /// Carries the official JSON Schemas of all protocol versions.
 const SCHEMAS: &str = "mcp-fuzzer==0.7.0";
@@ -58,6 +60,7 @@ pub fn run() -> Result<()> {
     let parts = [
         Part { name: "node", pins: node_manifest()?, make: make_node },
         Part { name: "conformance-0.1.16", pins: stable.to_owned(), make: make_stable_suite },
+        Part { name: "inspector", pins: INSPECTOR.to_owned(), make: make_inspector },
         Part { name: "venv", pins: PYTHON_SDK.to_owned(), make: make_venv },
         Part { name: "schemas", pins: SCHEMAS.to_owned(), make: make_schemas },
     ];
@@ -109,6 +112,12 @@ fn make_stable_suite(cache: &Cache, folder: &Path) -> Result<()> {
         manifest(&[("@modelcontextprotocol/conformance", Suite::Stable.version())]),
     )?;
     npm_install(cache, folder, "the older conformance suite")
+}
+
+/// Apart from the SDKs: it wants other versions of them.
+fn make_inspector(cache: &Cache, folder: &Path) -> Result<()> {
+    fs::write(folder.join("package.json"), manifest(&[("@modelcontextprotocol/inspector", INSPECTOR)]))?;
+    npm_install(cache, folder, "MCP Inspector")
 }
 
 /// npm's `node` package fetches its binary in an install script, and npm 11 runs none unless told to;

@@ -123,7 +123,7 @@ impl Check {
                 (at, Reason::WrongType, format!("expected {wanted}"), None)
             }
             ValidationErrorKind::Enum { options } => {
-                (at, Reason::NotAllowed, format!("expected one of {options}"), list(options))
+                (at, Reason::NotAllowed, format!("expected one of {}", in_words(options)), list(options))
             }
             ValidationErrorKind::Constant { expected_value } => {
                 let allowed = Json::parse(&format!("[{expected_value}]")).ok();
@@ -167,6 +167,14 @@ impl Check {
             }
         }
     }
+}
+
+/// Values as people read them: `free`, `emerald`, 7.
+fn in_words(options: &Value) -> String {
+    let word =
+        |option: &Value| option.as_str().map_or_else(|| option.to_string(), |text| format!("`{text}`"));
+    let words = options.as_array().map(|options| options.iter().map(word).collect::<Vec<_>>());
+    words.map_or_else(|| options.to_string(), |words| words.join(", "))
 }
 
 /// 2026-07-28, `$ref` Resolution: implementations MUST NOT dereference what resolves to a network URI.

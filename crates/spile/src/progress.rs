@@ -2,12 +2,12 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Shows what is going on until it is dropped.
-pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
+pub(crate) struct Progress(Option<(SyncSender<()>, JoinHandle<()>)>);
 
 impl Progress {
     pub(crate) fn on(file: &str, path: &Path) -> Self {
@@ -16,7 +16,8 @@ impl Progress {
         }
         let mebibytes = std::fs::metadata(path).map_or(0, |found| found.len() >> 20);
         let what = format!("reading {file} ({mebibytes} MiB)");
-        let (stop, stopped) = channel();
+        // Nothing is ever sent: the end of it is the sign.
+        let (stop, stopped) = sync_channel(1);
         let began = Instant::now();
         let thread = std::thread::spawn(move || {
             let mut shown = false;

@@ -1,7 +1,7 @@
 // What the TypeScript clients check, and how they are told what to connect to. The SDKs differ only
 // in how a client is made, which `ts1.mjs` and `ts2.mjs` bring.
 //
-//   tsN.mjs --fixture bench|conformance --protocol DATE|auto (--url URL | --command CMD [ARG...])
+//   tsN.mjs --fixture bench|conformance|customers --protocol DATE|auto (--url URL | --command CMD [ARG...])
 //
 // Exits 0 when everything held; otherwise the error on stderr tells what did not.
 
@@ -45,6 +45,9 @@ export async function check(args, client, version, asked) {
     if (args.fixture === 'bench') {
         assert.equal(names.length, 10, names.join());
         await checkLookup(client, version);
+    } else if (args.fixture === 'customers') {
+        assert.deepEqual(names, ['lookup_customer', 'list_customers']);
+        await checkCustomers(client, version);
     } else {
         await checkSimpleText(client);
         await checkProgress(client);
@@ -59,6 +62,47 @@ async function checkLookup(client, version) {
     assert.deepEqual(Object.keys(record).sort(), ['email', 'plan', 'signup_date']);
     assert.equal(record.email, 'user42@example.com');
     if (version >= STRUCTURED_SINCE) assert.deepEqual(result.structuredContent, record);
+}
+
+/** `examples/customers`: a record, what is wrong with a call, and every row once. */
+async function checkCustomers(client, version) {
+    const call = async (name, args) => {
+        const result = await client.callTool({ name, arguments: args });
+        if (version >= STRUCTURED_SINCE) return { ...result, typed: result.structuredContent };
+        return { ...result, typed: JSON.parse(text(result)) };
+    };
+    const found = await call('lookup_customer', { email: 'dana@acme.test' });
+    assert(!found.isError, JSON.stringify(found));
+    assert.deepEqual(found.typed, { email: 'dana@acme.test', plan: 'emerald', signup_date: '2026-02-11' });
+    if (version >= STRUCTURED_SINCE) {
+        assert.equal(text(found), 'Found customer dana@acme.test on the emerald plan.');
+    }
+
+    // Both SDKs hold errors against the output schema too, and throw what does not fit.
+    const missing = await call('lookup_customer', {});
+    assert.equal(missing.isError, true, JSON.stringify(missing));
+    const { code, field, reason } = missing.typed;
+    assert.deepEqual({ code, field, reason }, { code: 'invalid_arguments', field: 'email', reason: 'missing_required' });
+    const nobody = await call('lookup_customer', { email: 'nobody@acme.test' });
+    assert.equal(nobody.isError, true, JSON.stringify(nobody));
+    assert.equal(nobody.typed.code, 'not_found');
+
+    const seen = [];
+    const sizes = [];
+    let cursor;
+    do {
+        const page = await call('list_customers', { limit: 5, ...(cursor && { cursor }) });
+        assert(!page.isError, JSON.stringify(page));
+        assert.equal(page.typed.total, 12);
+        assert.equal(page.typed.truncated, page.typed.nextCursor !== undefined);
+        seen.push(...page.typed.items.map((item) => item.email));
+        sizes.push(page.typed.items.length);
+        cursor = page.typed.nextCursor;
+    } while (cursor);
+    assert.deepEqual(sizes, [5, 5, 2]);
+    assert.equal(new Set(seen).size, 12, seen.join());
+    const garbled = await call('list_customers', { limit: 5, cursor: 'garbled' });
+    assert.deepEqual([garbled.isError, garbled.typed.field], [true, 'cursor']);
 }
 
 async function checkUnknownTool(client) {

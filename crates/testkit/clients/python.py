@@ -2,7 +2,7 @@
 
 Exits 0 when everything held; otherwise the exception on stderr tells what did not.
 
-    python.py --fixture bench|conformance --protocol DATE|auto (--url URL | --command CMD [ARG...])
+    python.py --fixture bench|conformance|customers --protocol DATE|auto (--url URL | --command CMD [ARG...])
 """
 
 import argparse
@@ -20,7 +20,7 @@ ELICITATION_SINCE = "2025-06-18"
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fixture", choices=["bench", "conformance"], required=True)
+    parser.add_argument("--fixture", choices=["bench", "conformance", "customers"], required=True)
     parser.add_argument("--protocol", required=True)
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--url")
@@ -55,6 +55,9 @@ async def check(args: argparse.Namespace) -> None:
         if args.fixture == "bench":
             assert len(names) == 10, names
             await check_lookup(client)
+        elif args.fixture == "customers":
+            assert names == {"lookup_customer", "list_customers"}, names
+            await check_customers(client)
         else:
             await check_simple_text(client)
             await check_progress(client)
@@ -71,6 +74,44 @@ async def check_lookup(client: Client) -> None:
     assert record["email"] == "user42@example.com", record
     if client.protocol_version >= STRUCTURED_SINCE:
         assert result.structured_content == record, result
+
+
+async def check_customers(client: Client) -> None:
+    """`examples/customers`: a record, what is wrong with a call, and every row once."""
+    structured = client.protocol_version >= STRUCTURED_SINCE
+
+    async def call(name: str, **arguments: object) -> tuple[CallToolResult, dict]:
+        result = await client.call_tool(name, arguments)
+        return result, result.structured_content if structured else json.loads(text(result))
+
+    result, record = await call("lookup_customer", email="dana@acme.test")
+    assert not result.is_error, result
+    assert record == {"email": "dana@acme.test", "plan": "emerald", "signup_date": "2026-02-11"}, record
+    if structured:
+        assert text(result) == "Found customer dana@acme.test on the emerald plan.", result
+
+    result, wrong = await call("lookup_customer")
+    assert result.is_error, result
+    assert wrong["code"] == "invalid_arguments", wrong
+    assert (wrong["field"], wrong["reason"]) == ("email", "missing_required"), wrong
+    result, wrong = await call("lookup_customer", email="nobody@acme.test")
+    assert result.is_error and wrong["code"] == "not_found", result
+
+    seen: list[str] = []
+    sizes: list[int] = []
+    more: dict[str, str] = {}
+    while True:
+        result, page = await call("list_customers", limit=5, **more)
+        assert not result.is_error and page["total"] == 12, result
+        assert page["truncated"] == ("nextCursor" in page), page
+        seen += [item["email"] for item in page["items"]]
+        sizes.append(len(page["items"]))
+        if "nextCursor" not in page:
+            break
+        more = {"cursor": page["nextCursor"]}
+    assert sizes == [5, 5, 2] and len(set(seen)) == 12, (sizes, seen)
+    result, wrong = await call("list_customers", limit=5, cursor="garbled")
+    assert result.is_error and wrong["field"] == "cursor", result
 
 
 async def check_unknown_tool(client: Client) -> None:

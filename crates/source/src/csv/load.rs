@@ -146,7 +146,7 @@ fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, T
 fn header(text: &str, start: usize, split: &Split) -> Result<(Vec<String>, usize), Trouble> {
     let bytes = text.as_bytes();
     let mut at = behind_blanks(bytes, start);
-    if at == bytes.len() {
+    if text[at..].trim().is_empty() {
         return Err(Trouble::Empty);
     }
     let mut names = Vec::new();

@@ -1,5 +1,8 @@
 //! The fixtures by themselves, and what others think of them.
 
+/// The official clients, shared with the tests of the binary.
+#[path = "../../clients/mod.rs"]
+mod clients;
 mod fixtures;
 mod official;
 mod process;

@@ -84,6 +84,10 @@ async fn converse(fixture: &str, protocol: &str, target: &Target) -> Result<(), 
     if fixture == "bench" {
         same("number of tools", &tools.len(), &10)?;
         check_lookup(&client, &version).await?;
+    } else if fixture == "customers" {
+        let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+        same("tools", &names, &vec!["lookup_customer", "list_customers"])?;
+        check_customers(&client, &version).await?;
     } else {
         let result = call(&client, "test_simple_text", json!({})).await?;
         same("text", &text(&result)?, &"This is a simple text response for testing.".to_owned())?;
@@ -137,6 +141,57 @@ async fn check_lookup(client: &Connected, version: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// `examples/customers`: a record, what is wrong with a call, and every row once.
+async fn check_customers(client: &Connected, version: &str) -> Result<(), String> {
+    let structured = version >= STRUCTURED_SINCE;
+    let ask = async |tool: &'static str, arguments: Value| {
+        let result = call(client, tool, arguments).await?;
+        let typed = match &result.structured_content {
+            Some(typed) if structured => typed.clone(),
+            _ => serde_json::from_str(&text(&result)?).map_err(|error| error.to_string())?,
+        };
+        Ok::<(CallToolResult, Value), String>((result, typed))
+    };
+    let (found, record) = ask("lookup_customer", json!({ "email": "dana@acme.test" })).await?;
+    same("is an error", &found.is_error.unwrap_or_default(), &false)?;
+    let dana = json!({ "email": "dana@acme.test", "plan": "emerald", "signup_date": "2026-02-11" });
+    same("record", &record, &dana)?;
+    if structured {
+        same("text", &*text(&found)?, "Found customer dana@acme.test on the emerald plan.")?;
+    }
+
+    let (missing, wrong) = ask("lookup_customer", json!({})).await?;
+    same("is an error", &missing.is_error, &Some(true))?;
+    same("code", &wrong["code"], &json!("invalid_arguments"))?;
+    same("field", &wrong["field"], &json!("email"))?;
+    same("reason", &wrong["reason"], &json!("missing_required"))?;
+    let (nobody, wrong) = ask("lookup_customer", json!({ "email": "nobody@acme.test" })).await?;
+    same("is an error", &nobody.is_error, &Some(true))?;
+    same("code", &wrong["code"], &json!("not_found"))?;
+
+    let (mut seen, mut sizes) = (Vec::new(), Vec::new());
+    let mut arguments = json!({ "limit": 5 });
+    loop {
+        let (_, page) = ask("list_customers", arguments.clone()).await?;
+        same("total", &page["total"], &json!(12))?;
+        same("truncated", &page["truncated"], &page["nextCursor"].is_string().into())?;
+        let items = page["items"].as_array().ok_or_else(|| format!("no items: {page}"))?;
+        seen.extend(items.iter().map(|item| item["email"].to_string()));
+        sizes.push(items.len());
+        if page["nextCursor"].is_null() {
+            break;
+        }
+        arguments["cursor"] = page["nextCursor"].clone();
+    }
+    same("sizes of pages", &sizes, &vec![5, 5, 2])?;
+    seen.sort();
+    seen.dedup();
+    same("different rows", &seen.len(), &12)?;
+    let (garbled, wrong) = ask("list_customers", json!({ "limit": 5, "cursor": "garbled" })).await?;
+    same("is an error", &garbled.is_error, &Some(true))?;
+    same("field", &wrong["field"], &json!("cursor"))
+}
+
 async fn check_progress(client: &Connected) -> Result<(), String> {
     let seen = client.service().progress.clone();
     seen.lock().expect("no panic while locked").clear();
@@ -184,6 +239,6 @@ fn text(result: &CallToolResult) -> Result<String, String> {
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
+fn same<T: PartialEq + std::fmt::Debug + ?Sized>(what: &str, found: &T, expected: &T) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
 }

@@ -1,0 +1,190 @@
+//! Data and manifests that cannot be served: what a person reads, and that nothing is touched.
+//!
+//! `check` and `serve` must say the same, word for word.
+
+use crate::stand::{Place, Said};
+
+/// What is read is kept in `snapshots/`.
+#[track_caller]
+fn check(name: &str, files: &[(&str, &[u8])], path: &str) {
+    check_in(name, &Place::new(files), path, &[]);
+}
+
+#[track_caller]
+fn check_in(name: &str, place: &Place, path: &str, env: &[(&str, &str)]) {
+    let before = place.files();
+    let checked = place.run_with(&["check", path], env);
+    let served = place.run_with(&["serve", path], env);
+    assert_eq!(place.files(), before, "{name}: the files are as they were");
+    assert_eq!((checked.code, &*checked.stdout), (Some(1), ""), "{name}: {checked}");
+    assert_eq!(served, Said { asked: served.asked.clone(), ..checked.clone() }, "{name}");
+    insta::assert_snapshot!(name, checked);
+}
+
+/// Something wrong that does not keep the rest from being served: it is said, and nothing is left out.
+#[track_caller]
+fn check_served(name: &str, files: &[(&str, &[u8])], path: &str) {
+    let place = Place::new(files);
+    let before = place.files();
+    let checked = place.run(&["check", path]);
+    let served = place.run(&["serve", path]);
+    assert_eq!(place.files(), before, "{name}: the files are as they were");
+    assert_eq!((checked.code, served.code), (Some(0), Some(0)), "{name}: {checked}\n{served}");
+    assert!(served.stderr.starts_with(checked.stderr.trim_end()), "{name}: {checked}\n{served}");
+    assert_eq!(served.stdout, "", "{name}: stdout belongs to the protocol");
+    insta::assert_snapshot!(name, checked);
+}
+
+#[test]
+fn nothing_is_there() {
+    check("missing_file", &[], "people.csv");
+    check("missing_database", &[], "people.db");
+    check("missing_folder", &[], "people");
+    check("missing_manifest", &[], "people/spile.toml");
+    check("folder_without_anything", &[], ".");
+    check("folder_without_data", &[("README.md", b"# Hello\n"), (".hidden.csv", b"a\n1\n")], ".");
+    check("file_of_another_kind", &[("people.xlsx", b"PK\x03\x04")], "people.xlsx");
+}
+
+#[test]
+fn text_files_that_are_no_tables() {
+    check("csv_empty", &[("people.csv", b"")], "people.csv");
+    check("csv_blank", &[("people.csv", b"\n\n\n")], "people.csv");
+    check("csv_ragged_long", &[("people.csv", b"id,name\n1,Ada\n2,Bea,Berlin\n")], "people.csv");
+    check("csv_ragged_short", &[("people.csv", b"id,name\n1,Ada\n2\n")], "people.csv");
+    check("csv_quote_left_open", &[("people.csv", b"id,name\n1,\"Ada\n2,Bea\n")], "people.csv");
+    let wide = [vec!["c"; 3000].join(","), "\n".into(), vec!["1"; 3000].join(","), "\n".into()].concat();
+    check("csv_too_many_columns", &[("people.csv", wide.as_bytes())], "people.csv");
+}
+
+#[test]
+fn bytes_that_are_no_text() {
+    let mut noise = b"id,name\n".to_vec();
+    noise.extend((0..=255).cycle().take(2048).collect::<Vec<u8>>());
+    check("csv_binary", &[("people.csv", &noise)], "people.csv");
+    check("csv_that_is_a_workbook", &[("people.csv", b"PK\x03\x04\x14\0\x06\0\x08\0\0\0!\0")], "people.csv");
+    check("csv_that_is_a_database", &[("people.csv", b"SQLite format 3\0\x10\0\x01\x01\0")], "people.csv");
+    check("csv_that_is_compressed", &[("people.csv", b"\x1f\x8b\x08\0\0\0\0\0\0\x03")], "people.csv");
+    check("csv_utf16_cut_short", &[("people.csv", b"\xff\xfei\0d\0\n\x001\0\n\0\x32")], "people.csv");
+}
+
+#[test]
+fn odd_tables_that_can_be_served() {
+    check_served(
+        "csv_header_twice",
+        &[("people.csv", b"id,name,name\n1,Ada,Lovelace\n2,Bea,\n")],
+        "people.csv",
+    );
+    check_served("csv_header_blank", &[("people.csv", b"id,,name\n1,x,Ada\n")], "people.csv");
+    check_served("csv_header_only", &[("people.csv", b"id,name\n")], "people.csv");
+    check_served("csv_without_a_key", &[("people.csv", b"name,city\nAda,Rome\nAda,Rome\n")], "people.csv");
+    let utf16: Vec<u8> = "\u{feff}id,name\n1,Zoë\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    check_served("csv_utf16", &[("people.csv", &utf16)], "people.csv");
+    check_served("csv_windows_1252", &[("people.csv", b"id,name\n1,Zo\xeb\n2,Ada\n")], "people.csv");
+    let names: Vec<String> = (1..=80).map(|n| format!("column_{n}")).collect();
+    let values: Vec<String> = (1..=80).map(|n| n.to_string()).collect();
+    let wide = format!("{}\n{}\n", names.join(","), values.join(","));
+    check_served("csv_80_columns", &[("people.csv", wide.as_bytes())], "people.csv");
+}
+
+#[test]
+fn databases_that_cannot_be_read() {
+    check("db_empty_file", &[("people.db", b"")], "people.db");
+    check(
+        "db_of_another_kind",
+        &[("people.db", b"id,name\n1,Ada\n2,Bea\n3,Cem\n".repeat(40).as_slice())],
+        "people.db",
+    );
+    let whole = database(
+        "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO people VALUES (1, 'Ada')",
+    );
+    let mut damaged = whole.clone();
+    // The second page is the table's.
+    damaged[4096..4196].fill(0xaa);
+    check("db_damaged", &[("people.db", &damaged)], "people.db");
+    check("db_cut_short", &[("people.db", &whole[..4096])], "people.db");
+    check("db_without_tables", &[("people.db", &database("CREATE TABLE t (a); DROP TABLE t"))], "people.db");
+}
+
+#[test]
+fn a_database_that_somebody_keeps_locked() {
+    let place =
+        Place::new(&[("people.db", &database("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)"))]);
+    let before = place.files();
+    let other = rusqlite::Connection::open(place.folder.join("people.db")).expect("it opens");
+    other.execute_batch("BEGIN EXCLUSIVE").expect("it can be locked");
+    // Nothing may read the file in this process from here on: closing it would give up the lock.
+    let said = place.run(&["check", "people.db"]);
+    other.execute_batch("ROLLBACK").expect("it can be unlocked");
+    drop(other);
+    assert_eq!(place.files(), before, "the files are as they were");
+    assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
+    insta::assert_snapshot!("db_locked", said);
+    // It passes.
+    assert_eq!(place.run(&["check", "people.db"]).code, Some(0));
+}
+
+fn database(sql: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("made.db");
+    let made = rusqlite::Connection::open(&path).expect("it opens");
+    made.execute_batch(&format!("PRAGMA page_size = 4096; {sql}")).expect("it is SQL");
+    drop(made);
+    std::fs::read(&path).expect("it was written")
+}
+
+const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name,city\n1,Ada,Rome\n2,Bea,Berlin\n2,Cem,Izmir\n");
+
+/// A manifest for [`PEOPLE`], with more lines at its end.
+#[track_caller]
+fn check_manifest(name: &str, more: &str) {
+    let manifest =
+        format!("[sources.crm]\npath = \"people.csv\"\n\n[collections.people]\nsource = \"crm\"\n{more}");
+    check(name, &[PEOPLE, ("spile.toml", manifest.as_bytes())], ".");
+}
+
+#[test]
+fn manifests_that_do_not_hold() {
+    check("manifest_no_toml", &[("spile.toml", b"[sources.crm\n")], ".");
+    check("manifest_not_text", &[("spile.toml", b"[server]\nname = \"\xff\"\n")], ".");
+    check("manifest_empty", &[("spile.toml", b"")], ".");
+    check(
+        "manifest_missing_file",
+        &[("spile.toml", b"[sources.crm]\npath = \"gone.csv\"\n\n[collections.people]\nsource = \"crm\"\n")],
+        ".",
+    );
+    check(
+        "manifest_unset_variable",
+        &[(
+            "spile.toml",
+            b"[sources.crm]\npath = \"${CRM_FILE}\"\n\n[collections.people]\nsource = \"crm\"\n",
+        )],
+        ".",
+    );
+    check_manifest("manifest_unknown_key", "kye = \"name\"\n");
+    check_manifest("manifest_unknown_column", "key = \"naem\"\n");
+    check_manifest(
+        "manifest_unknown_column_in_fields",
+        "key = \"name\"\n\n[collections.people.fields]\nctiy = { description = \"Where they live.\" }\n",
+    );
+    check_manifest("manifest_key_repeats", "key = \"id\"\n");
+    check_manifest(
+        "manifest_enum_that_does_not_hold",
+        "key = \"name\"\n\n[collections.people.fields]\ncity = { enum = [\"Rome\", \"Berlin\"] }\n",
+    );
+    check_manifest("manifest_unknown_collection", "key = \"name\"\n\n[tools.find]\nuses = \"peeple.get\"\n");
+    check_manifest(
+        "manifest_several_mistakes",
+        "key = \"naem\"\nfilter = [\"city\"]\n\n[tools.find]\nuses = \"people.gte\"\n",
+    );
+}
+
+#[test]
+fn a_variable_that_is_set_is_used() {
+    let manifest =
+        b"[sources.crm]\npath = \"${CRM_FILE}\"\n\n[collections.people]\nsource = \"crm\"\nkey = \"name\"\n";
+    let place = Place::new(&[PEOPLE, ("spile.toml", manifest)]);
+    let said = place.run_with(&["check"], &[("CRM_FILE", "people.csv")]);
+    assert_eq!(said.code, Some(0), "{said}");
+    check_in("manifest_variable_names_nothing", &place, ".", &[("CRM_FILE", "people.tsv")]);
+}

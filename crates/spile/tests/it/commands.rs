@@ -1,0 +1,147 @@
+//! `check`, `init`, `completions`, and command lines that mean nothing.
+
+use crate::stand::{Place, Said};
+
+const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name,joined\n1,Ada,2026-01-02\n2,Bea,2026-03-04\n");
+const ORDERS: (&str, &[u8]) = ("orders.csv", b"no,person,total\n7,1,9.50\n8,2,12.00\n");
+
+/// What is read is kept in `snapshots/`; the files are as they were.
+#[track_caller]
+fn check(name: &str, place: &Place, args: &[&str]) -> Said {
+    let before = place.files();
+    let said = place.run(args);
+    assert_eq!(place.files(), before, "{name}: the files are as they were");
+    insta::assert_snapshot!(name, said);
+    said
+}
+
+#[test]
+fn check_says_what_would_be_served() {
+    let customers = Place::customers();
+    for (name, path) in
+        [("check_manifest", "."), ("check_csv", "customers.csv"), ("check_db", "customers.db")]
+    {
+        assert_eq!(check(name, &customers, &["check", path]).code, Some(0));
+    }
+    let several = Place::new(&[PEOPLE, ORDERS, ("notes.txt", b"not data")]);
+    assert_eq!(check("check_several_files", &several, &["check"]).code, Some(0));
+}
+
+/// The first line of `check`: name and version.
+fn version(said: &Said) -> String {
+    said.stdout.split(" · ").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn init_writes_what_serving_without_a_manifest_means() {
+    for (files, path) in [
+        (&[PEOPLE][..], "people.csv"),
+        (&[PEOPLE, ORDERS], "."),
+        (&[("customers.db", include_bytes!("../../../../examples/customers/customers.db"))], "customers.db"),
+        (&[("odd names.csv", b"Id,Full Name,Full Name,,\"quote\"\"d\"\n1,a,b,c,d\n")], "odd names.csv"),
+    ] {
+        let place = Place::new(files);
+        let (before, data) = (place.run(&["check", path]), place.files());
+        let made = place.run(&["init", path]);
+        assert_eq!((made.code, &*made.stdout), (Some(0), ""), "{made}");
+        let mut now = place.files();
+        now.retain(|(file, _)| !file.ends_with("spile.toml"));
+        assert_eq!(now, data, "{path}: data is never touched");
+        let after = place.run(&["check", "spile.toml"]);
+        assert_eq!((before.code, after.code), (Some(0), Some(0)), "{before}\n{after}");
+        assert_eq!(tools(&after), tools(&before), "{path}: the same tools");
+        let (_, before) = version(&before)
+            .split_once(' ')
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .expect("a name and a version");
+        assert!(
+            version(&after).ends_with(&format!(" {before}")),
+            "{path}: the same contract: {before}, {after}"
+        );
+    }
+}
+
+/// All that `check` says behind the first line.
+fn tools(said: &Said) -> &str {
+    said.stdout.split_once('\n').map_or("", |(_, rest)| rest)
+}
+
+#[test]
+fn init_says_what_it_wrote() {
+    let place = Place::new(&[PEOPLE, ORDERS]);
+    insta::assert_snapshot!("init", place.run(&["init"]));
+    let text = std::fs::read(place.folder.join("spile.toml")).expect("it was written");
+    insta::assert_snapshot!("init_text", place.readable(&text));
+    // The second time it is somebody's work.
+    place.write("spile.toml", b"[server]\nname = \"mine\"\n");
+    assert_eq!(check("init_again", &place, &["init"]).code, Some(1));
+    insta::assert_snapshot!("init_again_by_force", place.run(&["init", "--force"]));
+    let again = std::fs::read(place.folder.join("spile.toml")).expect("it was written");
+    assert_eq!(again, text);
+}
+
+#[test]
+fn init_writes_nothing_for_what_cannot_be_served() {
+    for (name, files, path) in [
+        ("init_missing", &[][..], "people.csv"),
+        ("init_empty_folder", &[], "."),
+        ("init_empty_csv", &[("people.csv", &b""[..])], "people.csv"),
+        ("init_one_of_two_is_bad", &[PEOPLE, ("orders.csv", b"no\n1,2\n")], "."),
+        ("init_manifest_without_data", &[("spile.toml", b"")], "spile.toml"),
+    ] {
+        assert_eq!(check(name, &Place::new(files), &["init", path, "--force"]).code, Some(1), "{name}");
+    }
+}
+
+#[test]
+fn command_lines_that_mean_nothing() {
+    let place = Place::new(&[PEOPLE]);
+    for (name, args) in [
+        ("no_command", &[][..]),
+        ("unknown_command", &["sreve", "people.csv"]),
+        ("unknown_option", &["serve", "--prot", "3333"]),
+        ("unknown_shell", &["completions", "tcsh"]),
+        ("bind_nowhere", &["serve", "people.csv", "--bind", "nowhere"]),
+        ("bind_port_too_large", &["serve", "people.csv", "--bind", "70000"]),
+        ("bind_and_http", &["serve", "people.csv", "--bind", "0", "--http"]),
+        ("unknown_log_format", &["serve", "people.csv", "--log-format", "xml"]),
+    ] {
+        let said = check(name, &place, args);
+        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{name}: {said}");
+    }
+}
+
+#[test]
+fn help_is_on_stdout() {
+    let place = Place::new(&[]);
+    for (name, args) in [
+        ("help", &["--help"][..]),
+        ("help_serve", &["serve", "--help"]),
+        ("help_init", &["init", "--help"]),
+        ("help_check", &["check", "--help"]),
+    ] {
+        let said = check(name, &place, args);
+        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{name}");
+    }
+    let said = place.run(&["--version"]);
+    assert_eq!(said.stdout, format!("spile {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn completions_are_scripts_of_their_shell() {
+    let place = Place::new(&[]);
+    for (shell, begins) in
+        [("bash", "_spile() {"), ("zsh", "#compdef spile"), ("fish", "# Print an optspec for argparse")]
+    {
+        let said = place.run(&["completions", shell]);
+        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{shell}");
+        assert!(
+            said.stdout.starts_with(begins),
+            "{shell}: {}",
+            said.stdout.lines().next().unwrap_or_default()
+        );
+        for word in ["serve", "init", "check", "completions", "bind", "http"] {
+            assert!(said.stdout.contains(word), "{shell}: no `{word}`");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Conversations with `examples/customers`, byte for byte: the exchanges that the documentation shows, for each
+//! shape of the protocol, over both doors, from the spreadsheet and from the database.
+//!
+//! A line with `>` is sent, the line with `<` below it is all that comes back. What is new each time has a
+//! name instead: `<ref>`, and `<cursor>`, which is also how a later line sends it.
+//!
+//! With `GOLDEN=write` in the environment the spreadsheet's answers are written down, to be read in the diff.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::Receiver;
+
+use serde_json::Value;
+
+use crate::stand::{AT_MOST, Place, Served, lines_of};
+
+#[test]
+fn from_the_spreadsheet() {
+    let place = Place::customers();
+    if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
+        for version in VERSIONS {
+            let answered = played(&golden(version), &mut Pipe::open(&place));
+            std::fs::write(file(version), answered).expect("a transcript can be written");
+        }
+    }
+    check(&place);
+}
+
+/// Where the rows lie makes no difference to anybody who asks.
+#[test]
+fn from_the_database() {
+    let place = Place::customers();
+    let manifest = std::fs::read_to_string(place.folder.join("spile.toml")).expect("there is a manifest");
+    let (kind, path) =
+        ("kind = \"csv\"\npath = \"customers.csv\"", "kind = \"sqlite\"\npath = \"customers.db\"");
+    assert!(manifest.contains(kind), "the example reads a spreadsheet");
+    place.write("spile.toml", manifest.replace(kind, path).as_bytes());
+    std::fs::remove_file(place.folder.join("customers.csv")).expect("it is not needed");
+    check(&place);
+}
+
+const VERSIONS: [&str; 3] = ["2024-11-05", "2025-06-18", "2026-07-28"];
+
+fn file(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/golden/{version}.txt"))
+}
+
+fn golden(version: &str) -> String {
+    std::fs::read_to_string(file(version)).expect("a transcript is readable")
+}
+
+fn check(place: &Place) {
+    for version in VERSIONS {
+        let golden = golden(version);
+        let (stdio, http) = (played(&golden, &mut Pipe::open(place)), played(&golden, &mut Web::open(place)));
+        assert!(stdio == golden, "{version} over stdio is now:\n{stdio}");
+        assert!(http == golden, "{version} over HTTP is now:\n{http}");
+    }
+}
+
+trait Door {
+    /// `None` if nothing comes back.
+    fn ask(&mut self, message: &str) -> Option<String>;
+}
+
+/// The transcript with the answers of today.
+fn played(golden: &str, door: &mut dyn Door) -> String {
+    let mut out = String::new();
+    let mut cursor = String::new();
+    for line in golden.lines().filter(|line| !line.starts_with('<')) {
+        out.extend([line, "\n"]);
+        let Some(message) = line.strip_prefix("> ") else { continue };
+        if let Some(mut answer) = door.ask(&message.replace("<cursor>", &cursor)) {
+            hide(&mut answer, "ref", "<ref>");
+            cursor = hide(&mut answer, "nextCursor", "<cursor>").unwrap_or(cursor);
+            out.extend(["< ", &answer, "\n"]);
+        }
+    }
+    out
+}
+
+/// Puts a name in the place of a member's text, also within a text that is JSON itself. Returns what was there.
+fn hide(answer: &mut String, member: &str, name: &str) -> Option<String> {
+    let mut hidden = None;
+    for quote in ["\"", "\\\""] {
+        let begins = format!("{quote}{member}{quote}:{quote}");
+        if let Some(at) = answer.find(&begins) {
+            let from = at + begins.len();
+            let to = from + answer[from..].find(quote).expect("a text ends");
+            hidden = Some(answer[from..to].to_owned());
+            answer.replace_range(from..to, name);
+        }
+    }
+    hidden
+}
+
+/// A client's process.
+struct Pipe {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<String>,
+}
+
+impl Pipe {
+    fn open(place: &Place) -> Self {
+        let mut command = place.spile(&["serve"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let output = lines_of(child.stdout.take().expect("stdout is a pipe"));
+        let input = child.stdin.take();
+        Self { child, input, output }
+    }
+}
+
+impl Door for Pipe {
+    fn ask(&mut self, message: &str) -> Option<String> {
+        let input = self.input.as_mut().expect("the input is open");
+        input.write_all(format!("{message}\n").as_bytes()).expect("it reads");
+        let sent: Value = serde_json::from_str(message).expect("a transcript holds JSON");
+        sent.get("id")?;
+        Some(self.output.recv_timeout(AT_MOST).expect("an answer in time"))
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let rest: Vec<String> = self.output.iter().collect();
+        let ended = self.child.wait();
+        if !std::thread::panicking() {
+            assert_eq!(rest, [] as [&str; 0], "nothing but answers");
+            assert!(ended.is_ok_and(|status| status.success()), "the end of the input is the end");
+        }
+    }
+}
+
+/// One request for each message.
+struct Web {
+    served: Served,
+    session: Option<String>,
+    version: Option<String>,
+}
+
+impl Web {
+    fn open(place: &Place) -> Self {
+        let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+        Self { served, session: None, version: None }
+    }
+}
+
+impl Door for Web {
+    fn ask(&mut self, message: &str) -> Option<String> {
+        let sent: Value = serde_json::from_str(message).expect("a transcript holds JSON");
+        let own = &sent["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+        let mut heads = String::new();
+        if let Some(version) = own.as_str().or(self.version.as_deref()) {
+            heads += &format!("MCP-Protocol-Version: {version}\r\n");
+        }
+        if own.is_string() {
+            heads += &format!("Mcp-Method: {}\r\n", sent["method"].as_str().expect("a method"));
+            if let Some(name) = sent["params"]["name"].as_str() {
+                heads += &format!("Mcp-Name: {name}\r\n");
+            }
+        }
+        if let Some(session) = &self.session {
+            heads += &format!("Mcp-Session-Id: {session}\r\n");
+        }
+        let (head, body) = self.served.post("/mcp", &heads, message);
+        if sent["method"] == "initialize" {
+            let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+            self.session = session.map(str::to_owned);
+            self.version = sent["params"]["protocolVersion"].as_str().map(str::to_owned);
+        }
+        sent.get("id")?;
+        Some(body)
+    }
+}

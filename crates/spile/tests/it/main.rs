@@ -1,0 +1,13 @@
+//! The binary as people and clients meet it: what it says, what it refuses, and what it answers.
+
+mod bad_input;
+/// The official clients, shared with the tests of the fixture.
+#[path = "../../../testkit/clients/mod.rs"]
+mod clients;
+mod commands;
+mod golden;
+mod inspector;
+mod official;
+mod readme;
+mod serving;
+mod stand;

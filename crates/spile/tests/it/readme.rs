@@ -1,0 +1,130 @@
+//! The commands in the README do what it says they do.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const README: &str = include_str!("../../../../README.md");
+
+/// A command and what it prints; `…` stands for anything.
+struct Step {
+    command: String,
+    printed: String,
+}
+
+fn steps() -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    for line in README.lines() {
+        match (inside, line) {
+            (false, "```console") => inside = true,
+            (true, "```") => inside = false,
+            (true, line) => match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(command), _) => {
+                    steps.push(Step { command: command.into(), printed: String::new() });
+                }
+                (None, Some(step)) => {
+                    step.printed.push_str(line);
+                    step.printed.push('\n');
+                }
+                (None, None) => panic!("output before any command: {line}"),
+            },
+            (false, _) => {}
+        }
+    }
+    steps
+}
+
+/// Columns may be wider or narrower than they were.
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn matches(expected: &str, got: &str) -> bool {
+    let (expected, got) = (squeezed(expected), squeezed(got));
+    let mut rest = got.as_str();
+    let mut pieces = expected.split('…').map(str::trim).peekable();
+    let mut first = true;
+    while let Some(piece) = pieces.next() {
+        let Some(at) = rest.find(piece) else { return false };
+        if first && at != 0 {
+            return false;
+        }
+        rest = &rest[at + piece.len()..];
+        if pieces.peek().is_none() && !piece.is_empty() && !rest.trim().is_empty() {
+            return false;
+        }
+        first = false;
+    }
+    true
+}
+
+#[test]
+fn anything_is_anything_and_nothing_else_is() {
+    for (expected, got, yes) in [
+        ("a … c", "a b c", true),
+        ("a   c", "a c", true),
+        ("a …", "a b\nc", true),
+        ("a", "a b", false),
+        ("b …", "a b c", false),
+        ("a … d", "a b c", false),
+    ] {
+        assert_eq!(matches(expected, got), yes, "{expected} / {got}");
+    }
+}
+
+struct Stopped(Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn shell(command: &str, folder: &Path) -> Command {
+    let bin = Path::new(env!("CARGO_BIN_EXE_spile")).parent().expect("a folder");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::iter::once(bin.to_path_buf()).chain(std::env::split_paths(&path));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(folder).stdin(Stdio::null());
+    shell.env("PATH", std::env::join_paths(paths).expect("paths"));
+    shell
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("the example") {
+        let path = entry.expect("an entry").path();
+        std::fs::copy(&path, to.join(path.file_name().expect("a name"))).expect("a copy");
+    }
+}
+
+#[test]
+fn every_command_does_what_it_says() {
+    let clone = tempfile::tempdir().expect("a folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    copy(&root.join("examples/customers"), &clone.path().join("examples/customers"));
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let here = |text: &str| text.replace("127.0.0.1:3333", &format!("127.0.0.1:{port}"));
+    let steps = steps();
+    assert!(steps.len() >= 6, "the tour is gone");
+    let mut serving = Vec::new();
+    for Step { command, printed } in &steps {
+        let (command, printed) = (here(command), here(printed));
+        if let Some(command) = command.strip_suffix('&') {
+            let mut child = shell(&format!("exec {command}"), clone.path());
+            let mut child = child.stderr(Stdio::piped()).spawn().expect("a shell");
+            let first = BufReader::new(child.stderr.take().expect("piped")).lines().next();
+            serving.push(Stopped(child));
+            let first = first.expect("a banner").expect("text");
+            assert!(matches(printed.lines().next().expect("a banner"), &first), "{command}\n{first}");
+            continue;
+        }
+        let done = shell(&format!("({command}) 2>&1"), clone.path()).output().expect("a shell");
+        let got = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success(), "{command}\n{got}");
+        assert!(matches(&printed, &got), "{command}\nexpected\n{printed}\ngot\n{got}");
+    }
+}

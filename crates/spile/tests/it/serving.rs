@@ -1,0 +1,112 @@
+//! Where `serve` listens, what it says there, and when it refuses to.
+
+use crate::stand::{Place, Served};
+
+const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name\n1,Ada\n2,Bea\n");
+const ORDERS: (&str, &[u8]) = ("orders.csv", b"no,total\n7,9.50\n8,12.00\n");
+const OTHERS: (&str, &[u8]) = ("old/people.csv", b"id,name\n1,Cem\n");
+
+type Env = [(&'static str, &'static str)];
+
+/// It listens on a free port until told to stop; what it says is kept in `snapshots/`.
+#[track_caller]
+fn check(name: &str, args: &[&str], env: &Env) {
+    let place = Place::new(&[PEOPLE, ORDERS, OTHERS]);
+    let before = place.files();
+    let served = Served::start(place.spile(args).envs(env.iter().copied()));
+    let port = format!(":{}", served.address.port());
+    let (stdout, stderr, code) = served.stop();
+    assert_eq!((code, &*stdout), (Some(0), ""), "{name}: stdout stays empty");
+    assert_eq!(place.files(), before, "{name}: the files are as they were");
+    insta::assert_snapshot!(name, place.readable(stderr.replace(&port, ":PORT").as_bytes()));
+}
+
+/// It does not serve; what it says is kept in `snapshots/`.
+#[track_caller]
+fn check_refused(name: &str, args: &[&str], env: &Env) {
+    let said = Place::new(&[PEOPLE, ORDERS, OTHERS]).run_with(args, env);
+    assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{name}: {said}");
+    insta::assert_snapshot!(name, said);
+}
+
+#[test]
+fn over_http() {
+    check("http_bind", &["serve", "people.csv", "--bind", "127.0.0.1:0"], &[]);
+    check(
+        "http_by_environment",
+        &["serve", "people.csv", "--http"],
+        &[("PORT", "0"), ("SPILE_HOST", "127.0.0.1")],
+    );
+    check("http_by_name", &["serve", "people.csv", "--http"], &[("PORT", "0"), ("SPILE_HOST", "localhost")]);
+    check("http_folder", &["serve", "--bind", "0"], &[]);
+    check("http_several", &["serve", "people.csv", "orders.csv", "--bind", "localhost:0"], &[]);
+    check("http_open", &["serve", "people.csv", "--bind", "0.0.0.0:0", "--no-auth"], &[]);
+    check("http_token", &["serve", "people.csv", "--bind", "127.0.0.1:0"], &[("SPILE_TOKEN", "s3cret")]);
+}
+
+#[test]
+fn over_http_refused() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound");
+    let said = Place::new(&[PEOPLE]).run(&["serve", "people.csv", "--bind", &address.to_string()]);
+    assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
+    let port = format!(":{}", address.port());
+    insta::assert_snapshot!("http_port_in_use", said.to_string().replace(&port, ":PORT"));
+
+    check_refused("http_open_without_a_word", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[]);
+    check_refused("http_two_of_one_name", &["serve", "people.csv", "old/people.csv", "--bind", "0"], &[]);
+    check_refused("http_one_is_missing", &["serve", "people.csv", "gone.csv", "--bind", "0"], &[]);
+    let by_environment = &["serve", "people.csv", "--http"];
+    check_refused("http_port_is_no_number", by_environment, &[("PORT", "http")]);
+    check_refused("http_port_is_too_large", by_environment, &[("PORT", "65536")]);
+    check_refused("http_port_is_empty", by_environment, &[("PORT", "")]);
+    check_refused("http_host_is_nowhere", by_environment, &[("PORT", "0"), ("SPILE_HOST", "no such host")]);
+    check_refused("http_host_has_a_port", by_environment, &[("PORT", "0"), ("SPILE_HOST", "127.0.0.1:80")]);
+}
+
+#[test]
+fn several_servers_have_a_path_each() {
+    let place = Place::new(&[PEOPLE, ORDERS]);
+    let served = Served::start(&mut place.spile(&["serve", "people.csv", "orders.csv", "--bind", "0"]));
+    for (path, then) in [
+        ("/mcp/people", Ok("list_people")),
+        ("/mcp/orders", Ok("list_orders")),
+        ("/mcp", Err("HTTP/1.1 404 ")),
+        ("/mcp/others", Err("HTTP/1.1 404 ")),
+        ("/mcp/people/", Err("HTTP/1.1 404 ")),
+    ] {
+        let (head, body) = served.post(path, "", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        match then {
+            Ok(tool) => {
+                assert!(body.contains(tool) && head.starts_with("HTTP/1.1 200 "), "{path}: {head}\n{body}")
+            }
+            Err(status) => assert!(head.starts_with(status), "{path}: {head}\n{body}"),
+        }
+    }
+}
+
+#[test]
+fn over_stdio() {
+    let place = Place::new(&[PEOPLE, ORDERS]);
+    for (name, args, env) in [
+        ("stdio", &["serve", "people.csv"][..], &[][..]),
+        // These are for `--http` only.
+        (
+            "stdio_ignores_the_port",
+            &["serve", "people.csv"],
+            &[("PORT", "http"), ("SPILE_HOST", "no such host")],
+        ),
+        ("stdio_verbose", &["serve", "people.csv", "-v", "--log-format", "json"], &[]),
+        ("stdio_folder", &["serve"], &[]),
+    ] {
+        let said = place.run_with(args, env);
+        assert_eq!((said.code, &*said.stdout), (Some(0), ""), "{name}: {said}");
+        insta::assert_snapshot!(name, said);
+    }
+}
+
+#[test]
+fn over_stdio_refused() {
+    check_refused("stdio_several", &["serve", "people.csv", "orders.csv"], &[]);
+    check_refused("stdio_with_a_token_file", &["serve", "people.csv", "--token-file", "token"], &[]);
+}

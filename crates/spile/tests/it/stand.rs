@@ -1,0 +1,217 @@
+//! A folder to work in, the program run in it, and what a person then reads.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+pub const SPILE: &str = env!("CARGO_BIN_EXE_spile");
+
+/// Nothing here takes this long unless it is broken.
+pub const AT_MOST: Duration = Duration::from_secs(30);
+
+/// A folder called `shop`: its name is the name of what is served from it.
+pub struct Place {
+    /// Deletes everything at the end.
+    _root: TempDir,
+    pub folder: PathBuf,
+}
+
+impl Place {
+    pub fn new(files: &[(&str, &[u8])]) -> Self {
+        let root = tempfile::tempdir().expect("a folder can be made");
+        // A person never sees the links on the way there; the program resolves them.
+        let folder = root.path().canonicalize().expect("it is there").join("shop");
+        std::fs::create_dir(&folder).expect("a folder can be made");
+        let place = Self { _root: root, folder };
+        files.iter().for_each(|(name, bytes)| place.write(name, bytes));
+        place
+    }
+
+    /// The example that the documentation uses.
+    pub fn customers() -> Self {
+        let place = Self::new(&[]);
+        for entry in std::fs::read_dir(example()).expect("the example is there") {
+            let path = entry.expect("a folder is readable").path();
+            let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
+            place.write(&name, &std::fs::read(&path).expect("a file is readable"));
+        }
+        place
+    }
+
+    pub fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
+        std::fs::write(path, bytes).expect("a file can be written");
+    }
+
+    /// Every file below the folder, with all its bytes.
+    pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.folder.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder is readable") {
+                let path = entry.expect("a folder is readable").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let bytes = std::fs::read(&path).expect("a file is readable");
+                    files.push((path, bytes));
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+
+    /// The program in this folder, with nothing in its environment that it could mind.
+    pub fn spile(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(SPILE);
+        command.args(args).current_dir(&self.folder).env_clear().stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Said {
+        self.run_with(args, &[])
+    }
+
+    pub fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Said {
+        let out = self.spile(args).envs(env.iter().copied()).output().expect("the program starts");
+        let variables: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        Said {
+            asked: format!("{}spile {}", variables.concat(), args.join(" ")).trim_end().to_owned(),
+            stdout: self.readable(&out.stdout),
+            stderr: self.readable(&out.stderr),
+            code: out.status.code(),
+        }
+    }
+
+    /// The same on every machine.
+    pub fn readable(&self, bytes: &[u8]) -> String {
+        let text = std::str::from_utf8(bytes).expect("what is said is text");
+        text.replace(SPILE, "/bin/spile").replace(&*self.folder.to_string_lossy(), "/shop")
+    }
+}
+
+pub fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/customers")
+}
+
+/// What the program said, and how it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Said {
+    pub asked: String,
+    pub stdout: String,
+    pub stderr: String,
+    pub code: Option<i32>,
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "$ {}", self.asked)?;
+        if !self.stderr.is_empty() {
+            writeln!(f, "-- stderr\n{}", self.stderr.trim_end())?;
+        }
+        if !self.stdout.is_empty() {
+            writeln!(f, "-- stdout\n{}", self.stdout.trim_end())?;
+        }
+        write!(f, "-- exit {}", self.code.map_or_else(|| "by a signal".into(), |code| code.to_string()))
+    }
+}
+
+/// A server over HTTP. Ends with the test.
+pub struct Served {
+    child: Child,
+    stderr: Receiver<String>,
+    said: Vec<String>,
+    pub address: SocketAddr,
+}
+
+impl Served {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let stderr = lines_of(child.stderr.take().expect("stderr is a pipe"));
+        let mut said = Vec::new();
+        let address = loop {
+            match stderr.recv_timeout(AT_MOST) {
+                Ok(line) => {
+                    let found = address_in(&line);
+                    said.push(line);
+                    if let Some(address) = found {
+                        break address;
+                    }
+                }
+                Err(_) => {
+                    let _ = child.kill();
+                    panic!("it does not say where it listens: {said:#?}");
+                }
+            }
+        };
+        Self { child, stderr, said, address }
+    }
+
+    /// Head and body of the answer.
+    pub fn post(&self, path: &str, heads: &str, body: &str) -> (String, String) {
+        let (address, length) = (self.address, body.len());
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nConnection: close\r\n{heads}\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it is closed in time");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// Tells it to stop. Returns all it said: stdout, stderr, and how it ended.
+    pub fn stop(mut self) -> (String, String, Option<i32>) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it can be signalled");
+        loop {
+            match self.stderr.recv_timeout(AT_MOST) {
+                Ok(line) => self.said.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {:#?}", self.said),
+            }
+        }
+        let mut stdout = String::new();
+        let pipe = self.child.stdout.as_mut().expect("stdout is a pipe");
+        pipe.read_to_string(&mut stdout).expect("stdout is text");
+        let status = self.child.wait().expect("it can be waited for");
+        (stdout, std::mem::take(&mut self.said).join("\n"), status.code())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It is over already, or the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("http://")?;
+    rest.split('/').next()?.parse().ok()
+}
+
+/// Lines of a pipe, read to the end whether anybody takes them or not.
+pub fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (tell, lines) = sync_channel(1 << 12);
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = tell.try_send(line);
+        }
+    });
+    lines
+}
