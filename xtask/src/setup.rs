@@ -34,6 +34,7 @@ const NEEDS: &[Need] = &[
         because: "installs the suites and the TypeScript SDKs",
         probe: &["npm", "--version"],
     },
+    Need { package: "curl", because: "is what the README's tour calls with", probe: &["curl", "--version"] },
     Need { package: "python3", because: "runs the Python SDK", probe: &["python3", "--version"] },
     Need {
         package: "python3-venv",
