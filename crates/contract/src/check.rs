@@ -34,6 +34,8 @@ impl std::error::Error for BadSchema {}
 /// A schema is walked at compile time and partly on each call; these keep both short.
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// So many arguments are named to whoever gets one wrong.
+const KNOWN_SHOWN_MAX: usize = 12;
 
 impl Check {
     pub fn compile(schema: &Json) -> Result<Self, BadSchema> {
@@ -109,6 +111,9 @@ impl Check {
                 let name = unexpected.first().map_or("", String::as_str);
                 let why = match nearest(name, self.known.iter().map(String::as_str)) {
                     Some(meant) => format!("unknown argument; did you mean `{meant}`?"),
+                    None if (1..=KNOWN_SHOWN_MAX).contains(&self.known.len()) => {
+                        format!("unknown argument; known are: {}", self.known.join(", "))
+                    }
                     None => "unknown argument".into(),
                 };
                 (under(name), Reason::UnknownArgument, why, None)

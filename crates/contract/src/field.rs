@@ -198,7 +198,11 @@ impl Field {
             (Kind::Boolean, Cell::Integer(n)) => out.push_str(if n == 0 { "false" } else { "true" }),
             (_, Cell::Text(text)) => out.push_str(text),
             (_, Cell::Integer(n)) => out.push_str(&n.to_string()),
-            (_, Cell::Real(n)) => out.push_str(&n.to_string()),
+            (_, Cell::Real(n)) => {
+                let mut number = Vec::with_capacity(24);
+                write::number(&mut number, n);
+                out.push_str(&String::from_utf8_lossy(&number));
+            }
             (_, Cell::Blob(bytes)) => out.push_str(&format!("({} bytes)", bytes.len())),
         }
     }
@@ -280,6 +284,8 @@ mod tests {
             (Kind::Decimal, Cell::Real(19.99), Ok(r#""19.99""#)),
             (Kind::Decimal, Cell::Integer(20), Ok(r#""20""#)),
             (Kind::Number, Cell::Real(1.5), Ok("1.5")),
+            (Kind::Number, Cell::Real(1e300), Ok("1e300")),
+            (Kind::Number, Cell::Real(-2.5e-9), Ok("-2.5e-9")),
             (Kind::Number, Cell::Integer(2), Ok("2")),
             (Kind::Boolean, text("true"), Ok("true")),
             (Kind::Boolean, Cell::Integer(0), Ok("false")),

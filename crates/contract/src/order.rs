@@ -288,4 +288,28 @@ mod tests {
         );
         assert_eq!(Rank::of(Kind::Integer, "42").decide(Rank::of(Kind::Integer, "42")), Some(Equal));
     }
+
+    #[test]
+    fn filters_compare_moments_as_moments_and_pass_nothing_for_nothing() {
+        use crate::source::Test::{AtLeast, AtMost, Equals};
+        let text = Cell::Text;
+        for (kind, value, test, bound, expected) in [
+            (Kind::LocalTimestamp, text("2026-01-01 00:00:00"), AtLeast, text("2026-01-01T00:00:00"), true),
+            (Kind::LocalTimestamp, text("2026-01-01 00:00:00"), Equals, text("2026-01-01T00:00:00"), true),
+            (Kind::Timestamp, text("2026-01-01T01:00:00+01:00"), AtMost, text("2026-01-01T00:00:00Z"), true),
+            (Kind::Timestamp, text("soon"), AtMost, text("2026-01-01T00:00:00Z"), false),
+            (Kind::Decimal, Cell::Real(19.99), Equals, text("19.990"), true),
+            (Kind::Decimal, Cell::Real(19.99), Equals, text("19.9900000000000000001"), false),
+            (Kind::Number, text("1e1"), AtMost, Cell::Real(1e300), false),
+            (Kind::Number, text("5"), AtMost, Cell::Real(f64::INFINITY), true),
+            (Kind::Text, Cell::Null, Equals, Cell::Null, false),
+            (Kind::Integer, Cell::Null, AtMost, Cell::Integer(1), false),
+        ] {
+            assert_eq!(
+                super::passes(kind, value, test, bound),
+                expected,
+                "{kind:?} {value:?} {test:?} {bound:?}"
+            );
+        }
+    }
 }

@@ -84,8 +84,11 @@ pub fn number(out: &mut Vec<u8>, n: f64) {
         out.extend_from_slice(b"null");
     } else if n.fract() == 0.0 && n.abs() < 9e15 {
         integer(out, n as i64);
-    } else {
+    } else if (1e-5..1e16).contains(&n.abs()) {
         out.extend_from_slice(n.to_string().as_bytes());
+    } else {
+        // Written out, it would be hundreds of zeros.
+        out.extend_from_slice(format!("{n:e}").as_bytes());
     }
 }
 

@@ -310,7 +310,11 @@ fn rendered(opened: &[Opened], name: &str) -> String {
 fn described(one: &Opened) -> String {
     let tables = one.facts.tables.iter().map(|table| {
         let rows = table.rows.map_or_else(|| "rows not counted".into(), |rows| counted(rows, "row"));
-        let names: Vec<&str> = table.key.iter().map(|at| table.columns[*at].name.as_str()).collect();
+        let named = |at: &usize| match table.columns[*at].name.trim() {
+            "" => format!("column {}", at + 1),
+            name => name.to_owned(),
+        };
+        let names: Vec<String> = table.key.iter().map(named).collect();
         let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
         format!("{}: {rows}, {}, {key}", table.name, counted(table.columns.len() as u64, "column"))
     });

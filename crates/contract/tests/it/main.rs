@@ -50,7 +50,10 @@ fn bad_arguments_are_told_where_why_and_what_instead() {
         r#"{"emial":"dana@acme.test"}"#,
         Err("emial unknown_argument `emial`: unknown argument; did you mean `email`?"),
     );
-    check(r#"{"email":"a@b.test","zebra":1}"#, Err("zebra unknown_argument `zebra`: unknown argument"));
+    check(
+        r#"{"email":"a@b.test","zebra":1}"#,
+        Err("zebra unknown_argument `zebra`: unknown argument; known are: code, email, limit, plan, tags"),
+    );
     check(
         r#"{"email":"a@b.test","plan":"gold"}"#,
         Err(r#"plan not_allowed `plan`: expected one of `free`, `ruby`"#),

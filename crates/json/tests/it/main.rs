@@ -290,7 +290,8 @@ fn numbers_are_written_as_json() {
         (100.0, "100"),
         (-7.0, "-7"),
         (95.5, "95.5"),
-        (1e300, &1e300.to_string()),
+        (1e300, "1e300"),
+        (-2.5e-9, "-2.5e-9"),
         (f64::NAN, "null"),
     ] {
         let mut out = Vec::new();
