@@ -1,9 +1,10 @@
-//! What the rivals share: the customers they look up and the way they listen.
+//! What the rivals share: the customers they look up, where these lie, and the way they listen.
 //!
 //! Development only. Nothing here knows Spile; the bench starts these servers beside it.
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use hashbrown::HashMap;
@@ -13,14 +14,15 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rmcp::schemars;
-use serde::Serialize;
+use rusqlite::{Connection, OpenFlags};
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
 /// How many customers there are: `user0@example.com` to `user9999@example.com`.
 pub const CUSTOMERS: usize = 10_000;
 
 /// One row of the table every peer of the bench looks up.
-#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
 pub struct Customer {
     pub email: String,
     pub plan: String,
@@ -44,14 +46,38 @@ pub const PLANS: [Plan; 3] = [
 pub type Customers = HashMap<String, Customer, foldhash::fast::RandomState>;
 
 pub fn customers() -> Customers {
-    (0..CUSTOMERS)
-        .map(|n| {
-            let (year, month, day) = (2016 + n / 1000, 1 + n / 83 % 12, 1 + n % 28);
-            let plan = PLANS[n % PLANS.len()].name.to_owned();
-            let signup_date = format!("{year:04}-{month:02}-{day:02}");
-            (email(n), Customer { email: email(n), plan, signup_date })
-        })
-        .collect()
+    by_email((0..CUSTOMERS).map(Customer::numbered))
+}
+
+/// The customers of a CSV file with a header.
+pub fn customers_of(file: &Path) -> anyhow::Result<Customers> {
+    let mut reader =
+        csv::Reader::from_path(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+    let rows: Result<Vec<Customer>, _> = reader.deserialize().collect();
+    Ok(by_email(rows?.into_iter()))
+}
+
+fn by_email(rows: impl Iterator<Item = Customer>) -> Customers {
+    rows.map(|row| (row.email.clone(), row)).collect()
+}
+
+/// A database that is only read, its write-ahead log left to those who write.
+pub fn database(file: &Path) -> anyhow::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(file, flags).with_context(|| format!("`{}` cannot be opened", file.display()))
+}
+
+impl Customer {
+    /// The same values as the product's fixture has.
+    pub fn numbered(n: usize) -> Customer {
+        // A thousand a year, 84 a month, three a day: in order, and no day that a month lacks.
+        let (year, month, day) = (2016 + n / 1000, 1 + n % 1000 / 84, 1 + n % 1000 % 84 / 3);
+        Customer {
+            email: email(n),
+            plan: PLANS[n % PLANS.len()].name.to_owned(),
+            signup_date: format!("{year:04}-{month:02}-{day:02}"),
+        }
+    }
 }
 
 pub fn email(n: usize) -> String {

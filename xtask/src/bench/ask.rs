@@ -84,14 +84,12 @@ pub const INITIALIZE: &str = concat!(
 pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 impl Ask {
-    /// `work` over HTTP, on a session if the dress has one.
-    pub fn http(work: Work, dress: Dress, session: Option<&str>) -> Ask {
+    /// `work` over HTTP, a call with `tool`, on a session if the dress has one.
+    pub fn http(work: Work, dress: Dress, tool: &str, session: Option<&str>) -> Ask {
         let headers = match (dress, work) {
-            (Dress::M26, Work::Call) => concat!(
-                "MCP-Protocol-Version: 2026-07-28\r\n",
-                "Mcp-Method: tools/call\r\nMcp-Name: lookup_customer\r\n"
-            )
-            .to_owned(),
+            (Dress::M26, Work::Call) => {
+                format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n")
+            }
             (Dress::M26, Work::List) => {
                 "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n".to_owned()
             }
@@ -102,16 +100,16 @@ impl Ask {
             Work::Call => Right::Customer,
             Work::List => Right::Tools,
         };
-        Ask::new(post(&(headers + &session), &body(work, dress)), right)
+        Ask::new(post(&(headers + &session), &body(work, dress, tool)), right)
     }
 
-    /// `work` as one line on a pipe, after the 2025-11-25 handshake.
-    pub fn line(work: Work) -> Ask {
+    /// `work` as one line on a pipe, a call with `tool`, after the 2025-11-25 handshake.
+    pub fn line(work: Work, tool: &str) -> Ask {
         let right = match work {
             Work::Call => Right::Customer,
             Work::List => Right::Tools,
         };
-        Ask::new(body(work, Dress::J25) + "\n", right)
+        Ask::new(body(work, Dress::J25, tool) + "\n", right)
     }
 
     /// A new legacy session, please.
@@ -224,17 +222,17 @@ fn shown(body: &[u8]) -> String {
     String::from_utf8_lossy(&body[..end]).into_owned()
 }
 
-fn body(work: Work, dress: Dress) -> String {
+fn body(work: Work, dress: Dress, tool: &str) -> String {
     let meta = if dress == Dress::M26 { META } else { "" };
     match work {
         Work::Call => {
             let comma = if meta.is_empty() { "" } else { "," };
             format!(
                 concat!(
-                    r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"lookup_customer","#,
+                    r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"{}","#,
                     r#""arguments":{{"email":"{}@example.com"}}{}{}}}}}"#
                 ),
-                ID, CUSTOMER, comma, meta
+                ID, tool, CUSTOMER, comma, meta
             )
         }
         Work::List => format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"tools/list","params":{{{meta}}}}}"#),
@@ -259,7 +257,7 @@ mod tests {
 
     #[test]
     fn each_request_has_its_own_id_and_customer() {
-        let mut ask = Ask::http(Work::Call, Dress::M26, None);
+        let mut ask = Ask::http(Work::Call, Dress::M26, "lookup_customer", None);
         let first = String::from_utf8(ask.number(0).to_vec()).unwrap();
         assert!(first.contains(r#""id":1000000,"#) && first.contains("user1000@"));
         let second = String::from_utf8(ask.number(1).to_vec()).unwrap();
@@ -269,7 +267,7 @@ mod tests {
 
     #[test]
     fn another_customer_or_an_error_is_a_wrong_answer() {
-        let ask = Ask::http(Work::Call, Dress::J25, None);
+        let ask = Ask::http(Work::Call, Dress::J25, "lookup_customer", None);
         let answer = |id: &str, email: &str, rest: &str| {
             format!(r#"{{"id":{id},"result":{{"structuredContent":{{"email":"{email}"}}{rest}}}}}"#)
         };

@@ -40,14 +40,22 @@ impl CountRow {
     }
 }
 
-pub const ROWS: [CountRow; 7] = [
+const fn called(peer: Peer) -> CountRow {
+    CountRow { peer, dress: Dress::M26, work: Work::Call, tools: None }
+}
+
+pub const ROWS: [CountRow; 11] = [
     CountRow { peer: Peer::Floor, dress: Dress::J25, work: Work::Call, tools: None },
     CountRow { peer: Peer::Spile, dress: Dress::M26, work: Work::Call, tools: None },
     CountRow { peer: Peer::Spile, dress: Dress::J25, work: Work::Call, tools: None },
     CountRow { peer: Peer::Spile, dress: Dress::S25, work: Work::Call, tools: None },
     CountRow { peer: Peer::Spile, dress: Dress::M26, work: Work::List, tools: None },
     CountRow { peer: Peer::Spile, dress: Dress::M26, work: Work::Call, tools: Some("1000") },
-    CountRow { peer: Peer::Rmcp, dress: Dress::M26, work: Work::Call, tools: None },
+    called(Peer::SpileCsv),
+    called(Peer::SpileSqlite),
+    called(Peer::Rmcp),
+    called(Peer::RmcpCsv),
+    called(Peer::RmcpSqlite),
 ];
 
 /// What one request costs.
@@ -80,10 +88,30 @@ pub fn measure(
 }
 
 fn count(row: &CountRow, binaries: &Binaries, requests: u64) -> anyhow::Result<Count> {
-    let profile = std::env::temp_dir().join(format!("spile-bench-{}.callgrind", std::process::id()));
     let more: Vec<&str> = row.tools.iter().flat_map(|&tools| ["--tools", tools]).collect();
-    let server = Server::start(row.peer, row.dress, binaries, Watch::Callgrind(&profile), &more)?;
-    let mut load = Load::connect(server.at, server.asks(row.work, row.dress, 1)?)?;
+    per_request(row.name(), row.dress, row.work, requests, binaries, |watch| {
+        Server::start(row.peer, row.dress, binaries, watch, &more)
+    })
+}
+
+/// What one call of the product costs with the rows of `file`.
+pub fn of_file(file: &Path, requests: u64, binaries: &Binaries) -> anyhow::Result<Count> {
+    per_request(file.display().to_string(), Dress::M26, Work::Call, requests, binaries, |watch| {
+        Server::product(file, binaries, watch)
+    })
+}
+
+fn per_request(
+    name: String,
+    dress: Dress,
+    work: Work,
+    requests: u64,
+    binaries: &Binaries,
+    start: impl FnOnce(Watch) -> anyhow::Result<Server>,
+) -> anyhow::Result<Count> {
+    let profile = binaries.data.path().join("callgrind.out");
+    let server = start(Watch::Callgrind(&profile))?;
+    let mut load = Load::connect(server.at, server.asks(work, dress, 1)?)?;
     load.run(WARM_UP)?;
     instrument(server.pid(), "on")?;
     load.run(requests)?;
@@ -94,7 +122,7 @@ fn count(row: &CountRow, binaries: &Binaries, requests: u64) -> anyhow::Result<C
     std::fs::remove_file(&profile)?;
     let instructions = instructions(&text).context("callgrind counted no instructions")?;
     let each = |total: u64| total as f64 / requests as f64;
-    Ok(Count { name: row.name(), instructions: each(instructions), allocations: each(allocations(&text)) })
+    Ok(Count { name, instructions: each(instructions), allocations: each(allocations(&text)) })
 }
 
 /// What to put before a command whose instructions are to be counted once [`instrument`] says so.

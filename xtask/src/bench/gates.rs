@@ -65,6 +65,30 @@ pub fn judge(report: &Report) -> Vec<Gate> {
             cpu("http rmcp s25 call", "http spile s25 call"),
         ),
         gate(
+            "call of a CSV row, CPU over the floor",
+            AtMost(1.6),
+            "x",
+            cpu("http spile csv m26 call", "http floor"),
+        ),
+        gate(
+            "call of a SQLite row, CPU over the floor",
+            AtMost(2.0),
+            "x",
+            cpu("http spile sqlite m26 call", "http floor"),
+        ),
+        gate(
+            "call of a CSV row, rmcp's CPU over ours",
+            AtLeast(2.0),
+            "x",
+            cpu("http rmcp csv m26 call", "http spile csv m26 call"),
+        ),
+        gate(
+            "call of a SQLite row, rmcp's CPU over ours",
+            AtLeast(2.0),
+            "x",
+            cpu("http rmcp sqlite m26 call", "http spile sqlite m26 call"),
+        ),
+        gate(
             "stdio pipelined, rmcp's CPU over ours",
             AtLeast(6.0),
             "x",
@@ -90,6 +114,14 @@ pub fn judge(report: &Report) -> Vec<Gate> {
         ),
         gate("call with 1,000 tools against ten, instructions", AtMost(2.0), " % apart", more_tools()),
     ]
+}
+
+/// Prints the gates of a bench of its own; missing one is an error.
+pub fn settle(gates: &[Gate]) -> anyhow::Result<()> {
+    print!("{}", table(gates));
+    let missed = gates.iter().filter(|gate| gate.met() == Some(false)).count();
+    anyhow::ensure!(missed == 0, "{missed} of {} gates missed", gates.len());
+    Ok(())
 }
 
 /// The gates for a terminal.

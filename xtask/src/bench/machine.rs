@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Resource, Rlimit};
+use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// One core for the server under test and another for the driver.
@@ -64,17 +64,41 @@ pub fn cpu_ns(pid: u32) -> anyhow::Result<u64> {
 
 /// Resident memory of `pid`, in KiB.
 pub fn rss_kib(pid: u32) -> anyhow::Result<u64> {
+    status_kib(pid, "VmRSS:")
+}
+
+/// The most memory `pid` had resident since it started or [`forget_peak`] was called, in KiB.
+pub fn peak_kib(pid: u32) -> anyhow::Result<u64> {
+    status_kib(pid, "VmHWM:")
+}
+
+/// Lets [`peak_kib`] begin again from what is resident now; fails where Linux was built without it.
+pub fn forget_peak(pid: u32) -> std::io::Result<()> {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5")
+}
+
+fn status_kib(pid: u32, name: &str) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = std::fs::read_to_string(Path::new(&path)).context("the server is gone")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse().ok());
-    kib.with_context(|| format!("`{path}` has no VmRSS"))
+    kib.with_context(|| format!("`{path}` has no {name}"))
 }
 
 /// Asks `pid` to stop.
 pub fn terminate(pid: u32) -> anyhow::Result<()> {
-    let pid = Pid::from_raw(i32::try_from(pid)?).context("a process id is never zero")?;
-    Ok(rustix::process::kill_process(pid, rustix::process::Signal::TERM)?)
+    Ok(rustix::process::kill_process(known(pid)?, rustix::process::Signal::TERM)?)
+}
+
+/// Waits until the child `pid` has ended, and leaves its counters to be read.
+pub fn wait_unreaped(pid: u32) -> anyhow::Result<()> {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    rustix::process::waitid(WaitId::Pid(known(pid)?), ended)?;
+    Ok(())
+}
+
+fn known(pid: u32) -> anyhow::Result<Pid> {
+    Pid::from_raw(i32::try_from(pid)?).context("a process id is never zero")
 }
 
 /// Lets this process and what it spawns hold `files` files open.

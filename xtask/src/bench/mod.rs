@@ -10,12 +10,15 @@
 mod ask;
 mod chart;
 mod count;
+mod data;
 mod gates;
 mod http;
 mod machine;
 mod memory;
 mod peers;
 mod report;
+mod scale;
+mod start;
 mod stdio;
 mod timed;
 
@@ -33,10 +36,19 @@ use crate::sh;
 const USAGE: &str = "\
 cargo xtask bench [--quick] [--only NAME] [--rounds N]
 cargo xtask bench memory [--quick]
+cargo xtask bench scale [--quick]
+cargo xtask bench start [--quick]
+
+  (nothing)    CPU, instructions and allocations per request: rows in memory, of a CSV file and of
+               a SQLite database
+  memory       what clients can cost us that only open things
+  scale        a CSV file of 1,000,000 rows (quick: 100,000, memory not judged): first answer,
+               memory at rest and while it is read again, instructions against 10,000 rows
+  start        from nothing to the first answer with 10,000 rows, and the size of the binary
 
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
-  --only NAME  only rows with NAME in their name, such as `http`, `stdio`, `count`, `m26`, `rmcp`
-               (floors always run)
+  --only NAME  only rows with NAME in their name, such as `http`, `stdio`, `count`, `m26`, `rmcp`,
+               `csv`, `sqlite` (floors always run)
   --rounds N   rounds of the timed rows (default 21)";
 
 /// What was asked for on the command line.
@@ -57,8 +69,13 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         return run_optimised(args);
     }
-    if args.first().is_some_and(|arg| arg == "memory") {
-        return memory::run(args.iter().any(|arg| arg == "--quick"));
+    if let Some((part, rest)) = args.split_first() {
+        match part.as_str() {
+            "memory" => return memory::run(quick(rest)?),
+            "scale" => return scale::run(quick(rest)?),
+            "start" => return start::run(quick(rest)?),
+            _ => {}
+        }
     }
     let options = options(args)?;
     let http = chosen(&timed::HTTP, &options, |row| (row.name(), row.peer));
@@ -122,6 +139,15 @@ fn run_optimised(args: &[String]) -> anyhow::Result<()> {
     let status = Command::new(peers::release_folder()?.join("xtask")).arg("bench").args(args).status()?;
     ensure!(status.success(), "the bench ended with {status}");
     Ok(())
+}
+
+/// All that the parts beside the table can be told.
+fn quick(args: &[String]) -> anyhow::Result<bool> {
+    match args {
+        [] => Ok(false),
+        [only] if only == "--quick" => Ok(true),
+        [other, ..] => bail!("unknown argument `{other}`\n\n{USAGE}"),
+    }
 }
 
 fn options(args: &[String]) -> anyhow::Result<Options> {

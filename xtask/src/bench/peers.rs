@@ -10,6 +10,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::ask::{Ask, Dress, Work};
 use super::count;
+use super::data::Folder;
 use super::http;
 use super::machine::{self, Cores};
 use super::stdio::Pipe;
@@ -23,10 +24,19 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     Floor,
+    /// The product's path with rows in memory: the fixture.
     Spile,
+    /// The product itself on a CSV file, with no manifest.
+    SpileCsv,
+    /// The product itself on a SQLite database, with no manifest.
+    SpileSqlite,
     Rmcp,
     /// rmcp on its usual stdio transport instead of the tuned one; the same as [`Peer::Rmcp`] on HTTP.
     RmcpPlain,
+    /// rmcp with the rows of a CSV file in memory.
+    RmcpCsv,
+    /// rmcp with one read of a SQLite database per call.
+    RmcpSqlite,
 }
 
 impl Peer {
@@ -34,62 +44,114 @@ impl Peer {
         match self {
             Peer::Floor => "floor",
             Peer::Spile => "spile",
+            Peer::SpileCsv => "spile csv",
+            Peer::SpileSqlite => "spile sqlite",
             Peer::Rmcp => "rmcp",
             Peer::RmcpPlain => "rmcp-plain",
+            Peer::RmcpCsv => "rmcp csv",
+            Peer::RmcpSqlite => "rmcp sqlite",
         }
     }
 
     /// The request as this peer is to be asked and checked.
     pub fn ask(self, ask: Ask) -> Ask {
+        if self == Peer::Floor { ask.canned() } else { ask }
+    }
+
+    /// The tool that looks up a customer.
+    pub fn tool(self) -> &'static str {
+        if self.is_product() { "get_customers" } else { "lookup_customer" }
+    }
+
+    /// Whether the binary that people install is measured.
+    fn is_product(self) -> bool {
+        matches!(self, Peer::SpileCsv | Peer::SpileSqlite)
+    }
+
+    fn is_rival(self) -> bool {
+        self != Peer::Spile && !self.is_product()
+    }
+
+    /// The file it serves, if it serves one.
+    fn data(self) -> Option<&'static str> {
         match self {
-            Peer::Floor => ask.canned(),
-            Peer::Spile | Peer::Rmcp | Peer::RmcpPlain => ask,
+            Peer::SpileCsv | Peer::RmcpCsv => Some("customers.csv"),
+            Peer::SpileSqlite | Peer::RmcpSqlite => Some("customers.db"),
+            Peer::Floor | Peer::Spile | Peer::Rmcp | Peer::RmcpPlain => None,
+        }
+    }
+
+    /// Program and arguments, but for the door.
+    fn command(self, binaries: &Binaries) -> Vec<String> {
+        let program = |name: &str| binaries.path(name);
+        let file = self.data().map(|name| binaries.data.join(name)).unwrap_or_default();
+        match self {
+            Peer::Floor => vec![program("rival-floor")],
+            Peer::Spile => vec![program("fixture"), "bench".into()],
+            Peer::SpileCsv | Peer::SpileSqlite => vec![program("spile"), "serve".into(), file],
+            Peer::Rmcp | Peer::RmcpPlain => vec![program("rival-rmcp")],
+            Peer::RmcpCsv => vec![program("rival-rmcp"), "--csv".into(), file],
+            Peer::RmcpSqlite => vec![program("rival-rmcp"), "--sqlite".into(), file],
         }
     }
 
     fn serve(self, binaries: &Binaries, dress: Dress, at: SocketAddr) -> Vec<String> {
-        let program = |name: &str| binaries.path(name);
-        let at = at.to_string();
+        let mut command = self.command(binaries);
+        command.extend(["--bind".into(), at.to_string()]);
         match self {
-            Peer::Floor => vec![program("rival-floor"), "--bind".into(), at],
-            Peer::Spile => vec![program("fixture"), "bench".into(), "--bind".into(), at],
-            Peer::Rmcp | Peer::RmcpPlain => {
-                vec![program("rival-rmcp"), "--mode".into(), dress.name().into(), "--bind".into(), at]
+            Peer::Rmcp | Peer::RmcpPlain | Peer::RmcpCsv | Peer::RmcpSqlite => {
+                command.extend(["--mode".into(), dress.name().into()]);
             }
+            Peer::Floor | Peer::Spile | Peer::SpileCsv | Peer::SpileSqlite => {}
         }
+        command
     }
 
     fn pipe(self, binaries: &Binaries) -> Vec<String> {
-        let program = |name: &str| binaries.path(name);
+        let mut command = self.command(binaries);
         match self {
-            Peer::Floor => vec![program("rival-floor"), "--stdio".into()],
-            Peer::Spile => vec![program("fixture"), "bench".into()],
-            Peer::Rmcp => vec![program("rival-rmcp"), "--stdio".into()],
-            Peer::RmcpPlain => vec![program("rival-rmcp"), "--stdio".into(), "--plain".into()],
+            Peer::Floor | Peer::Rmcp | Peer::RmcpCsv | Peer::RmcpSqlite => command.push("--stdio".into()),
+            Peer::RmcpPlain => command.extend(["--stdio".into(), "--plain".into()]),
+            Peer::Spile | Peer::SpileCsv | Peer::SpileSqlite => {}
         }
+        command
     }
 }
 
-/// The release binaries of this workspace.
+/// The release binaries of this workspace, and what they serve.
 pub struct Binaries {
     folder: PathBuf,
+    pub data: Folder,
 }
 
 impl Binaries {
-    /// Builds what `peers` need. Two calls of cargo, so that no dependency of a rival gives the
-    /// product a feature it would not have by itself.
+    /// Builds what `peers` need. A call of cargo for each, so that no dependency of a rival or of the
+    /// fixture gives the product a feature it would not have by itself.
     pub fn build(peers: &[Peer]) -> anyhow::Result<Binaries> {
+        let needs_data = peers.iter().any(|peer| peer.data().is_some());
         if peers.contains(&Peer::Spile) {
             cargo_build(&["-p", "testkit", "--bin", "fixture"])?;
         }
-        if peers.iter().any(|&peer| peer != Peer::Spile) {
+        if peers.iter().any(|peer| peer.is_product()) {
+            cargo_build(&["-p", "spile"])?;
+        }
+        if needs_data || peers.iter().any(|peer| peer.is_rival()) {
             cargo_build(&["-p", "rivals", "--bins"])?;
         }
-        Ok(Binaries { folder: release_folder()? })
+        let binaries = Binaries { folder: release_folder()?, data: Folder::new()? };
+        if needs_data {
+            binaries.make(&["customers", &binaries.data.path().display().to_string()])?;
+        }
+        Ok(binaries)
     }
 
     pub fn path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
+    }
+
+    /// Makes data, as `bench-data` takes it.
+    pub fn make(&self, what: &[&str]) -> anyhow::Result<()> {
+        sh::show(Command::new(self.path("bench-data")).args(what))
     }
 }
 
@@ -154,6 +216,14 @@ impl Server {
         Server::listen(command, at, peer, watch, &[])
     }
 
+    /// Starts the product itself on `file`.
+    pub fn product(file: &Path, binaries: &Binaries, watch: Watch) -> anyhow::Result<Server> {
+        let at = free_port()?;
+        let file = file.display().to_string();
+        let command = vec![binaries.path("spile"), "serve".into(), file, "--bind".into(), at.to_string()];
+        Server::listen(command, at, Peer::SpileCsv, watch, &[])
+    }
+
     /// Starts the conformance fixture or the bench one, with settings of its own.
     pub fn fixture(name: &str, binaries: &Binaries, settings: &[(&str, &str)]) -> anyhow::Result<Server> {
         let at = free_port()?;
@@ -199,13 +269,11 @@ impl Server {
     pub fn asks(&self, work: Work, dress: Dress, connections: usize) -> anyhow::Result<Vec<Ask>> {
         (0..connections)
             .map(|_| {
-                let session = match (dress, self.peer) {
-                    (Dress::S25, Peer::Spile | Peer::Rmcp | Peer::RmcpPlain) => {
-                        Some(http::open_session(self.at)?)
-                    }
-                    (Dress::S25, Peer::Floor) | (Dress::M26 | Dress::J25, _) => None,
+                let session = match dress {
+                    Dress::S25 if self.peer != Peer::Floor => Some(http::open_session(self.at)?),
+                    Dress::S25 | Dress::M26 | Dress::J25 => None,
                 };
-                Ok(self.peer.ask(Ask::http(work, dress, session.as_deref())))
+                Ok(self.peer.ask(Ask::http(work, dress, self.peer.tool(), session.as_deref())))
             })
             .collect()
     }
@@ -238,7 +306,17 @@ pub struct Piped {
 
 impl Piped {
     pub fn start(peer: Peer, binaries: &Binaries, cores: Option<&Cores>) -> anyhow::Result<Piped> {
-        let mut child = Watch::Plain(cores).spawn(&peer.pipe(binaries), |process| {
+        Piped::speak(&peer.pipe(binaries), peer, cores)
+    }
+
+    /// The product itself on `file`.
+    pub fn product(file: &Path, binaries: &Binaries) -> anyhow::Result<Piped> {
+        let command = [binaries.path("spile"), "serve".into(), file.display().to_string()];
+        Piped::speak(&command, Peer::SpileCsv, None)
+    }
+
+    fn speak(command: &[String], peer: Peer, cores: Option<&Cores>) -> anyhow::Result<Piped> {
+        let mut child = Watch::Plain(cores).spawn(command, |process| {
             process.stdin(Stdio::piped()).stdout(Stdio::piped());
         })?;
         if let Some(stderr) = child.stderr.take() {
@@ -246,7 +324,7 @@ impl Piped {
         }
         let to = child.stdin.take().context("the child has no stdin")?;
         let from = child.stdout.take().context("the child has no stdout")?;
-        let mut pipe = Pipe::new(to, from, peer.ask(Ask::line(Work::Call)));
+        let mut pipe = Pipe::new(to, from, peer.ask(Ask::line(Work::Call, peer.tool())));
         if peer != Peer::Floor {
             pipe.shake_hands()?;
         }

@@ -27,18 +27,29 @@ impl Pipe {
 
     /// The 2025-11-25 handshake.
     pub fn shake_hands(&mut self) -> anyhow::Result<()> {
-        writeln!(self.to, "{INITIALIZE}")?;
-        let mut greeting = None;
-        while greeting.is_none() {
-            self.lines(|line| {
-                greeting = Some(String::from_utf8_lossy(line).into_owned());
-                Ok(())
-            })?;
-        }
-        let greeting = greeting.unwrap_or_default();
+        let greeting = self.once(format!("{INITIALIZE}\n").as_bytes())?;
         ensure!(greeting.contains(r#""protocolVersion":"2025-11-25""#), "initialize: {greeting}");
         writeln!(self.to, "{INITIALIZED}")?;
         Ok(())
+    }
+
+    /// Sends one line and waits for one.
+    pub fn once(&mut self, line: &[u8]) -> anyhow::Result<String> {
+        self.to.write_all(line).context("the server does not take the request")?;
+        let mut answer = None;
+        while answer.is_none() {
+            self.lines(|line| {
+                answer = Some(String::from_utf8_lossy(line).into_owned());
+                Ok(())
+            })?;
+        }
+        Ok(answer.unwrap_or_default())
+    }
+
+    /// Asks the first request again: what comes back now, right or not.
+    pub fn again(&mut self) -> anyhow::Result<String> {
+        let line = self.ask.number(0).to_vec();
+        self.once(&line)
     }
 
     /// Asks `count` times with at most `outstanding_max` unanswered.

@@ -31,16 +31,20 @@ const fn http(peer: Peer, dress: Dress, work: Work) -> TimedRow {
 
 // The floor is asked in the plainest dress: the Mcp-* headers alone would cost hyper 2,000 instructions
 // and four allocations, and whoever wants them answered should not find them in the floor.
-pub const HTTP: [TimedRow; 9] = [
+pub const HTTP: [TimedRow; 13] = [
     http(Peer::Floor, Dress::J25, Work::Call),
     http(Peer::Spile, Dress::M26, Work::Call),
     http(Peer::Spile, Dress::J25, Work::Call),
     http(Peer::Spile, Dress::S25, Work::Call),
     http(Peer::Spile, Dress::M26, Work::List),
+    http(Peer::SpileCsv, Dress::M26, Work::Call),
+    http(Peer::SpileSqlite, Dress::M26, Work::Call),
     http(Peer::Rmcp, Dress::M26, Work::Call),
     http(Peer::Rmcp, Dress::J25, Work::Call),
     http(Peer::Rmcp, Dress::S25, Work::Call),
     http(Peer::Rmcp, Dress::M26, Work::List),
+    http(Peer::RmcpCsv, Dress::M26, Work::Call),
+    http(Peer::RmcpSqlite, Dress::M26, Work::Call),
 ];
 
 pub const STDIO: [TimedRow; 8] = [
@@ -112,7 +116,8 @@ impl Running {
         self.run(requests / 10).context("while warming up")?;
         let before = machine::cpu_ns(self.pid())?;
         let run = self.run(requests)?;
-        row.record(machine::cpu_ns(self.pid())? - before, &run);
+        let used = machine::cpu_ns(self.pid())?.checked_sub(before);
+        row.record(used.context("a thread ended, and its CPU time with it")?, &run);
         row.rss_kib = machine::rss_kib(self.pid())?;
         Ok(())
     }

@@ -5,11 +5,16 @@
 //! - stateless modes answer with JSON and have no session manager;
 //! - no SSE keep-alive timers, no resumption hints, one allowed host;
 //! - hyper calls the service directly: no axum, no router, no clone of the service per request;
-//! - `--stdio` uses the non-blocking pipe transport (`stdio_pipes`); with `--plain`, the usual one.
+//! - `--stdio` uses the non-blocking pipe transport (`stdio_pipes`); with `--plain`, the usual one;
+//! - `--csv FILE` reads the customers into memory at the start;
+//! - `--sqlite FILE` reads one per call, where the call arrives, through a statement that is prepared once.
 //!
-//! `rival-rmcp --mode j25|m26|s25 --bind ADDR` or `rival-rmcp --stdio [--plain]`
+//! `rival-rmcp --mode j25|m26|s25 --bind ADDR` or `rival-rmcp --stdio [--plain]`,
+//! with `--csv FILE` or `--sqlite FILE` behind it
 
-use std::sync::{Arc, LazyLock};
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use anyhow::bail;
 use rivals::{Customer, Customers as Rows, Door, PLANS, Plan};
@@ -20,11 +25,20 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, ServiceExt, schemars, tool, tool_handler, tool_router};
+use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    LazyLock::force(&CUSTOMERS);
+    let rows = match rivals::option(&args, "--csv") {
+        Some(file) => rivals::customers_of(Path::new(&file))?,
+        None => rivals::customers(),
+    };
+    CUSTOMERS.get_or_init(|| rows);
+    if let Some(file) = rivals::option(&args, "--sqlite") {
+        let database = Mutex::new(rivals::database(Path::new(&file))?);
+        DATABASE.get_or_init(|| database);
+    }
     LazyLock::force(&ROUTER);
     rivals::block_on(async {
         match rivals::door(&args)? {
@@ -74,7 +88,9 @@ fn sessionful() -> StreamableHttpServerConfig {
         .with_allowed_hosts(["127.0.0.1"])
 }
 
-static CUSTOMERS: LazyLock<Rows> = LazyLock::new(rivals::customers);
+static CUSTOMERS: OnceLock<Rows> = OnceLock::new();
+/// Where customers are looked up instead, if there is one.
+static DATABASE: OnceLock<Mutex<Connection>> = OnceLock::new();
 static ROUTER: LazyLock<ToolRouter<Desk>> = LazyLock::new(Desk::tool_router);
 
 /// A customer desk. Its state is in the statics, so that a service per request costs nothing.
@@ -193,8 +209,28 @@ struct Quote {
 
 const CURRENCY: &str = "EUR";
 
+fn customers() -> &'static Rows {
+    CUSTOMERS.get_or_init(rivals::customers)
+}
+
 fn customer(email: &str) -> Result<&'static Customer, ErrorData> {
-    CUSTOMERS.get(email).ok_or_else(|| ErrorData::invalid_params("no customer has this address", None))
+    customers().get(email).ok_or_else(nobody)
+}
+
+fn nobody() -> ErrorData {
+    ErrorData::invalid_params("no customer has this address", None)
+}
+
+fn stored(database: &Mutex<Connection>, email: &str) -> Result<Customer, ErrorData> {
+    const ONE: &str = "SELECT email, plan, signup_date FROM customers WHERE email = ?1";
+    let database = database.lock().unwrap_or_else(PoisonError::into_inner);
+    let row = database.prepare_cached(ONE).and_then(|mut statement| {
+        let customer = statement.query_row([email], |row| {
+            Ok(Customer { email: row.get(0)?, plan: row.get(1)?, signup_date: row.get(2)? })
+        });
+        customer.optional()
+    });
+    row.map_err(|error| ErrorData::internal_error(error.to_string(), None))?.ok_or_else(nobody)
 }
 
 fn plan(name: &str) -> Result<Plan, ErrorData> {
@@ -203,7 +239,7 @@ fn plan(name: &str) -> Result<Plan, ErrorData> {
 }
 
 fn of_plan(plan: Option<&str>) -> impl Iterator<Item = &'static Customer> {
-    CUSTOMERS.values().filter(move |row| plan.is_none_or(|plan| row.plan == plan))
+    customers().values().filter(move |row| plan.is_none_or(|plan| row.plan == plan))
 }
 
 #[tool_router]
@@ -212,8 +248,11 @@ impl Desk {
     fn lookup_customer(
         &self,
         Parameters(ByEmail { email }): Parameters<ByEmail>,
-    ) -> Result<Json<&'static Customer>, ErrorData> {
-        customer(&email).map(Json)
+    ) -> Result<Json<Cow<'static, Customer>>, ErrorData> {
+        match DATABASE.get() {
+            Some(database) => stored(database, &email).map(|row| Json(Cow::Owned(row))),
+            None => customer(&email).map(|row| Json(Cow::Borrowed(row))),
+        }
     }
 
     #[tool(description = "List all plans with their prices")]
@@ -237,7 +276,7 @@ impl Desk {
     #[tool(description = "List customers in the order they signed up, one page at a time")]
     fn list_customers(&self, Parameters(Page { offset, limit }): Parameters<Page>) -> Json<Customers> {
         let emails = (0..rivals::CUSTOMERS).skip(offset.unwrap_or(0)).take(limit.unwrap_or(10).min(100));
-        let customers = emails.filter_map(|n| CUSTOMERS.get(&rivals::email(n)).cloned()).collect();
+        let customers = emails.filter_map(|n| customers().get(&rivals::email(n)).cloned()).collect();
         Json(Customers { customers, total: rivals::CUSTOMERS })
     }
 
@@ -262,7 +301,7 @@ impl Desk {
     #[tool(description = "Count the customers who signed up in one year")]
     fn count_signups(&self, Parameters(ByYear { year }): Parameters<ByYear>) -> Json<YearCount> {
         let start = format!("{year:04}-");
-        let count = CUSTOMERS.values().filter(|row| row.signup_date.starts_with(&start)).count();
+        let count = customers().values().filter(|row| row.signup_date.starts_with(&start)).count();
         Json(YearCount { year, count })
     }
 

@@ -1,0 +1,31 @@
+//! Files the bench makes for itself, in a folder that goes when the bench ends.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// A folder of this run alone; it is removed when this is dropped.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> anyhow::Result<Folder> {
+        let path = std::env::temp_dir().join(format!("spile-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
+        Ok(Folder(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn join(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed lies among other temporary files; there is nobody to tell.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask bench start`: from nothing to the first answer, and how large the binary is.
+//!
+//! The clock starts before the process does and stops when a `tools/call` is answered on a pipe, after the
+//! handshake. The peers take turns, so that a noisy minute hits all of them.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::Context;
+
+use super::gates::{self, Bound, Gate};
+use super::peers::{Binaries, Peer, Piped};
+use super::report::median;
+use crate::sh;
+
+const PEERS: [Peer; 3] = [Peer::Rmcp, Peer::SpileCsv, Peer::SpileSqlite];
+const BASE: usize = 0;
+const CSV: usize = 1;
+
+pub fn run(quick: bool) -> anyhow::Result<()> {
+    let rounds = if quick { 15 } else { 41 };
+    let binaries = Binaries::build(&PEERS)?;
+    let mut times_ms: [Vec<f64>; 3] = Default::default();
+    // The first start of each finds its files on disk, and is thrown away.
+    for round in 0..=rounds {
+        for (peer, times_ms) in PEERS.into_iter().zip(&mut times_ms) {
+            let time_ms = first_answer_ms(peer, &binaries).with_context(|| peer.name().to_owned())?;
+            if round > 0 {
+                times_ms.push(time_ms);
+            }
+        }
+    }
+    let over_base = |at: usize| -> Option<f64> {
+        let ratios = times_ms[at].iter().zip(&times_ms[BASE]).map(|(own, base)| own / base);
+        median(&ratios.collect::<Vec<_>>())
+    };
+    println!("\nspawn to the first answer on a pipe, 10,000 rows, medians of {rounds} starts");
+    for (at, peer) in PEERS.into_iter().enumerate() {
+        let of = |value: Option<f64>| value.unwrap_or(f64::NAN);
+        let (time_ms, ratio) = (of(median(&times_ms[at])), of(over_base(at)));
+        println!("  {:<30}{time_ms:>9.2} ms{ratio:>9.2}x rmcp", peer.name());
+    }
+    let bytes = std::fs::metadata(binaries.path("spile"))?.len();
+    if let Some(bytes) = stripped_bytes(&binaries) {
+        println!("  {:<30}{:>9.2} MB", "the binary, stripped", bytes as f64 / 1e6);
+    }
+    gates::settle(&[
+        Gate {
+            name: "start with a CSV file, over rmcp's in memory",
+            bound: Bound::AtMost(2.5),
+            value: over_base(CSV),
+            unit: "x",
+        },
+        Gate { name: "the binary", bound: Bound::AtMost(25.0), value: Some(bytes as f64 / 1e6), unit: " MB" },
+    ])
+}
+
+/// What is left without symbols and line tables; nothing where there is no `strip`.
+fn stripped_bytes(binaries: &Binaries) -> Option<u64> {
+    let stripped = binaries.data.join("stripped");
+    sh::succeeds(Command::new("strip").args(["-o", &stripped, &binaries.path("spile")])).then_some(())?;
+    Some(std::fs::metadata(stripped).ok()?.len())
+}
+
+fn first_answer_ms(peer: Peer, binaries: &Binaries) -> anyhow::Result<f64> {
+    let begun = Instant::now();
+    let mut piped = Piped::start(peer, binaries, None)?;
+    piped.pipe.run(1, 1)?;
+    Ok(begun.elapsed().as_secs_f64() * 1e3)
+}
