@@ -73,11 +73,13 @@ const CELL_CHARS_MAX: usize = 200;
 fn readable(out: &mut String, field: &Field, cell: Cell<'_>) {
     let start = out.len();
     field.readable(out, cell);
-    if out[start..].contains(['\n', '\r', '\t']) {
-        let flat = out[start..].replace(['\n', '\r', '\t'], " ");
+    if out.as_bytes()[start..].iter().any(|c| *c < 0x20) {
+        let flat = out[start..].replace(|c: char| c < ' ', " ");
         out.replace_range(start.., &flat);
     }
-    if let Some((cut, _)) = out[start..].char_indices().nth(CELL_CHARS_MAX) {
+    if out.len() - start > CELL_CHARS_MAX
+        && let Some((cut, _)) = out[start..].char_indices().nth(CELL_CHARS_MAX)
+    {
         out.truncate(start + cut);
         out.push('…');
     }

@@ -176,9 +176,20 @@ impl Inner {
         key: &[Arg<'_>],
         world: &dyn World,
     ) -> Outcome {
-        let cells: Vec<Cell<'_>> = key.iter().map(Arg::as_cell).collect();
+        // Nearly every key has one part, which needs no vector.
+        let (one, many);
+        let cells = match key {
+            [only] => {
+                one = [only.as_cell()];
+                &one[..]
+            }
+            several => {
+                many = several.iter().map(Arg::as_cell).collect::<Vec<_>>();
+                &many
+            }
+        };
         let mut reply: Option<Result<ToolReply, Unfit>> = None;
-        let read = reader.get(&cells, &mut |cells| {
+        let read = reader.get(cells, &mut |cells| {
             reply = Some(shape::record(collection, tool.text.as_ref(), cells));
         });
         match (read, reply) {
