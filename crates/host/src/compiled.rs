@@ -12,7 +12,7 @@ use call::{
 use contract::bind::{self, Arg, Listing};
 use contract::shape::{self, Page, Unfit};
 use contract::source::{Position, Query, Read, Reader, SourceFault};
-use contract::{Cell, Collection, Contract, Meaning, Operation, Tool, cursor};
+use contract::{Collection, Contract, Meaning, Operation, Tool, cursor};
 use hashbrown::HashMap;
 
 use crate::path::reference;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use contract::order::compare;
-use contract::source::{Filter, More, Place, Query, Read, Reader, SourceFault, Test};
+use contract::order;
+use contract::source::{Filter, More, Place, Query, Read, Reader, SourceFault};
 use contract::{Cell, Kind};
 
 use super::fit::{Column, Fit, Plan};
@@ -285,15 +285,8 @@ struct Sieve<'a> {
 
 impl Sieve<'_> {
     fn passes(&self, text: &str) -> bool {
-        if self.column.is_null(text) || self.filter.value == Cell::Null {
-            return false;
-        }
         let value = self.value.as_deref().map_or(self.filter.value, Cell::Text);
-        let order = compare(self.column.kind, Cell::Text(text), value);
-        match self.filter.test {
-            Test::Equals => order.is_eq(),
-            Test::AtLeast => order.is_ge(),
-            Test::AtMost => order.is_le(),
-        }
+        !self.column.is_null(text)
+            && order::passes(self.column.kind, Cell::Text(text), self.filter.test, value)
     }
 }

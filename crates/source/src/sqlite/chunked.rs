@@ -8,14 +8,16 @@ use std::cmp::Ordering;
 
 use contract::source::{Query, SourceFault};
 use contract::{Cell, Value, order};
-use rusqlite::{Row, params_from_iter};
+use rusqlite::{Row, Statement, params_from_iter};
 
 use super::column::{Bound, Column};
 use super::fault::Fail;
 use super::page::Page;
-use super::reader::{After, HOLD, Paging, Snapshot, TableReader};
-use super::walk::{Limits, Step, Walk, Walked, address};
+use super::reader::{After, Paging, Snapshot, TableReader};
+use super::walk::{Limits, PATIENCE, Step, Walk, Walked, address};
 
+/// Rows read again under one lock: some microseconds each.
+const ROWS_PER_LOCK: usize = 64;
 /// Rows found beyond the page, for those that change while it is made.
 const SPARE_ROWS: usize = 16;
 
@@ -201,7 +203,6 @@ impl TableReader {
         rows_max: usize,
         page: &mut Page,
     ) -> Result<(), Fail> {
-        let before = page.rows();
         let (names, rowid) = match &self.paging {
             Paging::Rowid(rowid) => (vec![rowid.clone()], Some(rowid)),
             // A row that was replaced has a new rowid and its old key.
@@ -220,34 +221,49 @@ impl TableReader {
         let select = if columns.is_empty() { "1".into() } else { columns.join(", ") };
         let (table, conditions) = (self.table.sql_name(), conditions.join(" AND "));
         let sql = format!("SELECT {select} FROM {table} WHERE {conditions} LIMIT 1");
-        self.pool.read(|session| {
-            page.truncate(before);
-            session.hold_at_most(HOLD);
-            let _snapshot = Snapshot::begin(session)?;
-            let mut statement = session.connection.prepare_cached(&sql)?;
-            for one in found {
-                if page.rows() == rows_max {
-                    break;
-                }
-                let by = match self.paging {
-                    Paging::Key if self.key_is_declared => &one.key,
-                    Paging::Key | Paging::Rowid(_) | Paging::Offset => &one.address,
-                };
-                let bound = by.iter().map(|value| Bound::Cell(value.as_cell()));
-                let mut rows = statement.query(params_from_iter(bound))?;
-                if let Some(row) = rows.next()? {
-                    let place = match (&self.paging, &one.key[..]) {
-                        (Paging::Rowid(_), [Value::Integer(rowid)]) => *rowid,
-                        _ => 0,
-                    };
-                    self.push(row, place, page)?;
-                    if !self.still_fits(query, one, page) {
-                        page.truncate(page.rows() - 1);
-                    }
-                }
+        for some in found.chunks(ROWS_PER_LOCK) {
+            let before = page.rows();
+            if before == rows_max {
+                break;
             }
-            Ok(())
-        })
+            self.pool.read_within(PATIENCE, |session| {
+                page.truncate(before);
+                session.hold();
+                let _snapshot = Snapshot::begin(session)?;
+                let mut statement = session.connection.prepare_cached(&sql)?;
+                some.iter().try_for_each(|one| self.read_one(query, one, rows_max, &mut statement, page))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read_one(
+        &self,
+        query: &Query<'_>,
+        found: &Found,
+        rows_max: usize,
+        statement: &mut Statement<'_>,
+        page: &mut Page,
+    ) -> Result<(), Fail> {
+        if page.rows() == rows_max {
+            return Ok(());
+        }
+        let by = match self.paging {
+            Paging::Key if self.key_is_declared => &found.key,
+            Paging::Key | Paging::Rowid(_) | Paging::Offset => &found.address,
+        };
+        let mut rows =
+            statement.query(params_from_iter(by.iter().map(|value| Bound::Cell(value.as_cell()))))?;
+        let Some(row) = rows.next()? else { return Ok(()) };
+        let place = match (&self.paging, &found.key[..]) {
+            (Paging::Rowid(_), [Value::Integer(rowid)]) => *rowid,
+            _ => 0,
+        };
+        self.push(row, place, page)?;
+        if !self.still_fits(query, found, page) {
+            page.truncate(page.rows() - 1);
+        }
+        Ok(())
     }
 
     /// Whether the page's last row passes the filters and stands where it was found.

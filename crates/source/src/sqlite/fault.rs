@@ -62,6 +62,7 @@ fn of_error(error: &Error, path: &Path) -> SourceFault {
     let log = format!("{}: {error}", path.display());
     let told = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => return SourceFault::Busy { log },
+        Some(_) if path.is_dir() => format!("`{name}` is a folder, not a database"),
         Some(ErrorCode::NotADatabase) => {
             format!("`{name}` is not an SQLite database, or it is encrypted; check the path")
         }
@@ -87,7 +88,6 @@ fn closed(path: &Path, log: String) -> SourceFault {
     let name = name_of(path);
     let told = match std::fs::metadata(path) {
         Err(_) => format!("`{name}` is not there; check the path"),
-        Ok(file) if file.is_dir() => format!("`{name}` is a folder, not a database"),
         Ok(_) if is_wal(path) => format!(
             "`{name}` is in WAL mode, and the files `{name}-wal` and `{name}-shm` can be neither read nor made \
              beside it; allow writing to its folder, or copy it with `VACUUM INTO`"

@@ -14,7 +14,8 @@ use super::session::{Permit, Session};
 
 /// How long somebody else's lock is waited for. A reader must not wait longer than it may make others wait.
 const PATIENCE: Duration = Duration::from_millis(45);
-const PAUSE: Duration = Duration::from_millis(1);
+/// Somebody who commits again and again leaves gaps shorter than a millisecond.
+const PAUSE: Duration = Duration::from_micros(100);
 /// How long a connection may go on with a file that the path no longer leads to. No row served is older.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 
@@ -29,6 +30,8 @@ pub(super) struct Pool {
 struct State {
     idle: Vec<Session>,
     open: usize,
+    /// Threads that wait for a connection: to wake nobody costs a system call too.
+    waiting: usize,
     generation: u64,
     file: Option<FileId>,
     looked: Option<Instant>,
@@ -42,7 +45,7 @@ pub(super) struct Loan<'p> {
 
 impl Pool {
     pub(super) fn new(path: &Path, connections_max: usize) -> Self {
-        let state = State { idle: Vec::new(), open: 0, generation: 0, file: None, looked: None };
+        let state = State { idle: Vec::new(), open: 0, waiting: 0, generation: 0, file: None, looked: None };
         Self {
             given: path.to_owned(),
             connections_max: connections_max.max(1),
@@ -57,17 +60,23 @@ impl Pool {
 
     /// Runs a read, again and again for a moment if somebody holds a lock.
     #[inline]
-    pub(super) fn read<T>(&self, mut run: impl FnMut(&Session) -> Result<T, Fail>) -> Result<T, Fail> {
+    pub(super) fn read<T>(&self, run: impl FnMut(&Session) -> Result<T, Fail>) -> Result<T, Fail> {
+        self.read_within(PATIENCE, run)
+    }
+
+    /// The same for who has more time.
+    #[inline]
+    pub(super) fn read_within<T>(
+        &self,
+        patience: Duration,
+        mut run: impl FnMut(&Session) -> Result<T, Fail>,
+    ) -> Result<T, Fail> {
         let mut since = None;
         loop {
-            let result = self.take().and_then(|loan| match &loan.session {
-                Some(session) => run(session),
-                None => unreachable!("a loan has its session until it is dropped"),
-            });
-            match result {
+            match self.take().and_then(|loan| run(loan.session())) {
                 Err(fail) if fail.is_busy() => {
                     let now = Instant::now();
-                    if now - *since.get_or_insert(now) >= PATIENCE {
+                    if now - *since.get_or_insert(now) >= patience {
                         return Err(fail);
                     }
                     std::thread::sleep(PAUSE);
@@ -105,9 +114,11 @@ impl Pool {
                 state.open += 1;
                 break;
             }
+            state.waiting += 1;
             let (after, wait) =
                 self.freed.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
             state = after;
+            state.waiting -= 1;
             if wait.timed_out() && state.idle.is_empty() {
                 let log = format!("all {} connections are reading", self.connections_max);
                 return Err(SourceFault::Busy { log }.into());
@@ -118,8 +129,9 @@ impl Pool {
         match opened {
             Ok(session) => Ok(Loan { pool: self, session: Some(session) }),
             Err(fail) => {
-                self.lock().open -= 1;
-                self.freed.notify_one();
+                let mut state = self.lock();
+                state.open -= 1;
+                self.wake(state);
                 Err(fail)
             }
         }
@@ -154,8 +166,23 @@ impl Pool {
         Fail::Sql(rusqlite::Error::SqliteFailure(error, None))
     }
 
+    /// Gives the state back, and tells somebody who waits for it to change.
+    fn wake(&self, state: MutexGuard<'_, State>) {
+        let is_waited_for = state.waiting > 0;
+        drop(state);
+        if is_waited_for {
+            self.freed.notify_one();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loan<'_> {
+    fn session(&self) -> &Session {
+        self.session.as_ref().expect("only taken when the loan is dropped")
     }
 }
 
@@ -169,8 +196,7 @@ impl Drop for Loan<'_> {
         } else {
             state.open -= 1;
         }
-        drop(state);
-        self.pool.freed.notify_one();
+        self.pool.wake(state);
     }
 }
 

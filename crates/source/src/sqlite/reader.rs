@@ -19,12 +19,15 @@ use super::pool::Pool;
 use super::schema::{self, Address, Schema, Table};
 use super::session::Session;
 
-/// How long a statement may hold its lock. Who waits 50 ms for us gets through.
-pub(super) const HOLD: Duration = Duration::from_millis(25);
+/// How long a statement may hold its lock. Who waits 50 ms for us gets through, even if our thread has to wait
+/// for a processor meanwhile.
+const HOLD: Duration = Duration::from_millis(5);
+/// In WAL mode nobody waits for a reader, and only the rows get old.
+const HOLD_WAL: Duration = Duration::from_millis(40);
 /// A table with so few rows is read in no time whatever is asked.
-const SMALL_ROWS: usize = 2_000;
+const SMALL_ROWS: u64 = 2_000;
 /// Up to so many rows are counted for a total.
-const COUNT_ROWS: usize = 5_000;
+const COUNT_ROWS: u64 = 5_000;
 /// More is handed over in pieces.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 const ROWS_MAX: usize = 10_000;
@@ -41,9 +44,12 @@ pub(super) struct TableReader {
     pub(super) key_is_declared: bool,
     /// What follows a page: a key, a rowid, or a number of rows.
     pub(super) paging: Paging,
-    pub(super) list_ms_max: u64,
+    pub(super) hold: Duration,
+    list_ms_max: u64,
     sql_name: String,
     is_small: bool,
+    /// Whether there were few enough rows to count them for every list.
+    is_counted: bool,
     get: Plan,
     plans: RwLock<HashMap<Form, Arc<Known>, RandomState>>,
 }
@@ -79,7 +85,7 @@ impl TableReader {
     pub(super) fn new(pool: &Arc<Pool>, options: &Options, shape: &Shape) -> Result<Self, SourceFault> {
         let schema = pool.schema(|session| Ok(schema::read(&session.connection)?))?;
         let name = name_of(pool.path());
-        let Schema { tables, is_utf16, .. } = schema;
+        let Schema { tables, is_utf16, is_wal, .. } = schema;
         let table = tables.into_iter().find(|table| table.name == shape.table);
         let table = table.ok_or_else(|| changed(format!("`{name}` has no table `{}`", shape.table)))?;
         let mut columns = Vec::with_capacity(shape.columns.len());
@@ -109,8 +115,10 @@ impl TableReader {
             key,
             key_is_declared,
             paging,
+            hold: if is_wal { HOLD_WAL } else { HOLD },
             list_ms_max: options.list_ms_max,
             is_small: false,
+            is_counted: false,
             get: Plan::default(),
             plans: RwLock::default(),
         };
@@ -123,21 +131,23 @@ impl TableReader {
         let filters = self.key.iter().map(|column| (*column, Test::Equals)).collect();
         self.get = self.grammar().plan(&Form { filters, sort: None, part: Part::Row });
         let is_view = self.table.address == Address::None;
-        let small = self.pool.read(|session| {
+        let counted = self.pool.read(|session| {
             session.connection.prepare_cached(&self.get.sql)?;
-            Ok(!is_view && self.count(session, SMALL_ROWS)?.is_some())
+            if is_view { Ok(None) } else { self.count(session, COUNT_ROWS) }
         });
-        self.is_small = small.map_err(|fail| self.pool.fault(fail))?;
+        let counted = counted.map_err(|fail| self.pool.fault(fail))?;
+        self.is_counted = counted.is_some();
+        self.is_small = counted.is_some_and(|rows| rows <= SMALL_ROWS);
         Ok(())
     }
 
     /// How many rows there are, if they are few.
-    fn count(&self, session: &Session, rows_max: usize) -> Result<Option<u64>, Fail> {
+    fn count(&self, session: &Session, rows_max: u64) -> Result<Option<u64>, Fail> {
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {})", self.sql_name, rows_max + 1);
-        session.hold_at_most(HOLD);
+        session.hold_at_most(self.hold);
         let counted = session.connection.prepare_cached(&sql)?.query_row([], |row| row.get::<_, i64>(0));
         match counted.map_err(Fail::from) {
-            Ok(count) => Ok(u64::try_from(count).ok().filter(|count| *count <= rows_max as u64)),
+            Ok(count) => Ok(u64::try_from(count).ok().filter(|count| *count <= rows_max)),
             Err(Fail::Late) => Ok(None),
             Err(fail) => Err(fail),
         }
@@ -151,9 +161,13 @@ impl TableReader {
         Grammar { table: &self.sql_name, columns: &self.columns, key: &self.key, rowid }
     }
 
+    fn planned(&self, form: &Form) -> Option<Arc<Known>> {
+        self.plans.read().unwrap_or_else(PoisonError::into_inner).get(form).map(Arc::clone)
+    }
+
     fn known(&self, form: Form, session: &Session) -> Result<Arc<Known>, Fail> {
-        if let Some(known) = self.plans.read().unwrap_or_else(PoisonError::into_inner).get(&form) {
-            return Ok(Arc::clone(known));
+        if let Some(known) = self.planned(&form) {
+            return Ok(known);
         }
         let plan = self.grammar().plan(&form);
         let is_short = plan.is_short(&session.connection, &form)?;
@@ -257,7 +271,7 @@ impl TableReader {
         let parts = self.parts(query, after);
         self.pool.read(|session| {
             page.clear();
-            session.hold_at_most(HOLD);
+            session.hold_at_most(self.hold);
             // One state of the database for all parts.
             let _snapshot = if parts.len() > 1 { Some(Snapshot::begin(session)?) } else { None };
             for part in parts {
@@ -377,7 +391,7 @@ impl TableReader {
             }
         }
         match total {
-            None if query.filters.is_empty() && self.table.address != Address::None => {
+            None if query.filters.is_empty() && self.is_counted => {
                 self.pool.read(|session| self.count(session, COUNT_ROWS))
             }
             total => Ok(total),
@@ -418,16 +432,16 @@ impl Reader for TableReader {
             Read::Get => self.key_is_declared,
             Read::List(query) => {
                 let Ok(after) = self.after(query) else { return true };
-                let parts = self.parts(query, after.as_ref());
-                let is_short = self.pool.read(|session| {
-                    for part in parts {
-                        if !self.known(Form::new(query, *part), session)?.is_short {
-                            return Ok(false);
+                self.parts(query, after.as_ref()).iter().all(|part| {
+                    let form = Form::new(query, *part);
+                    match self.planned(&form) {
+                        Some(known) => known.is_short,
+                        None => {
+                            let known = self.pool.read(|session| self.known(form.clone(), session));
+                            known.is_ok_and(|known| known.is_short)
                         }
                     }
-                    Ok(true)
-                });
-                is_short.unwrap_or(false)
+                })
             }
         }
     }

@@ -103,7 +103,7 @@ pub(super) fn read(connection: &Connection) -> Result<Schema> {
 }
 
 /// Whether a table by itself is wrong: a view of a table that is gone, a name that is not UTF-8.
-fn is_own_fault(error: &rusqlite::Error) -> bool {
+pub(super) fn is_own_fault(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(code) => matches!(
             code,

@@ -44,8 +44,10 @@ struct Deadline {
 /// How often a statement looks at the clock, in steps of SQLite's machine: some 20 µs.
 const STEPS: i32 = 1000;
 const STATEMENTS_MAX: usize = 64;
-const PRAGMAS: [&str; 6] =
-    ["table_list", "table_xinfo", "index_list", "index_xinfo", "encoding", "journal_mode"];
+/// Asked about a table or an index.
+const PRAGMAS_ABOUT: [&str; 4] = ["table_list", "table_xinfo", "index_list", "index_xinfo"];
+/// Asked, never set.
+const PRAGMAS: [&str; 2] = ["encoding", "journal_mode"];
 const FUNCTIONS: [&str; 2] = ["count", "nullif"];
 
 /// Each keeps a hostile file or a mistake of ours small.
@@ -60,7 +62,7 @@ const LIMITS: [(Limit, i32); 8] = [
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
 
-const CONFIG: [(DbConfig, bool); 6] = [
+const CONFIG: [(DbConfig, bool); 7] = [
     (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
     (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
     (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
@@ -68,10 +70,13 @@ const CONFIG: [(DbConfig, bool); 6] = [
     // A column that is gone must be an error, not a text of its name.
     (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
     (DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true),
+    // Otherwise a statement is compiled anew for every value that is bound to it.
+    (DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true),
 ];
 
+/// Pages are kept in up to 8 MiB for each connection.
 const SETUP: &str = "PRAGMA query_only = 1; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0;
-    PRAGMA cell_size_check = 1;";
+    PRAGMA cell_size_check = 1; PRAGMA cache_size = -8192;";
 
 impl Session {
     /// The path has to be absolute: `file:` at its beginning would make it a URI.
@@ -140,8 +145,11 @@ fn judge(permit: Permit, context: &AuthContext<'_>) -> Authorization {
             is_ours || FUNCTIONS.contains(&function_name) || (in_view && is_harmless(function_name))
         }
         AuthAction::Recursive => in_view,
-        AuthAction::Pragma { pragma_name, .. } => {
-            permit == Permit::Schema && PRAGMAS.contains(&pragma_name.to_ascii_lowercase().as_str())
+        AuthAction::Pragma { pragma_name, pragma_value } => {
+            let name = pragma_name.to_ascii_lowercase();
+            let is_known = PRAGMAS_ABOUT.contains(&name.as_str())
+                || (PRAGMAS.contains(&name.as_str()) && pragma_value.is_none());
+            permit == Permit::Schema && is_known
         }
         _ => false,
     };
@@ -213,6 +221,9 @@ mod tests {
             "REINDEX",
             "SAVEPOINT s",
             "PRAGMA query_only = 0",
+            "PRAGMA journal_mode = WAL",
+            "PRAGMA journal_mode(OFF)",
+            "PRAGMA encoding = 'UTF-16'",
             "PRAGMA writable_schema = 1",
             "PRAGMA trusted_schema = 1",
             "PRAGMA user_version = 7",
@@ -228,7 +239,5 @@ mod tests {
         ];
         check(Permit::Rows, &statements, false);
         check(Permit::Schema, &statements, false);
-        // Even where a pragma may be asked, it cannot be set.
-        check(Permit::Rows, &["PRAGMA journal_mode = WAL"], false);
     }
 }

@@ -31,12 +31,10 @@ pub(super) fn facts(pool: &Pool, options: &Options) -> Result<Facts, SourceFault
         match survey(pool, table, options, is_wal) {
             Ok(table) => facts.push(table),
             // A view may call what is not allowed, or what is gone.
-            Err(fail) => match pool.fault(fail) {
-                SourceFault::Changed { .. } => {
-                    notes.push(format!("`{}` cannot be read and is left out", table.name));
-                }
-                fault => return Err(fault),
-            },
+            Err(Fail::Sql(error)) if schema::is_own_fault(&error) => {
+                notes.push(format!("`{}` cannot be read and is left out", table.name));
+            }
+            Err(fail) => return Err(pool.fault(fail)),
         }
     }
     if facts.is_empty() {

@@ -17,8 +17,11 @@ use super::pool::Pool;
 use super::schema::{Address, Table, quoted};
 use super::session::Session;
 
-/// How long a lock is held in one go. A writer that waits 50 ms tries for the last time but one after 33 ms.
-const CHUNK: Duration = Duration::from_millis(20);
+/// How long a lock is held in one go: about as long as a thread is left running on a busy machine, so that it
+/// seldom sleeps with the lock in its hand.
+const CHUNK: Duration = Duration::from_millis(3);
+/// How long somebody else's lock is waited for on the way. To give up would waste all that was read.
+pub(super) const PATIENCE: Duration = Duration::from_millis(1000);
 /// How many rows between looks at the clock.
 const ROWS_PER_LOOK: u32 = 32;
 
@@ -86,11 +89,13 @@ impl Walk {
             if limits.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 return Err(SourceFault::Stopped.into());
             }
-            if Instant::now() >= limits.until {
+            let now = Instant::now();
+            if now >= limits.until {
                 return Ok(Walked::Part);
             }
+            let patience = PATIENCE.min(limits.until - now);
             // Only the first step of a statement can find the database busy, so no row is seen twice.
-            match pool.read(|session| self.chunk(session, last.as_deref(), each))? {
+            match pool.read_within(patience, |session| self.chunk(session, last.as_deref(), each))? {
                 Chunk::End => return Ok(Walked::Whole),
                 Chunk::Enough => return Ok(Walked::Part),
                 Chunk::Until(address) => last = Some(address),

@@ -85,16 +85,24 @@ fn a_locked_database_is_busy_and_then_is_not() {
     assert!(get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").is_some());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_log_that_cannot_be_kept_is_an_error_and_not_ignored() {
-    let db = Db::new("PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY)");
-    // A folder where the file should be: whoever runs the tests may write everywhere.
-    std::fs::create_dir(db.folder.path().join("shop.db-shm")).expect("a folder");
-    check(
-        &db.path,
-        "`shop.db` is in WAL mode, and the files `shop.db-wal` and `shop.db-shm` can be neither read nor made \
-         beside it; allow writing to its folder, or copy it with `VACUUM INTO`",
-    );
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let told = "`shop.db` is in WAL mode, and the files `shop.db-wal` and `shop.db-shm` can be neither read nor \
+                made beside it; allow writing to its folder, or copy it with `VACUUM INTO`";
+    let new = || Db::new("PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    let db = new();
+    symlink("nowhere", db.folder.path().join("shop.db-shm")).expect("a link");
+    check(&db.path, told);
+    let db = new();
+    let mode = |bits| std::fs::set_permissions(db.folder.path(), std::fs::Permissions::from_mode(bits));
+    mode(0o555).expect("read only");
+    // The administrator may write to every folder.
+    if std::fs::write(db.folder.path().join("other"), b"").is_err() {
+        check(&db.path, told);
+    }
+    mode(0o755).expect("writable");
 }
 
 #[test]
