@@ -67,12 +67,13 @@ pub enum Failure {
     Timeout,
     SourceUnavailable,
     SourceChanged,
+    TooLarge,
     Internal,
 }
 
 impl Failure {
     /// Each with its code and what it means.
-    pub const TABLE: [(Self, &'static str, &'static str); 8] = [
+    pub const TABLE: [(Self, &'static str, &'static str); 9] = [
         (
             Self::InvalidArguments,
             "invalid_arguments",
@@ -87,6 +88,11 @@ impl Failure {
             Self::SourceChanged,
             "source_changed",
             "the data is no longer what this server promises; somebody must look at it",
+        ),
+        (
+            Self::TooLarge,
+            "too_large",
+            "a record is larger than anything that is told; ask for fewer `fields`",
         ),
         (Self::Internal, "internal", "a fault of ours; the log has it under `ref`"),
     ];

@@ -104,6 +104,13 @@ fn sort(collection: &Collection, by: &str) -> Option<Sort> {
 }
 
 fn arg<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Arg<'a>, Box<Problem>> {
+    // A stray is asked for as it was told: as text.
+    if let (true, Some(text)) = (field.mixed, node.str()) {
+        return Ok(match field.kind {
+            Kind::Int64 => text.parse().map_or(Arg::Text(text), Arg::Integer),
+            _ => Arg::Text(text),
+        });
+    }
     let value = match field.kind {
         Kind::Integer => whole(node).map(Arg::Integer),
         Kind::Int64 => node.str().and_then(|text| text.parse().ok()).map(Arg::Integer),

@@ -68,7 +68,8 @@ impl Field {
     /// Writes the schema of one value.
     pub fn schema(&self, out: &mut Object<'_>, side: Side, description: Option<&str>) {
         let nullable = self.nullable && side == Side::Output;
-        let mixed = self.mixed && side == Side::Output;
+        // What can be told can be asked for.
+        let mixed = self.mixed;
         match self.kind {
             Kind::Json => {}
             Kind::Blob => {
@@ -102,7 +103,7 @@ impl Field {
             return;
         }
         // A column with strays keeps no format: they would break it.
-        if self.mixed && side == Side::Output {
+        if self.mixed {
             return;
         }
         let (format, pattern) = match self.kind {
@@ -149,6 +150,8 @@ impl Field {
     fn typed(&self, out: &mut Vec<u8>, cell: Cell<'_>) -> Result<(), Misfit> {
         match (self.kind, cell) {
             (Kind::Text, Cell::Text(text)) => write::string(out, text),
+            // A text among numbers is a text, even if it looks like one of them.
+            (_, Cell::Text(text)) if self.mixed && self.kind != Kind::Json => write::string(out, text),
             (Kind::Integer, Cell::Text(text)) if infer::is(Kind::Integer, text) => {
                 out.extend_from_slice(text.as_bytes());
             }
@@ -298,7 +301,15 @@ mod tests {
         ];
         for (kind, cell, expected) in table {
             check(&field(*kind, false, false), *cell, *expected);
-            check(&field(*kind, true, true), *cell, *expected);
+            // In a mixed column a text is always told as text.
+            let quoted = match cell {
+                Cell::Text(text) if *kind != Kind::Json => {
+                    Some(Json::parse(&format!("{text:?}")).expect("JSON"))
+                }
+                _ => None,
+            };
+            let mixed = quoted.as_ref().map_or(*expected, |quoted| Ok(quoted.as_str()));
+            check(&field(*kind, true, true), *cell, mixed);
             check(&field(*kind, true, false), Cell::Null, Ok("null"));
         }
     }

@@ -144,11 +144,24 @@ fn record_schema(out: &mut Object<'_>, collection: &Collection) {
     });
 }
 
+/// A header is for people to read, and models read it too: one line, not long, nothing that hides or turns.
+fn plain(header: &str) -> String {
+    const CHARS_MAX: usize = 100;
+    let hides =
+        ['\u{200b}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2060}'..='\u{206f}', '\u{feff}'..='\u{feff}'];
+    let is_odd = |c: char| c.is_control() || hides.iter().any(|range| range.contains(&c));
+    let mut out: String = header.chars().map(|c| if is_odd(c) { ' ' } else { c }).take(CHARS_MAX).collect();
+    if header.chars().nth(CHARS_MAX).is_some() {
+        out.push('…');
+    }
+    out
+}
+
 /// What the author says; else the column's own name where it is another; and, for a filter, the values there
 /// are.
 fn described(field: &Field, with_values: bool) -> Option<String> {
     let own =
-        || (field.column != field.name && !field.column.trim().is_empty()).then(|| field.column.clone());
+        || (field.column != field.name && !field.column.trim().is_empty()).then(|| plain(&field.column));
     let said = field.description.clone().or_else(own);
     if !with_values || !field.allowed.is_empty() || field.seen.is_empty() {
         return said;

@@ -3,23 +3,34 @@
 use call::{Content, ToolReply};
 use json::Json;
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Value};
 use crate::contract::Collection;
 use crate::field::Field;
 use crate::line::Line;
 use crate::source::{More, Place, Position, Sort};
 
-/// A row that is not what the contract says, by the field.
+/// Why a row cannot be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfit {
-    pub field: String,
+pub enum Unfit {
+    /// A value is not what the contract says of its field.
+    Value { field: String },
+    /// It is larger than anything that should travel.
+    TooLarge { bytes: usize },
+    /// A page would end with a value that no cursor can name: bytes where there should be text.
+    Nameless { field: String },
 }
+
+/// The largest record. A page has its own, smaller bound, which only its first record may exceed.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// One record as a result.
 #[inline]
 pub fn record(collection: &Collection, line: Option<&Line>, cells: &[Cell<'_>]) -> Result<ToolReply, Unfit> {
     let mut out = Vec::with_capacity(48 * collection.fields.len() + 32);
     object(&mut out, collection.fields.iter().zip(cells.iter().copied()))?;
+    if out.len() > RECORD_BYTES_MAX {
+        return Err(Unfit::TooLarge { bytes: out.len() });
+    }
     let text = match line {
         Some(line) => line.fill(&collection.fields, cells),
         None => sentence(&collection.fields, cells),
@@ -41,7 +52,7 @@ fn object<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a Field, Cell<
     let start = out.len();
     for (field, cell) in members {
         out.push(if out.len() == start { b'{' } else { b',' });
-        field.member(out, cell).map_err(|_| Unfit { field: field.name.clone() })?;
+        field.member(out, cell).map_err(|_| Unfit::Value { field: field.name.clone() })?;
     }
     if out.len() == start {
         out.push(b'{');
@@ -148,6 +159,10 @@ impl<'c> Page<'c> {
             self.truncated = true;
             return More::No;
         }
+        if self.items.len() > RECORD_BYTES_MAX {
+            self.unfit = Some(Unfit::TooLarge { bytes: self.items.len() });
+            return More::No;
+        }
         self.rows += 1;
         self.text_row(cells);
         let key = match &*self.collection.shape.key {
@@ -183,7 +198,11 @@ impl<'c> Page<'c> {
         if let Some(unfit) = self.unfit {
             return Err(unfit);
         }
-        let cursor = self.last.as_ref().filter(|_| self.truncated).map(seal);
+        let last = self.last.as_ref().filter(|_| self.truncated);
+        if let Some(field) = last.and_then(|last| self.nameless(last)) {
+            return Err(Unfit::Nameless { field: field.name.clone() });
+        }
+        let cursor = last.map(seal);
         let mut out = Vec::with_capacity(self.items.len() + 128);
         out.extend_from_slice(b"{\"items\":[");
         out.extend_from_slice(&self.items);
@@ -198,6 +217,16 @@ impl<'c> Page<'c> {
         }
         out.push(b'}');
         Ok(reply(self.headed(total), out))
+    }
+
+    /// The field whose value a cursor could not name.
+    fn nameless(&self, last: &Position) -> Option<&'c Field> {
+        let is_bytes = |value: &&Value| matches!(value, Value::Blob(_));
+        if last.sorted.iter().any(|value| is_bytes(&value)) {
+            return self.sort.map(|sort| &self.collection.fields[sort.column]);
+        }
+        let bytes = last.key.iter().position(|value| is_bytes(&value))?;
+        self.collection.shape.key.get(bytes).map(|at| &self.collection.fields[*at])
     }
 
     /// The table under a line that says how much of it this is.

@@ -10,7 +10,7 @@ use call::{
     Call, Catalog, Cx, Failure, Fault, Outcome, Problem, Provider, Reason, Run, Thing, ToolReply, World,
 };
 use contract::bind::{self, Arg, Listing};
-use contract::shape::{self, Page, Unfit};
+use contract::shape::{self, Page, RECORD_BYTES_MAX, Unfit};
 use contract::source::{Position, Query, Read, Reader, SourceFault};
 use contract::{Collection, Contract, Meaning, Operation, Tool, cursor};
 use hashbrown::HashMap;
@@ -253,11 +253,17 @@ fn bad_cursor(why: &str) -> Problem {
     }
 }
 
+/// So much of a key is repeated to whoever asked for it.
+const KEY_CHARS_MAX: usize = 100;
+
 fn not_found(collection: &Collection, key: &[Arg<'_>]) -> Problem {
     let parts = collection.key_fields().zip(key).map(|(field, value)| {
         let mut words = format!("{} ", field.name);
         field.readable(&mut words, value.as_cell());
-        words
+        match words.char_indices().nth(KEY_CHARS_MAX) {
+            Some((cut, _)) => format!("{}…", &words[..cut]),
+            None => words,
+        }
     });
     let words: Vec<String> = parts.collect();
     let message = format!("nothing in {} has {}", collection.name, words.join(", "));
@@ -289,10 +295,21 @@ fn refused(fault: &SourceFault, collection: &Collection, world: &dyn World) -> O
 
 #[cold]
 fn misfit(unfit: &Unfit, collection: &Collection, world: &dyn World) -> Outcome {
-    let told = format!(
-        "a value of `{}` is no longer what this server promised when it started; restart it to look again",
-        unfit.field
-    );
+    let told = match unfit {
+        Unfit::Value { field } => format!(
+            "a value of `{field}` is no longer what this server promised when it started; restart it to look again"
+        ),
+        Unfit::Nameless { field } => {
+            format!("a value of `{field}` is not text, and a page cannot end there; sort by something else")
+        }
+        Unfit::TooLarge { bytes } => {
+            let most = RECORD_BYTES_MAX;
+            let why = format!(
+                "a record has {bytes} bytes, and more than {most} are not told; choose other `fields`"
+            );
+            return Problem::new(Failure::TooLarge, why).into();
+        }
+    };
     logged(Problem::new(Failure::SourceChanged, told), collection, "a row does not fit its contract", world)
 }
 

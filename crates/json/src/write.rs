@@ -82,6 +82,8 @@ pub fn integer(out: &mut Vec<u8>, n: i64) {
 pub fn number(out: &mut Vec<u8>, n: f64) {
     if !n.is_finite() {
         out.extend_from_slice(b"null");
+    } else if n == 0.0 && n.is_sign_negative() {
+        out.extend_from_slice(b"-0.0");
     } else if n.fract() == 0.0 && n.abs() < 9e15 {
         integer(out, n as i64);
     } else if (1e-5..1e16).contains(&n.abs()) {

@@ -114,9 +114,11 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
     let Looked { ready, found, sources } = Project::find(path)?.look()?;
     tell(&found);
     let Some(ready) = ready else { return Ok(ExitCode::FAILURE) };
-    // A reader that has seen enough, such as `head`, is no failure.
-    let _ = std::io::stdout().write_all(report(&ready.contract, &sources).as_bytes());
-    Ok(ExitCode::SUCCESS)
+    match std::io::stdout().write_all(report(&ready.contract, &sources).as_bytes()) {
+        // A reader that has seen enough, such as `head`, is no failure.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn tell(found: &[Diagnostic]) {

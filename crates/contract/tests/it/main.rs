@@ -5,6 +5,7 @@ mod bad_sections;
 mod init;
 mod kinds;
 mod manifest;
+mod pages;
 
 use contract::{Check, Mirrored, mirrored};
 use json::{Json, ScanLimits, scan};

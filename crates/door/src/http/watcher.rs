@@ -80,6 +80,10 @@ impl Link {
         if self.stalled.load(Relaxed) != 0 {
             self.stalled.store(0, Relaxed);
         }
+        // hyper lets go of an answer when it has taken it, and may be writing it for long after.
+        if self.doing.load(Relaxed) == Doing::Idle as u8 {
+            self.since.store(self.clock.load(Relaxed), Relaxed);
+        }
     }
 
     /// A request's head is complete.
@@ -157,9 +161,10 @@ impl Link {
         matches!(ready.poll(&mut cx), Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
-    /// Nothing is being answered on it.
-    fn has_no_request(&self) -> bool {
-        self.requests.load(Relaxed) == 0
+    /// Nothing is being answered on it, and nothing of an answer has been written for a while.
+    fn is_quiet(&self) -> bool {
+        let quiet_ms = u64::from(self.clock.load(Relaxed).wrapping_sub(self.since.load(Relaxed))) * TICK_MS;
+        self.requests.load(Relaxed) == 0 && self.stalled.load(Relaxed) == 0 && quiet_ms >= GOODBYE_MS
     }
 
     fn is_busy(&self) -> bool {
@@ -283,7 +288,7 @@ impl Watcher {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 waited_ms += 10;
                 if waited_ms >= GOODBYE_MS {
-                    self.close_where(Link::has_no_request);
+                    self.close_where(Link::is_quiet);
                 }
             }
         };

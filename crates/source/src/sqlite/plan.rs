@@ -49,6 +49,8 @@ enum Bind {
     /// The text that means "no value" in a column.
     Null(usize),
     Filter(usize),
+    /// The value as it is, and not what it sorts as.
+    FilterExactly(usize),
     FilterOther(usize),
     FilterEnd(usize),
     Sorted,
@@ -130,6 +132,14 @@ impl Writer<'_> {
         for (at, (column, test)) in form.filters.iter().enumerate() {
             self.sql.push_str(word);
             word = " AND ";
+            let is_moment = self.grammar.columns[*column].sorted == Some(Sorted::Moments);
+            if form.part == Part::Row && is_moment {
+                // Two keys may mean one moment; each is the key of its own row.
+                self.sql.push_str(&self.grammar.columns[*column].quoted);
+                self.sql.push_str(" COLLATE BINARY = ?");
+                self.binds.push(Bind::FilterExactly(at));
+                continue;
+            }
             self.filter(at, *column, *test);
         }
         let sort = form.sort;
@@ -280,6 +290,7 @@ impl Plan {
                     let (column, test, value) = filter(at);
                     column.bound(test, value)
                 }
+                Bind::FilterExactly(at) => Bound::Cell(filter(at).2),
                 Bind::FilterOther(at) => {
                     let (column, _, value) = filter(at);
                     column.other_form(value)

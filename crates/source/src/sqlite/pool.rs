@@ -201,13 +201,16 @@ impl Drop for Loan<'_> {
 }
 
 #[cfg(unix)]
-type FileId = (u64, u64);
+type FileId = (u64, u64, u64, i64, i64);
 
 #[cfg(unix)]
 fn file_id(path: &Path) -> Option<FileId> {
     use std::os::unix::fs::MetadataExt;
     let file = std::fs::metadata(path).ok()?;
-    Some((file.dev(), file.ino()))
+    // A file copied over this one stays the same file, and may say that nothing changed: connections would go on
+    // with the pages they know. Its time tells. Whoever writes as they should changes it too, which costs us no more
+    // than opening again now and then.
+    Some((file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
 }
 
 /// Where an open file cannot be replaced there is nothing to look for.

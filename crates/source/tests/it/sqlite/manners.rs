@@ -43,6 +43,39 @@ fn a_new_file_under_the_old_name_is_read_soon() {
     assert_eq!(read(), "'new'");
 }
 
+/// Both databases were made by the same statements, so nothing in them says that one is not the other.
+#[test]
+fn a_file_copied_over_this_one_is_read_soon() {
+    for mode in ["delete", "wal"] {
+        let made = |v: &str| {
+            let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, ";
+            Db::new(&format!("PRAGMA journal_mode = {mode}; {sql}'{v}')"))
+        };
+        let (db, other) = (made("old"), made("new"));
+        let (_, reader) = db.reader("t");
+        let read = || shown(&get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row")[1]);
+        assert_eq!(read(), "'old'");
+        std::fs::copy(&other.path, &db.path).expect("copied");
+        while read() == "'old'" {}
+        assert_eq!(read(), "'new'");
+    }
+}
+
+/// Two keys may mean one moment and are two keys all the same.
+#[test]
+fn a_key_is_the_key_it_is() {
+    let keys = ["2024-01-01T00:00:00Z", "2024-01-01T02:00:00+02:00", "2024-01-02T00:00:00Z"];
+    let db = Db::new("CREATE TABLE t(k TEXT PRIMARY KEY NOT NULL, v INTEGER)");
+    for (at, key) in keys.iter().enumerate() {
+        db.write(&format!("INSERT INTO t VALUES('{key}', {at})"));
+    }
+    let (_, reader) = db.reader("t");
+    for (at, key) in keys.iter().enumerate() {
+        let row = get(reader.as_ref(), &[Cell::Text(key)]).expect("no fault").expect("a row");
+        assert_eq!((shown(&row[0]), shown(&row[1])), (format!("'{key}'"), at.to_string()));
+    }
+}
+
 /// Rings when it is dropped, so that a failed test does not wait for its writer.
 struct Done<'a>(&'a AtomicBool);
 
