@@ -114,8 +114,9 @@ impl Link {
 
     fn overdue(&self, now: u32, timing: &Timing) -> bool {
         let since = |tick: &AtomicU32| u64::from(now.wrapping_sub(tick.load(Relaxed))) * TICK_MS;
-        if self.stalled.load(Relaxed) != 0 && since(&self.stalled) > timing.write_stall_ms {
-            return true;
+        if self.stalled.load(Relaxed) != 0 {
+            // Whoever still has something to write is not idle.
+            return since(&self.stalled) > timing.write_stall_ms;
         }
         let dwelt = since(&self.since);
         match self.doing.load(Relaxed) {
