@@ -14,7 +14,7 @@ use contract::compile::{Known, compile};
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::manifest::{self, Manifest, Settings, SourceKind};
 use contract::source::{Facts, Reader, Source, SourceFault};
-use contract::{Contract, init, names};
+use contract::{Collection, Contract, init, names};
 use source::{csv, sqlite};
 
 use crate::progress::Progress;
@@ -147,7 +147,6 @@ impl Project {
             Plan::Manifest(file) => self.read_manifest(file, &mut opened, &mut looked)?,
             Plan::Files(files) => self.made_manifest(files, &mut opened, &mut looked)?,
         };
-        looked.sources = opened.iter().map(described).collect();
         let Some(manifest) = manifest else { return Ok(looked) };
         let known: Vec<Known<'_>> =
             opened.iter().map(|one| Known { name: &one.name, facts: &one.facts }).collect();
@@ -156,6 +155,7 @@ impl Project {
             // Nobody has seen the manifest that was made.
             found.iter_mut().for_each(|one| one.at = None);
         }
+        looked.sources = opened.iter().map(|one| described(one, contract.as_ref())).collect();
         looked.found.append(&mut found);
         looked.found.extend(contract.iter().flat_map(renamed));
         if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
@@ -307,14 +307,23 @@ fn rendered(opened: &[Opened], name: &str) -> String {
     init::render(&sources, name)
 }
 
-fn described(one: &Opened) -> String {
+/// A source as it is served: where the author chose another key, that one.
+fn described(one: &Opened, contract: Option<&Contract>) -> String {
     let tables = one.facts.tables.iter().map(|table| {
+        let served = contract.and_then(|contract| {
+            let is_it = |c: &&Collection| c.source == one.name && c.shape.table == table.name;
+            contract.collections.iter().find(is_it)
+        });
+        let key: Vec<usize> = match served {
+            Some(served) => served.shape.key.iter().map(|at| served.shape.columns[*at].at).collect(),
+            None => table.key.clone(),
+        };
         let rows = table.rows.map_or_else(|| "rows not counted".into(), |rows| counted(rows, "row"));
         let named = |at: &usize| match table.columns[*at].name.trim() {
             "" => format!("column {}", at + 1),
             name => name.to_owned(),
         };
-        let names: Vec<String> = table.key.iter().map(named).collect();
+        let names: Vec<String> = key.iter().map(named).collect();
         let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
         format!("{}: {rows}, {}, {key}", table.name, counted(table.columns.len() as u64, "column"))
     });
