@@ -11,7 +11,7 @@ use crate::kind::Kind;
 use crate::line::{BadLine, Line};
 use crate::manifest::{self, Choice, Literal, Manifest};
 use crate::names;
-use crate::nearest::nearest;
+use crate::nearest::did_you_mean;
 use crate::schemas;
 use crate::source::{Facts, Shape, ShapeColumn, TableFacts};
 
@@ -140,10 +140,8 @@ impl<'m> Compiler<'m> {
             return Some(only);
         }
         let names = || facts.tables.iter().map(|table| table.name.as_str());
-        let help = match nearest(name, names()) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("there are: {}", names().collect::<Vec<_>>().join(", ")),
-        };
+        let there_are = || format!("there are: {}", names().collect::<Vec<_>>().join(", "));
+        let help = did_you_mean(name, names()).unwrap_or_else(there_are);
         self.error(at, format!("no table `{name}` in source `{}`", wanted.source.value), Some(help));
         None
     }
@@ -160,10 +158,8 @@ impl<'m> Compiler<'m> {
         if names().any(|name| name == column.value) {
             return true;
         }
-        let help = match nearest(&column.value, names()) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("there are: {}", names().take(30).collect::<Vec<_>>().join(", ")),
-        };
+        let there_are = || format!("there are: {}", names().take(30).collect::<Vec<_>>().join(", "));
+        let help = did_you_mean(&column.value, names()).unwrap_or_else(there_are);
         self.error(&column.at, format!("no column `{}` in `{}`", column.value, table.name), Some(help));
         false
     }
@@ -325,7 +321,7 @@ impl<'m> Compiler<'m> {
             }
             None => {
                 let names = || fields.iter().map(|field| field.name.as_str());
-                let help = nearest(&name.value, names()).map(|meant| format!("did you mean `{meant}`?"));
+                let help = did_you_mean(&name.value, names());
                 self.error(&name.at, format!("no field `{}`", name.value), help);
             }
         }
@@ -386,7 +382,7 @@ impl<'m> Compiler<'m> {
             }
             Err(BadLine::Unknown(name)) => {
                 let names = || collection.fields.iter().map(|field| field.name.as_str());
-                let help = nearest(&name, names()).map(|meant| format!("did you mean `{meant}`?"));
+                let help = did_you_mean(&name, names());
                 self.error(&text.at, format!("no field `{name}` in `{}`", collection.name), help);
             }
         }
@@ -428,12 +424,8 @@ impl<'m> Compiler<'m> {
             let of = &tool.uses.value.collection;
             let collections = || self.manifest.collections.iter().map(|one| one.name.value.as_str());
             if !collections().any(|name| name == of) {
-                let help = nearest(of, collections()).map(|meant| format!("did you mean `{meant}`?"));
-                let error = Diagnostic::error(format!("no collection `{of}`")).at(&tool.uses.at);
-                self.found.push(match help {
-                    Some(help) => error.help(help),
-                    None => error,
-                });
+                let help = did_you_mean(of, collections());
+                self.error(&tool.uses.at, format!("no collection `{of}`"), help);
             }
         }
     }

@@ -14,6 +14,11 @@ pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
+/// The way out for whoever slipped.
+pub(crate) fn did_you_mean<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<String> {
+    nearest(name, known).map(|meant| format!("did you mean `{meant}`?"))
+}
+
 /// Insertions, deletions, replacements and swaps of neighbours; case does not count.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().flat_map(char::to_lowercase).collect();

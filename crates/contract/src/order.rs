@@ -151,8 +151,9 @@ impl Rank {
     }
 }
 
-/// A decimal taken apart: sign, digits before the point without leading zeros, digits behind it.
-fn parts(text: &str) -> Option<(bool, &str, &str)> {
+/// A decimal taken apart: sign, digits before the point without leading zeros, digits behind it without
+/// zeros at the end.
+pub fn parts(text: &str) -> Option<(bool, &str, &str)> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text),

@@ -12,7 +12,7 @@ use call::{
 use contract::bind::{self, Arg, Listing};
 use contract::shape::{self, Page, RECORD_BYTES_MAX, Unfit};
 use contract::source::{Position, Query, Read, Reader, SourceFault};
-use contract::{Collection, Contract, Meaning, Operation, Tool, cursor};
+use contract::{Collection, Contract, Operation, Tool, cursor};
 use hashbrown::HashMap;
 
 use crate::path::reference;
@@ -60,56 +60,30 @@ impl Provider for Compiled {
         let Some(at) = self.0.tools.get(&*name).copied() else {
             return Run::now(Fault::Unknown { what: Thing::Tool, name: name.into_owned() });
         };
-        let tool = &self.0.contract.tools[at];
-        let run = match &tool.operation {
-            Operation::Get => self.get(tool, at, call, cx),
-            Operation::List { arguments } => self.list(tool, at, arguments, call, cx),
-        };
-        run.unwrap_or_else(|problem| Run::now(*problem))
+        match self.0.answer(at, call, None, &**cx.world) {
+            Ok(Some(outcome)) => Run::Now(outcome),
+            Ok(None) => self.elsewhere(at, call, cx),
+            Err(problem) => Run::now(*problem),
+        }
     }
 }
 
 impl Compiled {
-    #[inline]
-    fn get(&self, tool: &Tool, at: usize, call: &Call, cx: &Cx<'_>) -> Result<Run, Box<Problem>> {
-        let inner = &*self.0;
-        let collection = &inner.contract.collections[tool.collection];
-        let key = bind::key(collection, call.arguments())?;
-        let reader = &inner.readers[tool.collection];
-        if reader.is_short(&Read::Get) {
-            return Ok(Run::Now(inner.record(tool, collection, &**reader, &key, &**cx.world)));
-        }
-        Ok(self.elsewhere(at, call, cx))
-    }
-
-    fn list(
-        &self,
-        tool: &Tool,
-        at: usize,
-        meanings: &[(String, Meaning)],
-        call: &Call,
-        cx: &Cx<'_>,
-    ) -> Result<Run, Box<Problem>> {
-        let inner = &*self.0;
-        let collection = &inner.contract.collections[tool.collection];
-        let listing = bind::listing(collection, meanings, call.arguments())?;
-        let after = inner.opened(tool, &listing)?;
-        let asked = Asked { listing, after, rows_max: 0 }.with_rows(collection);
-        if inner.readers[tool.collection].is_short(&Read::List(&asked.query(None))) {
-            return Ok(Run::Now(inner.page(tool, collection, asked, None, &**cx.world)));
-        }
-        Ok(self.elsewhere(at, call, cx))
-    }
-
-    /// Does on a thread that may block what would keep others waiting here.
+    /// Does on a thread that may block what would keep others waiting here. The arguments cannot travel there as
+    /// they lie, so the call is answered from its beginning.
     fn elsewhere(&self, at: usize, call: &Call, cx: &Cx<'_>) -> Run {
         let (inner, call, world) = (self.0.clone(), call.clone(), cx.world.clone());
         let stop = StopOnDrop(Arc::new(AtomicBool::new(false)));
         let told = stop.0.clone();
         Run::later(async move {
             let _stop = stop;
-            let work = tokio::task::spawn_blocking(move || inner.whole(at, &call, &told, &*world));
-            work.await.unwrap_or_else(|error| Outcome::Failed(Fault::Bug { log: error.to_string() }))
+            let work = tokio::task::spawn_blocking(move || inner.answer(at, &call, Some(&told), &*world));
+            let bug = |log: String| Outcome::Failed(Fault::Bug { log });
+            match work.await {
+                Ok(Ok(outcome)) => outcome.unwrap_or_else(|| bug("nobody would answer".into())),
+                Ok(Err(problem)) => Outcome::Refused(problem),
+                Err(error) => bug(error.to_string()),
+            }
         })
     }
 }
@@ -130,12 +104,7 @@ struct Asked<'a> {
     rows_max: usize,
 }
 
-impl<'a> Asked<'a> {
-    fn with_rows(self, collection: &Collection) -> Self {
-        let rows_max = self.listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
-        Self { rows_max, ..self }
-    }
-
+impl Asked<'_> {
     fn query<'q>(&'q self, stop: Option<&'q AtomicBool>) -> Query<'q> {
         Query {
             filters: self.listing.filters(),
@@ -149,22 +118,33 @@ impl<'a> Asked<'a> {
 }
 
 impl Inner {
-    /// All of a call, again from its arguments: they cannot travel to another thread as they lie.
-    fn whole(&self, at: usize, call: &Call, stop: &AtomicBool, world: &dyn World) -> Outcome {
+    /// Answers a call. Without a `stop` only what is short: `None` is for somebody who may block.
+    #[inline]
+    fn answer(
+        &self,
+        at: usize,
+        call: &Call,
+        stop: Option<&AtomicBool>,
+        world: &dyn World,
+    ) -> Result<Option<Outcome>, Box<Problem>> {
         let tool = &self.contract.tools[at];
         let collection = &self.contract.collections[tool.collection];
-        let bound = match &tool.operation {
-            Operation::Get => bind::key(collection, call.arguments())
-                .map(|key| self.record(tool, collection, &*self.readers[tool.collection], &key, world)),
-            Operation::List { arguments } => {
-                bind::listing(collection, arguments, call.arguments()).and_then(|listing| {
-                    let after = self.opened(tool, &listing)?;
-                    let asked = Asked { listing, after, rows_max: 0 }.with_rows(collection);
-                    Ok(self.page(tool, collection, asked, Some(stop), world))
-                })
+        let reader = &*self.readers[tool.collection];
+        let is_for_us = |read: &Read<'_>| stop.is_some() || reader.is_short(read);
+        Ok(match &tool.operation {
+            Operation::Get => {
+                let key = bind::key(collection, call.arguments())?;
+                is_for_us(&Read::Get).then(|| self.record(tool, collection, reader, &key, world))
             }
-        };
-        bound.unwrap_or_else(Outcome::Refused)
+            Operation::List { arguments } => {
+                let listing = bind::listing(collection, arguments, call.arguments())?;
+                let after = self.opened(tool, &listing)?;
+                let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
+                let asked = Asked { listing, after, rows_max };
+                is_for_us(&Read::List(&asked.query(None)))
+                    .then(|| self.page(tool, collection, asked, stop, world))
+            }
+        })
     }
 
     #[inline]

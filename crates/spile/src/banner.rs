@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use json::Json;
 use json::write::Object;
 
+use crate::words::some;
+
 /// A server as it is announced.
 pub(crate) struct Shown {
     pub(crate) name: String,
@@ -106,18 +108,11 @@ fn head(out: &mut String, one: &Shown, at: &str) {
     let tools = match &*one.tools {
         [] => "no tools".to_owned(),
         [only] => format!("1 tool: {only}"),
-        many => format!("{} tools: {}", many.len(), some(many)),
+        // The rest is in `spile check`.
+        many => format!("{} tools: {}", many.len(), some(many, 6)),
     };
     let name = bold(&one.name);
     let _ = writeln!(out, "{name} {} · {tools} · {at}", one.version);
-}
-
-/// The first few names; the rest is in `spile check`.
-fn some(names: &[String]) -> String {
-    const SHOWN_MAX: usize = 6;
-    let more = names.len().saturating_sub(SHOWN_MAX);
-    let shown = names[..names.len() - more].join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 fn connect(out: &mut String, client: &str, how: &str) {

@@ -6,6 +6,7 @@ pub mod project;
 mod report;
 pub mod serve;
 mod settings;
+mod words;
 
 pub use banner::in_colour;
 pub use report::report;

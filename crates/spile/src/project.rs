@@ -18,6 +18,7 @@ use contract::{Collection, Contract, init, names};
 use source::{csv, sqlite};
 
 use crate::progress::Progress;
+use crate::words::counted;
 
 pub const MANIFEST: &str = "spile.toml";
 const ENDINGS: &str = ".csv .tsv .db .sqlite .sqlite3";
@@ -124,6 +125,7 @@ struct Opened {
 }
 
 /// A project that has been looked at: what can be served, if nothing is wrong, and what there is to say.
+#[derive(Default)]
 pub struct Looked {
     pub ready: Option<Ready>,
     pub found: Vec<Diagnostic>,
@@ -141,11 +143,14 @@ pub struct Ready {
 impl Project {
     /// Reads everything that a server needs to know before it serves.
     pub fn look(&self) -> anyhow::Result<Looked> {
-        let mut looked = Looked { ready: None, found: Vec::new(), sources: Vec::new() };
+        let mut looked = Looked::default();
         let mut opened = Vec::new();
         let manifest = match &self.plan {
             Plan::Manifest(file) => self.read_manifest(file, &mut opened, &mut looked)?,
-            Plan::Files(files) => self.made_manifest(files, &mut opened, &mut looked)?,
+            Plan::Files(files) => {
+                let made = self.made_manifest(files, &mut opened, &mut looked)?;
+                made.map(|(manifest, _)| manifest)
+            }
         };
         let Some(manifest) = manifest else { return Ok(looked) };
         let known: Vec<Known<'_>> =
@@ -198,13 +203,13 @@ impl Project {
         Ok(Some(manifest))
     }
 
-    /// The manifest that nobody wrote.
+    /// The manifest that nobody wrote, and its text.
     fn made_manifest(
         &self,
         files: &[PathBuf],
         opened: &mut Vec<Opened>,
         looked: &mut Looked,
-    ) -> anyhow::Result<Option<Manifest>> {
+    ) -> anyhow::Result<Option<(Manifest, String)>> {
         let stems: Vec<String> = files.iter().map(|file| stem(file)).collect();
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
@@ -219,7 +224,7 @@ impl Project {
         }
         let text = rendered(opened, &names::server_name(&self.name));
         match manifest::parse(MANIFEST, &text, &|_| None) {
-            Ok((manifest, _)) => Ok(Some(manifest)),
+            Ok((manifest, _)) => Ok(Some((manifest, text))),
             Err(found) => {
                 let why = contract::diagnostic::render_all(&found, false);
                 bail!("the manifest that was made for this data does not hold (please report this):\n{why}")
@@ -246,11 +251,9 @@ impl Project {
         let Plan::Files(files) = &self.plan else {
             bail!("there is a manifest already; `spile check` says what it makes");
         };
-        let mut opened = Vec::new();
-        let mut looked = Looked { ready: None, found: Vec::new(), sources: Vec::new() };
-        let manifest = self.made_manifest(files, &mut opened, &mut looked)?;
-        let text = manifest.map(|_| rendered(&opened, &names::server_name(&self.name)));
-        Ok((text, looked.found))
+        let mut looked = Looked::default();
+        let made = self.made_manifest(files, &mut Vec::new(), &mut looked)?;
+        Ok((made.map(|(_, text)| text), looked.found))
     }
 }
 
@@ -330,24 +333,6 @@ fn described(one: &Opened, contract: Option<&Contract>) -> String {
     let notes = one.facts.notes.iter().cloned();
     let parts: Vec<String> = tables.chain(notes).collect();
     format!("{}\n    {}", one.file, parts.join("\n    "))
-}
-
-/// `1 row`, `1,234 rows`
-pub(crate) fn counted(n: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
-}
-
-/// `1,234,567`
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// Columns whose own name is blank, or there twice: callers know them by another, and their owner is told.

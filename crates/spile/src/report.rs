@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use contract::{Contract, Operation, Tool, tokens};
 
-use crate::project::{counted, grouped};
+use crate::words::{counted, grouped, some};
 
 /// Readable without colour, and the same every time.
 pub fn report(contract: &Contract, sources: &[String]) -> String {
@@ -43,8 +43,5 @@ fn arguments(contract: &Contract, tool: &Tool) -> String {
         }
         Operation::List { arguments } => arguments.iter().map(|(name, _)| name.as_str()).collect(),
     };
-    const SHOWN_MAX: usize = 8;
-    let more = names.len().saturating_sub(SHOWN_MAX);
-    let shown = names[..names.len() - more].join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
+    some(&names, 8)
 }

@@ -29,6 +29,31 @@ pub enum Door {
     Http,
 }
 
+/// A test for each client over each door: `check` gets the two.
+macro_rules! every_client_over_every_door {
+    ($check:path) => {
+        $crate::clients::every_client_over_every_door! { $check;
+            python_over_stdio: Python Stdio,
+            python_over_http: Python Http,
+            typescript_1_over_stdio: TypeScript1 Stdio,
+            typescript_1_over_http: TypeScript1 Http,
+            typescript_2_over_stdio: TypeScript2 Stdio,
+            typescript_2_over_http: TypeScript2 Http,
+            rust_over_stdio: Rust Stdio,
+            rust_over_http: Rust Http,
+        }
+    };
+    ($check:path; $($name:ident: $client:ident $door:ident,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $check($crate::clients::Client::$client, $crate::clients::Door::$door);
+            }
+        )*
+    };
+}
+pub(crate) use every_client_over_every_door;
+
 /// What a client connects to.
 pub enum Target {
     /// A command that the client starts itself.

@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 use super::Choice;
 use super::variables;
 use crate::diagnostic::{At, Diagnostic, Origin, Placed};
-use crate::nearest::nearest;
+use crate::nearest::did_you_mean;
 
 /// Longer texts are not quoted in full.
 const QUOTED_CHARS_MAX: usize = 60;
@@ -132,10 +132,7 @@ impl<'e> Reader<'e> {
     /// Nothing may be left.
     pub(super) fn finish(&mut self, table: Table<'_>) {
         for entry in &table.entries {
-            let help = match nearest(entry.key, table.asked.iter().copied()) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("known here: {}", listed(&table.asked)),
-            };
+            let help = instead(entry.key, &table.asked);
             self.error(&entry.key_at, format!("unknown key {}", quoted(entry.key)), help);
         }
     }
@@ -386,6 +383,11 @@ pub(super) fn quoted(text: &str) -> String {
         Some((at, _)) => format!("`{}…`", &text[..at]),
         None => format!("`{text}`"),
     }
+}
+
+/// What would have been right, or all that would be.
+pub(super) fn instead(said: &str, known: &[&str]) -> String {
+    did_you_mean(said, known.iter().copied()).unwrap_or_else(|| format!("known here: {}", listed(known)))
 }
 
 /// `a`, `b` and `c`

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::reader::{Chars, Entry, Reader, Said, Table, listed, quoted};
+use super::reader::{Chars, Entry, Reader, Said, Table, instead, listed, quoted};
 use super::{
     BYTES_MAX_DEFAULT, BYTES_MAX_LEAST, BYTES_MAX_MOST, CALL_TIMEOUT_MS_MOST, Collection, FORMATS, Field,
     Manifest, Operation, ROWS_MAX_DEFAULT, ROWS_MAX_MOST, Server, Settings, Source, SourceKind, Tool, Uses,
@@ -12,7 +12,6 @@ use super::{
 use crate::diagnostic::{At, Diagnostic, Placed};
 use crate::kind::Kind;
 use crate::names;
-use crate::nearest::nearest;
 
 const TITLE_CHARS_MAX: usize = 200;
 const DESCRIPTION_CHARS_MAX: usize = 4000;
@@ -435,9 +434,5 @@ fn missing(reader: &mut Reader<'_>, entry: &Entry<'_>, key: &str, such_as: &str)
 
 /// A word that is none of those that are known.
 fn unknown(reader: &mut Reader<'_>, said: &Said, what: &str, known: &[&str]) {
-    let help = match nearest(&said.value, known.iter().copied()) {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("known here: {}", listed(known)),
-    };
-    reader.error(&said.at, format!("unknown {what} {}", said.quoted()), help);
+    reader.error(&said.at, format!("unknown {what} {}", said.quoted()), instead(&said.value, known));
 }

@@ -96,16 +96,7 @@ const LARGEST: u8 = 4;
 
 /// Sign, number of digits before the point, digits, end. Of a negative number all that is turned round.
 fn decimal(text: &str) -> Option<Vec<u8>> {
-    let (is_negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let all = |part: &str| part.bytes().all(|c| c.is_ascii_digit());
-    if whole.is_empty() || !all(whole) || !all(fraction) {
-        return None;
-    }
-    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    let (is_negative, whole, fraction) = order::parts(text)?;
     if whole.is_empty() && fraction.is_empty() {
         return Some(vec![VALUE, ZERO]);
     }

@@ -6,45 +6,7 @@
 
 use crate::clients::{self, Client, Door};
 
-#[test]
-fn python_over_stdio() {
-    check(Client::Python, Door::Stdio);
-}
-
-#[test]
-fn python_over_http() {
-    check(Client::Python, Door::Http);
-}
-
-#[test]
-fn typescript_1_over_stdio() {
-    check(Client::TypeScript1, Door::Stdio);
-}
-
-#[test]
-fn typescript_1_over_http() {
-    check(Client::TypeScript1, Door::Http);
-}
-
-#[test]
-fn typescript_2_over_stdio() {
-    check(Client::TypeScript2, Door::Stdio);
-}
-
-#[test]
-fn typescript_2_over_http() {
-    check(Client::TypeScript2, Door::Http);
-}
-
-#[test]
-fn rust_over_stdio() {
-    check(Client::Rust, Door::Stdio);
-}
-
-#[test]
-fn rust_over_http() {
-    check(Client::Rust, Door::Http);
-}
+clients::every_client_over_every_door!(check);
 
 /// One row of the table.
 fn check(client: Client, door: Door) {

@@ -31,33 +31,33 @@ fn a_read_sees_what_was_committed_before_it() {
     }
 }
 
-#[test]
-fn a_new_file_under_the_old_name_is_read_soon() {
-    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'old')");
+/// Another database comes to lie where one is served. Both were made by the same statements, so nothing in
+/// them says that one is not the other.
+fn replaced(mode: &str, replace: impl Fn(&Db, &Db)) {
+    let made = |v: &str| {
+        let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, ";
+        Db::new(&format!("PRAGMA journal_mode = {mode}; {sql}'{v}')"))
+    };
+    let (db, other) = (made("old"), made("new"));
     let (_, reader) = db.reader("t");
-    let other = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'new')");
     let read = || shown(&get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row")[1]);
     assert_eq!(read(), "'old'");
-    std::fs::rename(&other.path, &db.path).expect("renamed");
+    replace(&db, &other);
     while read() == "'old'" {}
     assert_eq!(read(), "'new'");
 }
 
-/// Both databases were made by the same statements, so nothing in them says that one is not the other.
+#[test]
+fn a_new_file_under_the_old_name_is_read_soon() {
+    replaced("delete", |db, other| std::fs::rename(&other.path, &db.path).expect("renamed"));
+}
+
 #[test]
 fn a_file_copied_over_this_one_is_read_soon() {
     for mode in ["delete", "wal"] {
-        let made = |v: &str| {
-            let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, ";
-            Db::new(&format!("PRAGMA journal_mode = {mode}; {sql}'{v}')"))
-        };
-        let (db, other) = (made("old"), made("new"));
-        let (_, reader) = db.reader("t");
-        let read = || shown(&get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row")[1]);
-        assert_eq!(read(), "'old'");
-        std::fs::copy(&other.path, &db.path).expect("copied");
-        while read() == "'old'" {}
-        assert_eq!(read(), "'new'");
+        replaced(mode, |db, other| {
+            std::fs::copy(&other.path, &db.path).expect("copied");
+        });
     }
 }
 
