@@ -7,6 +7,7 @@
 //! Deliberately absent: sockets, pipes, tasks, clocks and any state between two messages. What a bare
 //! message of the handshake era means is handed in by whoever kept the handshake.
 
+pub mod client;
 pub mod code;
 pub mod frame;
 pub mod heads;

@@ -33,6 +33,21 @@ pub struct Filter {
 }
 
 impl Filter {
+    pub(crate) fn write(&self, out: &mut json::write::Object<'_>) {
+        let flags = [
+            ("toolsListChanged", self.tools),
+            ("promptsListChanged", self.prompts),
+            ("resourcesListChanged", self.resources),
+        ];
+        for (key, _) in flags.iter().filter(|(_, on)| *on) {
+            out.bool(key, true);
+        }
+        let lists = [("resourceSubscriptions", &self.uris), ("taskIds", &self.tasks)];
+        for (key, texts) in lists.iter().filter(|(_, texts)| !texts.is_empty()) {
+            out.array(key, *texts, |out, text| json::write::string(out, text));
+        }
+    }
+
     pub(crate) fn read(node: Option<Node<'_>>) -> Result<Self, Told> {
         let bad = |at: &str, why| Told::invalid_params(format!("`params.notifications{at}`: {why}"));
         let Some(node) = node else { return Err(bad("", "missing")) };

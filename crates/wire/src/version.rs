@@ -62,6 +62,7 @@ pub enum Feature {
     Handshake,
     Envelope,
     Sessions,
+    VersionHeader,
     Batches,
     EventIds,
     Priming,
@@ -100,10 +101,11 @@ pub enum Feature {
 impl Feature {
     /// Every feature with its first and last version and what it is, in reading order.
     #[rustfmt::skip]
-    pub const TABLE: [(Self, Version, Version, &'static str); 36] = [
+    pub const TABLE: [(Self, Version, Version, &'static str); 37] = [
         (Self::Handshake, V2024_11_05, V2025_11_25, "`initialize` and `notifications/initialized`"),
         (Self::Envelope, V2026_07_28, V2026_07_28, "version and capabilities in every request's `_meta`"),
         (Self::Sessions, V2025_03_26, V2025_11_25, "`Mcp-Session-Id`, GET stream, DELETE"),
+        (Self::VersionHeader, V2025_06_18, V2026_07_28, "`MCP-Protocol-Version` on every request"),
         (Self::Batches, V2025_03_26, V2025_03_26, "JSON-RPC batches are accepted"),
         (Self::EventIds, V2025_03_26, V2025_11_25, "SSE events have ids; `Last-Event-ID` resumes"),
         (Self::Priming, V2025_11_25, V2025_11_25, "an SSE stream opens with an empty event and may be closed with `retry`"),

@@ -82,23 +82,7 @@ pub fn acknowledged(id: &Id, granted: &Filter) -> Vec<u8> {
     let mut out = Vec::with_capacity(200);
     notification(&mut out, "notifications/subscriptions/acknowledged", |params| {
         subscription_meta(params, id);
-        params.object("notifications", |filter| {
-            let flags = [
-                ("toolsListChanged", granted.tools),
-                ("promptsListChanged", granted.prompts),
-                ("resourcesListChanged", granted.resources),
-            ];
-            for (key, on) in flags {
-                if on {
-                    filter.bool(key, true);
-                }
-            }
-            for (key, texts) in [("resourceSubscriptions", &granted.uris), ("taskIds", &granted.tasks)] {
-                if !texts.is_empty() {
-                    filter.array(key, texts, |out, text| write::string(out, text));
-                }
-            }
-        });
+        params.object("notifications", |out| granted.write(out));
     });
     out
 }

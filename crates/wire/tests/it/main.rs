@@ -1,5 +1,7 @@
 //! What must hold whatever a stranger sends, tried with chance. `cargo xtask fuzz` tries the same for longer.
 
+mod client;
+
 use json::ScanLimits;
 use proptest::prelude::*;
 use testkit::invariants;

@@ -1,0 +1,214 @@
+//! Which era a server is of, and the handshake where there is one.
+//!
+//! 2026-07-28, Versioning: a modern request first. What a modern server may answer makes it modern, whatever
+//! else comes back is a server of the handshake era; over HTTP silence, 401, 403 and 5xx are no evidence at all.
+
+use json::{Json, Node};
+
+use super::machine::{Client, Phase};
+use super::words::{Event, Failure, Greeting, Link, Speak};
+use super::{Reply, Told, outgoing};
+use crate::code::Code;
+use crate::method::Method;
+use crate::version::{Feature, Version};
+
+impl Client {
+    /// Sends the first message.
+    pub fn start(&mut self, now: u64) {
+        match self.terms.speak {
+            Speak::Any => self.probe(Version::NEWEST, now),
+            Speak::Only(version) if version.has(Feature::Envelope) => self.probe(version, now),
+            Speak::Only(version) => self.greet(version, now),
+            Speak::Handshake => self.greet(Version::NEWEST_WITH_HANDSHAKE, now),
+        }
+    }
+
+    fn probe(&mut self, version: Version, now: u64) {
+        let id = self.next_id();
+        let patience = match self.link {
+            Link::Pipe => self.terms.probe_ms,
+            Link::Http => self.terms.handshake_ms,
+        };
+        self.phase = Phase::Probing { id, version, until: now.saturating_add(patience) };
+        let empty = Json::object(|_| ());
+        let body = outgoing::request(
+            id,
+            Method::Discover.as_str(),
+            &empty,
+            &outgoing::Extras::default(),
+            &self.card(),
+            version,
+        );
+        self.send(id, body, Method::Discover, &empty, version);
+    }
+
+    pub(super) fn greet(&mut self, requested: Version, now: u64) {
+        if !self.may_speak(requested) {
+            let only = match self.terms.speak {
+                Speak::Only(version) => version.as_str(),
+                Speak::Any | Speak::Handshake => "a newer version",
+            };
+            let why = format!("the server is of the time before {only}, which is all that was asked for");
+            self.over(Failure::NoVersion(why));
+            return;
+        }
+        let id = self.next_id();
+        let until = now.saturating_add(self.terms.handshake_ms);
+        self.session = None;
+        self.phase = Phase::Greeting { id, requested, until };
+        let params = outgoing::greeting(&self.card(), requested);
+        let body = outgoing::request(
+            id,
+            Method::Initialize.as_str(),
+            &params,
+            &outgoing::Extras::default(),
+            &self.card(),
+            requested,
+        );
+        self.send(id, body, Method::Initialize, &params, requested);
+    }
+
+    fn may_speak(&self, version: Version) -> bool {
+        match self.terms.speak {
+            Speak::Any => true,
+            Speak::Only(only) => version == only,
+            Speak::Handshake => version.has(Feature::Handshake),
+        }
+    }
+
+    /// The answer to the probe.
+    pub(super) fn probed(&mut self, version: Version, answer: Result<Node<'_>, Told>, now: u64) {
+        match answer {
+            Ok(result) => match result.get("supportedVersions") {
+                Some(list) => {
+                    let dates: Vec<String> =
+                        list.elements().filter_map(|date| Some(date.str()?.into_owned())).collect();
+                    match self.best(&dates) {
+                        // It answered at this version, so it speaks it, even where it forgets to say so.
+                        Some(best) if best == version => self.discovered(version, result),
+                        Some(best) if best.has(Feature::Envelope) => self.probe(best, now),
+                        Some(best) => self.greet(best, now),
+                        None => self.no_version(&dates),
+                    }
+                }
+                // Not what discover answers: somebody who says yes to everything.
+                None => self.greet(Version::NEWEST_WITH_HANDSHAKE, now),
+            },
+            Err(told) if told.code == Code::UnsupportedVersion.number() => {
+                let dates = told.supported().unwrap_or_default();
+                match self.best(&dates) {
+                    // The suite's own server refuses once; the same version again is what it wants.
+                    Some(best) if best == version && self.probes_again() => self.probe(best, now),
+                    Some(best) if best != version && best.has(Feature::Envelope) => self.probe(best, now),
+                    Some(best) if best.has(Feature::Handshake) => self.greet(best, now),
+                    Some(_) | None => self.no_version(&dates),
+                }
+            }
+            Err(told) if is_modern(&told) => self.over(Failure::Told(told)),
+            Err(_) => self.greet(Version::NEWEST_WITH_HANDSHAKE, now),
+        }
+    }
+
+    fn probes_again(&mut self) -> bool {
+        !std::mem::replace(&mut self.probed_twice, true)
+    }
+
+    /// The newest that both know.
+    fn best(&self, dates: &[String]) -> Option<Version> {
+        let known = dates.iter().filter_map(|date| Version::parse(date));
+        known.filter(|version| self.may_speak(*version)).max()
+    }
+
+    fn no_version(&mut self, dates: &[String]) {
+        let why = match dates.iter().take(8).map(String::as_str).collect::<Vec<_>>() {
+            dates if dates.is_empty() => "the server names no protocol version that it speaks".to_owned(),
+            dates => format!("the server speaks protocol {}, none of which will do here", dates.join(", ")),
+        };
+        self.over(Failure::NoVersion(why));
+    }
+
+    fn discovered(&mut self, version: Version, result: Node<'_>) {
+        let info = result.get("_meta").and_then(|meta| meta.get("io.modelcontextprotocol/serverInfo"));
+        let greeting = Greeting::read(version, result, info);
+        self.opened(greeting);
+    }
+
+    /// The answer to `initialize`.
+    pub(super) fn greeted(&mut self, requested: Version, answer: Result<Node<'_>, Told>, now: u64) {
+        let result = match answer {
+            Ok(result) => result,
+            Err(told) => {
+                let other = told.supported().and_then(|dates| self.best(&dates));
+                match other.filter(|other| *other < requested && other.has(Feature::Handshake)) {
+                    Some(other) => self.greet(other, now),
+                    None => self.over(Failure::Told(told)),
+                }
+                return;
+            }
+        };
+        let date = result.get("protocolVersion").and_then(|date| date.str()).unwrap_or_default();
+        let version = Version::parse(&date).filter(|v| v.has(Feature::Handshake) && self.may_speak(*v));
+        let Some(version) = version else {
+            self.no_version(&[date.into_owned()]);
+            return;
+        };
+        self.opened(Greeting::read(version, result, result.get("serverInfo")));
+    }
+
+    fn opened(&mut self, greeting: Greeting) {
+        self.phase = Phase::Open;
+        self.version = greeting.version;
+        self.epoch += 1;
+        if greeting.version.has(Feature::Handshake) {
+            self.notify(outgoing::initialized());
+            if self.link == Link::Http && greeting.version.has(Feature::Sessions) {
+                self.open_stream();
+            }
+        }
+        self.greeting = Some(greeting.clone());
+        self.events.push_back(Event::Ready(Box::new(greeting)));
+        self.send_waiting();
+    }
+
+    /// An HTTP answer that is no stream, to the probe. `None`: its body is a message and speaks for itself.
+    pub(super) fn probe_status(&mut self, reply: &Reply, told: Option<&Told>, now: u64) -> bool {
+        let is_modern = told.is_some_and(|told| is_modern(told) || told.supported().is_some());
+        match reply.status {
+            200..=299 => false,
+            401 | 403 | 407 | 408 | 429 | 500.. => {
+                self.over(Failure::from_reply(reply));
+                true
+            }
+            _ if is_modern => false,
+            400..=499 => {
+                self.greet(Version::NEWEST_WITH_HANDSHAKE, now);
+                true
+            }
+            _ => {
+                self.over(Failure::from_reply(reply));
+                true
+            }
+        }
+    }
+}
+
+/// Errors that only a server of the newest era knows.
+fn is_modern(told: &Told) -> bool {
+    [Code::HeaderMismatch, Code::MissingCapability, Code::UnsupportedVersion]
+        .iter()
+        .any(|code| code.number() == told.code)
+}
+
+impl Greeting {
+    fn read(version: Version, result: Node<'_>, info: Option<Node<'_>>) -> Self {
+        let text = |node: Option<Node<'_>>| node.and_then(|node| node.str()).map(|text| text.into_owned());
+        Self {
+            version,
+            name: text(info.and_then(|info| info.get("name"))).unwrap_or_default(),
+            title: text(info.and_then(|info| info.get("title"))),
+            server_version: text(info.and_then(|info| info.get("version"))).unwrap_or_default(),
+            instructions: text(result.get("instructions")),
+            capabilities: result.get("capabilities").map_or_else(|| Json::object(|_| ()), Json::from),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What is different when each message is an exchange of its own: headers, statuses, sessions, streams.
+
+use json::{Json, Node, ScanLimits, scan};
+
+use super::machine::{Client, Phase};
+use super::mirror::encode;
+use super::words::{Do, Failure, Link, Send};
+use super::{Reply, Told};
+use crate::method::Method;
+use crate::version::{Feature, Version};
+
+impl Client {
+    pub(super) fn send(
+        &mut self,
+        exchange: u64,
+        body: Vec<u8>,
+        method: Method,
+        params: &Json,
+        version: Version,
+    ) {
+        let mut heads = Vec::new();
+        if self.link == Link::Http {
+            heads = self.heads(version, method == Method::Initialize);
+            if version.has(Feature::MirrorHeaders) {
+                let doc = params.doc();
+                heads.push(("Mcp-Method".to_owned(), method.as_str().to_owned()));
+                let named = match method {
+                    Method::ToolsCall | Method::PromptsGet => doc.root().get("name"),
+                    Method::ResourcesRead => doc.root().get("uri"),
+                    Method::TaskGet | Method::TaskUpdate | Method::TaskCancel => doc.root().get("taskId"),
+                    _ => None,
+                };
+                if let Some(name) = named.and_then(|name| name.str()) {
+                    heads.push(("Mcp-Name".to_owned(), encode(&name)));
+                    if method == Method::ToolsCall
+                        && let Some(mirror) = self.mirrors.get(&*name)
+                    {
+                        heads.extend(mirror.heads(doc.root().get("arguments")));
+                    }
+                }
+            }
+        }
+        self.out.push_back(Do::Send(Send { exchange, body, heads }));
+    }
+
+    /// A message that nobody answers.
+    pub(super) fn notify(&mut self, body: Vec<u8>) {
+        let exchange = self.next_id();
+        let heads = if self.link == Link::Http { self.heads(self.version, false) } else { Vec::new() };
+        self.out.push_back(Do::Send(Send { exchange, body, heads }));
+    }
+
+    pub(super) fn heads(&self, version: Version, is_first: bool) -> Vec<(String, String)> {
+        let mut heads = Vec::new();
+        if version.has(Feature::VersionHeader) && !is_first {
+            heads.push(("MCP-Protocol-Version".to_owned(), version.as_str().to_owned()));
+        }
+        if let Some(session) = self.session.as_ref().filter(|_| version.has(Feature::Sessions)) {
+            heads.push(("Mcp-Session-Id".to_owned(), session.clone()));
+        }
+        heads
+    }
+
+    /// Opens the stream on which a server of the handshake era speaks unasked.
+    pub(super) fn open_stream(&mut self) {
+        let exchange = self.next_id();
+        self.stream = Some(exchange);
+        self.stream_resumes = 0;
+        let heads = self.heads(self.version, false);
+        self.out.push_back(Do::Get { exchange, after_ms: 0, last_id: None, heads });
+    }
+
+    /// What to send with DELETE when it is over; nothing if there is no session.
+    pub fn farewell(&self) -> Option<Vec<(String, String)>> {
+        self.session.is_some().then(|| self.heads(self.version, false))
+    }
+
+    /// Over HTTP: the session that an answer named.
+    pub fn session(&mut self, exchange: u64, id: &str) {
+        if matches!(self.phase, Phase::Greeting { id: greeting, .. } if greeting == exchange) {
+            self.session = Some(id.to_owned());
+        }
+    }
+
+    /// Over HTTP: an answer that is no stream.
+    pub fn replied(&mut self, exchange: u64, reply: Reply, now: u64) {
+        if self.stream == Some(exchange) {
+            // 405: there is no such stream. Whatever it is, calls go on without.
+            self.stream = None;
+            if !matches!(reply.status, 200..=299 | 404 | 405) {
+                let why = Failure::from_reply(&reply);
+                self.odd(&format!("no stream for what the server says unasked: {why}"));
+            }
+            return;
+        }
+        let told = told_in(&reply.body, &self.terms.scan);
+        if let Phase::Probing { id, .. } = self.phase
+            && id == exchange
+            && self.probe_status(&reply, told.as_ref(), now)
+        {
+            return;
+        }
+        let is_ok = (200..300).contains(&reply.status);
+        if reply.status == 404 && self.session.is_some() && self.begin_again(exchange, now) {
+            return;
+        }
+        if (is_ok || told.is_some()) && !matches!(reply.status, 401 | 403) && !reply.body.is_empty() {
+            self.receive(reply.body, Some(exchange), now);
+            if self.is_awaited(exchange) {
+                let why = "the answer does not belong to the request".to_owned();
+                self.failed(exchange, Failure::NotMcp(why));
+            }
+            return;
+        }
+        if !self.is_awaited(exchange) {
+            if !is_ok {
+                let why = Failure::from_reply(&reply);
+                self.odd(&format!("a notification was not taken: {why}"));
+            }
+            return;
+        }
+        let why = if is_ok {
+            Failure::NotMcp(format!("HTTP {} without a body, where a request was made", reply.status))
+        } else {
+            Failure::from_reply(&reply)
+        };
+        self.failed(exchange, why);
+    }
+
+    /// 2025-11-25, Session Management: on 404 "it MUST start a new session".
+    pub(super) fn begin_again(&mut self, exchange: u64, now: u64) -> bool {
+        let Some(ticket) = self.ids.get(&exchange).copied() else { return false };
+        let epoch = self.epoch;
+        let Some(pending) = self.calls.get_mut(&ticket) else { return false };
+        if pending.refreshed {
+            return false;
+        }
+        pending.refreshed = true;
+        pending.id = None;
+        let sent_to_this = pending.epoch == epoch;
+        self.ids.remove(&exchange);
+        match self.phase {
+            Phase::Open if sent_to_this => self.greet(self.version, now),
+            Phase::Open => self.send_pending(ticket),
+            Phase::Fresh | Phase::Probing { .. } | Phase::Greeting { .. } | Phase::Over => {}
+        }
+        true
+    }
+
+    /// Over HTTP: a stream of events ended, in order or not.
+    pub fn stream_ended(&mut self, exchange: u64, last_id: Option<String>, retry_ms: Option<u64>) {
+        let may_resume = self.version.has(Feature::EventIds) && self.phase == Phase::Open;
+        if self.stream == Some(exchange) {
+            self.stream_resumes += 1;
+            if self.stream_resumes > self.terms.resumes_max || !may_resume {
+                self.stream = None;
+                return;
+            }
+            let after_ms = retry_ms.unwrap_or(1000);
+            let heads = self.heads(self.version, false);
+            self.out.push_back(Do::Get { exchange, after_ms, last_id, heads });
+            return;
+        }
+        if !self.is_awaited(exchange) {
+            return;
+        }
+        let ticket = self.ids.get(&exchange).copied();
+        let pending = ticket.and_then(|ticket| self.calls.get_mut(&ticket));
+        match (pending, last_id) {
+            (Some(pending), Some(last_id)) if may_resume && pending.resumes < self.terms.resumes_max => {
+                pending.resumes += 1;
+                // "MUST respect the retry field"; without one, a moment.
+                let after_ms = retry_ms.unwrap_or(1000);
+                let heads = self.heads(self.version, false);
+                self.out.push_back(Do::Get { exchange, after_ms, last_id: Some(last_id), heads });
+            }
+            _ => self.failed(exchange, Failure::Closed("the stream ended before the answer".to_owned())),
+        }
+    }
+
+    /// Something came through the stream of an exchange: it is worth being taken up again.
+    pub fn stream_lives(&mut self, exchange: u64) {
+        if self.stream == Some(exchange) {
+            self.stream_resumes = 0;
+        } else if let Some(ticket) = self.ids.get(&exchange)
+            && let Some(pending) = self.calls.get_mut(ticket)
+        {
+            pending.resumes = 0;
+        }
+    }
+}
+
+/// The error that a body tells, if it is one.
+fn told_in(body: &[u8], limits: &ScanLimits) -> Option<Told> {
+    let doc = scan(body.to_vec(), limits).ok()?;
+    let error = doc.root().get("error").filter(Node::is_object)?;
+    Some(Told::read(error))
+}

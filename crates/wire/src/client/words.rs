@@ -1,0 +1,230 @@
+//! What a client is told, what it says to its driver, and what can go wrong.
+
+use call::{Caps, Change};
+use json::{Json, ScanLimits};
+
+use super::{AskId, Question, Reply, Ticket, Told};
+use crate::method::Method;
+use crate::params::Filter;
+use crate::version::Version;
+
+/// What this client is and what it puts up with.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    pub name: String,
+    pub version: String,
+    pub caps: Caps,
+    pub scan: ScanLimits,
+    pub speak: Speak,
+    /// How long a server on a pipe may take to answer a question of the newest era before it is taken for one
+    /// of the handshake era.
+    pub probe_ms: u64,
+    pub handshake_ms: u64,
+    /// How often one call may come back with questions.
+    pub rounds_max: u32,
+    /// Requests that wait or are under way at once.
+    pub calls_max: usize,
+    /// Questions that are open at once.
+    pub asks_max: usize,
+    /// How often a stream is taken up again that brings nothing.
+    pub resumes_max: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            name: "spile".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            caps: Caps::NONE,
+            scan: ScanLimits::default(),
+            speak: Speak::Any,
+            probe_ms: 3000,
+            handshake_ms: 30_000,
+            rounds_max: 10,
+            calls_max: 4096,
+            asks_max: 64,
+            resumes_max: 8,
+        }
+    }
+}
+
+/// Which versions are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speak {
+    /// The newest that both know.
+    Any,
+    Only(Version),
+    /// Any with a handshake, without asking for more: for a server that dies of the question.
+    Handshake,
+}
+
+/// How messages travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// Down one channel and up another.
+    Pipe,
+    /// Each is a POST of its own, and its answer comes back there.
+    Http,
+}
+
+/// A request of one's own.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub method: Method,
+    /// An object.
+    pub params: Json,
+    pub progress: bool,
+    pub timeout_ms: Option<u64>,
+}
+
+impl Call {
+    pub fn new(method: Method, params: Json) -> Self {
+        Self { method, params, progress: false, timeout_ms: None }
+    }
+}
+
+/// What the driver has to do.
+#[derive(Debug)]
+pub enum Do {
+    Send(Send),
+    /// Over HTTP: nobody waits for this answer any more.
+    Abandon(u64),
+    /// Over HTTP: wait, then GET. Without an id to go on from it is the stream that belongs to no request.
+    Get {
+        exchange: u64,
+        after_ms: u64,
+        last_id: Option<String>,
+        heads: Vec<(String, String)>,
+    },
+}
+
+/// One message on its way.
+#[derive(Debug)]
+pub struct Send {
+    /// Over HTTP: what the answer is to be handed back with.
+    pub exchange: u64,
+    pub body: Vec<u8>,
+    pub heads: Vec<(String, String)>,
+}
+
+/// What somebody may be waiting for.
+#[derive(Debug)]
+pub enum Event {
+    /// The server can be used; again after it forgot us.
+    Ready(Box<Greeting>),
+    Done {
+        ticket: Ticket,
+        result: Json,
+    },
+    Listed {
+        ticket: Ticket,
+        items: Vec<Json>,
+    },
+    Failed {
+        ticket: Ticket,
+        why: Failure,
+    },
+    Progress {
+        ticket: Ticket,
+        progress: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
+    Log {
+        level: String,
+        logger: Option<String>,
+        data: Json,
+    },
+    Changed(Change),
+    /// A subscription stands, for as much of it as the server grants.
+    Listening {
+        ticket: Ticket,
+        granted: Filter,
+    },
+    Asked(Question),
+    /// Nobody wants the answer any more.
+    Withdrawn(AskId),
+    /// Something is not as it should be, and was passed over.
+    Odd(String),
+    /// The connection is of no use any more. Whatever was under way has failed before this.
+    Over(Failure),
+}
+
+/// Who answered.
+#[derive(Debug, Clone)]
+pub struct Greeting {
+    pub version: Version,
+    pub name: String,
+    pub title: Option<String>,
+    pub server_version: String,
+    pub instructions: Option<String>,
+    pub capabilities: Json,
+}
+
+/// Why there is no result, by whose fault.
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// The server says so.
+    Told(Told),
+    /// It wants to know who we are (401), or knows and refuses (403).
+    Unauthorized {
+        status: u16,
+        challenge: Option<String>,
+    },
+    /// Any other HTTP status, with the beginning of what was said.
+    Status {
+        status: u16,
+        text: String,
+    },
+    /// What came back is not MCP.
+    NotMcp(String),
+    NoVersion(String),
+    Timeout {
+        after_ms: u64,
+    },
+    /// The connection or the stream ended first.
+    Closed(String),
+    Cancelled,
+    /// A question was put to us that will not be answered.
+    Refused(String),
+    /// Too much is under way already.
+    Busy,
+}
+
+/// The beginning of what came, for a message.
+pub(super) fn excerpt(bytes: &[u8]) -> String {
+    const CHARS: usize = 80;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * CHARS)]);
+    let mut short: String = text.chars().take(CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().count() > CHARS || bytes.len() > 4 * CHARS {
+        short.push('…');
+    }
+    short
+}
+
+impl Failure {
+    pub(super) fn from_reply(reply: &Reply) -> Self {
+        match reply.status {
+            status @ (401 | 403) => Self::Unauthorized { status, challenge: reply.challenge.clone() },
+            status => Self::Status { status, text: excerpt(&reply.body) },
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Told(Told { code, message, .. }) => write!(f, "{message} ({code})"),
+            Self::Unauthorized { status: 401, .. } => f.write_str("the server wants a token (HTTP 401)"),
+            Self::Unauthorized { status, .. } => write!(f, "the server refuses us (HTTP {status})"),
+            Self::Status { status, text } if text.is_empty() => write!(f, "HTTP {status}"),
+            Self::Status { status, text } => write!(f, "HTTP {status}: {text}"),
+            Self::NotMcp(why) | Self::NoVersion(why) | Self::Closed(why) | Self::Refused(why) => {
+                f.write_str(why)
+            }
+            Self::Timeout { after_ms } => write!(f, "no answer within {after_ms} ms"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Busy => f.write_str("too much is under way already"),
+        }
+    }
+}

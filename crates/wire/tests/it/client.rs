@@ -1,0 +1,850 @@
+//! The client's machine, as transcripts: what it is told to do, what it sends, what it makes of what comes back.
+//!
+//! `>` it sends, `<` it gets, `!` it says; the other lines are what somebody does. Over HTTP `<` names a status
+//! first, and `>` may be followed by headers in `[…]`.
+
+use call::{Caps, Level};
+use json::Json;
+use wire::client::{Answer, AskId, Call, Client, Do, Event, Link, Reply, Speak, Terms, Ticket};
+use wire::method::Method;
+use wire::{Filter, List, Version};
+
+struct Stage {
+    client: Client,
+    now: u64,
+    tickets: Vec<Ticket>,
+    asks: Vec<AskId>,
+    sent: Vec<String>,
+    said: Vec<String>,
+    /// The exchange of the last message that was sent.
+    exchange: u64,
+}
+
+fn check(link: Link, speak: Speak, transcript: &str) {
+    check_with(link, Terms { speak, ..terms() }, transcript);
+}
+
+fn terms() -> Terms {
+    Terms { name: "c".into(), version: "1".into(), ..Terms::default() }
+}
+
+fn check_with(link: Link, terms: Terms, transcript: &str) {
+    let mut stage = Stage {
+        client: Client::new(terms, link),
+        now: 0,
+        tickets: Vec::new(),
+        asks: Vec::new(),
+        sent: Vec::new(),
+        said: Vec::new(),
+        exchange: 0,
+    };
+    stage.client.start(0);
+    stage.look();
+    for line in transcript.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            ">" => assert_eq!(stage.next_sent(), rest, "in\n{transcript}"),
+            "!" => assert_eq!(stage.next_said(), rest, "in\n{transcript}"),
+            "<" => stage.receive(link, rest),
+            _ => {
+                stage.quiet(transcript);
+                stage.act(word, rest);
+            }
+        }
+        stage.look();
+    }
+    stage.quiet(transcript);
+}
+
+impl Stage {
+    fn act(&mut self, word: &str, rest: &str) {
+        let now = self.now;
+        let object = |text: &str| Json::parse(if text.is_empty() { "{}" } else { text }).expect("JSON");
+        match word {
+            "call" | "follow" => {
+                let (method, params) = rest.split_once(' ').unwrap_or((rest, "{}"));
+                let method = Method::TABLE.iter().find(|(_, name, _)| *name == method).expect("a method").0;
+                let call = Call {
+                    progress: word == "follow",
+                    timeout_ms: Some(60_000),
+                    ..Call::new(method, object(params))
+                };
+                self.tickets.push(self.client.call(call, now));
+            }
+            "list" => {
+                let list = match rest {
+                    "tools" => List::Tools,
+                    "prompts" => List::Prompts,
+                    _ => List::Resources,
+                };
+                self.tickets.push(self.client.list(list, None, now));
+            }
+            "listen" => {
+                let uris = rest.split_whitespace().map(str::to_owned).collect();
+                let filter = Filter { tools: true, uris, ..Filter::default() };
+                self.tickets.push(self.client.listen(&filter, now));
+            }
+            "ping" => self.tickets.push(self.client.ping(None, now)),
+            "level" => self.client.set_level(Level::parse(rest).expect("a level"), now),
+            "cancel" => self.client.cancel(self.tickets[rest.parse::<usize>().expect("a number")]),
+            "answer" => {
+                let ask = self.asks.remove(0);
+                self.client.answer(ask, Answer::Given(object(rest)));
+            }
+            "refuse" => {
+                let ask = self.asks.remove(0);
+                self.client.answer(ask, Answer::Refused(rest.to_owned()));
+            }
+            "wait" => {
+                self.now += rest.parse::<u64>().expect("milliseconds");
+                self.client.tick(self.now);
+            }
+            "closed" => self.client.closed(rest),
+            // The exchange before the last one answers.
+            "ended" => {
+                let (id, retry) = rest.split_once(' ').unwrap_or((rest, ""));
+                let id = (!id.is_empty()).then(|| id.to_owned());
+                self.client.stream_ended(self.exchange, id, retry.parse().ok());
+            }
+            "session" => self.client.session(self.exchange, rest),
+            other => panic!("no such word: {other}"),
+        }
+    }
+
+    fn receive(&mut self, link: Link, rest: &str) {
+        match link {
+            Link::Pipe => self.client.receive(rest.as_bytes().to_vec(), None, self.now),
+            Link::Http => {
+                let (status, body) = rest.split_once(' ').unwrap_or((rest, ""));
+                match status {
+                    "event" => {
+                        self.client.receive(body.as_bytes().to_vec(), Some(self.exchange), self.now);
+                    }
+                    _ => {
+                        let status = status.parse().expect("a status");
+                        let reply = Reply { status, body: body.into(), challenge: None };
+                        self.client.replied(self.exchange, reply, self.now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        while let Some(todo) = self.client.take() {
+            self.sent.push(match todo {
+                Do::Send(send) => {
+                    self.exchange = send.exchange;
+                    let mut line = String::from_utf8(send.body).expect("UTF-8");
+                    for (name, value) in send.heads {
+                        line.push_str(&format!(" [{name}: {value}]"));
+                    }
+                    line
+                }
+                Do::Abandon(exchange) => format!("abandon {exchange}"),
+                Do::Get { after_ms, last_id, heads, .. } => {
+                    let mut line = format!("GET after {after_ms} from {last_id:?}");
+                    for (name, value) in heads {
+                        line.push_str(&format!(" [{name}: {value}]"));
+                    }
+                    line
+                }
+            });
+        }
+        while let Some(event) = self.client.event() {
+            let nth = |ticket| {
+                self.tickets.iter().position(|t| *t == ticket).map_or("new".into(), |i| i.to_string())
+            };
+            let line = match event {
+                Event::Ready(hello) => {
+                    format!("ready {} {}", hello.version.as_str(), hello.name).trim_end().to_owned()
+                }
+                Event::Done { ticket, result } => format!("done {} {result}", nth(ticket)),
+                Event::Listed { ticket, items } => format!("listed {} {items:?}", nth(ticket)),
+                Event::Failed { ticket, why } => format!("failed {} {why}", nth(ticket)),
+                Event::Progress { ticket, progress, total, message } => {
+                    format!("progress {} {progress} {total:?} {message:?}", nth(ticket))
+                }
+                Event::Log { level, data, .. } => format!("log {level} {data}"),
+                Event::Changed(change) => format!("changed {change:?}"),
+                Event::Listening { ticket, granted } => {
+                    format!("listening {} {} {:?}", nth(ticket), granted.tools, granted.uris)
+                }
+                Event::Asked(question) => {
+                    self.asks.push(question.id);
+                    format!("asked {:?} {}", question.kind, question.params)
+                }
+                Event::Withdrawn(_) => "withdrawn".to_owned(),
+                Event::Odd(what) => format!("odd {what}"),
+                Event::Over(why) => format!("over {why}"),
+            };
+            self.said.push(line);
+        }
+    }
+
+    fn next_sent(&mut self) -> String {
+        if self.sent.is_empty() { "(nothing)".into() } else { self.sent.remove(0) }
+    }
+
+    fn next_said(&mut self) -> String {
+        if self.said.is_empty() { "(nothing)".into() } else { self.said.remove(0) }
+    }
+
+    /// Everything that was sent or said has been told.
+    fn quiet(&self, transcript: &str) {
+        assert!(
+            self.sent.is_empty() && self.said.is_empty(),
+            "left: {:?} {:?} in\n{transcript}",
+            self.sent,
+            self.said
+        );
+    }
+}
+
+/// The messages that open every transcript, shortened.
+fn on_modern_pipe(rest: &str) {
+    let opening = r#"
+        > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}}}}
+        ! ready 2026-07-28 s
+    "#;
+    check(Link::Pipe, Speak::Any, &with_meta(&format!("{opening}{rest}")));
+}
+
+const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
+
+fn with_meta(text: &str) -> String {
+    text.replace("META", META)
+}
+
+const GREETED: &str = r#"
+    > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":CAPS,"clientInfo":{"name":"c","version":"1"}}}
+    < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"VERSION","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"2"}}}
+    > {"jsonrpc":"2.0","method":"notifications/initialized"}
+    ! ready VERSION s
+"#;
+
+fn on_greeted_pipe(version: &str, rest: &str) {
+    let opening = GREETED.replace("VERSION", version).replace("CAPS", "{}");
+    check(Link::Pipe, Speak::Handshake, &format!("{opening}{rest}"));
+}
+
+#[test]
+fn a_call_to_a_modern_server() {
+    on_modern_pipe(
+        r#"
+        call tools/call {"name":"t","arguments":{"a":1}}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","arguments":{"a":1},"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":4,"result":{"content":[],"resultType":"complete"}}
+        ! done 0 {"content":[],"resultType":"complete"}
+    "#
+        .replace(r#""id":4"#, r#""id":3"#)
+        .as_str(),
+    );
+}
+
+#[test]
+fn a_result_without_its_kind_is_complete_and_an_unknown_kind_is_none() {
+    on_modern_pipe(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":3,"result":{"content":[]}}
+        ! done 0 {"content":[]}
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":5,"result":{"resultType":"surprise"}}
+        ! failed 1 a result of the unknown kind `surprise`
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":7,"result":[]}
+        ! failed 2 a result that is no object
+    "#,
+    );
+}
+
+#[test]
+fn a_server_of_the_handshake_era_is_found_by_any_other_answer() {
+    for answer in [
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"not initialized"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+    ] {
+        check(
+            Link::Pipe,
+            Speak::Any,
+            &with_meta(&format!(
+                r#"
+                > {{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{{"_meta":{{META}}}}}}
+                < {answer}
+                > {{"jsonrpc":"2.0","id":2,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}}}}}
+                < {{"jsonrpc":"2.0","id":2,"result":{{"protocolVersion":"2024-11-05","capabilities":{{}},"serverInfo":{{"name":"old","version":"0"}}}}}}
+                > {{"jsonrpc":"2.0","method":"notifications/initialized"}}
+                ! ready 2024-11-05 old
+            "#
+            )),
+        );
+    }
+}
+
+#[test]
+fn silence_on_a_pipe_means_the_handshake_era() {
+    check(
+        Link::Pipe,
+        Speak::Any,
+        &with_meta(
+            r#"
+            > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
+            wait 2999
+            wait 1
+            > {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+            < {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"late"}}
+            < {"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+            > {"jsonrpc":"2.0","method":"notifications/initialized"}
+            ! ready 2025-03-26 s
+            wait 100000
+        "#,
+        ),
+    );
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    check(
+        Link::Pipe,
+        Speak::Handshake,
+        r#"
+        > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        call tools/call {"name":"t"}
+        wait 30000
+        ! failed 0 no answer within 30000 ms
+        ! over no answer within 30000 ms
+        call tools/call {"name":"t"}
+        ! failed 1 the connection is closed
+    "#,
+    );
+}
+
+#[test]
+fn versions_that_do_not_meet_are_told() {
+    check(
+        Link::Pipe,
+        Speak::Any,
+        &with_meta(
+            r#"
+            > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
+            < {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"?","data":{"supported":["2031-01-01"],"requested":"x"}}}
+            ! over the server speaks protocol 2031-01-01, none of which will do here
+        "#,
+        ),
+    );
+    check(
+        Link::Pipe,
+        Speak::Only(Version::V2024_11_05),
+        r#"
+        > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        ! over the server speaks protocol 2025-11-25, none of which will do here
+    "#,
+    );
+    check(
+        Link::Pipe,
+        Speak::Only(Version::V2026_07_28),
+        &with_meta(
+            r#"
+            > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
+            < {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}
+            ! over the server is of the time before 2026-07-28, which is all that was asked for
+        "#,
+        ),
+    );
+}
+
+#[test]
+fn a_refused_version_is_followed_by_a_supported_one() {
+    check(
+        Link::Pipe,
+        Speak::Any,
+        &with_meta(
+            r#"
+            > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
+            < {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"?","data":{"supported":["2025-06-18","1999-01-01"],"requested":"x"}}}
+            > {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+            < {"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+            > {"jsonrpc":"2.0","method":"notifications/initialized"}
+            ! ready 2025-06-18 s
+        "#,
+        ),
+    );
+}
+
+#[test]
+fn calls_wait_until_the_server_is_ready() {
+    check(
+        Link::Pipe,
+        Speak::Handshake,
+        r#"
+        > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        call tools/call {"name":"t"}
+        < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
+        ! ready 2025-11-25 s
+        < {"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"unknown tool `t`"}}
+        ! failed 0 unknown tool `t` (-32602)
+    "#,
+    );
+}
+
+#[test]
+fn questions_of_the_newest_era_are_rounds() {
+    let caps = META.replace(
+        r#""io.modelcontextprotocol/clientCapabilities":{}"#,
+        r#""io.modelcontextprotocol/clientCapabilities":{"roots":{},"elicitation":{"form":{}}}"#,
+    );
+    let script = r#"
+        > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+        ! ready 2026-07-28 
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":3,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?"}},"r":{"method":"roots/list"}},"requestState":"A\u00e9/\/b"}}
+        ! asked Elicitation {"message":"?"}
+        ! asked Roots {}
+        answer {"action":"accept","content":{}}
+        answer {"roots":[]}
+        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{"action":"accept","content":{}},"r":{"roots":[]}},"requestState":"A\u00e9/\/b","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":6,"result":{"resultType":"input_required","requestState":"2"}}
+        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","requestState":"2","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{}}}}}
+        ! asked Elicitation {}
+        refuse nobody is here
+        > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{"action":"decline"}},"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":9,"result":{"resultType":"complete"}}
+        ! done 0 {"resultType":"complete"}
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":11,"result":{"resultType":"input_required","inputRequests":{"s":{"method":"sampling/createMessage","params":{}}}}}
+        ! failed 1 questions that cannot be answered: `sampling/createMessage` is nothing that this client offers
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":13,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":13,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}}}}
+        ! asked Roots {}
+        refuse there are none
+        ! failed 2 there are none
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"jsonrpc":"2.0","id":16,"result":{"resultType":"input_required"}}
+        ! failed 3 questions that cannot be answered: there are none, and no state to go on with
+        list tools
+        > {"jsonrpc":"2.0","id":18,"method":"tools/list","params":{"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":18,"result":{"resultType":"input_required","requestState":"x"}}
+        ! failed 4 questions that cannot be answered: this kind of request has none
+    "#
+    .replace("META", &caps);
+    let caps = Caps::ROOTS.with(Caps::ELICIT_FORM);
+    check_with(Link::Pipe, Terms { caps, ..terms() }, &script);
+}
+
+#[test]
+fn rounds_have_an_end() {
+    let mut script = String::from(
+        r#"
+        > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+        ! ready 2026-07-28 
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+    "#,
+    );
+    for id in 3..13 {
+        script.push_str(&format!(
+            "< {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"resultType\":\"input_required\",\"requestState\":\"s\"}}}}\n> {{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"tools/call\",\"params\":{{\"name\":\"t\",\"requestState\":\"s\",\"_meta\":{{META}}}}}}\n",
+            id + 1
+        ));
+    }
+    script.push_str(
+        r#"
+        < {"jsonrpc":"2.0","id":13,"result":{"resultType":"input_required","requestState":"s"}}
+        ! failed 0 more than 10 rounds of questions
+    "#,
+    );
+    check(Link::Pipe, Speak::Any, &with_meta(&script));
+}
+
+#[test]
+fn questions_of_the_handshake_era_are_requests() {
+    let opening = GREETED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
+    let script = opening
+        + r#"
+        < {"jsonrpc":"2.0","id":"p","method":"ping"}
+        > {"jsonrpc":"2.0","id":"p","result":{}}
+        < {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"mode":"form","message":"?"}}
+        ! asked Elicitation {"mode":"form","message":"?"}
+        answer {"action":"accept","content":{"x":1}}
+        > {"jsonrpc":"2.0","id":7,"result":{"action":"accept","content":{"x":1}}}
+        < {"jsonrpc":"2.0","id":8,"method":"elicitation/create","params":{"mode":"url","message":"?"}}
+        > {"jsonrpc":"2.0","id":8,"error":{"code":-32601,"message":"method not found: `elicitation/create`"}}
+        < {"jsonrpc":"2.0","id":9,"method":"roots/list"}
+        > {"jsonrpc":"2.0","id":9,"error":{"code":-32601,"message":"method not found: `roots/list`"}}
+        < {"jsonrpc":"2.0","id":10,"method":"elicitation/create","params":{}}
+        ! asked Elicitation {}
+        < {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":10}}
+        ! withdrawn
+        < {"jsonrpc":"2.0","id":11,"method":"elicitation/create","params":{}}
+        ! asked Elicitation {}
+        closed the server exited
+        ! withdrawn
+        ! over the server exited
+    "#;
+    check_with(Link::Pipe, Terms { caps: Caps::ELICIT_FORM, speak: Speak::Handshake, ..terms() }, &script);
+}
+
+#[test]
+fn a_modern_server_asks_nothing_of_its_own() {
+    on_modern_pipe(
+        r#"
+        < {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+        ! odd a request of the server's own: `roots/list`
+    "#,
+    );
+}
+
+#[test]
+fn cancelling_a_call_tells_the_server_and_drops_what_comes() {
+    on_greeted_pipe(
+        "2025-06-18",
+        r#"
+        follow tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":4}}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1,"total":3,"message":"m"}}
+        ! progress 0 1 Some(3.0) Some("m")
+        cancel 0
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"nobody waits for it any more"}}
+        ! failed 0 cancelled
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":2}}
+        < {"jsonrpc":"2.0","id":4,"result":{}}
+        cancel 0
+    "#,
+    );
+}
+
+#[test]
+fn a_call_that_takes_too_long_is_cancelled() {
+    on_modern_pipe(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        wait 59999
+        wait 1
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"it took too long"}}
+        ! failed 0 no answer within 60000 ms
+    "#,
+    );
+}
+
+#[test]
+fn lists_are_read_page_by_page_and_end() {
+    on_greeted_pipe(
+        "2025-11-25",
+        r#"
+        list tools
+        > {"jsonrpc":"2.0","id":4,"method":"tools/list"}
+        < {"jsonrpc":"2.0","id":4,"result":{"tools":[{"name":"a"}],"nextCursor":""}}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"cursor":""}}
+        < {"jsonrpc":"2.0","id":5,"result":{"tools":[{"name":"b"}]}}
+        ! listed 0 [{"name":"a"}, {"name":"b"}]
+        list prompts
+        > {"jsonrpc":"2.0","id":7,"method":"prompts/list"}
+        < {"jsonrpc":"2.0","id":7,"result":{"prompts":[],"nextCursor":"x"}}
+        > {"jsonrpc":"2.0","id":8,"method":"prompts/list","params":{"cursor":"x"}}
+        < {"jsonrpc":"2.0","id":8,"result":{"prompts":[],"nextCursor":"x"}}
+        ! failed 1 the list of prompts does not end: one cursor came twice
+        list resources
+        > {"jsonrpc":"2.0","id":10,"method":"resources/list"}
+        < {"jsonrpc":"2.0","id":10,"result":{"tools":[]}}
+        ! failed 2 `resources/list` was answered without a list of `resources`
+    "#,
+    );
+}
+
+#[test]
+fn changes_are_heard_in_both_eras() {
+    on_greeted_pipe(
+        "2025-11-25",
+        r#"
+        listen file:///a
+        > {"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"file:///a"}}
+        ! listening 0 true ["file:///a"]
+        < {"jsonrpc":"2.0","id":5,"result":{}}
+        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
+        ! changed Tools
+        < {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}
+        ! changed Resource("file:///a")
+        cancel 0
+        > {"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe","params":{"uri":"file:///a"}}
+        ! failed 0 cancelled
+    "#,
+    );
+    on_modern_pipe(
+        r#"
+        listen file:///a
+        > {"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]},"_meta":{META}}}
+        < {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3},"notifications":{"toolsListChanged":true}}}
+        ! listening 0 true []
+        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3}}}
+        ! changed Tools
+        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":99}}}
+        ! odd word of a change that nobody asked for
+        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
+        ! odd word of a change that nobody asked for
+        < {"jsonrpc":"2.0","id":3,"result":{"resultType":"complete"}}
+        ! done 0 {"resultType":"complete"}
+        < {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}
+    "#,
+    );
+}
+
+#[test]
+fn log_messages_are_asked_for_as_the_era_has_it() {
+    on_greeted_pipe(
+        "2025-11-25",
+        r#"
+        level debug
+        > {"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}
+        < {"jsonrpc":"2.0","id":4,"result":{}}
+        < {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hi"}}
+        ! log info "hi"
+    "#,
+    );
+    let level = format!(r#"{META},"io.modelcontextprotocol/logLevel":"debug""#);
+    on_modern_pipe(
+        &r#"
+        level debug
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{LEVEL}}}
+        < {"jsonrpc":"2.0","id":3,"result":{}}
+        ! done 0 {}
+    "#
+        .replace("LEVEL", &level),
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_passed_over() {
+    on_greeted_pipe(
+        "2025-03-26",
+        r#"
+        < Server listening on stdin
+        ! odd skipped what cannot be read: not valid JSON at byte 0: `Server listening on stdin`
+        < 7
+        ! odd skipped a message that is no object: `7`
+        < {"jsonrpc":"2.0"}
+        ! odd skipped a message that is neither a request nor a response: `{\"jsonrpc\":\"2.0\"}`
+        < {"jsonrpc":"2.0","id":99,"result":{}}
+        < {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}
+        ! odd the server reports: parse error (-32700)
+        < {"jsonrpc":"2.0","method":"notifications/unheard_of"}
+        call tools/call {"name":"a"}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"a"}}
+        call tools/call {"name":"b"}
+        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"b"}}
+        < [{"jsonrpc":"2.0","id":6,"result":{}},{"jsonrpc":"2.0","id":4,"result":{}}]
+        ! done 1 {}
+        ! done 0 {}
+    "#,
+    );
+}
+
+const HTTP: &str = r#"
+    > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: server/discover]
+"#;
+
+fn over_http(rest: &str) {
+    check(Link::Http, Speak::Any, &with_meta(&format!("{HTTP}{rest}")));
+}
+
+#[test]
+fn headers_repeat_the_body() {
+    over_http(
+        r#"
+        < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+        ! ready 2026-07-28 
+        list tools
+        > {"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
+        < 200 {"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}},{"name":"bad","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}]}}
+        ! odd tool `bad` is left out: `r`: only a string, an integer or a boolean can travel in a header
+        ! listed 0 [{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}]
+        call tools/call {"name":"größe","arguments":{"r":"x"}}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"größe","arguments":{"r":"x"},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: =?base64?Z3LDtsOfZQ==?=] [Mcp-Param-R: x]
+        < 200 {"jsonrpc":"2.0","id":5,"result":{}}
+        ! done 1 {}
+    "#,
+    );
+}
+
+#[test]
+fn a_header_that_was_not_known_is_learned() {
+    over_http(
+        r#"
+        < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+        ! ready 2026-07-28 
+        call tools/call {"name":"t","arguments":{"r":7}}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","arguments":{"r":7},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
+        < 400 {"jsonrpc":"2.0","id":3,"error":{"code":-32020,"message":"header Mcp-Param-R is missing"}}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
+        < 200 {"jsonrpc":"2.0","id":5,"result":{"tools":[{"name":"t","inputSchema":{"properties":{"r":{"type":"integer","x-mcp-header":"R"}}}}]}}
+        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","arguments":{"r":7},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t] [Mcp-Param-R: 7]
+        < 400 {"jsonrpc":"2.0","id":6,"error":{"code":-32020,"message":"again"}}
+        ! failed 0 again (-32020)
+    "#,
+    );
+}
+
+#[test]
+fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era() {
+    let greeting = r#"> {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    for answer in [
+        "400",
+        "400 Bad Request: no valid session ID provided",
+        r#"400 {"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Server not initialized"}}"#,
+        r#"404 {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#,
+        "405",
+        "406",
+        "415",
+        r#"200 {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#,
+    ] {
+        over_http(&format!("< {answer}\n{greeting}"));
+    }
+    for (answer, why) in [
+        ("401", "the server wants a token (HTTP 401)"),
+        ("403 no", "the server refuses us (HTTP 403)"),
+        ("500 oops", "HTTP 500: oops"),
+        ("502", "HTTP 502"),
+        ("503", "HTTP 503"),
+        ("429", "HTTP 429"),
+        ("301", "HTTP 301"),
+        ("200 <html>", "the answer cannot be read: not valid JSON at byte 0: `<html>`"),
+        ("200", "HTTP 200 without a body, where a request was made"),
+        ("202", "HTTP 202 without a body, where a request was made"),
+        (r#"400 {"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"caps"}}"#, "caps (-32021)"),
+        (
+            r#"400 {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"?","data":{"supported":["2030-01-01"]}}}"#,
+            "the server speaks protocol 2030-01-01, none of which will do here",
+        ),
+    ] {
+        over_http(&format!("< {answer}\n! over {why}"));
+    }
+    // Silence is an outage there.
+    over_http("wait 30000\n! over no answer within 30000 ms");
+}
+
+const SESSION: &str = r#"
+    > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    session S
+    < 200 {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+    > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+    > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+    ! ready 2025-11-25 s
+    < 202
+"#;
+
+fn in_session(rest: &str) {
+    check(Link::Http, Speak::Handshake, &format!("{SESSION}{rest}"));
+}
+
+#[test]
+fn a_stream_is_taken_up_again_where_it_broke_off() {
+    in_session(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        ended 7 500
+        > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < event {"jsonrpc":"2.0","id":5,"result":{"content":[]}}
+        ! done 0 {"content":[]}
+        ended 8
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        ended
+        ! failed 1 the stream ended before the answer
+    "#,
+    );
+    // 2026-07-28 has nothing to go on from.
+    over_http(
+        r#"
+        < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+        ! ready 2026-07-28 
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
+        ended 7 500
+        ! failed 0 the stream ended before the answer
+    "#,
+    );
+}
+
+#[test]
+fn a_forgotten_session_is_begun_again_once() {
+    in_session(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 404
+        > {"jsonrpc":"2.0","id":6,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        session T
+        < 200 {"jsonrpc":"2.0","id":6,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        ! ready 2025-11-25 s
+        < 404
+        ! failed 0 HTTP 404
+    "#,
+    );
+}
+
+#[test]
+fn cancelling_over_http_is_closing_and_in_the_handshake_era_saying_so() {
+    in_session(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        cancel 0
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"nobody waits for it any more"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > abandon 5
+        ! failed 0 cancelled
+    "#,
+    );
+    over_http(
+        r#"
+        < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+        ! ready 2026-07-28 
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
+        cancel 0
+        > abandon 3
+        ! failed 0 cancelled
+    "#,
+    );
+}
+
+#[test]
+fn a_call_that_gets_no_answer_of_its_own_fails() {
+    in_session(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 200 {"jsonrpc":"2.0","id":77,"result":{}}
+        ! failed 0 the answer does not belong to the request
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 503 down for a moment
+        ! failed 1 HTTP 503: down for a moment
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 400 {"jsonrpc":"2.0","error":{"code":-32600,"message":"no id here"}}
+        ! failed 2 no id here (-32600)
+    "#,
+    );
+}
