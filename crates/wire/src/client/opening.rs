@@ -160,7 +160,7 @@ impl Client {
         self.version = greeting.version;
         self.epoch += 1;
         if greeting.version.has(Feature::Handshake) {
-            self.notify(outgoing::initialized());
+            self.notify_first(outgoing::initialized());
             if self.link == Link::Http && greeting.version.has(Feature::Sessions) {
                 self.open_stream();
             }

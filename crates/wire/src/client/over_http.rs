@@ -40,14 +40,23 @@ impl Client {
                 }
             }
         }
-        self.out.push_back(Do::Send(Send { exchange, body, heads }));
+        self.out.push_back(Do::Send(Send { exchange, body, heads, is_first: false }));
     }
 
     /// A message that nobody answers.
     pub(super) fn notify(&mut self, body: Vec<u8>) {
+        self.push_notice(body, false);
+    }
+
+    /// One before which nothing else may arrive.
+    pub(super) fn notify_first(&mut self, body: Vec<u8>) {
+        self.push_notice(body, true);
+    }
+
+    fn push_notice(&mut self, body: Vec<u8>, is_first: bool) {
         let exchange = self.next_id();
         let heads = if self.link == Link::Http { self.heads(self.version, false) } else { Vec::new() };
-        self.out.push_back(Do::Send(Send { exchange, body, heads }));
+        self.out.push_back(Do::Send(Send { exchange, body, heads, is_first }));
     }
 
     pub(super) fn heads(&self, version: Version, is_first: bool) -> Vec<(String, String)> {
@@ -80,6 +89,11 @@ impl Client {
         if matches!(self.phase, Phase::Greeting { id: greeting, .. } if greeting == exchange) {
             self.session = Some(id.to_owned());
         }
+    }
+
+    /// The driver passed over something.
+    pub fn passed_over(&mut self, what: &str) {
+        self.odd(&format!("skipped {what}"));
     }
 
     /// Over HTTP: an answer that is no stream.

@@ -105,6 +105,8 @@ pub struct Send {
     pub exchange: u64,
     pub body: Vec<u8>,
     pub heads: Vec<(String, String)>,
+    /// Over HTTP: nothing else may be sent until this has been taken.
+    pub is_first: bool,
 }
 
 /// What somebody may be waiting for.

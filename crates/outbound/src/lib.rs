@@ -1,0 +1,193 @@
+//! The only maker of connections to the outside: TLS, proxies, time limits.
+//!
+//! No redirect is followed: what is sent may carry a token, and whoever redirects decides who gets it. Loopback
+//! is never reached through a proxy. Certificates are judged by the operating system's store, and by those that
+//! the user names.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use url::{Host, Url};
+
+pub use reqwest::{Client, Method, RequestBuilder, Response};
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Certificates that are trusted beside those of the operating system.
+    pub ca_file: Option<PathBuf>,
+    pub connect_timeout_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { ca_file: None, connect_timeout_ms: 10_000 }
+    }
+}
+
+/// Why nothing can be reached; for the person who gave the address.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboundError {
+    #[error("{path}: {why}")]
+    CaFile { path: String, why: String },
+    #[error("no TLS: {0}")]
+    Tls(String),
+    #[error("{0} names no host")]
+    NoHost(String),
+    #[error("cannot connect to {at}: {why}")]
+    Connect { at: String, why: String },
+}
+
+/// A client for requests to one address.
+pub fn client(to: &Url, options: &Options) -> Result<Client, OutboundError> {
+    build(builder(options)?, is_loopback(to))
+}
+
+/// A client whose requests all go to a socket of this machine, whatever their address says.
+#[cfg(unix)]
+pub fn client_to_socket(socket: &Path, options: &Options) -> Result<Client, OutboundError> {
+    build(builder(options)?.unix_socket(socket), true)
+}
+
+fn builder(options: &Options) -> Result<reqwest::ClientBuilder, OutboundError> {
+    let mut config = (*tls(options)?).clone();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Client::builder()
+        .tls_backend_preconfigured(config)
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_millis(options.connect_timeout_ms))
+        .pool_idle_timeout(Duration::from_secs(60))
+        .tcp_nodelay(true)
+        .user_agent(concat!("spile/", env!("CARGO_PKG_VERSION"))))
+}
+
+fn build(builder: reqwest::ClientBuilder, direct: bool) -> Result<Client, OutboundError> {
+    let builder = if direct { builder.no_proxy() } else { builder };
+    builder.build().map_err(|error| OutboundError::Tls(reason(&error)))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+/// How a server's certificate is judged.
+fn tls(options: &Options) -> Result<Arc<ClientConfig>, OutboundError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let failed = |error: rustls::Error| OutboundError::Tls(error.to_string());
+    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(
+        ca_certificates(options.ca_file.as_deref())?,
+        provider.clone(),
+    );
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier.map_err(failed)?))
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+fn ca_certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, OutboundError> {
+    let Some(path) = file else { return Ok(Vec::new()) };
+    let bad = |why: String| OutboundError::CaFile { path: path.display().to_string(), why };
+    let bytes = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match certificates {
+        Ok(list) if list.is_empty() => Err(bad("holds no certificate in PEM form".to_owned())),
+        Ok(list) => Ok(list),
+        Err(error) => Err(bad(format!("is not PEM: {error}"))),
+    }
+}
+
+/// A connection to a `ws:`, `wss:`, `http:` or `https:` address, with TLS where the address says so.
+pub async fn connect(to: &Url, options: &Options) -> Result<Stream, OutboundError> {
+    let Some(host) = to.host_str() else { return Err(OutboundError::NoHost(to.to_string())) };
+    let port = to.port_or_known_default().unwrap_or(80);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let at = || format!("{host}:{port}");
+    let bad = |why: String| OutboundError::Connect { at: at(), why };
+    let patience = Duration::from_millis(options.connect_timeout_ms);
+    let opening = async {
+        let tcp = TcpStream::connect((host, port)).await.map_err(|error| bad(reason(&error)))?;
+        let _ = tcp.set_nodelay(true);
+        if !matches!(to.scheme(), "wss" | "https") {
+            return Ok(Stream::Plain(tcp));
+        }
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| bad(error.to_string()))?;
+        let tls = tokio_rustls::TlsConnector::from(tls(options)?).connect(name, tcp).await;
+        Ok(Stream::Tls(Box::new(tls.map_err(|error| bad(reason(&error)))?)))
+    };
+    tokio::time::timeout(patience, opening)
+        .await
+        .map_err(|_| bad(format!("no answer within {} ms", options.connect_timeout_ms)))?
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub enum Stream {
+    Plain(TcpStream),
+    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}
+
+/// An error with its causes, in one line. The innermost is what people can do something about.
+pub fn reason(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            let _ = write!(text, ": {words}");
+        }
+        cause = inner.source();
+    }
+    text
+}

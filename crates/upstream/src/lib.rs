@@ -1,0 +1,14 @@
+//! Keeps connections to other servers.
+//!
+//! A [`Connection`] is one server, as a value: whoever holds it can call, list and listen, and need not know
+//! whether a process, a socket or HTTP is behind it. The protocol is `wire::client`'s; here are the clock, the
+//! tasks and the bytes. What to do when a connection is lost is for whoever keeps several of them.
+
+mod connection;
+mod link;
+mod target;
+mod trace;
+
+pub use connection::{Company, Connection, Follow, News, Nobody, OpenError, Options, Progress, Subscription};
+pub use target::{Target, TargetError};
+pub use trace::{Direction, Seen, Tap};

@@ -1,0 +1,238 @@
+//! Streamable HTTP: each message is a POST, and its answer a body or a stream of events.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outbound::{Client, Method, RequestBuilder, Response, reason};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use url::Url;
+use wire::client::{Do, Exchange, Failure, Then};
+
+use super::Ending;
+use crate::connection::Shared;
+use crate::trace::{Direction, Seen};
+
+/// How long the farewell may take.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How long a message that nobody answers may take to be taken.
+const NOTICE: Duration = Duration::from_secs(10);
+
+struct Carrier {
+    shared: Arc<Shared>,
+    client: Client,
+    url: Url,
+}
+
+pub(crate) fn drive(
+    shared: Arc<Shared>,
+    client: Client,
+    url: Url,
+) -> (impl Future<Output = ()> + Send + 'static, Ending) {
+    let carrier = Arc::new(Carrier { shared, client, url });
+    let ending = Box::pin(farewell(carrier.clone()));
+    (carry(carrier), ending)
+}
+
+async fn carry(carrier: Arc<Carrier>) {
+    let mut exchanges = JoinSet::new();
+    let mut open: HashMap<u64, AbortHandle> = HashMap::new();
+    let (ended, mut over) = mpsc::channel::<u64>(64);
+    loop {
+        let todo = tokio::select! {
+            todo = carrier.shared.todo() => todo,
+            Some(exchange) = over.recv() => {
+                open.remove(&exchange);
+                while exchanges.try_join_next().is_some() {}
+                continue;
+            }
+        };
+        let (exchange, work) = match todo {
+            None => return,
+            Some(Do::Abandon(exchange)) => {
+                if let Some(task) = open.remove(&exchange) {
+                    task.abort();
+                }
+                continue;
+            }
+            // Some servers refuse what overtakes it.
+            Some(Do::Send(send)) if send.is_first => {
+                let first = carrier.clone().post(send.exchange, send.body, send.heads);
+                let _ = tokio::time::timeout(NOTICE, first).await;
+                continue;
+            }
+            Some(Do::Send(send)) => {
+                let work = carrier.clone().post(send.exchange, send.body, send.heads);
+                (send.exchange, futures_util::future::Either::Left(work))
+            }
+            Some(Do::Get { exchange, after_ms, last_id, heads }) => {
+                let work = carrier.clone().get(exchange, after_ms, last_id, heads);
+                (exchange, futures_util::future::Either::Right(work))
+            }
+        };
+        let ended = ended.clone();
+        let task = exchanges.spawn(async move {
+            work.await;
+            let _ = ended.send(exchange).await;
+        });
+        open.insert(exchange, task);
+    }
+}
+
+impl Carrier {
+    async fn post(self: Arc<Self>, exchange: u64, body: Vec<u8>, heads: Vec<(String, String)>) {
+        self.shared.saw(Seen::Frame { direction: Direction::Out, message: &body, exchange: Some(exchange) });
+        let request = self
+            .request(Method::POST, &heads)
+            .header("Content-Type", "application/json")
+            .header("Accept", "application/json, text/event-stream");
+        self.saw_request("POST", exchange, &heads);
+        self.shared.saw(Seen::Bytes { direction: Direction::Out, bytes: &body });
+        self.exchange(exchange, request.body(body)).await;
+    }
+
+    async fn get(
+        self: Arc<Self>,
+        exchange: u64,
+        after_ms: u64,
+        last_id: Option<String>,
+        mut heads: Vec<(String, String)>,
+    ) {
+        tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        heads.extend(last_id.map(|id| ("Last-Event-ID".to_owned(), id)));
+        let request = self.request(Method::GET, &heads).header("Accept", "text/event-stream");
+        self.saw_request("GET", exchange, &heads);
+        self.exchange(exchange, request).await;
+    }
+
+    fn request(&self, method: Method, heads: &[(String, String)]) -> RequestBuilder {
+        let mut request = self.client.request(method, self.url.clone());
+        for (name, value) in heads.iter().chain(&self.shared.options.headers) {
+            request = request.header(name, value);
+        }
+        request
+    }
+
+    async fn exchange(&self, exchange: u64, request: RequestBuilder) {
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => {
+                let why = Failure::Closed(format!("cannot reach {}: {}", self.url, in_words(&error)));
+                self.shared.with(|client, _| client.failed(exchange, why));
+                return;
+            }
+        };
+        self.read(exchange, response).await;
+    }
+
+    async fn read(&self, exchange: u64, mut response: Response) {
+        let head = |name: &str| {
+            let value = response.headers().get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let (session, kind, challenge) =
+            (head("mcp-session-id"), head("content-type"), head("www-authenticate"));
+        self.saw_answer(exchange, &response);
+        let max = self.shared.options.frame_bytes_max;
+        let mut answer = Exchange::new(response.status().as_u16(), kind.as_deref(), max);
+        if let Some(session) = session {
+            self.shared.with(|client, _| client.session(exchange, &session));
+        }
+        loop {
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(error) if answer.is_stream() => {
+                    tracing::debug!(error = %in_words(&error), "a stream broke off");
+                    break;
+                }
+                Err(error) => {
+                    let why = Failure::Closed(format!("the answer broke off: {}", in_words(&error)));
+                    return self.shared.with(|client, _| client.failed(exchange, why));
+                }
+            };
+            self.shared.saw(Seen::Bytes { direction: Direction::In, bytes: &chunk });
+            let mut messages = Vec::new();
+            if answer.push(&chunk, |message| messages.push(message)).is_err() {
+                let why = Failure::NotMcp(format!("an answer of more than {max} bytes"));
+                return self.shared.with(|client, _| client.failed(exchange, why));
+            }
+            for message in messages {
+                self.shared.saw(Seen::Frame {
+                    direction: Direction::In,
+                    message: &message,
+                    exchange: Some(exchange),
+                });
+                self.shared.with(|client, now| {
+                    client.stream_lives(exchange);
+                    client.receive(message, Some(exchange), now);
+                });
+            }
+        }
+        match answer.end(challenge) {
+            Then::Said(reply) => {
+                if !reply.body.is_empty() {
+                    self.shared.saw(Seen::Frame {
+                        direction: Direction::In,
+                        message: &reply.body,
+                        exchange: Some(exchange),
+                    });
+                }
+                self.shared.with(|client, now| client.replied(exchange, reply, now));
+            }
+            Then::Ended { last_id, retry_ms } => {
+                self.shared.with(|client, _| client.stream_ended(exchange, last_id, retry_ms));
+            }
+        }
+    }
+
+    fn saw_request(&self, method: &str, exchange: u64, heads: &[(String, String)]) {
+        if self.shared.options.tap.is_none() {
+            return;
+        }
+        let mut head = format!("{method} {}\n", self.url);
+        for (name, value) in heads {
+            head.push_str(&format!("{name}: {value}\n"));
+        }
+        // What the user gave may be a secret.
+        for (name, _) in &self.shared.options.headers {
+            head.push_str(&format!("{name}: ***\n"));
+        }
+        self.shared.saw(Seen::Head { direction: Direction::Out, head: head.trim_end(), exchange });
+    }
+
+    fn saw_answer(&self, exchange: u64, response: &Response) {
+        if self.shared.options.tap.is_none() {
+            return;
+        }
+        let mut head = format!("{:?} {}\n", response.version(), response.status());
+        for (name, value) in response.headers() {
+            head.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
+        }
+        self.shared.saw(Seen::Head { direction: Direction::In, head: head.trim_end(), exchange });
+    }
+}
+
+/// 2025-11-25, Session Management: clients "SHOULD send an HTTP DELETE".
+async fn farewell(carrier: Arc<Carrier>) {
+    let Some(heads) = carrier.shared.with(|client, _| client.farewell()) else { return };
+    carrier.saw_request("DELETE", 0, &heads);
+    let bye = carrier.request(Method::DELETE, &heads).send();
+    if let Ok(Ok(response)) = tokio::time::timeout(LAST_WORDS, bye).await {
+        carrier.saw_answer(0, &response);
+    }
+}
+
+/// What went wrong, without the address: whoever reads it knows that.
+pub(super) fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    match reason(innermost) {
+        words if words.is_empty() => reason(error),
+        words => words,
+    }
+}

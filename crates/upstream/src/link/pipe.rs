@@ -1,0 +1,115 @@
+//! Messages down one stream of bytes and up another: processes, sockets of this machine, memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use wire::client::Do;
+use wire::frame::{Frame, Frames};
+
+use super::Ending;
+use crate::connection::Shared;
+use crate::trace::{Direction, Seen};
+
+/// What is to be written is gathered up to this.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// How long what was said last may take to be written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+pub(crate) fn drive(
+    tasks: &mut JoinSet<()>,
+    shared: Arc<Shared>,
+    input: impl AsyncRead + Send + Unpin + 'static,
+    output: impl AsyncWrite + Send + Unpin + 'static,
+) -> Ending {
+    let (close, closing) = oneshot::channel();
+    let (gone, closed) = oneshot::channel();
+    tasks.spawn(read(shared.clone(), input));
+    tasks.spawn(async move {
+        write(shared, output, closing).await;
+        let _ = gone.send(());
+    });
+    Box::pin(async move {
+        drop(close);
+        let _ = tokio::time::timeout(LAST_WORDS, closed).await;
+    })
+}
+
+async fn read(shared: Arc<Shared>, mut input: impl AsyncRead + Send + Unpin) {
+    let mut frames = Frames::new(shared.options.frame_bytes_max);
+    let why = loop {
+        let room = frames.space();
+        let count = match input.read(room).await {
+            Ok(0) => break "the server closed its output".to_owned(),
+            Ok(count) => count,
+            Err(error) => break format!("the server's output cannot be read: {error}"),
+        };
+        shared.saw(Seen::Bytes { direction: Direction::In, bytes: &room[..count] });
+        frames.filled(count);
+        while let Some(frame) = frames.next() {
+            take(&shared, frame);
+        }
+    };
+    if let Some(frame) = frames.finish() {
+        take(&shared, frame);
+    }
+    shared.with(|client, _| client.closed(&why));
+}
+
+fn take(shared: &Arc<Shared>, frame: Frame) {
+    match frame {
+        Frame::Message(message) => {
+            shared.saw(Seen::Frame { direction: Direction::In, message: &message, exchange: None });
+            shared.with(|client, now| client.receive(message, None, now));
+        }
+        Frame::TooLong => {
+            let max = shared.options.frame_bytes_max;
+            shared.with(|client, _| client.passed_over(&format!("a message of more than {max} bytes")));
+        }
+        Frame::Lost => shared.with(|client, _| {
+            client.closed("the server's output makes no sense: a header block without a length");
+        }),
+    }
+}
+
+async fn write(
+    shared: Arc<Shared>,
+    mut output: impl AsyncWrite + Send + Unpin,
+    mut closing: oneshot::Receiver<()>,
+) {
+    let framing = shared.options.framing;
+    let mut bytes = Vec::new();
+    loop {
+        let first = tokio::select! {
+            todo = shared.todo() => todo,
+            _ = &mut closing => None,
+        };
+        let Some(first) = first else { break };
+        let mut next = Some(first);
+        while let Some(todo) = next {
+            if let Do::Send(send) = todo {
+                shared.saw(Seen::Frame { direction: Direction::Out, message: &send.body, exchange: None });
+                framing.write(&mut bytes, &send.body);
+            }
+            next = if bytes.len() < WRITE_BYTES { shared.todo_now() } else { None };
+        }
+        if !bytes.is_empty() {
+            let written = async {
+                output.write_all(&bytes).await?;
+                output.flush().await
+            };
+            if let Err(error) = written.await {
+                // Whoever reads sees the end too, and may still get what was said before it.
+                tracing::debug!(%error, "the server's input is closed");
+                break;
+            }
+            shared.saw(Seen::Bytes { direction: Direction::Out, bytes: &bytes });
+            bytes.clear();
+        }
+    }
+    let _ = output.shutdown().await;
+    shared.saw(Seen::InputClosed);
+}

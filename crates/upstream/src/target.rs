@@ -1,0 +1,142 @@
+//! Where a server is: an address as typed, read once.
+
+use std::path::PathBuf;
+
+use url::Url;
+
+/// Which door of a server to knock at.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// `http:` or `https:`. Servers of the oldest kind are found out and spoken to in their own way.
+    Http(Url),
+    /// HTTP with a stream of events beside it, as in the oldest protocol version.
+    Sse(Url),
+    /// `ws:` or `wss:`.
+    WebSocket(Url),
+    /// `unix:`: messages line by line on a socket of this machine.
+    Unix(PathBuf),
+    /// `http+unix://<path, percent-encoded>/mcp`: HTTP on such a socket.
+    HttpUnix { socket: PathBuf, url: Url },
+}
+
+/// Why an address is none.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TargetError {
+    #[error("`{0}` is no address; one looks like `http://127.0.0.1:3333/mcp`")]
+    NotAnUrl(String),
+    #[error(
+        "`{0}:` is not spoken here; the address of a server begins with `http:`, `https:`, `ws:`, `wss:`, `unix:` or `http+unix:`"
+    )]
+    Scheme(String),
+    #[error("an address holds no user name or password; use a header or a token file")]
+    Password,
+    #[error("`{0}` names no socket; one looks like `unix:/run/user/1000/spile.sock`")]
+    NoSocket(String),
+}
+
+impl Target {
+    pub fn parse(address: &str) -> Result<Self, TargetError> {
+        if let Some(path) = address.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return match path {
+                "" => Err(TargetError::NoSocket(address.to_owned())),
+                path => Ok(Self::Unix(PathBuf::from(path))),
+            };
+        }
+        let url = Url::parse(address).map_err(|_| TargetError::NotAnUrl(address.to_owned()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(TargetError::Password);
+        }
+        let has_host = url.host_str().is_some_and(|host| !host.is_empty());
+        match url.scheme() {
+            "http+unix" if has_host => Self::on_socket(address, &url),
+            "http+unix" => Err(TargetError::NoSocket(address.to_owned())),
+            "http" | "https" | "ws" | "wss" if !has_host => Err(TargetError::NotAnUrl(address.to_owned())),
+            "http" | "https" => Ok(Self::Http(url)),
+            "ws" | "wss" => Ok(Self::WebSocket(url)),
+            other if address.contains("://") => Err(TargetError::Scheme(other.to_owned())),
+            _ => Err(TargetError::NotAnUrl(address.to_owned())),
+        }
+    }
+
+    fn on_socket(address: &str, url: &Url) -> Result<Self, TargetError> {
+        let host = url.host_str().unwrap_or_default();
+        let socket = percent_decoded(host).ok_or_else(|| TargetError::NoSocket(address.to_owned()))?;
+        let path = if url.path().is_empty() { "/mcp" } else { url.path() };
+        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let url = Url::parse(&format!("http://localhost{path}{query}"))
+            .map_err(|_| TargetError::NotAnUrl(address.to_owned()))?;
+        Ok(Self::HttpUnix { socket: PathBuf::from(socket), url })
+    }
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+                rest = after;
+            }
+            (b'%', _) => return None,
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|path| !path.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Target;
+
+    fn check(address: &str, expected: &str) {
+        let got = match Target::parse(address) {
+            Ok(Target::Http(url)) => format!("http {url}"),
+            Ok(Target::Sse(url)) => format!("sse {url}"),
+            Ok(Target::WebSocket(url)) => format!("ws {url}"),
+            Ok(Target::Unix(path)) => format!("unix {}", path.display()),
+            Ok(Target::HttpUnix { socket, url }) => format!("{} {url}", socket.display()),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        check("http://127.0.0.1:3333/mcp", "http http://127.0.0.1:3333/mcp");
+        check("https://example.com/mcp?x=1", "http https://example.com/mcp?x=1");
+        check("ws://[::1]:3333/mcp", "ws ws://[::1]:3333/mcp");
+        check("unix:/run/s.sock", "unix /run/s.sock");
+        check("unix:///run/s.sock", "unix /run/s.sock");
+        check("http+unix://%2Frun%2Fs.sock/mcp/a?b", "/run/s.sock http://localhost/mcp/a?b");
+        check("http+unix://%2Frun%2Fs.sock", "/run/s.sock http://localhost/mcp");
+    }
+
+    #[test]
+    fn what_is_no_address_is_told() {
+        let looks = "is no address; one looks like `http://127.0.0.1:3333/mcp`";
+        check("customers.csv", &format!("`customers.csv` {looks}"));
+        check("localhost:3333/mcp", &format!("`localhost:3333/mcp` {looks}"));
+        check("", &format!("`` {looks}"));
+        check("http://", &format!("`http://` {looks}"));
+        check(
+            "ftp://example.com",
+            "`ftp:` is not spoken here; the address of a server begins with `http:`, `https:`, `ws:`, `wss:`, `unix:` or `http+unix:`",
+        );
+        check(
+            "http://me:secret@example.com/",
+            "an address holds no user name or password; use a header or a token file",
+        );
+        check("unix:", "`unix:` names no socket; one looks like `unix:/run/user/1000/spile.sock`");
+        check(
+            "http+unix://%2/mcp",
+            &format!("`http+unix://%2/mcp` {looks}")
+                .replace(looks, "names no socket; one looks like `unix:/run/user/1000/spile.sock`"),
+        );
+    }
+}
