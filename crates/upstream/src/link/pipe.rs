@@ -49,7 +49,7 @@ async fn read(shared: Arc<Shared>, mut input: impl AsyncRead + Send + Unpin) {
         };
         shared.saw(Seen::Bytes { direction: Direction::In, bytes: &room[..count] });
         frames.filled(count);
-        while let Some(frame) = frames.next() {
+        for frame in frames.by_ref() {
             take(&shared, frame);
         }
     };
