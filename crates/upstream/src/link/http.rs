@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::Either;
 use outbound::{Client, Method, RequestBuilder, Response, reason};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
 use wire::client::{Do, Exchange, Failure, Then};
@@ -19,6 +20,9 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How long a message that nobody answers may take to be taken.
 const NOTICE: Duration = Duration::from_secs(10);
+
+/// How long calls wait for the stream that belongs to none of them.
+const STREAM: Duration = Duration::from_secs(1);
 
 struct Carrier {
     shared: Arc<Shared>,
@@ -40,6 +44,7 @@ async fn carry(carrier: Arc<Carrier>) {
     let mut exchanges = JoinSet::new();
     let mut open: HashMap<u64, AbortHandle> = HashMap::new();
     let (ended, mut over) = mpsc::channel::<u64>(64);
+    let mut standing = None;
     loop {
         let todo = tokio::select! {
             todo = carrier.shared.todo() => todo,
@@ -65,11 +70,13 @@ async fn carry(carrier: Arc<Carrier>) {
             }
             Some(Do::Send(send)) => {
                 let work = carrier.clone().post(send.exchange, send.body, send.heads);
-                (send.exchange, futures_util::future::Either::Left(work))
+                (send.exchange, Either::Left(work))
             }
             Some(Do::Get { exchange, after_ms, last_id, heads }) => {
-                let work = carrier.clone().get(exchange, after_ms, last_id, heads);
-                (exchange, futures_util::future::Either::Right(work))
+                let (opened, opening) = oneshot::channel();
+                standing = last_id.is_none().then_some(opening);
+                let work = carrier.clone().get(exchange, after_ms, last_id, heads, opened);
+                (exchange, Either::Right(work))
             }
         };
         let ended = ended.clone();
@@ -78,6 +85,10 @@ async fn carry(carrier: Arc<Carrier>) {
             let _ = ended.send(exchange).await;
         });
         open.insert(exchange, task);
+        if let Some(opening) = standing.take() {
+            // What a server wants to say on this stream is lost if the stream is not there yet.
+            let _ = tokio::time::timeout(STREAM, opening).await;
+        }
     }
 }
 
@@ -90,7 +101,9 @@ impl Carrier {
             .header("Accept", "application/json, text/event-stream");
         self.saw_request("POST", exchange, &heads);
         self.shared.saw(Seen::Bytes { direction: Direction::Out, bytes: &body });
-        self.exchange(exchange, request.body(body)).await;
+        if let Some(response) = self.sent(exchange, request.body(body)).await {
+            self.read(exchange, response).await;
+        }
     }
 
     async fn get(
@@ -99,12 +112,18 @@ impl Carrier {
         after_ms: u64,
         last_id: Option<String>,
         mut heads: Vec<(String, String)>,
+        opened: oneshot::Sender<()>,
     ) {
-        tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        if after_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        }
         heads.extend(last_id.map(|id| ("Last-Event-ID".to_owned(), id)));
         let request = self.request(Method::GET, &heads).header("Accept", "text/event-stream");
         self.saw_request("GET", exchange, &heads);
-        self.exchange(exchange, request).await;
+        if let Some(response) = self.sent(exchange, request).await {
+            drop(opened);
+            self.read(exchange, response).await;
+        }
     }
 
     fn request(&self, method: Method, heads: &[(String, String)]) -> RequestBuilder {
@@ -115,16 +134,15 @@ impl Carrier {
         request
     }
 
-    async fn exchange(&self, exchange: u64, request: RequestBuilder) {
-        let response = match request.send().await {
-            Ok(response) => response,
+    async fn sent(&self, exchange: u64, request: RequestBuilder) -> Option<Response> {
+        match request.send().await {
+            Ok(response) => Some(response),
             Err(error) => {
                 let why = Failure::Closed(format!("cannot reach {}: {}", self.url, in_words(&error)));
                 self.shared.with(|client, _| client.failed(exchange, why));
-                return;
+                None
             }
-        };
-        self.read(exchange, response).await;
+        }
     }
 
     async fn read(&self, exchange: u64, mut response: Response) {

@@ -105,8 +105,17 @@ impl Client {
                 }
             }
             Err(told) if is_modern(&told) => self.over(Failure::Told(told)),
+            // Whoever is told to speak nothing else need not ask what the server is.
+            Err(told) if told.code == Code::MethodNotFound.number() && self.is_pinned(version) => {
+                self.odd("the server does not say what it is: it has no `server/discover`");
+                self.opened(Greeting::unknown(version));
+            }
             Err(_) => self.greet(Version::NEWEST_WITH_HANDSHAKE, now),
         }
+    }
+
+    fn is_pinned(&self, version: Version) -> bool {
+        self.link == Link::Http && self.terms.speak == Speak::Only(version)
     }
 
     fn probes_again(&mut self) -> bool {
@@ -129,6 +138,8 @@ impl Client {
 
     fn discovered(&mut self, version: Version, result: Node<'_>) {
         let info = result.get("_meta").and_then(|meta| meta.get("io.modelcontextprotocol/serverInfo"));
+        // Some say it where the handshake had it.
+        let info = info.or(result.get("serverInfo"));
         let greeting = Greeting::read(version, result, info);
         self.opened(greeting);
     }
@@ -180,6 +191,7 @@ impl Client {
                 true
             }
             _ if is_modern => false,
+            404 if told.is_some_and(|told| told.code == Code::MethodNotFound.number()) => false,
             400..=499 => {
                 self.greet(Version::NEWEST_WITH_HANDSHAKE, now);
                 true
@@ -200,6 +212,17 @@ fn is_modern(told: &Told) -> bool {
 }
 
 impl Greeting {
+    fn unknown(version: Version) -> Self {
+        Self {
+            version,
+            name: String::new(),
+            title: None,
+            server_version: String::new(),
+            instructions: None,
+            capabilities: Json::object(|_| ()),
+        }
+    }
+
     fn read(version: Version, result: Node<'_>, info: Option<Node<'_>>) -> Self {
         let text = |node: Option<Node<'_>>| node.and_then(|node| node.str()).map(|text| text.into_owned());
         Self {

@@ -736,6 +736,11 @@ fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era()
     ] {
         over_http(&format!("< {answer}\n! over {why}"));
     }
+    // Whoever speaks nothing else need not know what the server is.
+    let pinned = format!(
+        "{HTTP}< 404 {{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{{\"code\":-32601,\"message\":\"?\"}}}}\n! odd the server does not say what it is: it has no `server/discover`\n! ready 2026-07-28"
+    );
+    check(Link::Http, Speak::Only(Version::V2026_07_28), &with_meta(&pinned));
     // Silence is an outage there.
     over_http("wait 30000\n! over no answer within 30000 ms");
 }

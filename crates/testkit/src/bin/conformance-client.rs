@@ -1,0 +1,186 @@
+//! The client that the official conformance suite judges: the product's own, told what to do by the suite.
+//!
+//! The suite starts it with a URL; the environment names the scenario, the protocol version and, for some, what
+//! to call. Nothing of the protocol is done here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use call::Caps;
+use json::{Json, Node};
+use upstream::{Company, Connection, News, Options, Target};
+use wire::client::{Answer, Asked, Call, Question, Speak, Terms};
+use wire::method::Method;
+use wire::{List, Version};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
+    let url = std::env::args().next_back().context("usage: conformance-client URL")?;
+    let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
+    let speak = match std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION") {
+        Ok(date) => Speak::Only(Version::parse(&date).context("an unknown protocol version")?),
+        Err(_) => Speak::Any,
+    };
+    let caps = Caps::ELICIT_FORM.with(Caps::SAMPLING).with(Caps::ROOTS);
+    let options = Options { terms: Terms { caps, speak, ..Terms::default() }, ..Options::default() };
+    let server = Connection::open(&Target::parse(&url)?, options, Arc::new(Obliging)).await?;
+    let played = play(&server, &scenario).await;
+    server.close().await;
+    played
+}
+
+async fn play(server: &Connection, scenario: &str) -> Result<()> {
+    match scenario {
+        "sep-2322-client-request-state" => {
+            // While one of them is being asked something, the other must not get its answers.
+            let (asked, unrelated) = tokio::join!(
+                call(server, "test_mrtr_echo_state", "{}"),
+                call(server, "test_mrtr_unrelated", "{}"),
+            );
+            asked.and(unrelated)?;
+            call(server, "test_mrtr_no_state", "{}").await?;
+            call(server, "test_mrtr_no_result_type", "{}").await
+        }
+        "http-custom-headers" => {
+            list(server, List::Tools).await?;
+            let context = std::env::var("MCP_CONFORMANCE_CONTEXT").context("no context")?;
+            let context = Json::parse(&context)?.doc();
+            let calls = context.root().get("toolCalls").context("no `toolCalls`")?;
+            for one in calls.elements() {
+                let name = one.get("name").and_then(|name| name.str()).context("a call without a name")?;
+                let arguments = one.get("arguments").map_or("{}", |arguments| arguments.raw());
+                call(server, &name, arguments).await?;
+            }
+            Ok(())
+        }
+        "http-standard-headers" => {
+            for tool in list(server, List::Tools).await? {
+                call(server, &name_of(&tool), "{}").await?;
+            }
+            for resource in list(server, List::Resources).await? {
+                let doc = resource.doc();
+                let uri = doc.root().get("uri").and_then(|uri| uri.str()).unwrap_or_default();
+                ask(server, Method::ResourcesRead, "uri", &uri, None).await?;
+            }
+            for prompt in list(server, List::Prompts).await? {
+                ask(server, Method::PromptsGet, "name", &name_of(&prompt), None).await?;
+            }
+            Ok(())
+        }
+        "http-invalid-tool-headers" => {
+            for tool in list(server, List::Tools).await? {
+                let doc = tool.doc();
+                let arguments = doc.root().get("inputSchema").map(sample).unwrap_or_else(|| "{}".to_owned());
+                call(server, &name_of(&tool), &arguments).await?;
+            }
+            Ok(())
+        }
+        "json-schema-2020-12-preservation" => {
+            let tools = list(server, List::Tools).await?;
+            let tool = tools.iter().find(|tool| name_of(tool) == "json_schema_2020_12_tool");
+            let doc = tool.context("the tool is not listed")?.doc();
+            let schema = doc.root().get("inputSchema").context("no `inputSchema`")?;
+            call(server, "json_schema_echo", &format!(r#"{{"schema":{}}}"#, schema.raw())).await
+        }
+        "json-schema-ref-no-deref" | "request-metadata" => list(server, List::Tools).await.map(drop),
+        "sse-retry" | "elicitation-sep1034-client-defaults" | "tools_call" | "initialize" => {
+            for tool in list(server, List::Tools).await? {
+                let doc = tool.doc();
+                let arguments = doc.root().get("inputSchema").map(sample).unwrap_or_else(|| "{}".to_owned());
+                call(server, &name_of(&tool), &arguments).await?;
+            }
+            Ok(())
+        }
+        other => bail!("nobody knows what to do in the scenario `{other}`"),
+    }
+}
+
+/// Arguments that a schema with a few plain properties takes.
+fn sample(schema: Node<'_>) -> String {
+    let properties = schema.get("properties");
+    Json::object(|out| {
+        for (name, property) in properties.into_iter().flat_map(|all| all.members()) {
+            let kind = property.get("type").and_then(|kind| kind.str()).unwrap_or_default();
+            let value = match &*kind {
+                "number" | "integer" => "5",
+                "boolean" => "true",
+                _ => r#""x""#,
+            };
+            out.raw(&name.str().unwrap_or_default(), value);
+        }
+    })
+    .to_string()
+}
+
+async fn list(server: &Connection, list: List) -> Result<Vec<Json>> {
+    server.list(list, None).await.map_err(|why| anyhow::anyhow!("{}: {why}", list.key()))
+}
+
+async fn call(server: &Connection, tool: &str, arguments: &str) -> Result<()> {
+    ask(server, Method::ToolsCall, "name", tool, Some(arguments)).await
+}
+
+async fn ask(
+    server: &Connection,
+    method: Method,
+    key: &str,
+    name: &str,
+    arguments: Option<&str>,
+) -> Result<()> {
+    let params = Json::object(|params| {
+        params.str(key, name);
+        params.maybe_raw("arguments", arguments);
+    });
+    let answer = server.call(Call::new(method, params), None).await;
+    answer.map(drop).map_err(|why| anyhow::anyhow!("{} `{name}`: {why}", method.as_str()))
+}
+
+fn name_of(item: &Json) -> String {
+    item.doc().root().get("name").and_then(|name| name.str()).unwrap_or_default().into_owned()
+}
+
+/// Somebody who says yes to everything, with the defaults that a form has.
+struct Obliging;
+
+impl Company for Obliging {
+    fn asked(&self, question: Question) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        let answer = match question.kind {
+            Asked::Roots => r#"{"roots":[{"uri":"file:///tmp"}]}"#.to_owned(),
+            Asked::Sampling => {
+                r#"{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"none","stopReason":"endTurn"}"#.to_owned()
+            }
+            Asked::Elicitation => {
+                let doc = question.params.doc();
+                let properties = doc.root().get("requestedSchema").and_then(|schema| schema.get("properties"));
+                let content = Json::object(|out| {
+                    for (name, property) in properties.into_iter().flat_map(|all| all.members()) {
+                        let value = property.get("default").map(|value| value.raw().to_owned());
+                        let is_text = property.get("type").is_some_and(|kind| kind.is("string"));
+                        let value = value.or_else(|| is_text.then(|| r#""x""#.to_owned()));
+                        out.maybe_raw(&name.str().unwrap_or_default(), value.as_deref());
+                    }
+                });
+                format!(r#"{{"action":"accept","content":{content}}}"#)
+            }
+        };
+        let answer = Json::parse(&answer).expect("written above");
+        Box::pin(async { Answer::Given(answer) })
+    }
+
+    fn heard(&self, news: News) {
+        eprintln!("{news:?}");
+    }
+}
