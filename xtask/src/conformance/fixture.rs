@@ -14,23 +14,16 @@ use crate::sh;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Builds the binary and says where cargo put it.
-pub fn build(env: &sh::Env) -> Result<PathBuf> {
+pub fn build(env: &sh::Env, name: &str) -> Result<PathBuf> {
     let mut build = sh::cargo();
-    build.args([
-        "build",
-        "--package",
-        "testkit",
-        "--bin",
-        "fixture",
-        "--message-format=json-render-diagnostics",
-    ]);
+    build.args(["build", "--package", "testkit", "--bin", name, "--message-format=json-render-diagnostics"]);
     let messages = sh::read(build.envs(env))?;
     let mut binaries = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_fixture = message["target"]["name"] == "fixture";
-        message["executable"].as_str().filter(|_| is_fixture).map(PathBuf::from)
+        let is_it = message["target"]["name"] == name;
+        message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
     });
-    binaries.next_back().context("cargo built `fixture` but did not say where")
+    binaries.next_back().with_context(|| format!("cargo built `{name}` but did not say where"))
 }
 
 /// A running `fixture conformance`; ends when dropped.

@@ -1,9 +1,10 @@
-//! `cargo xtask conformance`: the official suites judge the fixture server.
+//! `cargo xtask conformance`: the official suites judge the fixture server, and our client.
 //!
 //! The verdict comes from what the suites write about each scenario, and the number of scenarios is
 //! asserted too: one that vanishes from a suite or is never run fails as loudly as one that is wrong.
 
 mod baseline;
+mod client;
 mod fixture;
 mod results;
 
@@ -88,7 +89,8 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 pub fn against_fixture(env: &sh::Env) -> Result<()> {
-    judge(&Server::Ours(fixture::build(env)?))
+    judge(&Server::Ours(fixture::build(env, "fixture")?))?;
+    client::judge(&Cache::locate()?, &fixture::build(env, "conformance-client")?)
 }
 
 fn judge(server: &Server) -> Result<()> {
