@@ -31,6 +31,9 @@ pub type Stdout = pipe::Receiver;
 /// A supervisor that takes longer than this to start a program does not get there.
 const START: Duration = Duration::from_secs(30);
 
+/// Patience of more than a day is a slip; bounded, the graces can be added up.
+const GRACE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
 /// Whoever wrote to stderr is dead; what is in the pipe needs only to be read. Unless somebody was left.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -66,8 +69,8 @@ impl Command {
             args: self.args.clone(),
             env: env.into_iter().collect(),
             cwd: self.cwd.clone(),
-            term_grace_ms: options.term_grace_ms,
-            kill_grace_ms: options.kill_grace_ms,
+            term_grace_ms: options.term_grace_ms.min(GRACE_MS_MAX),
+            kill_grace_ms: options.kill_grace_ms.min(GRACE_MS_MAX),
         };
         let system = |cause| StartError::System { program: program(), cause };
         let (mut link, ours) = Link::to_supervisor(options.supervisor.as_deref()).map_err(system)?;
@@ -101,7 +104,7 @@ impl Command {
             exit: Exit { how: How::Unseen, left: 0 },
             command: program(),
             exit_grace: Duration::from_millis(options.exit_grace_ms),
-            stop_max: Duration::from_millis(options.term_grace_ms + 2 * options.kill_grace_ms),
+            stop_max: Duration::from_millis(job.term_grace_ms + 2 * job.kill_grace_ms),
         })
     }
 }

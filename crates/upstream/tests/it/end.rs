@@ -49,6 +49,17 @@ async fn what_it_does_on_being_told_counts() {
 }
 
 #[tokio::test]
+async fn patience_without_end_is_no_slip_of_ours() {
+    let max = u64::MAX;
+    let options = Options { exit_grace_ms: max, term_grace_ms: max, kill_grace_ms: max, ..options() };
+    let mark = kinds::new_mark("patience");
+    let mut child = kinds::command("daemon", helper(), &mark).start(&options).await.unwrap();
+    kinds::ready(&mut child).await;
+    assert_eq!(child.stop().await, code(0));
+    assert_eq!(kinds::marked(&mark), [""; 0]);
+}
+
+#[tokio::test]
 async fn who_has_much_to_say_at_the_end_may() {
     // More than a pipe holds, and nobody took stdout.
     let script = "echo ready; cat >/dev/null; head -c 1000000 /dev/zero; echo done >&2";
