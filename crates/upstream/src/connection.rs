@@ -11,12 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use wire::client::{
-    Answer, AskId, Call, Client, Do, Event, Failure, Greeting, Link, Question, Terms, Ticket,
+    Answer, AskId, Call, Client, Do, Event, Failure, Greeting, Link, Question, Speak, Terms, Ticket,
 };
 use wire::frame::Framing;
 use wire::{Filter, List};
 
 use crate::link;
+use crate::process::{self, Child, Exit, StartError};
 use crate::target::Target;
 use crate::trace::{Seen, Tap};
 
@@ -53,8 +54,17 @@ pub enum OpenError {
     Outbound(#[from] outbound::OutboundError),
     #[error("cannot connect to {at}: {why}")]
     Connect { at: String, why: String },
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The program ended before it could be used; with the last it wrote to stderr.
+    #[error("`{command}` {exit} before it could be used{}", said(.stderr))]
+    Exited { command: String, exit: Exit, stderr: String },
     #[error("{0}")]
     Refused(Failure),
+}
+
+fn said(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; it said:\n{}", stderr.trim_end()) }
 }
 
 /// Who lives on our side of a connection: answers the server's questions, and hears what it says unasked.
@@ -109,6 +119,7 @@ pub struct Connection {
     pub(crate) shared: Arc<Shared>,
     tasks: JoinSet<()>,
     ending: Option<link::Ending>,
+    child: Option<Child>,
 }
 
 pub(crate) struct Shared {
@@ -247,6 +258,62 @@ impl Connection {
         new.ready().await
     }
 
+    /// Starts a program and speaks to it.
+    pub async fn start(
+        command: &process::Command,
+        processes: &process::Options,
+        options: Options,
+        company: Arc<dyn Company>,
+    ) -> Result<Self, OpenError> {
+        let first = Self::start_once(command, processes, options.clone(), company.clone()).await;
+        match first {
+            // Some servers of the handshake era die of a question that they do not know.
+            Err(OpenError::Exited { .. }) if options.terms.speak == Speak::Any => {
+                let options = Options { terms: greets_at_once(options.terms), ..options };
+                Self::start_once(command, processes, options, company).await
+            }
+            other => other,
+        }
+    }
+
+    async fn start_once(
+        command: &process::Command,
+        processes: &process::Options,
+        options: Options,
+        company: Arc<dyn Company>,
+    ) -> Result<Self, OpenError> {
+        let mut processes = processes.clone();
+        if let Some(tap) = options.tap.clone() {
+            let before = processes.on_stderr_line.take();
+            processes.on_stderr_line = Some(Arc::new(move |line| {
+                tap.saw(Seen::Stderr(line));
+                if let Some(before) = &before {
+                    before(line);
+                }
+            }));
+        }
+        let mut child = command.start(&processes).await?;
+        if let Some(tap) = &options.tap {
+            tap.saw(Seen::Opened(&format!("started `{}`", command.program.to_string_lossy())));
+        }
+        let (Some(output), Some(input)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(OpenError::Refused(Failure::Closed("the program has no pipes".to_owned())));
+        };
+        match Self::over_pipe(input, output, options, company).await {
+            Ok(connection) => Ok(Self { child: Some(child), ..connection }),
+            Err(OpenError::Refused(Failure::Closed(_))) => {
+                let stderr = child.stderr();
+                let exit = child.stop().await;
+                let command = command.program.to_string_lossy().into_owned();
+                Err(OpenError::Exited { command, exit, stderr: stderr.tail(20) })
+            }
+            Err(error) => {
+                child.stop().await;
+                Err(error)
+            }
+        }
+    }
+
     fn new(options: Options, link: Link, company: Arc<dyn Company>) -> Self {
         let client = Client::new(options.terms.clone(), link);
         let state = State { client, waiting: HashMap::new(), asking: BTreeMap::new() };
@@ -261,7 +328,7 @@ impl Connection {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(keep_time(shared.clone()));
-        Self { shared, tasks, ending: None }
+        Self { shared, tasks, ending: None, child: None }
     }
 
     async fn ready(self) -> Result<Self, OpenError> {
@@ -342,13 +409,17 @@ impl Connection {
         if let Some(ending) = self.ending.take() {
             ending.await;
         }
+        // A program that is asked to leave may still say something.
+        if let Some(child) = self.child.take() {
+            let exit = child.stop().await;
+            self.shared.saw(Seen::Ended(&exit.to_string()));
+        }
         self.shared.with(|client, _| client.closed("the connection was closed"));
         self.tasks.shutdown().await;
     }
 }
 
 fn greets_at_once(terms: Terms) -> Terms {
-    use wire::client::Speak;
     match terms.speak {
         Speak::Any => Terms { speak: Speak::Handshake, ..terms },
         Speak::Only(_) | Speak::Handshake => terms,
