@@ -60,6 +60,15 @@ pub(crate) struct Denied {
     pub(crate) why: &'static str,
 }
 
+/// Where a connection arrived.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Local {
+    Address(IpAddr),
+    /// A unix socket, which has no name of its own: a client that names no host means it.
+    #[cfg(unix)]
+    Socket,
+}
+
 /// How a browser stands to us.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
@@ -70,13 +79,12 @@ pub(crate) enum Origin {
 }
 
 impl Guard {
-    /// `local` is the address at which the connection arrived.
-    pub(crate) fn admit<'h>(&self, uri: &'h Uri, seen: &Seen<'h>, local: IpAddr) -> Result<Origin, Denied> {
+    pub(crate) fn admit<'h>(&self, uri: &'h Uri, seen: &Seen<'h>, local: Local) -> Result<Origin, Denied> {
         let host = self.check_host(uri, seen, local)?;
         self.check_origin(seen, host)
     }
 
-    fn check_host<'h>(&self, uri: &'h Uri, seen: &Seen<'h>, local: IpAddr) -> Result<&'h str, Denied> {
+    fn check_host<'h>(&self, uri: &'h Uri, seen: &Seen<'h>, local: Local) -> Result<&'h str, Denied> {
         let bad = |why| Denied { status: StatusCode::BAD_REQUEST, why };
         let header = match seen.host {
             Head::Twice => return Err(bad("more than one Host header")),
@@ -92,6 +100,10 @@ impl Guard {
             (None, Some(header)) => header,
             (None, None) => return Err(bad("missing Host header")),
         };
+        #[cfg(unix)]
+        if let (Local::Socket, "") = (local, whole) {
+            return Ok(whole);
+        }
         let name = host_name(whole).ok_or(bad("malformed Host header"))?;
         if self.knows_host(name, local) {
             Ok(whole)
@@ -101,13 +113,16 @@ impl Guard {
         }
     }
 
-    fn knows_host(&self, host: &str, local: IpAddr) -> bool {
+    fn knows_host(&self, host: &str, local: Local) -> bool {
         if host == "127.0.0.1" || host.eq_ignore_ascii_case("localhost") {
             return true;
         }
         // An address cannot be rebound: reaching us by the very address we were reached at is no trick.
         match host.parse::<IpAddr>() {
-            Ok(address) => address.is_loopback() || address == local || self.lists(host),
+            Ok(address) => {
+                let is_local = matches!(local, Local::Address(local) if local == address);
+                address.is_loopback() || is_local || self.lists(host)
+            }
             Err(_) => self.lists(host),
         }
     }
@@ -165,7 +180,7 @@ impl Guard {
 fn is_same(origin: &[u8], host: &str) -> bool {
     let Ok(origin) = std::str::from_utf8(origin) else { return false };
     let bare = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    bare.is_some_and(|bare| bare.eq_ignore_ascii_case(host))
+    bare.is_some_and(|bare| !bare.is_empty() && bare.eq_ignore_ascii_case(host))
 }
 
 /// The name or address in `host[:port]`, an IPv6 address without its brackets; `None` if it is neither.

@@ -6,7 +6,11 @@
 mod accept;
 mod guard;
 pub mod http;
+mod pipe;
 mod seen;
 pub mod stdio;
+mod talk;
+#[cfg(unix)]
+pub mod unix;
 
 pub use guard::{Guard, Token};

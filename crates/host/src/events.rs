@@ -129,7 +129,7 @@ impl Watch {
         wake(state, told);
     }
 
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
         wake(state, true);

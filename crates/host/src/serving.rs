@@ -248,17 +248,28 @@ pub struct Listening {
     to: ReplyTo,
     watch: Arc<Watch>,
     acknowledged: Option<Vec<u8>>,
+    ended: bool,
     over: bool,
 }
 
 impl Listening {
     pub(crate) fn new(server: Arc<Server>, to: ReplyTo, watch: Arc<Watch>, acknowledged: Vec<u8>) -> Self {
         server.counts.listening.fetch_add(1, Ordering::Relaxed);
-        Self { server, to, watch, acknowledged: Some(acknowledged), over: false }
+        Self { server, to, watch, acknowledged: Some(acknowledged), ended: false, over: false }
     }
 
     pub fn to(&self) -> &ReplyTo {
         &self.to
+    }
+
+    /// Ends it; what is news already is still told, and then the answer.
+    pub fn end(&mut self) {
+        self.ended = true;
+        self.watch.close();
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.ended
     }
 
     /// The next message; the answer itself is the last.

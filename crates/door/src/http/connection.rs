@@ -2,9 +2,8 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,27 +11,41 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::Site;
+#[cfg(unix)]
+use super::local;
 use super::route::{self, Arrived};
+use super::stream::{Arrival, Stream};
 use super::watcher::{Link, Watcher};
+use super::websocket;
+use crate::guard::Local;
 
 /// Serves a connection on a task of its own.
-pub(crate) fn spawn(stream: TcpStream, from: SocketAddr, site: Arc<Site>, watcher: &Arc<Watcher>) {
-    // An answer is written whole: waiting for more to send with it only delays.
-    let _ = stream.set_nodelay(true);
-    let local = stream.local_addr().map_or(from.ip(), |local| local.ip());
+pub(crate) fn spawn(arrival: Arrival, site: Arc<Site>, watcher: &Arc<Watcher>) {
+    let Arrival { stream, local, from } = arrival;
     let link = watcher.link(stream);
+    #[cfg(unix)]
+    if let Local::Socket = local {
+        link.may_dwell();
+    }
     let place = watcher.enter(link.clone());
     let at = place.at();
     let task = tokio::spawn(async move {
         let _place = place;
-        let arrived = Arc::new(Arrived { site, link: link.clone(), local, from });
-        let ended = match Opening::read(&link.stream).await {
-            Ok(opening) if opening.is_http2() => Box::pin(serve_http2(link, arrived, opening)).await,
-            Ok(opening) => serve_http1(link, arrived, opening).await,
+        let arrived = Arc::new(Arrived { site, link: link.clone(), local, from, upgrade: Mutex::default() });
+        let opening = match Opening::read(&link.stream, local).await {
+            Ok(opening) => opening,
             Err(error) => return tracing::debug!(%error, "a connection ended before it began"),
+        };
+        let ended = match opening.speaks(local) {
+            Some(Speaks::Http2) => Box::pin(serve_http2(link, arrived, opening)).await,
+            Some(Speaks::Http1) | None => serve_http1(link, arrived, opening).await,
+            #[cfg(unix)]
+            Some(Speaks::Pipe) => {
+                let socket = Socket { link: link.clone(), opening };
+                return Box::pin(local::serve(socket, &link, &arrived.site)).await;
+            }
         };
         if let Err(error) = ended {
             tracing::debug!(%error, "a connection ended early");
@@ -55,8 +68,13 @@ async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -
             .half_close(true)
             .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(socket, service_fn(|request| route::answer(&arrived, request)))
+            .with_upgrades()
     );
-    until_over(&link, connection, http1::Connection::graceful_shutdown).await
+    until_over(&link, connection, http1::UpgradeableConnection::graceful_shutdown).await?;
+    if let Some(upgrade) = arrived.upgraded() {
+        Box::pin(websocket::serve(upgrade, &link, &arrived.site)).await;
+    }
+    Ok(())
 }
 
 async fn serve_http2(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -> hyper::Result<()> {
@@ -89,7 +107,7 @@ async fn until_over<C: Future>(link: &Link, mut connection: Pin<&mut C>, end: fn
     .await
 }
 
-/// The first bytes of a connection, which tell HTTP/2 from HTTP/1.1.
+/// The first bytes of a connection, which tell what is spoken on it.
 struct Opening {
     bytes: [u8; HTTP2.len()],
     /// How many there are, and how many of them have been handed on.
@@ -97,12 +115,20 @@ struct Opening {
     given: u8,
 }
 
+enum Speaks {
+    Http1,
+    Http2,
+    /// Messages one after the other, which is for unix sockets only.
+    #[cfg(unix)]
+    Pipe,
+}
+
 /// With this a client begins that knows HTTP/2 is spoken (RFC 9113, 3.4).
 const HTTP2: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl Opening {
-    /// Reads until it is clear which of the two it is.
-    async fn read(stream: &TcpStream) -> io::Result<Self> {
+    /// Reads until it is clear what is spoken.
+    async fn read(stream: &Stream, local: Local) -> io::Result<Self> {
         let mut opening = Self { bytes: [0; HTTP2.len()], read: 0, given: 0 };
         loop {
             stream.readable().await?;
@@ -112,18 +138,29 @@ impl Opening {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(error) => return Err(error),
             }
-            if opening.is_http2() || !HTTP2.starts_with(opening.bytes()) {
+            if opening.speaks(local).is_some() {
                 return Ok(opening);
             }
         }
     }
 
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.read)]
+    /// `None` as long as it is not clear.
+    fn speaks(&self, local: Local) -> Option<Speaks> {
+        match self.bytes() {
+            bytes if bytes == HTTP2 => Some(Speaks::Http2),
+            bytes if HTTP2.starts_with(bytes) => None,
+            bytes => match local {
+                Local::Address(_) => Some(Speaks::Http1),
+                #[cfg(unix)]
+                Local::Socket => {
+                    local::is_pipe(bytes).map(|pipe| if pipe { Speaks::Pipe } else { Speaks::Http1 })
+                }
+            },
+        }
     }
 
-    fn is_http2(&self) -> bool {
-        self.bytes() == HTTP2
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.read)]
     }
 
     #[inline]
@@ -140,7 +177,7 @@ impl Opening {
 }
 
 /// A socket that notes what passes through it. Shared with the watcher, which only looks.
-struct Socket {
+pub(super) struct Socket {
     link: Arc<Link>,
     opening: Opening,
 }
@@ -190,7 +227,7 @@ impl Socket {
     fn poll_written(
         &self,
         cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
+        write: impl Fn(&Stream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
             match write(&self.link.stream) {
@@ -229,8 +266,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A socket that is gone already has nothing left to shut.
-        let _ = rustix::net::shutdown(&self.link.stream, rustix::net::Shutdown::Write);
+        self.link.stream.shut();
         Poll::Ready(Ok(()))
     }
 }

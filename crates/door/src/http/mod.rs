@@ -8,21 +8,29 @@ mod body;
 mod connection;
 mod cors;
 mod get;
+#[cfg(unix)]
+mod local;
 mod post;
 mod reply;
 mod route;
+mod stream;
+mod upgrade;
 mod watcher;
+mod websocket;
 
-use std::net::SocketAddr;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use host::Server;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::guard::Guard;
+use stream::Arrival;
+pub use stream::Listener;
 use watcher::Watcher;
+pub(crate) use watcher::{Link, Rests};
 
 /// How long a connection may dwell in each phase, and how many there may be.
 #[derive(Debug, Clone)]
@@ -52,6 +60,13 @@ impl Default for Timing {
     }
 }
 
+impl Timing {
+    /// How long calls on a pipe may still take when we go: what is left is for saying so.
+    pub(crate) fn calls_drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms - self.drain_ms / 4)
+    }
+}
+
 /// Everything that is served at one address.
 pub struct Site {
     pub servers: Vec<Arc<Server>>,
@@ -60,16 +75,23 @@ pub struct Site {
 }
 
 /// Serves until `stop` says so, then lets calls under way finish.
-pub async fn serve(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
+pub async fn serve(listener: impl Into<Listener>, site: Arc<Site>, stop: watch::Receiver<bool>) {
+    serve_all(vec![listener.into()], site, stop).await;
+}
+
+/// Serves the same at several places.
+pub async fn serve_all(listeners: Vec<Listener>, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
     let watcher = Arc::new(Watcher::new(site.timing.clone()));
     let watching = tokio::spawn(watcher.clone().watch());
+    let mut turn = 0;
     loop {
+        turn += 1;
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listeners, turn) => accepted,
             () = told_to_stop(&mut stop) => break,
         };
         match accepted {
-            Ok((stream, from)) => take_in(stream, from, &site, &watcher),
+            Ok(arrival) => take_in(arrival, &site, &watcher),
             // Out of file descriptors, or a client that left at once: neither may stop us or spin.
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -77,7 +99,7 @@ pub async fn serve(listener: TcpListener, site: Arc<Site>, mut stop: watch::Rece
             }
         }
     }
-    drop(listener);
+    drop(listeners);
     for server in &site.servers {
         server.close();
     }
@@ -85,12 +107,26 @@ pub async fn serve(listener: TcpListener, site: Arc<Site>, mut stop: watch::Rece
     watching.abort();
 }
 
-fn take_in(stream: TcpStream, from: SocketAddr, site: &Arc<Site>, watcher: &Arc<Watcher>) {
+/// Takes in whoever knocks. Each listener is the first to be looked at in its turn.
+async fn accept(listeners: &[Listener], turn: usize) -> std::io::Result<Arrival> {
+    let (after, before) = listeners.split_at(turn % listeners.len().max(1));
+    poll_fn(|cx| {
+        for listener in before.iter().chain(after) {
+            if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+                return Poll::Ready(accepted);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+fn take_in(arrival: Arrival, site: &Arc<Site>, watcher: &Arc<Watcher>) {
     if watcher.count() >= site.timing.connections_max {
         tracing::warn!("too many connections; one is turned away");
         return;
     }
-    connection::spawn(stream, from, site.clone(), watcher);
+    connection::spawn(arrival, site.clone(), watcher);
 }
 
 async fn told_to_stop(stop: &mut watch::Receiver<bool>) {

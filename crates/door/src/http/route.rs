@@ -1,8 +1,8 @@
 //! Where a request goes: guards first, then the path, then the method.
 
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use host::{Server, Who};
@@ -14,17 +14,30 @@ use wire::code::Code;
 
 use super::body::{Body, Left};
 use super::post::{self, Answer, Asked};
+use super::upgrade::{self, Upgrade};
 use super::watcher::Link;
 use super::{Site, cors, get, reply};
-use crate::guard::Origin;
+use crate::guard::{Local, Origin};
 use crate::seen::Seen;
 
 /// What a connection knows about all its requests.
 pub(crate) struct Arrived {
     pub(crate) site: Arc<Site>,
     pub(crate) link: Arc<Link>,
-    pub(crate) local: IpAddr,
-    pub(crate) from: SocketAddr,
+    pub(crate) local: Local,
+    pub(crate) from: Option<IpAddr>,
+    /// What it becomes, once it has been asked to and the answer is out.
+    pub(crate) upgrade: Mutex<Option<Upgrade>>,
+}
+
+impl Arrived {
+    pub(crate) fn upgrade(&self, upgrade: Upgrade) {
+        *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+    }
+
+    pub(crate) fn upgraded(&self) -> Option<Upgrade> {
+        self.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// Answers one request, whatever it is.
@@ -137,8 +150,11 @@ fn route<'a>(arrived: &'a Arrived, parts: &'a Parts, seen: &'a Seen<'a>) -> Goal
         let why = "nothing is served at this path; see GET /status for what is";
         return Goal::Reached(reply::refuse(StatusCode::NOT_FOUND, Code::InvalidRequest, why));
     };
-    let who = Who { principal, address: Some(arrived.from.ip()) };
+    let who = Who { principal, address: arrived.from };
     let query = parts.uri.query();
+    if upgrade::is_asked(&parts.headers) {
+        return Goal::Reached(upgrade::answer(arrived, parts, server, who));
+    }
     Goal::Reached(match parts.method {
         Method::POST => match Asked::new(server, who, seen, query) {
             Ok(asked) => return Goal::Post(asked),

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::io::{Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::Interest;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::Timing;
+use super::stream::Stream;
 
 const TICK_MS: u64 = 100;
 
@@ -32,11 +32,23 @@ enum Doing {
     Body,
     /// Working on requests, or streaming answers.
     Busy,
+    /// A pipe between two messages, which may be quiet.
+    Quiet,
+    /// A pipe between two messages, whose client answers when it is asked whether it is there.
+    Heard,
+}
+
+/// How long a pipe may be quiet between two messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rests {
+    ForEver,
+    /// As long as something is heard from its client now and then.
+    WhileHeard,
 }
 
 /// A connection as its requests and the watcher see it: the socket, and notes on what happens there.
 pub(crate) struct Link {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     clock: Arc<AtomicU32>,
     doing: AtomicU8,
     since: AtomicU32,
@@ -63,7 +75,7 @@ impl Link {
         let doing = self.doing.load(Relaxed);
         if doing == Doing::Idle as u8 && !self.shared.load(Relaxed) {
             self.set(Doing::Head);
-        } else if doing == Doing::Body as u8 {
+        } else if doing == Doing::Body as u8 || doing == Doing::Heard as u8 {
             self.since.store(self.clock.load(Relaxed), Relaxed);
         }
     }
@@ -104,6 +116,32 @@ impl Link {
         self.set(Doing::Busy);
     }
 
+    /// Nothing has been asked yet, and nothing need be for a while.
+    #[cfg(unix)]
+    pub(crate) fn may_dwell(&self) {
+        self.set(Doing::Idle);
+    }
+
+    /// From now on it is a pipe, which is one request for as long as it lasts.
+    pub(crate) fn becomes_pipe(&self, rests: Rests) {
+        self.requests.fetch_add(1, Relaxed);
+        self.rests(rests);
+    }
+
+    /// A pipe is between two messages.
+    pub(crate) fn rests(&self, rests: Rests) {
+        self.set(match rests {
+            Rests::ForEver => Doing::Quiet,
+            Rests::WhileHeard => Doing::Heard,
+        });
+    }
+
+    /// A message has begun to arrive on a pipe.
+    pub(crate) fn message_begins(&self) {
+        self.asked.store(self.clock.load(Relaxed), Relaxed);
+        self.set(Doing::Body);
+    }
+
     /// An answer is complete, or given up.
     #[inline]
     pub(crate) fn answered(&self) {
@@ -120,7 +158,7 @@ impl Link {
         }
         let dwelt = since(&self.since);
         match self.doing.load(Relaxed) {
-            d if d == Doing::Idle as u8 => dwelt > timing.keep_alive_idle_ms,
+            d if d == Doing::Idle as u8 || d == Doing::Heard as u8 => dwelt > timing.keep_alive_idle_ms,
             d if d == Doing::Head as u8 => dwelt > timing.header_timeout_ms,
             d if d == Doing::Body as u8 => {
                 dwelt > timing.body_idle_ms || since(&self.asked) > timing.body_whole_ms
@@ -147,9 +185,8 @@ impl Link {
     /// sending, as it may, would lose an answer that is ready. A client that leaves and one that stops
     /// sending look the same from here, so whoever takes long to answer must ask.
     pub(crate) fn has_left(&self, cx: &mut Context<'_>) -> bool {
-        let mut byte = [0];
         !self.shared.load(Relaxed)
-            && match self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            && match self.stream.poll_peek(cx) {
                 Poll::Ready(Ok(bytes)) => bytes == 0,
                 Poll::Ready(Err(_)) => true,
                 Poll::Pending => false,
@@ -216,7 +253,7 @@ impl Watcher {
         self.count.load(Relaxed)
     }
 
-    pub(crate) fn link(&self, stream: TcpStream) -> Arc<Link> {
+    pub(crate) fn link(&self, stream: Stream) -> Arc<Link> {
         Arc::new(Link {
             stream,
             clock: self.clock.clone(),

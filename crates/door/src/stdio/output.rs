@@ -5,16 +5,16 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use wire::frame::Framing;
+use crate::talk::{Outlet, Spoken};
 
 pub struct Output {
     file: File,
-    /// 0 until the client has spoken; then lines (1) or headers (2).
-    framing: AtomicU8,
+    pub(crate) spoken: Spoken,
     closed: AtomicBool,
     /// Whether a write cannot be told not to wait, so that we must ask before each.
     must_ask: AtomicBool,
@@ -29,6 +29,8 @@ struct State {
     /// Whether that thread is at work; then nobody else may write.
     handed_over: bool,
     thread: bool,
+    /// Who has something to send and waits for room: calls under way, so no more than there may be.
+    waiting: Vec<Waker>,
 }
 
 /// What may wait for a client that does not read. Beyond it, reading waits too and notices are dropped.
@@ -41,7 +43,7 @@ impl Output {
     pub fn new(file: File) -> Arc<Self> {
         Arc::new(Self {
             file,
-            framing: AtomicU8::new(0),
+            spoken: Spoken::default(),
             closed: AtomicBool::new(false),
             must_ask: AtomicBool::new(false),
             state: Mutex::default(),
@@ -49,56 +51,9 @@ impl Output {
         })
     }
 
-    /// Answers in kind from now on.
-    pub(crate) fn speak(&self, framing: Framing) {
-        let code = match framing {
-            Framing::Lines => 1,
-            Framing::Headers => 2,
-        };
-        self.framing.store(code, Ordering::Relaxed);
-    }
-
-    fn framing(&self) -> Framing {
-        if self.framing.load(Ordering::Relaxed) == 2 { Framing::Headers } else { Framing::Lines }
-    }
-
-    pub(crate) fn frame(&self, out: &mut Vec<u8>, message: &[u8]) {
-        self.framing().write(out, message);
-    }
-
     /// Whether the client has stopped reading for good.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
-    }
-
-    /// Writes what the reading thread gathered; waits if far too much is waiting already.
-    pub(crate) fn write(self: &Arc<Self>, batch: &mut Vec<u8>) {
-        if batch.is_empty() {
-            return;
-        }
-        let mut state = self.lock();
-        while state.queue.len() > QUEUE_BYTES_MAX && !self.is_closed() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.put(state, batch);
-        batch.clear();
-    }
-
-    /// A message that must arrive.
-    pub(crate) fn send(self: &Arc<Self>, message: &[u8]) {
-        let mut framed = Vec::with_capacity(message.len() + 32);
-        self.frame(&mut framed, message);
-        self.put(self.lock(), &framed);
-    }
-
-    /// A message that may be lost on a client that does not read.
-    pub(crate) fn notice(self: &Arc<Self>, message: &[u8]) {
-        let mut framed = Vec::with_capacity(message.len() + 32);
-        self.frame(&mut framed, message);
-        let state = self.lock();
-        if state.queue.len() <= QUEUE_BYTES_MAX {
-            self.put(state, &framed);
-        }
     }
 
     /// Waits until everything is written, but not for ever. Nothing is written after it.
@@ -214,6 +169,7 @@ impl Output {
             mine.clear();
             std::mem::swap(&mut mine, &mut state.queue);
             self.changed.notify_all();
+            state.waiting.drain(..).for_each(Waker::wake);
             drop(state);
             if let Err(error) = self.write_all(&mine) {
                 tracing::debug!(%error, "the client no longer reads");
@@ -242,9 +198,53 @@ impl Output {
         self.closed.store(true, Ordering::Relaxed);
         state.queue = Vec::new();
         self.changed.notify_all();
+        state.waiting.drain(..).for_each(Waker::wake);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Outlet for Output {
+    fn frame(&self, out: &mut Vec<u8>, message: &[u8]) {
+        self.spoken.get().write(out, message);
+    }
+
+    /// Waits if far too much is waiting already.
+    fn write(self: &Arc<Self>, batch: &mut Vec<u8>) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        while state.queue.len() > QUEUE_BYTES_MAX && !self.is_closed() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.put(state, batch);
+        batch.clear();
+    }
+
+    fn send(self: &Arc<Self>, message: &[u8]) {
+        let mut framed = Vec::with_capacity(message.len() + 32);
+        self.frame(&mut framed, message);
+        self.put(self.lock(), &framed);
+    }
+
+    fn notice(self: &Arc<Self>, message: &[u8]) {
+        let mut framed = Vec::with_capacity(message.len() + 32);
+        self.frame(&mut framed, message);
+        let state = self.lock();
+        if state.queue.len() <= QUEUE_BYTES_MAX {
+            self.put(state, &framed);
+        }
+    }
+
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.queue.len() <= QUEUE_BYTES_MAX || self.is_closed() {
+            return Poll::Ready(());
+        }
+        state.waiting.push(cx.waker().clone());
+        Poll::Pending
     }
 }

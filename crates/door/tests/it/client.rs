@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use serde_json::Value;
 
-use crate::kit::AT_MOST;
+use crate::conn::Conn;
 
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
@@ -83,6 +82,13 @@ pub(crate) fn initialize(version: &str, capabilities: &str) -> Ask {
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}",
             "capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     ))
+}
+
+/// The same on a pipe.
+pub(crate) fn hello(version: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
+    )
 }
 
 /// A request within a session.
@@ -192,7 +198,7 @@ impl Event {
 
 /// One connection.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Conn,
     /// Read, but not looked at.
     raw: Vec<u8>,
     /// The decoded body of a stream.
@@ -208,12 +214,13 @@ enum Left {
 }
 
 impl Client {
-    pub(crate) fn to(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the door is open");
-        stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
-        stream.set_write_timeout(Some(AT_MOST)).expect("a timeout can be set");
-        stream.set_nodelay(true).expect("a socket option can be set");
+    pub(crate) fn over(stream: Conn) -> Self {
         Self { stream, raw: Vec::new(), decoded: Vec::new(), left: Left::Nothing }
+    }
+
+    /// The connection, and what was read from it but not looked at.
+    pub(crate) fn into_parts(self) -> (Conn, Vec<u8>) {
+        (self.stream, self.raw)
     }
 
     /// Sends; a door that closed early shows in what is read.
@@ -231,8 +238,7 @@ impl Client {
 
     /// Says that nothing more will be sent.
     pub(crate) fn end(&mut self) {
-        // It may be closed from the other side already.
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.stream.end();
     }
 
     /// More bytes, or the end.
@@ -249,7 +255,7 @@ impl Client {
         }
     }
 
-    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
         while self.raw.len() < bytes {
             if !self.more() {
                 return None;
@@ -258,7 +264,7 @@ impl Client {
         Some(self.raw.drain(..bytes).collect())
     }
 
-    fn take_until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn take_until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
         let mut from = 0;
         loop {
             if let Some(at) = self.raw[from..].windows(mark.len()).position(|w| w == mark) {
@@ -370,13 +376,7 @@ impl Client {
 
     /// Whether the other side has not closed yet.
     pub(crate) fn is_open(&mut self) -> bool {
-        self.stream.set_nonblocking(true).expect("a socket option can be set");
-        let peeked = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false).expect("a socket option can be set");
-        match peeked {
-            Ok(bytes) => bytes > 0,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-        }
+        self.stream.is_open()
     }
 
     /// Waits until the other side closes; says what came before.

@@ -2,10 +2,11 @@
 
 use door::Guard;
 
-use crate::client::{Ask, LEGACY, call, get, post, within};
+use crate::client::{Ask, Client, LEGACY, call, get, post, within};
 use crate::kit::Door;
+use crate::ws::upgrade;
 
-const ROUTES: [&str; 5] = ["POST", "GET", "DELETE", "/status", "/health"];
+const ROUTES: [&str; 6] = ["POST", "GET", "DELETE", "WebSocket", "/status", "/health"];
 
 /// What is sent to a route: each time something that succeeds when it is let in.
 fn ask_for(route: &str, session: &str) -> Ask {
@@ -13,15 +14,15 @@ fn ask_for(route: &str, session: &str) -> Ask {
         "POST" => within(session, call(1, "test_simple_text", "{}")),
         "GET" => get("/mcp").with("Mcp-Session-Id", session),
         "DELETE" => Ask::new("DELETE", "/mcp").with("Mcp-Session-Id", session),
+        "WebSocket" => upgrade(),
         path => get(path),
     }
 }
 
 /// The status, and whether the body was asked for. A request that announces its body and waits shows which
 /// comes first, the verdict or the wish to read on.
-fn knock(door: &Door, ask: &Ask) -> (u16, bool) {
+fn knock(mut client: Client, ask: &Ask) -> (u16, bool) {
     let ask = if ask.body.is_empty() { ask.clone() } else { ask.clone().with("Expect", "100-continue") };
-    let mut client = door.connect();
     client.send(&ask.head());
     let head = client.head().expect("an answer");
     if head.status != 100 {
@@ -33,12 +34,12 @@ fn knock(door: &Door, ask: &Ask) -> (u16, bool) {
 
 #[test]
 fn host_and_origin_are_judged_apart_on_every_route() {
-    const LET_IN: [u16; 5] = [200, 200, 204, 200, 200];
-    const MALFORMED: [u16; 5] = [400; 5];
-    const FORBIDDEN: [u16; 5] = [403; 5];
+    const LET_IN: [u16; 6] = [200, 200, 204, 101, 200, 200];
+    const MALFORMED: [u16; 6] = [400; 6];
+    const FORBIDDEN: [u16; 6] = [403; 6];
     let good = "127.0.0.1";
     let (allowed, foreign) = (Some("https://app.example"), Some("https://evil.example"));
-    let table: [(&[&str], Option<&str>, [u16; 5]); 16] = [
+    let table: [(&[&str], Option<&str>, [u16; 6]); 16] = [
         (&[good], None, LET_IN),
         (&[good], allowed, LET_IN),
         (&[good], foreign, FORBIDDEN),
@@ -58,7 +59,10 @@ fn host_and_origin_are_judged_apart_on_every_route() {
     ];
     let door = Door::with(|setup| setup.guard.origins = vec!["https://app.example".into()]);
     let mut calls = 0;
-    for (hosts, origin, expected) in table {
+    let connect = |way| if way == "a port" { door.connect() } else { door.connect_unix() };
+    for (way, (hosts, origin, expected)) in
+        ["a port", "a socket"].into_iter().flat_map(|way| table.map(|row| (way, row)))
+    {
         for (route, expected) in ROUTES.into_iter().zip(expected) {
             let session = door.session(LEGACY);
             let mut ask = ask_for(route, &session).without("Host");
@@ -70,8 +74,8 @@ fn host_and_origin_are_judged_apart_on_every_route() {
             }
             let let_in = expected < 400;
             calls += u64::from(let_in && route == "POST");
-            let cell = format!("{route} with Host {hosts:?} and Origin {origin:?}");
-            let (status, body_read) = knock(&door, &ask);
+            let cell = format!("{route} at {way} with Host {hosts:?} and Origin {origin:?}");
+            let (status, body_read) = knock(connect(way), &ask);
             assert_eq!(status, expected, "{cell}");
             assert_eq!(body_read, let_in && route == "POST", "the body comes after the verdict: {cell}");
             assert_eq!(door.server().status().calls, calls, "nothing is done for a stranger: {cell}");

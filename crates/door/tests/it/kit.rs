@@ -1,14 +1,17 @@
 //! A door of its own for each test: in this process, on a free port, with providers that can be watched.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use call::{Limits, Provider};
 use door::Guard;
-use door::http::{Site, Timing, serve};
+use door::http::{Site, Timing, serve_all};
+use door::unix::SocketFile;
 use host::{Config, Server};
 use serde_json::Value;
+use tempfile::TempDir;
 use testkit::FakeWorld;
 use testkit::conformance::Conformance;
 use tokio::net::TcpListener;
@@ -17,10 +20,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::client::{Ask, Client, initialize, post};
+use crate::conn::Conn;
 use crate::stand::Stand;
 
 /// Nothing here takes this long unless it is broken.
 pub(crate) const AT_MOST: Duration = Duration::from_secs(30);
+
+const SOCKET: &str = "door.sock";
 
 /// What a door is made of. The names are those of the servers behind it.
 pub(crate) struct Setup {
@@ -46,9 +52,11 @@ impl Default for Setup {
     }
 }
 
+/// Open at a port and at a unix socket, with the same behind both.
 pub(crate) struct Door {
     pub(crate) runtime: Runtime,
     pub(crate) address: SocketAddr,
+    pub(crate) folder: TempDir,
     pub(crate) world: Arc<FakeWorld>,
     pub(crate) stand: Arc<Stand>,
     pub(crate) servers: Vec<Arc<Server>>,
@@ -109,10 +117,15 @@ impl Door {
             .expect("a runtime starts");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let inside = runtime.enter();
+        let file = SocketFile::bind(&folder.path().join(SOCKET)).expect("a socket can be made");
+        drop(inside);
         let (stop, stopped) = watch::channel(false);
         let site = Site { servers: servers.clone(), guard, timing };
-        let serving = runtime.spawn(serve(listener, Arc::new(site), stopped));
-        Self { runtime, address, world, stand, servers, stop, serving: Some(serving) }
+        let listeners = vec![listener.into(), file.into()];
+        let serving = runtime.spawn(serve_all(listeners, Arc::new(site), stopped));
+        Self { runtime, address, folder, world, stand, servers, stop, serving: Some(serving) }
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -120,7 +133,15 @@ impl Door {
     }
 
     pub(crate) fn connect(&self) -> Client {
-        Client::to(self.address)
+        Client::over(Conn::tcp(self.address))
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join(SOCKET)
+    }
+
+    pub(crate) fn connect_unix(&self) -> Client {
+        Client::over(Conn::unix(&self.socket()))
     }
 
     /// Sends one request on a connection of its own and reads the whole answer.

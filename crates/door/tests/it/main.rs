@@ -3,6 +3,7 @@
 mod bodies;
 mod calls;
 mod client;
+mod conn;
 mod cors;
 mod forms;
 mod guard;
@@ -15,3 +16,6 @@ mod sessions;
 mod stand;
 mod timing;
 mod token;
+mod unix;
+mod websocket;
+mod ws;

@@ -1,4 +1,5 @@
-//! The stdio door over real pipes: framing, order, a client that does not read, and the end of the input.
+//! Pipes from outside: the stdio door over real pipes, and the same over a unix socket and a WebSocket.
+//! Framing, order, a client that does not read, and the end of the input.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,26 +17,76 @@ use testkit::FakeWorld;
 use testkit::conformance::Conformance;
 use tokio::runtime::Runtime;
 
-use crate::client::{MODERN, call, ping};
-use crate::kit::AT_MOST;
+use crate::client::{MODERN, call, hello, ping};
+use crate::conn::Conn;
+use crate::kit::{AT_MOST, Door};
 use crate::stand::Stand;
+use crate::ws::{AsLines, Ws, close, text};
+
+/// What carries a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Stdio,
+    Unix,
+    WebSocket,
+}
+
+const WAYS: [Way; 3] = [Way::Stdio, Way::Unix, Way::WebSocket];
+
+/// Those that are bytes, where messages are told apart by what is in them.
+const OF_BYTES: [Way; 2] = [Way::Stdio, Way::Unix];
 
 /// A pipe with a server at its other end.
 struct Pipe {
     stand: Arc<Stand>,
-    input: Option<std::io::PipeWriter>,
-    output: Option<BufReader<Patient>>,
-    serving: Option<JoinHandle<std::io::Result<()>>>,
-    ended: Receiver<()>,
-    _runtime: Runtime,
+    input: Option<Input>,
+    output: Option<BufReader<Box<dyn Read>>>,
+    server: Behind,
+}
+
+enum Input {
+    Pipe(std::io::PipeWriter),
+    Conn(Conn),
+    WebSocket(Conn),
+}
+
+enum Behind {
+    Thread { serving: Option<JoinHandle<std::io::Result<()>>>, ended: Receiver<()>, _runtime: Runtime },
+    Door(Door),
 }
 
 impl Pipe {
-    fn open() -> Self {
-        Self::with(Limits { call_timeout_ms: 600_000, ..Limits::default() })
+    fn open(way: Way) -> Self {
+        Self::with(way, Limits { call_timeout_ms: 600_000, ..Limits::default() })
     }
 
-    fn with(limits: Limits) -> Self {
+    fn with(way: Way, limits: Limits) -> Self {
+        match way {
+            Way::Stdio => Self::over_stdio(limits),
+            Way::Unix => {
+                let door = Door::with(|setup| setup.limits = limits);
+                let conn = Conn::unix(&door.socket());
+                Self {
+                    stand: door.stand.clone(),
+                    output: Some(BufReader::new(Box::new(conn.another()))),
+                    input: Some(Input::Conn(conn)),
+                    server: Behind::Door(door),
+                }
+            }
+            Way::WebSocket => {
+                let door = Door::with(|setup| setup.limits = limits);
+                let (conn, lines) = AsLines::new(Ws::open(&door));
+                Self {
+                    stand: door.stand.clone(),
+                    output: Some(BufReader::new(Box::new(lines))),
+                    input: Some(Input::WebSocket(conn)),
+                    server: Behind::Door(door),
+                }
+            }
+        }
+    }
+
+    fn over_stdio(limits: Limits) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -59,17 +110,15 @@ impl Pipe {
         });
         Self {
             stand,
-            input: Some(input),
-            output: Some(BufReader::new(Patient(output))),
-            serving: Some(serving),
-            ended,
-            _runtime: runtime,
+            input: Some(Input::Pipe(input)),
+            output: Some(BufReader::new(Box::new(Patient(output)))),
+            server: Behind::Thread { serving: Some(serving), ended, _runtime: runtime },
         }
     }
 
     /// A pipe on which a handshake was made.
-    fn greeted(version: &str) -> Self {
-        let mut pipe = Self::open();
+    fn greeted(way: Way, version: &str) -> Self {
+        let mut pipe = Self::open(way);
         pipe.greet(version);
         pipe
     }
@@ -80,10 +129,20 @@ impl Pipe {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        self.input.as_mut().expect("the input is open").write_all(bytes).expect("the server reads");
+        self.try_send(bytes).expect("the server reads");
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self.input.as_mut().expect("the input is open") {
+            Input::Pipe(pipe) => pipe.write_all(bytes),
+            Input::Conn(conn) | Input::WebSocket(conn) => conn.write_all(bytes),
+        }
     }
 
     fn line(&mut self, line: &str) {
+        if let Some(Input::WebSocket(_)) = self.input {
+            return self.send(&text(line));
+        }
         self.send(line.as_bytes());
         self.send(b"\n");
     }
@@ -104,15 +163,41 @@ impl Pipe {
         Some(message)
     }
 
-    fn end(&mut self) {
-        self.input = None;
+    /// Everything up to the end.
+    fn rest(&mut self) -> String {
+        let mut out = String::new();
+        self.output.as_mut().expect("the output is open").read_to_string(&mut out).expect("UTF-8");
+        out
     }
 
-    /// Waits until the door is shut, which must be without an error.
+    fn end(&mut self) {
+        match self.input.take() {
+            Some(Input::Conn(conn)) => conn.end(),
+            Some(Input::WebSocket(mut conn)) => conn.write_all(&close(1000)).expect("the server reads"),
+            Some(Input::Pipe(_)) | None => {}
+        }
+    }
+
+    fn stop_reading(&mut self) {
+        self.output = None;
+        if let Some(Input::Conn(conn)) = &self.input {
+            conn.stop_reading();
+        }
+    }
+
+    /// Waits until nothing is left of it, which must be without an error.
     fn shut(&mut self) {
-        self.ended.recv_timeout(AT_MOST).expect("the door shuts in time");
-        let serving = self.serving.take().expect("shut once");
-        serving.join().expect("it does not panic").expect("the end of the input is no error");
+        match &mut self.server {
+            Behind::Thread { serving, ended, .. } => {
+                ended.recv_timeout(AT_MOST).expect("the door shuts in time");
+                let serving = serving.take().expect("shut once");
+                serving.join().expect("it does not panic").expect("the end of the input is no error");
+            }
+            Behind::Door(door) => {
+                door.until("its calls are over", |status| status.calls_active == 0 && status.listening == 0);
+                door.serves();
+            }
+        }
     }
 }
 
@@ -128,12 +213,6 @@ impl Read for Patient {
     }
 }
 
-fn hello(version: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
-    )
-}
-
 fn cancel(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
@@ -146,279 +225,308 @@ fn modern_call(id: u64, tool: &str, arguments: &str) -> String {
 
 #[test]
 fn lines_in_any_pieces() {
-    let text = format!("{}\n\r\n  \n{}\r\n\t{}\n", hello("2025-06-18"), ping(1), ping(2));
-    for piece in [1, 2, 3, 7, 64, 1000] {
-        let mut pipe = Pipe::open();
-        for part in text.as_bytes().chunks(piece) {
-            pipe.send(part);
+    for way in OF_BYTES {
+        let text = format!("{}\n\r\n  \n{}\r\n\t{}\n", hello("2025-06-18"), ping(1), ping(2));
+        for piece in [1, 2, 3, 7, 64, 1000] {
+            let mut pipe = Pipe::open(way);
+            for part in text.as_bytes().chunks(piece) {
+                pipe.send(part);
+            }
+            // A last line without a line break counts too.
+            pipe.send(ping(3).as_bytes());
+            pipe.end();
+            assert_eq!(pipe.next()["id"], "hello", "{piece}");
+            for id in 1..=3 {
+                assert_eq!(pipe.next()["id"], id, "{piece}");
+            }
+            assert_eq!(pipe.maybe_next(), None);
+            pipe.shut();
         }
-        // A last line without a line break counts too.
-        pipe.send(ping(3).as_bytes());
+    }
+}
+
+#[test]
+fn headers_in_any_pieces_are_answered_in_kind() {
+    for way in OF_BYTES {
+        let framed = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
+        let typed = |text: &str| {
+            let kind = "Content-Type: application/vscode-jsonrpc; charset=utf-8";
+            format!("content-length:{}\r\n{kind}\r\n\r\n{text}\r\n", text.len())
+        };
+        let bare = |text: &str| format!("Content-Length: {}\n\n{text}", text.len());
+        let text = [framed(&hello("2025-06-18")), typed(&ping(1)), bare(&ping(2)), framed(&ping(3))].concat();
+        for piece in [1, 2, 5, 64, 1000] {
+            let mut pipe = Pipe::open(way);
+            for part in text.as_bytes().chunks(piece) {
+                pipe.send(part);
+            }
+            pipe.end();
+            let out = pipe.rest();
+            let mut rest = out.as_str();
+            let mut ids = Vec::new();
+            while !rest.is_empty() {
+                let (head, after) = rest.split_once("\r\n\r\n").expect("a header block");
+                let length =
+                    head.strip_prefix("Content-Length: ").and_then(|n| n.parse().ok()).expect("a length");
+                let (body, after) = after.split_at(length);
+                let body: Value = serde_json::from_str(body).expect("JSON");
+                ids.push(body["id"].to_string());
+                rest = after;
+            }
+            assert_eq!(ids, ["\"hello\"", "1", "2", "3"], "{piece}");
+            pipe.shut();
+        }
+    }
+}
+
+#[test]
+fn headers_that_make_no_sense_end_it() {
+    for way in OF_BYTES {
+        for head in [
+            "Content-Length: x\r\n\r\n",
+            "Content-Type: a\r\n\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        ] {
+            let mut pipe = Pipe::open(way);
+            pipe.send(format!("{head}{{}}").as_bytes());
+            let out = pipe.rest();
+            assert!(out.starts_with("Content-Length: ") && out.contains("-32700"), "{head}: {out}");
+            pipe.shut();
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_in_one_line_is_told_and_the_next_is_served() {
+    for way in OF_BYTES {
+        let limits = Limits { frame_bytes_max: 1 << 20, ..Limits::default() };
+        let mut pipe = Pipe::with(way, limits);
+        pipe.greet("2025-06-18");
+        let long = |bytes: usize| [b"\"".to_vec(), vec![b'x'; bytes - 2], b"\"".to_vec()].concat();
+        for (what, line, code) in [
+            ("not JSON", b"hello".to_vec(), -32700),
+            ("not UTF-8", b"{\"a\":\"\xff\"}".to_vec(), -32700),
+            ("a key twice", br#"{"a":1,"a":2}"#.to_vec(), -32700),
+            ("a byte order mark", [b"\xef\xbb\xbf", ping(1).as_bytes()].concat(), -32700),
+            ("100,000 brackets", b"[".repeat(100_000), -32700),
+            ("as long as may be, but no message", long(1 << 20), -32600),
+            ("one byte too long", long((1 << 20) + 1), -32600),
+            ("far too long", long(9 << 20), -32600),
+            ("no such method", br#"{"jsonrpc":"2.0","id":1,"method":"x"}"#.to_vec(), -32601),
+        ] {
+            pipe.send(&line);
+            pipe.send(b"\n");
+            let told = pipe.next();
+            assert_eq!(told["error"]["code"], code, "{what}: {told}");
+            pipe.line(&ping(7));
+            assert_eq!(pipe.next()["id"], 7, "after {what}");
+        }
         pipe.end();
-        assert_eq!(pipe.next()["id"], "hello", "{piece}");
-        for id in 1..=3 {
-            assert_eq!(pipe.next()["id"], id, "{piece}");
-        }
         assert_eq!(pipe.maybe_next(), None);
         pipe.shut();
     }
 }
 
 #[test]
-fn headers_in_any_pieces_are_answered_in_kind() {
-    let framed = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
-    let typed = |text: &str| {
-        let kind = "Content-Type: application/vscode-jsonrpc; charset=utf-8";
-        format!("content-length:{}\r\n{kind}\r\n\r\n{text}\r\n", text.len())
-    };
-    let bare = |text: &str| format!("Content-Length: {}\n\n{text}", text.len());
-    let text = [framed(&hello("2025-06-18")), typed(&ping(1)), bare(&ping(2)), framed(&ping(3))].concat();
-    for piece in [1, 2, 5, 64, 1000] {
-        let mut pipe = Pipe::open();
-        for part in text.as_bytes().chunks(piece) {
-            pipe.send(part);
-        }
-        pipe.end();
-        let mut out = String::new();
-        pipe.output.as_mut().expect("the output is open").read_to_string(&mut out).expect("UTF-8");
-        let mut rest = out.as_str();
-        let mut ids = Vec::new();
-        while !rest.is_empty() {
-            let (head, after) = rest.split_once("\r\n\r\n").expect("a header block");
-            let length =
-                head.strip_prefix("Content-Length: ").and_then(|n| n.parse().ok()).expect("a length");
-            let (body, after) = after.split_at(length);
-            let body: Value = serde_json::from_str(body).expect("JSON");
-            ids.push(body["id"].to_string());
-            rest = after;
-        }
-        assert_eq!(ids, ["\"hello\"", "1", "2", "3"], "{piece}");
-        pipe.shut();
-    }
-}
-
-#[test]
-fn headers_that_make_no_sense_end_it() {
-    for head in [
-        "Content-Length: x\r\n\r\n",
-        "Content-Type: a\r\n\r\n",
-        "Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
-    ] {
-        let mut pipe = Pipe::open();
-        pipe.send(format!("{head}{{}}").as_bytes());
-        let mut out = String::new();
-        pipe.output.as_mut().expect("the output is open").read_to_string(&mut out).expect("UTF-8");
-        assert!(out.starts_with("Content-Length: ") && out.contains("-32700"), "{head}: {out}");
-        pipe.shut();
-    }
-}
-
-#[test]
-fn what_is_wrong_in_one_line_is_told_and_the_next_is_served() {
-    let limits = Limits { frame_bytes_max: 1 << 20, ..Limits::default() };
-    let mut pipe = Pipe::with(limits);
-    pipe.greet("2025-06-18");
-    let long = |bytes: usize| [b"\"".to_vec(), vec![b'x'; bytes - 2], b"\"".to_vec()].concat();
-    for (what, line, code) in [
-        ("not JSON", b"hello".to_vec(), -32700),
-        ("not UTF-8", b"{\"a\":\"\xff\"}".to_vec(), -32700),
-        ("a key twice", br#"{"a":1,"a":2}"#.to_vec(), -32700),
-        ("a byte order mark", [b"\xef\xbb\xbf", ping(1).as_bytes()].concat(), -32700),
-        ("100,000 brackets", b"[".repeat(100_000), -32700),
-        ("as long as may be, but no message", long(1 << 20), -32600),
-        ("one byte too long", long((1 << 20) + 1), -32600),
-        ("far too long", long(9 << 20), -32600),
-        ("no such method", br#"{"jsonrpc":"2.0","id":1,"method":"x"}"#.to_vec(), -32601),
-    ] {
-        pipe.send(&line);
-        pipe.send(b"\n");
-        let told = pipe.next();
-        assert_eq!(told["error"]["code"], code, "{what}: {told}");
-        pipe.line(&ping(7));
-        assert_eq!(pipe.next()["id"], 7, "after {what}");
-    }
-    pipe.end();
-    assert_eq!(pipe.maybe_next(), None);
-    pipe.shut();
-}
-
-#[test]
 fn a_slow_call_delays_nobody() {
-    let mut pipe = Pipe::greeted("2025-11-25");
-    pipe.line(&call(1, "hold", r#"{"key":"k"}"#));
-    pipe.stand.started("k");
-    for id in 2..50 {
-        pipe.line(&call(id, "test_simple_text", "{}"));
-        assert_eq!(pipe.next()["id"], id);
+    for way in WAYS {
+        let mut pipe = Pipe::greeted(way, "2025-11-25");
+        pipe.line(&call(1, "hold", r#"{"key":"k"}"#));
+        pipe.stand.started("k");
+        for id in 2..50 {
+            pipe.line(&call(id, "test_simple_text", "{}"));
+            assert_eq!(pipe.next()["id"], id);
+        }
+        pipe.line(&modern_call(50, "test_simple_text", "{}"));
+        assert_eq!(pipe.next()["result"]["resultType"], "complete", "both eras on one pipe");
+        pipe.stand.let_go("k", 1);
+        assert_eq!(pipe.next()["id"], 1);
     }
-    pipe.line(&modern_call(50, "test_simple_text", "{}"));
-    assert_eq!(pipe.next()["result"]["resultType"], "complete", "both eras on one pipe");
-    pipe.stand.let_go("k", 1);
-    assert_eq!(pipe.next()["id"], 1);
 }
 
 #[test]
 fn a_call_is_cancelled_in_both_eras() {
-    for (era, line) in [
-        ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
-        ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
-    ] {
-        let mut pipe = Pipe::greeted("2025-11-25");
-        pipe.line(&line);
-        pipe.stand.started("k");
-        pipe.line(&cancel(2));
-        pipe.line(&ping(3));
-        assert_eq!(pipe.next()["id"], 3, "{era}: another id cancels nothing");
-        pipe.stand.is_quiet();
-        pipe.line(&cancel(1));
-        pipe.stand.dropped("k");
-        pipe.line(&ping(4));
-        assert_eq!(pipe.next()["id"], 4, "{era}: nothing is said about what was cancelled");
-        pipe.end();
-        assert_eq!(pipe.maybe_next(), None, "{era}");
-        pipe.shut();
+    for way in WAYS {
+        for (era, line) in [
+            ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
+            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+        ] {
+            let mut pipe = Pipe::greeted(way, "2025-11-25");
+            pipe.line(&line);
+            pipe.stand.started("k");
+            pipe.line(&cancel(2));
+            pipe.line(&ping(3));
+            assert_eq!(pipe.next()["id"], 3, "{era}: another id cancels nothing");
+            pipe.stand.is_quiet();
+            pipe.line(&cancel(1));
+            pipe.stand.dropped("k");
+            pipe.line(&ping(4));
+            assert_eq!(pipe.next()["id"], 4, "{era}: nothing is said about what was cancelled");
+            pipe.end();
+            assert_eq!(pipe.maybe_next(), None, "{era}");
+            pipe.shut();
+        }
     }
 }
 
 /// The pipe to the client is full, and it does not read: what it sends is still read.
 #[test]
 fn a_client_that_does_not_read_can_still_cancel() {
-    let mut pipe = Pipe::greeted("2025-11-25");
-    pipe.line(&call(1, "hold", r#"{"key":"k"}"#));
-    pipe.stand.started("k");
-    pipe.line(&call(2, "hold", r#"{"key":"other"}"#));
-    pipe.stand.started("other");
-    // Far more than a pipe holds.
-    for id in 10..20 {
-        pipe.line(&call(id, "big", r#"{"bytes":300000}"#));
+    for way in WAYS {
+        let mut pipe = Pipe::greeted(way, "2025-11-25");
+        pipe.line(&call(1, "hold", r#"{"key":"k"}"#));
+        pipe.stand.started("k");
+        pipe.line(&call(2, "hold", r#"{"key":"other"}"#));
+        pipe.stand.started("other");
+        // Far more than a pipe holds.
+        for id in 10..20 {
+            pipe.line(&call(id, "big", r#"{"bytes":300000}"#));
+        }
+        pipe.line(&cancel(1));
+        pipe.stand.dropped("k");
+        pipe.stand.let_go("other", 1);
+        pipe.stand.ended("other");
+        if way != Way::WebSocket {
+            // There, whoever says goodbye wants no answers.
+            pipe.end();
+        }
+        let mut ids: Vec<_> = (0..11).map(|_| pipe.next()["id"].as_u64().expect("a number")).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [2, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], "each once, and whole");
+        pipe.end();
+        assert_eq!(pipe.maybe_next(), None);
+        pipe.shut();
     }
-    pipe.line(&cancel(1));
-    pipe.stand.dropped("k");
-    pipe.stand.let_go("other", 1);
-    pipe.stand.ended("other");
-    pipe.end();
-    let mut ids = Vec::new();
-    while let Some(message) = pipe.maybe_next() {
-        ids.push(message["id"].as_u64().expect("a number"));
-    }
-    ids.sort_unstable();
-    assert_eq!(ids, [2, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], "each once, and whole");
-    pipe.shut();
 }
 
 #[test]
 fn a_client_that_never_reads_cannot_keep_us() {
-    let mut pipe = Pipe::greeted("2025-11-25");
-    for id in 10..20 {
-        pipe.line(&call(id, "big", r#"{"bytes":300000}"#));
+    for way in WAYS {
+        let mut pipe = Pipe::greeted(way, "2025-11-25");
+        for id in 10..20 {
+            pipe.line(&call(id, "big", r#"{"bytes":300000}"#));
+        }
+        pipe.end();
+        pipe.shut();
     }
-    pipe.end();
-    pipe.shut();
 }
 
 #[test]
 fn a_client_that_stops_reading_ends_it() {
-    let mut pipe = Pipe::greeted("2025-11-25");
-    pipe.line(&call(1, "hold", r#"{"key":"k"}"#));
-    pipe.stand.started("k");
-    pipe.output = None;
-    pipe.line(&ping(2));
-    // The answer finds nobody; whatever is sent next is not read, or its answer finds nobody either.
-    let input = pipe.input.as_mut().expect("the input is open");
-    while input.write_all(ping(3).as_bytes()).and_then(|()| input.write_all(b"\n")).is_ok() {}
-    pipe.stand.dropped("k");
-    pipe.shut();
+    for way in OF_BYTES {
+        let mut pipe = Pipe::greeted(way, "2025-11-25");
+        pipe.line(&call(1, "hold", r#"{"key":"k"}"#));
+        pipe.stand.started("k");
+        pipe.stop_reading();
+        pipe.line(&ping(2));
+        // The answer finds nobody; whatever is sent next is not read, or its answer finds nobody either.
+        let next = format!("{}\n", ping(3));
+        while pipe.try_send(next.as_bytes()).is_ok() {}
+        pipe.stand.dropped("k");
+        pipe.shut();
+    }
 }
 
 #[test]
 fn the_end_of_the_input_lets_calls_finish() {
-    for (what, line) in [
-        ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
-        ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
-        ("batch", format!("[{},{}]", ping(2), call(1, "hold", r#"{"key":"k"}"#))),
-    ] {
-        let mut pipe = Pipe::greeted("2025-03-26");
-        pipe.line(&line);
-        pipe.stand.started("k");
-        pipe.end();
-        pipe.stand.let_go("k", 1);
-        pipe.stand.ended("k");
-        let answer = pipe.maybe_next().unwrap_or_else(|| panic!("no answer: {what}"));
-        assert!(answer.to_string().contains("k is over"), "{what}: {answer}");
-        assert_eq!(pipe.maybe_next(), None, "{what}");
-        pipe.shut();
+    for way in OF_BYTES {
+        for (what, line) in [
+            ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
+            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+            ("batch", format!("[{},{}]", ping(2), call(1, "hold", r#"{"key":"k"}"#))),
+        ] {
+            let mut pipe = Pipe::greeted(way, "2025-03-26");
+            pipe.line(&line);
+            pipe.stand.started("k");
+            pipe.end();
+            pipe.stand.let_go("k", 1);
+            pipe.stand.ended("k");
+            let answer = pipe.maybe_next().unwrap_or_else(|| panic!("no answer: {what}"));
+            assert!(answer.to_string().contains("k is over"), "{what}: {answer}");
+            assert_eq!(pipe.maybe_next(), None, "{what}");
+            pipe.shut();
+        }
     }
 }
 
 #[test]
 fn the_end_of_the_input_cancels_what_does_not_finish() {
-    for (what, line) in [
-        ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
-        ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
-        ("batch", format!("[{}]", call(1, "hold", r#"{"key":"k"}"#))),
-    ] {
-        let mut pipe = Pipe::greeted("2025-03-26");
-        pipe.line(&line);
-        pipe.stand.started("k");
-        pipe.end();
-        pipe.shut();
-        pipe.stand.dropped("k");
-        assert_eq!(pipe.maybe_next(), None, "{what}");
+    for way in OF_BYTES {
+        for (what, line) in [
+            ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
+            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+            ("batch", format!("[{}]", call(1, "hold", r#"{"key":"k"}"#))),
+        ] {
+            let mut pipe = Pipe::greeted(way, "2025-03-26");
+            pipe.line(&line);
+            pipe.stand.started("k");
+            pipe.end();
+            pipe.shut();
+            pipe.stand.dropped("k");
+            assert_eq!(pipe.maybe_next(), None, "{what}");
+        }
     }
 }
 
 #[test]
 fn news_and_questions_travel_on_the_same_pipe() {
-    let mut pipe = Pipe::open();
-    let hello = hello("2025-06-18").replace(r#""capabilities":{}"#, r#""capabilities":{"elicitation":{}}"#);
-    pipe.line(&hello);
-    pipe.next();
-    pipe.line(&call(1, "test_trigger_tool_change", "{}"));
-    let two = [pipe.next(), pipe.next()];
-    assert!(two.iter().any(|m| m["method"] == "notifications/tools/list_changed"), "{two:?}");
-    assert!(two.iter().any(|m| m["id"] == 1), "{two:?}");
-    pipe.line(&call(2, "quiz", "{}"));
-    let question = pipe.next();
-    assert_eq!(question["method"], "elicitation/create");
-    let answer = r#""result":{"action":"accept","content":{"name":"ada"}}"#;
-    pipe.line(&format!(r#"{{"jsonrpc":"2.0","id":{},{answer}}}"#, question["id"]));
-    assert_eq!(pipe.next()["result"]["content"][0]["text"], "hello ada");
+    for way in WAYS {
+        let mut pipe = Pipe::open(way);
+        let hello =
+            hello("2025-06-18").replace(r#""capabilities":{}"#, r#""capabilities":{"elicitation":{}}"#);
+        pipe.line(&hello);
+        pipe.next();
+        pipe.line(&call(1, "test_trigger_tool_change", "{}"));
+        let two = [pipe.next(), pipe.next()];
+        assert!(two.iter().any(|m| m["method"] == "notifications/tools/list_changed"), "{two:?}");
+        assert!(two.iter().any(|m| m["id"] == 1), "{two:?}");
+        pipe.line(&call(2, "quiz", "{}"));
+        let question = pipe.next();
+        assert_eq!(question["method"], "elicitation/create");
+        let answer = r#""result":{"action":"accept","content":{"name":"ada"}}"#;
+        pipe.line(&format!(r#"{{"jsonrpc":"2.0","id":{},{answer}}}"#, question["id"]));
+        assert_eq!(pipe.next()["result"]["content"][0]["text"], "hello ada");
+    }
 }
 
 #[test]
 fn calls_at_once_on_one_pipe() {
-    let mut pipe = Pipe::with(Limits { calls_per_peer_max: 2, ..Limits::default() });
-    pipe.greet("2025-06-18");
-    for (id, key) in [(1, "a"), (2, "b")] {
-        pipe.line(&call(id, "hold", &format!(r#"{{"key":"{key}"}}"#)));
-        pipe.stand.started(key);
-    }
-    pipe.line(&call(3, "test_simple_text", "{}"));
-    let told = pipe.next();
-    assert_eq!((&told["id"], &told["error"]["code"]), (&3.into(), &(-31001).into()));
-    pipe.line(&call(1, "test_simple_text", "{}"));
-    assert_eq!(pipe.next()["error"]["code"], -32600, "an id in use");
-    pipe.stand.let_go("a", 1);
-    assert_eq!(pipe.next()["id"], 1);
-    pipe.stand.ended("a");
-    // Room comes with the end of the call, which may be a moment after its answer.
-    loop {
-        pipe.line(&call(4, "test_simple_text", "{}"));
-        let answer = pipe.next();
-        if answer["result"].is_object() {
-            break;
+    for way in WAYS {
+        let mut pipe = Pipe::with(way, Limits { calls_per_peer_max: 2, ..Limits::default() });
+        pipe.greet("2025-06-18");
+        for (id, key) in [(1, "a"), (2, "b")] {
+            pipe.line(&call(id, "hold", &format!(r#"{{"key":"{key}"}}"#)));
+            pipe.stand.started(key);
         }
-        assert_eq!(answer["error"]["code"], -31001, "{answer}");
+        pipe.line(&call(3, "test_simple_text", "{}"));
+        let told = pipe.next();
+        assert_eq!((&told["id"], &told["error"]["code"]), (&3.into(), &(-31001).into()));
+        pipe.line(&call(1, "test_simple_text", "{}"));
+        assert_eq!(pipe.next()["error"]["code"], -32600, "an id in use");
+        pipe.stand.let_go("a", 1);
+        assert_eq!(pipe.next()["id"], 1);
+        pipe.stand.ended("a");
+        // Room comes with the end of the call, which may be a moment after its answer.
+        loop {
+            pipe.line(&call(4, "test_simple_text", "{}"));
+            let answer = pipe.next();
+            if answer["result"].is_object() {
+                break;
+            }
+            assert_eq!(answer["error"]["code"], -31001, "{answer}");
+        }
     }
 }
 
 #[test]
 fn a_panic_is_one_fault_and_the_pipe_lives() {
-    let mut pipe = Pipe::greeted("2025-06-18");
-    for tool in ["boom", "boom_later"] {
-        pipe.line(&call(1, tool, "{}"));
-        assert_eq!(pipe.next()["result"]["isError"], true, "{tool}");
-        pipe.line(&ping(2));
-        assert_eq!(pipe.next()["id"], 2, "{tool}");
+    for way in WAYS {
+        let mut pipe = Pipe::greeted(way, "2025-06-18");
+        for tool in ["boom", "boom_later"] {
+            pipe.line(&call(1, tool, "{}"));
+            assert_eq!(pipe.next()["result"]["isError"], true, "{tool}");
+            pipe.line(&ping(2));
+            assert_eq!(pipe.next()["id"], 2, "{tool}");
+        }
     }
 }

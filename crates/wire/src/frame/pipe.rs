@@ -9,6 +9,8 @@
 pub enum Framing {
     Lines,
     Headers,
+    /// Text messages of a WebSocket, as a server sends them: RFC 6455, 5.2.
+    WebSocket,
 }
 
 impl Framing {
@@ -23,6 +25,22 @@ impl Framing {
                 out.extend_from_slice(b"Content-Length: ");
                 json::write::integer(out, message.len() as i64);
                 out.extend_from_slice(b"\r\n\r\n");
+                out.extend_from_slice(message);
+            }
+            Self::WebSocket => {
+                const LAST_AND_TEXT: u8 = 0x81;
+                out.push(LAST_AND_TEXT);
+                match (u8::try_from(message.len()), u16::try_from(message.len())) {
+                    (Ok(length @ ..126), _) => out.push(length),
+                    (_, Ok(length)) => {
+                        out.push(126);
+                        out.extend_from_slice(&length.to_be_bytes());
+                    }
+                    (_, Err(_)) => {
+                        out.push(127);
+                        out.extend_from_slice(&(message.len() as u64).to_be_bytes());
+                    }
+                }
                 out.extend_from_slice(message);
             }
         }

@@ -1,0 +1,145 @@
+//! From HTTP to a WebSocket: RFC 6455, section 4.2, behind the same guards as every other request.
+//!
+//! Whoever asks for a WebSocket gets one or an error, never an ordinary answer: what follows the request may
+//! be frames already, and must not be read as the next one. So a refusal also closes the connection.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use host::{Server, Who};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, Response, StatusCode, Version};
+use hyper::upgrade::OnUpgrade;
+use ring::digest;
+use wire::code::Code;
+
+use super::body::Body;
+use super::reply;
+use super::route::Arrived;
+
+/// What a connection becomes when the answer to its request is out.
+pub(crate) struct Upgrade {
+    pub(crate) on: OnUpgrade,
+    pub(crate) server: Arc<Server>,
+    pub(crate) who: Who,
+}
+
+/// What MCP is called here: the clients of the official SDKs offer it.
+const MCP: &str = "mcp";
+
+const WEBSOCKET: &str = "websocket";
+
+/// Whether a request asks for a WebSocket, rightly or not.
+#[inline]
+pub(crate) fn is_asked(heads: &HeaderMap) -> bool {
+    // Most requests have no such header, and looking for one is all that they pay.
+    heads.contains_key(header::UPGRADE)
+        && names(heads, &header::UPGRADE, |name| name.eq_ignore_ascii_case(WEBSOCKET))
+}
+
+#[cold]
+pub(crate) fn answer(arrived: &Arrived, parts: &Parts, server: &Arc<Server>, who: Who) -> Response<Body> {
+    let asked = check(parts).and_then(|key| match parts.extensions.get::<OnUpgrade>() {
+        Some(on) => Ok((key, on.clone())),
+        None => Err(bad("a WebSocket is asked for with an Upgrade of HTTP/1.1")),
+    });
+    match asked {
+        Ok((key, on)) => {
+            arrived.upgrade(Upgrade { on, server: server.clone(), who });
+            switch(key)
+        }
+        Err(mut refused) => {
+            refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            *refused
+        }
+    }
+}
+
+/// The client's key, if everything is as it must be.
+fn check(parts: &Parts) -> Result<&[u8], Box<Response<Body>>> {
+    let heads = &parts.headers;
+    if parts.method != Method::GET || parts.version != Version::HTTP_11 {
+        return Err(bad("a WebSocket is asked for with GET and HTTP/1.1"));
+    }
+    if once(heads, &header::UPGRADE).is_none() {
+        return Err(bad("more than one Upgrade header"));
+    }
+    if !names(heads, &header::CONNECTION, |name| name.eq_ignore_ascii_case("upgrade")) {
+        return Err(bad("Connection does not name Upgrade"));
+    }
+    let has_body = heads.contains_key(header::TRANSFER_ENCODING)
+        || heads.get_all(header::CONTENT_LENGTH).iter().any(|length| length != "0");
+    if has_body {
+        return Err(bad("a request for a WebSocket has no body"));
+    }
+    if once(heads, &header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != b"13") {
+        let why = "Sec-WebSocket-Version must be 13";
+        let mut refused = Box::new(reply::refuse(StatusCode::UPGRADE_REQUIRED, Code::InvalidRequest, why));
+        let own = refused.headers_mut();
+        own.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        own.insert(header::UPGRADE, HeaderValue::from_static(WEBSOCKET));
+        return Err(refused);
+    }
+    let Some(key) = once(heads, &header::SEC_WEBSOCKET_KEY).filter(|key| is_key(key)) else {
+        return Err(bad("Sec-WebSocket-Key must be 16 bytes in base64"));
+    };
+    if !names(heads, &header::SEC_WEBSOCKET_PROTOCOL, |name| name == MCP) {
+        return Err(bad("Sec-WebSocket-Protocol must offer `mcp`"));
+    }
+    Ok(key)
+}
+
+fn switch(key: &[u8]) -> Response<Body> {
+    let mut response = reply::status(StatusCode::SWITCHING_PROTOCOLS);
+    let heads = response.headers_mut();
+    heads.insert(header::UPGRADE, HeaderValue::from_static(WEBSOCKET));
+    heads.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    heads.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(MCP));
+    if let Ok(accept) = HeaderValue::from_str(&accept(key)) {
+        heads.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    response
+}
+
+/// RFC 6455, 4.2.2: shows that we know what we are asked for, and nothing else.
+fn accept(key: &[u8]) -> String {
+    let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+    context.update(key);
+    context.update(b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    STANDARD.encode(context.finish())
+}
+
+fn is_key(key: &[u8]) -> bool {
+    STANDARD.decode(key).is_ok_and(|key| key.len() == 16)
+}
+
+/// The value of a header that comes once.
+fn once<'h>(heads: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
+    let mut all = heads.get_all(name).iter();
+    match (all.next(), all.next()) {
+        (Some(value), None) => Some(value.as_bytes().trim_ascii()),
+        (None, _) | (Some(_), Some(_)) => None,
+    }
+}
+
+/// Whether one of the names in a header is the one.
+fn names(heads: &HeaderMap, header: &HeaderName, is: impl Fn(&str) -> bool) -> bool {
+    let values = heads.get_all(header).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|name| is(name.trim()))
+}
+
+fn bad(why: &str) -> Box<Response<Body>> {
+    Box::new(reply::refuse(StatusCode::BAD_REQUEST, Code::InvalidRequest, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::accept;
+
+    #[test]
+    fn the_example_of_the_rfc() {
+        assert_eq!(accept(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+}

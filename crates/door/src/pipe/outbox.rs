@@ -1,0 +1,154 @@
+//! The way out of a pipe that never blocks: a bounded queue that the connection's own task empties.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::AsyncWrite;
+
+use crate::talk::{Outlet, Spoken};
+
+pub(crate) struct Outbox {
+    pub(crate) spoken: Spoken,
+    /// What may wait for a client that does not read. Beyond it nothing more is read from that client, calls
+    /// wait with their answers, and notices are dropped.
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+/// `at..` of `queue` is what is still to be written.
+#[derive(Default)]
+struct State {
+    queue: Vec<u8>,
+    at: usize,
+    closed: bool,
+    /// Who writes.
+    writer: Option<Waker>,
+    /// Who has something to send and waits for room: calls under way, so no more than there may be.
+    waiting: Vec<Waker>,
+}
+
+/// A queue that was longer gives back its room once it is empty.
+const KEPT_BYTES_MAX: usize = 16 << 10;
+
+impl Outbox {
+    pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self { spoken: Spoken::default(), bytes_max, state: Mutex::default() })
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().held() > self.bytes_max
+    }
+
+    /// Writes as much as can be written; ready when nothing is left. Wakes for whatever is sent later.
+    pub(crate) fn poll_flush(
+        &self,
+        cx: &mut Context<'_>,
+        mut io: Pin<&mut impl AsyncWrite>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.lock();
+        let State { queue, at, .. } = &mut *state;
+        while *at < queue.len() {
+            let written = match io.as_mut().poll_write(cx, &queue[*at..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(written) => written?,
+                Poll::Pending => {
+                    self.wrote(state, cx);
+                    return Poll::Pending;
+                }
+            };
+            *at += written;
+        }
+        queue.clear();
+        *at = 0;
+        queue.shrink_to(KEPT_BYTES_MAX);
+        self.wrote(state, cx);
+        // A stream that gathers what it writes is told that this is all.
+        let flushed = ready!(io.poll_flush(cx));
+        Poll::Ready(flushed)
+    }
+
+    fn wrote(&self, mut state: MutexGuard<'_, State>, cx: &Context<'_>) {
+        if state.at > state.queue.len() / 2 {
+            let at = std::mem::take(&mut state.at);
+            state.queue.drain(..at);
+        }
+        match &state.writer {
+            Some(old) if old.will_wake(cx.waker()) => {}
+            _ => state.writer = Some(cx.waker().clone()),
+        }
+        if state.held() <= self.bytes_max {
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// The client is gone: nothing is kept for it any more.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        (state.queue, state.at) = (Vec::new(), 0);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn held(&self) -> usize {
+        self.queue.len() - self.at
+    }
+}
+
+impl Outlet for Outbox {
+    #[inline]
+    fn frame(&self, out: &mut Vec<u8>, message: &[u8]) {
+        self.spoken.get().write(out, message);
+    }
+
+    /// Only the connection's own task calls this, and it flushes before it waits: nobody has to be woken.
+    fn write(self: &Arc<Self>, batch: &mut Vec<u8>) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.queue.is_empty() {
+            std::mem::swap(&mut state.queue, batch);
+        } else {
+            state.queue.extend_from_slice(batch);
+        }
+        batch.clear();
+    }
+
+    fn send(self: &Arc<Self>, message: &[u8]) {
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        self.frame(&mut state.queue, message);
+        if let Some(writer) = &state.writer {
+            writer.wake_by_ref();
+        }
+    }
+
+    fn notice(self: &Arc<Self>, message: &[u8]) {
+        if !self.is_full() {
+            self.send(message);
+        }
+    }
+
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.closed || state.held() <= self.bytes_max {
+            return Poll::Ready(());
+        }
+        state.waiting.push(cx.waker().clone());
+        Poll::Pending
+    }
+}
