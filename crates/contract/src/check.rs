@@ -35,7 +35,7 @@ impl std::error::Error for BadSchema {}
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// So many arguments are named to whoever gets one wrong.
-const KNOWN_SHOWN_MAX: usize = 12;
+const KNOWN_SHOWN_MAX: usize = 24;
 
 impl Check {
     pub fn compile(schema: &Json) -> Result<Self, BadSchema> {
@@ -111,12 +111,13 @@ impl Check {
                 let name = unexpected.first().map_or("", String::as_str);
                 let why = match nearest(name, self.known.iter().map(String::as_str)) {
                     Some(meant) => format!("unknown argument; did you mean `{meant}`?"),
-                    None if (1..=KNOWN_SHOWN_MAX).contains(&self.known.len()) => {
-                        format!("unknown argument; known are: {}", self.known.join(", "))
-                    }
-                    None => "unknown argument".into(),
+                    None => format!("unknown argument; known are: {}", some(&self.known)),
                 };
                 (under(name), Reason::UnknownArgument, why, None)
+            }
+            // What `additionalProperties: false` alone comes down to.
+            ValidationErrorKind::FalseSchema => {
+                (at, Reason::UnknownArgument, "there are no arguments; leave them out".into(), None)
             }
             ValidationErrorKind::Type { kind } => {
                 let wanted = match kind {
@@ -164,6 +165,9 @@ impl Check {
             ValidationErrorKind::MinItems { limit } => {
                 (at, Reason::OutOfRange, format!("fewer than {limit} items"), None)
             }
+            ValidationErrorKind::UniqueItems => {
+                (at, Reason::NotAllowed, "has the same item twice; name each once".into(), None)
+            }
             ValidationErrorKind::MultipleOf { multiple_of } => {
                 (at, Reason::OutOfRange, format!("not a multiple of {multiple_of}"), None)
             }
@@ -171,6 +175,15 @@ impl Check {
                 (at, Reason::NotAllowed, format!("does not match `{}` of the schema", other.keyword()), None)
             }
         }
+    }
+}
+
+/// The first few names, and how many more there are.
+fn some(names: &[String]) -> String {
+    let shown = names[..names.len().min(KNOWN_SHOWN_MAX)].join(", ");
+    match names.len().saturating_sub(KNOWN_SHOWN_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

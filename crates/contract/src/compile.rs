@@ -65,10 +65,13 @@ struct Made<'m> {
     at: Option<&'m At>,
 }
 
-/// What a list of a collection takes.
+/// What was chosen for a collection's tools.
 struct Chosen {
+    /// What a list takes.
     filters: Vec<usize>,
     sorts: Vec<usize>,
+    /// Why there is no key, if there is none.
+    why_no_key: String,
 }
 
 struct Compiler<'m> {
@@ -96,13 +99,16 @@ impl<'m> Compiler<'m> {
             null: null_text(wanted, &field.column),
         });
         let shape = Shape { table: table.name.clone(), columns: columns.collect(), key };
+        let why_no_key = why_no_key(table, &fields);
         let fields: Vec<Field> = fields.into_iter().map(|(_, field)| field).collect();
         if fields.is_empty() {
-            self.error(&wanted.name.at, format!("`{}` has no field to show", wanted.name.value), None);
+            let message = format!("`{}` has no field to show", wanted.name.value);
+            self.error(&wanted.name.at, message, "leave `hidden = true` out for one of its columns".into());
         }
         let chosen = Chosen {
             filters: self.choice(wanted, &wanted.filters, "filters", &fields),
             sorts: self.choice(wanted, &wanted.sort, "sort", &fields),
+            why_no_key,
         };
         let collection = Collection {
             name: wanted.name.value.clone(),
@@ -119,12 +125,9 @@ impl<'m> Compiler<'m> {
         self.found.iter().filter(|one| one.severity == Severity::Error).count()
     }
 
-    fn error(&mut self, at: &At, message: String, help: Option<String>) {
-        let error = Diagnostic::error(message).at(at);
-        self.found.push(match help {
-            Some(help) => error.help(help),
-            None => error,
-        });
+    /// Whatever is wrong has a way out.
+    fn error(&mut self, at: &At, message: String, help: String) {
+        self.found.push(Diagnostic::error(message).at(at).help(help));
     }
 
     /// The table that a collection means: the one it names, the one of its own name, or the only one.
@@ -139,10 +142,14 @@ impl<'m> Compiler<'m> {
         if let ([only], None) = (&*facts.tables, &wanted.table) {
             return Some(only);
         }
-        let names = || facts.tables.iter().map(|table| table.name.as_str());
-        let there_are = || format!("there are: {}", names().collect::<Vec<_>>().join(", "));
-        let help = did_you_mean(name, names()).unwrap_or_else(there_are);
-        self.error(at, format!("no table `{name}` in source `{}`", wanted.source.value), Some(help));
+        if let Some(left_out) = facts.left_out.iter().find(|one| one.table == *name) {
+            let message = format!("the table `{name}` cannot be served: {}", left_out.why);
+            self.error(at, message, "leave the collection out, or make a table that can be read".into());
+            return None;
+        }
+        let names = facts.tables.iter().map(|table| table.name.as_str());
+        let message = format!("no table `{name}` in source `{}`", wanted.source.value);
+        self.error(at, message, instead(name, names));
         None
     }
 
@@ -158,9 +165,8 @@ impl<'m> Compiler<'m> {
         if names().any(|name| name == column.value) {
             return true;
         }
-        let there_are = || format!("there are: {}", names().take(30).collect::<Vec<_>>().join(", "));
-        let help = did_you_mean(&column.value, names()).unwrap_or_else(there_are);
-        self.error(&column.at, format!("no column `{}` in `{}`", column.value, table.name), Some(help));
+        let message = format!("no column `{}` in `{}`", column.value, table.name);
+        self.error(&column.at, message, instead(&column.value, names()));
         false
     }
 
@@ -179,7 +185,8 @@ impl<'m> Compiler<'m> {
                 && (names.contains(&own.value) && own.value != *name
                     || fields.iter().any(|(_, field)| field.name == own.value))
             {
-                self.error(&own.at, format!("two fields would be called `{}`", own.value), None);
+                let message = format!("two fields would be called `{}`", own.value);
+                self.error(&own.at, message, "give one of them another name".into());
             }
             let name = own.map_or(name, |own| &own.value);
             let kind = said.and_then(|said| said.kind.as_ref()).map_or(column.kind, |kind| kind.value);
@@ -208,7 +215,8 @@ impl<'m> Compiler<'m> {
             && field.kind != Kind::Text
         {
             let message = format!("`{}` is {} here, and has no format", field.column, field.kind.as_str());
-            self.error(&format.at, message, Some("formats are for text".into()));
+            let help = "formats are for text; leave it out, or say `type = \"text\"`";
+            self.error(&format.at, message, help.into());
         }
         if let Some(kind) = &said.kind
             && kind.value != found
@@ -217,8 +225,11 @@ impl<'m> Compiler<'m> {
             && !field.seen.is_empty()
         {
             let message = format!("not every value of `{}` is {}", field.column, kind.value.as_str());
-            let help = format!("it is text because of values such as `{}`", field.seen[0]);
-            self.error(&kind.at, message, Some(help));
+            let help = format!(
+                "it is text because of values such as `{}`; correct them, or leave the type out",
+                field.seen[0]
+            );
+            self.error(&kind.at, message, help);
         }
         let unlisted = field.seen.iter().find(|seen| {
             let is_seen = |literal: &Placed<Literal>| match &literal.value {
@@ -229,7 +240,7 @@ impl<'m> Compiler<'m> {
         });
         if let (Some(unlisted), Some(first)) = (unlisted, said.allowed.first()) {
             let message = format!("the data has `{unlisted}`, which this list of values leaves out");
-            self.error(&first.at, message, Some("add it, or leave the list out".into()));
+            self.error(&first.at, message, "add it, or leave the list out".into());
         }
         for literal in &said.allowed {
             match (&literal.value, field.kind) {
@@ -244,7 +255,19 @@ impl<'m> Compiler<'m> {
                 (_, kind) => {
                     let message =
                         format!("`{}` is {} here, and this value is not", field.column, kind.as_str());
-                    self.error(&literal.at, message, None);
+                    let help = match kind {
+                        Kind::Integer => "write a whole number without quotes, or leave the list out",
+                        Kind::Text | Kind::Date | Kind::Decimal | Kind::Int64 => {
+                            "write it in quotes, or leave the list out"
+                        }
+                        Kind::Number
+                        | Kind::Boolean
+                        | Kind::Timestamp
+                        | Kind::LocalTimestamp
+                        | Kind::Json
+                        | Kind::Blob => "leave the list out: it is for texts, dates and whole numbers",
+                    };
+                    self.error(&literal.at, message, help.into());
                 }
             }
         }
@@ -270,12 +293,13 @@ impl<'m> Compiler<'m> {
                 Some(at) if !fields[at].1.kind.is_scalar() => {
                     let message =
                         format!("`{}` cannot be a key: it is {}", part.value, fields[at].1.kind.as_str());
-                    self.error(&part.at, message, None);
+                    self.error(&part.at, message, "choose a column that callers can write down".into());
                 }
                 Some(at) => key.push(at),
                 None if self.known_column(part, table) => {
                     let message = format!("the key `{}` is hidden", part.value);
-                    self.error(&part.at, message, Some("a key must be seen to be asked for".into()));
+                    let help = "a key must be seen to be asked for; show it, or choose another";
+                    self.error(&part.at, message, help.into());
                 }
                 None => {}
             }
@@ -317,12 +341,11 @@ impl<'m> Compiler<'m> {
             Some(at) if fields[at].kind.is_scalar() => return Some(at),
             Some(at) => {
                 let message = format!("`{}` is {}: no use in {what}", name.value, fields[at].kind.as_str());
-                self.error(&name.at, message, None);
+                self.error(&name.at, message, "leave it out".into());
             }
             None => {
-                let names = || fields.iter().map(|field| field.name.as_str());
-                let help = did_you_mean(&name.value, names());
-                self.error(&name.at, format!("no field `{}`", name.value), help);
+                let names = fields.iter().map(|field| field.name.as_str());
+                self.error(&name.at, format!("no field `{}`", name.value), instead(&name.value, names));
             }
         }
         None
@@ -350,12 +373,12 @@ impl<'m> Compiler<'m> {
             if asked.is_some_and(|asked| asked.is_none()) {
                 for tool in named {
                     let message = format!("`{}` does not have `{}`", collection.name, operation.as_str());
-                    self.error(&tool.uses.at, message, Some("add it to the collection's operations".into()));
+                    self.error(&tool.uses.at, message, "add it to the collection's operations".into());
                 }
                 continue;
             }
             if operation == manifest::Operation::Get && !has_key {
-                self.no_key(wanted, asked.flatten(), &named);
+                self.no_key(wanted, &chosen.why_no_key, asked.flatten(), &named);
                 continue;
             }
             if named.is_empty() {
@@ -377,13 +400,15 @@ impl<'m> Compiler<'m> {
     fn line(&mut self, text: &Placed<String>, collection: &Collection) -> Option<Line> {
         match Line::parse(&text.value, &collection.fields) {
             Ok(line) => return Some(line),
-            Err(BadLine::Open) => {
-                self.error(&text.at, "a `{` without its `}`".into(), Some("a brace itself is `{{`".into()))
+            Err(BadLine::Open(span)) => {
+                let at = text.at.inside(&text.value, span);
+                self.error(&at, "a `{` without its `}`".into(), "a brace itself is `{{`".into());
             }
-            Err(BadLine::Unknown(name)) => {
-                let names = || collection.fields.iter().map(|field| field.name.as_str());
-                let help = did_you_mean(&name, names());
-                self.error(&text.at, format!("no field `{name}` in `{}`", collection.name), help);
+            Err(BadLine::Unknown(name, span)) => {
+                let at = text.at.inside(&text.value, span);
+                let names = collection.fields.iter().map(|field| field.name.as_str());
+                let message = format!("no field `{name}` in `{}`", collection.name);
+                self.error(&at, message, instead(&name, names));
             }
         }
         None
@@ -393,15 +418,15 @@ impl<'m> Compiler<'m> {
     fn no_key(
         &mut self,
         wanted: &manifest::Collection,
+        why: &str,
         asked: Option<&Placed<manifest::Operation>>,
         named: &[&manifest::Tool],
     ) {
-        let name = &wanted.name.value;
-        let message = format!("`{name}` has no key: no column is there in every row and different in each");
+        let message = format!("`{}` has no key: {why}", wanted.name.value);
         let help = "say which with key = \"…\", or key = [\"…\", \"…\"]";
         let at = asked.map(|asked| &asked.at).or(named.first().map(|tool| &tool.uses.at));
         match at {
-            Some(at) => self.error(at, message, Some(help.into())),
+            Some(at) => self.error(at, message, help.into()),
             None => {
                 let note = Diagnostic::note(format!("{message}; it can be listed only"));
                 self.found.push(note.at(&wanted.name.at).help(help));
@@ -416,7 +441,7 @@ impl<'m> Compiler<'m> {
             };
             let message = format!("two tools are called `{}`", made.tool.name);
             match made.at.or(first.at) {
-                Some(at) => self.error(at, message, Some("give one of them another name".into())),
+                Some(at) => self.error(at, message, "give one of them another name".into()),
                 None => self.found.push(Diagnostic::error(message).help("rename one of the collections")),
             }
         }
@@ -424,11 +449,38 @@ impl<'m> Compiler<'m> {
             let of = &tool.uses.value.collection;
             let collections = || self.manifest.collections.iter().map(|one| one.name.value.as_str());
             if !collections().any(|name| name == of) {
-                let help = did_you_mean(of, collections());
-                self.error(&tool.uses.at, format!("no collection `{of}`"), help);
+                let at = tool.uses.at.inside(of, 0..of.len());
+                self.error(&at, format!("no collection `{of}`"), instead(of, collections()));
             }
         }
     }
+}
+
+/// Why a collection has no key, for whoever wonders.
+fn why_no_key(table: &TableFacts, fields: &[(usize, Field)]) -> String {
+    let is_shown = |at: &usize| fields.iter().any(|(shown, _)| shown == at);
+    match table.key.iter().find(|at| !is_shown(at)) {
+        Some(hidden) => format!("its key `{}` is hidden", table.columns[*hidden].name),
+        None if table.rows == Some(0) => "it has no rows in which one could be found".into(),
+        None if table.rows.is_none() => "none is declared, and not all rows were seen".into(),
+        None => "no column of text or whole numbers has a value in every row and none twice".into(),
+    }
+}
+
+/// So many names are offered to whoever got one wrong.
+const OFFERED_MAX: usize = 30;
+
+/// What was probably meant, else what there is.
+fn instead<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    did_you_mean(name, known.clone()).unwrap_or_else(|| {
+        let more = known.clone().count().saturating_sub(OFFERED_MAX);
+        let shown = known.take(OFFERED_MAX).collect::<Vec<_>>().join(", ");
+        match more {
+            _ if shown.is_empty() => "there is none to choose from".into(),
+            0 => format!("there are: {shown}"),
+            more => format!("there are: {shown} and {more} more"),
+        }
+    })
 }
 
 /// Text that means "no value" in a column.

@@ -3,6 +3,12 @@
 use crate::cell::Value;
 use crate::source::Position;
 
+/// A cursor travels in every call for a next page, and through the context of whoever calls: longer ones are not
+/// made.
+pub const POSITION_BYTES_MAX: usize = 4 << 10;
+/// A column with a longer value is not taken for a key, declared or not: pages could not end there.
+pub const KEY_BYTES_MAX: usize = 2 << 10;
+
 const NULL: u8 = 0;
 const TEXT: u8 = 1;
 const INTEGER: u8 = 2;
@@ -27,6 +33,17 @@ fn piece(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     out.push(kind);
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
+}
+
+/// How many bytes a value takes.
+pub fn size(value: &Value) -> usize {
+    const HEAD: usize = 5;
+    match value {
+        Value::Null => 1,
+        Value::Text(text) => HEAD + text.len(),
+        Value::Integer(_) | Value::Real(_) => HEAD + 8,
+        Value::Blob(bytes) => HEAD + bytes.len(),
+    }
 }
 
 pub fn read(bytes: &[u8]) -> Option<Position> {
@@ -59,7 +76,7 @@ pub fn read(bytes: &[u8]) -> Option<Position> {
 
 #[cfg(test)]
 mod tests {
-    use super::{read, write};
+    use super::{read, size, write};
     use crate::cell::Value;
     use crate::source::Position;
 
@@ -77,6 +94,8 @@ mod tests {
             for count in 0..=values.len() {
                 let position = Position { sorted: sorted.clone(), key: values[..count].to_vec() };
                 let bytes = write(&position);
+                let sizes = position.sorted.iter().chain(&position.key).map(size);
+                assert_eq!(bytes.len(), 1 + sizes.sum::<usize>());
                 assert_eq!(read(&bytes).as_ref(), Some(&position));
                 for cut in 0..bytes.len() {
                     assert_ne!(read(&bytes[..cut]).as_ref(), Some(&position), "{cut} bytes are not all");

@@ -65,11 +65,21 @@ impl Diagnostic {
     }
 }
 
-/// A text that somebody wrote, under the name by which they know it.
+/// A text that somebody wrote, or a piece of it, under the name by which they know it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Origin {
     pub file: String,
     pub text: String,
+    /// Where the text begins in the file, counted from 1: of a large file only the line in question is kept.
+    pub line: usize,
+    pub column: usize,
+}
+
+impl Origin {
+    /// A whole file.
+    pub fn new(file: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { file: file.into(), text: text.into(), line: 1, column: 1 }
+    }
 }
 
 /// A place in a text. Costs little to keep, so everything that may turn out wrong later has one.
@@ -128,12 +138,14 @@ impl At {
 
     /// Counted from 1.
     pub fn line(&self) -> usize {
-        1 + self.origin.text[..self.start].bytes().filter(|b| *b == b'\n').count()
+        self.origin.line + self.origin.text[..self.start].bytes().filter(|b| *b == b'\n').count()
     }
 
     /// In characters, counted from 1.
     pub fn column(&self) -> usize {
-        1 + self.before().chars().count()
+        let is_first = !self.origin.text[..self.start].contains('\n');
+        let first = if is_first { self.origin.column } else { 1 };
+        first + self.before().chars().count()
     }
 
     /// What the line has before the place. A byte order mark is not something anybody wrote.
@@ -321,7 +333,7 @@ mod tests {
 
     fn at(text: &str, marked: &str) -> At {
         let start = text.find(marked).expect("the text has it");
-        let origin = Arc::new(Origin { file: "spile.toml".into(), text: text.into() });
+        let origin = Arc::new(Origin::new("spile.toml", text));
         At::new(&origin, start..start + marked.len())
     }
 
@@ -357,7 +369,7 @@ mod tests {
     #[test]
     fn the_end_of_a_text_has_a_place_too() {
         for (text, place) in [("", "1:1"), ("a =", "1:4"), ("a =\n", "2:1")] {
-            let origin = Arc::new(Origin { file: "f".into(), text: text.into() });
+            let origin = Arc::new(Origin::new("f", text));
             let rendered = render(&Diagnostic::error("x").at(&At::new(&origin, 900..901)), false);
             assert!(rendered.contains(&format!("f:{place}\n")), "{rendered}");
             assert!(rendered.ends_with("^\n"), "{rendered}");

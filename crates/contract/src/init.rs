@@ -75,8 +75,9 @@ fn tables_of<'a>(
 
 fn render_source(out: &mut String, found: &Found<'_>, name: &str) {
     out.push('\n');
-    for note in &found.facts.notes {
-        *out += &format!("# {}\n", remark(note));
+    let left_out = found.facts.left_out.iter().map(ToString::to_string);
+    for note in found.facts.notes.iter().cloned().chain(left_out) {
+        *out += &format!("# {}\n", remark(&note));
     }
     *out += &format!("[sources.{name}]\n");
     *out +=

@@ -1,5 +1,7 @@
 //! A line of text with places for fields: `Found customer {email} on the {plan} plan.`
 
+use std::ops::Range;
+
 use crate::cell::Cell;
 use crate::field::Field;
 
@@ -14,12 +16,12 @@ enum Piece {
     Field(usize),
 }
 
-/// Why a line cannot be used.
+/// Why a line cannot be used, and which of its bytes are to blame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadLine {
     /// A `{` without its `}`.
-    Open,
-    Unknown(String),
+    Open(Range<usize>),
+    Unknown(String, Range<usize>),
 }
 
 impl Line {
@@ -35,10 +37,14 @@ impl Line {
                 plain.push_str(&brace[..1]);
                 rest = after;
             } else if let Some(inside) = brace.strip_prefix('{') {
-                let (name, after) = inside.split_once('}').ok_or(BadLine::Open)?;
+                let start = text.len() - brace.len();
+                let (name, after) = inside.split_once('}').ok_or(BadLine::Open(start..text.len()))?;
                 let name = name.trim();
                 let known = |field: &Field| field.name == name || field.column == name;
-                let at = fields.iter().position(known).ok_or_else(|| BadLine::Unknown(name.into()))?;
+                let at = fields
+                    .iter()
+                    .position(known)
+                    .ok_or_else(|| BadLine::Unknown(name.into(), start..text.len() - after.len()))?;
                 pieces.push(Piece::Text(std::mem::take(&mut plain)));
                 pieces.push(Piece::Field(at));
                 rest = after;
@@ -84,9 +90,9 @@ mod tests {
             ("{{email}} }}", Ok("{email} }")),
             ("a } b", Ok("a } b")),
             ("Größe {email}", Ok("Größe dana@acme.test")),
-            ("x {emial}", Err(BadLine::Unknown("emial".into()))),
-            ("{}", Err(BadLine::Unknown(String::new()))),
-            ("ü {email", Err(BadLine::Open)),
+            ("x {emial}", Err(BadLine::Unknown("emial".into(), 2..9))),
+            ("{}", Err(BadLine::Unknown(String::new(), 0..2))),
+            ("ü {email", Err(BadLine::Open(3..9))),
         ] {
             let got = Line::parse(text, &fields).map(|line| line.fill(&fields, &cells));
             assert_eq!(got.as_deref().map_err(Clone::clone), expected, "{text}");

@@ -5,6 +5,7 @@ use json::Json;
 
 use crate::cell::{Cell, Value};
 use crate::contract::Collection;
+use crate::cursor::{self, POSITION_BYTES_MAX};
 use crate::field::Field;
 use crate::line::Line;
 use crate::source::{More, Place, Position, Sort};
@@ -12,11 +13,12 @@ use crate::source::{More, Place, Position, Sort};
 /// Why a row cannot be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfit {
-    /// A value is not what the contract says of its field.
-    Value { field: String },
+    /// A value is not what the contract says of its field, in the row with this key.
+    Value { field: String, row: String },
     /// It is larger than anything that should travel.
     TooLarge { bytes: usize },
-    /// A page would end with a value that no cursor can name: bytes where there should be text.
+    /// A page would end with a value that no cursor can name: bytes where there should be text, or a text that
+    /// is too long for one.
     Nameless { field: String },
 }
 
@@ -27,7 +29,8 @@ pub const RECORD_BYTES_MAX: usize = 1 << 20;
 #[inline]
 pub fn record(collection: &Collection, line: Option<&Line>, cells: &[Cell<'_>]) -> Result<ToolReply, Unfit> {
     let mut out = Vec::with_capacity(48 * collection.fields.len() + 32);
-    object(&mut out, collection.fields.iter().zip(cells.iter().copied()))?;
+    object(&mut out, collection.fields.iter().zip(cells.iter().copied()))
+        .map_err(|field| unfit(collection, field, cells))?;
     if out.len() > RECORD_BYTES_MAX {
         return Err(Unfit::TooLarge { bytes: out.len() });
     }
@@ -48,17 +51,33 @@ fn reply(text: String, structured: Vec<u8>) -> ToolReply {
 }
 
 #[inline]
-fn object<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a Field, Cell<'a>)>) -> Result<(), Unfit> {
+fn object<'a>(
+    out: &mut Vec<u8>,
+    members: impl Iterator<Item = (&'a Field, Cell<'a>)>,
+) -> Result<(), &'a Field> {
     let start = out.len();
     for (field, cell) in members {
         out.push(if out.len() == start { b'{' } else { b',' });
-        field.member(out, cell).map_err(|_| Unfit::Value { field: field.name.clone() })?;
+        field.member(out, cell).map_err(|_| field)?;
     }
     if out.len() == start {
         out.push(b'{');
     }
     out.push(b'}');
     Ok(())
+}
+
+/// Says which row it is, for the log.
+#[cold]
+fn unfit(collection: &Collection, field: &Field, cells: &[Cell<'_>]) -> Unfit {
+    let key = &collection.shape.key;
+    let parts = key.iter().map(|at| {
+        let mut part = format!("{} ", collection.fields[*at].name);
+        readable(&mut part, &collection.fields[*at], cells[*at]);
+        part
+    });
+    let row = if key.is_empty() { "no key".into() } else { parts.collect::<Vec<_>>().join(", ") };
+    Unfit::Value { field: field.name.clone(), row }
 }
 
 /// `email: dana@acme.test · plan: emerald`. What has no value is left out.
@@ -149,8 +168,8 @@ impl<'c> Page<'c> {
             None => object(&mut self.items, fields.iter().zip(cells.iter().copied())),
             Some(chosen) => object(&mut self.items, chosen.iter().map(|at| (&fields[*at], cells[*at]))),
         };
-        if let Err(unfit) = written {
-            self.unfit = Some(unfit);
+        if let Err(field) = written {
+            self.unfit = Some(unfit(self.collection, field, cells));
             return More::No;
         }
         // The first row is told whatever its size: without it no page would ever get further.
@@ -221,12 +240,14 @@ impl<'c> Page<'c> {
 
     /// The field whose value a cursor could not name.
     fn nameless(&self, last: &Position) -> Option<&'c Field> {
-        let is_bytes = |value: &&Value| matches!(value, Value::Blob(_));
-        if last.sorted.iter().any(|value| is_bytes(&value)) {
-            return self.sort.map(|sort| &self.collection.fields[sort.column]);
-        }
-        let bytes = last.key.iter().position(|value| is_bytes(&value))?;
-        self.collection.shape.key.get(bytes).map(|at| &self.collection.fields[*at])
+        let key = last.key.iter().zip(&self.collection.shape.key).map(|(value, at)| (value, *at));
+        let sorted = last.sorted.iter().zip(self.sort).map(|(value, sort)| (value, sort.column));
+        let named = || sorted.clone().chain(key.clone());
+        let is_long = named().map(|(value, _)| cursor::size(value)).sum::<usize>() > POSITION_BYTES_MAX;
+        let bytes = named().find(|(value, _)| matches!(value, Value::Blob(_)));
+        let blamed =
+            bytes.or_else(|| named().max_by_key(|(value, _)| cursor::size(value)).filter(|_| is_long));
+        blamed.map(|(_, at)| &self.collection.fields[at])
     }
 
     /// The table under a line that says how much of it this is.

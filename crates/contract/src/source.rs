@@ -3,9 +3,11 @@
 //! A [`Source`] is a file or a database. It says what it has ([`Facts`]); the compiler chooses from that; and
 //! [`Source::reader`] prepares, once, what calls will ask. A [`Reader`] answers from then on, or says why not.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::cell::{Cell, Value};
+use crate::diagnostic::Diagnostic;
 use crate::kind::Kind;
 
 /// Somewhere data lives.
@@ -16,6 +18,12 @@ pub trait Source: Send + Sync {
     /// Prepares reading one table in the shape that was compiled. What the source holds later must keep to
     /// it; rows that do not are a [`SourceFault::Changed`].
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault>;
+
+    /// What is wrong with the data right now, for whoever owns it: with its place and a way out, where the
+    /// source knows more than a fault tells callers. With a shape, what keeps a reader of it from being made.
+    fn explain(&self, _shape: Option<&Shape>) -> Option<Diagnostic> {
+        None
+    }
 }
 
 /// All tables of a source, in their own order.
@@ -24,6 +32,22 @@ pub struct Facts {
     pub tables: Vec<TableFacts>,
     /// What a person should know about how it was read: the encoding, the delimiter.
     pub notes: Vec<String>,
+    /// What is there too, and is not served.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A table that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    pub table: String,
+    /// Half a sentence for whoever owns it.
+    pub why: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is left out: {}", self.table, self.why)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -157,9 +181,11 @@ pub enum More {
 /// Why a source has no answer. What the caller may read is `told`; what the driver said is for the log.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SourceFault {
+    /// It cannot be read now: missing, forbidden, out of reach. The same may work later.
     #[error("{told}")]
     Unavailable { told: String, log: String },
-    /// It no longer is what the contract was made from.
+    /// It can be read, and is not what the contract was made from, or nothing that could be. The same will not
+    /// work until somebody changes it.
     #[error("{told}")]
     Changed { told: String, log: String },
     /// Somebody else writes; the same will work in a moment.

@@ -276,12 +276,17 @@ fn refused(fault: &SourceFault, collection: &Collection, world: &dyn World) -> O
 #[cold]
 fn misfit(unfit: &Unfit, collection: &Collection, world: &dyn World) -> Outcome {
     let told = match unfit {
-        Unfit::Value { field } => format!(
-            "a value of `{field}` is no longer what this server promised when it started; restart it to look again"
-        ),
-        Unfit::Nameless { field } => {
-            format!("a value of `{field}` is not text, and a page cannot end there; sort by something else")
+        Unfit::Value { field, row } => {
+            let told = format!(
+                "a value of `{field}` is not what this server promised; the log of the server says in which row"
+            );
+            let log = format!("`{field}` does not fit the contract in the row with {row}");
+            return logged(Problem::new(Failure::SourceChanged, told), collection, &log, world);
         }
+        Unfit::Nameless { field } => format!(
+            "a page cannot end at this value of `{field}`, which is not text or too long for a cursor; sort by \
+             something else, or ask for more or fewer rows"
+        ),
         Unfit::TooLarge { bytes } => {
             let most = RECORD_BYTES_MAX;
             let why = format!(

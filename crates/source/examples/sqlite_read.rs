@@ -1,4 +1,7 @@
 //! How long a read by key takes: `sqlite_read [ROWS]`. Makes its own databases, one of each journal mode.
+//!
+//! `sqlite_read ROWS MODE KEY READS` does that many reads in one journal mode by `id` or `email` and nothing else,
+//! for who counts instructions or system calls: a run with none says what the rest costs.
 
 use std::io::Write;
 use std::time::Instant;
@@ -10,34 +13,31 @@ use source::sqlite::{Options, Sqlite};
 /// The best of many short runs is what a quiet machine would show.
 const RUNS: u64 = 200;
 const READS: u64 = 1_000;
+const FILE: &str = "customers.db";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rows: u64 = std::env::args().nth(1).and_then(|rows| rows.parse().ok()).unwrap_or(100_000);
     let mut out = std::io::stdout();
+    if let Some(mode) = std::env::args().nth(2) {
+        let (folder, _writer) = database(&mode, rows)?;
+        let source = Sqlite::open(&folder.path().join(FILE), Options::default())?;
+        let key = usize::from(std::env::args().nth(3).is_some_and(|key| key == "email"));
+        let reads: u64 = std::env::args().nth(4).and_then(|reads| reads.parse().ok()).unwrap_or(READS);
+        let shape = Shape { table: "customers".into(), columns: columns(&source)?, key: vec![key] };
+        let reader = source.reader(&shape)?;
+        let mut bytes = 0;
+        for i in 0..reads {
+            bytes += read(reader.as_ref(), key, i.wrapping_mul(2_654_435_761) % rows)?;
+        }
+        writeln!(out, "{mode:7} {reads} reads ({bytes} bytes)")?;
+        return Ok(());
+    }
     for mode in ["DELETE", "WAL"] {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("customers.db");
-        let writer = rusqlite::Connection::open(&path)?;
-        writer.execute_batch(&format!(
-            "PRAGMA journal_mode = {mode};
-             CREATE TABLE customers(id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE, plan TEXT, signup TEXT);
-             WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {rows} - 1)
-             INSERT INTO customers SELECT i, 'user' || i || '@example.com', 'free',
-                 date('2020-01-01', '+' || (i % 2000) || ' days') FROM n;"
-        ))?;
-        let source = Sqlite::open(&path, Options::default())?;
+        let (folder, _writer) = database(mode, rows)?;
+        let source = Sqlite::open(&folder.path().join(FILE), Options::default())?;
         let start = Instant::now();
-        let facts = source.facts()?;
+        let columns = columns(&source)?;
         writeln!(out, "{mode:7} facts of {rows} rows  {:9.1} ms", start.elapsed().as_secs_f64() * 1e3)?;
-        let columns = facts.tables[0].columns.iter().enumerate().map(|(at, column)| ShapeColumn {
-            at,
-            name: column.name.clone(),
-            kind: column.kind,
-            nullable: column.nullable,
-            mixed: column.mixed,
-            null: None,
-        });
-        let columns: Vec<ShapeColumn> = columns.collect();
         for (name, key) in [("id", 0), ("email", 1)] {
             let shape = Shape { table: "customers".into(), columns: columns.clone(), key: vec![key] };
             let reader = source.reader(&shape)?;
@@ -67,6 +67,36 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+/// The writer is handed over too: WAL files that nobody has open go away.
+fn database(
+    mode: &str,
+    rows: u64,
+) -> Result<(tempfile::TempDir, rusqlite::Connection), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let writer = rusqlite::Connection::open(folder.path().join(FILE))?;
+    writer.execute_batch(&format!(
+        "PRAGMA journal_mode = {mode};
+         CREATE TABLE customers(id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE, plan TEXT, signup TEXT);
+         WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {rows} - 1)
+         INSERT INTO customers SELECT i, 'user' || i || '@example.com', 'free',
+             date('2020-01-01', '+' || (i % 2000) || ' days') FROM n;"
+    ))?;
+    Ok((folder, writer))
+}
+
+fn columns(source: &Sqlite) -> Result<Vec<ShapeColumn>, Box<dyn std::error::Error>> {
+    let facts = source.facts()?;
+    let columns = facts.tables[0].columns.iter().enumerate().map(|(at, column)| ShapeColumn {
+        at,
+        name: column.name.clone(),
+        kind: column.kind,
+        nullable: column.nullable,
+        mixed: column.mixed,
+        null: None,
+    });
+    Ok(columns.collect())
 }
 
 fn read(reader: &dyn Reader, key: usize, id: u64) -> Result<usize, Box<dyn std::error::Error>> {

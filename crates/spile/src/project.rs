@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use contract::compile::{Known, compile};
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::manifest::{self, Manifest, Settings, SourceKind};
-use contract::source::{Facts, Reader, Source, SourceFault};
+use contract::source::{Facts, Reader, Shape, Source, SourceFault};
 use contract::{Collection, Contract, init, names};
 use source::{csv, sqlite};
 
@@ -159,6 +159,9 @@ impl Project {
         if matches!(self.plan, Plan::Files(_)) {
             // Nobody has seen the manifest that was made.
             found.iter_mut().for_each(|one| one.at = None);
+            // Nor has anybody chosen tables: what is not served has to be said.
+            let left_out = opened.iter().flat_map(|one| &one.facts.left_out);
+            looked.found.extend(left_out.map(|one| Diagnostic::note(one.to_string())));
         }
         looked.sources = opened.iter().map(|one| described(one, contract.as_ref())).collect();
         looked.found.append(&mut found);
@@ -194,10 +197,10 @@ impl Project {
             let path = self.folder.join(&one.path.value);
             match open(&one.name.value, &path, &one.path.value, &one.settings) {
                 Ok(source) => opened.push(source),
-                Err(fault) => {
-                    let told = told(&fault, &file_name(&path));
-                    looked.found.push(Diagnostic::error(told).at(&one.path.at));
-                }
+                Err(error) => looked.found.push(match error.at {
+                    Some(_) => error,
+                    None => error.at(&one.path.at),
+                }),
             }
         }
         Ok(Some(manifest))
@@ -216,7 +219,7 @@ impl Project {
             let Some(kind) = kind_of(file) else { continue };
             match open(&name, file, &file_name(file), &settings(kind)) {
                 Ok(source) => opened.push(source),
-                Err(fault) => looked.found.push(Diagnostic::error(told(&fault, &file_name(file)))),
+                Err(error) => looked.found.push(error),
             }
         }
         if looked.errors() > 0 {
@@ -274,18 +277,23 @@ fn settings(kind: SourceKind) -> Settings {
     }
 }
 
-fn open(name: &str, path: &Path, file: &str, settings: &Settings) -> Result<Opened, SourceFault> {
+fn open(name: &str, path: &Path, file: &str, settings: &Settings) -> Result<Opened, Diagnostic> {
     let source: Arc<dyn Source> = match settings {
         Settings::Csv { delimiter, null } => {
             let options =
                 csv::Options { delimiter: *delimiter, null: null.clone(), ..csv::Options::default() };
             Arc::new(csv::Csv::open(path, options))
         }
-        Settings::Sqlite => Arc::new(sqlite::Sqlite::open(path, sqlite::Options::default())?),
+        Settings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
     };
     let _progress = Progress::on(file, path);
-    let facts = source.facts()?;
+    let facts = source.facts().map_err(|fault| explained(&*source, None, &fault, &file_name(path)))?;
     Ok(Opened { name: name.into(), file: file.into(), kind: settings.kind(), source, facts })
+}
+
+/// What keeps a source from being read: in its own words if it has some, else in those of the fault.
+fn explained(source: &dyn Source, shape: Option<&Shape>, fault: &SourceFault, file: &str) -> Diagnostic {
+    source.explain(shape).unwrap_or_else(|| Diagnostic::error(told(fault, file)))
 }
 
 /// Callers need not know which file it is; whoever starts the server does.
@@ -375,11 +383,18 @@ fn readers(
             Ok(reader) => readers.push(reader),
             Err(fault) => {
                 let place = manifest.collections.iter().find(|one| one.name.value == collection.name);
-                let error = Diagnostic::error(told(&fault, &source.file));
+                let error = explained(
+                    &*source.source,
+                    Some(&collection.shape),
+                    &fault,
+                    &file_name(source.file.as_ref()),
+                );
                 // What a reader minds is most often the key.
                 found.push(match place {
-                    Some(place) => error.at(place.key.first().map_or(&place.name.at, |key| &key.at)),
-                    None => error,
+                    Some(place) if error.at.is_none() => {
+                        error.at(place.key.first().map_or(&place.name.at, |key| &key.at))
+                    }
+                    Some(_) | None => error,
                 });
             }
         }

@@ -233,7 +233,7 @@ pub fn parse(
         let mebibytes = TEXT_BYTES_MAX >> 20;
         return Err(vec![Diagnostic::error(format!("`{file_name}` is longer than {mebibytes} MiB"))]);
     }
-    let origin = Arc::new(Origin { file: file_name.into(), text: text.into() });
+    let origin = Arc::new(Origin::new(file_name, text));
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader::new(Arc::clone(&origin), env);
     let manifest = match syntax::judge(&origin, &errors) {

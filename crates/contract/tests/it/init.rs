@@ -47,8 +47,9 @@ fn what_is_written_can_be_read_by_people() {
         key_is_declared: false,
         rows: Some(0),
     };
-    let csv = Facts { tables: vec![people], notes: vec!["UTF-8, separated by `;`".into()] };
-    let sqlite = Facts { tables: vec![lines, twice], notes: Vec::new() };
+    let csv =
+        Facts { tables: vec![people], notes: vec!["UTF-8, separated by `;`".into()], ..Facts::default() };
+    let sqlite = Facts { tables: vec![lines, twice], ..Facts::default() };
     let text = render(
         &[
             Found { name: "customers", path: "customers.csv", kind: SourceKind::Csv, facts: &csv },
@@ -76,7 +77,7 @@ fn a_database_of_thousands_of_columns_is_still_a_manifest() {
         key_is_declared: true,
         rows: None,
     };
-    let facts = Facts { tables: (0..200).map(table).collect(), notes: Vec::new() };
+    let facts = Facts { tables: (0..200).map(table).collect(), ..Facts::default() };
     let text = render(&[Found { name: "a", path: "a.db", kind: SourceKind::Sqlite, facts: &facts }], "a");
     assert_eq!(read(&text).collections.len(), 200);
     assert!(text.contains("\n# and 2000 more\n"));
@@ -114,7 +115,7 @@ fn facts() -> impl Strategy<Value = Facts> {
             // A source has no two tables of one name.
             tables.sort_by(|a, b| a.name.cmp(&b.name));
             tables.dedup_by(|a, b| a.name == b.name);
-            Facts { tables, notes }
+            Facts { tables, notes, ..Facts::default() }
         },
     )
 }
@@ -152,7 +153,7 @@ proptest! {
         (name_a, name_b, path_a, path_b) in (name(), name(), "[^/\u{0}]{1,20}", "\\PC{1,20}x"),
     ) {
         let path_a = format!("{path_a}x");
-        let csv = Facts { tables: vec![csv], notes: Vec::new() };
+        let csv = Facts { tables: vec![csv], ..Facts::default() };
         let found = [
             Found { name: &name_a, path: &path_a, kind: SourceKind::Csv, facts: &csv },
             Found { name: &name_b, path: &path_b, kind: SourceKind::Sqlite, facts: &sqlite },

@@ -1,5 +1,6 @@
 //! What a compiled schema lets pass, and what it says about the rest.
 
+mod bad_contracts;
 mod bad_manifests;
 mod bad_sections;
 mod init;
@@ -18,7 +19,7 @@ const SCHEMA: &str = r#"{
         "plan": {"enum": ["free", "ruby"]},
         "limit": {"type": "integer", "minimum": 1, "maximum": 200},
         "code": {"type": "string", "pattern": "^[A-Z]+$"},
-        "tags": {"type": "array", "maxItems": 2, "items": {"type": "string"}}
+        "tags": {"type": "array", "maxItems": 2, "uniqueItems": true, "items": {"type": "string"}}
     }
 }"#;
 
@@ -65,7 +66,28 @@ fn bad_arguments_are_told_where_why_and_what_instead() {
     check(r#"{"email":"a@b.test","code":"abc"}"#, Err("code bad_format `code`: does not match `^[A-Z]+$`"));
     check(r#"{"email":"a@b.test","tags":["a","b","c"]}"#, Err("tags too_long `tags`: more than 2 items"));
     check(r#"{"email":"a@b.test","tags":["a",3]}"#, Err("tags.1 wrong_type `tags.1`: expected string"));
+    check(
+        r#"{"email":"a@b.test","tags":["a","a"]}"#,
+        Err("tags not_allowed `tags`: has the same item twice; name each once"),
+    );
     check("[]", Err(" wrong_type expected object"));
+}
+
+#[test]
+fn an_unknown_argument_far_from_all_names_some() {
+    let names: Vec<String> = (10..50).map(|i| format!("\"column_{i}\":{{}}")).collect();
+    let schema =
+        format!(r#"{{"type":"object","additionalProperties":false,"properties":{{{}}}}}"#, names.join(","));
+    let message = |schema: &str| {
+        let check = Check::compile(&Json::parse(schema).expect("JSON")).expect("compiles");
+        let doc = scan(br#"{"zebra":1}"#.to_vec(), &ScanLimits::default()).expect("JSON");
+        check.check(Some(doc.root())).expect_err("unknown").message
+    };
+    let told = message(&schema);
+    assert!(told.starts_with("`zebra`: unknown argument; known are: column_10, column_11,"), "{told}");
+    assert!(told.ends_with(", column_33 and 16 more"), "{told}");
+    let none = message(r#"{"type":"object","additionalProperties":false}"#);
+    assert_eq!(none, "there are no arguments; leave them out");
 }
 
 #[test]

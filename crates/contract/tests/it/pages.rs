@@ -1,6 +1,7 @@
 //! From manifest and facts to tools, and from rows to pages that match what the tools promise.
 
 use contract::compile::{Known, compile};
+use contract::cursor::POSITION_BYTES_MAX;
 use contract::shape::{Page, RECORD_BYTES_MAX, Unfit, record};
 use contract::source::{ColumnFacts, Facts, More, Place, Sort, TableFacts};
 use contract::{Cell, Check, Contract, Kind, Tool, manifest};
@@ -13,7 +14,7 @@ fn column(name: &str, kind: Kind) -> ColumnFacts {
 fn facts(columns: Vec<ColumnFacts>) -> Facts {
     let table =
         TableFacts { name: "people".into(), columns, key: vec![0], key_is_declared: true, rows: Some(9) };
-    Facts { tables: vec![table], notes: Vec::new() }
+    Facts { tables: vec![table], ..Facts::default() }
 }
 
 fn compiled(more: &str, columns: Vec<ColumnFacts>) -> Contract {
@@ -67,7 +68,7 @@ fn a_page_ends_at_its_bounds_and_matches_its_schema() {
     let cut = filled(&narrow, &[(&long, 1), (&long, 2)], 5).expect("fits");
     assert!(cut.contains(r#""age":1}],"#) && cut.contains(r#""truncated":true"#), "{cut}");
     // Without its first row no page would ever get further.
-    let longer = "x".repeat(5000);
+    let longer = "x".repeat(3000);
     let cut = filled(&narrow, &[(&longer, 1), ("y", 2)], 5).expect("fits");
     assert!(cut.contains(&longer) && cut.contains(r#""truncated":true"#));
 }
@@ -95,6 +96,17 @@ fn a_page_does_not_end_where_no_cursor_can_name_the_place() {
     }
     let ended = page.finish(None, |_| String::new()).map(|_| ());
     assert_eq!(ended, Err(Unfit::Nameless { field: "age".into() }));
+}
+
+#[test]
+fn a_page_does_not_end_at_a_value_too_long_for_a_cursor() {
+    let contract = people("");
+    let long = "x".repeat(POSITION_BYTES_MAX);
+    let nameless = Err(Unfit::Nameless { field: "name".into() });
+    assert_eq!(filled(&contract, &[(&long, 1), ("y", 2)], 1), nameless);
+    // Where the page ends elsewhere, it is a value like any other.
+    assert!(filled(&contract, &[(&long, 1), ("y", 2), ("z", 3)], 2).is_ok());
+    assert!(filled(&contract, &[(&long, 1)], 1).is_ok());
 }
 
 #[test]

@@ -147,17 +147,17 @@ impl Plan {
         let column = Column { field, kind: wanted.kind, null: wanted.null.clone() };
         for row in 0..table.len() {
             let text = table.text(row, field);
-            let line = || table.line(row);
+            let at = || table.spot(row, field);
             let name = || wanted.name.clone();
             let is_absent = column.is_null(&text) || (need == Need::Key && text.is_empty());
             match need {
-                Need::Key if is_absent => return Err(Trouble::NoKey { line: line(), column: name() }),
-                Need::Value if is_absent => return Err(Trouble::NoValue { line: line(), column: name() }),
+                Need::Key if is_absent => return Err(Trouble::NoKey { at: at(), column: name() }),
+                Need::Value if is_absent => return Err(Trouble::NoValue { at: at(), column: name() }),
                 Need::Key | Need::Value | Need::Nothing => {}
             }
             if !is_absent && !wanted.mixed && !is(wanted.kind, &text) {
                 let text = text.into_owned();
-                return Err(Trouble::NotOfKind { line: line(), column: name(), kind: wanted.kind, text });
+                return Err(Trouble::NotOfKind { at: at(), column: name(), kind: wanted.kind, text });
             }
         }
         Ok(())

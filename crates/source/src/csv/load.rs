@@ -7,14 +7,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use contract::Kind;
+use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::Guess;
 
 use super::decode::{Decoded, decode};
 use super::index::{Index, Twice};
 use super::sniff::{self, Ending};
-use super::split::{End, Split, behind_blanks, line_at};
+use super::split::{End, Split, behind_blanks};
+use super::spot::Spot;
 use super::table::{Seen, Table};
-use super::trouble::Trouble;
+use super::trouble::{Comment, Trouble};
 use super::{COLUMNS_MAX, FILE_BYTES_MAX, Options};
 
 /// Columns after which the search for a key is given up, and rows by which most show that they are none.
@@ -45,12 +47,20 @@ impl Loaded {
         if table.rows.is_empty() {
             return None;
         }
+        // Rows that may hold a value too long for a key: hardly any, in hardly any file.
+        let ends = table.rows.iter().skip(1).map(|next| *next as usize).chain([table.text.len()]);
+        let lengths = table.rows.iter().zip(ends).map(|(row, end)| end - *row as usize);
+        let long: Vec<u32> =
+            (0..).zip(lengths).filter(|(_, bytes)| *bytes > KEY_BYTES_MAX).map(|(row, _)| row).collect();
         let is_candidate = |seen: &Seen| {
             let is_scalar = matches!(seen.kind, Kind::Text | Kind::Integer | Kind::Int64);
             is_scalar && !seen.has_empty && !seen.has_null
         };
         let places = (0..table.columns.len()).filter(|place| is_candidate(&table.columns[*place]));
         places.take(KEY_CANDIDATES_MAX).find(|place| {
+            if long.iter().any(|row| table.text(*row, *place).len() > KEY_BYTES_MAX) {
+                return false;
+            }
             let sample = KEY_SAMPLE_ROWS.min(table.len());
             Index::build(table, &[*place], sample).is_ok() && self.index(&[*place]).is_ok()
         })
@@ -138,6 +148,14 @@ fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, T
     }
     let split = Split::new(delimiter);
     let (header, at) = header(&text, start, &split)?;
+    if let [only] = &header[..]
+        && only.starts_with('#')
+    {
+        notes.push(
+            "the first line begins with `#` and names the only column; if it is a comment, remove it"
+                .to_owned(),
+        );
+    }
     let (rows, columns) = rows(&text, at, &split, header.len(), options.null.as_deref())?;
     Ok(Table { text, split, rows, header, columns, notes })
 }
@@ -160,7 +178,7 @@ fn header(text: &str, start: usize, split: &Split) -> Result<(Vec<String>, usize
         match field.end {
             End::Delimiter => at = field.next,
             End::Record => return Ok((names, behind_blanks(bytes, field.next))),
-            End::Open => return Err(Trouble::Unclosed { line: line_at(bytes, at) }),
+            End::Open => return Err(Trouble::Unclosed { at: Spot::new(text, at..field.next) }),
         }
     }
 }
@@ -203,7 +221,7 @@ fn rows(
         loop {
             let field = split.field(bytes, at);
             if field.end == End::Open {
-                return Err(Trouble::Unclosed { line: line_at(bytes, at) });
+                return Err(Trouble::Unclosed { at: Spot::new(text, at..field.next) });
             }
             if let Some(column) = columns.get_mut(fields) {
                 match field.plain(text) {
@@ -222,13 +240,30 @@ fn rows(
             }
         }
         if fields != header {
-            let line = line_at(bytes, from);
-            return Err(Trouble::Ragged { line, fields, header, delimiter: split.delimiter });
+            return Err(ragged(text, from, split, fields, header));
         }
         at = behind_blanks(bytes, at);
     }
     rows.shrink_to_fit();
     Ok((rows, columns.into_iter().map(Passing::seen).collect()))
+}
+
+/// Points at the first field too many, or behind the last there is.
+fn ragged(text: &str, from: usize, split: &Split, fields: usize, header: usize) -> Trouble {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    for _ in 0..header.min(fields - 1) {
+        at = split.field(bytes, at).next;
+    }
+    let last = split.field(bytes, at).whole(at);
+    let span = if fields > header { last } else { last.end..last.end };
+    let first = text.trim_start_matches(['\u{feff}', '\n', '\r']);
+    let comment = match () {
+        () if bytes[from] == b'#' => Some(Comment::This),
+        () if first.starts_with('#') => Some(Comment::First),
+        () => None,
+    };
+    Trouble::Ragged { at: Spot::new(text, span), fields, header, delimiter: split.delimiter, comment }
 }
 
 impl Passing {

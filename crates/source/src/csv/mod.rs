@@ -14,6 +14,7 @@ mod load;
 mod sniff;
 mod sort;
 mod split;
+mod spot;
 mod table;
 mod trouble;
 mod watch;
@@ -21,6 +22,7 @@ mod watch;
 use std::path::Path;
 use std::sync::Arc;
 
+use contract::diagnostic::Diagnostic;
 use contract::source::{ColumnFacts, Facts, Reader, Shape, Source, SourceFault, TableFacts};
 
 use load::Loaded;
@@ -64,13 +66,17 @@ impl Csv {
 
 impl Source for Csv {
     fn facts(&self) -> Result<Facts, SourceFault> {
-        let loaded = self.0.fresh().map_err(|trouble| self.0.unavailable(&trouble))?;
+        let loaded = self.0.fresh().map_err(|trouble| self.0.fault(&trouble))?;
         Ok(facts(self.0.table_name(), &loaded))
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
         let live = self.0.reader(shape)?;
         Ok(live)
+    }
+
+    fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
+        self.0.trouble(shape).map(|trouble| self.0.shown(&trouble))
     }
 }
 
@@ -90,5 +96,5 @@ fn facts(name: String, loaded: &Loaded) -> Facts {
         key_is_declared: false,
         rows: Some(u64::from(table.len())),
     };
-    Facts { tables: vec![table], notes: loaded.table.notes.clone() }
+    Facts { tables: vec![table], notes: loaded.table.notes.clone(), ..Facts::default() }
 }

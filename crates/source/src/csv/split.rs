@@ -4,6 +4,7 @@
 //! quote belongs to the field. `\n`, `\r\n` and `\r` end a record; blank lines are no records.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use memchr::{memchr, memchr2};
 
@@ -117,6 +118,11 @@ impl Field {
             Form::Plain => Some(&whole[self.from..self.to]),
             Form::Escaped => None,
         }
+    }
+
+    /// Where a field that begins at `begin` stands, with its quotes.
+    pub(super) fn whole(self, begin: usize) -> Range<usize> {
+        begin..if self.from > begin { self.to + 1 } else { self.to }
     }
 
     /// What the field says.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use contract::Kind;
 
 use super::split::{End, Field, Split, line_at};
+use super::spot::Spot;
 
 pub(super) struct Table {
     pub(super) text: String,
@@ -61,6 +62,12 @@ impl Table {
     #[inline]
     pub(super) fn text_at(&self, at: u32) -> Cow<'_, str> {
         self.split.field(self.text.as_bytes(), at as usize).text(&self.text)
+    }
+
+    /// Where a field stands, quotes included.
+    pub(super) fn spot(&self, row: u32, column: usize) -> Spot {
+        let from = self.begin(row, column) as usize;
+        Spot::new(&self.text, self.split.field(self.text.as_bytes(), from).whole(from))
     }
 
     /// The line on which a row begins.

@@ -1,10 +1,14 @@
 //! What can be wrong with a file, and how a person is told: the file, the line, the way out.
 //!
-//! What callers read names the file and never its folder, and shows no value of a row; the log has both.
+//! What callers read names the file and never its folder, and shows no value of a row; the log has both. Whoever
+//! starts the server is shown the line itself.
 
 use std::path::Path;
 
 use contract::Kind;
+use contract::diagnostic::Diagnostic;
+
+use super::spot::Spot;
 
 /// Why a file is not a table, or not the table it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,18 +20,25 @@ pub(super) enum Trouble {
     TooLarge { bytes: u64 },
     Empty,
     LooksLike(Format),
-    Nul { line: usize },
-    BrokenUtf8 { line: usize },
+    Nul { at: Spot },
+    BrokenUtf8 { at: Spot },
     BrokenUtf16,
     Delimiter(u8),
     TooManyColumns(usize),
-    Ragged { line: usize, fields: usize, header: usize, delimiter: u8 },
-    Unclosed { line: usize },
+    Ragged { at: Spot, fields: usize, header: usize, delimiter: u8, comment: Option<Comment> },
+    Unclosed { at: Spot },
     NoColumn { name: String, near: Option<String> },
-    NotOfKind { line: usize, column: String, kind: Kind, text: String },
-    NoValue { line: usize, column: String },
-    NoKey { line: usize, column: String },
+    NotOfKind { at: Spot, column: String, kind: Kind, text: String },
+    NoValue { at: Spot, column: String },
+    NoKey { at: Spot, column: String },
     KeyTwice { lines: [usize; 2], columns: Vec<String>, texts: Vec<String> },
+}
+
+/// Which line begins with `#`, as comments do elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comment {
+    First,
+    This,
 }
 
 /// Files that are often named `.csv` by mistake.
@@ -42,111 +53,173 @@ pub(super) enum Format {
 }
 
 impl Trouble {
-    /// For whoever calls.
-    pub(super) fn told(&self, file: &str) -> String {
+    /// Whether the file cannot be read at all, so that nobody knows what it holds.
+    pub(super) fn is_out_of_reach(&self) -> bool {
         match self {
-            Self::Gone => format!("`{file}` is not there; check its name, or put it back"),
-            Self::NotAFile => format!("`{file}` is not a file; give the path of a CSV file"),
-            Self::Denied => format!("`{file}` may not be read; give the server permission to read it"),
-            Self::Unreadable(_) => format!("`{file}` cannot be read; the log says why"),
-            Self::TooLarge { bytes } => {
-                let gib = *bytes as f64 / f64::from(1 << 30);
-                format!(
-                    "`{file}` has {gib:.1} GiB, and must have less than 4; split it, or load it into SQLite"
-                )
-            }
-            Self::Empty => format!("`{file}` is empty; its first line must name the columns"),
-            Self::LooksLike(format) => format!("`{file}` {}", format.told()),
-            Self::Nul { line } => {
-                format!(
-                    "`{file}` line {line} has a NUL byte, so it is not text; save it again as CSV in UTF-8"
-                )
-            }
-            Self::BrokenUtf8 { line } => {
-                format!(
-                    "`{file}` line {line} is not UTF-8, though what comes before is; save it again as UTF-8"
-                )
-            }
-            Self::BrokenUtf16 => format!("`{file}` is UTF-16, but broken; save it again as UTF-8"),
-            Self::Delimiter(byte) => {
-                let shown = byte.escape_ascii();
-                format!("`{shown}` cannot separate fields; use a comma, a semicolon, a tab or `|`")
-            }
-            Self::TooManyColumns(columns) => {
-                let most = super::COLUMNS_MAX;
-                format!("`{file}` has {columns} columns, and {most} is the most; leave some out")
-            }
-            Self::Ragged { line, fields, header, delimiter } => {
-                let way_out = ragged(*fields, *header, *delimiter);
-                format!("`{file}` line {line} has {}, the header has {header}; {way_out}", count(*fields))
-            }
-            Self::Unclosed { line } => {
-                format!(
-                    "`{file}` line {line} opens a quote that is never closed; close it, or write `\"\"` for a quote in a field"
-                )
-            }
-            Self::NoColumn { name, near: None } => {
-                format!("`{file}` has no column `{name}`; put it back, or make the contract anew")
-            }
-            Self::NoColumn { name, near: Some(near) } => {
-                format!(
-                    "`{file}` has no column `{name}`, but `{near}`; name it as it was, or make the contract anew"
-                )
-            }
-            Self::NotOfKind { line, column, kind, text: _ } => {
-                format!(
-                    "`{file}` line {line}, column `{column}`: expected {}; correct the value",
-                    kind_of(*kind)
-                )
-            }
-            Self::NoValue { line, column } => {
-                format!(
-                    "`{file}` line {line}, column `{column}`: expected a value, but there is none; fill it in"
-                )
-            }
-            Self::NoKey { line, column } => {
-                format!(
-                    "`{file}` line {line} has no `{column}`, which is a key; fill it in, or choose another key"
-                )
-            }
-            Self::KeyTwice { lines: [first, second], columns, texts: _ } => {
-                let columns = columns.join("`, `");
-                format!(
-                    "`{file}` lines {first} and {second} have the same `{columns}`, which is the key; change one, or choose another key"
-                )
-            }
+            Self::Gone | Self::NotAFile | Self::Denied | Self::Unreadable(_) => true,
+            Self::TooLarge { .. }
+            | Self::Empty
+            | Self::LooksLike(_)
+            | Self::Nul { .. }
+            | Self::BrokenUtf8 { .. }
+            | Self::BrokenUtf16
+            | Self::Delimiter(_)
+            | Self::TooManyColumns(_)
+            | Self::Ragged { .. }
+            | Self::Unclosed { .. }
+            | Self::NoColumn { .. }
+            | Self::NotOfKind { .. }
+            | Self::NoValue { .. }
+            | Self::NoKey { .. }
+            | Self::KeyTwice { .. } => false,
         }
     }
 
-    /// For whoever runs the server: the path, and the value where there is one.
+    fn spot(&self) -> Option<&Spot> {
+        match self {
+            Self::Nul { at }
+            | Self::BrokenUtf8 { at }
+            | Self::Ragged { at, .. }
+            | Self::Unclosed { at }
+            | Self::NotOfKind { at, .. }
+            | Self::NoValue { at, .. }
+            | Self::NoKey { at, .. } => Some(at),
+            Self::Gone
+            | Self::NotAFile
+            | Self::Denied
+            | Self::Unreadable(_)
+            | Self::TooLarge { .. }
+            | Self::Empty
+            | Self::LooksLike(_)
+            | Self::BrokenUtf16
+            | Self::Delimiter(_)
+            | Self::TooManyColumns(_)
+            | Self::NoColumn { .. }
+            | Self::KeyTwice { .. } => None,
+        }
+    }
+
+    /// For whoever calls.
+    pub(super) fn told(&self, file: &str) -> String {
+        let (what, way_out) = self.words(file);
+        format!("{what}; {way_out}")
+    }
+
+    /// For whoever starts the server: with the line itself, where it is about one.
+    pub(super) fn shown(&self, file: &str, path: &Path) -> Diagnostic {
+        let (what, way_out) = self.words(file);
+        match self.spot() {
+            Some(spot) => Diagnostic::error(what).at(&spot.at(&path.display().to_string())).help(way_out),
+            None => Diagnostic::error(format!("{what}; {way_out}")),
+        }
+    }
+
+    /// For whoever runs the server: the path, the place, and the value where there is one.
     pub(super) fn log(&self, path: &Path) -> String {
         let path = path.display();
+        let place = self.spot().map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
+        let (what, _) = self.words("it");
         match self {
             Self::Unreadable(error) => format!("{path}: {error}"),
-            Self::NotOfKind { line, column, kind, text } => {
-                let (kind, text) = (kind.as_str(), shortened(text));
-                format!("{path}: line {line}, column `{column}`: no {kind}: `{text}`")
+            Self::NotOfKind { text, .. } => format!("{path}{place}: {what}: `{}`", shortened(text)),
+            Self::KeyTwice { texts, .. } => {
+                format!("{path}: {what}: `{}`", shortened(&texts.join("`, `")))
             }
-            Self::KeyTwice { lines: [first, second], columns: _, texts } => {
-                let texts = texts.join("`, `");
-                format!("{path}: lines {first} and {second}: key twice: `{}`", shortened(&texts))
+            _ => format!("{path}{place}: {what}"),
+        }
+    }
+
+    /// What is wrong, and the way out.
+    fn words(&self, file: &str) -> (String, String) {
+        match self {
+            Self::Gone => (format!("`{file}` is not there"), "check its name, or put it back".into()),
+            Self::NotAFile => (format!("`{file}` is not a file"), "give the path of a CSV file".into()),
+            Self::Denied => {
+                (format!("`{file}` may not be read"), "give the server permission to read it".into())
             }
-            other => format!("{path}: {other:?}"),
+            Self::Unreadable(_) => (format!("`{file}` cannot be read"), "the log says why".into()),
+            Self::TooLarge { bytes } => {
+                let gib = *bytes as f64 / f64::from(1 << 30);
+                let what = format!("`{file}` has {gib:.1} GiB, and must have less than 4");
+                (what, "split it, or load it into SQLite".into())
+            }
+            Self::Empty => (format!("`{file}` is empty"), "its first line must name the columns".into()),
+            Self::LooksLike(format) => {
+                let (what, way_out) = format.words();
+                (format!("`{file}` looks like {what}"), way_out.into())
+            }
+            Self::Nul { at } => (
+                format!("`{file}` line {} has a NUL byte, so it is not text", at.line),
+                "save it again as CSV in UTF-8".into(),
+            ),
+            Self::BrokenUtf8 { at } => (
+                format!("`{file}` line {} is not UTF-8, though what comes before is", at.line),
+                "save it again as UTF-8".into(),
+            ),
+            Self::BrokenUtf16 => (format!("`{file}` is UTF-16, but broken"), "save it again as UTF-8".into()),
+            Self::Delimiter(byte) => (
+                format!("`{}` cannot separate fields", byte.escape_ascii()),
+                "use a comma, a semicolon, a tab or `|`".into(),
+            ),
+            Self::TooManyColumns(columns) => {
+                let most = super::COLUMNS_MAX;
+                (format!("`{file}` has {columns} columns, and {most} is the most"), "leave some out".into())
+            }
+            Self::Ragged { at, fields, header, delimiter, comment } => (
+                format!("`{file}` line {} has {}, the header has {header}", at.line, count(*fields)),
+                match comment {
+                    Some(Comment::First) => {
+                        "line 1 begins with `#`: if it is a comment, remove it, so that the first line names \
+                         the columns"
+                            .into()
+                    }
+                    Some(Comment::This) => "a CSV has no comments: remove the line".into(),
+                    None => ragged(*fields, *header, *delimiter),
+                },
+            ),
+            Self::Unclosed { at } => (
+                format!("`{file}` line {} opens a quote that is never closed", at.line),
+                "close it, or write `\"\"` for a quote in a field".into(),
+            ),
+            Self::NoColumn { name, near: None } => {
+                (format!("`{file}` has no column `{name}`"), "put it back, or make the contract anew".into())
+            }
+            Self::NoColumn { name, near: Some(near) } => (
+                format!("`{file}` has no column `{name}`, but `{near}`"),
+                "name it as it was, or make the contract anew".into(),
+            ),
+            Self::NotOfKind { at, column, kind, text: _ } => (
+                format!("`{file}` line {}, column `{column}`: expected {}", at.line, kind_of(*kind)),
+                "correct the value".into(),
+            ),
+            Self::NoValue { at, column } => (
+                format!("`{file}` line {}, column `{column}`: expected a value, but there is none", at.line),
+                "fill it in, or let it be missing: `null = \"\"` for this column in the manifest".into(),
+            ),
+            Self::NoKey { at, column } => (
+                format!("`{file}` line {} has no `{column}`, which is a key", at.line),
+                "fill it in, or choose another key".into(),
+            ),
+            Self::KeyTwice { lines: [first, second], columns, texts: _ } => (
+                format!(
+                    "`{file}` lines {first} and {second} have the same `{}`, which is the key",
+                    columns.join("`, `")
+                ),
+                "change one, or choose another key".into(),
+            ),
         }
     }
 }
 
 impl Format {
-    fn told(self) -> &'static str {
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Zip => {
-                "looks like an Excel workbook or another ZIP archive; save the sheet as CSV, or unpack it"
-            }
-            Self::Excel => "looks like an old Excel workbook; save the sheet as CSV",
-            Self::Sqlite => "looks like a SQLite database; serve it as one, or export a table as CSV",
-            Self::Gzip => "looks like a gzip archive; unpack it first",
-            Self::Pdf => "looks like a PDF; export the table as CSV",
-            Self::Parquet => "looks like a Parquet file; export it as CSV",
+            Self::Zip => ("an Excel workbook or another ZIP archive", "save the sheet as CSV, or unpack it"),
+            Self::Excel => ("an old Excel workbook", "save the sheet as CSV"),
+            Self::Sqlite => ("a SQLite database", "serve it as one, or export a table as CSV"),
+            Self::Gzip => ("a gzip archive", "unpack it first"),
+            Self::Pdf => ("a PDF", "export the table as CSV"),
+            Self::Parquet => ("a Parquet file", "export it as CSV"),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use contract::diagnostic::Diagnostic;
 use contract::source::{Shape, SourceFault};
 
 use super::Options;
@@ -46,7 +47,7 @@ struct Held {
 enum Mark {
     Unread,
     Gone,
-    There { bytes: u64, modified: Option<SystemTime>, inode: u64, is_young: bool },
+    There { bytes: u64, modified: Option<SystemTime>, id: FileId, is_young: bool },
 }
 
 impl Watch {
@@ -68,12 +69,30 @@ impl Watch {
         self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    pub(super) fn unavailable(&self, trouble: &Trouble) -> SourceFault {
-        SourceFault::Unavailable { told: trouble.told(&self.file), log: trouble.log(&self.path) }
+    pub(super) fn fault(&self, trouble: &Trouble) -> SourceFault {
+        let (told, log) = (trouble.told(&self.file), trouble.log(&self.path));
+        if trouble.is_out_of_reach() {
+            SourceFault::Unavailable { told, log }
+        } else {
+            SourceFault::Changed { told, log }
+        }
     }
 
-    fn changed(&self, trouble: &Trouble) -> SourceFault {
-        SourceFault::Changed { told: trouble.told(&self.file), log: trouble.log(&self.path) }
+    pub(super) fn shown(&self, trouble: &Trouble) -> Diagnostic {
+        trouble.shown(&self.file, &self.path)
+    }
+
+    /// What is wrong now, if anything is: with the file, or with its rows where a shape says how they must be.
+    pub(super) fn trouble(&self, shape: Option<&Shape>) -> Option<Trouble> {
+        match (self.fresh(), shape) {
+            (Err(trouble), _) => Some(trouble),
+            (Ok(loaded), Some(shape)) => self.plan(shape, &loaded).fit(&loaded).err(),
+            (Ok(_), None) => None,
+        }
+    }
+
+    fn plan(&self, shape: &Shape, loaded: &Loaded) -> Plan {
+        Plan::new(shape, &loaded.table, self.options.null.as_deref())
     }
 
     /// What the file holds now, however long it takes.
@@ -87,9 +106,9 @@ impl Watch {
         // Held until the reader is known, so that it misses no change.
         let one = lock(&self.loading);
         self.renew(&one);
-        let loaded = lock(&self.held).loaded.clone().map_err(|trouble| self.unavailable(&trouble))?;
-        let plan = Plan::new(shape, &loaded.table, self.options.null.as_deref());
-        let fit = plan.fit(&loaded).map_err(|trouble| self.changed(&trouble))?;
+        let loaded = lock(&self.held).loaded.clone().map_err(|trouble| self.fault(&trouble))?;
+        let plan = self.plan(shape, &loaded);
+        let fit = plan.fit(&loaded).map_err(|trouble| self.fault(&trouble))?;
         let live = Arc::new(Live::new(self.clone(), plan, fit));
         let mut readers = lock(&self.readers);
         readers.retain(|reader| reader.strong_count() > 0);
@@ -174,7 +193,7 @@ impl Watch {
         let readers: Vec<Arc<Live>> = lock(&self.readers).iter().filter_map(Weak::upgrade).collect();
         for reader in readers {
             let fit = loaded.as_ref().map_err(Trouble::clone).and_then(|loaded| reader.plan.fit(loaded));
-            reader.set(fit.map_err(|trouble| self.changed(&trouble)));
+            reader.set(fit.map_err(|trouble| self.fault(&trouble)));
         }
     }
 
@@ -205,8 +224,9 @@ impl Mark {
             let now = SystemTime::now();
             now.duration_since(modified).unwrap_or_else(|ahead| ahead.duration())
         };
-        let is_young = modified.is_some_and(|modified| distance(modified) < STEP);
-        Self::There { bytes: what.len(), modified, inode: inode(what), is_young }
+        let id = FileId::of(what);
+        let is_young = [modified, id.changed()].iter().flatten().any(|time| distance(*time) < STEP);
+        Self::There { bytes: what.len(), modified, id, is_young }
     }
 
     fn bytes(self) -> u64 {
@@ -221,15 +241,10 @@ impl Mark {
         match (self, before) {
             (Self::Gone, Self::Gone) => false,
             (
-                Self::There { bytes, modified, inode, is_young },
-                Self::There {
-                    bytes: old_bytes,
-                    modified: old_modified,
-                    inode: old_inode,
-                    is_young: was_young,
-                },
+                Self::There { bytes, modified, id, is_young },
+                Self::There { bytes: old_bytes, modified: old_modified, id: old_id, is_young: was_young },
             ) => {
-                let is_other = (bytes, modified, inode) != (old_bytes, old_modified, old_inode);
+                let is_other = (bytes, modified, id) != (old_bytes, old_modified, old_id);
                 // Read while it was young, it may have changed within the step: a small file is read at every
                 // look, a large one once more when it no longer is young.
                 is_other || (was_young && (!is_young || bytes <= AT_ONCE_BYTES_MAX))
@@ -239,14 +254,31 @@ impl Mark {
     }
 }
 
-#[cfg(unix)]
-fn inode(what: &Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(what)
+/// Which file it is, and when the system last saw it change: that time nobody can set back, as `cp -p`, `rsync`
+/// and editors do with the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    inode: u64,
+    changed: Option<(i64, i64)>,
 }
 
-#[cfg(not(unix))]
-fn inode(_: &Metadata) -> u64 {
-    0
+impl FileId {
+    #[cfg(unix)]
+    fn of(what: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Self { inode: what.ino(), changed: Some((what.ctime(), what.ctime_nsec())) }
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &Metadata) -> Self {
+        Self { inode: 0, changed: None }
+    }
+
+    fn changed(self) -> Option<SystemTime> {
+        let (seconds, nanos) = self.changed?;
+        let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    }
 }
 
 /// What a lock guards is whole whenever it is not held, so a panic elsewhere does not spoil it.

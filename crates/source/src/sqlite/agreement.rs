@@ -1,6 +1,7 @@
 //! SQL and Rust give the same page, whatever is asked of whatever is stored.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::source::{Filter, Position, Query, Shape, ShapeColumn, Sort, SourceFault, Test};
 use contract::{Kind, Value, infer};
@@ -10,7 +11,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use super::page::Page;
 use super::pool::Pool;
 use super::reader::{Filled, TableReader};
-use super::{Options, fault::Fail};
+use super::{Options, fault::Fail, schema};
 
 /// A column that holds anything, read as a kind.
 const COLUMNS: [(&str, Kind); 13] = [
@@ -149,7 +150,10 @@ fn world(table: usize, column: usize, utf16: bool, null: Option<&str>, rows: &[(
     ];
     let shape = Shape { table: "t".into(), columns, key: (1..=key_width).collect() };
     let pool = Arc::new(Pool::new(&path, 2));
-    let reader = TableReader::new(&pool, &Options::default(), &shape).expect("a reader");
+    let schema = pool.schema(|session| Ok(schema::read(&session.connection)?)).expect("a schema");
+    let mut reader = TableReader::new(&pool, &Options::default(), &schema, &shape).expect("a reader");
+    // What is compared is the pages, not how fast a busy machine makes them.
+    reader.hold = Duration::from_secs(10);
     World { _folder: folder, reader }
 }
 
@@ -230,7 +234,8 @@ fn a_view_is_not_walked() {
     };
     let shape = Shape { table: "v".into(), columns: vec![column], key: vec![] };
     let pool = Arc::new(Pool::new(&path, 2));
-    let reader = TableReader::new(&pool, &Options::default(), &shape).expect("a reader");
+    let schema = pool.schema(|session| Ok(schema::read(&session.connection)?)).expect("a schema");
+    let reader = TableReader::new(&pool, &Options::default(), &schema, &shape).expect("a reader");
     let walked = reader.walk(&Query::default(), None, 1, &mut Page::new(1));
     assert!(matches!(walked, Err(Fail::Fault(SourceFault::TooSlow))));
 }

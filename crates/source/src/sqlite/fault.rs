@@ -32,7 +32,17 @@ impl From<SourceFault> for Fail {
     }
 }
 
+/// What no connection reads (`session::LIMITS`): it would be in memory several times over.
+pub(super) const TOO_BIG: &str = "a value of more than 64 MiB, and larger ones are not read";
+
 impl Fail {
+    pub(super) fn is_too_big(&self) -> bool {
+        match self {
+            Self::Sql(error) => error.sqlite_error_code() == Some(ErrorCode::TooBig),
+            Self::Late | Self::Fault(_) => false,
+        }
+    }
+
     /// Whether somebody else holds a lock, which passes.
     pub(super) fn is_busy(&self) -> bool {
         match self {
@@ -60,27 +70,28 @@ pub(super) fn name_of(path: &Path) -> String {
 fn of_error(error: &Error, path: &Path) -> SourceFault {
     let name = name_of(path);
     let log = format!("{}: {error}", path.display());
-    let told = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => return SourceFault::Busy { log },
-        Some(_) if path.is_dir() => format!("`{name}` is a folder, not a database"),
+    let changed = |told: String, log: String| SourceFault::Changed { told, log };
+    let unavailable = |told: String, log: String| SourceFault::Unavailable { told, log };
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => SourceFault::Busy { log },
+        Some(_) if path.is_dir() => unavailable(format!("`{name}` is a folder, not a database"), log),
         Some(ErrorCode::NotADatabase) => {
-            format!("`{name}` is not an SQLite database, or it is encrypted; check the path")
+            changed(format!("`{name}` is not an SQLite database, or it is encrypted; check the path"), log)
         }
         Some(ErrorCode::DatabaseCorrupt) => {
-            format!("`{name}` is damaged; restore a backup, or run `.recover` on a copy of it")
+            changed(format!("`{name}` is damaged; restore a backup, or run `.recover` on a copy of it"), log)
         }
-        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => return closed(path, log),
+        Some(ErrorCode::TooBig) => changed(format!("`{name}` has {TOO_BIG}; make it smaller"), log),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => closed(path, log),
         Some(ErrorCode::PermissionDenied | ErrorCode::SystemIoFailure) => {
-            format!("`{name}` cannot be read; check the disk and who may read the file")
+            unavailable(format!("`{name}` cannot be read; check the disk and who may read the file"), log)
         }
         // "no such table", "no such column": the statement was right when it was made.
         Some(ErrorCode::Unknown | ErrorCode::SchemaChanged) | None => {
-            let told = format!("`{name}` no longer has the tables and columns it had; read it in again");
-            return SourceFault::Changed { told, log };
+            changed(format!("`{name}` no longer has the tables and columns it had; read it in again"), log)
         }
-        Some(_) => format!("`{name}` cannot be read"),
-    };
-    SourceFault::Unavailable { told, log }
+        Some(_) => unavailable(format!("`{name}` cannot be read; the log says why"), log),
+    }
 }
 
 /// A file that is there and does not open, or is not there.

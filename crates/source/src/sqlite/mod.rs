@@ -7,6 +7,10 @@
 //! - A row that is served was read less than 50 ms ago, and no writer waits for us longer than that. Reads by
 //!   key take microseconds. A list that takes longer gives its lock back and goes on in pieces (`walk`), and
 //!   reads the rows of its page again at the end.
+//! - A read sees what was committed before it, but for reads by key in WAL mode that follow each other closely:
+//!   while nobody commits they share one state of the database, for a millisecond at most (`pool`). It is let
+//!   go some 5 ms after the last read at the latest (`janitor`), so a checkpoint that waits for readers does
+//!   not wait longer.
 //! - The journal mode is never changed. Beside a database with a rollback journal nothing appears. A database
 //!   in WAL mode can only be read with its `-wal` and `-shm` files, so SQLite makes them if they are missing,
 //!   and they stay: a reader may not fold the log into the database and remove it. Where they cannot be made
@@ -17,6 +21,7 @@
 mod chunked;
 mod column;
 mod fault;
+mod janitor;
 mod page;
 mod plan;
 mod pool;
@@ -31,16 +36,20 @@ mod walk;
 mod agreement;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::source::{Facts, Reader, Shape, Source, SourceFault};
 
 use pool::Pool;
+use schema::Schema;
 
 /// One database file.
 pub struct Sqlite {
     pool: Arc<Pool>,
     options: Options,
+    /// What was declared when somebody last asked. A database of hundreds of tables has as many readers, and
+    /// each is made from what its contract was made from.
+    schema: Mutex<Option<Arc<Schema>>>,
 }
 
 /// How much may be asked of us, and of the file.
@@ -65,23 +74,33 @@ impl Default for Options {
 impl Sqlite {
     /// Opens nothing yet: a file that is missing or broken is found by whoever reads.
     pub fn new(path: &Path, options: Options) -> Self {
-        Self { pool: Arc::new(Pool::new(path, options.connections_max)), options }
+        let pool = Arc::new(Pool::new(path, options.connections_max));
+        Self { pool, options, schema: Mutex::default() }
     }
 
     /// A database that is there and has a schema that can be read.
     pub fn open(path: &Path, options: Options) -> Result<Self, SourceFault> {
         let source = Self::new(path, options);
-        source.pool.schema(|session| Ok(schema::read(&session.connection)?))?;
+        source.look()?;
         Ok(source)
+    }
+
+    /// Reads what is declared now.
+    fn look(&self) -> Result<Arc<Schema>, SourceFault> {
+        let schema = Arc::new(self.pool.schema(|session| Ok(schema::read(&session.connection)?))?);
+        *self.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&schema));
+        Ok(schema)
     }
 }
 
 impl Source for Sqlite {
     fn facts(&self) -> Result<Facts, SourceFault> {
-        survey::facts(&self.pool, &self.options)
+        survey::facts(&self.pool, &self.options, &*self.look()?)
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        Ok(Arc::new(reader::TableReader::new(&self.pool, &self.options, shape)?))
+        let known = self.schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let schema = known.map_or_else(|| self.look(), Ok)?;
+        Ok(Arc::new(reader::TableReader::new(&self.pool, &self.options, &schema, shape)?))
     }
 }

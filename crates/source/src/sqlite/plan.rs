@@ -2,7 +2,7 @@
 
 use contract::source::{Filter, Query, Sort, Test};
 use contract::{Cell, Value};
-use rusqlite::{Connection, Result};
+use rusqlite::{Connection, Result, Statement};
 
 use super::column::{Bound, Column};
 use super::sorted::Sorted;
@@ -19,7 +19,7 @@ pub(super) struct Form {
 /// the other, each of which an index can serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Part {
-    /// The row with a key; no order.
+    /// The row with a declared key; no order.
     Row,
     /// From the first.
     All,
@@ -100,8 +100,11 @@ impl Grammar<'_> {
         writer.select();
         writer.conditions(form);
         writer.order(form);
-        writer.sql.push_str(" LIMIT ?");
-        writer.binds.push(Bind::Limit);
+        // Of rows with a declared key there is one.
+        if form.part != Part::Row {
+            writer.sql.push_str(" LIMIT ?");
+            writer.binds.push(Bind::Limit);
+        }
         if form.part == Part::Offset {
             writer.sql.push_str(" OFFSET ?");
             writer.binds.push(Bind::Offset);
@@ -267,22 +270,21 @@ impl Writer<'_> {
 }
 
 impl Plan {
-    /// The values in the order of their marks.
-    pub(super) fn bound<'v>(
+    /// Puts the values where their marks are; every mark gets one.
+    pub(super) fn bind(
         &self,
-        columns: &'v [Column],
+        statement: &mut Statement<'_>,
+        columns: &[Column],
         key: &[usize],
-        values: &Values<'v>,
-    ) -> Vec<Bound<'v>> {
+        values: &Values<'_>,
+    ) -> Result<()> {
         let filter = |at: usize| {
             let filter = &values.filters[at];
             (&columns[filter.column], filter.test, filter.value)
         };
-        let limit = i64::try_from(values.limit).unwrap_or(i64::MAX);
         let number = |at: usize| values.key.get(at).map_or(Cell::Null, Value::as_cell);
-        self.binds
-            .iter()
-            .map(|bind| match *bind {
+        for (at, bind) in self.binds.iter().enumerate() {
+            let bound = match *bind {
                 Bind::Null(column) => {
                     Bound::Cell(columns[column].null.as_deref().map_or(Cell::Null, Cell::Text))
                 }
@@ -307,13 +309,15 @@ impl Plan {
                     Some(column) => columns[*column].position(number(at)),
                     None => Bound::Cell(number(at)),
                 },
-                Bind::Limit => Bound::Cell(Cell::Integer(limit)),
+                Bind::Limit => Bound::Cell(Cell::Integer(i64::try_from(values.limit).unwrap_or(i64::MAX))),
                 Bind::Offset => Bound::Cell(match number(0) {
                     Cell::Integer(seen) => Cell::Integer(seen.saturating_add(1)),
                     _ => Cell::Integer(0),
                 }),
-            })
-            .collect()
+            };
+            statement.raw_bind_parameter(at + 1, bound)?;
+        }
+        Ok(())
     }
 
     /// Whether SQLite finds the rows by an index, or takes the first there are.

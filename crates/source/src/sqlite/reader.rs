@@ -8,15 +8,16 @@ use contract::source::{Filter, More, Place, Position, Query, Read, Reader, Shape
 use contract::{Cell, Value};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use rusqlite::{Row, params_from_iter};
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
 
 use super::Options;
-use super::column::{Column, Expected};
+use super::column::{Column, Expected, raw};
 use super::fault::{Fail, name_of};
 use super::page::Page;
 use super::plan::{Form, Grammar, Part, Plan, Values};
 use super::pool::Pool;
-use super::schema::{self, Address, Schema, Table};
+use super::schema::{Address, Schema, Table};
 use super::session::Session;
 
 /// How long a statement may hold its lock. Who waits 50 ms for us gets through, even if our thread has to wait
@@ -82,11 +83,16 @@ pub(super) enum Filled {
 }
 
 impl TableReader {
-    pub(super) fn new(pool: &Arc<Pool>, options: &Options, shape: &Shape) -> Result<Self, SourceFault> {
-        let schema = pool.schema(|session| Ok(schema::read(&session.connection)?))?;
+    pub(super) fn new(
+        pool: &Arc<Pool>,
+        options: &Options,
+        schema: &Schema,
+        shape: &Shape,
+    ) -> Result<Self, SourceFault> {
         let name = name_of(pool.path());
         let Schema { tables, is_utf16, is_wal, .. } = schema;
-        let table = tables.into_iter().find(|table| table.name == shape.table);
+        let (is_utf16, is_wal) = (*is_utf16, *is_wal);
+        let table = tables.iter().find(|table| table.name == shape.table).cloned();
         let table = table.ok_or_else(|| changed(format!("`{name}` has no table `{}`", shape.table)))?;
         let mut columns = Vec::with_capacity(shape.columns.len());
         let mut places = Vec::with_capacity(shape.columns.len());
@@ -192,18 +198,27 @@ impl TableReader {
             }
         };
         for (at, (cell, column)) in cells.iter_mut().zip(&self.columns).enumerate() {
-            *cell = column.cell(row.get_ref(at)?).map_err(|expected| self.broken(column, expected))?;
+            *cell = column.cell(row.get_ref(at)?).map_err(|expected| self.broken(row, column, expected))?;
         }
         for at in &self.key {
             if cells[*at] == Cell::Null {
-                return Err(self.broken(&self.columns[*at], Expected("a value in every row")).into());
+                return Err(self.broken(row, &self.columns[*at], Expected("a value in every row")).into());
             }
         }
         Ok(hand(cells))
     }
 
-    fn broken(&self, column: &Column, Expected(expected): Expected) -> SourceFault {
-        changed(format!("table `{}`, column `{}`: expected {expected}", self.table.name, column.name))
+    /// Callers learn which column; which row it is says the log, to whoever can correct it.
+    #[cold]
+    fn broken(&self, row: &Row<'_>, column: &Column, Expected(expected): Expected) -> SourceFault {
+        let what = format!("table `{}`, column `{}`: expected {expected}", self.table.name, column.name);
+        let part =
+            |at: &usize| Some(format!("`{}` {}", self.columns[*at].name, shown(row.get_ref(*at).ok()?)));
+        let key: Vec<String> = self.key.iter().filter_map(part).collect();
+        SourceFault::Changed {
+            told: format!("{what}, and a row has something else; the log of the server says which"),
+            log: if key.is_empty() { what } else { format!("{what}, in the row with {}", key.join(", ")) },
+        }
     }
 
     pub(super) fn repeats(&self) -> SourceFault {
@@ -226,11 +241,11 @@ impl TableReader {
 
     /// The row with a key, by an index: handed over where it lies.
     fn find(&self, filters: &[Filter<'_>], row: &mut dyn FnMut(&[Cell<'_>])) -> Result<bool, Fail> {
-        let values = Values { filters, sort: None, sorted: None, key: &[], limit: 2 };
-        self.pool.read(|session| {
+        let values = Values { filters, sort: None, sorted: None, key: &[], limit: 1 };
+        self.pool.read_row(|session| {
             let mut statement = session.connection.prepare_cached(&self.get.sql)?;
-            let bound = self.get.bound(&self.columns, &self.key, &values);
-            let mut rows = statement.query(params_from_iter(bound))?;
+            self.get.bind(&mut statement, &self.columns, &self.key, &values)?;
+            let mut rows = statement.raw_query();
             match rows.next()? {
                 Some(found) => self.cells(found, |cells| row(cells)).map(|()| true),
                 None => Ok(false),
@@ -319,7 +334,8 @@ impl TableReader {
             _ => 0,
         };
         let mut statement = session.connection.prepare_cached(&plan.sql)?;
-        let mut rows = statement.query(params_from_iter(plan.bound(&self.columns, &self.key, &values)))?;
+        plan.bind(&mut statement, &self.columns, &self.key, &values)?;
+        let mut rows = statement.raw_query();
         let mut taken = 0;
         while let Some(row) = rows.next()? {
             let place = match self.paging {
@@ -450,8 +466,13 @@ impl Reader for TableReader {
         if key.len() != self.key.len() || key.is_empty() {
             return Ok(false);
         }
-        let filters = self.key_filters(key);
-        let found = if self.key_is_declared { self.find(&filters, row) } else { self.search(filters, row) };
+        let found = match (self.key_is_declared, &self.key[..], key) {
+            (true, [column], [value]) => {
+                self.find(&[Filter { column: *column, test: Test::Equals, value: *value }], row)
+            }
+            (true, ..) => self.find(&self.key_filters(key), row),
+            (false, ..) => self.search(self.key_filters(key), row),
+        };
         found.map_err(|fail| self.pool.fault(fail))
     }
 
@@ -488,5 +509,17 @@ impl Drop for Snapshot<'_> {
 }
 
 fn changed(told: String) -> SourceFault {
-    SourceFault::Changed { log: told.clone(), told: format!("{told}; the data changed, read it in again") }
+    SourceFault::Changed { log: told.clone(), told: format!("{told}; the data is not what it was") }
+}
+
+/// A value of a key for the log.
+fn shown(value: ValueRef<'_>) -> String {
+    const BYTES_MAX: usize = 80;
+    match raw(value) {
+        Cell::Null => "NULL".into(),
+        Cell::Integer(n) => n.to_string(),
+        Cell::Real(n) => n.to_string(),
+        Cell::Text(text) => format!("`{}`", &text[..text.floor_char_boundary(BYTES_MAX)]),
+        Cell::Blob(bytes) => format!("of {} bytes", bytes.len()),
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! All names in our statements come from here, quoted; none comes from a caller.
 
+use contract::source::LeftOut;
 use rusqlite::{Connection, Result, Row};
 
 /// One table or view, as declared.
@@ -62,6 +63,7 @@ struct Index {
 pub(super) struct Schema {
     pub(super) tables: Vec<Table>,
     pub(super) notes: Vec<String>,
+    pub(super) left_out: Vec<LeftOut>,
     pub(super) is_utf16: bool,
     pub(super) is_wal: bool,
 }
@@ -79,6 +81,7 @@ pub(super) fn read(connection: &Connection) -> Result<Schema> {
     let mut schema = Schema {
         tables: Vec::new(),
         notes: Vec::new(),
+        left_out: Vec::new(),
         is_utf16: encoding != "UTF-8",
         is_wal: journal.eq_ignore_ascii_case("wal"),
     };
@@ -91,15 +94,26 @@ pub(super) fn read(connection: &Connection) -> Result<Schema> {
             "table" | "view" => match table(connection, &listed) {
                 Ok(table) => schema.tables.push(table),
                 Err(error) if is_own_fault(&error) => {
-                    schema.notes.push(format!("`{}` cannot be read and is left out", listed.name));
+                    schema.left_out.push(left_out(&listed.name, UNREADABLE));
                 }
                 Err(error) => return Err(error),
             },
-            "virtual" => schema.notes.push(format!("the virtual table `{}` is left out", listed.name)),
+            "virtual" => {
+                let why =
+                    format!("it is a virtual table{}; copy what it holds into a table", listed.module());
+                schema.left_out.push(left_out(&listed.name, why));
+            }
+            // What a virtual table keeps its own data in.
             _ => {}
         }
     }
     Ok(schema)
+}
+
+pub(super) const UNREADABLE: &str = "it refers to something that is gone or not allowed";
+
+pub(super) fn left_out(table: &str, why: impl Into<String>) -> LeftOut {
+    LeftOut { table: table.to_owned(), why: why.into() }
 }
 
 /// Whether a table by itself is wrong: a view of a table that is gone, a name that is not UTF-8.
@@ -118,12 +132,24 @@ struct Listed {
     kind: String,
     is_without_rowid: bool,
     is_strict: bool,
+    /// How it was made.
+    sql: String,
+}
+
+impl Listed {
+    /// What a virtual table is made by: ` (fts5)`.
+    fn module(&self) -> String {
+        let words: Vec<&str> = self.sql.split(|c: char| c.is_whitespace() || c == '(').collect();
+        let using = words.iter().position(|word| word.eq_ignore_ascii_case("using"));
+        let name = using.and_then(|at| words[at + 1..].iter().find(|word| !word.is_empty()));
+        name.map_or_else(String::new, |name| format!(" ({})", name.to_ascii_lowercase()))
+    }
 }
 
 /// In the order in which they were made.
 fn list(connection: &Connection) -> Result<Vec<Listed>> {
     let mut statement = connection.prepare(
-        "SELECT l.name, l.type, l.wr, l.strict FROM pragma_table_list AS l \
+        "SELECT l.name, l.type, l.wr, l.strict, s.sql FROM pragma_table_list AS l \
          JOIN main.sqlite_schema AS s ON s.name = l.name AND s.type IN ('table', 'view') \
          WHERE l.schema = 'main' ORDER BY s.rowid",
     )?;
@@ -133,6 +159,7 @@ fn list(connection: &Connection) -> Result<Vec<Listed>> {
             kind: row.get(1)?,
             is_without_rowid: row.get(2)?,
             is_strict: row.get(3)?,
+            sql: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
         })
     })?;
     let is_own = |listed: &Result<Listed>| {
@@ -253,16 +280,16 @@ impl Table {
         format!("main.{}", quoted(&self.name))
     }
 
-    /// The key that is declared: the primary key, else columns that are required and unique, one of a simple
-    /// type rather than others.
-    pub(super) fn declared_key(&self) -> Vec<usize> {
-        if !self.primary.is_empty() {
-            return self.primary.clone();
-        }
+    /// The keys that are declared, the best first: the primary key, then columns that are required and unique,
+    /// few and of a simple type rather than others.
+    pub(super) fn declared_keys(&self) -> Vec<Vec<usize>> {
         let mut unique: Vec<Vec<usize>> =
             self.indexes.iter().filter_map(|index| self.unique(index)).collect();
         unique.sort_by_key(|key| (key.len(), !key.iter().all(|at| self.is_simple(*at))));
-        unique.into_iter().next().unwrap_or_default()
+        let mut keys = vec![self.primary.clone()];
+        keys.append(&mut unique);
+        keys.retain(|key| !key.is_empty());
+        keys
     }
 
     /// Whether these columns, in any order, are declared to tell rows apart.

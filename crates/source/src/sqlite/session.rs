@@ -3,6 +3,9 @@
 //! What forbids writing, each enough by itself: the file is opened read only, `query_only`, and an authorizer
 //! that knows the few things our statements do. Defensive mode and an untrusted schema are for what a hostile
 //! file may hold. Temporary data stays in memory.
+//!
+//! In WAL mode a connection can keep to one state of the database for some reads: to begin and end one takes two
+//! locks of the system, which cost more than to read a row. How long is for the pool to say.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +34,19 @@ pub(super) struct Session {
     deadline: Arc<Deadline>,
     /// Which file it was opened on, where a path may lead to another one later.
     pub(super) generation: u64,
+    /// Whether who reads keeps nobody from writing. While a connection is open nobody can change that.
+    pub(super) is_wal: bool,
+    /// Until when reads may see the state that is kept, if one is.
+    kept_until: Option<Instant>,
+    /// Changes whenever somebody else commits.
+    version: Option<i64>,
+}
+
+/// What became of the database since a connection last looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Since {
+    Same,
+    Changed,
 }
 
 /// When a statement has to let go.
@@ -48,6 +64,8 @@ const STATEMENTS_MAX: usize = 64;
 const PRAGMAS_ABOUT: [&str; 4] = ["table_list", "table_xinfo", "index_list", "index_xinfo"];
 /// Asked, never set.
 const PRAGMAS: [&str; 2] = ["encoding", "journal_mode"];
+/// Asked by who reads rows, too: a number, the same as long as nobody commits.
+const VERSION: &str = "PRAGMA data_version";
 const FUNCTIONS: [&str; 2] = ["count", "nullif"];
 
 /// Each keeps a hostile file or a mistake of ours small.
@@ -91,13 +109,44 @@ impl Session {
             connection.set_db_config(config, value)?;
         }
         connection.execute_batch(SETUP)?;
+        let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         register(&connection)?;
         connection.authorizer(Some(move |context: AuthContext<'_>| judge(permit, &context)))?;
         let deadline = Arc::new(Deadline { start: Instant::now(), ns: AtomicU64::new(0) });
         let watched = Arc::clone(&deadline);
         connection.progress_handler(STEPS, Some(move || watched.is_over()))?;
-        Ok(Self { connection, deadline, generation })
+        let is_wal = mode == "wal";
+        Ok(Self { connection, deadline, generation, is_wal, kept_until: None, version: None })
+    }
+
+    /// Keeps to the state of the database as it is now.
+    pub(super) fn keep(&mut self, until: Instant) -> rusqlite::Result<Since> {
+        self.connection.prepare_cached("BEGIN")?.execute([])?;
+        self.kept_until = Some(until);
+        let version = self.connection.prepare_cached(VERSION)?.query_row([], |row| row.get(0))?;
+        // A connection that looks for the first time cannot tell: files that are written to are opened often.
+        let is_same = self.version.replace(version) == Some(version);
+        Ok(if is_same { Since::Same } else { Since::Changed })
+    }
+
+    /// Ends with that. If it cannot, the connection is of no more use.
+    pub(super) fn let_go(&mut self) -> rusqlite::Result<()> {
+        if self.kept_until.take().is_none() {
+            return Ok(());
+        }
+        let ended = self.connection.prepare_cached("COMMIT").and_then(|mut end| end.execute([]));
+        // Some errors end a transaction by themselves, and then there is none to end.
+        if self.connection.is_autocommit() { Ok(()) } else { ended.map(drop) }
+    }
+
+    pub(super) fn kept_until(&self) -> Option<Instant> {
+        self.kept_until
+    }
+
+    /// Whether it can be lent again: nothing is begun but what it keeps on purpose.
+    pub(super) fn is_sound(&self) -> bool {
+        self.kept_until.is_some() || self.connection.is_autocommit()
     }
 
     /// Statements end with an interrupt when this much time has passed.
@@ -149,7 +198,7 @@ fn judge(permit: Permit, context: &AuthContext<'_>) -> Authorization {
             let name = pragma_name.to_ascii_lowercase();
             let is_known = PRAGMAS_ABOUT.contains(&name.as_str())
                 || (PRAGMAS.contains(&name.as_str()) && pragma_value.is_none());
-            permit == Permit::Schema && is_known
+            (permit == Permit::Schema && is_known) || (name == "data_version" && pragma_value.is_none())
         }
         _ => false,
     };
@@ -189,8 +238,14 @@ mod tests {
 
     #[test]
     fn reading_is_allowed() {
-        let statements =
-            ["SELECT a FROM t", "SELECT count(*) FROM t", "SELECT nullif(a, 1) FROM t", "BEGIN", "COMMIT"];
+        let statements = [
+            "SELECT a FROM t",
+            "SELECT count(*) FROM t",
+            "SELECT nullif(a, 1) FROM t",
+            "BEGIN",
+            "PRAGMA data_version",
+            "COMMIT",
+        ];
         check(Permit::Rows, &statements, true);
         check(Permit::Schema, &statements, true);
         let schema = ["SELECT name FROM sqlite_schema", "PRAGMA table_xinfo(t)", "PRAGMA journal_mode"];
@@ -227,6 +282,7 @@ mod tests {
             "PRAGMA writable_schema = 1",
             "PRAGMA trusted_schema = 1",
             "PRAGMA user_version = 7",
+            "PRAGMA data_version = 7",
             "PRAGMA wal_checkpoint(TRUNCATE)",
             "PRAGMA optimize",
             "PRAGMA temp_store_directory = '/tmp'",

@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
+use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::{EXACT_MAX, Guess};
 use contract::source::{ColumnFacts, Facts, SourceFault, TableFacts};
 use contract::{Cell, Kind};
@@ -13,7 +14,7 @@ use rusqlite::Row;
 
 use super::Options;
 use super::column::raw;
-use super::fault::{Fail, name_of};
+use super::fault::{Fail, TOO_BIG, name_of};
 use super::pool::Pool;
 use super::schema::{self, Affinity, Declared, Schema, Table, quoted};
 use super::walk::{Limits, Step, Walk, Walked};
@@ -23,33 +24,90 @@ const HASHES_MAX: u64 = 4_000_000;
 /// A view is read in one go, which keeps writers waiting.
 const VIEW_HOLD: Duration = Duration::from_millis(25);
 
-pub(super) fn facts(pool: &Pool, options: &Options) -> Result<Facts, SourceFault> {
-    let schema = pool.schema(|session| Ok(schema::read(&session.connection)?))?;
-    let Schema { tables, mut notes, is_wal, .. } = schema;
-    let mut facts = Vec::with_capacity(tables.len());
-    for table in &tables {
-        match survey(pool, table, options, is_wal) {
-            Ok(table) => facts.push(table),
+pub(super) fn facts(pool: &Pool, options: &Options, schema: &Schema) -> Result<Facts, SourceFault> {
+    let Schema { tables, notes, left_out, is_wal, .. } = schema;
+    let surveyed_tables = Vec::with_capacity(tables.len());
+    let mut facts = Facts { tables: surveyed_tables, notes: notes.clone(), left_out: left_out.clone() };
+    for table in tables {
+        match surveyed(pool, table, options, *is_wal, &mut facts.notes) {
+            Ok(table) => facts.tables.push(table),
             // A view may call what is not allowed, or what is gone.
             Err(Fail::Sql(error)) if schema::is_own_fault(&error) => {
-                notes.push(format!("`{}` cannot be read and is left out", table.name));
+                facts.left_out.push(schema::left_out(&table.name, schema::UNREADABLE));
+            }
+            Err(fail) if fail.is_too_big() => {
+                facts.left_out.push(schema::left_out(&table.name, format!("it has {TOO_BIG}")));
             }
             Err(fail) => return Err(pool.fault(fail)),
         }
     }
-    if facts.is_empty() {
+    if facts.tables.is_empty() {
         let name = name_of(pool.path());
-        let told = format!("`{name}` has no tables that can be read; is it the right file?");
-        return Err(SourceFault::Unavailable { told, log: notes.join("; ") });
+        let told = match &facts.left_out[..] {
+            [] => format!("`{name}` has no tables; is it the right file?"),
+            [one] => format!("`{name}` has no tables that can be read: {one}"),
+            [one, others @ ..] => {
+                let others = others.len();
+                format!("`{name}` has no tables that can be read: {one}, and {others} more")
+            }
+        };
+        let log = facts.left_out.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        return Err(SourceFault::Changed { told, log });
     }
-    Ok(Facts { tables: facts, notes })
+    Ok(facts)
 }
 
-fn survey(pool: &Pool, table: &Table, options: &Options, is_wal: bool) -> Result<TableFacts, Fail> {
+/// Looks at a table once. If nothing that is declared can be its key, it is looked at again to find one: to
+/// remember all values of all columns costs too much to do it for nothing.
+fn surveyed(
+    pool: &Pool,
+    table: &Table,
+    options: &Options,
+    is_wal: bool,
+    notes: &mut Vec<String>,
+) -> Result<TableFacts, Fail> {
+    let declared = table.declared_keys();
+    let search = if declared.is_empty() { Search::ForKey } else { Search::ForNothing };
+    let (mut seen, mut walked) = survey(pool, table, options, is_wal, search)?;
+    // What keeps a column out of keys, with its name.
+    let unfit = |at: &usize| {
+        let column = &table.columns[*at];
+        seen.columns[*at].unfit(column).map(|why| format!("`{}` {why}", column.name))
+    };
+    let key = declared.iter().find(|key| key.iter().all(|at| unfit(at).is_none()));
+    if let Some(why) = declared.first().and_then(|first| first.iter().find_map(unfit)) {
+        notes.push(format!("`{}`: the key that is declared is not used, because {why}", table.name));
+    }
+    if key.is_none() && !declared.is_empty() {
+        (seen, walked) = survey(pool, table, options, is_wal, Search::ForKey)?;
+    }
+    for (column, seen) in table.columns.iter().zip(&seen.columns).filter(|(_, seen)| seen.broken > 0) {
+        let (table, column, rows) = (&table.name, &column.name, counted(seen.broken));
+        notes.push(format!(
+            "`{table}`: the text in `{column}` is not UTF-8 in {rows}; it is told as base64, and not found by it"
+        ));
+    }
+    Ok(seen.facts(table, key.cloned(), walked))
+}
+
+/// Whether values are remembered, to find a column that tells rows apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Search {
+    ForKey,
+    ForNothing,
+}
+
+fn survey(
+    pool: &Pool,
+    table: &Table,
+    options: &Options,
+    is_wal: bool,
+    search: Search,
+) -> Result<(Survey, Walked), Fail> {
     let names: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let time = Duration::from_millis(options.scan_ms_max);
-    let mut seen = Survey::new(table, options.scan_rows_max);
+    let mut seen = Survey::new(table, options.scan_rows_max, search);
     let walked = match Walk::new(table, &names) {
         Some(walk) => {
             let limits = Limits { until: Instant::now() + time, stop: None };
@@ -59,7 +117,7 @@ fn survey(pool: &Pool, table: &Table, options: &Options, is_wal: bool) -> Result
             let sql = format!("SELECT {} FROM {}", names.join(", "), table.sql_name());
             let hold = if is_wal { time } else { VIEW_HOLD.min(time) };
             let read = pool.read(|session| {
-                seen = Survey::new(table, options.scan_rows_max);
+                seen = Survey::new(table, options.scan_rows_max, search);
                 session.hold_at_most(hold);
                 let mut statement = session.connection.prepare(&sql)?;
                 let mut rows = statement.query([])?;
@@ -76,7 +134,7 @@ fn survey(pool: &Pool, table: &Table, options: &Options, is_wal: bool) -> Result
             }
         }
     };
-    Ok(seen.facts(table, walked))
+    Ok((seen, walked))
 }
 
 /// What the rows of a table have shown so far.
@@ -95,10 +153,9 @@ struct Candidate {
 }
 
 impl Survey {
-    fn new(table: &Table, rows_max: u64) -> Self {
-        let found = table.declared_key().is_empty();
-        let simple = |column: &Declared| column.affinity != Affinity::Real;
-        let places = table.columns.iter().enumerate().filter(|(_, column)| found && simple(column));
+    fn new(table: &Table, rows_max: u64, search: Search) -> Self {
+        let simple = |column: &Declared| search == Search::ForKey && column.affinity != Affinity::Real;
+        let places = table.columns.iter().enumerate().filter(|(_, column)| simple(column));
         let candidates = places.map(|(column, _)| Candidate { column, hashes: HashSet::default() }).collect();
         let columns = table.columns.iter().map(Seen::new).collect();
         Self { columns, candidates, rows: 0, rows_max, hasher: RandomState::default() }
@@ -117,9 +174,9 @@ impl Survey {
         self.candidates.retain_mut(|candidate| {
             // Values that hash alike by chance cost us a key, and no more.
             let hash = match row.get_ref(from + candidate.column).map(raw) {
-                Ok(Cell::Text(text)) => hasher.hash_one(text),
+                Ok(Cell::Text(text)) if text.len() <= KEY_BYTES_MAX => hasher.hash_one(text),
                 Ok(Cell::Integer(n)) => hasher.hash_one(n),
-                Ok(Cell::Null | Cell::Real(_) | Cell::Blob(_)) | Err(_) => return false,
+                Ok(Cell::Null | Cell::Real(_) | Cell::Text(_) | Cell::Blob(_)) | Err(_) => return false,
             };
             candidate.hashes.insert(hash)
         });
@@ -129,15 +186,11 @@ impl Survey {
         Ok(Step::On)
     }
 
-    fn facts(self, table: &Table, walked: Walked) -> TableFacts {
+    /// `key` is what is declared and can be used.
+    fn facts(self, table: &Table, key: Option<Vec<usize>>, walked: Walked) -> TableFacts {
         let is_whole = walked == Walked::Whole;
-        let mut key = table.declared_key();
-        // SQLite lets a primary key be NULL, any number of times.
-        let has_nulls = key.iter().any(|at| self.columns[*at].nulls > 0);
-        let key_is_declared = !key.is_empty() && !has_nulls;
-        if has_nulls {
-            key.clear();
-        }
+        let key_is_declared = key.is_some();
+        let mut key = key.unwrap_or_default();
         let columns = table.columns.iter().zip(self.columns);
         let columns: Vec<ColumnFacts> =
             columns.map(|(declared, seen)| seen.facts(declared, table.is_strict, is_whole)).collect();
@@ -164,6 +217,8 @@ struct Seen {
     reals: u64,
     infinite: u64,
     texts: u64,
+    /// Too long for a key.
+    long: u64,
     /// Not UTF-8.
     broken: u64,
     blobs: u64,
@@ -182,6 +237,7 @@ impl Seen {
             reals: 0,
             infinite: 0,
             texts: 0,
+            long: 0,
             broken: 0,
             blobs: 0,
             is_declared_json: is_json(&column.declared),
@@ -205,6 +261,7 @@ impl Seen {
             }
             Cell::Text(text) => {
                 self.texts += 1;
+                self.long += u64::from(text.len() > KEY_BYTES_MAX);
                 self.guess.see(text);
                 if self.is_declared_json && self.not_json == 0 {
                     let scanned = json::scan(text.as_bytes().to_vec(), &ScanLimits::default());
@@ -228,6 +285,23 @@ impl Seen {
         }
         let values = if is_whole && kind == Kind::Text && !mixed { self.guess.values() } else { Vec::new() };
         ColumnFacts { name: column.name.clone(), kind, nullable: !column.is_required, mixed, values }
+    }
+
+    /// Why this column cannot be part of a key, if it cannot. SQLite lets a primary key be NULL, any number of
+    /// times, and hold anything; callers can only ask for what they can write down.
+    fn unfit(&self, column: &Declared) -> Option<String> {
+        let (kind, _) = self.kind(column);
+        let (what, rows) = match self {
+            Self { nulls: rows @ 1.., .. } => ("is NULL", *rows),
+            Self { blobs: rows @ 1.., .. } => ("holds bytes", *rows),
+            Self { broken: rows @ 1.., .. } => ("holds text that is not UTF-8", *rows),
+            Self { long: rows @ 1.., .. } => {
+                return Some(format!("is longer than {KEY_BYTES_MAX} bytes in {}", counted(*rows)));
+            }
+            _ if !kind.is_scalar() => return Some(format!("is {}", kind.as_str())),
+            _ => return None,
+        };
+        Some(format!("{what} in {}", counted(rows)))
     }
 
     /// The kind of most values, and whether there are others.
@@ -291,6 +365,10 @@ fn declared_kind(column: &Declared) -> (Kind, bool) {
         Affinity::Numeric if is_boolean(declared) => (Kind::Boolean, false),
         Affinity::Numeric | Affinity::Blob => (Kind::Text, true),
     }
+}
+
+fn counted(rows: u64) -> String {
+    if rows == 1 { "1 row".into() } else { format!("{rows} rows") }
 }
 
 fn is_decimal(declared: &str) -> bool {

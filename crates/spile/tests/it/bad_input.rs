@@ -53,6 +53,8 @@ fn text_files_that_are_no_tables() {
     check("csv_ragged_long", &[("people.csv", b"id,name\n1,Ada\n2,Bea,Berlin\n")], "people.csv");
     check("csv_ragged_short", &[("people.csv", b"id,name\n1,Ada\n2\n")], "people.csv");
     check("csv_quote_left_open", &[("people.csv", b"id,name\n1,\"Ada\n2,Bea\n")], "people.csv");
+    check("csv_comment_first", &[("people.csv", b"# exported today\nid,name\n1,Ada\n")], "people.csv");
+    check("csv_comment_between", &[("people.csv", b"id,name\n# new ones\n1,Ada\n")], "people.csv");
     let wide = [vec!["c"; 3000].join(","), "\n".into(), vec!["1"; 3000].join(","), "\n".into()].concat();
     check("csv_too_many_columns", &[("people.csv", wide.as_bytes())], "people.csv");
 }
@@ -80,6 +82,9 @@ fn odd_tables_that_can_be_served() {
     check_served("csv_without_a_key", &[("people.csv", b"name,city\nAda,Rome\nAda,Rome\n")], "people.csv");
     let utf16: Vec<u8> = "\u{feff}id,name\n1,Zoë\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     check_served("csv_utf16", &[("people.csv", &utf16)], "people.csv");
+    let unmarked: Vec<u8> = "id,name\n1,Zoë\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    check_served("csv_utf16_without_mark", &[("people.csv", &unmarked)], "people.csv");
+    check_served("csv_comment_as_header", &[("people.csv", b"# names\nAda\nBea\n")], "people.csv");
     check_served("csv_windows_1252", &[("people.csv", b"id,name\n1,Zo\xeb\n2,Ada\n")], "people.csv");
     let names: Vec<String> = (1..=80).map(|n| format!("column_{n}")).collect();
     let values: Vec<String> = (1..=80).map(|n| n.to_string()).collect();
@@ -103,7 +108,25 @@ fn databases_that_cannot_be_read() {
     damaged[4096..4196].fill(0xaa);
     check("db_damaged", &[("people.db", &damaged)], "people.db");
     check("db_cut_short", &[("people.db", &whole[..4096])], "people.db");
+    let virtual_only = database("CREATE VIRTUAL TABLE docs USING fts5(body); INSERT INTO docs VALUES ('x')");
+    check("db_of_virtual_tables", &[("people.db", &virtual_only)], "people.db");
+    let huge = database(
+        "CREATE TABLE films (id INTEGER PRIMARY KEY, film BLOB); INSERT INTO films VALUES (1, zeroblob(70000000))",
+    );
+    check("db_with_a_huge_value", &[("people.db", &huge)], "people.db");
     check("db_without_tables", &[("people.db", &database("CREATE TABLE t (a); DROP TABLE t"))], "people.db");
+}
+
+#[test]
+fn odd_databases_that_can_be_served() {
+    let nulls = database(
+        "CREATE TABLE people (id TEXT PRIMARY KEY, email TEXT UNIQUE, name TEXT);
+         INSERT INTO people VALUES (NULL, 'ada@acme.test', 'Ada'), (NULL, 'bea@acme.test', 'Bea'), ('3', 'cem@acme.test', 'Cem');
+         CREATE TABLE films (id INTEGER PRIMARY KEY, film BLOB); INSERT INTO films VALUES (1, zeroblob(70000000));
+         CREATE VIRTUAL TABLE docs USING fts5(body);
+         CREATE TABLE notes (name TEXT PRIMARY KEY, n INT); INSERT INTO notes VALUES ('a', 1), (cast(x'ff41' AS TEXT), 1)",
+    );
+    check_served("db_with_keys_of_no_use", &[("people.db", &nulls)], "people.db");
 }
 
 #[test]
@@ -171,6 +194,14 @@ fn manifests_that_do_not_hold() {
     check_manifest(
         "manifest_enum_that_does_not_hold",
         "key = \"name\"\n\n[collections.people.fields]\ncity = { enum = [\"Rome\", \"Berlin\"] }\n",
+    );
+    check_manifest(
+        "manifest_type_that_does_not_hold",
+        "key = \"name\"\n\n[collections.people.fields]\ncity = { type = \"integer\" }\n",
+    );
+    check_manifest(
+        "manifest_text_without_such_a_field",
+        "key = \"name\"\n\n[tools.find]\nuses = \"people.get\"\ntext = \"Found {naem} in {city}.\"\n",
     );
     check_manifest("manifest_unknown_collection", "key = \"name\"\n\n[tools.find]\nuses = \"peeple.get\"\n");
     check_manifest(

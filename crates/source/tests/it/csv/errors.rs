@@ -6,7 +6,7 @@ use super::kit::Disk;
 
 fn told(disk: &Disk, delimiter: Option<u8>) -> String {
     match disk.csv_with(delimiter, None).facts() {
-        Err(SourceFault::Unavailable { told, log }) => {
+        Err(SourceFault::Unavailable { told, log } | SourceFault::Changed { told, log }) => {
             assert!(log.contains(disk.path.to_str().unwrap()), "{log}");
             assert!(!told.contains(disk.path.parent().unwrap().to_str().unwrap()), "{told}");
             told
@@ -56,6 +56,16 @@ fn files_that_are_no_tables_say_so() {
 fn rows_that_do_not_fit_the_header_name_their_line() {
     let more = "quote fields that contain `,`";
     let fewer = "add what is missing, with `,` for each empty field";
+    let first =
+        "line 1 begins with `#`: if it is a comment, remove it, so that the first line names the columns";
+    check(
+        "# people\nid,name\n1,Ann\n",
+        &format!("`people.csv` line 2 has 2 fields, the header has 1; {first}"),
+    );
+    check(
+        "id,name\n# old\n1,Ann\n",
+        "`people.csv` line 2 has 1 field, the header has 2; a CSV has no comments: remove the line",
+    );
     check("a,b\n1,2,3\n", &format!("`people.csv` line 2 has 3 fields, the header has 2; {more}"));
     check("a,b\n1\n", &format!("`people.csv` line 2 has 1 field, the header has 2; {fewer}"));
     check(
@@ -119,4 +129,63 @@ fn not_every_byte_can_separate_fields() {
         let way_out = "cannot separate fields; use a comma, a semicolon, a tab or `|`";
         assert_eq!(told(&disk, Some(byte)), format!("`{shown}` {way_out}"));
     }
+}
+
+/// What whoever starts the server sees under the message.
+fn check_shown(content: impl AsRef<[u8]>, expected: [&str; 4]) {
+    let disk = Disk::new("people.csv", content);
+    let wrong = disk.csv().explain(None).expect("something is wrong");
+    let folder = disk.path.parent().unwrap().display().to_string() + "/";
+    let rendered = contract::diagnostic::render(&wrong, false).replace(&folder, "");
+    let lines: Vec<&str> = rendered.lines().collect();
+    assert_eq!([lines[1], lines[3], lines[4], lines[5]], expected, "{rendered}");
+}
+
+#[test]
+fn what_is_about_a_line_shows_the_line() {
+    check_shown(
+        "id,name\n1,Ann\n2,Bob,\"Berlin, Mitte\",x\n",
+        [
+            " --> people.csv:3:7",
+            "3 | 2,Bob,\"Berlin, Mitte\",x",
+            "  |       ^^^^^^^^^^^^^^^",
+            "  = help: quote fields that contain `,`",
+        ],
+    );
+    check_shown(
+        "id,name\n1,Ann\n\"2\"\n",
+        [
+            " --> people.csv:3:4",
+            "3 | \"2\"",
+            "  |    ^",
+            "  = help: add what is missing, with `,` for each empty field",
+        ],
+    );
+    check_shown(
+        "id,name\n1,\"Ann\n2,Bob\n",
+        [
+            " --> people.csv:2:3",
+            "2 | 1,\"Ann",
+            "  |   ^^^^",
+            "  = help: close it, or write `\"\"` for a quote in a field",
+        ],
+    );
+    check_shown(
+        "id,name\n1,A\0n\n",
+        [" --> people.csv:2:4", r"2 | 1,A\u{0}n", "  |    ^^^^^", "  = help: save it again as CSV in UTF-8"],
+    );
+    assert_eq!(Disk::new("people.csv", "id,name\n1,Ann\n").csv().explain(None), None);
+}
+
+#[test]
+fn a_value_that_an_author_wants_otherwise_is_shown() {
+    let disk = Disk::new("people.csv", "id,age\n1,30\n2,\"forty, or so\"\n");
+    let csv = disk.csv();
+    let mut shape = super::kit::shape(&csv);
+    shape.columns[1].kind = contract::Kind::Integer;
+    assert!(csv.reader(&shape).is_err());
+    let wrong = csv.explain(Some(&shape)).expect("something is wrong");
+    let at = wrong.at.expect("a place");
+    assert_eq!((at.line(), at.column()), (3, 3));
+    assert_eq!(wrong.help.as_deref(), Some("correct the value"));
 }

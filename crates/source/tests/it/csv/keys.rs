@@ -18,6 +18,10 @@ fn the_key_is_the_first_column_that_tells_rows_apart() {
     check("a,b\n1,1\n", &[0]);
     check("a,b\n", &[]);
     check("a\n\"x\"\nx\n", &[]);
+    // Nobody asks by a text of pages.
+    let long = "x".repeat(2049);
+    check(&format!("a,b\nshort,1\n{long},2\n"), &[1]);
+    check(&format!("a,b\nshort,{long}\nshorter,{long}\n"), &[0]);
     // Far behind what a sample shows.
     let late = |last: &str| {
         let many: String = (0..100_000).map(|i| format!("{i},n{i}\n")).collect();

@@ -39,7 +39,7 @@ fn what_is_no_database_says_so() {
         check(&path, no_database);
     }
     std::fs::write(&path, b"").expect("a file");
-    check(&path, "`shop.db` has no tables that can be read; is it the right file?");
+    check(&path, "`shop.db` has no tables; is it the right file?");
     check(
         folder.path(),
         &format!(
@@ -52,7 +52,40 @@ fn what_is_no_database_says_so() {
 #[test]
 fn a_database_without_tables_says_so() {
     let db = Db::new("CREATE TABLE t(a); DROP TABLE t");
-    check(&db.path, "`shop.db` has no tables that can be read; is it the right file?");
+    check(&db.path, "`shop.db` has no tables; is it the right file?");
+    let db = Db::new("CREATE VIRTUAL TABLE docs USING fts5(body); INSERT INTO docs VALUES('hello')");
+    check(
+        &db.path,
+        "`shop.db` has no tables that can be read: `docs` is left out: it is a virtual table (fts5); copy what it \
+         holds into a table",
+    );
+    let db = Db::new("CREATE VIRTUAL TABLE docs USING fts5(body); CREATE VIEW v AS SELECT * FROM gone");
+    let fault = db.source().facts().expect_err("a fault");
+    assert!(told(&fault).ends_with(", and 1 more"), "{fault:?}");
+}
+
+const HUGE: &str = "INSERT INTO huge VALUES(1, zeroblob(70000000)), (2, x'00')";
+
+#[test]
+fn a_value_that_is_too_large_costs_its_table_and_no_other() {
+    let db = Db::new("CREATE TABLE small(id INTEGER PRIMARY KEY); INSERT INTO small VALUES(1)");
+    db.write(&format!("CREATE TABLE huge(id INTEGER PRIMARY KEY, v BLOB); {HUGE}"));
+    let facts = db.facts();
+    assert_eq!(facts.tables.iter().map(|table| table.name.as_str()).collect::<Vec<_>>(), ["small"]);
+    let why = "it has a value of more than 64 MiB, and larger ones are not read";
+    assert_eq!((facts.left_out[0].table.as_str(), facts.left_out[0].why.as_str()), ("huge", why));
+    assert_eq!(facts.left_out[0].to_string(), format!("`huge` is left out: {why}"));
+    // One that comes later is told by the calls that meet it.
+    let db = Db::new("CREATE TABLE huge(id INTEGER PRIMARY KEY, v BLOB); INSERT INTO huge VALUES(9, x'00')");
+    let (_, reader) = db.reader("huge");
+    db.write(HUGE);
+    let fault = get(reader.as_ref(), &[Cell::Integer(1)]).expect_err("a fault");
+    assert!(matches!(fault, SourceFault::Changed { .. }), "{fault:?}");
+    assert_eq!(
+        told(&fault),
+        "`shop.db` has a value of more than 64 MiB, and larger ones are not read; make it smaller"
+    );
+    assert!(get(reader.as_ref(), &[Cell::Integer(2)]).expect("no fault").is_some());
 }
 
 #[test]
@@ -66,7 +99,7 @@ fn a_damaged_database_says_so() {
     check(&db.path, damaged);
     drop(reader);
     let source = Sqlite::new(&db.path, Options::default());
-    assert!(matches!(source.facts(), Err(SourceFault::Unavailable { .. })));
+    assert!(matches!(source.facts(), Err(SourceFault::Changed { .. })), "it can be read, and holds nothing");
     // Half of it is missing.
     std::fs::write(&db.path, &bytes[..4096]).expect("a file");
     check(&db.path, damaged);
@@ -116,6 +149,7 @@ fn a_file_that_goes_away_is_missed_and_comes_back() {
             break fault;
         }
     };
+    assert!(matches!(fault, SourceFault::Unavailable { .. }), "{fault:?}");
     assert_eq!(told(&fault), "`shop.db` is not there; check the path");
     std::fs::rename(&other.path, &db.path).expect("renamed");
     let row = get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row");
@@ -128,7 +162,7 @@ fn what_is_told_holds_no_path_and_no_words_of_the_driver() {
     let path = folder.path().join("shop.db");
     std::fs::write(&path, b"garbage".repeat(999)).expect("a file");
     let fault = Sqlite::new(&path, Options::default()).facts().expect_err("a fault");
-    let SourceFault::Unavailable { told, log } = fault else { panic!("{fault:?}") };
+    let SourceFault::Changed { told, log } = fault else { panic!("{fault:?}") };
     let secret = folder.path().to_string_lossy().into_owned();
     assert!(!told.contains(&secret) && log.contains(&secret));
     assert!(!told.contains("file is not a database") && log.contains("file is not a database"));

@@ -1,33 +1,198 @@
 //! Rows are fresh, and writers get their turn.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use contract::source::{Query, Source, SourceFault};
+use contract::source::{Query, Reader, Source, SourceFault};
 use contract::{Cell, Value};
+use rusqlite::Connection;
 
 use super::kit::{Db, all, by, equals, get, list, shown};
 
 const MODES: [&str; 2] = ["DELETE", "WAL"];
 
+/// What is promised to whoever reads, and to whoever waits for us.
+const PROMISED: Duration = Duration::from_millis(50);
+
+fn counter(mode: &str) -> Db {
+    Db::new(&format!(
+        "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v INT); INSERT INTO t VALUES(1, 0)"
+    ))
+}
+
+/// A counter's value, read by its key.
+fn count(reader: &dyn Reader) -> i64 {
+    match get(reader, &[Cell::Integer(1)]).expect("no fault").expect("a row")[1] {
+        Value::Integer(n) => n,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+/// Reads so often by key that whatever may be kept between reads is.
+fn read_closely(reader: &dyn Reader) {
+    (0..2_000).for_each(|_| {
+        count(reader);
+    });
+}
+
+/// Whether all of the log is in the database now, and the log is empty.
+fn truncates(writer: &Connection) -> bool {
+    let busy: i64 =
+        writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).expect("an answer");
+    busy == 0
+}
+
 #[test]
-fn a_read_sees_what_was_committed_before_it() {
+fn a_list_sees_what_was_committed_before_it() {
     for mode in MODES {
-        let db = Db::new(&format!(
-            "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v INT); INSERT INTO t VALUES(1, 0)"
-        ));
+        let db = counter(mode);
         let (_, reader) = db.reader("t");
         let writer = db.writer();
         for turn in 1..50_i64 {
+            read_closely(reader.as_ref());
             writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
-            let row = get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row");
-            assert_eq!(row[1], Value::Integer(turn), "{mode}");
             assert_eq!(all(reader.as_ref())[0][1], Value::Integer(turn), "{mode}");
         }
         writer.execute_batch("BEGIN IMMEDIATE; UPDATE t SET v = 99").expect("written");
-        let row = get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row");
-        assert_eq!(row[1], Value::Integer(49), "{mode}: not committed yet");
+        assert_eq!(count(reader.as_ref()), 49, "{mode}: not committed yet");
         writer.execute_batch("ROLLBACK").expect("rolled back");
+    }
+}
+
+#[test]
+fn a_row_is_as_it_was_committed_50_ms_before() {
+    for mode in MODES {
+        let db = counter(mode);
+        let (_, reader) = db.reader("t");
+        let writer = db.writer();
+        for turn in 1..50_i64 {
+            read_closely(reader.as_ref());
+            writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
+            let committed = Instant::now();
+            loop {
+                let age = committed.elapsed();
+                let seen = count(reader.as_ref());
+                if seen == turn {
+                    break;
+                }
+                assert_eq!((mode, seen), ("WAL", turn - 1), "one state or the other");
+                assert!(age < PROMISED, "still {seen} after {age:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reads_by_key_keep_neither_rows_old_nor_a_checkpoint_waiting() {
+    let db = counter("WAL");
+    let (_, reader) = db.reader("t");
+    let (is_done, seen_by_now) = (AtomicBool::new(false), AtomicI64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let least = seen_by_now.load(Ordering::Relaxed);
+                    assert!(count(reader.as_ref()) >= least, "older than promised");
+                }
+            });
+        }
+        let _done = Done(&is_done);
+        let writer = db.writer();
+        writer.busy_timeout(PROMISED).expect("a timeout");
+        for turn in 1..10_i64 {
+            writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
+            std::thread::sleep(PROMISED);
+            seen_by_now.store(turn, Ordering::Relaxed);
+            assert!(truncates(&writer), "somebody was in the way");
+        }
+    });
+}
+
+/// A state that is kept would be seen by whoever wants the log to begin anew.
+#[test]
+fn nothing_is_kept_when_nobody_reads() {
+    let db = counter("WAL");
+    let (_, reader) = db.reader("t");
+    let writer = db.writer();
+    for turn in 1..10_i64 {
+        writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
+        // The first reads see that somebody wrote, and keep nothing for a moment.
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(20) {
+            read_closely(reader.as_ref());
+        }
+        let last = Instant::now();
+        while !truncates(&writer) {
+            assert!(last.elapsed() < PROMISED, "still kept");
+        }
+    }
+}
+
+/// A log grows for as long as somebody reads from it whenever a writer would begin it anew.
+#[test]
+fn the_log_of_a_busy_writer_stays_short_while_rows_are_read() {
+    const PAGES: u64 = 20;
+    let db = counter("WAL");
+    let (_, reader) = db.reader("t");
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                count(reader.as_ref());
+            }
+        });
+        let _done = Done(&is_done);
+        let writer = db.writer();
+        writer
+            .execute_batch(&format!("PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = {PAGES}"))
+            .expect("set");
+        for turn in 1..40_000_i64 {
+            writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
+        }
+        let log = std::fs::metadata(db.folder.path().join("shop.db-wal")).expect("a log").len();
+        // It is a third of this where every read is by itself, and more where states are kept regardless.
+        assert!(log < 4096 * PAGES * 100, "{log} bytes");
+    });
+}
+
+#[test]
+fn with_a_rollback_journal_nothing_is_kept_between_reads() {
+    let db = counter("DELETE");
+    let (_, reader) = db.reader("t");
+    let writer = db.writer();
+    writer.busy_timeout(Duration::ZERO).expect("a timeout");
+    for _ in 0..50 {
+        read_closely(reader.as_ref());
+        writer
+            .execute_batch("BEGIN EXCLUSIVE; UPDATE t SET v = v + 1; COMMIT")
+            .expect("nobody is in the way");
+    }
+}
+
+#[test]
+fn a_table_that_changes_between_reads_is_read_as_it_is() {
+    let db = counter("WAL");
+    let (_, reader) = db.reader("t");
+    let writer = db.writer();
+    let soon = |expected: fn(&Result<Option<Vec<Value>>, SourceFault>) -> bool| {
+        let start = Instant::now();
+        loop {
+            let age = start.elapsed();
+            let found = get(reader.as_ref(), &[Cell::Integer(1)]);
+            if expected(&found) {
+                return;
+            }
+            assert!(age < PROMISED, "still {found:?}");
+        }
+    };
+    for change in ["ALTER TABLE t RENAME COLUMN v TO w", "ALTER TABLE t DROP COLUMN v", "DROP TABLE t"] {
+        read_closely(reader.as_ref());
+        writer.execute_batch(change).expect("changed");
+        soon(|found| matches!(found, Err(SourceFault::Changed { .. })));
+        let again = "DROP TABLE IF EXISTS t; CREATE TABLE t(more, v INT, id INTEGER PRIMARY KEY);
+            INSERT INTO t VALUES('more', 7, 1)";
+        writer.execute_batch(again).expect("made again");
+        soon(|found| matches!(found, Ok(Some(row)) if row[1] == Value::Integer(7)));
     }
 }
 
@@ -41,7 +206,7 @@ fn replaced(mode: &str, replace: impl Fn(&Db, &Db)) {
     let (db, other) = (made("old"), made("new"));
     let (_, reader) = db.reader("t");
     let read = || shown(&get(reader.as_ref(), &[Cell::Integer(1)]).expect("no fault").expect("a row")[1]);
-    assert_eq!(read(), "'old'");
+    (0..2_000).for_each(|_| assert_eq!(read(), "'old'"));
     replace(&db, &other);
     while read() == "'old'" {}
     assert_eq!(read(), "'new'");
@@ -49,7 +214,9 @@ fn replaced(mode: &str, replace: impl Fn(&Db, &Db)) {
 
 #[test]
 fn a_new_file_under_the_old_name_is_read_soon() {
-    replaced("delete", |db, other| std::fs::rename(&other.path, &db.path).expect("renamed"));
+    for mode in ["delete", "wal"] {
+        replaced(mode, |db, other| std::fs::rename(&other.path, &db.path).expect("renamed"));
+    }
 }
 
 #[test]

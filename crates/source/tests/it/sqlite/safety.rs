@@ -114,8 +114,8 @@ fn a_hostile_schema_runs_nothing() {
     );
     let facts = db.facts();
     let names: Vec<&str> = facts.tables.iter().map(|table| table.name.as_str()).collect();
-    assert_eq!(names, ["t", "v4"], "{:?}", facts.notes);
-    assert_eq!(facts.notes.len(), 4);
+    assert_eq!(names, ["t", "v4"], "{:?}", facts.left_out);
+    assert_eq!(facts.left_out.len(), 4);
 }
 
 #[test]

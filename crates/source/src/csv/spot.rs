@@ -1,0 +1,121 @@
+//! A place in a file: its line, its column, and as much of the line as is shown.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use contract::diagnostic::{At, Origin};
+
+use super::split::line_at;
+
+/// Kept after the file is gone from memory, so it holds no more of a line than anybody sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Spot {
+    /// Both counted from 1; a column is a character.
+    pub(super) line: usize,
+    pub(super) column: usize,
+    /// What stands around the place, on its line.
+    text: String,
+    /// The column at which `text` begins.
+    text_column: usize,
+    mark: Range<usize>,
+}
+
+const AROUND_CHARS_MAX: usize = 200;
+
+impl Spot {
+    /// The bytes `span` of a text. What of it lies on other lines is not marked.
+    pub(super) fn new(text: &str, span: Range<usize>) -> Self {
+        let is_end = |c: char| matches!(c, '\n' | '\r');
+        let start = text[..span.start].rfind(is_end).map_or(0, |end| end + 1);
+        let end = text[span.start..].find(is_end).map_or(text.len(), |ahead| span.start + ahead);
+        let before = text[start..span.start].trim_start_matches('\u{feff}');
+        let marked = &text[span.start..span.end.min(end)];
+        let kept = tail(before);
+        let shown = [kept, head(marked), head(&text[span.start + marked.len()..end])];
+        let columns = before.chars().count();
+        Self {
+            line: line_at(text.as_bytes(), span.start),
+            column: 1 + columns,
+            text_column: 1 + columns - kept.chars().count(),
+            mark: kept.len()..kept.len() + shown[1].len(),
+            text: shown.concat(),
+        }
+    }
+
+    /// A byte of something that is no text.
+    pub(super) fn of_byte(bytes: &[u8], at: usize) -> Self {
+        let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        let start = bytes[..at].iter().rposition(is_end).map_or(0, |end| end + 1);
+        let end = bytes[at..].iter().position(is_end).map_or(bytes.len(), |ahead| at + ahead);
+        // One byte is at most three of what stands for it.
+        let before = String::from_utf8_lossy(&bytes[start..at]);
+        let behind = String::from_utf8_lossy(&bytes[at..end.min(at + AROUND_CHARS_MAX)]);
+        let marked = behind.chars().next().map_or(0, char::len_utf8);
+        let spot = Self::new(&format!("{before}{behind}"), before.len()..before.len() + marked);
+        Self { line: line_at(bytes, at), ..spot }
+    }
+
+    pub(super) fn at(&self, file: &str) -> At {
+        let origin = Origin {
+            file: file.to_owned(),
+            text: self.text.clone(),
+            line: self.line,
+            column: self.text_column,
+        };
+        At::new(&Arc::new(origin), self.mark.clone())
+    }
+}
+
+fn tail(text: &str) -> &str {
+    let cut = text.char_indices().rev().nth(AROUND_CHARS_MAX - 1);
+    cut.map_or(text, |(at, _)| &text[at..])
+}
+
+fn head(text: &str) -> &str {
+    text.char_indices().nth(AROUND_CHARS_MAX).map_or(text, |(at, _)| &text[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::diagnostic::{Diagnostic, render};
+
+    use super::Spot;
+
+    /// The place, the quoted line, the mark.
+    fn check(spot: &Spot, expected: [&str; 3]) {
+        let rendered = render(&Diagnostic::error("wrong").at(&spot.at("people.csv")), false);
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert_eq!([lines[1], lines[3], lines[4]], expected, "{rendered}");
+    }
+
+    fn of(text: &str, marked: &str) -> Spot {
+        let start = text.find(marked).expect("the text has it");
+        Spot::new(text, start..start + marked.len())
+    }
+
+    #[test]
+    fn a_place_is_a_line_and_a_column_whatever_ends_lines() {
+        check(&of("a,b\n1,x\n", "x"), [" --> people.csv:2:3", "2 | 1,x", "  |   ^"]);
+        check(&of("a,b\r\nö,xyz\r\n", "xyz"), [" --> people.csv:2:3", "2 | ö,xyz", "  |   ^^^"]);
+        check(&of("a,b\r1,x\r", "x"), [" --> people.csv:2:3", "2 | 1,x", "  |   ^"]);
+        check(&of("\u{feff}a,b", "a"), [" --> people.csv:1:1", "1 | a,b", "  | ^"]);
+        check(&of("a\n\"x\ny\"\n", "\"x\ny\""), [" --> people.csv:2:1", "2 | \"x", "  | ^^"]);
+        check(&Spot::new("a,b\n1", 5..5), [" --> people.csv:2:2", "2 | 1", "  |  ^"]);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_its_column_is_not() {
+        let text = format!("{},here,{}", "x".repeat(100_000), "y".repeat(100_000));
+        let spot = of(&text, "here");
+        assert_eq!((spot.line, spot.column), (1, 100_002));
+        assert!(spot.text.len() < 1000);
+        let rendered = render(&Diagnostic::error("wrong").at(&spot.at("people.csv")), false);
+        assert!(rendered.contains("people.csv:1:100002\n"), "{rendered}");
+    }
+
+    #[test]
+    fn a_byte_has_a_place_too() {
+        check(&Spot::of_byte(b"a,b\n1,\0x\n", 6), [" --> people.csv:2:3", r"2 | 1,\u{0}x", "  |   ^^^^^"]);
+        check(&Spot::of_byte(b"a\nb\xff", 3), [" --> people.csv:2:2", "2 | b\u{fffd}", "  |  ^"]);
+    }
+}
