@@ -192,6 +192,7 @@ fn serve_sockets(
 
 /// Listens at all places. Where TCP is forbidden as such, a unix socket stands in for it; a port that is only
 /// in use is an error, because whoever uses it would be called in our place.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "there are no unix sockets"))]
 async fn listen(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
