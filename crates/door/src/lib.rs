@@ -1,4 +1,4 @@
-//! Lets bytes in and out, and guards the way: stdio and HTTP.
+//! Lets bytes in and out, and guards the way: stdio, HTTP, WebSockets and unix sockets.
 //!
 //! A door reads, bounds and guards; what a message means is `wire`'s to say, and what to do about it
 //! `host`'s. Nothing here tests a protocol version by name.

@@ -19,6 +19,7 @@ pub(crate) struct Seen<'h> {
     pub(crate) name: Head<'h>,
     pub(crate) session: Head<'h>,
     pub(crate) last_event: Head<'h>,
+    pub(crate) upgrade: Head<'h>,
 }
 
 impl<'h> Seen<'h> {
@@ -39,6 +40,7 @@ impl<'h> Seen<'h> {
             name: Head::Absent,
             session: Head::Absent,
             last_event: Head::Absent,
+            upgrade: Head::Absent,
         };
         for (name, value) in all {
             let place = match name.as_str() {
@@ -55,6 +57,7 @@ impl<'h> Seen<'h> {
                 "mcp-name" => &mut seen.name,
                 "mcp-session-id" => &mut seen.session,
                 "last-event-id" => &mut seen.last_event,
+                "upgrade" => &mut seen.upgrade,
                 _ => continue,
             };
             *place = match place {

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 /// A socket that listens. Dropping it removes the file, if it is still ours.
@@ -74,11 +75,11 @@ impl SocketFile {
             _ => error.into(),
         })?;
         let made = std::fs::symlink_metadata(path)?;
-        let file = |listener| Self { listener, path: path.into(), identity: (made.dev(), made.ino()) };
         if made.mode() & 0o777 != OURS_ALONE {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(OURS_ALONE))?;
         }
-        Ok(file(socket.listen(BACKLOG)?))
+        let listener = socket.listen(BACKLOG)?;
+        Ok(Self { listener, path: path.into(), identity: (made.dev(), made.ino()) })
     }
 
     pub fn path(&self) -> &Path {
@@ -108,20 +109,27 @@ fn clear(path: &Path) -> Result<(), Unbound> {
     if !there.file_type().is_socket() {
         return Err(Unbound::NotASocket);
     }
-    match StdStream::connect(path) {
-        Ok(_) => Err(Unbound::InUse),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+    match knock(path) {
+        // A queue that is full is somebody's.
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(Unbound::InUse),
+        Err(Errno::CONNREFUSED) => {
             // Another server may have made its own in the meantime.
-            if std::fs::symlink_metadata(path)
-                .is_ok_and(|now| (now.dev(), now.ino()) == (there.dev(), there.ino()))
-            {
+            let now = std::fs::symlink_metadata(path);
+            if now.is_ok_and(|now| (now.dev(), now.ino()) == (there.dev(), there.ino())) {
                 std::fs::remove_file(path)?;
             }
             Ok(())
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error.into()),
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(io::Error::from(error).into()),
     }
+}
+
+/// Whether somebody listens at a path. Does not wait for a server that takes nobody in.
+fn knock(path: &Path) -> rustix::io::Result<()> {
+    let socket = net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 impl Drop for SocketFile {

@@ -5,6 +5,7 @@
 use std::fmt::Write;
 use std::io::{IsTerminal, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use json::Json;
 use json::write::Object;
@@ -28,37 +29,74 @@ pub(crate) fn say(text: &str) {
 /// What a caller has to send when it is asked for a token. The token itself is nobody's to print.
 pub(crate) const WITH_TOKEN: &[(&str, &str)] = &[("Authorization", "Bearer TOKEN")];
 
+/// Where it is served. At least one of the two.
+#[derive(Default)]
+pub(crate) struct Places {
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) socket: Option<PathBuf>,
+}
+
 /// `heads` are those that callers have to send.
-pub(crate) fn over_http(all: &[Shown], bound: SocketAddr, heads: &[(&str, &str)]) -> String {
+pub(crate) fn over_sockets(all: &[Shown], places: &Places, heads: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (at, one) in all.iter().enumerate() {
         if at > 0 {
             let _ = writeln!(out);
         }
         let path = if all.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", one.name) };
-        head(&mut out, one, &format!("http://{bound}{path}"));
+        let socket = places.socket.as_ref().map(|path| format!("unix:{}", path.display()));
+        match (places.address, socket) {
+            (Some(bound), socket) => {
+                head(&mut out, one, &format!("http://{bound}{path}"));
+                let socket = socket.map(|socket| format!(" · {socket}")).unwrap_or_default();
+                let _ = writeln!(out, "  also ws://{bound}{path}{socket}");
+            }
+            (None, socket) => head(&mut out, one, &socket.unwrap_or_default()),
+        }
         if one.command.is_empty() {
             continue;
         }
         let _ = writeln!(out);
-        let url = format!("http://{}{path}", reached(bound));
-        let options: String =
-            heads.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
-        let command = format!("claude mcp add --transport http {} {url}{options}", one.name);
-        connect(&mut out, "Claude Code", &command);
-        let entry = Json::object(|o| {
-            o.str("url", &url);
-            headers(o, heads);
-        });
-        connect(&mut out, "Cursor", &entry_of("mcpServers", &one.name, &entry));
-        let entry = Json::object(|o| {
-            o.str("type", "http").str("url", &url);
-            headers(o, heads);
-        });
-        connect(&mut out, "VS Code", &entry_of("servers", &one.name, &entry));
-        connect(&mut out, "Claude Desktop", &by_command("mcpServers", one));
+        match (places.address, &places.socket) {
+            (Some(bound), _) => by_address(&mut out, one, &format!("http://{}{path}", reached(bound)), heads),
+            (None, Some(socket)) => {
+                let socket = quoted(&socket.display().to_string());
+                by_socket(&mut out, one, &socket, &path, heads, all.len() == 1);
+            }
+            (None, None) => {}
+        }
     }
     out.trim_end().to_owned()
+}
+
+fn by_address(out: &mut String, one: &Shown, url: &str, heads: &[(&str, &str)]) {
+    let options: String = heads.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
+    connect(out, "Claude Code", &format!("claude mcp add --transport http {} {url}{options}", one.name));
+    let entry = Json::object(|o| {
+        o.str("url", url);
+        headers(o, heads);
+    });
+    connect(out, "Cursor", &entry_of("mcpServers", &one.name, &entry));
+    let entry = Json::object(|o| {
+        o.str("type", "http").str("url", url);
+        headers(o, heads);
+    });
+    connect(out, "VS Code", &entry_of("servers", &one.name, &entry));
+    connect(out, "Claude Desktop", &by_command("mcpServers", one));
+}
+
+/// A pipe leads to one server, and has no place for a token.
+fn by_socket(out: &mut String, one: &Shown, socket: &str, path: &str, heads: &[(&str, &str)], is_one: bool) {
+    let options: String = heads.iter().map(|(name, value)| format!(" -H '{name}: {value}'")).collect();
+    let ask = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let how = format!(
+        "curl --unix-socket {socket} http://localhost{path} -H 'Content-Type: application/json'{options} -d '{ask}'"
+    );
+    connect(out, "curl", &how);
+    if is_one && heads.is_empty() {
+        let how = format!("claude mcp add {} -- socat - UNIX-CONNECT:{socket}", one.name);
+        connect(out, "Claude Code, and whatever starts a command", &how);
+    }
 }
 
 /// How this machine itself gets there: all addresses are none to connect to.

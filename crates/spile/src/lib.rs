@@ -6,6 +6,8 @@ pub mod project;
 mod report;
 pub mod serve;
 mod settings;
+#[cfg(unix)]
+mod socket;
 mod words;
 
 pub use banner::in_colour;

@@ -24,7 +24,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve data files or a manifest: on stdin and stdout, or over HTTP
+    /// Serve data files or a manifest: on stdin and stdout, over HTTP and WebSocket, or on a unix socket
     Serve {
         /// A data file (.csv .tsv .db .sqlite .sqlite3), a spile.toml, or a folder of them; several are several servers
         #[arg(default_value = ".")]

@@ -3,14 +3,16 @@
 use std::fs::File;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use call::Provider;
 use clap::{Args, ValueEnum};
-use door::http::Site;
+use door::http::{Listener, Site};
 use door::stdio::Output;
+#[cfg(unix)]
+use door::unix::SocketFile;
 use door::{Guard, Token};
 use host::{Config, RealWorld, Server};
 use tokio::net::TcpListener;
@@ -18,10 +20,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
-use crate::banner::{self, Shown};
+use crate::banner::{self, Places, Shown};
 use crate::settings;
 
-/// How to serve. Without a bind address: on stdin and stdout.
+/// How to serve. Without a bind address or a socket: on stdin and stdout.
 #[derive(Debug, Default, Args)]
 pub struct ServeArgs {
     /// Serve over HTTP at this address, e.g. 127.0.0.1:3333
@@ -31,6 +33,11 @@ pub struct ServeArgs {
     /// Serve over HTTP at SPILE_HOST (127.0.0.1) and PORT (3333)
     #[arg(long, conflicts_with = "bind")]
     pub http: bool,
+
+    /// Serve on a unix socket at this path, over HTTP or as a pipe; also beside --bind or --http
+    #[cfg(unix)]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
 
     /// Ask callers for the bearer token in this file (or in SPILE_TOKEN)
     #[arg(long, value_name = "FILE")]
@@ -114,9 +121,14 @@ pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
         let config = Config { name, version, limits, world };
         servers.push(Server::new(config, providers)?);
     }
-    match address {
-        Some(address) => serve_http(address, Site { servers, guard, timing: settings::timing()? }, &shown),
-        None => match servers.pop() {
+    match (address, args.socket()) {
+        (Some(_), _) | (_, Some(_)) => serve_sockets(
+            address,
+            args.socket(),
+            Site { servers, guard, timing: settings::timing()? },
+            &shown,
+        ),
+        (None, None) => match servers.pop() {
             Some(server) if servers.is_empty() => serve_stdio(server, &shown),
             _ => bail!(
                 "stdin and stdout are one pipe, and a pipe has one server; \
@@ -127,6 +139,16 @@ pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 impl ServeArgs {
+    #[cfg(unix)]
+    fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
+    }
+
+    #[cfg(not(unix))]
+    fn socket(&self) -> Option<&Path> {
+        None
+    }
+
     /// Where to listen; `None` for stdin and stdout.
     fn address(&self) -> anyhow::Result<Option<SocketAddr>> {
         if !self.http {
@@ -142,15 +164,19 @@ impl ServeArgs {
     }
 }
 
-fn serve_http(address: SocketAddr, site: Site, shown: &[Shown]) -> anyhow::Result<()> {
+fn serve_sockets(
+    address: Option<SocketAddr>,
+    socket: Option<&Path>,
+    site: Site,
+    shown: &[Shown],
+) -> anyhow::Result<()> {
     runtime(Driven::ByCaller)?.block_on(async {
         // Before anybody is told that we serve: whoever is told may tell us to stop.
         let told = stop_signal();
-        let listener = TcpListener::bind(address).await.map_err(|error| cannot_bind(address, &error))?;
-        let bound = listener.local_addr()?;
+        let (listeners, places) = listen(address, socket, shown).await?;
         let heads = if site.guard.token.is_some() { banner::WITH_TOKEN } else { &[] };
-        banner::say(&banner::over_http(shown, bound, heads));
-        if !bound.ip().is_loopback() {
+        banner::say(&banner::over_sockets(shown, &places, heads));
+        if places.address.is_some_and(|bound| !bound.ip().is_loopback()) {
             say_who_may_call(&site.guard);
         }
         let (stop, stopped) = watch::channel(false);
@@ -159,9 +185,50 @@ fn serve_http(address: SocketAddr, site: Site, shown: &[Shown]) -> anyhow::Resul
             // Everybody who waits for this is in this process; there is somebody, or it does not matter.
             let _ = stop.send(true);
         });
-        door::http::serve(listener, Arc::new(site), stopped).await;
+        door::http::serve_all(listeners, Arc::new(site), stopped).await;
         Ok(())
     })
+}
+
+/// Listens at all places. Where TCP is forbidden as such, a unix socket stands in for it; a port that is only
+/// in use is an error, because whoever uses it would be called in our place.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "there are no unix sockets"))]
+async fn listen(
+    address: Option<SocketAddr>,
+    socket: Option<&Path>,
+    shown: &[Shown],
+) -> anyhow::Result<(Vec<Listener>, Places)> {
+    let (mut listeners, mut places) = (Vec::new(), Places::default());
+    #[cfg(unix)]
+    if let Some(path) = socket {
+        listeners.push(bind_socket(path)?.into());
+        // Whoever reads it may be in another folder.
+        places.socket = Some(std::path::absolute(path)?);
+    }
+    let Some(address) = address else { return Ok((listeners, places)) };
+    match TcpListener::bind(address).await {
+        Ok(listener) => {
+            places.address = Some(listener.local_addr()?);
+            listeners.push(listener.into());
+        }
+        #[cfg(unix)]
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            banner::say(&format!("{}; a unix socket stands in for it", cannot_bind(address, &error)));
+            if places.socket.is_none() {
+                let names: Vec<&str> = shown.iter().map(|one| &*one.name).collect();
+                let path = crate::socket::default_path(&names)?;
+                listeners.push(bind_socket(&path)?.into());
+                places.socket = Some(std::path::absolute(path)?);
+            }
+        }
+        Err(error) => return Err(cannot_bind(address, &error)),
+    }
+    Ok((listeners, places))
+}
+
+#[cfg(unix)]
+fn bind_socket(path: &Path) -> anyhow::Result<SocketFile> {
+    SocketFile::bind(path).map_err(|why| anyhow::anyhow!("cannot listen on `{}`: {why}", path.display()))
 }
 
 fn cannot_bind(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
@@ -169,7 +236,10 @@ fn cannot_bind(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     let why = match error.kind() {
         AddrInUse => "the port is in use; choose another, or port 0 for any that is free".into(),
         AddrNotAvailable => "this machine has no such address; 127.0.0.1 is always there".into(),
-        PermissionDenied => "not permitted; ports below 1024 are for the system, choose a higher one".into(),
+        PermissionDenied if address.port() < 1024 => {
+            "not permitted; ports below 1024 are for the system, choose a higher one".into()
+        }
+        PermissionDenied => "not permitted in this environment".into(),
         _ => error.to_string(),
     };
     anyhow::anyhow!("cannot listen on {address}: {why}")
@@ -267,8 +337,8 @@ async fn stop_signal() {
 
 /// Who may come in. An open door to the network has to be asked for.
 fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard> {
-    if address.is_none() && args.token_file.is_some() {
-        bail!("--token-file needs --bind or --http: on stdin and stdout there is nobody to ask");
+    if address.is_none() && args.socket().is_none() && args.token_file.is_some() {
+        bail!("--token-file needs --bind, --http or --socket: on stdin and stdout there is nobody to ask");
     }
     let token = match &args.token_file {
         Some(path) => {

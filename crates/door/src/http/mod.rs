@@ -1,7 +1,9 @@
-//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2.
+//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2; and what a connection may be besides.
 //!
 //! ```text
 //! accept → connection (phases, watched) → route (guards) → post | get | delete → host → response
+//!                                                        → upgrade → websocket → pipe
+//!          a unix socket, no HTTP → local                                      → pipe
 //! ```
 
 mod body;

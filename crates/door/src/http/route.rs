@@ -152,7 +152,7 @@ fn route<'a>(arrived: &'a Arrived, parts: &'a Parts, seen: &'a Seen<'a>) -> Goal
     };
     let who = Who { principal, address: arrived.from };
     let query = parts.uri.query();
-    if upgrade::is_asked(&parts.headers) {
+    if upgrade::is_asked(&parts.method, seen) {
         return Goal::Reached(upgrade::answer(arrived, parts, server, who));
     }
     Goal::Reached(match parts.method {

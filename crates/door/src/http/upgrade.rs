@@ -13,11 +13,13 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use ring::digest;
+use wire::Head;
 use wire::code::Code;
 
 use super::body::Body;
 use super::reply;
 use super::route::Arrived;
+use crate::seen::Seen;
 
 /// What a connection becomes when the answer to its request is out.
 pub(crate) struct Upgrade {
@@ -31,12 +33,16 @@ const MCP: &str = "mcp";
 
 const WEBSOCKET: &str = "websocket";
 
-/// Whether a request asks for a WebSocket, rightly or not.
+/// Whether a request asks for a WebSocket, rightly or not. Elsewhere an Upgrade may be ignored, and is.
 #[inline]
-pub(crate) fn is_asked(heads: &HeaderMap) -> bool {
-    // Most requests have no such header, and looking for one is all that they pay.
-    heads.contains_key(header::UPGRADE)
-        && names(heads, &header::UPGRADE, |name| name.eq_ignore_ascii_case(WEBSOCKET))
+pub(crate) fn is_asked(method: &Method, seen: &Seen<'_>) -> bool {
+    match seen.upgrade {
+        Head::Absent => false,
+        Head::One(_) | Head::Twice => {
+            method == Method::GET
+                && names(seen.all, &header::UPGRADE, |name| name.eq_ignore_ascii_case(WEBSOCKET))
+        }
+    }
 }
 
 #[cold]
@@ -60,8 +66,8 @@ pub(crate) fn answer(arrived: &Arrived, parts: &Parts, server: &Arc<Server>, who
 /// The client's key, if everything is as it must be.
 fn check(parts: &Parts) -> Result<&[u8], Box<Response<Body>>> {
     let heads = &parts.headers;
-    if parts.method != Method::GET || parts.version != Version::HTTP_11 {
-        return Err(bad("a WebSocket is asked for with GET and HTTP/1.1"));
+    if parts.version != Version::HTTP_11 {
+        return Err(bad("a WebSocket is asked for with HTTP/1.1"));
     }
     if once(heads, &header::UPGRADE).is_none() {
         return Err(bad("more than one Upgrade header"));

@@ -136,6 +136,11 @@ impl Link {
         });
     }
 
+    /// A pipe is read from again; that nothing was heard meanwhile was not its client's doing.
+    pub(crate) fn reads_again(&self) {
+        self.since.store(self.clock.load(Relaxed), Relaxed);
+    }
+
     /// A message has begun to arrive on a pipe.
     pub(crate) fn message_begins(&self) {
         self.asked.store(self.clock.load(Relaxed), Relaxed);

@@ -63,7 +63,7 @@ impl<I> WebSocket<I> {
             .max_write_buffer_size(OWN_BYTES_MAX)
             .max_message_size(Some(limits.frame_bytes_max))
             .max_frame_size(Some(limits.frame_bytes_max));
-        let patience = Duration::from_millis(limits.keep_alive_ms);
+        let patience = Duration::from_millis(limits.keep_alive_ms.max(1));
         Self {
             io,
             config,

@@ -49,7 +49,7 @@ pub(crate) trait Transport {
 /// What came down a pipe.
 pub(crate) enum Got {
     Frame(Frame),
-    /// Something between the transports.
+    /// Something that only the transport minds.
     Own,
     /// Nothing more will come, but what was asked may be answered.
     End,
@@ -177,8 +177,11 @@ impl<T: Transport> Pipe<T> {
                 return Poll::Ready(last);
             }
             // Whoever was not read from because its queue was full may have made room.
-            if (idle && !full) || (full && self.talk.output.is_full()) {
+            if idle && (!full || self.talk.output.is_full()) {
                 return Poll::Pending;
+            }
+            if full {
+                self.link.reads_again();
             }
             if left == 0 {
                 cx.waker().wake_by_ref();

@@ -457,6 +457,12 @@ fn malformed_requests_are_never_answered_with_success() {
         ("a name in capitals", and(("X-Evil", "x"))),
         ("a connection header", and(("connection", "close"))),
         ("a transfer coding", and(("transfer-encoding", "chunked"))),
+        ("an upgrade", and(("upgrade", "websocket"))),
+        ("a WebSocket by RFC 8441, which nobody was offered", {
+            let mut fields = pseudo;
+            (fields[0].1, fields[2].1) = ("CONNECT", "/mcp");
+            block(&[&fields[..], &[(":protocol", "websocket"), ("sec-websocket-protocol", "mcp")]].concat())
+        }),
         ("a line break in a value", and(("x", "a\r\nb: c"))),
         ("a length that is a lie", and(("content-length", "7"))),
         ("an authority with a user", {

@@ -10,4 +10,5 @@ mod inspector;
 mod official;
 mod readme;
 mod serving;
+mod sockets;
 mod stand;

@@ -135,6 +135,11 @@ pub struct Served {
 
 impl Served {
     pub fn start(command: &mut Command) -> Self {
+        Self::start_at(command, "http://")
+    }
+
+    /// Waits for the line that says where.
+    pub fn start_at(command: &mut Command, place: &str) -> Self {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let stderr = lines_of(child.stderr.take().expect("stderr is a pipe"));
@@ -142,10 +147,10 @@ impl Served {
         let address = loop {
             match stderr.recv_timeout(AT_MOST) {
                 Ok(line) => {
-                    let found = address_in(&line);
+                    let found = line.contains(place);
                     said.push(line);
-                    if let Some(address) = found {
-                        break address;
+                    if found {
+                        break said.last().and_then(|line| address_in(line));
                     }
                 }
                 Err(_) => {
@@ -154,7 +159,14 @@ impl Served {
                 }
             }
         };
+        // What listens on a unix socket alone has none.
+        let address = address.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
         Self { child, stderr, said, address }
+    }
+
+    /// Where it says that it listens beside the socket, in whatever it has said so far.
+    pub fn port(&self) -> Option<u16> {
+        self.said.iter().find_map(|line| address_in(line)).map(|address| address.port())
     }
 
     /// Head and body of the answer.

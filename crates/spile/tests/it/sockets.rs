@@ -1,0 +1,169 @@
+//! Unix sockets, from the command line: where, what is said, what is left behind, and the one that stands in.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Command;
+
+use crate::stand::{AT_MOST, Place, SPILE, Served};
+
+const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name\n1,Ada\n2,Bea\n");
+const ORDERS: (&str, &[u8]) = ("orders.csv", b"no,total\n7,9.50\n8,12.00\n");
+
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+fn connect(socket: &Path) -> UnixStream {
+    let stream = UnixStream::connect(socket).expect("it listens");
+    stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+    stream
+}
+
+/// Head and body of the answer to a POST of the handshake era.
+fn post(socket: &Path, path: &str, heads: &str) -> String {
+    let mut stream = connect(socket);
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         {heads}Content-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it is closed in time");
+    answer
+}
+
+/// The answer to one line on a pipe.
+fn ask(socket: &Path) -> String {
+    let mut stream = connect(socket);
+    stream.write_all(format!("{LIST}\n").as_bytes()).expect("it reads");
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("it is text");
+    line
+}
+
+/// It serves on the socket until told to stop, and leaves nothing; what it says is kept in `snapshots/`.
+#[track_caller]
+fn check(name: &str, args: &[&str], env: &[(&str, &str)], tries: impl FnOnce(&Path)) {
+    let place = Place::new(&[PEOPLE, ORDERS]);
+    let before = place.files();
+    let socket = place.folder.join("a.sock");
+    let served = Served::start_at(place.spile(args).envs(env.iter().copied()), "unix:");
+    assert_eq!(std::fs::metadata(&socket).expect("it is there").mode() & 0o777, 0o600);
+    tries(&socket);
+    let port = served.port().map(|port| format!("127.0.0.1:{port}"));
+    let (stdout, stderr, code) = served.stop();
+    let stderr = port.map_or(stderr.clone(), |port| stderr.replace(&port, "127.0.0.1:PORT"));
+    assert_eq!((code, &*stdout), (Some(0), ""), "{name}: stdout stays empty");
+    assert_eq!(place.files(), before, "{name}: the files are as they were, and the socket is gone");
+    insta::assert_snapshot!(name, place.readable(stderr.as_bytes()));
+}
+
+#[test]
+fn a_socket_speaks_http_and_is_a_pipe() {
+    check("socket", &["serve", "people.csv", "--socket", "a.sock"], &[], |socket| {
+        assert!(post(socket, "/mcp", "").contains("list_people"));
+        assert!(ask(socket).contains("list_people"));
+    });
+    let both = &["serve", "people.csv", "--socket", "a.sock", "--bind", "127.0.0.1:0"];
+    check("socket_and_http", both, &[], |socket| {
+        assert!(post(socket, "/mcp", "").contains("list_people"));
+    });
+    let several = &["serve", "people.csv", "orders.csv", "--socket", "a.sock"];
+    check("socket_several", several, &[], |socket| {
+        assert!(post(socket, "/mcp/orders", "").contains("list_orders"));
+        assert!(ask(socket).contains("/mcp/NAME"));
+    });
+    let token = [("SPILE_TOKEN", "s3cret")];
+    check("socket_token", &["serve", "people.csv", "--socket", "a.sock"], &token, |socket| {
+        assert!(post(socket, "/mcp", "").starts_with("HTTP/1.1 401 "));
+        assert!(post(socket, "/mcp", "Authorization: Bearer s3cret\r\n").contains("list_people"));
+        assert!(ask(socket).contains("bearer token"));
+    });
+}
+
+#[test]
+fn a_socket_that_cannot_be() {
+    let place = Place::new(&[PEOPLE]);
+    let _live = UnixListener::bind(place.folder.join("live.sock")).expect("a socket");
+    place.write("file", b"precious");
+    for (name, socket) in [
+        ("socket_in_use", "live.sock"),
+        ("socket_is_a_file", "file"),
+        ("socket_is_a_folder", "."),
+        ("socket_in_no_folder", "no/such/a.sock"),
+        ("socket_path_too_long", &"long".repeat(40)),
+    ] {
+        let said = place.run(&["serve", "people.csv", "--socket", socket]);
+        assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{name}: {said}");
+        insta::assert_snapshot!(name, said);
+    }
+    assert_eq!(std::fs::read(place.folder.join("file")).expect("it is there"), b"precious");
+    assert!(UnixStream::connect(place.folder.join("live.sock")).is_ok(), "it lives");
+}
+
+/// What a server that was killed left behind is no obstacle.
+#[test]
+fn a_socket_after_a_kill() {
+    let place = Place::new(&[PEOPLE]);
+    let args = ["serve", "people.csv", "--socket", "a.sock"];
+    drop(Served::start_at(&mut place.spile(&args), "unix:"));
+    let socket = place.folder.join("a.sock");
+    assert!(socket.exists(), "it was killed");
+    let _served = Served::start_at(&mut place.spile(&args), "unix:");
+    assert!(ask(&socket).contains("list_people"));
+}
+
+/// The program without the right to listen on ports of the system; `None` where everybody has it.
+fn forbidden(place: &Place, args: &[&str]) -> Option<Command> {
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").ok()?;
+    if first.trim().parse::<u16>().ok()? <= 1 {
+        return None;
+    }
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_bind_service", SPILE]);
+        Command::new("setpriv").arg("--version").output().ok()?;
+        command
+    } else {
+        Command::new(SPILE)
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command
+        .args(args)
+        .current_dir(&place.folder)
+        .env_clear()
+        .env("PATH", path)
+        .stdin(std::process::Stdio::null());
+    Some(command)
+}
+
+#[test]
+fn where_tcp_is_forbidden_a_socket_stands_in() {
+    let place = Place::new(&[PEOPLE]);
+    let folder = place.folder.to_string_lossy().into_owned();
+    let own = format!("spile-{}", rustix::process::geteuid().as_raw());
+    for (name, args, env, socket) in [
+        ("forbidden_named", &["--bind", "127.0.0.1:1"][..], ("SPILE_SOCKET", "b.sock"), "b.sock".to_owned()),
+        ("forbidden_runtime", &["--bind", "1"], ("XDG_RUNTIME_DIR", &*folder), "spile-people.sock".into()),
+        ("forbidden_temp", &["--http"], ("TMPDIR", &*folder), format!("{own}/spile-people.sock")),
+        (
+            "forbidden_beside",
+            &["--bind", "1", "--socket", "c.sock"],
+            ("SPILE_SOCKET", "b.sock"),
+            "c.sock".into(),
+        ),
+    ] {
+        let Some(mut command) = forbidden(&place, &[&["serve", "people.csv"], args].concat()) else { return };
+        let served = Served::start_at(command.env("PORT", "1").env(env.0, env.1), "unix:");
+        let socket = place.folder.join(socket);
+        assert!(ask(&socket).contains("list_people"), "{name}");
+        assert!(post(&socket, "/mcp", "").contains("list_people"), "{name}");
+        let (stdout, stderr, code) = served.stop();
+        assert_eq!((code, &*stdout), (Some(0), ""), "{name}");
+        assert!(!socket.exists(), "{name}");
+        let stderr = stderr.replace(&own, "spile-UID");
+        insta::assert_snapshot!(name, place.readable(stderr.as_bytes()));
+    }
+}
