@@ -29,19 +29,19 @@ pub(crate) fn say(text: &str) {
 pub(crate) const WITH_TOKEN: &[(&str, &str)] = &[("Authorization", "Bearer TOKEN")];
 
 /// `heads` are those that callers have to send.
-pub(crate) fn over_http(all: &[Shown], bound: SocketAddr, heads: &[(&str, &str)]) -> String {
+pub(crate) fn over_http(all: &[Shown], scheme: &str, bound: SocketAddr, heads: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (at, one) in all.iter().enumerate() {
         if at > 0 {
             let _ = writeln!(out);
         }
         let path = if all.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", one.name) };
-        head(&mut out, one, &format!("http://{bound}{path}"));
+        head(&mut out, one, &format!("{scheme}://{bound}{path}"));
         if one.command.is_empty() {
             continue;
         }
         let _ = writeln!(out);
-        let url = format!("http://{}{path}", reached(bound));
+        let url = format!("{scheme}://{}{path}", reached(bound));
         let options: String =
             heads.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
         let command = format!("claude mcp add --transport http {} {url}{options}", one.name);

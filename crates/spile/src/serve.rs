@@ -5,11 +5,13 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use call::Provider;
 use clap::{Args, ValueEnum};
-use door::http::Site;
+use contract::diagnostic::{Diagnostic, render_all};
+use door::http::{Files, Site, Tls};
 use door::stdio::Output;
 use door::{Guard, Token};
 use host::{Config, RealWorld, Server};
@@ -31,6 +33,14 @@ pub struct ServeArgs {
     /// Serve over HTTP at SPILE_HOST (127.0.0.1) and PORT (3333)
     #[arg(long, conflicts_with = "bind")]
     pub http: bool,
+
+    /// Serve over HTTPS with the certificate chain in this PEM file (or SPILE_TLS_CERT); read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key, a PEM file without a passphrase (or SPILE_TLS_KEY)
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
 
     /// Ask callers for the bearer token in this file (or in SPILE_TOKEN)
     #[arg(long, value_name = "FILE")]
@@ -101,6 +111,7 @@ impl Service {
 pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
     let address = args.address()?;
     let guard = guard(args, address)?;
+    let tls = tls(args, address)?;
     let mut shown = Vec::with_capacity(services.len());
     let mut servers = Vec::with_capacity(services.len());
     for Service { name, version, providers, command, call_timeout_ms } in services {
@@ -115,7 +126,9 @@ pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
         servers.push(Server::new(config, providers)?);
     }
     match address {
-        Some(address) => serve_http(address, Site { servers, guard, timing: settings::timing()? }, &shown),
+        Some(address) => {
+            serve_http(address, Site { servers, guard, timing: settings::timing()?, tls }, &shown)
+        }
         None => match servers.pop() {
             Some(server) if servers.is_empty() => serve_stdio(server, &shown),
             _ => bail!(
@@ -149,7 +162,8 @@ fn serve_http(address: SocketAddr, site: Site, shown: &[Shown]) -> anyhow::Resul
         let listener = TcpListener::bind(address).await.map_err(|error| cannot_bind(address, &error))?;
         let bound = listener.local_addr()?;
         let heads = if site.guard.token.is_some() { banner::WITH_TOKEN } else { &[] };
-        banner::say(&banner::over_http(shown, bound, heads));
+        let scheme = if site.tls.is_some() { "https" } else { "http" };
+        banner::say(&banner::over_http(shown, scheme, bound, heads));
         if !bound.ip().is_loopback() {
             say_who_may_call(&site.guard);
         }
@@ -310,6 +324,34 @@ fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard>
         }
     }
     Ok(Guard { hosts: args.allow_host.clone(), origins: args.allow_origin.clone(), token })
+}
+
+/// The certificate to serve with. What is wrong with it is told now, not to the first client.
+fn tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<Arc<Tls>>> {
+    if address.is_none() {
+        if args.tls_cert.is_some() || args.tls_key.is_some() {
+            bail!("--tls-cert and --tls-key need --bind or --http: stdin and stdout are not a network");
+        }
+        return Ok(None);
+    }
+    let named = |given: &Option<PathBuf>, variable| {
+        anyhow::Ok(match given {
+            Some(path) => Some(path.clone()),
+            None => settings::text(variable)?.map(PathBuf::from),
+        })
+    };
+    let files = match (named(&args.tls_cert, "SPILE_TLS_CERT")?, named(&args.tls_key, "SPILE_TLS_KEY")?) {
+        (None, None) => return Ok(None),
+        (Some(cert), Some(key)) => Files { cert, key },
+        (Some(_), None) => bail!("a certificate needs its key; give --tls-key FILE (or SPILE_TLS_KEY)"),
+        (None, Some(_)) => bail!("a key needs its certificate; give --tls-cert FILE (or SPILE_TLS_CERT)"),
+    };
+    let (tls, warnings) = Tls::load(files, SystemTime::now())?;
+    if !warnings.is_empty() {
+        let warnings: Vec<Diagnostic> = warnings.into_iter().map(Diagnostic::warning).collect();
+        banner::say(&format!("{}\n", render_all(&warnings, banner::in_colour()).trim_end()));
+    }
+    Ok(Some(Arc::new(tls)))
 }
 
 /// Log lines go to stderr from now on.

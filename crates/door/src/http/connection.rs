@@ -1,4 +1,4 @@
-//! One connection: its socket, its phases, and hyper in between.
+//! One connection: its socket, its phases, and hyper in between. Under TLS, [`tls`](super::tls) is in between too.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,6 +16,8 @@ use tokio::net::TcpStream;
 
 use super::Site;
 use super::route::{self, Arrived};
+use super::tls::stream::{Secured, Session, Spoken};
+use super::tls::{self, Tls};
 use super::watcher::{Link, Watcher};
 
 /// Serves a connection on a task of its own.
@@ -23,22 +25,59 @@ pub(crate) fn spawn(stream: TcpStream, from: SocketAddr, site: Arc<Site>, watche
     // An answer is written whole: waiting for more to send with it only delays.
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().map_or(from.ip(), |local| local.ip());
-    let link = watcher.link(stream);
+    let secured = match &site.tls {
+        None => None,
+        Some(tls) => match tls.connection() {
+            Some(connection) => Some((tls.clone(), Session::new(connection))),
+            None => return,
+        },
+    };
+    let link = watcher.link(stream, secured.as_ref().map(|(_, session)| session.clone()));
     let place = watcher.enter(link.clone());
     let at = place.at();
     let task = tokio::spawn(async move {
         let _place = place;
         let arrived = Arc::new(Arrived { site, link: link.clone(), local, from });
-        let ended = match Opening::read(&link.stream).await {
-            Ok(opening) if opening.is_http2() => Box::pin(serve_http2(link, arrived, opening)).await,
-            Ok(opening) => serve_http1(link, arrived, opening).await,
-            Err(error) => return tracing::debug!(%error, "a connection ended before it began"),
+        let ended = match secured {
+            None => serve_plain(link, arrived).await,
+            Some((tls, session)) => Box::pin(serve_secured(link, arrived, &tls, session)).await,
         };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended early");
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+            Err(error) => tracing::debug!(%error, "a connection ended before it began"),
         }
     });
     watcher.can_stop(at, task.abort_handle());
+}
+
+/// How a connection ended, once it had begun.
+type Ended = io::Result<hyper::Result<()>>;
+
+async fn serve_plain(link: Arc<Link>, arrived: Arc<Arrived>) -> Ended {
+    let opening = Opening::read(&link.stream).await?;
+    let is_http2 = opening.is_http2();
+    let socket = Socket { link: link.clone(), opening };
+    Ok(if is_http2 {
+        Box::pin(serve_http2(link, arrived, socket)).await
+    } else {
+        serve_http1(link, arrived, socket).await
+    })
+}
+
+async fn serve_secured(
+    link: Arc<Link>,
+    arrived: Arc<Arrived>,
+    tls: &Arc<Tls>,
+    session: Arc<Session>,
+) -> Ended {
+    tls::look_if_due(tls).await;
+    let spoken = session.shake(&link).await?;
+    let socket = Secured { link: link.clone(), session };
+    Ok(match spoken {
+        Spoken::Http2 => serve_http2(link, arrived, socket).await,
+        Spoken::Http1 => serve_http1(link, arrived, socket).await,
+    })
 }
 
 /// A request's head, all its headers together.
@@ -47,8 +86,8 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 // Limits for what a peer can make us hold or do: no timer of hyper's for that, the watcher sees to it. The two
 // are apart, and not behind a library that chooses, because every connection keeps room for what it may become.
 
-async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -> hyper::Result<()> {
-    let socket = TokioIo::new(Socket { link: link.clone(), opening });
+async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, socket: impl Stream) -> hyper::Result<()> {
+    let socket = TokioIo::new(socket);
     let connection = pin!(
         http1::Builder::new()
             .header_read_timeout(None)
@@ -59,8 +98,8 @@ async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -
     until_over(&link, connection, http1::Connection::graceful_shutdown).await
 }
 
-async fn serve_http2(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -> hyper::Result<()> {
-    let socket = TokioIo::new(Socket { link: link.clone(), opening });
+async fn serve_http2(link: Arc<Link>, arrived: Arc<Arrived>, socket: impl Stream) -> hyper::Result<()> {
+    let socket = TokioIo::new(socket);
     let connection = pin!(
         http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -75,6 +114,13 @@ async fn serve_http2(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -
     );
     until_over(&link, connection, http2::Connection::graceful_shutdown).await
 }
+
+/// What hyper reads and writes.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl Stream for Socket {}
+
+impl Stream for Secured {}
 
 /// Serves until the client leaves, or until we go and the answers under way are out.
 async fn until_over<C: Future>(link: &Link, mut connection: Pin<&mut C>, end: fn(Pin<&mut C>)) -> C::Output {

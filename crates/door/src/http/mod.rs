@@ -1,7 +1,7 @@
 //! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2.
 //!
 //! ```text
-//! accept → connection (phases, watched) → route (guards) → post | get | delete → host → response
+//! accept → connection (TLS; phases, watched) → route (guards) → post | get | delete → host → response
 //! ```
 
 mod body;
@@ -11,6 +11,7 @@ mod get;
 mod post;
 mod reply;
 mod route;
+mod tls;
 mod watcher;
 
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::guard::Guard;
+pub use tls::{BadPair, Files, Tls};
 use watcher::Watcher;
 
 /// How long a connection may dwell in each phase, and how many there may be.
@@ -57,6 +59,8 @@ pub struct Site {
     pub servers: Vec<Arc<Server>>,
     pub guard: Guard,
     pub timing: Timing,
+    /// What is spoken before HTTP; nothing if it is plain.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// Serves until `stop` says so, then lets calls under way finish.

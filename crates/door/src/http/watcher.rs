@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::Timing;
+use super::tls::stream::Session;
 
 const TICK_MS: u64 = 100;
 
@@ -26,7 +27,7 @@ const GOODBYE_MS: u64 = 300;
 enum Doing {
     /// Waiting for the first byte of the next request.
     Idle,
-    /// In the head of a request.
+    /// In the head of a request, or in the handshake before the first.
     Head,
     /// In the body of a request.
     Body,
@@ -37,6 +38,8 @@ enum Doing {
 /// A connection as its requests and the watcher see it: the socket, and notes on what happens there.
 pub(crate) struct Link {
     pub(crate) stream: TcpStream,
+    /// What lies over the socket, if it is not plain.
+    tls: Option<Arc<Session>>,
     clock: Arc<AtomicU32>,
     doing: AtomicU8,
     since: AtomicU32,
@@ -147,13 +150,18 @@ impl Link {
     /// sending, as it may, would lose an answer that is ready. A client that leaves and one that stops
     /// sending look the same from here, so whoever takes long to answer must ask.
     pub(crate) fn has_left(&self, cx: &mut Context<'_>) -> bool {
+        if self.shared.load(Relaxed) {
+            return false;
+        }
+        if let Some(tls) = &self.tls {
+            return tls.has_left(self, cx);
+        }
         let mut byte = [0];
-        !self.shared.load(Relaxed)
-            && match self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
-                Poll::Ready(Ok(bytes)) => bytes == 0,
-                Poll::Ready(Err(_)) => true,
-                Poll::Pending => false,
-            }
+        match self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(bytes)) => bytes == 0,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        }
     }
 
     fn is_read_closed(&self) -> bool {
@@ -216,9 +224,10 @@ impl Watcher {
         self.count.load(Relaxed)
     }
 
-    pub(crate) fn link(&self, stream: TcpStream) -> Arc<Link> {
+    pub(crate) fn link(&self, stream: TcpStream, tls: Option<Arc<Session>>) -> Arc<Link> {
         Arc::new(Link {
             stream,
+            tls,
             clock: self.clock.clone(),
             doing: AtomicU8::new(Doing::Head as u8),
             since: AtomicU32::new(self.clock.load(Relaxed)),

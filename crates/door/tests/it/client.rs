@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use crate::kit::AT_MOST;
@@ -192,12 +195,28 @@ impl Event {
 
 /// One connection.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Stream,
+    /// Under TLS: it ended without a word.
+    cut: bool,
     /// Read, but not looked at.
     raw: Vec<u8>,
     /// The decoded body of a stream.
     decoded: Vec<u8>,
     left: Left,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Secured(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Secured(stream) => stream.get_ref(),
+        }
+    }
 }
 
 /// What is still to be read of the body.
@@ -213,12 +232,42 @@ impl Client {
         stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
         stream.set_write_timeout(Some(AT_MOST)).expect("a timeout can be set");
         stream.set_nodelay(true).expect("a socket option can be set");
-        Self { stream, raw: Vec::new(), decoded: Vec::new(), left: Left::Nothing }
+        let stream = Stream::Plain(stream);
+        Self { stream, cut: false, raw: Vec::new(), decoded: Vec::new(), left: Left::Nothing }
+    }
+
+    /// The same under TLS. The handshake is done with the first thing that is sent or read.
+    pub(crate) fn secured(address: SocketAddr, config: Arc<ClientConfig>) -> Self {
+        let plain = Self::to(address);
+        let name = ServerName::try_from("localhost").expect("a name");
+        let session = ClientConnection::new(config, name).expect("a session");
+        let Stream::Plain(stream) = plain.stream else { unreachable!("it was just made") };
+        Self { stream: Stream::Secured(Box::new(StreamOwned::new(session, stream))), ..plain }
+    }
+
+    /// The session, and the socket under it.
+    pub(crate) fn tls(&mut self) -> (&mut ClientConnection, &mut TcpStream) {
+        match &mut self.stream {
+            Stream::Plain(_) => panic!("there is no TLS here"),
+            Stream::Secured(stream) => {
+                let StreamOwned { conn, sock } = &mut **stream;
+                (conn, sock)
+            }
+        }
+    }
+
+    /// Whether the other side ended it without saying so.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Sends; a door that closed early shows in what is read.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        if let Err(error) = self.stream.write_all(bytes) {
+        let sent = match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(bytes),
+            Stream::Secured(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        };
+        if let Err(error) = sent {
             let gone = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted];
             assert!(gone.contains(&error.kind()), "cannot send: {error}");
         }
@@ -232,14 +281,26 @@ impl Client {
     /// Says that nothing more will be sent.
     pub(crate) fn end(&mut self) {
         // It may be closed from the other side already.
-        let _ = self.stream.shutdown(Shutdown::Write);
+        if let Stream::Secured(stream) = &mut self.stream {
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+        let _ = self.stream.tcp().shutdown(Shutdown::Write);
     }
 
     /// More bytes, or the end.
     fn more(&mut self) -> bool {
         let mut bytes = [0; 16 << 10];
-        match self.stream.read(&mut bytes) {
+        let read = match &mut self.stream {
+            Stream::Plain(stream) => stream.read(&mut bytes),
+            Stream::Secured(stream) => stream.read(&mut bytes),
+        };
+        match read {
             Ok(0) => false,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.cut = true;
+                false
+            }
             Ok(n) => {
                 self.raw.extend_from_slice(&bytes[..n]);
                 true
@@ -370,9 +431,10 @@ impl Client {
 
     /// Whether the other side has not closed yet.
     pub(crate) fn is_open(&mut self) -> bool {
-        self.stream.set_nonblocking(true).expect("a socket option can be set");
-        let peeked = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false).expect("a socket option can be set");
+        let tcp = self.stream.tcp();
+        tcp.set_nonblocking(true).expect("a socket option can be set");
+        let peeked = tcp.peek(&mut [0]);
+        tcp.set_nonblocking(false).expect("a socket option can be set");
         match peeked {
             Ok(bytes) => bytes > 0,
             Err(error) => error.kind() == ErrorKind::WouldBlock,

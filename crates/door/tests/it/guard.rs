@@ -3,6 +3,7 @@
 use door::Guard;
 
 use crate::client::{Ask, LEGACY, call, get, post, within};
+use crate::keys::Keys;
 use crate::kit::Door;
 
 const ROUTES: [&str; 5] = ["POST", "GET", "DELETE", "/status", "/health"];
@@ -33,6 +34,15 @@ fn knock(door: &Door, ask: &Ask) -> (u16, bool) {
 
 #[test]
 fn host_and_origin_are_judged_apart_on_every_route() {
+    check_every_route(None);
+}
+
+#[test]
+fn host_and_origin_are_judged_apart_under_tls() {
+    check_every_route(Some(Keys::new()));
+}
+
+fn check_every_route(keys: Option<Keys>) {
     const LET_IN: [u16; 5] = [200, 200, 204, 200, 200];
     const MALFORMED: [u16; 5] = [400; 5];
     const FORBIDDEN: [u16; 5] = [403; 5];
@@ -56,7 +66,10 @@ fn host_and_origin_are_judged_apart_on_every_route() {
         (&[good, good], foreign, MALFORMED),
         (&[good, good], Some("null"), MALFORMED),
     ];
-    let door = Door::with(|setup| setup.guard.origins = vec!["https://app.example".into()]);
+    let door = Door::with(|setup| {
+        setup.guard.origins = vec!["https://app.example".into()];
+        setup.keys = keys;
+    });
     let mut calls = 0;
     for (hosts, origin, expected) in table {
         for (route, expected) in ROUTES.into_iter().zip(expected) {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use call::{Limits, Provider};
 use door::Guard;
-use door::http::{Site, Timing, serve};
+use door::http::{Site, Timing, Tls, serve};
 use host::{Config, Server};
+use rustls::ClientConfig;
 use serde_json::Value;
 use testkit::FakeWorld;
 use testkit::conformance::Conformance;
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::client::{Ask, Client, initialize, post};
+use crate::keys::Keys;
 use crate::stand::Stand;
 
 /// Nothing here takes this long unless it is broken.
@@ -28,6 +30,7 @@ pub(crate) struct Setup {
     pub(crate) guard: Guard,
     pub(crate) limits: Limits,
     pub(crate) timing: Timing,
+    pub(crate) keys: Option<Keys>,
 }
 
 impl Default for Setup {
@@ -42,7 +45,7 @@ impl Default for Setup {
             ..Timing::default()
         };
         let limits = Limits { call_timeout_ms: 600_000, keep_alive_ms: 600_000, ..Limits::default() };
-        Self { names: &["one"], guard: Guard::default(), limits, timing }
+        Self { names: &["one"], guard: Guard::default(), limits, timing, keys: None }
     }
 }
 
@@ -52,6 +55,8 @@ pub(crate) struct Door {
     pub(crate) world: Arc<FakeWorld>,
     pub(crate) stand: Arc<Stand>,
     pub(crate) servers: Vec<Arc<Server>>,
+    pub(crate) keys: Option<Keys>,
+    trust: Option<Arc<ClientConfig>>,
     stop: watch::Sender<bool>,
     serving: Option<JoinHandle<()>>,
 }
@@ -74,7 +79,7 @@ impl Setup {
                 Server::new(config, providers).expect("the catalogs are sound")
             })
             .collect();
-        Door::over(world, stand, servers, self.guard, self.timing)
+        Door::over(world, stand, servers, self.guard, self.timing, self.keys)
     }
 }
 
@@ -91,8 +96,8 @@ impl Door {
 
     /// Another door to the same servers.
     pub(crate) fn beside(other: &Self, guard: Guard) -> Self {
-        let timing = Setup::default().timing;
-        Self::over(other.world.clone(), other.stand.clone(), other.servers.clone(), guard, timing)
+        let Setup { timing, keys, .. } = Setup::default();
+        Self::over(other.world.clone(), other.stand.clone(), other.servers.clone(), guard, timing, keys)
     }
 
     fn over(
@@ -101,6 +106,7 @@ impl Door {
         servers: Vec<Arc<Server>>,
         guard: Guard,
         timing: Timing,
+        keys: Option<Keys>,
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -110,9 +116,11 @@ impl Door {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let (stop, stopped) = watch::channel(false);
-        let site = Site { servers: servers.clone(), guard, timing };
+        let tls: Option<Arc<Tls>> = keys.as_ref().map(|keys| Arc::new(keys.load().expect("a pair").0));
+        let trust = keys.as_ref().map(Keys::trust);
+        let site = Site { servers: servers.clone(), guard, timing, tls };
         let serving = runtime.spawn(serve(listener, Arc::new(site), stopped));
-        Self { runtime, address, world, stand, servers, stop, serving: Some(serving) }
+        Self { runtime, address, world, stand, servers, keys, trust, stop, serving: Some(serving) }
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -120,7 +128,10 @@ impl Door {
     }
 
     pub(crate) fn connect(&self) -> Client {
-        Client::to(self.address)
+        match &self.trust {
+            None => Client::to(self.address),
+            Some(trust) => Client::secured(self.address, trust.clone()),
+        }
     }
 
     /// Sends one request on a connection of its own and reads the whole answer.

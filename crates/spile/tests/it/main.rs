@@ -11,3 +11,4 @@ mod official;
 mod readme;
 mod serving;
 mod stand;
+mod tls;

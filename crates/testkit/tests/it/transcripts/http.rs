@@ -25,6 +25,7 @@ impl Doorstep {
             servers: vec![theatre.server.clone()],
             guard: Guard::default(),
             timing: Timing::default(),
+            tls: None,
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket can be set not to block");
