@@ -1,7 +1,7 @@
-//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2.
+//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2; beside it HTTP+SSE of 2024-11-05.
 //!
 //! ```text
-//! accept → connection (TLS; phases, watched) → route (guards) → post | get | delete → host → response
+//! accept → connection (TLS; phases, watched) → route (guards) → post | get | delete | sse → host → response
 //! ```
 
 mod body;
@@ -11,6 +11,7 @@ mod get;
 mod post;
 mod reply;
 mod route;
+mod sse;
 mod tls;
 mod watcher;
 

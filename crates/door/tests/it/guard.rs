@@ -5,12 +5,19 @@ use door::Guard;
 use crate::client::{Ask, LEGACY, call, get, post, within};
 use crate::keys::Keys;
 use crate::kit::Door;
+use crate::sse::Line;
 
-const ROUTES: [&str; 5] = ["POST", "GET", "DELETE", "/status", "/health"];
+const ROUTES: [&str; 7] = ["POST", "GET", "DELETE", "/status", "/health", "/sse", "/messages"];
+
+/// Whether a route takes a message; what is sent there is a call.
+fn takes_a_message(route: &str) -> bool {
+    matches!(route, "POST" | "/messages")
+}
 
 /// What is sent to a route: each time something that succeeds when it is let in.
-fn ask_for(route: &str, session: &str) -> Ask {
+fn ask_for(route: &str, session: &str, line: &Line) -> Ask {
     match route {
+        "/messages" => line.post(call(1, "test_simple_text", "{}")),
         "POST" => within(session, call(1, "test_simple_text", "{}")),
         "GET" => get("/mcp").with("Mcp-Session-Id", session),
         "DELETE" => Ask::new("DELETE", "/mcp").with("Mcp-Session-Id", session),
@@ -43,12 +50,12 @@ fn host_and_origin_are_judged_apart_under_tls() {
 }
 
 fn check_every_route(keys: Option<Keys>) {
-    const LET_IN: [u16; 5] = [200, 200, 204, 200, 200];
-    const MALFORMED: [u16; 5] = [400; 5];
-    const FORBIDDEN: [u16; 5] = [403; 5];
+    const LET_IN: [u16; 7] = [200, 200, 204, 200, 200, 200, 202];
+    const MALFORMED: [u16; 7] = [400; 7];
+    const FORBIDDEN: [u16; 7] = [403; 7];
     let good = "127.0.0.1";
     let (allowed, foreign) = (Some("https://app.example"), Some("https://evil.example"));
-    let table: [(&[&str], Option<&str>, [u16; 5]); 16] = [
+    let table: [(&[&str], Option<&str>, [u16; 7]); 16] = [
         (&[good], None, LET_IN),
         (&[good], allowed, LET_IN),
         (&[good], foreign, FORBIDDEN),
@@ -74,7 +81,9 @@ fn check_every_route(keys: Option<Keys>) {
     for (hosts, origin, expected) in table {
         for (route, expected) in ROUTES.into_iter().zip(expected) {
             let session = door.session(LEGACY);
-            let mut ask = ask_for(route, &session).without("Host");
+            let line = Line::open(&door);
+            line.greet(LEGACY);
+            let mut ask = ask_for(route, &session, &line).without("Host");
             for host in hosts {
                 ask = ask.and("Host", host);
             }
@@ -82,11 +91,15 @@ fn check_every_route(keys: Option<Keys>) {
                 ask = ask.with("Origin", origin);
             }
             let let_in = expected < 400;
-            calls += u64::from(let_in && route == "POST");
+            calls += u64::from(let_in && takes_a_message(route));
             let cell = format!("{route} with Host {hosts:?} and Origin {origin:?}");
             let (status, body_read) = knock(&door, &ask);
             assert_eq!(status, expected, "{cell}");
-            assert_eq!(body_read, let_in && route == "POST", "the body comes after the verdict: {cell}");
+            assert_eq!(
+                body_read,
+                let_in && takes_a_message(route),
+                "the body comes after the verdict: {cell}"
+            );
             assert_eq!(door.server().status().calls, calls, "nothing is done for a stranger: {cell}");
             if !let_in && route == "DELETE" {
                 let still = door.ask(&within(&session, crate::client::ping(1)));

@@ -13,6 +13,7 @@ mod limits;
 mod pipe;
 mod resume;
 mod sessions;
+mod sse;
 mod stand;
 mod timing;
 mod tls;
