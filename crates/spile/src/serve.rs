@@ -165,7 +165,7 @@ fn serve_http(address: SocketAddr, site: Site, shown: &[Shown]) -> anyhow::Resul
         let scheme = if site.tls.is_some() { "https" } else { "http" };
         banner::say(&banner::over_http(shown, scheme, bound, heads));
         if !bound.ip().is_loopback() {
-            say_who_may_call(&site.guard);
+            say_who_may_call(&site);
         }
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
@@ -190,9 +190,13 @@ fn cannot_bind(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 }
 
 /// An open address deserves a word about who gets in.
-fn say_who_may_call(guard: &Guard) {
-    if guard.token.is_none() {
-        banner::say("anybody who can reach this address may call (--no-auth)");
+fn say_who_may_call(Site { guard, tls, .. }: &Site) {
+    match (&guard.token, tls) {
+        (None, _) => banner::say("anybody who can reach this address may call (--no-auth)"),
+        (Some(_), None) => banner::say(
+            "callers send their token in the clear; encrypt it with --tls-cert and --tls-key, or in a proxy",
+        ),
+        (Some(_), Some(_)) => {}
     }
     if guard.hosts.is_empty() {
         banner::say(

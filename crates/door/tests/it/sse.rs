@@ -468,7 +468,7 @@ fn a_stream_that_is_not_read() {
     let fill = || {
         let mut poster = door.connect();
         for posted in 0..1000 {
-            let answer = poster.ask(&line.post(call(1, "big", r#"{"bytes":1048576}"#)));
+            let answer = poster.ask(&line.post(call(1, "big", r#"{"bytes":4194304}"#)));
             if answer.status != 202 {
                 assert_eq!((answer.status, answer.code()), (429, Some(-31001)), "{answer:?}");
                 assert!(answer.head("retry-after").is_some());
@@ -481,16 +481,19 @@ fn a_stream_that_is_not_read() {
         assert!(line.hear()["result"].is_object(), "whoever reads on is served on");
     }
     line.is_quiet();
-    for id in 10..30 {
-        line.say(call(id, "hold", r#"{"key":"k"}"#));
-        door.stand.started("k");
+    let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    for (id, key) in (10..).zip(keys.iter().flat_map(|key| [key; 20])) {
+        line.say(call(id, "hold", &format!(r#"{{"key":"{key}"}}"#)));
+        door.stand.started(key);
     }
-    fill();
-    door.stand.let_go("k", 20);
-    for _ in 0..20 {
-        door.stand.ended("k");
-    }
-    door.until("it is cut", |_| door.ask(&line.post(ping(2))).status == 404);
+    // What is full now may be on its way a moment later, but not for ever: sockets hold so much and no more.
+    let cut = keys.iter().zip((0..keys.len()).rev()).any(|(key, left)| {
+        fill();
+        door.stand.let_go(key, 20);
+        door.until("they are answered", |status| status.calls_active <= left * 20);
+        door.ask(&line.post(ping(2))).status == 404
+    });
+    assert!(cut, "it is kept for ever");
     door.serves();
     while line.stream.borrow_mut().event().is_some() {}
     door.until("nothing is left of it", |status| status.sessions == 0 && status.calls_active == 0);
