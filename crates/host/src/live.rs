@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use wire::{Id, Peer};
 
 use crate::events::Watch;
+use crate::mail::Mail;
 use crate::sessions::Ticket;
 use crate::streams::Streams;
 
@@ -39,6 +40,9 @@ pub struct Live {
     ask_next: AtomicU64,
     pub watch: Arc<Watch>,
     pub streams: Streams,
+    pub mail: Mail,
+    /// What tells this line from others, where there are others.
+    key: Option<[u8; 16]>,
     touched_ms: AtomicU64,
 }
 
@@ -113,8 +117,11 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let mut calls = lock(&self.live.calls);
         calls.remove(self.number, &self.ids);
-        if calls.count == 0 {
+        let calm = calls.count == 0;
+        drop(calls);
+        if calm {
             self.live.calm.notify_waiters();
+            self.live.mail.nudge();
         }
     }
 }
@@ -130,8 +137,24 @@ impl Live {
             ask_next: AtomicU64::new(1),
             watch,
             streams,
+            mail: Mail::none(),
+            key: None,
             touched_ms: AtomicU64::new(now_ms),
         }
+    }
+
+    /// A pipe among others.
+    pub(crate) fn keyed(watch: Arc<Watch>, key: [u8; 16], now_ms: u64) -> Self {
+        Self { key: Some(key), ..Self::new(watch, Streams::new(0, 0, 0), now_ms) }
+    }
+
+    /// A line of its own among others: messages come one by one, and everything said goes into its mail.
+    pub(crate) fn posted(watch: Arc<Watch>, mail: Mail, key: [u8; 16], now_ms: u64) -> Self {
+        Self { mail, key: Some(key), ..Self::new(watch, Streams::new(0, 0, 0), now_ms) }
+    }
+
+    pub(crate) fn key(&self) -> Option<[u8; 16]> {
+        self.key
     }
 
     pub fn peer(&self) -> Option<Peer> {
@@ -240,6 +263,7 @@ impl Live {
         }
         lock(&self.asks).clear();
         self.streams.close();
+        self.mail.cut();
     }
 
     pub fn calls(&self) -> usize {

@@ -3,20 +3,20 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::task::{Context, Poll, ready};
 
 use call::{Change, Fault, Limits, Listener, Principal, Provider, World};
 use json::ScanLimits;
 use wire::code::Told;
 use wire::method::Method;
-use wire::shape::Stamp;
+use wire::shape::{self, Stamp};
 use wire::{Bare, Id, Opened, Refusal, Terms};
 
-use crate::events::{Hub, Watch};
+use crate::events::{Hub, News, Watch};
 use crate::live::Live;
 use crate::registry::{BadCatalog, Registry};
 use crate::seal::Sealer;
 use crate::sessions::{Full, Owner, Sessions, Ticket};
-use crate::streams::Streams;
 use crate::tasks::Tasks;
 
 /// What a server is called and how much it allows.
@@ -125,7 +125,24 @@ impl Server {
     pub fn pipe(&self) -> Arc<Live> {
         let watch = Arc::new(Watch::of_lists());
         self.hub.add(&watch);
-        Arc::new(Live::new(watch, Streams::new(0, 0, 0), self.world.now_ms()))
+        let mut key = [0; 16];
+        self.world.fill(&mut key);
+        Arc::new(Live::keyed(watch, key, self.world.now_ms()))
+    }
+
+    /// A line that is one stream, and the messages that are posted to it: HTTP+SSE of 2024-11-05.
+    pub fn pick_up(self: &Arc<Self>, who: &Who) -> Result<Posted, Fault> {
+        let mut key = [0; 16];
+        self.world.fill(&mut key);
+        let owner = Owner::new(&who.principal, who.address);
+        let live = self.sessions.pick_up(key, owner, &self.limits, &self.hub, self.world.now_ms());
+        let live = live.map_err(|full| no_room(&full))?;
+        Ok(Posted { server: self.clone(), live, key })
+    }
+
+    /// The line of this name, if it is this caller's and its stream is still there.
+    pub fn line(&self, name: &str, who: &Who) -> Option<Arc<Live>> {
+        self.sessions.line(&read_key(name)?, &who.principal)
     }
 
     /// Reads a session id.
@@ -138,12 +155,7 @@ impl Server {
     pub fn live(&self, ticket: &Ticket, who: &Who) -> Result<Arc<Live>, Fault> {
         let owner = Owner::new(&who.principal, who.address);
         let live = self.sessions.live(ticket, owner, &self.limits, &self.hub, self.world.now_ms());
-        live.map_err(|full| {
-            if full == Full::All {
-                tracing::warn!("no room for another session");
-            }
-            Fault::Busy { retry_after_ms: 1000 }
-        })
+        live.map_err(|full| no_room(&full))
     }
 
     /// What a session has open, if anything.
@@ -192,6 +204,62 @@ impl Server {
         self.sessions.close();
         self.tasks.close();
     }
+}
+
+fn no_room(full: &Full) -> Fault {
+    if *full == Full::All {
+        tracing::warn!("no room for another session");
+    }
+    Fault::Busy { retry_after_ms: 1000 }
+}
+
+/// The stream's end of a line. Dropping it hangs up: whatever is under way is stopped.
+pub struct Posted {
+    server: Arc<Server>,
+    pub live: Arc<Live>,
+    key: [u8; 16],
+}
+
+impl Posted {
+    /// What nobody can guess: whoever posts names the line by it.
+    pub fn name(&self) -> String {
+        self.key.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The next message; `None` at the end.
+    pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        if let Poll::Ready(message) = self.live.mail.poll_next(cx) {
+            return Poll::Ready(message);
+        }
+        loop {
+            match ready!(self.live.watch.poll_next(cx)) {
+                // Without a handshake there is nobody to tell.
+                Some(News::Change(change)) if self.live.peer().is_some() => {
+                    return Poll::Ready(Some(shape::change(&change, None)));
+                }
+                Some(News::Change(_) | News::Task(_)) => {}
+                // We are going; calls under way are answered first, and the last of them wakes us.
+                None if self.live.calls() > 0 => return Poll::Pending,
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        self.server.sessions.hang_up(&self.key);
+    }
+}
+
+fn read_key(name: &str) -> Option<[u8; 16]> {
+    let digits = Some(name.as_bytes()).filter(|name| name.len() == 32)?;
+    let mut key = [0; 16];
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |c: u8| char::from(c).to_digit(16).filter(|_| !c.is_ascii_uppercase());
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(key)
 }
 
 /// How a provider reaches the server that took it in, without keeping it alive.

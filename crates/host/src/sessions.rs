@@ -13,6 +13,7 @@ use wire::{Peer, Version};
 
 use crate::events::{Hub, Watch};
 use crate::live::Live;
+use crate::mail::Mail;
 use crate::seal::{Purpose, Sealer};
 use crate::streams::Streams;
 
@@ -151,23 +152,7 @@ impl Sessions {
         if inner.ended.contains_key(&ticket.key) {
             return Err(Full::Ended);
         }
-        if inner.swept_ms.saturating_add(SWEEP_MS) <= now_ms {
-            inner.swept_ms = now_ms;
-            inner.sweep(now_ms, limits, None);
-        }
-        let owner_max = owner.sessions_max(limits);
-        if inner.counts.get(&owner).copied().unwrap_or(0) >= owner_max {
-            inner.sweep(now_ms, limits, Some(&owner));
-        }
-        if inner.counts.get(&owner).copied().unwrap_or(0) >= owner_max {
-            return Err(Full::Owner);
-        }
-        if inner.live.len() >= limits.sessions_max {
-            inner.sweep(now_ms, limits, None);
-        }
-        if inner.live.len() >= limits.sessions_max {
-            return Err(Full::All);
-        }
+        inner.make_room(&owner, limits, now_ms)?;
         let watch = Arc::new(Watch::of_lists());
         hub.add(&watch);
         // 2025-11-25, Resumability: an event id MUST be unique in its session, which may have held something
@@ -175,9 +160,47 @@ impl Sessions {
         let before = now_ms.saturating_sub(ticket.issued_ms) as u32;
         let streams = Streams::new(before, limits.stream_events_max, limits.stream_bytes_max);
         let live = Arc::new(Live::new(watch, streams, now_ms));
-        *inner.counts.entry(owner.clone()).or_default() += 1;
-        inner.live.insert(ticket.key, (owner, live.clone()));
+        inner.insert(ticket.key, owner, live.clone());
         Ok(live)
+    }
+
+    /// A line that is one stream and the messages posted to it. It counts among the sessions that hold
+    /// something, and is forgotten by [`Sessions::hang_up`] alone.
+    pub(crate) fn pick_up(
+        &self,
+        key: [u8; 16],
+        owner: Owner,
+        limits: &Limits,
+        hub: &Hub,
+        now_ms: u64,
+    ) -> Result<Arc<Live>, Full> {
+        let mut inner = self.lock();
+        inner.make_room(&owner, limits, now_ms)?;
+        let watch = Arc::new(Watch::of_lists());
+        hub.add(&watch);
+        let mail = Mail::new(limits.stream_events_max, limits.stream_bytes_max);
+        let live = Arc::new(Live::posted(watch, mail, key, now_ms));
+        inner.insert(key, owner, live.clone());
+        Ok(live)
+    }
+
+    /// The line of this key, for whoever picked it up and for nobody else.
+    pub(crate) fn line(&self, key: &[u8; 16], who: &Principal) -> Option<Arc<Live>> {
+        let inner = self.lock();
+        let (owner, live) = inner.live.get(key)?;
+        let theirs = match owner {
+            Owner::Named(principal) => principal == who,
+            Owner::Stranger(_) => *who == Principal::Anonymous,
+        };
+        // Sessions with a ticket are in the same table, and are not to be had by their key.
+        (theirs && live.key().is_some() && !live.mail.is_cut()).then(|| live.clone())
+    }
+
+    pub(crate) fn hang_up(&self, key: &[u8; 16]) {
+        let gone = self.lock().remove(key);
+        if let Some(live) = gone {
+            live.close();
+        }
     }
 
     /// Ends a session for good.
@@ -212,6 +235,33 @@ const SWEEP_MS: u64 = 10_000;
 const ENDED_MAX: usize = 65_536;
 
 impl Inner {
+    /// Room for one more of this owner's, if need be where others were.
+    fn make_room(&mut self, owner: &Owner, limits: &Limits, now_ms: u64) -> Result<(), Full> {
+        if self.swept_ms.saturating_add(SWEEP_MS) <= now_ms {
+            self.swept_ms = now_ms;
+            self.sweep(now_ms, limits, None);
+        }
+        let owner_max = owner.sessions_max(limits);
+        if self.counts.get(owner).copied().unwrap_or(0) >= owner_max {
+            self.sweep(now_ms, limits, Some(owner));
+        }
+        if self.counts.get(owner).copied().unwrap_or(0) >= owner_max {
+            return Err(Full::Owner);
+        }
+        if self.live.len() >= limits.sessions_max {
+            self.sweep(now_ms, limits, None);
+        }
+        if self.live.len() >= limits.sessions_max {
+            return Err(Full::All);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, key: [u8; 16], owner: Owner, live: Arc<Live>) {
+        *self.counts.entry(owner.clone()).or_default() += 1;
+        self.live.insert(key, (owner, live));
+    }
+
     /// Drops what nobody would miss: what holds nothing, and what has been idle for long. A session that loses
     /// something by it is over: its client is told so (404) and can make a new one, instead of waiting for
     /// news that will never come.

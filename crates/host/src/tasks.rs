@@ -24,7 +24,7 @@ use crate::server::Server;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
     Named(Principal),
-    /// Nobody in particular, but always the same.
+    /// Nobody in particular, but always the same: a session, or a line among others.
     Session([u8; 16]),
     /// Whoever knows the id: over a pipe the one client there is, over HTTP a caller who proved nothing.
     Bearer,
@@ -35,7 +35,8 @@ impl Holder {
         match (principal, line) {
             (Principal::Named(_), _) => Self::Named(principal.clone()),
             (Principal::Anonymous, Line::Session(ticket)) => Self::Session(ticket.key()),
-            (Principal::Anonymous, Line::Alone | Line::Pipe(_)) => Self::Bearer,
+            (Principal::Anonymous, Line::Pipe(live)) => live.key().map_or(Self::Bearer, Self::Session),
+            (Principal::Anonymous, Line::Alone) => Self::Bearer,
         }
     }
 }

@@ -34,6 +34,14 @@ pub(crate) const WITH_TOKEN: &[(&str, &str)] = &[("Authorization", "Bearer TOKEN
 pub(crate) struct Places {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) socket: Option<PathBuf>,
+    /// Whether the address is reached under TLS.
+    pub(crate) is_secured: bool,
+}
+
+impl Places {
+    fn scheme(&self, plain: &str) -> String {
+        if self.is_secured { format!("{plain}s") } else { plain.to_owned() }
+    }
 }
 
 /// `heads` are those that callers have to send.
@@ -47,9 +55,9 @@ pub(crate) fn over_sockets(all: &[Shown], places: &Places, heads: &[(&str, &str)
         let socket = places.socket.as_ref().map(|path| format!("unix:{}", path.display()));
         match (places.address, socket) {
             (Some(bound), socket) => {
-                head(&mut out, one, &format!("http://{bound}{path}"));
+                head(&mut out, one, &format!("{}://{bound}{path}", places.scheme("http")));
                 let socket = socket.map(|socket| format!(" · {socket}")).unwrap_or_default();
-                let _ = writeln!(out, "  also ws://{bound}{path}{socket}");
+                let _ = writeln!(out, "  also {}://{bound}{path}{socket}", places.scheme("ws"));
             }
             (None, socket) => head(&mut out, one, &socket.unwrap_or_default()),
         }
@@ -58,7 +66,12 @@ pub(crate) fn over_sockets(all: &[Shown], places: &Places, heads: &[(&str, &str)
         }
         let _ = writeln!(out);
         match (places.address, &places.socket) {
-            (Some(bound), _) => by_address(&mut out, one, &format!("http://{}{path}", reached(bound)), heads),
+            (Some(bound), _) => by_address(
+                &mut out,
+                one,
+                &format!("{}://{}{path}", places.scheme("http"), reached(bound)),
+                heads,
+            ),
             (None, Some(socket)) => {
                 let socket = quoted(&socket.display().to_string());
                 by_socket(&mut out, one, &socket, &path, heads, all.len() == 1);

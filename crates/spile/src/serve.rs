@@ -5,11 +5,13 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use call::Provider;
 use clap::{Args, ValueEnum};
-use door::http::{Listener, Site};
+use contract::diagnostic::{Diagnostic, render_all};
+use door::http::{Files, Listener, Site, Tls};
 use door::stdio::Output;
 #[cfg(unix)]
 use door::unix::SocketFile;
@@ -38,6 +40,13 @@ pub struct ServeArgs {
     #[cfg(unix)]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Serve over HTTPS with the certificate chain in this PEM file (or SPILE_TLS_CERT); read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key, a PEM file without a passphrase (or SPILE_TLS_KEY)
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
 
     /// Ask callers for the bearer token in this file (or in SPILE_TOKEN)
     #[arg(long, value_name = "FILE")]
@@ -108,6 +117,7 @@ impl Service {
 pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
     let address = args.address()?;
     let guard = guard(args, address)?;
+    let tls = tls(args, address)?;
     let mut shown = Vec::with_capacity(services.len());
     let mut servers = Vec::with_capacity(services.len());
     for Service { name, version, providers, command, call_timeout_ms } in services {
@@ -125,7 +135,7 @@ pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
         (Some(_), _) | (_, Some(_)) => serve_sockets(
             address,
             args.socket(),
-            Site { servers, guard, timing: settings::timing()? },
+            Site { servers, guard, timing: settings::timing()?, tls },
             &shown,
         ),
         (None, None) => match servers.pop() {
@@ -175,9 +185,10 @@ fn serve_sockets(
         let told = stop_signal();
         let (listeners, places) = listen(address, socket, shown).await?;
         let heads = if site.guard.token.is_some() { banner::WITH_TOKEN } else { &[] };
+        let places = Places { is_secured: site.tls.is_some(), ..places };
         banner::say(&banner::over_sockets(shown, &places, heads));
         if places.address.is_some_and(|bound| !bound.ip().is_loopback()) {
-            say_who_may_call(&site.guard);
+            say_who_may_call(&site);
         }
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
@@ -246,9 +257,13 @@ fn cannot_bind(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 }
 
 /// An open address deserves a word about who gets in.
-fn say_who_may_call(guard: &Guard) {
-    if guard.token.is_none() {
-        banner::say("anybody who can reach this address may call (--no-auth)");
+fn say_who_may_call(Site { guard, tls, .. }: &Site) {
+    match (&guard.token, tls) {
+        (None, _) => banner::say("anybody who can reach this address may call (--no-auth)"),
+        (Some(_), None) => banner::say(
+            "callers send their token in the clear; encrypt it with --tls-cert and --tls-key, or in a proxy",
+        ),
+        (Some(_), Some(_)) => {}
     }
     if guard.hosts.is_empty() {
         banner::say(
@@ -380,6 +395,34 @@ fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard>
         }
     }
     Ok(Guard { hosts: args.allow_host.clone(), origins: args.allow_origin.clone(), token })
+}
+
+/// The certificate to serve with. What is wrong with it is told now, not to the first client.
+fn tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<Arc<Tls>>> {
+    if address.is_none() {
+        if args.tls_cert.is_some() || args.tls_key.is_some() {
+            bail!("--tls-cert and --tls-key need --bind or --http: stdin and stdout are not a network");
+        }
+        return Ok(None);
+    }
+    let named = |given: &Option<PathBuf>, variable| {
+        anyhow::Ok(match given {
+            Some(path) => Some(path.clone()),
+            None => settings::text(variable)?.map(PathBuf::from),
+        })
+    };
+    let files = match (named(&args.tls_cert, "SPILE_TLS_CERT")?, named(&args.tls_key, "SPILE_TLS_KEY")?) {
+        (None, None) => return Ok(None),
+        (Some(cert), Some(key)) => Files { cert, key },
+        (Some(_), None) => bail!("a certificate needs its key; give --tls-key FILE (or SPILE_TLS_KEY)"),
+        (None, Some(_)) => bail!("a key needs its certificate; give --tls-cert FILE (or SPILE_TLS_CERT)"),
+    };
+    let (tls, warnings) = Tls::load(files, SystemTime::now())?;
+    if !warnings.is_empty() {
+        let warnings: Vec<Diagnostic> = warnings.into_iter().map(Diagnostic::warning).collect();
+        banner::say(&format!("{}\n", render_all(&warnings, banner::in_colour()).trim_end()));
+    }
+    Ok(Some(Arc::new(tls)))
 }
 
 /// Log lines go to stderr from now on.

@@ -1,7 +1,7 @@
 // What the TypeScript clients check, and how they are told what to connect to. The SDKs differ only
 // in how a client is made, which `ts1.mjs` and `ts2.mjs` bring.
 //
-//   tsN.mjs --fixture bench|conformance|customers --protocol DATE|auto (--url URL | --command CMD [ARG...])
+//   tsN.mjs --fixture bench|conformance|customers --protocol DATE|auto (--url URL | --sse URL | --command CMD [ARG...])
 //
 // Exits 0 when everything held; otherwise the error on stderr tells what did not.
 
@@ -16,15 +16,22 @@ const LATEST = '2026-07-28';
 export const installed = createRequire(process.execPath);
 
 export function parseArguments() {
-    const args = { fixture: undefined, protocol: undefined, url: undefined, command: undefined };
+    const args = { fixture: undefined, protocol: undefined, url: undefined, sse: undefined, command: undefined };
     const rest = process.argv.slice(2);
     while (rest.length > 0) {
         const name = rest.shift().replace(/^--/, '');
         assert(name in args, `unknown option --${name}`);
         args[name] = name === 'command' ? rest.splice(0) : rest.shift();
     }
-    assert(args.fixture && args.protocol && (args.url || args.command), 'see the top of checks.mjs for usage');
+    assert(args.fixture && args.protocol && (args.url || args.sse || args.command), 'see the top of checks.mjs for usage');
     return args;
+}
+
+/** The transport that the arguments ask for, of those that an SDK brings. */
+export function connection(args, { Http, Sse, Stdio }) {
+    if (args.url) return new Http(new URL(args.url));
+    if (args.sse) return new Sse(new URL(args.sse));
+    return new Stdio({ command: args.command[0], args: args.command.slice(1) });
 }
 
 /** What a client answers when `test_elicitation` asks; remembers the questions. */

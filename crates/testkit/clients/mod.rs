@@ -27,6 +27,8 @@ pub enum Client {
 pub enum Door {
     Stdio,
     Http,
+    /// HTTP+SSE, which the Rust SDK has no client for.
+    Sse,
 }
 
 /// A test for each client over each door: `check` gets the two.
@@ -35,10 +37,13 @@ macro_rules! every_client_over_every_door {
         $crate::clients::every_client_over_every_door! { $check;
             python_over_stdio: Python Stdio,
             python_over_http: Python Http,
+            python_over_sse: Python Sse,
             typescript_1_over_stdio: TypeScript1 Stdio,
             typescript_1_over_http: TypeScript1 Http,
+            typescript_1_over_sse: TypeScript1 Sse,
             typescript_2_over_stdio: TypeScript2 Stdio,
             typescript_2_over_http: TypeScript2 Http,
+            typescript_2_over_sse: TypeScript2 Sse,
             rust_over_stdio: Rust Stdio,
             rust_over_http: Rust Http,
         }
@@ -59,6 +64,8 @@ pub enum Target {
     /// A command that the client starts itself.
     Command(Vec<String>),
     Url(String),
+    /// Where the stream of HTTP+SSE is.
+    Sse(String),
 }
 
 impl Client {
@@ -98,6 +105,10 @@ pub fn check(client: Client, door: Door, program: &str, servers: &[(&str, &[&str
                 server = Server::start(program, args);
                 Target::Url(server.url.clone())
             }
+            Door::Sse => {
+                server = Server::start(program, args);
+                Target::Sse(server.url.replace("/mcp", "/sse"))
+            }
         };
         for protocol in client.protocols() {
             if let Err(why) = client.run(fixture, protocol, &target) {
@@ -122,6 +133,7 @@ fn script(
     match target {
         Target::Command(words) => command.arg("--command").args(words),
         Target::Url(url) => command.args(["--url", url]),
+        Target::Sse(url) => command.args(["--sse", url]),
     };
     let mut child = command
         .stdin(Stdio::null())

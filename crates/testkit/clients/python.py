@@ -2,7 +2,7 @@
 
 Exits 0 when everything held; otherwise the exception on stderr tells what did not.
 
-    python.py --fixture bench|conformance|customers --protocol DATE|auto (--url URL | --command CMD [ARG...])
+    python.py --fixture bench|conformance|customers --protocol DATE|auto (--url URL | --sse URL | --command CMD [ARG...])
 """
 
 import argparse
@@ -11,6 +11,7 @@ import json
 
 import mcp.client.session
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp_types import CallToolResult, ElicitResult
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 
@@ -24,6 +25,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--protocol", required=True)
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--url")
+    target.add_argument("--sse")
     target.add_argument("--command", nargs=argparse.REMAINDER)
     return parser.parse_args()
 
@@ -42,7 +44,10 @@ def connect(args: argparse.Namespace, answered: list[str]) -> Client:
         # this makes it offer the older one.
         mcp.client.session.LATEST_HANDSHAKE_VERSION = args.protocol
         mode = "legacy"
-    target = args.url or StdioServerParameters(command=args.command[0], args=args.command[1:])
+    if args.sse:
+        target = sse_client(args.sse)
+    else:
+        target = args.url or StdioServerParameters(command=args.command[0], args=args.command[1:])
     return Client(target, mode=mode, elicitation_callback=elicitation, read_timeout_seconds=20)
 
 

@@ -119,6 +119,7 @@ async fn connect(protocol: &str, target: &Target) -> Result<Connected, String> {
             let child = TokioChildProcess::new(command).map_err(|error| format!("starting: {error}"))?;
             user.serve_with_lifecycle(child, mode).await
         }
+        Target::Sse(_) => return Err("this SDK has no client for HTTP+SSE".into()),
         Target::Url(url) => {
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
             user.serve_with_lifecycle(transport, mode).await

@@ -1,9 +1,10 @@
 // The official TypeScript SDK 1 (`@modelcontextprotocol/sdk`) against one fixture server. It knows
 // the handshake only. See `checks.mjs` for what is checked and the arguments.
 
-import { answers, check, installed, parseArguments } from './checks.mjs';
+import { answers, check, connection, installed, parseArguments } from './checks.mjs';
 
 const { Client } = installed('@modelcontextprotocol/sdk/client/index.js');
+const { SSEClientTransport } = installed('@modelcontextprotocol/sdk/client/sse.js');
 const { StdioClientTransport } = installed('@modelcontextprotocol/sdk/client/stdio.js');
 const { StreamableHTTPClientTransport } = installed('@modelcontextprotocol/sdk/client/streamableHttp.js');
 const { ElicitRequestSchema } = installed('@modelcontextprotocol/sdk/types.js');
@@ -14,9 +15,11 @@ const { asked, answer } = answers();
 const client = new Client({ name: 'ts1', version: '1.0.0' }, { capabilities: { elicitation: {} } });
 client.setRequestHandler(ElicitRequestSchema, answer);
 
-const transport = args.url
-    ? new StreamableHTTPClientTransport(new URL(args.url))
-    : new StdioClientTransport({ command: args.command[0], args: args.command.slice(1) });
+const transport = connection(args, {
+    Http: StreamableHTTPClientTransport,
+    Sse: SSEClientTransport,
+    Stdio: StdioClientTransport,
+});
 
 // The SDK always offers its newest version and takes any older one in answer; this makes it offer the
 // older one, and notes what came of it.

@@ -1,9 +1,10 @@
 // The official TypeScript SDK 2 (`@modelcontextprotocol/client`) against one fixture server, in both
 // eras. See `checks.mjs` for what is checked and the arguments.
 
-import { answers, check, installed, parseArguments } from './checks.mjs';
+import { answers, check, connection, installed, parseArguments } from './checks.mjs';
 
-const { Client, StreamableHTTPClientTransport, SUPPORTED_PROTOCOL_VERSIONS } = installed('@modelcontextprotocol/client');
+const { Client, SSEClientTransport, StreamableHTTPClientTransport, SUPPORTED_PROTOCOL_VERSIONS } =
+    installed('@modelcontextprotocol/client');
 const { StdioClientTransport } = installed('@modelcontextprotocol/client/stdio');
 
 const args = parseArguments();
@@ -19,9 +20,11 @@ function era() {
 const client = new Client({ name: 'ts2', version: '1.0.0' }, { capabilities: { elicitation: {} }, ...era() });
 client.setRequestHandler('elicitation/create', answer);
 
-const transport = args.url
-    ? new StreamableHTTPClientTransport(new URL(args.url))
-    : new StdioClientTransport({ command: args.command[0], args: args.command.slice(1) });
+const transport = connection(args, {
+    Http: StreamableHTTPClientTransport,
+    Sse: SSEClientTransport,
+    Stdio: StdioClientTransport,
+});
 
 await client.connect(transport);
 await check(args, client, client.getNegotiatedProtocolVersion(), asked);

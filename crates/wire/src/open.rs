@@ -108,11 +108,14 @@ pub struct Refusal {
     pub status: u16,
     pub body: Vec<u8>,
     pub retry_after_ms: Option<u64>,
+    /// Whether it answers a request, and not something of which not even that is known.
+    pub names_request: bool,
 }
 
 impl Refusal {
     pub fn new(told: &Told, id: Option<&Id>, version: Version) -> Self {
-        Self { status: told.status, body: told.response(id, version), retry_after_ms: None }
+        let body = told.response(id, version);
+        Self { status: told.status, body, retry_after_ms: None, names_request: id.is_some() }
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Buf;
-use host::{Attached, Flow, GET_STREAM, Listening, News, Out, Part};
+use host::{Attached, Flow, GET_STREAM, Listening, News, Out, Part, Posted};
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use wire::frame::sse::{self, EventId};
@@ -93,6 +93,8 @@ pub(crate) enum Source {
     /// A stream of a session.
     Attached(Attached),
     Listening(Listening),
+    /// All that is said on a line of HTTP+SSE.
+    Posted(Posted),
 }
 
 /// A call in a response. One that its client cannot cancel by leaving goes on without it.
@@ -261,6 +263,10 @@ impl Source {
             }
             Self::Listening(listening) => {
                 let message = std::task::ready!(listening.poll_next(cx));
+                Poll::Ready(message.map(|message| (event(None, &message).into(), More::Yes)))
+            }
+            Self::Posted(posted) => {
+                let message = std::task::ready!(posted.poll_next(cx));
                 Poll::Ready(message.map(|message| (event(None, &message).into(), More::Yes)))
             }
         }

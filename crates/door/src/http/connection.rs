@@ -1,4 +1,4 @@
-//! One connection: its socket, its phases, and hyper in between.
+//! One connection: its socket, its phases, and hyper in between. Under TLS, [`tls`](super::tls) is in between too.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,6 +17,8 @@ use super::Site;
 use super::local;
 use super::route::{self, Arrived};
 use super::stream::{Arrival, Stream};
+use super::tls::stream::{Secured, Session, Spoken};
+use super::tls::{self, Tls};
 use super::watcher::{Link, Watcher};
 use super::websocket;
 use crate::guard::Local;
@@ -24,7 +26,15 @@ use crate::guard::Local;
 /// Serves a connection on a task of its own.
 pub(crate) fn spawn(arrival: Arrival, site: Arc<Site>, watcher: &Arc<Watcher>) {
     let Arrival { stream, local, from } = arrival;
-    let link = watcher.link(stream);
+    // Whoever may open a socket of this machine needs no certificate to know whom they speak to.
+    let secured = match (&site.tls, local) {
+        (Some(tls), Local::Address(_)) => match tls.connection() {
+            Some(connection) => Some((tls.clone(), Session::new(connection))),
+            None => return,
+        },
+        _ => None,
+    };
+    let link = watcher.link(stream, secured.as_ref().map(|(_, session)| session.clone()));
     #[cfg(unix)]
     if let Local::Socket = local {
         link.may_dwell();
@@ -34,24 +44,51 @@ pub(crate) fn spawn(arrival: Arrival, site: Arc<Site>, watcher: &Arc<Watcher>) {
     let task = tokio::spawn(async move {
         let _place = place;
         let arrived = Arc::new(Arrived { site, link: link.clone(), local, from, upgrade: Mutex::default() });
-        let opening = match Opening::read(&link.stream, local).await {
-            Ok(opening) => opening,
-            Err(error) => return tracing::debug!(%error, "a connection ended before it began"),
+        let ended = match secured {
+            None => serve_plain(link, arrived).await,
+            Some((tls, session)) => Box::pin(serve_secured(link, arrived, &tls, session)).await,
         };
-        let ended = match opening.speaks(local) {
-            Some(Speaks::Http2) => Box::pin(serve_http2(link, arrived, opening)).await,
-            Some(Speaks::Http1) | None => serve_http1(link, arrived, opening).await,
-            #[cfg(unix)]
-            Some(Speaks::Pipe) => {
-                let socket = Socket { link: link.clone(), opening };
-                return Box::pin(local::serve(socket, &link, &arrived.site)).await;
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended early");
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+            Err(error) => tracing::debug!(%error, "a connection ended before it began"),
         }
     });
     watcher.can_stop(at, task.abort_handle());
+}
+
+/// How a connection ended, once it had begun.
+type Ended = io::Result<hyper::Result<()>>;
+
+async fn serve_plain(link: Arc<Link>, arrived: Arc<Arrived>) -> Ended {
+    let local = arrived.local;
+    let opening = Opening::read(&link.stream, local).await?;
+    let speaks = opening.speaks(local);
+    let socket = Socket { link: link.clone(), opening };
+    Ok(match speaks {
+        Some(Speaks::Http2) => Box::pin(serve_http2(link, arrived, socket)).await,
+        Some(Speaks::Http1) | None => serve_http1(link, arrived, socket).await,
+        #[cfg(unix)]
+        Some(Speaks::Pipe) => {
+            Box::pin(local::serve(socket, &link, &arrived.site)).await;
+            Ok(())
+        }
+    })
+}
+
+async fn serve_secured(
+    link: Arc<Link>,
+    arrived: Arc<Arrived>,
+    tls: &Arc<Tls>,
+    session: Arc<Session>,
+) -> Ended {
+    tls::look_if_due(tls).await;
+    let spoken = session.shake(&link).await?;
+    let socket = Secured { link: link.clone(), session };
+    Ok(match spoken {
+        Spoken::Http2 => serve_http2(link, arrived, socket).await,
+        Spoken::Http1 => serve_http1(link, arrived, socket).await,
+    })
 }
 
 /// A request's head, all its headers together.
@@ -60,8 +97,8 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 // Limits for what a peer can make us hold or do: no timer of hyper's for that, the watcher sees to it. The two
 // are apart, and not behind a library that chooses, because every connection keeps room for what it may become.
 
-async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -> hyper::Result<()> {
-    let socket = TokioIo::new(Socket { link: link.clone(), opening });
+async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, socket: impl Io) -> hyper::Result<()> {
+    let socket = TokioIo::new(socket);
     let connection = pin!(
         http1::Builder::new()
             .header_read_timeout(None)
@@ -77,8 +114,8 @@ async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -
     Ok(())
 }
 
-async fn serve_http2(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -> hyper::Result<()> {
-    let socket = TokioIo::new(Socket { link: link.clone(), opening });
+async fn serve_http2(link: Arc<Link>, arrived: Arc<Arrived>, socket: impl Io) -> hyper::Result<()> {
+    let socket = TokioIo::new(socket);
     let connection = pin!(
         http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -93,6 +130,13 @@ async fn serve_http2(link: Arc<Link>, arrived: Arc<Arrived>, opening: Opening) -
     );
     until_over(&link, connection, http2::Connection::graceful_shutdown).await
 }
+
+/// What hyper reads and writes.
+trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl Io for Socket {}
+
+impl Io for Secured {}
 
 /// Serves until the client leaves, or until we go and the answers under way are out.
 async fn until_over<C: Future>(link: &Link, mut connection: Pin<&mut C>, end: fn(Pin<&mut C>)) -> C::Output {

@@ -55,8 +55,7 @@ pub(crate) fn stream(
         Err(response) => return response,
     };
     if !Accepts::read(seen, query).is_some_and(|accepts| accepts.stream) {
-        let why = "a GET is answered with text/event-stream; allow it in Accept";
-        return reply::refuse(StatusCode::NOT_ACCEPTABLE, Code::InvalidRequest, why);
+        return not_acceptable();
     }
     let live = match server.live(&ticket, who) {
         Ok(live) => live,
@@ -90,8 +89,13 @@ pub(crate) fn delete(server: &Server, who: &Who, seen: &Seen<'_>) -> Response<Bo
     }
 }
 
+pub(crate) fn not_acceptable() -> Response<Body> {
+    let why = "a GET is answered with text/event-stream; allow it in Accept";
+    reply::refuse(StatusCode::NOT_ACCEPTABLE, Code::InvalidRequest, why)
+}
+
 /// Too many sessions hold something at once.
-fn full() -> Response<Body> {
+pub(crate) fn full() -> Response<Body> {
     let told = Told::busy(429, FULL_RETRY_MS, "too many sessions; try again shortly");
     reply::refused(Refusal { retry_after_ms: Some(FULL_RETRY_MS), ..host::refusal(&told, None) })
 }

@@ -1,9 +1,10 @@
-//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2; and what a connection may be besides.
+//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2; beside it HTTP+SSE of 2024-11-05; and what a
+//! connection may be besides.
 //!
 //! ```text
-//! accept → connection (phases, watched) → route (guards) → post | get | delete → host → response
-//!                                                        → upgrade → websocket → pipe
-//!          a unix socket, no HTTP → local                                      → pipe
+//! accept → connection (TLS; phases, watched) → route (guards) → post | get | delete | sse → host → response
+//!                                                             → upgrade → websocket → pipe
+//!          a unix socket, no HTTP → local                                           → pipe
 //! ```
 
 mod body;
@@ -15,7 +16,9 @@ mod local;
 mod post;
 mod reply;
 mod route;
+mod sse;
 mod stream;
+mod tls;
 mod upgrade;
 mod watcher;
 mod websocket;
@@ -31,6 +34,7 @@ use tokio::sync::watch;
 use crate::guard::Guard;
 use stream::Arrival;
 pub use stream::Listener;
+pub use tls::{BadPair, Files, Tls};
 use watcher::Watcher;
 pub(crate) use watcher::{Link, Rests};
 
@@ -74,6 +78,8 @@ pub struct Site {
     pub servers: Vec<Arc<Server>>,
     pub guard: Guard,
     pub timing: Timing,
+    /// What is spoken before HTTP; nothing if it is plain.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// Serves until `stop` says so, then lets calls under way finish.

@@ -47,20 +47,31 @@ impl<'a> Asked<'a> {
         seen: &'a Seen<'a>,
         query: Option<&str>,
     ) -> Result<Self, Response<Body>> {
-        let refuse = |status, why| Err(reply::refuse(status, Code::InvalidRequest, why));
-        if !is_json(seen.content_type) {
-            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json");
-        }
-        if !is_plain(seen) {
-            let why = "the body must be sent as it is, without a content or transfer coding";
-            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
-        }
+        check_body(seen)?;
         let Some(accepts) = Accepts::read(seen, query) else {
             let why = "Accept allows neither application/json nor text/event-stream";
-            return refuse(StatusCode::NOT_ACCEPTABLE, why);
+            return Err(reply::refuse(StatusCode::NOT_ACCEPTABLE, Code::InvalidRequest, why));
         };
         Ok(Self { server, who, seen, accepts })
     }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.server
+    }
+}
+
+/// Whether a body is announced that can be taken.
+#[inline]
+#[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
+pub(crate) fn check_body(seen: &Seen<'_>) -> Result<(), Response<Body>> {
+    let why = if !is_json(seen.content_type) {
+        "the body must be application/json"
+    } else if !is_plain(seen) {
+        "the body must be sent as it is, without a content or transfer coding"
+    } else {
+        return Ok(());
+    };
+    Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidRequest, why))
 }
 
 /// Answers one message. What is ready at the first look is plain JSON, with nothing made for it to wait with.
@@ -282,11 +293,11 @@ fn prime(out: &mut Vec<u8>, version: Version, start: sse::EventId) {
 #[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
 pub(crate) async fn read(
     mut body: Incoming,
-    asked: &Asked<'_>,
+    server: &Server,
     timing: &Timing,
     shared: bool,
 ) -> Result<Vec<u8>, Response<Body>> {
-    let bytes_max = asked.server.limits.frame_bytes_max;
+    let bytes_max = server.limits.frame_bytes_max;
     let declared = body.size_hint().lower();
     if declared > bytes_max as u64 {
         return Err(too_long(bytes_max));

@@ -14,6 +14,7 @@ use wire::code::Code;
 
 use super::body::{Body, Left};
 use super::post::{self, Answer, Asked};
+use super::sse::{self, End, Posting, Reached};
 use super::upgrade::{self, Upgrade};
 use super::watcher::Link;
 use super::{Site, cors, get, reply};
@@ -57,13 +58,17 @@ pub(crate) fn answer(
         let (goal, origin) = admit(&arrived, &parts, &seen);
         let answer = match goal {
             Goal::Reached(response) => Answer::Now(response),
-            Goal::Post(asked) => match post::read(body, &asked, &arrived.site.timing, shared).await {
+            Goal::Post(asked) => match post::read(body, asked.server(), &arrived.site.timing, shared).await {
                 Ok(mut bytes) => {
                     arrived.link.body_complete();
                     poll_fn(|cx| Poll::Ready(post::answer(&asked, std::mem::take(&mut bytes), cx))).await
                 }
                 Err(refused) => Answer::Now(refused),
             },
+            Goal::Posting(posting) => {
+                let read = post::read(body, posting.server(), &arrived.site.timing, shared).await;
+                Answer::Now(read.map_or_else(|refused| refused, |bytes| posting.take(bytes)))
+            }
         };
         let mut response = match answer {
             Answer::Now(response) => response,
@@ -114,6 +119,7 @@ impl Drop for Counted<'_> {
 enum Goal<'a> {
     Reached(Response<Body>),
     Post(Asked<'a>),
+    Posting(Posting<'a>),
 }
 
 #[inline]
@@ -146,12 +152,17 @@ fn route<'a>(arrived: &'a Arrived, parts: &'a Parts, seen: &'a Seen<'a>) -> Goal
     if path == "/status" {
         return Goal::Reached(only_get(&parts.method, || reply::json(200, status(site))));
     }
-    let Some(server) = site.at(path) else {
-        let why = "nothing is served at this path; see GET /status for what is";
-        return Goal::Reached(reply::refuse(StatusCode::NOT_FOUND, Code::InvalidRequest, why));
-    };
     let who = Who { principal, address: arrived.from };
     let query = parts.uri.query();
+    let Some(server) = site.at(path) else {
+        return match End::at(site, path) {
+            Some(end) => to_sse(arrived, &end, parts, who, seen),
+            None => {
+                let why = "nothing is served at this path; see GET /status for what is";
+                Goal::Reached(reply::refuse(StatusCode::NOT_FOUND, Code::InvalidRequest, why))
+            }
+        };
+    };
     if upgrade::is_asked(&parts.method, seen) {
         return Goal::Reached(upgrade::answer(arrived, parts, server, who));
     }
@@ -170,6 +181,19 @@ fn route<'a>(arrived: &'a Arrived, parts: &'a Parts, seen: &'a Seen<'a>) -> Goal
     })
 }
 
+fn to_sse<'a>(arrived: &Arrived, end: &End<'a>, parts: &Parts, who: Who, seen: &Seen<'_>) -> Goal<'a> {
+    match sse::reach(end, &parts.method, who, seen, parts.uri.query()) {
+        Reached::Posting(posting) => Goal::Posting(posting),
+        Reached::Answer(response) => {
+            if parts.method == Method::GET {
+                // As ever: a stream may be quiet for as long as it likes.
+                arrived.link.body_complete();
+            }
+            Goal::Reached(response)
+        }
+    }
+}
+
 fn only_get(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Response<Body> {
     match *method {
         Method::GET | Method::HEAD => answer(),
@@ -180,7 +204,7 @@ fn only_get(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Respons
 impl Site {
     /// `/mcp/<name>`, and `/mcp` when there is one server.
     #[inline]
-    fn at(&self, path: &str) -> Option<&Arc<Server>> {
+    pub(crate) fn at(&self, path: &str) -> Option<&Arc<Server>> {
         let rest = path.strip_prefix("/mcp")?;
         match (rest.strip_prefix('/'), &*self.servers) {
             (None, [only]) if rest.is_empty() => Some(only),

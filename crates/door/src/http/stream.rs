@@ -122,15 +122,19 @@ impl Stream {
 
     /// Looks at the next byte without taking it: 0 at the end.
     pub(crate) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut byte = [0];
+        self.poll_peek_into(cx, &mut [0])
+    }
+
+    /// The same, and says which it is.
+    pub(crate) fn poll_peek_into(&self, cx: &mut Context<'_>, byte: &mut [u8; 1]) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(stream) => stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)),
+            Self::Tcp(stream) => stream.poll_peek(cx, &mut ReadBuf::new(byte)),
             #[cfg(unix)]
             Self::Unix(stream) => loop {
                 std::task::ready!(stream.poll_read_ready(cx))?;
                 let peeked = stream.try_io(Interest::READABLE, || {
                     let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-                    Ok(rustix::net::recv(stream, &mut byte, flags)?.1)
+                    Ok(rustix::net::recv(stream, &mut byte[..], flags)?.1)
                 });
                 match peeked {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::Timing;
 use super::stream::Stream;
+use super::tls::stream::Session;
 
 const TICK_MS: u64 = 100;
 
@@ -26,7 +27,7 @@ const GOODBYE_MS: u64 = 300;
 enum Doing {
     /// Waiting for the first byte of the next request.
     Idle,
-    /// In the head of a request.
+    /// In the head of a request, or in the handshake before the first.
     Head,
     /// In the body of a request.
     Body,
@@ -49,6 +50,8 @@ pub(crate) enum Rests {
 /// A connection as its requests and the watcher see it: the socket, and notes on what happens there.
 pub(crate) struct Link {
     pub(crate) stream: Stream,
+    /// What lies over the socket, if it is not plain.
+    tls: Option<Arc<Session>>,
     clock: Arc<AtomicU32>,
     doing: AtomicU8,
     since: AtomicU32,
@@ -190,12 +193,17 @@ impl Link {
     /// sending, as it may, would lose an answer that is ready. A client that leaves and one that stops
     /// sending look the same from here, so whoever takes long to answer must ask.
     pub(crate) fn has_left(&self, cx: &mut Context<'_>) -> bool {
-        !self.shared.load(Relaxed)
-            && match self.stream.poll_peek(cx) {
-                Poll::Ready(Ok(bytes)) => bytes == 0,
-                Poll::Ready(Err(_)) => true,
-                Poll::Pending => false,
-            }
+        if self.shared.load(Relaxed) {
+            return false;
+        }
+        if let Some(tls) = &self.tls {
+            return tls.has_left(self, cx);
+        }
+        match self.stream.poll_peek(cx) {
+            Poll::Ready(Ok(bytes)) => bytes == 0,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        }
     }
 
     fn is_read_closed(&self) -> bool {
@@ -258,9 +266,10 @@ impl Watcher {
         self.count.load(Relaxed)
     }
 
-    pub(crate) fn link(&self, stream: Stream) -> Arc<Link> {
+    pub(crate) fn link(&self, stream: Stream, tls: Option<Arc<Session>>) -> Arc<Link> {
         Arc::new(Link {
             stream,
+            tls,
             clock: self.clock.clone(),
             doing: AtomicU8::new(Doing::Head as u8),
             since: AtomicU32::new(self.clock.load(Relaxed)),

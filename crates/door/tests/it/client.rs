@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 
+use rustls::ClientConnection;
 use serde_json::Value;
 
 use crate::conn::Conn;
@@ -199,6 +201,8 @@ impl Event {
 /// One connection.
 pub(crate) struct Client {
     stream: Conn,
+    /// Under TLS: it ended without a word.
+    cut: bool,
     /// Read, but not looked at.
     raw: Vec<u8>,
     /// The decoded body of a stream.
@@ -215,7 +219,17 @@ enum Left {
 
 impl Client {
     pub(crate) fn over(stream: Conn) -> Self {
-        Self { stream, raw: Vec::new(), decoded: Vec::new(), left: Left::Nothing }
+        Self { stream, cut: false, raw: Vec::new(), decoded: Vec::new(), left: Left::Nothing }
+    }
+
+    /// The session, and the socket under it.
+    pub(crate) fn tls(&mut self) -> (&mut ClientConnection, &mut TcpStream) {
+        self.stream.tls()
+    }
+
+    /// Whether the other side ended it without saying so.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// The connection, and what was read from it but not looked at.
@@ -225,7 +239,8 @@ impl Client {
 
     /// Sends; a door that closed early shows in what is read.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        if let Err(error) = self.stream.write_all(bytes) {
+        let sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
+        if let Err(error) = sent {
             let gone = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted];
             assert!(gone.contains(&error.kind()), "cannot send: {error}");
         }
@@ -246,6 +261,10 @@ impl Client {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
             Ok(0) => false,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.cut = true;
+                false
+            }
             Ok(n) => {
                 self.raw.extend_from_slice(&bytes[..n]);
                 true

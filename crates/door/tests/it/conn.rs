@@ -1,24 +1,33 @@
-//! A connection of a client: over TCP, or over a unix socket. Neither waits for ever.
+//! A connection of a client: over TCP, plain or under TLS, or over a unix socket. None waits for ever.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::net::{RecvFlags, recv};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::kit::AT_MOST;
 
 pub(crate) enum Conn {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Secured(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
+/// Does the same with whatever socket is at the bottom.
 macro_rules! with {
     ($conn:expr, $stream:ident => $does:expr) => {
         match $conn {
             Conn::Tcp($stream) => $does,
             Conn::Unix($stream) => $does,
+            Conn::Secured(secured) => {
+                let $stream = secured.get_ref();
+                $does
+            }
         }
     };
 }
@@ -34,6 +43,25 @@ impl Conn {
         Self::Unix(UnixStream::connect(path).expect("the door is open")).patient()
     }
 
+    /// Under TLS. The handshake is done with the first thing that is sent or read.
+    pub(crate) fn secured(address: SocketAddr, config: Arc<ClientConfig>) -> Self {
+        let Self::Tcp(stream) = Self::tcp(address) else { unreachable!("it was just made") };
+        let name = ServerName::try_from("localhost").expect("a name");
+        let session = ClientConnection::new(config, name).expect("a session");
+        Self::Secured(Box::new(StreamOwned::new(session, stream)))
+    }
+
+    /// The session, and the socket under it.
+    pub(crate) fn tls(&mut self) -> (&mut ClientConnection, &mut TcpStream) {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => panic!("there is no TLS here"),
+            Self::Secured(stream) => {
+                let StreamOwned { conn, sock } = &mut **stream;
+                (conn, sock)
+            }
+        }
+    }
+
     fn patient(self) -> Self {
         with!(&self, stream => stream.set_read_timeout(Some(AT_MOST))).expect("a timeout can be set");
         with!(&self, stream => stream.set_write_timeout(Some(AT_MOST))).expect("a timeout can be set");
@@ -44,12 +72,17 @@ impl Conn {
         match self {
             Self::Tcp(stream) => Self::Tcp(stream.try_clone().expect("a socket can be cloned")),
             Self::Unix(stream) => Self::Unix(stream.try_clone().expect("a socket can be cloned")),
+            Self::Secured(_) => panic!("a TLS session has one end"),
         }
     }
 
     /// Says that nothing more will be sent.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end(&mut self) {
         // It may be closed from the other side already.
+        if let Self::Secured(stream) = self {
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
         let _ = with!(self, stream => stream.shutdown(Shutdown::Write));
     }
 
@@ -71,16 +104,27 @@ impl Conn {
 
 impl Read for Conn {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        with!(self, stream => stream.read(bytes))
+        match self {
+            Self::Tcp(stream) => stream.read(bytes),
+            Self::Unix(stream) => stream.read(bytes),
+            Self::Secured(stream) => stream.read(bytes),
+        }
     }
 }
 
 impl Write for Conn {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        with!(self, stream => stream.write(bytes))
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Secured(stream) => stream.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Ok(()),
+            Self::Secured(stream) => stream.flush(),
+        }
     }
 }

@@ -3,14 +3,22 @@
 use door::Guard;
 
 use crate::client::{Ask, Client, LEGACY, call, get, post, within};
+use crate::keys::Keys;
 use crate::kit::Door;
+use crate::sse::Line;
 use crate::ws::upgrade;
 
-const ROUTES: [&str; 6] = ["POST", "GET", "DELETE", "WebSocket", "/status", "/health"];
+const ROUTES: [&str; 8] = ["POST", "GET", "DELETE", "WebSocket", "/status", "/health", "/sse", "/messages"];
+
+/// Whether a route takes a message; what is sent there is a call.
+fn takes_a_message(route: &str) -> bool {
+    matches!(route, "POST" | "/messages")
+}
 
 /// What is sent to a route: each time something that succeeds when it is let in.
-fn ask_for(route: &str, session: &str) -> Ask {
+fn ask_for(route: &str, session: &str, line: &Line) -> Ask {
     match route {
+        "/messages" => line.post(call(1, "test_simple_text", "{}")),
         "POST" => within(session, call(1, "test_simple_text", "{}")),
         "GET" => get("/mcp").with("Mcp-Session-Id", session),
         "DELETE" => Ask::new("DELETE", "/mcp").with("Mcp-Session-Id", session),
@@ -34,12 +42,21 @@ fn knock(mut client: Client, ask: &Ask) -> (u16, bool) {
 
 #[test]
 fn host_and_origin_are_judged_apart_on_every_route() {
-    const LET_IN: [u16; 6] = [200, 200, 204, 101, 200, 200];
-    const MALFORMED: [u16; 6] = [400; 6];
-    const FORBIDDEN: [u16; 6] = [403; 6];
+    check_every_route(None);
+}
+
+#[test]
+fn host_and_origin_are_judged_apart_under_tls() {
+    check_every_route(Some(Keys::new()));
+}
+
+fn check_every_route(keys: Option<Keys>) {
+    const LET_IN: [u16; 8] = [200, 200, 204, 101, 200, 200, 200, 202];
+    const MALFORMED: [u16; 8] = [400; 8];
+    const FORBIDDEN: [u16; 8] = [403; 8];
     let good = "127.0.0.1";
     let (allowed, foreign) = (Some("https://app.example"), Some("https://evil.example"));
-    let table: [(&[&str], Option<&str>, [u16; 6]); 16] = [
+    let table: [(&[&str], Option<&str>, [u16; 8]); 16] = [
         (&[good], None, LET_IN),
         (&[good], allowed, LET_IN),
         (&[good], foreign, FORBIDDEN),
@@ -57,7 +74,10 @@ fn host_and_origin_are_judged_apart_on_every_route() {
         (&[good, good], foreign, MALFORMED),
         (&[good, good], Some("null"), MALFORMED),
     ];
-    let door = Door::with(|setup| setup.guard.origins = vec!["https://app.example".into()]);
+    let door = Door::with(|setup| {
+        setup.guard.origins = vec!["https://app.example".into()];
+        setup.keys = keys;
+    });
     let mut calls = 0;
     let connect = |way| if way == "a port" { door.connect() } else { door.connect_unix() };
     for (way, (hosts, origin, expected)) in
@@ -65,7 +85,9 @@ fn host_and_origin_are_judged_apart_on_every_route() {
     {
         for (route, expected) in ROUTES.into_iter().zip(expected) {
             let session = door.session(LEGACY);
-            let mut ask = ask_for(route, &session).without("Host");
+            let line = Line::open(&door);
+            line.greet(LEGACY);
+            let mut ask = ask_for(route, &session, &line).without("Host");
             for host in hosts {
                 ask = ask.and("Host", host);
             }
@@ -73,11 +95,15 @@ fn host_and_origin_are_judged_apart_on_every_route() {
                 ask = ask.with("Origin", origin);
             }
             let let_in = expected < 400;
-            calls += u64::from(let_in && route == "POST");
+            calls += u64::from(let_in && takes_a_message(route));
             let cell = format!("{route} at {way} with Host {hosts:?} and Origin {origin:?}");
             let (status, body_read) = knock(connect(way), &ask);
             assert_eq!(status, expected, "{cell}");
-            assert_eq!(body_read, let_in && route == "POST", "the body comes after the verdict: {cell}");
+            assert_eq!(
+                body_read,
+                let_in && takes_a_message(route),
+                "the body comes after the verdict: {cell}"
+            );
             assert_eq!(door.server().status().calls, calls, "nothing is done for a stranger: {cell}");
             if !let_in && route == "DELETE" {
                 let still = door.ask(&within(&session, crate::client::ping(1)));

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use call::{Limits, Provider};
 use door::Guard;
-use door::http::{Site, Timing, serve_all};
+use door::http::{Site, Timing, Tls, serve_all};
 use door::unix::SocketFile;
 use host::{Config, Server};
+use rustls::ClientConfig;
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::FakeWorld;
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Ask, Client, initialize, post};
 use crate::conn::Conn;
+use crate::keys::Keys;
 use crate::stand::Stand;
 
 /// Nothing here takes this long unless it is broken.
@@ -34,6 +36,7 @@ pub(crate) struct Setup {
     pub(crate) guard: Guard,
     pub(crate) limits: Limits,
     pub(crate) timing: Timing,
+    pub(crate) keys: Option<Keys>,
 }
 
 impl Default for Setup {
@@ -48,7 +51,7 @@ impl Default for Setup {
             ..Timing::default()
         };
         let limits = Limits { call_timeout_ms: 600_000, keep_alive_ms: 600_000, ..Limits::default() };
-        Self { names: &["one"], guard: Guard::default(), limits, timing }
+        Self { names: &["one"], guard: Guard::default(), limits, timing, keys: None }
     }
 }
 
@@ -60,6 +63,8 @@ pub(crate) struct Door {
     pub(crate) world: Arc<FakeWorld>,
     pub(crate) stand: Arc<Stand>,
     pub(crate) servers: Vec<Arc<Server>>,
+    pub(crate) keys: Option<Keys>,
+    trust: Option<Arc<ClientConfig>>,
     stop: watch::Sender<bool>,
     serving: Option<JoinHandle<()>>,
 }
@@ -82,7 +87,7 @@ impl Setup {
                 Server::new(config, providers).expect("the catalogs are sound")
             })
             .collect();
-        Door::over(world, stand, servers, self.guard, self.timing)
+        Door::over(world, stand, servers, self.guard, self.timing, self.keys)
     }
 }
 
@@ -99,8 +104,8 @@ impl Door {
 
     /// Another door to the same servers.
     pub(crate) fn beside(other: &Self, guard: Guard) -> Self {
-        let timing = Setup::default().timing;
-        Self::over(other.world.clone(), other.stand.clone(), other.servers.clone(), guard, timing)
+        let Setup { timing, keys, .. } = Setup::default();
+        Self::over(other.world.clone(), other.stand.clone(), other.servers.clone(), guard, timing, keys)
     }
 
     fn over(
@@ -109,6 +114,7 @@ impl Door {
         servers: Vec<Arc<Server>>,
         guard: Guard,
         timing: Timing,
+        keys: Option<Keys>,
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -122,10 +128,12 @@ impl Door {
         let file = SocketFile::bind(&folder.path().join(SOCKET)).expect("a socket can be made");
         drop(inside);
         let (stop, stopped) = watch::channel(false);
-        let site = Site { servers: servers.clone(), guard, timing };
+        let tls: Option<Arc<Tls>> = keys.as_ref().map(|keys| Arc::new(keys.load().expect("a pair").0));
+        let trust = keys.as_ref().map(Keys::trust);
+        let site = Site { servers: servers.clone(), guard, timing, tls };
         let listeners = vec![listener.into(), file.into()];
         let serving = runtime.spawn(serve_all(listeners, Arc::new(site), stopped));
-        Self { runtime, address, folder, world, stand, servers, stop, serving: Some(serving) }
+        Self { runtime, address, folder, world, stand, servers, keys, trust, stop, serving: Some(serving) }
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -133,7 +141,10 @@ impl Door {
     }
 
     pub(crate) fn connect(&self) -> Client {
-        Client::over(Conn::tcp(self.address))
+        Client::over(match &self.trust {
+            None => Conn::tcp(self.address),
+            Some(trust) => Conn::secured(self.address, trust.clone()),
+        })
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -172,7 +172,7 @@ impl Pipe {
 
     fn end(&mut self) {
         match self.input.take() {
-            Some(Input::Conn(conn)) => conn.end(),
+            Some(Input::Conn(mut conn)) => conn.end(),
             Some(Input::WebSocket(mut conn)) => conn.write_all(&close(1000)).expect("the server reads"),
             Some(Input::Pipe(_)) | None => {}
         }

@@ -12,3 +12,4 @@ mod readme;
 mod serving;
 mod sockets;
 mod stand;
+mod tls;

@@ -41,6 +41,7 @@ fn over_http() {
     check("http_folder", &["serve", "--bind", "0"], &[]);
     check("http_several", &["serve", "people.csv", "orders.csv", "--bind", "localhost:0"], &[]);
     check("http_open", &["serve", "people.csv", "--bind", "0.0.0.0:0", "--no-auth"], &[]);
+    check("http_open_token", &["serve", "people.csv", "--bind", "0.0.0.0:0"], &[("SPILE_TOKEN", "s3cret")]);
     check("http_token", &["serve", "people.csv", "--bind", "127.0.0.1:0"], &[("SPILE_TOKEN", "s3cret")]);
 }
 

@@ -213,7 +213,7 @@ impl Drop for Served {
 }
 
 fn address_in(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("http://")?;
+    let (_, rest) = line.split_once("://")?;
     rest.split('/').next()?.parse().ok()
 }
 

@@ -5,7 +5,7 @@
 //! ```text
 //! # What this shows.
 //! serves: conformance              fixture (default), or `stage`, `bench`; several are one server
-//! doors: stdio http                where it is played (default: stdio)
+//! doors: stdio http sse            where it is played (default: stdio sse, which are both pipes)
 //! versions: 2025-06-18             what `<version>` stands for (default: the folder); played once for each
 //! limit: page_items_max 2          limits that differ from the defaults
 //! framing: content-length          on stdio, instead of lines
@@ -38,6 +38,7 @@ mod like;
 mod pipe;
 mod play;
 mod script;
+mod sse;
 mod stage;
 mod theatre;
 

@@ -41,6 +41,14 @@ pub fn priming(out: &mut Vec<u8>, id: EventId) {
     out.extend_from_slice(b"data: \n\n");
 }
 
+/// 2024-11-05, HTTP with SSE: "the server MUST send an `endpoint` event containing a URI for the client to use
+/// for sending messages."
+pub fn endpoint(out: &mut Vec<u8>, uri: &str) {
+    out.extend_from_slice(b"event: endpoint\ndata: ");
+    out.extend_from_slice(uri.as_bytes());
+    out.extend_from_slice(b"\n\n");
+}
+
 /// How long to wait before coming back.
 pub fn retry(out: &mut Vec<u8>, ms: u64) {
     out.extend_from_slice(b"retry: ");

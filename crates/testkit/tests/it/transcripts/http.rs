@@ -25,6 +25,7 @@ impl Doorstep {
             servers: vec![theatre.server.clone()],
             guard: Guard::default(),
             timing: Timing::default(),
+            tls: None,
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket can be set not to block");
@@ -67,13 +68,14 @@ impl Response {
     pub fn to(
         address: SocketAddr,
         method: &str,
+        path: &str,
         headers: &[(String, String)],
         body: &[u8],
     ) -> Result<Self, String> {
         let broken = |error: std::io::Error| format!("the connection broke: {error}");
         let mut stream = TcpStream::connect(address).map_err(broken)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
-        let mut head = format!("{method} /mcp HTTP/1.1\r\nHost: {address}\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
@@ -138,7 +140,7 @@ impl Response {
     }
 
     /// The next field of the stream: `id: …`, `retry: …` or `data: …`. Comments and the name of the event,
-    /// which is always the same, are left out.
+    /// which says nothing that its data does not, are left out.
     pub fn field(&mut self) -> Result<Option<String>, String> {
         self.head()?;
         loop {
@@ -146,7 +148,7 @@ impl Response {
                 match field.split(':').next() {
                     Some("id" | "retry" | "data") => return Ok(Some(field)),
                     Some("") => {}
-                    _ if field == "event: message" => {}
+                    _ if field == "event: message" || field == "event: endpoint" => {}
                     _ => return Err(format!("what is `{field}`?")),
                 }
                 continue;

@@ -86,7 +86,7 @@ impl Pipe {
 }
 
 /// Between two looks at a server that is to end.
-const GLIMPSE: Duration = Duration::from_millis(2);
+pub const GLIMPSE: Duration = Duration::from_millis(2);
 
 /// Reads messages until the end. Whatever is no message in this framing is passed on to be stumbled over.
 fn listen(output: PipeReader, framing: Framing, say: &SyncSender<String>) {

@@ -12,6 +12,7 @@ use super::judge::Judge;
 use super::like::{Learned, filled, like, like_text};
 use super::pipe::Pipe;
 use super::script::{Act, Door, Expected, Script, Step};
+use super::sse::Posts;
 use super::theatre::Theatre;
 
 /// `Err` says where the conversation went another way, and what was said before.
@@ -23,6 +24,7 @@ pub fn play(script: &Script) -> Result<(), String> {
         said: Vec::new(),
         line: match script.door {
             Door::Stdio => Line::Pipe(Pipe::open(&theatre, script.framing)),
+            Door::Sse => Line::Posts(Posts::open(&theatre)?),
             Door::Http => Line::Http(Http {
                 site: Doorstep::open(&theatre),
                 session: None,
@@ -50,6 +52,7 @@ struct Player {
 enum Line {
     Pipe(Pipe),
     Http(Http),
+    Posts(Posts),
 }
 
 struct Http {
@@ -91,6 +94,7 @@ impl Player {
                 match &mut self.line {
                     Line::Pipe(pipe) => pipe.send_raw(bytes),
                     Line::Http(http) => http.send(&step.on, "POST", http.standard(&Value::Null, ""), bytes),
+                    Line::Posts(posts) => posts.send(bytes.trim_ascii_end()),
                 }
                 .map_err(wrong)
             }
@@ -144,6 +148,7 @@ impl Player {
                     Line::Pipe(pipe) => pipe.close(),
                     Line::Http(http) if step.on.is_empty() => http.site.close(),
                     Line::Http(http) => drop(http.responses.remove(&step.on)),
+                    Line::Posts(posts) => posts.close(),
                 }
                 Ok(())
             }
@@ -157,6 +162,7 @@ impl Player {
     fn send(&mut self, on: &str, text: &str) -> Result<(), String> {
         match &mut self.line {
             Line::Pipe(pipe) => pipe.send(text),
+            Line::Posts(posts) => posts.send(text.as_bytes()),
             Line::Http(http) => {
                 let message = serde_json::from_str(text).unwrap_or_default();
                 let headers = http.standard(&message, &self.judge.version);
@@ -199,6 +205,7 @@ impl Player {
     fn next(&mut self, on: &str) -> Result<Option<String>, String> {
         let said = match &mut self.line {
             Line::Pipe(pipe) => pipe.next(&self.theatre),
+            Line::Posts(posts) => posts.next(&self.theatre),
             Line::Http(http) => http.response(on)?.next(),
         }?;
         if let Some(said) = &said {
@@ -210,7 +217,7 @@ impl Player {
     /// The last response on a connection; `None` where there is no HTTP.
     fn response(&mut self, on: &str) -> Result<Option<&mut Response>, String> {
         match &mut self.line {
-            Line::Pipe(_) => Ok(None),
+            Line::Pipe(_) | Line::Posts(_) => Ok(None),
             Line::Http(http) => http.response(on).map(Some),
         }
     }
@@ -228,6 +235,13 @@ impl Player {
                 match pipe.next(&self.theatre)? {
                     Some(more) => Err(format!("nothing more was expected, and then came {more}")),
                     None => pipe.ended(),
+                }
+            }
+            Line::Posts(posts) => {
+                posts.close();
+                match posts.next(&self.theatre)? {
+                    Some(more) => Err(format!("nothing more was expected, and then came {more}")),
+                    None => Ok(()),
                 }
             }
         }
@@ -254,7 +268,7 @@ impl Http {
             |name: &str| own.iter().any(|(own, _)| own.trim_start_matches('-').eq_ignore_ascii_case(name));
         let mut headers: Vec<_> = standard.into_iter().filter(|(name, _)| !replaced(name)).collect();
         headers.extend(own.into_iter().filter(|(name, _)| !name.starts_with('-')));
-        let response = Response::to(self.site.address, method, &headers, body)?;
+        let response = Response::to(self.site.address, method, "/mcp", &headers, body)?;
         self.responses.insert(on.to_owned(), response);
         Ok(())
     }

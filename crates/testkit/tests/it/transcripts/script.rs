@@ -20,6 +20,7 @@ pub struct Script {
 pub enum Door {
     Stdio,
     Http,
+    Sse,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl Script {
 /// The transcript for each version and door it names.
 pub fn read(name: &str, folder: &str, text: &str) -> Vec<Script> {
     let mut versions = default_versions(folder);
-    let mut doors = vec![Door::Stdio];
+    let mut doors = vec![Door::Stdio, Door::Sse];
     let mut framing = Framing::Lines;
     let mut serves = vec!["conformance".to_owned()];
     let mut limits = Limits::default();
@@ -127,6 +128,9 @@ pub fn read(name: &str, folder: &str, text: &str) -> Vec<Script> {
             }
             (_, act) => steps.push(Step { line: number, on, act }),
         }
+    }
+    if framing == Framing::ContentLength {
+        doors.retain(|door| *door == Door::Stdio);
     }
     let mut all = Vec::new();
     for version in &versions {
@@ -214,6 +218,7 @@ fn door_named(name: &str, at: &str) -> Door {
     match name {
         "stdio" => Door::Stdio,
         "http" => Door::Http,
+        "sse" => Door::Sse,
         _ => panic!("{at}: no door is called `{name}`"),
     }
 }
