@@ -97,7 +97,7 @@ pub(crate) async fn serve<T: Transport>(
         Last::End => pipe.settle().await,
         Last::Ending => {
             pipe.transport.bye(&mut pipe.batch);
-            pipe.talk.output.write(&mut pipe.batch);
+            pipe.talk.output.finish(&mut pipe.batch);
         }
     }
     pipe.talk.live.close();
@@ -166,7 +166,11 @@ impl<T: Transport> Pipe<T> {
             if !idle && last.is_none() && left > 0 && self.batch.len() < BATCH_BYTES {
                 continue;
             }
-            self.talk.output.write(&mut self.batch);
+            if last == Some(Last::Over) {
+                self.talk.output.finish(&mut self.batch);
+            } else {
+                self.talk.output.write(&mut self.batch);
+            }
             self.note_phase();
             self.tell_news(cx);
             match self.talk.output.poll_flush(cx, self.transport.io()) {

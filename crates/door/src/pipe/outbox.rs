@@ -22,6 +22,7 @@ pub(crate) struct Outbox {
 struct State {
     queue: Vec<u8>,
     at: usize,
+    /// Whether the last words are in it, or nobody is there: nothing is taken any more.
     closed: bool,
     /// Who writes.
     writer: Option<Waker>,
@@ -85,11 +86,22 @@ impl Outbox {
         }
     }
 
+    /// Writes these as the last: a call that has its answer only now comes too late.
+    pub(crate) fn finish(&self, last: &mut Vec<u8>) {
+        let mut state = self.lock();
+        state.queue.append(last);
+        Self::shut(state);
+    }
+
     /// The client is gone: nothing is kept for it any more.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
-        state.closed = true;
         (state.queue, state.at) = (Vec::new(), 0);
+        Self::shut(state);
+    }
+
+    fn shut(mut state: MutexGuard<'_, State>) {
+        state.closed = true;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
