@@ -1,6 +1,7 @@
 //! What must hold whatever clients do, tried with chance. `cargo xtask fuzz` tries the same for longer.
 //! Each sentence that once was false stands here by itself.
 
+mod pair;
 mod taken_over;
 mod under_way;
 
