@@ -16,6 +16,7 @@ fn play(data: &[u8]) {
 #[test]
 fn what_once_broke_an_invariant_does_not_any_more() {
     invariants::hold_for_seeds("session", play);
+    invariants::hold_for_seeds("pair", pair::play_bytes);
     invariants::hold_for_seeds("seal", invariants::seal);
     invariants::hold_for_seeds("check", invariants::check);
 }

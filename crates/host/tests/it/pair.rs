@@ -6,10 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use testkit::invariants;
 
-fn play(seed: u64) {
+pub(crate) fn play_bytes(data: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let data = invariants::spelled(seed);
-    runtime.expect("a runtime").block_on(invariants::pair(&data, tokio::time::advance));
+    runtime.expect("a runtime").block_on(invariants::pair(data, tokio::time::advance));
 }
 
 /// A thousand games; the test runner has them played side by side.
@@ -20,7 +19,7 @@ fn thousand(nth: u64) {
         Err(_) => (nth * 1000..(nth + 1) * 1000).collect(),
     };
     for seed in seeds {
-        if let Err(broken) = catch_unwind(AssertUnwindSafe(|| play(seed))) {
+        if let Err(broken) = catch_unwind(AssertUnwindSafe(|| play_bytes(&invariants::spelled(seed)))) {
             eprintln!("the seed is {seed}");
             resume_unwind(broken);
         }

@@ -60,6 +60,12 @@ impl Events {
         self.retry_ms
     }
 
+    /// How much it keeps: of the line and the event under way, and the two ids.
+    pub fn held_bytes(&self) -> usize {
+        let ids = [&self.id, &self.last_id].map(|id| id.as_ref().map_or(0, String::len));
+        self.line.len() + self.pending.data.len() + self.pending.event.len() + ids[0] + ids[1]
+    }
+
     /// Takes what arrived; whole events are handed on in their order.
     pub fn push(&mut self, bytes: &[u8], mut event: impl FnMut(ServerEvent)) -> Result<(), TooLong> {
         let mut rest = bytes;
