@@ -1,6 +1,7 @@
 //! What must hold whatever clients do, tried with chance. `cargo xtask fuzz` tries the same for longer.
 //! Each sentence that once was false stands here by itself.
 
+mod pair;
 mod taken_over;
 mod under_way;
 
@@ -15,6 +16,7 @@ fn play(data: &[u8]) {
 #[test]
 fn what_once_broke_an_invariant_does_not_any_more() {
     invariants::hold_for_seeds("session", play);
+    invariants::hold_for_seeds("pair", pair::play_bytes);
     invariants::hold_for_seeds("seal", invariants::seal);
     invariants::hold_for_seeds("check", invariants::check);
 }

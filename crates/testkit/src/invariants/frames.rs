@@ -19,12 +19,27 @@ pub fn frames(data: &[u8]) {
             assert!(message.len() <= frame_bytes_max);
         }
     }
+    for framing in [Framing::Lines, Framing::Headers] {
+        let known = || Frames::in_framing(framing, frame_bytes_max);
+        let whole = read_with(known(), stream, &[], frame_bytes_max);
+        assert_eq!(read_with(known(), stream, &[1], frame_bytes_max), whole, "{framing:?} byte by byte");
+        assert_eq!(read_with(known(), stream, &cuts, frame_bytes_max), whole, "{framing:?} in pieces");
+        assert_eq!(whole.1, Some(framing), "what is known is not guessed");
+    }
     come_back(stream, &cuts, frame_bytes_max);
 }
 
 /// Everything in a stream that arrives in pieces of these sizes, over and over; no sizes are one piece.
 fn read(stream: &[u8], cuts: &[usize], frame_bytes_max: usize) -> (Vec<Frame>, Option<Framing>) {
-    let mut frames = Frames::new(frame_bytes_max);
+    read_with(Frames::new(frame_bytes_max), stream, cuts, frame_bytes_max)
+}
+
+fn read_with(
+    mut frames: Frames,
+    stream: &[u8],
+    cuts: &[usize],
+    frame_bytes_max: usize,
+) -> (Vec<Frame>, Option<Framing>) {
     let mut found = Vec::new();
     let mut sizes = cuts.iter().copied().cycle();
     let mut rest = stream;
@@ -50,10 +65,9 @@ const SPARE_BYTES_MAX: usize = 512 << 10;
 fn come_back(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
     let short: Vec<&[u8]> = data.split(|c| *c == b'\n').filter(|m| m.len() <= frame_bytes_max).collect();
     // Our messages are JSON: no white space around them, and no letter `C` in front.
-    let lines = short
-        .iter()
-        .filter(|m| m.trim_ascii() == **m && !m.is_empty() && !m.starts_with(b"C") && !m.starts_with(b"c"));
-    for (framing, messages) in [(Framing::Lines, lines.copied().collect()), (Framing::Headers, short)] {
+    let lines = || short.iter().copied().filter(|m| m.trim_ascii() == *m && !m.is_empty());
+    let json = lines().filter(|m| !m.starts_with(b"C") && !m.starts_with(b"c")).collect();
+    for (framing, messages) in [(Framing::Lines, json), (Framing::Headers, short.clone())] {
         let mut written = Vec::new();
         for message in &messages {
             framing.write(&mut written, message);
@@ -62,4 +76,10 @@ fn come_back(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
         let messages: Vec<Frame> = messages.into_iter().map(|m| Frame::Message(m.to_vec())).collect();
         assert_eq!(found, messages, "{framing:?}");
     }
+    // Whoever knows that there are lines takes any first letter.
+    let mut written = Vec::new();
+    lines().for_each(|line| Framing::Lines.write(&mut written, line));
+    let known = Frames::in_framing(Framing::Lines, frame_bytes_max);
+    let (found, _) = read_with(known, &written, cuts, frame_bytes_max);
+    assert_eq!(found, lines().map(|m| Frame::Message(m.to_vec())).collect::<Vec<_>>());
 }

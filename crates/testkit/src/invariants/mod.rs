@@ -5,26 +5,32 @@
 //! the bytes as [`Dice`], so that mutation stays among inputs that get somewhere.
 
 mod check;
+mod client;
 mod dice;
 mod frames;
 mod headers;
 mod open;
+mod pair;
 mod samples;
 mod scan;
 mod script;
 mod seal;
 mod session;
+mod sse;
 
 use std::path::Path;
 
 pub use check::check;
+pub use client::client;
 pub use dice::Dice;
 pub use frames::frames;
 pub use headers::headers;
 pub use open::open;
+pub use pair::{pair, spelled};
 pub use scan::scan;
 pub use seal::seal;
 pub use session::session;
+pub use sse::sse;
 
 /// Shows an invariant all seeds of its fuzz target: what once broke it stays among them.
 pub fn hold_for_seeds(target: &str, hold: impl Fn(&[u8])) {

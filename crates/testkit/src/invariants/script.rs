@@ -1,6 +1,6 @@
 //! A provider that does what the arguments say, and keeps note of everything it did.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use json::Json;
 #[derive(Default)]
 pub(super) struct Scripted {
     pub(super) notes: Arc<Mutex<Notes>>,
+    mirrors: bool,
     listener: Mutex<Option<Arc<dyn Listener>>>,
 }
 
@@ -25,11 +26,18 @@ pub(super) struct Notes {
     pub(super) running: BTreeMap<u64, u32>,
     /// What was logged, in order.
     pub(super) said: BTreeMap<u64, Vec<u64>>,
-    /// Calls whose script came to its end.
-    pub(super) finished: BTreeSet<u64>,
+    /// How often each round of each call was begun.
+    pub(super) begun: BTreeMap<(u64, u32), u32>,
+    /// How often the script of each call came to its end.
+    pub(super) finished: BTreeMap<u64, u32>,
 }
 
 impl Scripted {
+    /// The number of a call travels in a header as well.
+    pub(super) fn mirroring() -> Self {
+        Self { mirrors: true, ..Self::default() }
+    }
+
     pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
         lock(&self.notes)
     }
@@ -44,13 +52,13 @@ impl Scripted {
 
 impl Provider for Scripted {
     fn catalog(&self) -> Arc<Catalog> {
-        let mut tool = Tool::new(
-            "t",
-            "does what it is told",
-            Json::object(|o| {
-                o.str("type", "object");
-            }),
-        );
+        let schema = Json::object(|o| {
+            o.str("type", "object");
+            if self.mirrors {
+                o.raw("properties", r#"{"n":{"type":"integer","x-mcp-header":"Number"}}"#);
+            }
+        });
+        let mut tool = Tool::new("t", "does what it is told", schema);
         tool.task = TaskUse::Optional;
         Arc::new(Catalog {
             tools: vec![tool],
@@ -69,6 +77,7 @@ impl Provider for Scripted {
         let mut rounds = script.split('a').skip(round);
         let acts = rounds.next().unwrap_or_default().to_owned();
         let asks = rounds.next().is_some().then(|| format!("q{round}"));
+        *self.notes().begun.entry((n, cx.journal.round)).or_default() += 1;
         let part = Part { n, acts, asks, emit: cx.emit.clone(), notes: self.notes.clone() };
         if part.acts.contains('d') {
             Run::Now(Outcome::Detach(Box::pin(part.play())))
@@ -125,7 +134,7 @@ impl Part {
                 Outcome::NeedInput(Asks::one(key, Ask::Form { message: "?".into(), schema }))
             }
             None => {
-                lock(&self.notes).finished.insert(self.n);
+                *lock(&self.notes).finished.entry(self.n).or_default() += 1;
                 ToolReply::text(format!("done {}", self.n)).into()
             }
         }

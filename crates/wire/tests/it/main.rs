@@ -6,7 +6,7 @@ use json::ScanLimits;
 use proptest::prelude::*;
 use testkit::invariants;
 use wire::Head;
-use wire::frame::{Frame, Frames};
+use wire::frame::{Frame, Frames, Framing};
 use wire::heads::param_mirrors;
 
 #[test]
@@ -61,11 +61,24 @@ fn a_line_is_too_long_or_not_wherever_it_is_cut() {
 }
 
 #[test]
+fn whoever_knows_the_framing_is_not_misled_by_the_first_letter() {
+    let mut frames = Frames::in_framing(Framing::Lines, 100);
+    let printed = b"Connecting to the database\n{}\n";
+    frames.space()[..printed.len()].copy_from_slice(printed);
+    frames.filled(printed.len());
+    let found: Vec<Frame> = frames.collect();
+    let expected = [&b"Connecting to the database"[..], b"{}"].map(|line| Frame::Message(line.to_vec()));
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn what_once_broke_an_invariant_does_not_any_more() {
     invariants::hold_for_seeds("frames", invariants::frames);
     invariants::hold_for_seeds("scan", invariants::scan);
     invariants::hold_for_seeds("open", invariants::open);
     invariants::hold_for_seeds("headers", invariants::headers);
+    invariants::hold_for_seeds("sse", invariants::sse);
+    invariants::hold_for_seeds("client", invariants::client);
 }
 
 /// Bytes among which a reader finds something to read.
@@ -90,12 +103,39 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(limit, cuts, stream)| [vec![limit, cuts.len() as u8], cuts, stream.concat()].concat())
 }
 
+/// A limit, the sizes of pieces, and a stream in which events are likely.
+fn events() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        Just(b"data: ".to_vec()),
+        Just(b"id: ".to_vec()),
+        Just(b"event: message".to_vec()),
+        Just(b"retry: ".to_vec()),
+        prop::sample::select(vec!["\n", "\n\n", "\r\n", "\r", "\r\n\r\n"])
+            .prop_map(|end| end.as_bytes().to_vec()),
+        bytes(b"\r\n :abc1\0", 12),
+    ];
+    let cuts = prop::collection::vec(any::<u8>(), 0..6);
+    let stream = prop::collection::vec(piece, 0..16);
+    (any::<u8>(), cuts, stream)
+        .prop_map(|(limit, cuts, stream)| [vec![limit, cuts.len() as u8], cuts, stream.concat()].concat())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn a_stream_is_the_same_frames_however_it_is_cut(data in stream()) {
         invariants::frames(&data);
+    }
+
+    #[test]
+    fn a_stream_is_the_same_events_however_it_is_cut(data in events()) {
+        invariants::sse(&data);
+    }
+
+    #[test]
+    fn whatever_a_server_does_each_request_ends_once(data in prop::collection::vec(any::<u8>(), 0..400)) {
+        invariants::client(&data);
     }
 
     #[test]

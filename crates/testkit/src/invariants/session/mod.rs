@@ -179,7 +179,7 @@ impl Game {
                 result["content"][0]["text"].as_str().and_then(|text| text.strip_prefix("done "))
             {
                 let done = done.parse().expect("a number");
-                assert!(self.script.notes().finished.contains(&done));
+                assert!(self.script.notes().finished.contains_key(&done));
                 assert!(all.len() > 1 || done == n, "the answer of another call");
             }
             let task = result["taskId"].as_str().or(result["task"]["taskId"].as_str());
