@@ -5,7 +5,7 @@ use json::{Json, Kind, Node};
 use super::Ticket;
 use super::machine::Client;
 use super::mirror::Mirror;
-use super::words::{Event, Failure, Link};
+use super::words::{Event, Link};
 use crate::method::Method;
 use crate::params::List;
 use crate::version::Feature;
@@ -107,9 +107,5 @@ impl Client {
             self.events.extend(dropped.into_iter().map(Event::Odd));
         }
         self.events.push_back(Event::Listed { ticket, items });
-    }
-
-    pub(super) fn list_failed(&mut self, ticket: Ticket, why: String) {
-        self.events.push_back(Event::Failed { ticket, why: Failure::NotMcp(why) });
     }
 }

@@ -34,10 +34,14 @@ pub struct Client {
     pub(super) greeting: Option<Greeting>,
     pub(super) session: Option<String>,
     pub(super) probed_twice: bool,
+    /// A probe that was given up as unanswered, while the handshake in its place is under way.
+    pub(super) late_probe: Option<(u64, Version)>,
     /// How often the server has been greeted.
     pub(super) epoch: u32,
     pub(super) level: Option<Level>,
     pub(super) next: u64,
+    /// The latest time that was heard of.
+    pub(super) clock: u64,
     pub(super) calls: BTreeMap<Ticket, Pending>,
     pub(super) ids: BTreeMap<u64, Ticket>,
     pub(super) asks: BTreeMap<AskId, OpenAsk>,
@@ -48,6 +52,9 @@ pub struct Client {
     pub(super) out: VecDeque<Do>,
     pub(super) events: VecDeque<Event>,
 }
+
+/// More than this in one frame is no batch of answers.
+const MESSAGES_MAX: usize = 4096;
 
 /// A request that somebody waits for.
 pub(super) struct Pending {
@@ -61,6 +68,10 @@ pub(super) struct Pending {
     pub(super) resumes: u32,
     /// Whether it has been sent again after the tools were read anew.
     pub(super) refreshed: bool,
+    /// Whether its stream was taken up again: the server has begun with it.
+    pub(super) resumed: bool,
+    /// The progress of the message under way.
+    pub(super) progress: Option<f64>,
     pub(super) round_state: Round,
 }
 
@@ -87,9 +98,11 @@ impl Client {
             greeting: None,
             session: None,
             probed_twice: false,
+            late_probe: None,
             epoch: 0,
             level: None,
             next: 1,
+            clock: 0,
             calls: BTreeMap::new(),
             ids: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -105,13 +118,15 @@ impl Client {
 
     /// Asks for something; it is sent as soon as the server is ready.
     pub fn call(&mut self, call: Call, now: u64) -> Ticket {
-        self.begin(call, Goes::Once, now)
+        self.heard(now);
+        self.begin(call, Goes::Once)
     }
 
     /// Reads a whole list.
     pub fn list(&mut self, list: List, timeout_ms: Option<u64>, now: u64) -> Ticket {
+        self.heard(now);
         let call = Call { timeout_ms, ..Call::new(list.method(), Json::object(|_| ())) };
-        self.begin(call, Goes::Pages(list, Pages::default()), now)
+        self.begin(call, Goes::Pages(list, Pages::default()))
     }
 
     /// Asks to be told of changes until it is cancelled.
@@ -119,23 +134,35 @@ impl Client {
         let params = Json::object(|params| {
             params.object("notifications", |out| filter.write(out));
         });
-        self.begin(Call::new(Method::Listen, params), Goes::Listen, now)
+        self.heard(now);
+        self.begin(Call::new(Method::Listen, params), Goes::Listen)
     }
 
     /// Asks whether anybody is there.
     pub fn ping(&mut self, timeout_ms: Option<u64>, now: u64) -> Ticket {
-        let method = if self.version.has(Feature::Ping) { Method::Ping } else { Method::Discover };
-        self.begin(Call { timeout_ms, ..Call::new(method, Json::object(|_| ())) }, Goes::Once, now)
+        self.heard(now);
+        self.begin(Call { timeout_ms, ..Call::new(Method::Ping, Json::object(|_| ())) }, Goes::Once)
     }
 
     /// The mildest log message that is wanted from now on.
     pub fn set_level(&mut self, level: Level, now: u64) {
+        self.heard(now);
         self.level = Some(level);
-        if self.phase == Phase::Open && self.version.has(Feature::SetLevel) && self.offers("logging") {
+        if self.phase == Phase::Open {
+            self.send_level();
+        }
+    }
+
+    /// In the handshake era the level is a request of its own.
+    pub(super) fn send_level(&mut self) {
+        if let Some(level) = self.level
+            && self.version.has(Feature::SetLevel)
+            && self.offers("logging")
+        {
             let params = Json::object(|params| {
                 params.str("level", level.as_str());
             });
-            self.begin(Call::new(Method::SetLevel, params), Goes::Quietly, now);
+            self.begin(Call::new(Method::SetLevel, params), Goes::Quietly);
         }
     }
 
@@ -145,13 +172,18 @@ impl Client {
         greeting.capabilities.doc().root().get(capability).is_some_and(|it| it.is_object())
     }
 
-    pub(super) fn begin(&mut self, call: Call, goes: Goes, now: u64) -> Ticket {
+    pub(super) fn begin(&mut self, call: Call, goes: Goes) -> Ticket {
         let ticket = Ticket(self.next_id());
         if self.calls.len() >= self.terms.calls_max {
-            self.events.push_back(Event::Failed { ticket, why: Failure::Busy });
+            self.tell_failed(ticket, &goes, Failure::Busy);
             return ticket;
         }
-        let deadline = call.timeout_ms.map(|ms| now.saturating_add(ms));
+        let after_ms = match goes {
+            Goes::Once | Goes::Pages(..) | Goes::Listen => call.timeout_ms,
+            // Whoever set it going is not waiting for it, so nobody else would ever give it up.
+            Goes::Refresh { .. } | Goes::Quietly => Some(self.terms.handshake_ms),
+        };
+        let deadline = after_ms.map(|ms| self.clock.saturating_add(ms));
         let round_state = Round::default();
         let pending = Pending {
             call,
@@ -162,6 +194,8 @@ impl Client {
             round: 0,
             resumes: 0,
             refreshed: false,
+            resumed: false,
+            progress: None,
             round_state,
         };
         self.calls.insert(ticket, pending);
@@ -184,7 +218,11 @@ impl Client {
     /// Sends a request, its next page or its next round.
     pub(super) fn send_pending(&mut self, ticket: Ticket) {
         let Some(pending) = self.calls.get(&ticket) else { return };
-        let method = pending.call.method;
+        let method = match pending.call.method {
+            // 2026-07-28 has no ping; this is answered by every server too.
+            Method::Ping if !self.version.has(Feature::Ping) => Method::Discover,
+            method => method,
+        };
         if method == Method::Listen && !self.version.has(Feature::Listen) {
             return self.subscribe(ticket);
         }
@@ -211,6 +249,8 @@ impl Client {
             pending.id = Some(id);
             pending.epoch = epoch;
             pending.resumes = 0;
+            pending.resumed = false;
+            pending.progress = None;
             pending.round_state = Round::default();
         }
         self.ids.insert(id, ticket);
@@ -235,25 +275,30 @@ impl Client {
             let params = Json::object(|params| {
                 params.str("uri", uri);
             });
-            self.begin(Call::new(method, params), Goes::Quietly, 0);
+            self.begin(Call::new(method, params), Goes::Quietly);
         }
     }
 
     /// Gives up waiting. Whatever still comes of it is dropped.
     pub fn cancel(&mut self, ticket: Ticket) {
-        let Some(pending) = self.drop_call(ticket) else { return };
-        self.events.push_back(Event::Failed { ticket, why: Failure::Cancelled });
-        self.withdraw(&pending, "nobody waits for it any more");
+        self.give_up(ticket, Failure::Cancelled, "nobody waits for it any more");
     }
 
-    pub(super) fn withdraw(&mut self, pending: &Pending, why: &str) {
+    fn give_up(&mut self, ticket: Ticket, why: Failure, reason: &str) {
+        let Some(pending) = self.drop_call(ticket) else { return };
+        self.tell_failed(ticket, &pending.goes, why);
+        self.withdraw(&pending, reason);
+    }
+
+    /// Tells the server that nobody waits, if it has heard of it at all.
+    fn withdraw(&mut self, pending: &Pending, why: &str) {
+        let Some(id) = pending.id.filter(|_| self.phase == Phase::Open) else { return };
         if matches!(pending.goes, Goes::Listen) && !self.version.has(Feature::Listen) {
             let doc = pending.call.params.doc();
             let filter = Filter::read(doc.root().get("notifications")).unwrap_or_default();
             self.each_uri(&filter, Method::Unsubscribe);
             return;
         }
-        let Some(id) = pending.id else { return };
         // 2026-07-28, Cancellation: over HTTP, closing the stream is the signal.
         if self.link == Link::Pipe || !self.version.has(Feature::Envelope) {
             self.notify(outgoing::cancelled(id, why));
@@ -267,6 +312,10 @@ impl Client {
 
     /// A frame from the server. Over HTTP it came back in an exchange.
     pub fn receive(&mut self, frame: Vec<u8>, exchange: Option<u64>, now: u64) {
+        self.heard(now);
+        if self.phase == Phase::Over {
+            return;
+        }
         let beginning = excerpt(&frame);
         let doc = match scan(frame, &self.terms.scan) {
             Ok(doc) => doc,
@@ -282,11 +331,18 @@ impl Client {
                 return;
             }
         };
-        for message in messages(&doc) {
+        let mut skipped = None;
+        for (nth, message) in messages(&doc).enumerate() {
             match Incoming::read(message) {
+                _ if self.phase == Phase::Over => break,
+                _ if nth >= MESSAGES_MAX => skipped = Some("more messages at once than make sense"),
                 Ok(incoming) => self.take_in(incoming, exchange, now),
-                Err(why) => self.events.push_back(Event::Odd(format!("skipped {why}: `{beginning}`"))),
+                Err(why) => skipped = Some(why),
             }
+        }
+        // Once for all of them: what comes in must not be outgrown by what is said about it.
+        if let Some(why) = skipped {
+            self.odd(&format!("skipped {why}: `{beginning}`"));
         }
     }
 
@@ -301,6 +357,9 @@ impl Client {
                     }
                     (Some(id), Phase::Greeting { id: greeting, requested, .. }) if id == greeting => {
                         self.greeted(requested, answer, now);
+                    }
+                    (Some(id), Phase::Greeting { .. }) if self.is_late_probe(id) => {
+                        self.probed_late(answer, now);
                     }
                     (Some(id), _) => self.answered(id, answer),
                     (None, _) => match answer {
@@ -370,10 +429,7 @@ impl Client {
                     self.send_pending(of);
                 }
             }
-            (_, Turned::Wrong(why), of) => {
-                self.drop_call(ticket);
-                self.list_failed(of.unwrap_or(ticket), why);
-            }
+            (_, Turned::Wrong(why), _) => self.fail(ticket, Failure::NotMcp(why)),
         }
     }
 
@@ -388,7 +444,7 @@ impl Client {
         let Some(pending) = self.calls.get_mut(&ticket) else { return };
         pending.refreshed = true;
         let call = Call::new(Method::ToolsList, Json::object(|_| ()));
-        self.begin(call, Goes::Refresh { of: ticket, pages: Pages::default() }, 0);
+        self.begin(call, Goes::Refresh { of: ticket, pages: Pages::default() });
     }
 
     // What the driver reports.
@@ -396,6 +452,7 @@ impl Client {
     /// An exchange came to nothing.
     pub fn failed(&mut self, exchange: u64, why: Failure) {
         match self.phase {
+            Phase::Over => {}
             Phase::Probing { id, .. } | Phase::Greeting { id, .. } if id == exchange => self.over(why),
             _ => match self.ids.remove(&exchange) {
                 Some(ticket) => self.fail(ticket, why),
@@ -431,11 +488,17 @@ impl Client {
     }
 
     pub(super) fn fail(&mut self, ticket: Ticket, why: Failure) {
-        match self.drop_call(ticket).map(|pending| pending.goes) {
-            None => {}
-            Some(Goes::Quietly) => self.odd(&format!("a request of our own failed: {why}")),
-            Some(Goes::Refresh { of, .. }) => self.fail(of, why),
-            Some(Goes::Once | Goes::Pages(..) | Goes::Listen) => {
+        if let Some(pending) = self.drop_call(ticket) {
+            self.tell_failed(ticket, &pending.goes, why);
+        }
+    }
+
+    /// Tells whoever waits for it, who may not be the one that it was begun for.
+    fn tell_failed(&mut self, ticket: Ticket, goes: &Goes, why: Failure) {
+        match goes {
+            Goes::Quietly => self.odd(&format!("a request of our own failed: {why}")),
+            Goes::Refresh { of, .. } => self.fail(*of, why),
+            Goes::Once | Goes::Pages(..) | Goes::Listen => {
                 self.events.push_back(Event::Failed { ticket, why });
             }
         }
@@ -446,11 +509,8 @@ impl Client {
         if let Some(id) = pending.id {
             self.ids.remove(&id);
         }
-        for ask in pending.round_state.open.keys() {
-            if self.asks.remove(ask).is_some() {
-                self.events.push_back(Event::Withdrawn(*ask));
-            }
-        }
+        let asks = self.asks.extract_if(.., |_, ask| ask.of() == Some(ticket));
+        self.events.extend(asks.map(|(id, _)| Event::Withdrawn(id)));
         Some(pending)
     }
 
@@ -466,9 +526,11 @@ impl Client {
     }
 
     pub fn tick(&mut self, now: u64) {
+        self.heard(now);
         match self.phase {
             // 2026-07-28, stdio: "does not respond within a reasonable timeout: the server is legacy".
-            Phase::Probing { until, .. } if until <= now && self.link == Link::Pipe => {
+            Phase::Probing { id, version, until } if until <= now && self.falls_back() => {
+                self.late_probe = Some((id, version));
                 self.greet(Version::NEWEST_WITH_HANDSHAKE, now);
             }
             Phase::Probing { until, .. } | Phase::Greeting { until, .. } if until <= now => {
@@ -480,10 +542,9 @@ impl Client {
         let due: Vec<Ticket> =
             self.calls.iter().filter(|(_, pending)| is_due(pending)).map(|(ticket, _)| *ticket).collect();
         for ticket in due {
-            let Some(pending) = self.drop_call(ticket) else { continue };
-            let after_ms = pending.call.timeout_ms.unwrap_or_default();
-            self.events.push_back(Event::Failed { ticket, why: Failure::Timeout { after_ms } });
-            self.withdraw(&pending, "it took too long");
+            let asked_for = self.calls.get(&ticket).and_then(|pending| pending.call.timeout_ms);
+            let after_ms = asked_for.unwrap_or(self.terms.handshake_ms);
+            self.give_up(ticket, Failure::Timeout { after_ms }, "it took too long");
         }
     }
 
@@ -506,6 +567,16 @@ impl Client {
     /// What the server said of itself, once it did.
     pub fn greeting(&self) -> Option<&Greeting> {
         self.greeting.as_ref()
+    }
+
+    /// How many requests, ids under way and questions it keeps: for those who test that it forgets them.
+    #[doc(hidden)]
+    pub fn table_sizes(&self) -> [usize; 3] {
+        [self.calls.len(), self.ids.len(), self.asks.len()]
+    }
+
+    pub(super) fn heard(&mut self, now: u64) {
+        self.clock = self.clock.max(now);
     }
 
     pub(super) fn next_id(&mut self) -> u64 {

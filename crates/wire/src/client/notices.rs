@@ -18,7 +18,13 @@ impl Client {
             "notifications/progress" => {
                 let token = member("progressToken").and_then(|token| token.u64());
                 let ticket = token.and_then(|id| self.ids.get(&id)).copied();
-                if let (Some(ticket), Some(progress)) = (ticket, number("progress")) {
+                let pending = ticket.and_then(|ticket| self.calls.get_mut(&ticket));
+                let pending = pending.filter(|pending| pending.call.progress);
+                if let (Some(ticket), Some(pending), Some(progress)) = (ticket, pending, number("progress"))
+                    // 2025-11-25, Progress: the value "MUST increase with each notification".
+                    && pending.progress.is_none_or(|last| progress > last)
+                {
+                    pending.progress = Some(progress);
                     let (total, message) = (number("total"), text("message"));
                     self.events.push_back(Event::Progress { ticket, progress, total, message });
                 }
@@ -50,16 +56,22 @@ impl Client {
     pub(super) fn changed(&mut self, change: Change, params: Option<Node<'_>>) {
         // 2026-07-28, Receiving Notifications: clients MUST correlate by the subscription's id.
         if self.version.has(Feature::Listen) && self.subscription(params).is_none() {
-            return self.odd("word of a change that nobody asked for");
+            // What was on its way when somebody stopped listening is late, like an answer.
+            if subscription_id(params).is_none_or(|id| id >= self.next) {
+                self.odd("word of a change that nobody asked for");
+            }
+            return;
         }
         self.events.push_back(Event::Changed(change));
     }
 
     pub(super) fn subscription(&self, params: Option<Node<'_>>) -> Option<Ticket> {
-        let meta = params?.get("_meta")?;
-        let id = meta.get("io.modelcontextprotocol/subscriptionId")?.u64()?;
-        let ticket = self.ids.get(&id)?;
+        let ticket = self.ids.get(&subscription_id(params)?)?;
         let is_listening = |pending: &Pending| matches!(pending.goes, Goes::Listen);
         self.calls.get(ticket).is_some_and(is_listening).then_some(*ticket)
     }
+}
+
+fn subscription_id(params: Option<Node<'_>>) -> Option<u64> {
+    params?.get("_meta")?.get("io.modelcontextprotocol/subscriptionId")?.u64()
 }

@@ -5,7 +5,8 @@
 
 use json::{Json, Node};
 
-use super::machine::{Client, Phase};
+use super::machine::{Client, Goes, Phase};
+use super::questions::OpenAsk;
 use super::words::{Event, Failure, Greeting, Link, Speak};
 use super::{Reply, Told, outgoing};
 use crate::code::Code;
@@ -15,6 +16,7 @@ use crate::version::{Feature, Version};
 impl Client {
     /// Sends the first message.
     pub fn start(&mut self, now: u64) {
+        self.heard(now);
         match self.terms.speak {
             Speak::Any => self.probe(Version::NEWEST, now),
             Speak::Only(version) if version.has(Feature::Envelope) => self.probe(version, now),
@@ -25,10 +27,7 @@ impl Client {
 
     fn probe(&mut self, version: Version, now: u64) {
         let id = self.next_id();
-        let patience = match self.link {
-            Link::Pipe => self.terms.probe_ms,
-            Link::Http => self.terms.handshake_ms,
-        };
+        let patience = if self.falls_back() { self.terms.probe_ms } else { self.terms.handshake_ms };
         self.phase = Phase::Probing { id, version, until: now.saturating_add(patience) };
         let empty = Json::object(|_| ());
         let body = outgoing::request(
@@ -40,6 +39,12 @@ impl Client {
             version,
         );
         self.send(id, body, Method::Discover, &empty, version);
+    }
+
+    /// Whether silence is answered with a handshake: over HTTP it says nothing, not every client may, and
+    /// not every server would.
+    pub(super) fn falls_back(&self) -> bool {
+        self.link == Link::Pipe && self.may_speak(Version::NEWEST_WITH_HANDSHAKE) && !self.probed_twice
     }
 
     pub(super) fn greet(&mut self, requested: Version, now: u64) {
@@ -56,6 +61,13 @@ impl Client {
         let until = now.saturating_add(self.terms.handshake_ms);
         self.session = None;
         self.phase = Phase::Greeting { id, requested, until };
+        // Questions count from one again in the next session: an answer would be taken for another's.
+        let asks = self.asks.extract_if(.., |_, ask| matches!(ask, OpenAsk::Request { .. }));
+        self.events.extend(asks.map(|(id, _)| Event::Withdrawn(id)));
+        // What was subscribed to is forgotten with the session, and will be subscribed to again.
+        for pending in self.calls.values_mut().filter(|pending| matches!(pending.goes, Goes::Listen)) {
+            pending.id = None;
+        }
         let params = outgoing::greeting(&self.card(), requested);
         let body = outgoing::request(
             id,
@@ -81,8 +93,7 @@ impl Client {
         match answer {
             Ok(result) => match result.get("supportedVersions") {
                 Some(list) => {
-                    let dates: Vec<String> =
-                        list.elements().filter_map(|date| Some(date.str()?.into_owned())).collect();
+                    let dates = texts(list);
                     match self.best(&dates) {
                         // It answered at this version, so it speaks it, even where it forgets to say so.
                         Some(best) if best == version => self.discovered(version, result),
@@ -118,6 +129,23 @@ impl Client {
         self.link == Link::Http && self.terms.speak == Speak::Only(version)
     }
 
+    pub(super) fn is_late_probe(&self, id: u64) -> bool {
+        self.late_probe.is_some_and(|(probe, _)| probe == id)
+    }
+
+    /// The answer to a probe that was given up. A server that takes long to start reads both messages, and may
+    /// know nothing of the second.
+    pub(super) fn probed_late(&mut self, answer: Result<Node<'_>, Told>, now: u64) {
+        let Some((_, version)) = self.late_probe.take() else { return };
+        let dates: Vec<String> = match &answer {
+            Ok(result) => result.get("supportedVersions").map(texts).unwrap_or_default(),
+            Err(told) => told.supported().unwrap_or_default(),
+        };
+        if self.best(&dates).is_some_and(|best| best.has(Feature::Envelope)) {
+            self.probed(version, answer, now);
+        }
+    }
+
     fn probes_again(&mut self) -> bool {
         !std::mem::replace(&mut self.probed_twice, true)
     }
@@ -149,12 +177,22 @@ impl Client {
         let result = match answer {
             Ok(result) => result,
             Err(told) => {
-                let other = told.supported().and_then(|dates| self.best(&dates));
-                match other.filter(|other| *other < requested && other.has(Feature::Handshake)) {
-                    Some(other) => self.greet(other, now),
-                    None => self.over(Failure::Told(told)),
-                }
-                return;
+                let dates = told.supported();
+                let other = dates.as_ref().and_then(|dates| self.best(dates));
+                let other = other.filter(|other| *other < requested && other.has(Feature::Handshake));
+                return match (other, dates) {
+                    (Some(other), _) => self.greet(other, now),
+                    // It was too slow for the probe, and is too young for a handshake.
+                    _ if self.late_probe.is_some() && is_no_handshake(&told) && self.probes_again() => {
+                        self.probe(Version::NEWEST, now);
+                    }
+                    (None, Some(dates)) => self.no_version(&dates),
+                    (None, None) if is_no_handshake(&told) => {
+                        let told = Failure::Told(told);
+                        self.over(Failure::NoVersion(format!("the server takes no handshake: {told}")));
+                    }
+                    (None, None) => self.over(Failure::Told(told)),
+                };
             }
         };
         let date = result.get("protocolVersion").and_then(|date| date.str()).unwrap_or_default();
@@ -168,16 +206,19 @@ impl Client {
 
     fn opened(&mut self, greeting: Greeting) {
         self.phase = Phase::Open;
+        self.late_probe = None;
         self.version = greeting.version;
         self.epoch += 1;
         if greeting.version.has(Feature::Handshake) {
             self.notify_first(outgoing::initialized());
-            if self.link == Link::Http && greeting.version.has(Feature::Sessions) {
+            if self.link == Link::Http && (self.session.is_some() || greeting.version.has(Feature::Sessions))
+            {
                 self.open_stream();
             }
         }
         self.greeting = Some(greeting.clone());
         self.events.push_back(Event::Ready(Box::new(greeting)));
+        self.send_level();
         self.send_waiting();
     }
 
@@ -202,6 +243,17 @@ impl Client {
             }
         }
     }
+}
+
+/// What a server says to `initialize` that has no handshake.
+fn is_no_handshake(told: &Told) -> bool {
+    [Code::MethodNotFound, Code::InvalidParams, Code::UnsupportedVersion]
+        .iter()
+        .any(|code| code.number() == told.code)
+}
+
+fn texts(list: Node<'_>) -> Vec<String> {
+    list.elements().filter_map(|text| Some(text.str()?.into_owned())).collect()
 }
 
 /// Errors that only a server of the newest era knows.

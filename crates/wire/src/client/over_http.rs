@@ -64,7 +64,8 @@ impl Client {
         if version.has(Feature::VersionHeader) && !is_first {
             heads.push(("MCP-Protocol-Version".to_owned(), version.as_str().to_owned()));
         }
-        if let Some(session) = self.session.as_ref().filter(|_| version.has(Feature::Sessions)) {
+        // The transport has sessions since 2025-03-26, whatever version is spoken over it.
+        if let Some(session) = &self.session {
             heads.push(("Mcp-Session-Id".to_owned(), session.clone()));
         }
         heads
@@ -73,7 +74,8 @@ impl Client {
     /// Opens the stream on which a server of the handshake era speaks unasked.
     pub(super) fn open_stream(&mut self) {
         let exchange = self.next_id();
-        self.stream = Some(exchange);
+        // The stream of a session that is gone.
+        self.out.extend(self.stream.replace(exchange).map(Do::Abandon));
         self.stream_resumes = 0;
         let heads = self.heads(self.version, false);
         self.out.push_back(Do::Get { exchange, after_ms: 0, last_id: None, heads });
@@ -81,7 +83,8 @@ impl Client {
 
     /// What to send with DELETE when it is over; nothing if there is no session.
     pub fn farewell(&self) -> Option<Vec<(String, String)>> {
-        self.session.is_some().then(|| self.heads(self.version, false))
+        // Before the server has said which version it speaks, none is named.
+        self.session.is_some().then(|| self.heads(self.version, self.greeting.is_none()))
     }
 
     /// Over HTTP: the session that an answer named.
@@ -98,6 +101,10 @@ impl Client {
 
     /// Over HTTP: an answer that is no stream.
     pub fn replied(&mut self, exchange: u64, reply: Reply, now: u64) {
+        self.heard(now);
+        if self.phase == Phase::Over {
+            return;
+        }
         if self.stream == Some(exchange) {
             // 405: there is no such stream. Whatever it is, calls go on without.
             self.stream = None;
@@ -115,7 +122,9 @@ impl Client {
             return;
         }
         let is_ok = (200..300).contains(&reply.status);
-        if reply.status == 404 && self.session.is_some() && self.begin_again(exchange, now) {
+        // While another session is begun there is none, and others may still be told that theirs is gone.
+        let had_session = self.session.is_some() || (self.epoch > 0 && self.phase != Phase::Open);
+        if reply.status == 404 && had_session && self.begin_again(exchange, now) {
             return;
         }
         if (is_ok || told.is_some()) && !matches!(reply.status, 401 | 403) && !reply.body.is_empty() {
@@ -146,7 +155,8 @@ impl Client {
         let Some(ticket) = self.ids.get(&exchange).copied() else { return false };
         let epoch = self.epoch;
         let Some(pending) = self.calls.get_mut(&ticket) else { return false };
-        if pending.refreshed {
+        // What the server has begun with must not be begun twice.
+        if pending.refreshed || pending.resumed {
             return false;
         }
         pending.refreshed = true;
@@ -163,7 +173,8 @@ impl Client {
 
     /// Over HTTP: a stream of events ended, in order or not.
     pub fn stream_ended(&mut self, exchange: u64, last_id: Option<String>, retry_ms: Option<u64>) {
-        let may_resume = self.version.has(Feature::EventIds) && self.phase == Phase::Open;
+        let has_ids = self.session.is_some() || self.version.has(Feature::EventIds);
+        let may_resume = has_ids && self.phase == Phase::Open;
         if self.stream == Some(exchange) {
             self.stream_resumes += 1;
             if self.stream_resumes > self.terms.resumes_max || !may_resume {
@@ -183,6 +194,7 @@ impl Client {
         match (pending, last_id) {
             (Some(pending), Some(last_id)) if may_resume && pending.resumes < self.terms.resumes_max => {
                 pending.resumes += 1;
+                pending.resumed = true;
                 // "MUST respect the retry field"; without one, a moment.
                 let after_ms = retry_ms.unwrap_or(1000);
                 let heads = self.heads(self.version, false);

@@ -24,9 +24,19 @@ pub(super) struct Round {
 
 pub(super) enum OpenAsk {
     /// A request of the server's own.
-    Request { id: Id, kind: Asked },
+    Request { id: Id, kind: Asked, of: Option<Ticket> },
     /// A part of a round.
     Input { of: Ticket, kind: Asked },
+}
+
+impl OpenAsk {
+    /// The call that it belongs to, where that is known.
+    pub(super) fn of(&self) -> Option<Ticket> {
+        match self {
+            Self::Request { of, .. } => *of,
+            Self::Input { of, .. } => Some(*of),
+        }
+    }
 }
 
 const DECLINED: &str = r#"{"action":"decline"}"#;
@@ -39,7 +49,7 @@ impl Client {
             (Some(OpenAsk::Request { id, .. }), Answer::Given(result)) => {
                 self.notify(outgoing::result(&id, result.as_str()));
             }
-            (Some(OpenAsk::Request { id, kind: Asked::Elicitation }), Answer::Refused(_)) => {
+            (Some(OpenAsk::Request { id, kind: Asked::Elicitation, .. }), Answer::Refused(_)) => {
                 self.notify(outgoing::result(&id, DECLINED));
             }
             // 2025-11-25, Sampling: the code for "User rejected".
@@ -93,8 +103,11 @@ impl Client {
             };
             questions.push((key.str().unwrap_or_default().into_owned(), kind, params));
         }
-        if self.asks.len() + questions.len() > self.terms.asks_max {
+        if questions.len() > self.terms.asks_max {
             return self.fail(ticket, wrong("too many at once"));
+        }
+        if self.asks.len() + questions.len() > self.terms.asks_max {
+            return self.fail(ticket, Failure::Busy);
         }
         if questions.is_empty() {
             return self.send_pending(ticket);
@@ -139,6 +152,9 @@ impl Client {
         if self.phase == Phase::Open && !self.version.has(Feature::ServerRequests) {
             return self.odd(&format!("a request of the server's own: `{}`", method.escape_debug()));
         }
+        if self.is_of_the_past(exchange) {
+            return;
+        }
         if method == "ping" {
             return self.notify(outgoing::result(&id, "{}"));
         }
@@ -153,10 +169,18 @@ impl Client {
             }
             Some(kind) => {
                 let ask = AskId(self.next_id());
-                self.asks.insert(ask, OpenAsk::Request { id, kind });
+                self.asks.insert(ask, OpenAsk::Request { id, kind, of });
                 self.ask(ask, of, kind, params);
             }
         }
+    }
+
+    /// Over HTTP: whether an exchange belongs to a session that is gone, or to nobody.
+    fn is_of_the_past(&self, exchange: Option<u64>) -> bool {
+        let Some(exchange) = exchange else { return false };
+        let pending = self.ids.get(&exchange).and_then(|ticket| self.calls.get(ticket));
+        let is_current = pending.is_some_and(|pending| pending.epoch == self.epoch);
+        self.phase != Phase::Open || !(is_current || self.stream == Some(exchange))
     }
 
     /// The server takes back a question, or ends a subscription.

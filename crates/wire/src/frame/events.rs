@@ -21,12 +21,13 @@ impl ServerEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
-/// `line` is what came of the line under way; `pending` the event under way.
+/// `line` is what came of the line under way; `pending` the event under way, and `id` the id as of its lines.
 #[derive(Debug)]
 pub struct Events {
     line: Vec<u8>,
     pending: ServerEvent,
     has_data: bool,
+    id: Option<String>,
     last_id: Option<String>,
     retry_ms: Option<u64>,
     after_cr: bool,
@@ -40,6 +41,7 @@ impl Events {
             line: Vec::new(),
             pending: ServerEvent::default(),
             has_data: false,
+            id: None,
             last_id: None,
             retry_ms: None,
             after_cr: false,
@@ -48,7 +50,7 @@ impl Events {
         }
     }
 
-    /// Where to go on from, should the stream end.
+    /// Where to go on from, should the stream end: the id of the last event that came whole.
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
@@ -99,6 +101,8 @@ impl Events {
         };
         self.is_first_line = false;
         if line.is_empty() {
+            // Not before: an event that is cut off behind its id has not been read.
+            self.last_id.clone_from(&self.id);
             let mut whole = std::mem::take(&mut self.pending);
             if std::mem::take(&mut self.has_data) {
                 whole.data.pop();
@@ -124,7 +128,7 @@ impl Events {
             // The standard: an id with a NUL is none.
             b"id" if !value.contains(&0) => {
                 let id = String::from_utf8_lossy(value).into_owned();
-                self.last_id = (!id.is_empty()).then_some(id);
+                self.id = (!id.is_empty()).then_some(id);
             }
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 self.retry_ms = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
@@ -169,6 +173,7 @@ mod tests {
     fn what_is_no_event_is_passed_over() {
         check(": keep alive\n\n", &[], None, None);
         check("data: cut off", &[], None, None);
+        check("id: 1\ndata: a\n\nid: 2\ndata: cut off", &["|a"], Some("1"), None);
         check("id: 3\ndata: \n\nretry: 500\n\n", &["|"], Some("3"), Some(500));
         check("retry: soon\nid: a\0b\nnonsense\n\n", &[], None, None);
         check("id: 1\n\nid\n\n", &[], None, None);

@@ -73,6 +73,15 @@ impl Frames {
         Self { buffer: Vec::new(), start: 0, searched: 0, end: 0, state: State::Unsure, frame_bytes_max }
     }
 
+    /// For whoever knows how the other end writes: a first line that begins with a `C` is a line.
+    pub fn in_framing(framing: Framing, frame_bytes_max: usize) -> Self {
+        let state = match framing {
+            Framing::Lines => State::Line,
+            Framing::Headers => State::Head,
+        };
+        Self { state, ..Self::new(frame_bytes_max) }
+    }
+
     /// `None` until the first bytes came.
     pub fn framing(&self) -> Option<Framing> {
         match self.state {

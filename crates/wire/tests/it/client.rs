@@ -3,6 +3,8 @@
 //! `>` it sends, `<` it gets, `!` it says; the other lines are what somebody does. Over HTTP `<` names a status
 //! first, and `>` may be followed by headers in `[…]`.
 
+mod found;
+
 use call::{Caps, Level};
 use json::Json;
 use wire::client::{Answer, AskId, Call, Client, Do, Event, Link, Reply, Speak, Terms, Ticket};
@@ -100,6 +102,8 @@ impl Stage {
                 self.client.tick(self.now);
             }
             "closed" => self.client.closed(rest),
+            // What comes next comes in this exchange.
+            "at" => self.exchange = rest.parse().expect("a number"),
             // The exchange before the last one answers.
             "ended" => {
                 let (id, retry) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -800,6 +804,7 @@ fn a_forgotten_session_is_begun_again_once() {
         session T
         < 200 {"jsonrpc":"2.0","id":6,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
         > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > abandon 3
         > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s

@@ -6,7 +6,7 @@ use json::ScanLimits;
 use proptest::prelude::*;
 use testkit::invariants;
 use wire::Head;
-use wire::frame::{Frame, Frames};
+use wire::frame::{Frame, Frames, Framing};
 use wire::heads::param_mirrors;
 
 #[test]
@@ -58,6 +58,17 @@ fn a_line_is_too_long_or_not_wherever_it_is_cut() {
             assert_eq!(found, std::slice::from_ref(&frames_max_7), "{line:?} cut at {cut}");
         }
     }
+}
+
+#[test]
+fn whoever_knows_the_framing_is_not_misled_by_the_first_letter() {
+    let mut frames = Frames::in_framing(Framing::Lines, 100);
+    let printed = b"Connecting to the database\n{}\n";
+    frames.space()[..printed.len()].copy_from_slice(printed);
+    frames.filled(printed.len());
+    let found: Vec<Frame> = frames.collect();
+    let expected = [&b"Connecting to the database"[..], b"{}"].map(|line| Frame::Message(line.to_vec()));
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -1,0 +1,331 @@
+//! What playing client and server as a pair brought to light, each sentence by itself.
+
+use wire::Version;
+use wire::client::{Link, Speak, Terms};
+
+use super::{check, check_with, in_session, on_greeted_pipe, on_modern_pipe, over_http, terms, with_meta};
+use call::Caps;
+
+const DISCOVER: &str = r#"
+    > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
+"#;
+
+fn on_pipe(rest: &str) {
+    check(Link::Pipe, Speak::Any, &with_meta(&format!("{DISCOVER}{rest}")));
+}
+
+#[test]
+fn a_server_that_is_slow_to_start_is_still_spoken_to_in_the_newest_version() {
+    on_pipe(
+        r#"
+        wait 3000
+        > {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+        ! ready 2026-07-28
+        < {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no such method"}}
+    "#,
+    );
+    // The other way round: what knows no handshake is asked once more, and waited for.
+    on_pipe(
+        r#"
+        wait 3000
+        > {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        < {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no such method"}}
+        > {"jsonrpc":"2.0","id":3,"method":"server/discover","params":{"_meta":{META}}}
+        wait 10000
+        < {"jsonrpc":"2.0","id":3,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+        ! ready 2026-07-28
+    "#,
+    );
+}
+
+#[test]
+fn whoever_takes_the_newest_version_only_waits_for_it() {
+    let script = format!(
+        "{DISCOVER}
+        wait 29999
+        wait 1
+        ! over no answer within 30000 ms"
+    );
+    check(Link::Pipe, Speak::Only(Version::V2026_07_28), &with_meta(&script));
+}
+
+#[test]
+fn a_server_without_a_handshake_has_no_version_in_common() {
+    for (error, why) in [
+        (
+            r#"{"code":-32601,"message":"no such method"}"#,
+            "the server takes no handshake: no such method (-32601)",
+        ),
+        (r#"{"code":-32602,"message":"?"}"#, "the server takes no handshake: ? (-32602)"),
+        (
+            r#"{"code":-32022,"message":"?","data":{"supported":["2026-07-28"]}}"#,
+            "the server speaks protocol 2026-07-28, none of which will do here",
+        ),
+        (r#"{"code":-32603,"message":"broken"}"#, "broken (-32603)"),
+    ] {
+        check(
+            Link::Pipe,
+            Speak::Handshake,
+            &format!(
+                r#"
+                > {{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}}}}}
+                < {{"jsonrpc":"2.0","id":1,"error":{error}}}
+                ! over {why}
+            "#
+            ),
+        );
+    }
+}
+
+#[test]
+fn what_is_asked_before_the_server_is_ready_fits_the_version_that_it_turns_out_to_speak() {
+    on_pipe(
+        r#"
+        level debug
+        ping
+        < {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}
+        > {"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        < {"jsonrpc":"2.0","id":3,"result":{"protocolVersion":"2025-06-18","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"}
+        > {"jsonrpc":"2.0","id":6,"method":"logging/setLevel","params":{"level":"debug"}}
+        > {"jsonrpc":"2.0","id":7,"method":"ping"}
+        ! ready 2025-06-18 s
+        < {"jsonrpc":"2.0","id":7,"result":{}}
+        ! done 0 {}
+    "#,
+    );
+    on_modern_pipe(
+        r#"
+        ping
+        > {"jsonrpc":"2.0","id":3,"method":"server/discover","params":{"_meta":{META}}}
+        < {"jsonrpc":"2.0","id":3,"result":{}}
+        ! done 0 {}
+    "#,
+    );
+}
+
+#[test]
+fn a_subscription_that_waits_is_cancelled_without_a_word() {
+    check(
+        Link::Pipe,
+        Speak::Handshake,
+        r#"
+        > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        listen file:///a
+        cancel 0
+        ! failed 0 cancelled
+        < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"}
+        ! ready 2025-11-25 s
+    "#,
+    );
+}
+
+#[test]
+fn what_was_on_its_way_when_somebody_stopped_listening_is_no_surprise() {
+    on_modern_pipe(
+        r#"
+        listen
+        > {"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{META}}}
+        cancel 0
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"nobody waits for it any more"}}
+        ! failed 0 cancelled
+        < {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3}}}
+    "#,
+    );
+}
+
+#[test]
+fn progress_is_heard_by_whoever_asked_and_goes_forward() {
+    on_greeted_pipe(
+        "2025-11-25",
+        r#"
+        follow tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":4}}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1}}
+        ! progress 0 1 None None
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":0.5}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4,"progress":1.5}}
+        ! progress 0 1.5 None None
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t"}}
+        < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":6,"progress":1}}
+    "#,
+    );
+}
+
+#[test]
+fn nonsense_in_one_frame_is_told_once() {
+    on_greeted_pipe(
+        "2025-03-26",
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
+        < [{},{},7,{"jsonrpc":"2.0","id":4,"result":{}},{}]
+        ! done 0 {}
+        ! odd skipped a message that is neither a request nor a response: `[{},{},7,{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}},{}]`
+    "#,
+    );
+}
+
+#[test]
+fn after_the_end_nothing_is_said_and_nothing_heard() {
+    on_greeted_pipe(
+        "2025-11-25",
+        r#"
+        closed the server left
+        ! over the server left
+        < {"jsonrpc":"2.0","id":1,"method":"ping"}
+        < {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hi"}}
+        < what?
+        closed again
+        wait 100000
+    "#,
+    );
+}
+
+#[test]
+fn a_request_that_nobody_waits_for_is_given_up_all_the_same() {
+    on_greeted_pipe(
+        "2025-11-25",
+        r#"
+        level debug
+        > {"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}
+        wait 30000
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"it took too long"}}
+        ! odd a request of our own failed: no answer within 30000 ms
+    "#,
+    );
+}
+
+/// A call in the newest version whose headers are wrong.
+const MISMATCHED: &str = r#"
+    < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
+    ! ready 2026-07-28
+    call tools/call {"name":"t"}
+    > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
+    < 400 {"jsonrpc":"2.0","id":3,"error":{"code":-32020,"message":"header Mcp-Param-R is missing"}}
+"#;
+
+const TOOLS: &str = r#"> {"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]"#;
+
+#[test]
+fn a_call_whose_headers_cannot_be_learned_fails_once() {
+    for (answer, why) in [
+        (
+            r#"< 200 {"jsonrpc":"2.0","id":5,"result":{}}"#,
+            "`tools/list` was answered without a list of `tools`",
+        ),
+        (r#"< 200 {"jsonrpc":"2.0","id":5,"error":{"code":-1,"message":"no"}}"#, "no (-1)"),
+        ("wait 30000\n> abandon 5", "no answer within 30000 ms"),
+    ] {
+        // Long after it would have taken too long.
+        over_http(&format!("{MISMATCHED}{TOOLS}\n{answer}\n! failed 0 {why}\nwait 100000"));
+    }
+}
+
+#[test]
+fn a_call_whose_headers_cannot_be_asked_for_fails() {
+    let script = super::HTTP.to_owned() + MISMATCHED + "! failed 0 too much is under way already";
+    check_with(Link::Http, Terms { calls_max: 1, ..terms() }, &with_meta(&script));
+}
+
+#[test]
+fn a_session_is_named_whatever_version_is_spoken_in_it() {
+    check(
+        Link::Http,
+        Speak::Only(Version::V2024_11_05),
+        r#"
+        > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        session S
+        < 200 {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"} [Mcp-Session-Id: S]
+        > GET after 0 from None [Mcp-Session-Id: S]
+        ! ready 2024-11-05 s
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [Mcp-Session-Id: S]
+        ended 7 500
+        > GET after 500 from Some("7") [Mcp-Session-Id: S]
+    "#,
+    );
+}
+
+#[test]
+fn what_the_server_has_begun_is_not_begun_again_in_another_session() {
+    in_session(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        ended 7 500
+        > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 404
+        ! failed 0 HTTP 404
+    "#,
+    );
+}
+
+#[test]
+fn everybody_who_is_told_that_the_session_is_gone_goes_on_in_the_next() {
+    in_session(
+        r#"
+        listen file:///a
+        > {"jsonrpc":"2.0","id":6,"method":"resources/subscribe","params":{"uri":"file:///a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        ! listening 0 true ["file:///a"]
+        < 200 {"jsonrpc":"2.0","id":6,"result":{}}
+        call tools/call {"name":"a"}
+        > {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        call tools/call {"name":"b"}
+        > {"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 404
+        > {"jsonrpc":"2.0","id":11,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        at 8
+        < 404
+        at 11
+        session T
+        < 200 {"jsonrpc":"2.0","id":11,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > abandon 3
+        > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":15,"method":"resources/subscribe","params":{"uri":"file:///a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        ! ready 2025-11-25 s
+        ! listening 0 true ["file:///a"]
+    "#,
+    );
+}
+
+#[test]
+fn a_question_goes_with_its_call_and_with_its_session() {
+    let caps = Caps::ELICIT_FORM;
+    let script = r#"
+        > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"c","version":"1"}}}
+        session S
+        < 200 {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        ! ready 2025-11-25 s
+        call tools/call {"name":"a"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < event {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}
+        ! asked Elicitation {}
+        < event {"jsonrpc":"2.0","id":5,"result":{}}
+        ! withdrawn
+        ! done 0 {}
+        answer {"action":"accept"}
+        call tools/call {"name":"b"}
+        > {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < event {"jsonrpc":"2.0","id":2,"method":"elicitation/create","params":{}}
+        ! asked Elicitation {}
+        call tools/call {"name":"c"}
+        > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"c"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 404
+        > {"jsonrpc":"2.0","id":12,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"c","version":"1"}}}
+        ! withdrawn
+        at 8
+        < event {"jsonrpc":"2.0","id":3,"method":"elicitation/create","params":{}}
+    "#;
+    check_with(Link::Http, Terms { caps, speak: Speak::Handshake, ..terms() }, script);
+}
