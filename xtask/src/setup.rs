@@ -22,7 +22,12 @@ const TYPESCRIPT_SDK_2: &str = "2.4.0";
 const ZOD: &str = "4.6.7";
 /// Its CLI is one of the clients that the tests use.
 const INSPECTOR: &str = "2.12.0";
+/// What its servers are made of; our client is tested against them.
+const TYPESCRIPT_SERVER_2: &str = "2.4.0";
+const TYPESCRIPT_SERVER_2_ON_NODE: &str = "2.1.2";
 const PYTHON_SDK: &str = "mcp==2.3.0";
+/// What most servers in use are written with, and the only one with a WebSocket.
+const PYTHON_SDK_1: &str = "mcp[ws]==1.30.0";
 /// Carries the official JSON Schemas of all protocol versions.
 const SCHEMAS: &str = "mcp-fuzzer==0.7.0";
 const SCHEMAS_INSIDE: &str = "mcp_fuzzer/schemas/mcp-spec/schema";
@@ -63,6 +68,8 @@ pub fn run() -> Result<()> {
         Part { name: "conformance-0.1.16", pins: stable.to_owned(), make: make_stable_suite },
         Part { name: "inspector", pins: INSPECTOR.to_owned(), make: make_inspector },
         Part { name: "venv", pins: PYTHON_SDK.to_owned(), make: make_venv },
+        Part { name: "ts2-servers", pins: ts2_servers_manifest(), make: make_ts2_servers },
+        Part { name: "venv-1", pins: PYTHON_SDK_1.to_owned(), make: make_venv_1 },
         Part { name: "schemas", pins: SCHEMAS.to_owned(), make: make_schemas },
     ];
     let stale: Vec<&Part> = parts.iter().filter(|part| !is_current(&cache, part)).collect();
@@ -121,6 +128,20 @@ fn make_inspector(cache: &Cache, folder: &Path) -> Result<()> {
     npm_install(cache, folder, "MCP Inspector")
 }
 
+/// Apart from its client: the two may want different versions of what they share.
+fn make_ts2_servers(cache: &Cache, folder: &Path) -> Result<()> {
+    fs::write(folder.join("package.json"), ts2_servers_manifest())?;
+    npm_install(cache, folder, "servers with the TypeScript SDK 2")
+}
+
+fn ts2_servers_manifest() -> String {
+    manifest(&[
+        ("@modelcontextprotocol/server", TYPESCRIPT_SERVER_2),
+        ("@modelcontextprotocol/node", TYPESCRIPT_SERVER_2_ON_NODE),
+        ("zod", ZOD),
+    ])
+}
+
 /// npm's `node` package fetches its binary in an install script, and npm 11 runs none unless told to;
 /// the package of the platform holds the same binary as a plain file.
 fn node_manifest() -> Result<String> {
@@ -155,12 +176,20 @@ fn npm_install(cache: &Cache, folder: &Path, what: &str) -> Result<()> {
 }
 
 fn make_venv(cache: &Cache, folder: &Path) -> Result<()> {
+    venv_with(cache, folder, PYTHON_SDK, "the Python SDK")
+}
+
+fn make_venv_1(cache: &Cache, folder: &Path) -> Result<()> {
+    venv_with(cache, folder, PYTHON_SDK_1, "the Python SDK 1")
+}
+
+fn venv_with(cache: &Cache, folder: &Path, package: &str, what: &str) -> Result<()> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(folder);
     sh::slow("python: a virtual environment", &mut venv, &cache.log("venv"))?;
-    let mut pip = Command::new(cache.python());
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check", PYTHON_SDK]);
-    sh::slow("pip: the Python SDK", &mut pip, &cache.log("pip"))
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check", package]);
+    sh::slow(&format!("pip: {what}"), &mut pip, &cache.log("pip"))
 }
 
 fn make_schemas(cache: &Cache, folder: &Path) -> Result<()> {

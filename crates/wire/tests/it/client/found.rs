@@ -272,8 +272,8 @@ fn everybody_who_is_told_that_the_session_is_gone_goes_on_in_the_next() {
         r#"
         listen file:///a
         > {"jsonrpc":"2.0","id":6,"method":"resources/subscribe","params":{"uri":"file:///a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        ! listening 0 true ["file:///a"]
         < 200 {"jsonrpc":"2.0","id":6,"result":{}}
+        ! listening 0 true ["file:///a"]
         call tools/call {"name":"a"}
         > {"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
         call tools/call {"name":"b"}
@@ -292,6 +292,8 @@ fn everybody_who_is_told_that_the_session_is_gone_goes_on_in_the_next() {
         > {"jsonrpc":"2.0","id":16,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         > {"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
         ! ready 2025-11-25 s
+        at 15
+        < 200 {"jsonrpc":"2.0","id":15,"result":{}}
         ! listening 0 true ["file:///a"]
     "#,
     );
