@@ -47,6 +47,9 @@ impl Default for Options {
     }
 }
 
+/// Whoever answers a WebSocket runs already, and knows what it speaks.
+const WEBSOCKET_PROBE_MS: u64 = 2000;
+
 /// Why a server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -221,6 +224,8 @@ impl Connection {
                 new.ready().await
             }
             Target::WebSocket(url) => {
+                let probe_ms = options.terms.probe_ms.min(WEBSOCKET_PROBE_MS);
+                let options = Options { terms: Terms { probe_ms, ..options.terms }, ..options };
                 let socket = link::socket::open(url, &options).await?;
                 let mut new = Self::new(options, Link::Pipe, company);
                 let (driver, ending) = link::socket::drive(new.shared.clone(), socket);

@@ -39,7 +39,7 @@ pub(crate) fn drive(
 }
 
 async fn read(shared: Arc<Shared>, mut input: impl AsyncRead + Send + Unpin) {
-    let mut frames = Frames::new(shared.options.frame_bytes_max);
+    let mut frames = Frames::in_framing(shared.options.framing, shared.options.frame_bytes_max);
     let why = loop {
         let room = frames.space();
         let count = match input.read(room).await {

@@ -94,7 +94,8 @@ impl Frames {
     /// For whoever knows how the other end writes: a first line that begins with a `C` is a line.
     pub fn in_framing(framing: Framing, frame_bytes_max: usize) -> Self {
         let state = match framing {
-            Framing::Lines => State::Line,
+            // The messages of a WebSocket have their own frames; who asks for these means a stream of bytes.
+            Framing::Lines | Framing::WebSocket => State::Line,
             Framing::Headers => State::Head,
         };
         Self { state, ..Self::new(frame_bytes_max) }
