@@ -52,6 +52,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // First: a supervisor of a child needs none of the rest.
+    upstream::process::supervise_if_asked();
     let done = match Cli::parse().command {
         Command::Serve { paths, args } => served(&paths, &args),
         Command::Init { path, force } => init(&path, force),

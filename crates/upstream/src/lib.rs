@@ -6,6 +6,7 @@
 
 mod connection;
 mod link;
+pub mod process;
 mod target;
 mod trace;
 

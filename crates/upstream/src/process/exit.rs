@@ -1,0 +1,114 @@
+//! How a child ended, in words.
+
+use std::fmt;
+
+use super::stderr::Stderr;
+
+/// The end of a child and of what it had started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    pub how: How,
+    /// Processes that could not be ended, because they belong to another user or hang in the kernel.
+    pub left: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    Code(i32),
+    Signal(i32),
+    /// Nobody saw it: whoever watched was killed.
+    Unseen,
+}
+
+impl Exit {
+    /// Whether the program said that all went well.
+    pub fn is_success(&self) -> bool {
+        self.how == How::Code(0)
+    }
+}
+
+/// Continues a sentence that begins with the program: "`npx` exited with code 1".
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.how {
+            // What a shell, and a supervisor such as `env` or `npx`, says about a program it did not find.
+            How::Code(code @ 127) => write!(f, "exited with code {code} (program not found)")?,
+            How::Code(code) => write!(f, "exited with code {code}")?,
+            How::Signal(number) => match signal_name(number) {
+                Some(name) => write!(f, "was ended by {name} (signal {number})")?,
+                None => write!(f, "was ended by signal {number}")?,
+            },
+            How::Unseen => write!(f, "ended, and nobody saw how")?,
+        }
+        match self.left {
+            0 => Ok(()),
+            1 => write!(f, "; a process it started could not be ended"),
+            left => write!(f, "; {left} processes it started could not be ended"),
+        }
+    }
+}
+
+/// What was said last is usually why.
+pub(super) fn obituary(program: &str, exit: &Exit, stderr: &Stderr) -> String {
+    match stderr.tail(OBITUARY_LINES_MAX) {
+        words if words.trim().is_empty() => format!("`{program}` {exit} and wrote nothing to stderr"),
+        words => format!("`{program}` {exit}; its last words on stderr:\n  {}", words.replace('\n', "\n  ")),
+    }
+}
+
+const OBITUARY_LINES_MAX: usize = 10;
+
+#[cfg(unix)]
+fn signal_name(number: i32) -> Option<&'static str> {
+    use rustix::process::Signal;
+    let names = [
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::HUP, "SIGHUP"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::INT, "SIGINT"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::SYS, "SIGSYS"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+    ];
+    names.into_iter().find(|(signal, _)| signal.as_raw() == number).map(|(_, name)| name)
+}
+
+#[cfg(not(unix))]
+fn signal_name(_number: i32) -> Option<&'static str> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::{Exit, How};
+
+    fn check(how: How, left: u32, expected: &str) {
+        assert_eq!(Exit { how, left }.to_string(), expected);
+    }
+
+    #[test]
+    fn an_end_is_told_in_words() {
+        check(How::Code(0), 0, "exited with code 0");
+        check(How::Code(127), 0, "exited with code 127 (program not found)");
+        check(How::Signal(9), 0, "was ended by SIGKILL (signal 9)");
+        check(How::Signal(64), 0, "was ended by signal 64");
+        check(How::Unseen, 0, "ended, and nobody saw how");
+    }
+
+    #[test]
+    fn what_is_left_is_told_too() {
+        check(How::Code(1), 1, "exited with code 1; a process it started could not be ended");
+        check(How::Code(1), 2, "exited with code 1; 2 processes it started could not be ended");
+    }
+}

@@ -1,0 +1,224 @@
+//! The last lines of a child's stderr: everything is read, so that the child never waits; little is kept.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::command::{LineSeen, Options};
+
+/// What is kept; outlives the child if somebody holds it.
+#[derive(Clone)]
+pub struct Stderr {
+    kept: Arc<Mutex<Kept>>,
+}
+
+impl Stderr {
+    pub(super) fn new(options: &Options) -> Self {
+        let kept = Kept {
+            bytes_max: options.stderr_bytes_max,
+            lines_max: options.stderr_lines_max,
+            line_bytes_max: options.stderr_line_bytes_max.min(options.stderr_bytes_max),
+            lines: VecDeque::new(),
+            bytes: 0,
+            open: Line::default(),
+        };
+        Self { kept: Arc::new(Mutex::new(kept)) }
+    }
+
+    /// The newest lines, at most `lines_max` of them, joined by line breaks. Bytes that are not UTF-8 are
+    /// replaced, colours taken out, and whatever else could move a cursor is shown by its number.
+    pub fn tail(&self, lines_max: usize) -> String {
+        let kept = self.lock();
+        let open = (!kept.open.bytes.is_empty()).then_some(&kept.open);
+        let lines: Vec<String> = kept.lines.iter().chain(open).map(Line::text).collect();
+        lines[lines.len().saturating_sub(lines_max)..].join("\n")
+    }
+
+    /// Reads to the end, however much comes.
+    pub(super) async fn read(self, mut pipe: impl AsyncRead + Unpin, seen: Option<LineSeen>) {
+        let mut chunk = vec![0; READ_BYTES];
+        loop {
+            let read = pipe.read(&mut chunk).await.unwrap_or(0);
+            let lines = match read {
+                0 => self.lock().finish().into_iter().collect(),
+                read => self.lock().take(&chunk[..read], seen.is_some()),
+            };
+            // Outside the lock: whoever sees a line may ask for the tail.
+            if let Some(seen) = &seen {
+                lines.iter().for_each(|line| seen(line));
+            }
+            if read == 0 {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const READ_BYTES: usize = 16 << 10;
+
+struct Kept {
+    bytes_max: usize,
+    lines_max: usize,
+    line_bytes_max: usize,
+    lines: VecDeque<Line>,
+    /// Of `lines` together.
+    bytes: usize,
+    /// What came after the last line break.
+    open: Line,
+}
+
+#[derive(Default)]
+struct Line {
+    bytes: Vec<u8>,
+    cut: bool,
+}
+
+impl Kept {
+    /// Returns the lines that were completed, if anybody wants to see them.
+    fn take(&mut self, chunk: &[u8], wanted: bool) -> Vec<String> {
+        let mut seen = Vec::new();
+        for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
+            let (text, ends) = match piece.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (piece, false),
+            };
+            let room = self.line_bytes_max.saturating_sub(self.open.bytes.len());
+            self.open.bytes.extend_from_slice(&text[..text.len().min(room)]);
+            self.open.cut |= text.len() > room;
+            if ends {
+                if wanted {
+                    seen.push(self.open.text());
+                }
+                self.close();
+            }
+        }
+        seen
+    }
+
+    /// The end came without a line break.
+    fn finish(&mut self) -> Option<String> {
+        let text = (!self.open.bytes.is_empty()).then(|| self.open.text())?;
+        self.close();
+        Some(text)
+    }
+
+    fn close(&mut self) {
+        let line = std::mem::take(&mut self.open);
+        self.bytes += line.bytes.len();
+        self.lines.push_back(line);
+        while self.lines.len() > self.lines_max || self.bytes > self.bytes_max {
+            let Some(oldest) = self.lines.pop_front() else { return };
+            self.bytes -= oldest.bytes.len();
+        }
+    }
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let bytes = self.bytes.strip_suffix(b"\r").unwrap_or(&self.bytes);
+        let decoded = String::from_utf8_lossy(bytes);
+        let mut out = String::with_capacity(decoded.len() + 3);
+        let mut rest = decoded.as_ref();
+        while let Some(c) = rest.chars().next() {
+            if let Some(coloured) = skip_colour(rest) {
+                rest = coloured;
+                continue;
+            }
+            let turns =
+                matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            match c {
+                '\t' => out.push(c),
+                c if c.is_control() || turns || c == '\u{feff}' => out.extend(c.escape_default()),
+                c => out.push(c),
+            }
+            rest = &rest[c.len_utf8()..];
+        }
+        if self.cut {
+            out.push('…');
+        }
+        out
+    }
+}
+
+/// `ESC [ 3 1 m` and its like: most loggers write them whether or not anybody sees colours.
+fn skip_colour(text: &str) -> Option<&str> {
+    let inside = text.strip_prefix("\u{1b}[")?;
+    inside.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';' || c == ':').strip_prefix('m')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Stderr};
+
+    fn options() -> Options {
+        Options { stderr_bytes_max: 24, stderr_lines_max: 3, stderr_line_bytes_max: 10, ..Options::default() }
+    }
+
+    fn check(chunks: &[&[u8]], expected: &str) {
+        let stderr = Stderr::new(&options());
+        for chunk in chunks {
+            stderr.lock().take(chunk, false);
+        }
+        assert_eq!(stderr.tail(usize::MAX), expected);
+    }
+
+    #[test]
+    fn lines_are_put_together_from_pieces() {
+        check(&[b"one\ntw", b"o\r\nthr", b"ee"], "one\ntwo\nthree");
+        check(&[b"one\n\nthree\n"], "one\n\nthree");
+        check(&[], "");
+    }
+
+    #[test]
+    fn the_newest_lines_are_kept() {
+        check(&[b"1\n2\n3\n4\n"], "2\n3\n4");
+        check(&[b"aaaaaaaaaa\nbbbbbbbbbb\ncccccccccc\n"], "bbbbbbbbbb\ncccccccccc");
+    }
+
+    #[test]
+    fn as_many_as_asked_for_are_told() {
+        let stderr = Stderr::new(&options());
+        stderr.lock().take(b"1\n2\n3", false);
+        assert_eq!(stderr.tail(2), "2\n3");
+        assert_eq!(stderr.tail(0), "");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_the_next_is_whole() {
+        check(&[b"0123456789abc", b"defgh\nnext\n"], "0123456789…\nnext");
+        check(&[&[b'x'; 100_000]], "xxxxxxxxxx…");
+    }
+
+    #[test]
+    fn what_could_move_a_cursor_is_shown_by_its_number() {
+        check(&[b"a\x1b[2Jb"], "a\\u{1b}[2Jb");
+        check(&[b"a\x07\tb\rc"], "a\\u{7}\tb\\rc");
+        check(&["\u{202e}abc".as_bytes()], "\\u{202e}abc");
+        check(&[b"a\xffb"], "a\u{fffd}b");
+    }
+
+    #[test]
+    fn colours_are_taken_out() {
+        check(&[b"\x1b[1mab\x1b", b"[m"], "ab");
+        check(&[b"\x1b[1;31ma"], "a");
+        check(&[b"\x1b[", b"m"], "");
+    }
+
+    #[tokio::test]
+    async fn lines_are_passed_on_as_they_come_and_the_last_without_a_break_too() {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (inside, stderr) = (seen.clone(), Stderr::new(&options()));
+        let tail = stderr.clone();
+        let on_line = std::sync::Arc::new(move |line: &str| {
+            inside.lock().unwrap().push((line.to_owned(), tail.tail(1)));
+        });
+        stderr.read(&b"a\nb"[..], Some(on_line)).await;
+        let expected = [("a", "b"), ("b", "b")].map(|(line, tail)| (line.to_owned(), tail.to_owned()));
+        assert_eq!(*seen.lock().unwrap(), expected);
+    }
+}

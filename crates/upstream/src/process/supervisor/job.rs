@@ -1,0 +1,215 @@
+//! What is said on the socket between us and a supervisor. Both ends are the same binary, so there are no versions.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+use super::How;
+
+/// stdin, stdout and stderr, as the program sees them.
+pub type Pipes = [OwnedFd; 3];
+
+/// What to run. Not on the supervisor's own command line and not in its environment: it should neither be
+/// found by who looks for the program nor be changed by what was declared for the program.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Job {
+    pub file: PathBuf,
+    /// The program as typed, which it sees as its first argument.
+    pub name: OsString,
+    pub args: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: Option<PathBuf>,
+    pub term_grace_ms: u64,
+    pub kill_grace_ms: u64,
+}
+
+/// Sends the pipes; fits into the socket's buffer, so nobody need be reading yet.
+pub fn send_pipes(socket: &UnixStream, pipes: &Pipes) -> io::Result<()> {
+    let borrowed: [BorrowedFd<'_>; 3] = [pipes[0].as_fd(), pipes[1].as_fd(), pipes[2].as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
+    // They travel with a byte.
+    sendmsg(socket, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}
+
+fn receive_pipes(socket: &UnixStream) -> io::Result<Pipes> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::empty())?;
+    let mut pipes = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            pipes.extend(received);
+        }
+    }
+    for pipe in &pipes {
+        // Not every system can do it while receiving; nothing else is started in between.
+        fcntl_setfd(pipe, FdFlags::CLOEXEC)?;
+    }
+    pipes.try_into().map_err(|_| io::Error::other("no pipes were handed over"))
+}
+
+impl Job {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; 4];
+        out.extend_from_slice(&self.term_grace_ms.to_le_bytes());
+        out.extend_from_slice(&self.kill_grace_ms.to_le_bytes());
+        put(&mut out, self.file.as_os_str());
+        put(&mut out, &self.name);
+        put(&mut out, self.cwd.as_ref().map_or(OsStr::new(""), |cwd| cwd.as_os_str()));
+        put_number(&mut out, self.args.len());
+        self.args.iter().for_each(|arg| put(&mut out, arg));
+        put_number(&mut out, self.env.len());
+        for (name, value) in &self.env {
+            put(&mut out, name);
+            put(&mut out, value);
+        }
+        let length = (out.len() - 4) as u32;
+        out[..4].copy_from_slice(&length.to_le_bytes());
+        out
+    }
+
+    pub fn receive(mut socket: &UnixStream) -> io::Result<(Self, Pipes)> {
+        let pipes = receive_pipes(socket)?;
+        let mut length = [0; 4];
+        socket.read_exact(&mut length)?;
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        socket.read_exact(&mut bytes)?;
+        let job = Self::decode(&bytes).ok_or_else(|| io::Error::other("what to run cannot be read"))?;
+        Ok((job, pipes))
+    }
+
+    fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let rest = &mut bytes;
+        let term_grace_ms = u64::from_le_bytes(take_bytes(rest, 8)?.try_into().ok()?);
+        let kill_grace_ms = u64::from_le_bytes(take_bytes(rest, 8)?.try_into().ok()?);
+        let (file, name, cwd) = (take(rest)?, take(rest)?, take(rest)?);
+        let args = (0..take_number(rest)?).map(|_| take(rest)).collect::<Option<_>>()?;
+        let env = (0..take_number(rest)?).map(|_| Some((take(rest)?, take(rest)?))).collect::<Option<_>>()?;
+        let cwd = (!cwd.is_empty()).then(|| cwd.into());
+        Some(Self { file: file.into(), name, args, env, cwd, term_grace_ms, kill_grace_ms })
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, number: usize) {
+    out.extend_from_slice(&(number as u32).to_le_bytes());
+}
+
+fn put(out: &mut Vec<u8>, text: &OsStr) {
+    put_number(out, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (taken, left) = rest.split_at_checked(count)?;
+    *rest = left;
+    Some(taken)
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<usize> {
+    Some(u32::from_le_bytes(take_bytes(rest, 4)?.try_into().ok()?) as usize)
+}
+
+fn take(rest: &mut &[u8]) -> Option<OsString> {
+    let count = take_number(rest)?;
+    Some(OsString::from_vec(take_bytes(rest, count)?.to_vec()))
+}
+
+/// What a supervisor tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// The program's process id, which is also that of its process group.
+    Started(i32),
+    /// By the number of the error; 0 if it has none.
+    Failed(i32),
+    Ended(How),
+    /// Nothing more will come; so many processes are left.
+    Gone(u32),
+}
+
+pub const FRAME_BYTES: usize = 5;
+
+impl Said {
+    pub fn encode(self) -> [u8; FRAME_BYTES] {
+        let (tag, number) = match self {
+            Self::Started(pid) => (b's', pid),
+            Self::Failed(errno) => (b'f', errno),
+            Self::Ended(How::Code(code)) => (b'c', code),
+            Self::Ended(How::Signal(signal)) => (b'k', signal),
+            Self::Ended(How::Unseen) => (b'u', 0),
+            Self::Gone(left) => (b'g', left as i32),
+        };
+        let [a, b, c, d] = number.to_le_bytes();
+        [tag, a, b, c, d]
+    }
+
+    pub fn decode([tag, a, b, c, d]: [u8; FRAME_BYTES]) -> Option<Self> {
+        let number = i32::from_le_bytes([a, b, c, d]);
+        Some(match tag {
+            b's' => Self::Started(number),
+            b'f' => Self::Failed(number),
+            b'c' => Self::Ended(How::Code(number)),
+            b'k' => Self::Ended(How::Signal(number)),
+            b'u' => Self::Ended(How::Unseen),
+            b'g' => Self::Gone(number as u32),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::{How, Job, Said};
+
+    fn job() -> Job {
+        Job {
+            file: "/bin/a".into(),
+            name: "a".into(),
+            args: vec!["".into(), "b c".into()],
+            env: vec![("D".into(), "".into()), ("E".into(), "=".into())],
+            cwd: Some("/tmp".into()),
+            term_grace_ms: 7,
+            kill_grace_ms: 8,
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_heard() {
+        assert_eq!(Job::decode(&job().encode()[4..]), Some(job()));
+        let said = [Said::Started(1), Said::Failed(2), Said::Gone(3), Said::Ended(How::Code(256))];
+        for said in said.into_iter().chain([Said::Ended(How::Signal(9)), Said::Ended(How::Unseen)]) {
+            assert_eq!(Said::decode(said.encode()), Some(said));
+        }
+    }
+
+    #[test]
+    fn half_a_job_is_none() {
+        let whole = job().encode();
+        for end in 4..whole.len() {
+            assert_eq!(Job::decode(&whole[4..end]), None, "{end}");
+        }
+        assert_eq!(Said::decode([b'?', 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn a_socket_without_pipes_is_refused() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut &ours, b"hello").unwrap();
+        assert_eq!(Job::receive(&theirs).unwrap_err().to_string(), "no pipes were handed over");
+    }
+}

@@ -1,0 +1,186 @@
+//! How a child ends: asked, told, forced, dropped, or with whoever watched over it.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use upstream::process::{Child, Command, Exit, How, Options};
+
+use crate::{code, helper, kinds, options, signal, start};
+
+/// Starts one of a kind, stops it, and nobody is left.
+async fn check(kind: &str, expected: Exit) {
+    let mark = kinds::new_mark(kind);
+    let mut child = start(&kinds::command(kind, helper(), &mark)).await;
+    kinds::ready(&mut child).await;
+    assert_eq!(child.stop().await, expected, "{kind}");
+    assert_eq!(kinds::marked(&mark), [""; 0], "{kind}");
+}
+
+#[tokio::test]
+async fn a_server_leaves_when_its_input_ends() {
+    check("plain", code(0)).await;
+    check("wrapper", code(0)).await;
+    check("wrapper in a pipe", code(0)).await;
+    check("grandchild holds stdout", code(0)).await;
+}
+
+#[tokio::test]
+async fn what_it_started_goes_with_it() {
+    check("daemon", code(0)).await;
+    check("daemon that ignores TERM", code(0)).await;
+    check("leaves at once", code(0)).await;
+}
+
+#[tokio::test]
+async fn who_does_not_leave_is_told_then_killed() {
+    check("ignores EOF", signal(15)).await;
+    check("stops itself", signal(15)).await;
+    check("ignores TERM and EOF", signal(9)).await;
+}
+
+#[tokio::test]
+async fn what_it_does_on_being_told_counts() {
+    let script = r#"trap 'echo bye >&2; exit 7' TERM; echo ready; while :; do sleep 0.01; done"#;
+    let mut child = start(&kinds::shell(script, helper())).await;
+    kinds::ready(&mut child).await;
+    let stderr = child.stderr();
+    assert_eq!(child.stop().await, code(7));
+    assert_eq!(stderr.tail(1), "bye");
+}
+
+#[tokio::test]
+async fn patience_without_end_is_no_slip_of_ours() {
+    let max = u64::MAX;
+    let options = Options { exit_grace_ms: max, term_grace_ms: max, kill_grace_ms: max, ..options() };
+    let mark = kinds::new_mark("patience");
+    let mut child = kinds::command("daemon", helper(), &mark).start(&options).await.unwrap();
+    kinds::ready(&mut child).await;
+    assert_eq!(child.stop().await, code(0));
+    assert_eq!(kinds::marked(&mark), [""; 0]);
+}
+
+#[tokio::test]
+async fn who_has_much_to_say_at_the_end_may() {
+    // More than a pipe holds, and nobody took stdout.
+    let script = "echo ready; cat >/dev/null; head -c 1000000 /dev/zero; echo done >&2";
+    let mut child =
+        kinds::shell(script, helper()).start(&Options { exit_grace_ms: 20_000, ..options() }).await.unwrap();
+    kinds::ready(&mut child).await;
+    let stderr = child.stderr();
+    assert_eq!(child.stop().await, code(0));
+    assert_eq!(stderr.tail(1), "done");
+}
+
+#[tokio::test]
+async fn who_forks_without_end_is_caught() {
+    // Each lives just long enough to start the next, and none hears SIGTERM.
+    let mark = kinds::new_mark("forks");
+    let script = r#"trap '' TERM; f() { (f &) ; }; g() { while :; do (sleep 9 &); (setsid sleep 9 &); sleep 0.01; done; }; f & g & echo ready; wait; exec "$0" deaf"#;
+    let mut child = start(&kinds::shell(script, helper()).env(kinds::MARK, &mark)).await;
+    kinds::ready(&mut child).await;
+    assert_eq!(child.stop().await.left, 0);
+    assert_eq!(kinds::marked(&mark), [""; 0]);
+}
+
+#[tokio::test]
+async fn dropping_one_ends_all_of_it() {
+    let mark = kinds::new_mark("dropped");
+    for kind in kinds::kinds() {
+        let mut child = start(&kinds::command(kind, helper(), &mark)).await;
+        kinds::ready(&mut child).await;
+    }
+    nobody_is_left(&mark);
+}
+
+#[test]
+fn a_runtime_that_shuts_down_takes_its_children_along() {
+    let mark = kinds::new_mark("shut-down");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (ready, started) = std::sync::mpsc::sync_channel(kinds::kinds().count());
+    let kept = runtime.block_on(async {
+        for kind in kinds::kinds() {
+            let (ready, mark) = (ready.clone(), mark.clone());
+            tokio::spawn(async move {
+                let mut child = start(&kinds::command(kind, helper(), &mark)).await;
+                kinds::ready(&mut child).await;
+                ready.send(()).unwrap();
+                child.wait().await;
+                std::future::pending::<()>().await;
+            });
+        }
+        start(&kinds::command("plain", helper(), &mark)).await
+    });
+    kinds::kinds().for_each(|_| started.recv().unwrap());
+    runtime.shutdown_background();
+    // One that nobody's runtime is left for.
+    drop(kept);
+    nobody_is_left(&mark);
+}
+
+#[tokio::test]
+async fn a_start_or_a_stop_that_is_given_up_leaves_nobody() {
+    let mark = kinds::new_mark("given-up");
+    // Each at another moment: after so many looks at it.
+    for looks in 0..12 {
+        let command = kinds::command("ignores TERM and EOF", helper(), &mark);
+        let options = options();
+        give_up_after(looks, command.start(&options)).await;
+        let mut child = start(&command).await;
+        kinds::ready(&mut child).await;
+        give_up_after(looks, child.stop()).await;
+    }
+    nobody_is_left(&mark);
+}
+
+async fn give_up_after(looks: usize, future: impl Future) {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..looks {
+        let once = tokio::time::timeout(Duration::from_millis(2), &mut future);
+        if once.await.is_ok() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_is_given_up_may_be_begun_again() {
+    let mut child = start(&Command::new(helper()).arg("serve")).await;
+    kinds::ready(&mut child).await;
+    for _ in 0..5 {
+        give_up_after(1, child.wait()).await;
+    }
+    assert_eq!(child.stop().await, code(0));
+}
+
+#[tokio::test]
+async fn a_killed_supervisor_is_noticed_and_the_group_killed() {
+    let mark = kinds::new_mark("supervisor");
+    for kind in ["plain", "wrapper", "ignores TERM and EOF"] {
+        let mut child = start(&kinds::command(kind, helper(), &mark)).await;
+        kinds::ready(&mut child).await;
+        kill_process(supervisor_of(&child), Signal::KILL).unwrap();
+        assert_eq!(child.wait().await, Exit { how: How::Unseen, left: 0 });
+    }
+    nobody_is_left(&mark);
+}
+
+#[tokio::test]
+async fn a_stopped_supervisor_does_not_hold_us_up() {
+    let mark = kinds::new_mark("stopped-supervisor");
+    let options = Options { kill_grace_ms: 50, ..options() };
+    let mut child = kinds::command("ignores EOF", helper(), &mark).start(&options).await.unwrap();
+    kinds::ready(&mut child).await;
+    kill_process(supervisor_of(&child), Signal::STOP).unwrap();
+    assert_eq!(child.stop().await, Exit { how: How::Unseen, left: 0 });
+    nobody_is_left(&mark);
+}
+
+/// The parent of the program is its supervisor.
+fn supervisor_of(child: &Child) -> Pid {
+    let (_, parent) = kinds::stat(child.id().expect("it runs").cast_signed()).expect("it is there");
+    Pid::from_raw(parent.cast_signed()).expect("a process")
+}
+
+fn nobody_is_left(mark: &str) {
+    assert_eq!(kinds::until_none(|| kinds::marked(mark)), [""; 0]);
+}

@@ -1,0 +1,46 @@
+//! Real processes: what they are given, what is told when they do not start, and that none is left behind.
+//!
+//! Who is left is found in /proc, so these run on Linux; elsewhere the crate's own tests remain.
+#![cfg(target_os = "linux")]
+
+mod end;
+mod kinds;
+mod leak;
+mod start;
+
+use std::path::Path;
+
+use upstream::process::{Child, Command, Exit, How, Options};
+
+fn helper() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_upstream-helper"))
+}
+
+fn options() -> Options {
+    kinds::options(Some(helper()))
+}
+
+fn code(code: i32) -> Exit {
+    Exit { how: How::Code(code), left: 0 }
+}
+
+fn signal(signal: i32) -> Exit {
+    Exit { how: How::Signal(signal), left: 0 }
+}
+
+async fn start(command: &Command) -> Child {
+    command.start(&options()).await.expect("it starts")
+}
+
+/// What a shell script writes to stdout until its end.
+async fn output(script: &str) -> String {
+    let mut child = start(&kinds::shell(script, helper())).await;
+    read_all(&mut child).await
+}
+
+async fn read_all(child: &mut Child) -> String {
+    let mut all = String::new();
+    let stdout = child.stdout.as_mut().expect("nobody took it");
+    tokio::io::AsyncReadExt::read_to_string(stdout, &mut all).await.expect("text");
+    all
+}
