@@ -17,6 +17,8 @@ use wire::frame::Framing;
 use wire::{Filter, List};
 
 use crate::link;
+use crate::process;
+use crate::spawned::{End, Running};
 use crate::target::Target;
 use crate::trace::{Seen, Tap};
 
@@ -55,6 +57,12 @@ pub enum OpenError {
     Connect { at: String, why: String },
     #[error("{0}")]
     Refused(Failure),
+    #[error(transparent)]
+    Start(#[from] process::StartError),
+    /// A program was started and is no server, or none that can be used; `said` is how it ended and its last
+    /// words.
+    #[error("{failure}; {said}")]
+    Child { failure: Failure, said: String },
 }
 
 /// Who lives on our side of a connection: answers the server's questions, and hears what it says unasked.
@@ -76,6 +84,8 @@ pub enum News {
         data: Json,
     },
     Changed(call::Change),
+    /// A line that a process wrote to its stderr, made harmless.
+    Stderr(String),
     /// Something is not as it should be, and was passed over.
     Odd(String),
     Over(Failure),
@@ -109,6 +119,8 @@ pub struct Connection {
     pub(crate) shared: Arc<Shared>,
     tasks: JoinSet<()>,
     ending: Option<link::Ending>,
+    /// The program behind it, if it was started for this.
+    pub(crate) child: Option<Running>,
 }
 
 pub(crate) struct Shared {
@@ -211,6 +223,7 @@ impl Connection {
             }
             Target::WebSocket(url) => {
                 let socket = link::socket::open(url, &options).await?;
+                options.saw(Seen::Opened(&format!("connected to {url}")));
                 let mut new = Self::new(options, Link::Pipe, company);
                 let (driver, ending) = link::socket::drive(new.shared.clone(), socket);
                 new.tasks.spawn(driver);
@@ -224,6 +237,7 @@ impl Connection {
                     why: why.to_string(),
                 };
                 let (input, output) = tokio::net::UnixStream::connect(path).await.map_err(bad)?.into_split();
+                options.saw(Seen::Opened(&format!("connected to {}", path.display())));
                 Self::over_pipe(input, output, options, company).await
             }
             #[cfg(not(unix))]
@@ -261,7 +275,7 @@ impl Connection {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(keep_time(shared.clone()));
-        Self { shared, tasks, ending: None }
+        Self { shared, tasks, ending: None, child: None }
     }
 
     async fn ready(self) -> Result<Self, OpenError> {
@@ -337,13 +351,18 @@ impl Connection {
         self.shared.with(|client, now| client.set_level(level, now));
     }
 
-    /// Ends it in good order: the server is told, and may finish what it writes.
-    pub async fn close(mut self) {
+    /// Ends it in good order: the server is told, and may finish what it writes. How a program ended is told.
+    pub async fn close(mut self) -> Option<End> {
         if let Some(ending) = self.ending.take() {
             ending.await;
         }
+        let end = match self.child.take() {
+            Some(child) => Some(child.end(&self.shared).await),
+            None => None,
+        };
         self.shared.with(|client, _| client.closed("the connection was closed"));
         self.tasks.shutdown().await;
+        end
     }
 }
 
@@ -520,8 +539,25 @@ impl Shared {
         self.lock().client.take()
     }
 
+    /// Whether everything has been taken that is to be carried.
+    pub(crate) fn is_carried(&self) -> bool {
+        !self.lock().client.has_todo()
+    }
+
+    /// Waits until nothing more can come.
+    pub(crate) async fn is_over(&self) {
+        let mut opened = self.opened.subscribe();
+        let _ = opened.wait_for(|opened| matches!(opened, Opened::Over(_))).await;
+    }
+
     pub(crate) fn saw(&self, seen: Seen<'_>) {
-        if let Some(tap) = &self.options.tap {
+        self.options.saw(seen);
+    }
+}
+
+impl Options {
+    pub(crate) fn saw(&self, seen: Seen<'_>) {
+        if let Some(tap) = &self.tap {
             tap.saw(seen);
         }
     }

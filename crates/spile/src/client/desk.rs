@@ -176,10 +176,12 @@ impl Company for Seat {
                 let said = super::schema::spoken(&data);
                 desk.say(&format!("{}{}: {}", plain::line(&level), plain::line(&logger), plain::line(&said)));
             }
+            News::Stderr(line) if desk.is_verbose => desk.say(&desk.screen.faint(&line)),
             // Something is missing from what is shown.
             News::Odd(what) if desk.is_verbose || what.contains("is left out") => desk.warn(&what),
             News::Again(_) if desk.is_verbose => desk.warn("the server forgot us and was greeted again"),
-            News::Log { .. } | News::Odd(_) | News::Again(_) | News::Changed(_) | News::Over(_) => {}
+            News::Log { .. } | News::Odd(_) | News::Again(_) => {}
+            News::Stderr(_) | News::Changed(_) | News::Over(_) => {}
         }
     }
 }

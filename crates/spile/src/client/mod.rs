@@ -17,6 +17,7 @@ mod show;
 mod steps;
 mod table;
 mod to;
+mod trace;
 mod trouble;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ use upstream::Tap;
 use desk::Desk;
 use steps::{CallArgs, CompleteArgs, NoArgs, PromptArgs, ReadArgs, Session, Showing, Step, ToolsArgs};
 use to::{Place, To};
+use trace::TraceArgs;
 use trouble::{EXIT_CODES, Exit, Trouble};
 
 #[derive(Debug, Subcommand)]
@@ -57,6 +59,9 @@ pub enum Command {
     /// Ask whether a server is there, who it is, and how long it takes to say so
     #[command(after_help = EXIT_CODES)]
     Ping(At<NoArgs>),
+    /// Show every message that passes between us and a server, and how the connection begins and ends
+    #[command(after_help = EXIT_CODES)]
+    Trace(Box<TraceArgs>),
 }
 
 /// Something to ask, and whom.
@@ -79,6 +84,7 @@ pub fn run(command: Command) -> ExitCode {
         Command::Prompt(At { to, what }) => (to, Step::Prompt(what)),
         Command::Complete(At { to, what }) => (to, Step::Complete(what)),
         Command::Ping(At { to, what }) => (to, Step::Ping(what)),
+        Command::Trace(args) => return trace::run(&args),
     };
     let showing = Showing::Printed(to.output);
     ended(to.place().and_then(|place| converse(place, &to, &[step], showing, None)))
@@ -116,8 +122,13 @@ fn converse(
         }
         let session = Session { connection, named, timeout_ms, desk, showing, tools: OnceCell::new() };
         let asking = async {
-            let mut last = Ok(Exit::Fine);
+            let mut last: Result<Exit, Trouble> = Ok(Exit::Fine);
             for step in steps {
+                match std::mem::replace(&mut last, Ok(Exit::Fine)) {
+                    Err(trouble) if trouble.is_lost => return Err(trouble),
+                    Err(trouble) => trouble.tell(),
+                    Ok(_) => {}
+                }
                 last = session.run(step).await;
             }
             last
@@ -128,12 +139,12 @@ fn converse(
             () = interrupted() => Err(Trouble::silent(Exit::Interrupted)),
         };
         session.desk.clear();
-        tokio::select! {
-            () = session.connection.close() => {}
+        let end = tokio::select! {
+            end = session.connection.close() => end,
             // Twice: now.
-            () = interrupted() => {}
-        }
-        done
+            () = interrupted() => None,
+        };
+        done.map_err(|trouble| trouble.explained(end))
     });
     // Somebody may still be waited for at the terminal.
     runtime.shutdown_background();

@@ -54,6 +54,10 @@ impl Screen {
         self.painted("36", text)
     }
 
+    pub(crate) fn green(&self, text: &str) -> String {
+        self.painted("32", text)
+    }
+
     fn painted(&self, code: &str, text: &str) -> String {
         if self.colour && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }

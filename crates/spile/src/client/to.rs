@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use call::Caps;
 use clap::{Args, ValueEnum};
-use upstream::{Connection, Options, Tap, Target};
+use upstream::{Connection, Options, Seen, Tap, Target, process};
 use wire::Version;
 use wire::client::{Speak, Terms};
 use wire::frame::Framing;
 
 use super::desk::{Desk, Seat};
 use super::inside;
-use super::trouble::{By, Exit, Named, Trouble};
+use super::trouble::{Named, Trouble};
 
 /// Flags that every client command has.
 #[derive(Debug, Args)]
@@ -121,21 +121,26 @@ pub(crate) struct Place {
 
 enum Reach {
     At(Target),
-    Start(String),
+    Start(process::Command),
     Inside(PathBuf),
 }
 
 impl To {
     pub(crate) fn place(&self) -> Result<Place, Trouble> {
-        let (at, by, reach) = match (&self.url, &self.command, &self.from) {
+        let (at, reach) = match (&self.url, &self.command, &self.from) {
             (Some(url), ..) => {
                 let target = Target::parse(url).map_err(|error| Trouble::usage(format!("--url: {error}")))?;
-                (url.clone(), By::Url, Reach::At(target))
+                (url.clone(), Reach::At(target))
             }
-            (None, Some(command), _) => (command.clone(), By::Command, Reach::Start(command.clone())),
+            (None, Some(line), _) => {
+                let command = process::Command::parse(line);
+                let command = command.map_err(|error| Trouble::usage(format!("--command: {error}")))?;
+                // Without the variables in front: they may be secrets.
+                (command.to_string(), Reach::Start(command))
+            }
             (None, None, from) => {
                 let path = from.clone().unwrap_or_else(|| ".".into());
-                (path.display().to_string(), By::Path, Reach::Inside(path))
+                (path.display().to_string(), Reach::Inside(path))
             }
         };
         let headers = self.headers()?;
@@ -177,7 +182,7 @@ impl To {
             },
             ..Options::default()
         };
-        let named = Named { at, by, with_token: !headers.is_empty() };
+        let named = Named { at, with_token: !headers.is_empty() };
         Ok(Place { named, timeout_ms: ms, roots, reach, options: Options { headers, ..options } })
     }
 
@@ -260,9 +265,14 @@ impl Place {
         let told = |error| Trouble::opening(error, &self.named);
         match self.reach {
             Reach::At(target) => Connection::open(&target, options, Arc::new(Seat(desk.clone()))).await.map_err(told),
-            Reach::Start(_) => Err(Trouble::new(Exit::Unreachable, "not yet")),
+            Reach::Start(command) => {
+                Connection::spawn(&command, options, Arc::new(Seat(desk.clone()))).await.map_err(told)
+            }
             Reach::Inside(path) => {
                 let (input, output) = inside::serve(&path, desk)?;
+                if let Some(tap) = &options.tap {
+                    tap.saw(Seen::Opened(&format!("serving {} in this process", path.display())));
+                }
                 Connection::over_pipe(input, output, options, Arc::new(Seat(desk.clone()))).await.map_err(told)
             }
         }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use contract::diagnostic::{Diagnostic, render};
-use upstream::OpenError;
+use upstream::{End, OpenError};
 use wire::client::Failure;
 
 use super::plain;
@@ -44,11 +44,13 @@ pub(crate) struct Trouble {
     help: Option<String>,
     /// What belongs below it as it is: usage, the last words of a process.
     below: String,
+    /// Whether the server went away.
+    pub(crate) is_lost: bool,
 }
 
 impl Trouble {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: Some(message.into()), help: None, below: String::new() }
+        Self { exit, message: Some(message.into()), help: None, below: String::new(), is_lost: false }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -57,7 +59,7 @@ impl Trouble {
 
     /// All that there is to say has been said.
     pub(crate) fn silent(exit: Exit) -> Self {
-        Self { exit, message: None, help: None, below: String::new() }
+        Self { exit, message: None, help: None, below: String::new(), is_lost: false }
     }
 
     #[must_use]
@@ -68,6 +70,14 @@ impl Trouble {
     #[must_use]
     pub(crate) fn below(self, below: impl Into<String>) -> Self {
         Self { below: below.into(), ..self }
+    }
+
+    /// A connection that was lost is told with how the program behind it ended.
+    pub(crate) fn explained(self, end: Option<End>) -> Self {
+        match end {
+            Some(end) if self.is_lost => self.below(end.obituary),
+            _ => self,
+        }
     }
 
     pub(crate) fn tell(&self) {
@@ -108,30 +118,41 @@ pub(crate) enum When {
 pub(crate) struct Named {
     /// As typed.
     pub(crate) at: String,
-    pub(crate) by: By,
     /// Whether it was told who we are.
     pub(crate) with_token: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
-    Url,
-    Command,
-    Path,
 }
 
 impl Trouble {
     pub(crate) fn opening(error: OpenError, named: &Named) -> Self {
         match error {
             OpenError::Refused(failure) => Self::of(failure, When::Opening, named),
-            OpenError::Connect { at, why } => Self::unreachable(&format!("cannot connect to {at}: {why}"), named),
-            OpenError::Outbound(error) => Self::unreachable(&error.to_string(), named),
+            OpenError::Connect { at, why } => Self::unreachable(&format!("cannot connect to {at}: {why}")),
+            OpenError::Start(error) => Self::new(Exit::Unreachable, error.to_string()),
+            OpenError::Child { failure: Failure::Closed(_), said } => {
+                // The first line is how it ended, the rest what it said.
+                let (how, words) = said.split_once('\n').unwrap_or((&said, ""));
+                let trouble = Self::new(Exit::Unreachable, how);
+                if words.is_empty() {
+                    trouble.help("what is started has to speak MCP on its stdin and stdout, and stay")
+                } else {
+                    trouble.below(format!("{words}\n"))
+                }
+            }
+            OpenError::Child { failure, said } => {
+                let words = said.split_once('\n').map_or("", |(_, words)| words);
+                Self::of(failure, When::Opening, named).below(format!("{words}\n"))
+            }
+            OpenError::Outbound(error) => Self::unreachable(&error.to_string()),
         }
     }
 
     pub(crate) fn of(failure: Failure, when: When, named: &Named) -> Self {
         let at = &named.at;
         match failure {
+            Failure::Told(told) if when == When::Opening => Self::new(
+                Exit::Unreachable,
+                format!("{at} does not begin a conversation: {} ({})", told.message, told.code),
+            ),
             Failure::Told(told) => {
                 let trouble = Self::new(Exit::Told, format!("the server says: {} ({})", told.message, told.code));
                 match told.data {
@@ -178,8 +199,11 @@ impl Trouble {
             )
             .help("--timeout SECONDS waits longer"),
             Failure::Closed(why) => match when {
-                When::Opening => Self::unreachable(&why, named),
-                When::Asking => Self::new(Exit::Unreachable, format!("the connection to {at} was lost: {why}")),
+                When::Opening => Self::unreachable(&why),
+                When::Asking => {
+                    let lost = Self::new(Exit::Unreachable, format!("the connection to {at} was lost: {why}"));
+                    Self { is_lost: true, ..lost }
+                }
             },
             Failure::Cancelled => Self::new(Exit::Interrupted, "cancelled"),
             Failure::Refused(why) => Self::new(Exit::Told, format!("the server asked what is not answered here: {why}")),
@@ -188,12 +212,9 @@ impl Trouble {
     }
 
     /// Errors of the system are told by their words alone, so that is where the way out is found.
-    fn unreachable(why: &str, named: &Named) -> Self {
+    fn unreachable(why: &str) -> Self {
         let trouble = Self::new(Exit::Unreachable, without_number(why));
         let why = why.to_ascii_lowercase();
-        if named.by == By::Command {
-            return trouble.help("what is started has to speak MCP on its stdin and stdout; try it in a shell first");
-        }
         if why.contains("refused") || why.contains("no such file") {
             let start = "is the server running? `spile serve PATH --http` starts one at http://127.0.0.1:3333/mcp";
             trouble.help(start)

@@ -36,8 +36,9 @@ pub use child::{Child, Stdin, Stdout};
 pub use command::{Command, LineSeen, Options};
 pub use error::StartError;
 pub use exit::{Exit, How};
+pub(crate) use exit::obituary;
 pub use stderr::Stderr;
-pub use words::ParseError;
+pub use words::{ParseError, words};
 
 /// Turns this process into a supervisor if it was started as one, and then never returns. Otherwise it does
 /// nothing.
