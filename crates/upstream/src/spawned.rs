@@ -30,7 +30,9 @@ impl Connection {
         let again = (options.clone(), company.clone());
         match Self::spawn_once(command, options, company).await {
             // Some old servers die of a question before the handshake. They get none the second time.
-            Err(OpenError::Child { failure: Failure::Closed(_), .. }) if again.0.terms.speak == Speak::Any => {
+            Err(OpenError::Child { failure: Failure::Closed(_), .. })
+                if again.0.terms.speak == Speak::Any =>
+            {
                 let terms = Terms { speak: Speak::Handshake, ..again.0.terms };
                 Self::spawn_once(command, Options { terms, ..again.0 }, again.1).await
             }

@@ -21,7 +21,9 @@ pub(crate) fn from_words(words: &[String], schema: &Schema) -> Result<Json, Trou
     for (name, texts) in given {
         let shape = match schema.find(name) {
             Some(argument) => &argument.shape,
-            None if schema.others == Others::Welcome || schema.arguments.is_empty() && schema.others == Others::Unsaid => {
+            None if schema.others == Others::Welcome
+                || schema.arguments.is_empty() && schema.others == Others::Unsaid =>
+            {
                 &Shape::default()
             }
             None => return Err(unknown(name, schema)),
@@ -76,8 +78,7 @@ pub(crate) fn check(arguments: &Json, schema: &Schema) -> Result<(), Trouble> {
 
 /// What was given as JSON.
 pub(crate) fn from_json(text: &str) -> Result<Json, Trouble> {
-    let json = Json::parse(text)
-        .map_err(|bad| Trouble::usage(format!("--json: {bad}")).help(JSON_HELP))?;
+    let json = Json::parse(text).map_err(|bad| Trouble::usage(format!("--json: {bad}")).help(JSON_HELP))?;
     if json.is_object() {
         Ok(json)
     } else {
@@ -112,7 +113,11 @@ fn unknown(name: &str, schema: &Schema) -> Trouble {
 
 fn known(schema: &Schema) -> String {
     let names: Vec<&str> = schema.arguments.iter().map(|argument| argument.name.as_str()).collect();
-    if names.is_empty() { "it takes no arguments".to_owned() } else { format!("it takes {}", some(&names, 20)) }
+    if names.is_empty() {
+        "it takes no arguments".to_owned()
+    } else {
+        format!("it takes {}", some(&names, 20))
+    }
 }
 
 /// The value of one argument, from all that was given for it.
@@ -287,7 +292,10 @@ mod tests {
         typed(&["on=yes"], "`on`: `yes` is not a boolean; give true or false");
         typed(&["o=[]"], "`o`: `[]` is not an object; give JSON, in quotes for the shell: o='…'");
         typed(&["sizes=1", "sizes=b"], "`sizes`: `b` is not an integer");
-        typed(&["sizes=[1"], "`sizes`: `[1` is not an array of integer; give JSON, in quotes for the shell: sizes='…'");
+        typed(
+            &["sizes=[1"],
+            "`sizes`: `[1` is not an array of integer; give JSON, in quotes for the shell: sizes='…'",
+        );
         typed(&["plan=rubi"], "`plan`: `rubi` is none of free, ruby; did you mean `ruby`?");
         typed(&["name=a", "name=b"], "`name` is given 2 times, and is no list");
         typed(&["dana@acme.test"], "`dana@acme.test` is no key=value; did you mean `name=dana@acme.test`?");
@@ -311,7 +319,10 @@ mod tests {
 
     #[test]
     fn json_is_looked_at_before_it_is_sent() {
-        sent(r#"{"name": "x", "new": 12345678901234567890123}"#, r#"{"name":"x","new":12345678901234567890123}"#);
+        sent(
+            r#"{"name": "x", "new": 12345678901234567890123}"#,
+            r#"{"name":"x","new":12345678901234567890123}"#,
+        );
         sent(r#"{"name":"x","level":null,"plan":"free"}"#, r#"{"name":"x","level":null,"plan":"free"}"#);
         sent("{}", "`name` is missing");
         sent(r#"{"name":7}"#, "`name`: `7` is not a string");

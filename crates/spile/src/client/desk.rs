@@ -217,12 +217,15 @@ mod tests {
         check(f64::NAN, Some(3.0), "", 60, "[........................] NaN/3");
         check(1.5, None, "x\u{1b}[2J", 60, "… 1.5 x\\u{1b}[2J");
         check(1.0, Some(0.0), "", 60, "… 1");
-        check(5.0, Some(10.0), "a long message", 40, "[############............] 5/10 a long…");
+        check(5.0, Some(10.0), "a long message", 40, "[############............] 5/10 a long …");
     }
 
     #[test]
     fn folders_are_named_as_addresses() {
         let folders = ["/data/my files".into()];
-        assert_eq!(roots(&folders).as_str(), r#"{"roots":[{"uri":"file:///data/my%20files","name":"my files"}]}"#);
+        assert_eq!(
+            roots(&folders).as_str(),
+            r#"{"roots":[{"uri":"file:///data/my%20files","name":"my files"}]}"#
+        );
     }
 }

@@ -41,7 +41,10 @@ pub(crate) async fn ask(desk: &Desk, params: Node<'_>) -> Json {
 async fn visit(desk: &Desk, url: &str) -> Result<Json, Left> {
     let host = url::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     desk.say(&format!("  to be visited in a browser: {}", desk.screen.bold(&plain::line(url))));
-    desk.say(&format!("  it belongs to {}", plain::line(host.as_deref().unwrap_or("nobody that can be named"))));
+    desk.say(&format!(
+        "  it belongs to {}",
+        plain::line(host.as_deref().unwrap_or("nobody that can be named"))
+    ));
     match typed(desk, "  agreed, and visited? [y]es, [n]o, Ctrl-D calls it off: ").await?.as_str() {
         "y" | "Y" | "yes" => Ok(action("accept")),
         _ => Err(Left::Declined),
@@ -126,11 +129,9 @@ impl Field {
         let choices = choices(field);
         let wants = match &*kind {
             "boolean" => Wants::YesNo,
-            "integer" | "number" => Wants::Number {
-                is_whole: kind == "integer",
-                min: number("minimum"),
-                max: number("maximum"),
-            },
+            "integer" | "number" => {
+                Wants::Number { is_whole: kind == "integer", min: number("minimum"), max: number("maximum") }
+            }
             "array" => {
                 let choices = field.get("items").map(self::choices).unwrap_or_default();
                 let (min, max) = (count(field, "minItems"), count(field, "maxItems"));
@@ -296,7 +297,8 @@ fn choices(field: Node<'_>) -> Vec<Choice> {
 fn is_of_format(text: &str, format: &str) -> Result<(), String> {
     let is_date = |text: &str| {
         let parts: Vec<&str> = text.split('-').collect();
-        let digits = |part: &&str, count: usize| part.len() == count && part.bytes().all(|c| c.is_ascii_digit());
+        let digits =
+            |part: &&str, count: usize| part.len() == count && part.bytes().all(|c| c.is_ascii_digit());
         matches!(&*parts, [y, m, d] if digits(y, 4) && digits(m, 2) && digits(d, 2)
             && (1..=12).contains(&m.parse().unwrap_or(0)) && (1..=31).contains(&d.parse().unwrap_or(0)))
     };

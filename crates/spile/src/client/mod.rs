@@ -108,7 +108,8 @@ fn converse(
 ) -> Result<Exit, Trouble> {
     crate::serve::start_client_logging(to.verbose);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Trouble::new(Exit::Told, format!("the runtime cannot start: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Trouble::new(Exit::Told, format!("the runtime cannot start: {error}")))?;
     let done = runtime.block_on(async {
         let desk = Desk::new(to.verbose, place.roots.clone());
         let (named, timeout_ms) = (place.named.clone(), place.timeout_ms);

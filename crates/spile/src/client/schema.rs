@@ -196,11 +196,14 @@ impl Shape {
         }
         let text = |key: &str| node.get(key).and_then(|text| text.str()).map(|text| text.into_owned());
         match node.get("type") {
-            Some(one) if one.kind() == Kind::String => shape.kinds = Kinds::named(&one.str().unwrap_or_default()),
+            Some(one) if one.kind() == Kind::String => {
+                shape.kinds = Kinds::named(&one.str().unwrap_or_default())
+            }
             Some(several) => {
-                shape.kinds = several.elements().filter_map(|kind| kind.str()).fold(Kinds(0), |all, kind| {
-                    all.and(Kinds::named(&kind))
-                });
+                shape.kinds = several
+                    .elements()
+                    .filter_map(|kind| kind.str())
+                    .fold(Kinds(0), |all, kind| all.and(Kinds::named(&kind)));
             }
             None => {}
         }
@@ -330,7 +333,9 @@ mod tests {
         let all: Vec<String> = schema
             .arguments
             .iter()
-            .map(|one| format!("{}{} {}", one.name, if one.is_required { "*" } else { "" }, one.shape.in_words()))
+            .map(|one| {
+                format!("{}{} {}", one.name, if one.is_required { "*" } else { "" }, one.shape.in_words())
+            })
             .collect();
         assert_eq!(all.join("; "), expected);
     }
@@ -339,20 +344,29 @@ mod tests {
     fn kinds_are_read_in_all_their_spellings() {
         check(r#"{"properties":{"a":{"type":"string"}},"required":["a"]}"#, "a* string");
         check(r#"{"properties":{"a":{"type":["integer","null"]}}}"#, "a integer or null");
-        check(r#"{"properties":{"a":{"anyOf":[{"type":"string","format":"date"},{"type":"null"}]}}}"#, "a string or null (date)");
+        check(
+            r#"{"properties":{"a":{"anyOf":[{"type":"string","format":"date"},{"type":"null"}]}}}"#,
+            "a string or null (date)",
+        );
         check(r#"{"properties":{"a":{"enum":["x","y",3]}}}"#, "a x, y, 3");
         check(r#"{"properties":{"a":{"oneOf":[{"const":"x","title":"X"},{"const":"y"}]}}}"#, "a x, y");
         check(r#"{"properties":{"a":{"type":"array","items":{"type":"number"}}}}"#, "a array of number");
         check(r#"{"properties":{"a":{}}}"#, "a anything");
         check(r##"{"$defs":{"d":{"type":"object"}},"properties":{"a":{"$ref":"#/$defs/d"}}}"##, "a object");
-        check(r#"{"allOf":[{"properties":{"a":{"type":"boolean"}}},{"required":["a","b"]}]}"#, "a* boolean; b* anything");
+        check(
+            r#"{"allOf":[{"properties":{"a":{"type":"boolean"}}},{"required":["a","b"]}]}"#,
+            "a* boolean; b* anything",
+        );
     }
 
     #[test]
     fn a_schema_may_be_anything() {
         check("true", "");
         check(r#"{"properties":7,"required":{"a":1}}"#, "");
-        check(r#"{"properties":{"a":true,"b":{"type":7},"c":{"type":"tree"}}}"#, "a anything; b anything; c anything");
+        check(
+            r#"{"properties":{"a":true,"b":{"type":7},"c":{"type":"tree"}}}"#,
+            "a anything; b anything; c anything",
+        );
         // It never ends, and is left at some point.
         check(r##"{"properties":{"a":{"$ref":"#/properties/a"}}}"##, "a anything");
         check(r#"{"properties":{"a":{"$ref":"https://example.com/a.json"}}}"#, "a anything");

@@ -28,7 +28,8 @@ fn name_of(node: Node<'_>) -> String {
 
 /// What a tool says it does to the world. Nobody has to believe it.
 fn hints(tool: Node<'_>) -> String {
-    let hint = |key: &str| tool.get("annotations").and_then(|hints| hints.get(key)).and_then(|hint| hint.bool());
+    let hint =
+        |key: &str| tool.get("annotations").and_then(|hints| hints.get(key)).and_then(|hint| hint.bool());
     match (hint("readOnlyHint"), hint("destructiveHint")) {
         (Some(true), _) => "read-only".to_owned(),
         (_, Some(true)) => "destructive".to_owned(),
@@ -42,7 +43,8 @@ pub(crate) fn tools(tools: &[Json], screen: &Screen) -> String {
         let doc = tool.doc();
         let root = doc.root();
         let schema = root.get("inputSchema").map(Schema::read).unwrap_or_default();
-        let arguments: Vec<String> = schema.in_short().iter().map(|one| plain::line(one).into_owned()).collect();
+        let arguments: Vec<String> =
+            schema.in_short().iter().map(|one| plain::line(one).into_owned()).collect();
         table.rows.push(vec![name_of(root), some(&arguments, 6), hints(root), first_line(root)]);
     }
     table.text(screen, 0)
@@ -271,7 +273,9 @@ pub(crate) fn structured(data: Node<'_>, screen: &Screen) -> String {
 }
 
 fn pairs(data: Node<'_>) -> Vec<(String, String)> {
-    data.members().map(|(name, value)| (plain::line(&name.str().unwrap_or_default()).into_owned(), cell(value))).collect()
+    data.members()
+        .map(|(name, value)| (plain::line(&name.str().unwrap_or_default()).into_owned(), cell(value)))
+        .collect()
 }
 
 /// Columns in the order in which they first come up.

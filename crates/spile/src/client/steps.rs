@@ -154,7 +154,9 @@ impl Session {
             return self.show(tool.doc().root(), |screen| show::tool(tool, screen));
         }
         let whole = listed("tools", tools);
-        self.show(whole.doc().root(), |screen| self.head(tools.len(), "tool", screen) + &show::tools(tools, screen))
+        self.show(whole.doc().root(), |screen| {
+            self.head(tools.len(), "tool", screen) + &show::tools(tools, screen)
+        })
     }
 
     async fn call_tool(&self, args: &CallArgs) -> Done {
@@ -278,11 +280,16 @@ impl Session {
         let result = self.ask(Method::Complete, params).await?;
         let doc = result.doc();
         let completion = doc.root().get("completion");
-        let values = || completion.and_then(|all| all.get("values")).into_iter().flat_map(|all| all.elements());
+        let values =
+            || completion.and_then(|all| all.get("values")).into_iter().flat_map(|all| all.elements());
         self.show(doc.root(), |_| {
-            values().filter_map(|value| value.str()).map(|value| format!("{}\n", plain::line(&value))).collect()
+            values()
+                .filter_map(|value| value.str())
+                .map(|value| format!("{}\n", plain::line(&value)))
+                .collect()
         })?;
-        let has_more = completion.and_then(|all| all.get("hasMore")).and_then(|flag| flag.bool()) == Some(true);
+        let has_more =
+            completion.and_then(|all| all.get("hasMore")).and_then(|flag| flag.bool()) == Some(true);
         if has_more && self.showing == Showing::Printed(Output::Text) {
             self.desk.say("there are more");
         }
@@ -290,7 +297,8 @@ impl Session {
     }
 
     async fn ping(&self) -> Done {
-        let took = self.connection.ping(Some(self.timeout_ms)).await.map_err(|failure| self.trouble(failure))?;
+        let took =
+            self.connection.ping(Some(self.timeout_ms)).await.map_err(|failure| self.trouble(failure))?;
         let ms = format!("{:.1}", took.as_secs_f64() * 1000.0);
         let greeting = self.connection.greeting();
         let whole = Json::object(|out| {
@@ -345,13 +353,13 @@ impl Session {
     }
 
     fn find<'t>(&self, all: &'t [Json], name: &str, what: &str) -> Result<&'t Json, Trouble> {
-        if let Some(found) = all.iter().find(|one| one.doc().root().get("name").is_some_and(|known| known.is(name))) {
+        if let Some(found) =
+            all.iter().find(|one| one.doc().root().get("name").is_some_and(|known| known.is(name)))
+        {
             return Ok(found);
         }
-        let names: Vec<String> = all
-            .iter()
-            .filter_map(|one| Some(one.doc().root().get("name")?.str()?.into_owned()))
-            .collect();
+        let names: Vec<String> =
+            all.iter().filter_map(|one| Some(one.doc().root().get("name")?.str()?.into_owned())).collect();
         let trouble = Trouble::usage(format!("there is no {what} `{name}`"));
         let has = || format!("there are {}", some(&names, 12));
         Err(match nearest(name, names.iter().map(String::as_str)) {
@@ -375,8 +383,9 @@ impl Session {
         let Some(bytes) = bytes else {
             return Err(Trouble::new(Exit::Told, "there is nothing to save in the answer"));
         };
-        std::fs::write(file, &bytes)
-            .map_err(|error| Trouble::usage(format!("--save: `{}` cannot be written: {error}", file.display())))?;
+        std::fs::write(file, &bytes).map_err(|error| {
+            Trouble::usage(format!("--save: `{}` cannot be written: {error}", file.display()))
+        })?;
         self.desk.say(&format!("wrote {} ({})", file.display(), counted(bytes.len() as u64, "byte")));
         Ok(())
     }

@@ -60,7 +60,8 @@ impl Table {
 
     fn blocks(&self, screen: &Screen, indent: usize) -> String {
         let blocks = self.rows.iter().map(|cells| {
-            let pairs: Vec<(String, String)> = self.heads.iter().cloned().zip(cells.iter().cloned()).collect();
+            let pairs: Vec<(String, String)> =
+                self.heads.iter().cloned().zip(cells.iter().cloned()).collect();
             record(&pairs, screen, indent)
         });
         blocks.collect::<Vec<_>>().join("\n")

@@ -153,7 +153,9 @@ impl To {
                 .help("a program takes its secrets from its environment"));
         }
         if self.framing.is_some() && has_heads {
-            return Err(Trouble::usage("--framing is for pipes; over HTTP and WebSocket there is nothing to frame"));
+            return Err(Trouble::usage(
+                "--framing is for pipes; over HTTP and WebSocket there is nothing to frame",
+            ));
         }
         let roots = self.root.iter().map(|root| folder(root)).collect::<Result<Vec<_>, _>>()?;
         let mut caps = Caps::ELICIT_FORM.with(Caps::ELICIT_URL);
@@ -212,7 +214,9 @@ const OURS: &[&str] = &[
 
 fn header(text: &str) -> Result<(String, String), Trouble> {
     // The value may be a secret, so none is repeated.
-    let bad = |why: &str| Trouble::usage(format!("--header: {why}")).help("one looks like --header \"X-Key: value\"");
+    let bad = |why: &str| {
+        Trouble::usage(format!("--header: {why}")).help("one looks like --header \"X-Key: value\"")
+    };
     let (name, value) = text.split_once(':').ok_or_else(|| bad("there is no `:` behind the name"))?;
     let (name, value) = (name.trim(), value.trim());
     let is_name = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
@@ -264,7 +268,9 @@ impl Place {
         let options = Options { tap, ..self.options };
         let told = |error| Trouble::opening(error, &self.named);
         match self.reach {
-            Reach::At(target) => Connection::open(&target, options, Arc::new(Seat(desk.clone()))).await.map_err(told),
+            Reach::At(target) => {
+                Connection::open(&target, options, Arc::new(Seat(desk.clone()))).await.map_err(told)
+            }
             Reach::Start(command) => {
                 Connection::spawn(&command, options, Arc::new(Seat(desk.clone()))).await.map_err(told)
             }
@@ -273,7 +279,9 @@ impl Place {
                 if let Some(tap) = &options.tap {
                     tap.saw(Seen::Opened(&format!("serving {} in this process", path.display())));
                 }
-                Connection::over_pipe(input, output, options, Arc::new(Seat(desk.clone()))).await.map_err(told)
+                Connection::over_pipe(input, output, options, Arc::new(Seat(desk.clone())))
+                    .await
+                    .map_err(told)
             }
         }
     }

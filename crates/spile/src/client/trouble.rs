@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use contract::diagnostic::{Diagnostic, render};
+use outbound::OutboundError;
 use upstream::{End, OpenError};
 use wire::client::Failure;
 
@@ -50,7 +51,13 @@ pub(crate) struct Trouble {
 
 impl Trouble {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: Some(message.into()), help: None, below: String::new(), is_lost: false }
+        Self {
+            exit,
+            message: Some(without_number(message.into())),
+            help: None,
+            below: String::new(),
+            is_lost: false,
+        }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -142,6 +149,9 @@ impl Trouble {
                 let words = said.split_once('\n').map_or("", |(_, words)| words);
                 Self::of(failure, When::Opening, named).below(format!("{words}\n"))
             }
+            OpenError::Outbound(error @ OutboundError::CaFile { .. }) => {
+                Self::usage(format!("--cacert: {error}"))
+            }
             OpenError::Outbound(error) => Self::unreachable(&error.to_string()),
         }
     }
@@ -178,10 +188,12 @@ impl Trouble {
                 match when {
                     When::Asking => Self::new(Exit::Told, format!("the server answered HTTP {status}{said}")),
                     When::Opening => {
-                        let trouble = Self::new(
-                            Exit::Unreachable,
-                            format!("{at} does not speak MCP: HTTP {status}{said}"),
-                        );
+                        let what = match status {
+                            408 | 429 | 500.. => "is not ready",
+                            _ => "does not speak MCP",
+                        };
+                        let trouble =
+                            Self::new(Exit::Unreachable, format!("{at} {what}: HTTP {status}{said}"));
                         match where_else(at, status) {
                             Some(help) => trouble.help(help),
                             None => trouble,
@@ -213,10 +225,13 @@ impl Trouble {
 
     /// Errors of the system are told by their words alone, so that is where the way out is found.
     fn unreachable(why: &str) -> Self {
-        let trouble = Self::new(Exit::Unreachable, without_number(why));
+        let trouble = Self::new(Exit::Unreachable, why);
         let why = why.to_ascii_lowercase();
-        if why.contains("refused") || why.contains("no such file") {
-            let start = "is the server running? `spile serve PATH --http` starts one at http://127.0.0.1:3333/mcp";
+        if why.contains("no such file") {
+            trouble.help("is the server running, and is this its socket?")
+        } else if why.contains("refused") {
+            let start =
+                "is the server running? `spile serve PATH --http` starts one at http://127.0.0.1:3333/mcp";
             trouble.help(start)
         } else if why.contains("certificate") || why.contains("unknownissuer") {
             trouble.help("trust its issuer with --cacert FILE, if it is yours")
@@ -247,11 +262,11 @@ fn where_else(at: &str, status: u16) -> Option<String> {
 }
 
 /// `Connection refused (os error 111)`: the number tells nobody anything.
-fn without_number(why: &str) -> String {
-    match why.rfind(" (os error ") {
-        Some(at) if why.ends_with(')') => why[..at].to_owned(),
-        _ => why.to_owned(),
+fn without_number(mut why: String) -> String {
+    if let Some(at) = why.rfind(" (os error ").filter(|_| why.ends_with(')')) {
+        why.truncate(at);
     }
+    why
 }
 
 #[cfg(test)]
@@ -274,7 +289,7 @@ mod tests {
 
     #[test]
     fn numbers_of_the_system_are_left_out() {
-        assert_eq!(without_number("Connection refused (os error 111)"), "Connection refused");
-        assert_eq!(without_number("no (os error"), "no (os error");
+        assert_eq!(without_number("Connection refused (os error 111)".into()), "Connection refused");
+        assert_eq!(without_number("no (os error".into()), "no (os error");
     }
 }

@@ -1,6 +1,7 @@
 //! The binary as people and clients meet it: what it says, what it refuses, and what it answers.
 
 mod bad_input;
+mod client;
 /// The official clients, shared with the tests of the fixture.
 #[path = "../../../testkit/clients/mod.rs"]
 mod clients;
@@ -11,3 +12,5 @@ mod official;
 mod readme;
 mod serving;
 mod stand;
+mod terminal;
+mod trace;

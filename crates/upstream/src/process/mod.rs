@@ -35,8 +35,8 @@ mod child;
 pub use child::{Child, Stdin, Stdout};
 pub use command::{Command, LineSeen, Options};
 pub use error::StartError;
-pub use exit::{Exit, How};
 pub(crate) use exit::obituary;
+pub use exit::{Exit, How};
 pub use stderr::Stderr;
 pub use words::{ParseError, words};
 

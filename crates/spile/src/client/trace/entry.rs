@@ -193,7 +193,10 @@ mod tests {
             (r#"{"us":1,"kind":"smoke"}"#, "`kind`: `smoke` is nothing that is recorded"),
             (r#"{"us":1,"kind":"bytes","to":"me","text":""}"#, "`to`: `me` is neither `server` nor `client`"),
             (r#"{"us":1,"kind":"bytes","to":"server"}"#, "either `text` or `base64` has to be there"),
-            (r#"{"us":1,"kind":"bytes","to":"server","text":"","base64":""}"#, "either `text` or `base64` has to be there"),
+            (
+                r#"{"us":1,"kind":"bytes","to":"server","text":"","base64":""}"#,
+                "either `text` or `base64` has to be there",
+            ),
             (r#"{"us":1,"kind":"head","to":"server","text":""}"#, "`exchange` is missing, or no number"),
         ] {
             assert_eq!(Entry::from_line(line), Err(expected.to_owned()), "{line}");

@@ -68,7 +68,13 @@ fn watch(args: &TraceArgs) -> Result<Exit, Trouble> {
     // The messages are what there is to see; the answers once more only if asked for.
     let showing = if args.to.verbose > 0 { Showing::Printed(args.to.output) } else { Showing::Unseen };
     let done = converse(place, &args.to, &steps, showing, Some(watcher.clone()));
-    let failed = watcher.seen.lock().unwrap_or_else(PoisonError::into_inner).record.take().and_then(|record| record.failed);
+    let failed = watcher
+        .seen
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .record
+        .take()
+        .and_then(|record| record.failed);
     match (failed, args.record.as_deref()) {
         (Some(error), Some(file)) => {
             Err(Trouble::new(Exit::Told, format!("`{}` is not complete: {error}", file.display())))
@@ -79,14 +85,17 @@ fn watch(args: &TraceArgs) -> Result<Exit, Trouble> {
 
 fn step(text: &str) -> Result<Step, Trouble> {
     let words = process::words(text).map_err(|error| Trouble::usage(format!("step `{text}`: {error}")))?;
+    let help = "a step is a client command in quotes, such as 'call TOOL key=value'";
+    if words.is_empty() {
+        return Err(Trouble::usage("a step is empty").help(help));
+    }
     match Line::try_parse_from(words) {
         Ok(line) => Ok(line.step),
         Err(error) => {
             let said = error.render().to_string();
             let first = said.lines().next().unwrap_or_default();
             let first = first.strip_prefix("error: ").unwrap_or(first);
-            Err(Trouble::usage(format!("step `{text}`: {first}"))
-                .help("a step is a client command in quotes, such as 'call TOOL key=value'"))
+            Err(Trouble::usage(format!("step `{text}`: {first}")).help(help))
         }
     }
 }
@@ -175,7 +184,9 @@ fn replay(file: &Path, raw: bool) -> Result<Exit, Trouble> {
         }
     }
     match number {
-        0 => Err(Trouble::usage(format!("`{shown}` is empty; `spile trace --record FILE` makes a recording"))),
+        0 => {
+            Err(Trouble::usage(format!("`{shown}` is empty; `spile trace --record FILE` makes a recording")))
+        }
         _ => Ok(Exit::Fine),
     }
 }

@@ -37,7 +37,8 @@ impl Printer {
             }
             return Vec::new();
         };
-        let mut out = format!("{} {}\n", arrow(*to), counted(bytes.len() as u64, "byte").replace(',', "")).into_bytes();
+        let mut out =
+            format!("{} {}\n", arrow(*to), counted(bytes.len() as u64, "byte").replace(',', "")).into_bytes();
         if self.screen.is_terminal {
             out.extend(plain::lines(&String::from_utf8_lossy(bytes)).bytes());
         } else {
@@ -101,14 +102,16 @@ fn summary(message: Node<'_>) -> String {
     if message.kind() == Kind::Array {
         return format!("batch of {}", message.len());
     }
-    let id = message.get("id").map(|id| format!(" #{}", plain::line(id.str().as_deref().unwrap_or(id.raw()))));
+    let id =
+        message.get("id").map(|id| format!(" #{}", plain::line(id.str().as_deref().unwrap_or(id.raw()))));
     let id = id.unwrap_or_default();
     if let Some(method) = message.get("method").and_then(|method| method.str()) {
         return format!("{}{id}", plain::line(&method));
     }
     match message.get("error") {
         Some(error) => {
-            let code = error.get("code").map(|code| format!(" ({})", plain::line(code.raw()))).unwrap_or_default();
+            let code =
+                error.get("code").map(|code| format!(" ({})", plain::line(code.raw()))).unwrap_or_default();
             format!("error{id}{code}")
         }
         None if message.get("result").is_some() => format!("answer{id}"),
