@@ -45,7 +45,7 @@ pub struct To {
     #[arg(long, value_name = "VERSION", help_heading = SERVER, value_parser = version)]
     protocol: Option<Version>,
 
-    /// How messages are told apart on a pipe
+    /// How messages are told apart on a pipe: by lines, the standard, or by Content-Length
     #[arg(long, help_heading = SERVER)]
     framing: Option<PipeFraming>,
 
@@ -76,9 +76,7 @@ pub(crate) enum Output {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum PipeFraming {
-    /// One message, one line: the standard
     Lines,
-    /// A Content-Length before each message
     Headers,
 }
 

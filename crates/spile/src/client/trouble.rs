@@ -27,9 +27,14 @@ pub(crate) enum Exit {
 }
 
 /// For `--help` of every client command.
-pub const EXIT_CODES: &str = "Exit codes: 0 fine, 1 the tool or the server says it failed, 2 wrong usage, \
-    3 the server cannot be reached or started or does not speak MCP, 4 no answer in time, \
-    5 the server refuses us (401, 403), 130 interrupted";
+pub const EXIT_CODES: &str = "Exit codes:
+  0    fine
+  1    the tool says that it failed, or the server answered with an error
+  2    wrong usage, or arguments that do not fit the tool
+  3    the server cannot be reached or started, or does not speak MCP
+  4    no answer in time
+  5    the server refuses us (HTTP 401, 403)
+  130  interrupted";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
