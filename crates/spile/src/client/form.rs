@@ -245,7 +245,7 @@ impl Field {
                     });
                 }
                 let mut out = Vec::new();
-                json::write::array(&mut out, picked, |out, one| json::write::string(out, one));
+                json::write::array(&mut out, picked, json::write::string);
                 Json::written(out)
             }
         };
