@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use url::{Host, Url};
 
-pub use reqwest::{Client, Method, RequestBuilder, Response};
+pub use reqwest::{Client, Error, Method, RequestBuilder, Response};
 
 #[derive(Debug, Clone)]
 pub struct Options {

@@ -213,6 +213,6 @@ fn faint(text: &str) -> String {
 }
 
 /// Colour is for people at a terminal who have not asked to be spared.
-pub fn in_colour() -> bool {
+pub(crate) fn in_colour() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

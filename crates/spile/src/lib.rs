@@ -1,6 +1,7 @@
 //! Arguments, wiring and diagnostics: what stands between a command line and a serving process.
 
 mod banner;
+pub mod client;
 mod progress;
 pub mod project;
 mod report;
@@ -10,5 +11,4 @@ mod settings;
 mod socket;
 mod words;
 
-pub use banner::in_colour;
-pub use report::report;
+pub use report::{report, tell};

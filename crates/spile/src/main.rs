@@ -3,16 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use contract::diagnostic::{Diagnostic, Severity, render_all};
-use host::{Compiled, RealWorld};
+use contract::diagnostic::Diagnostic;
 use spile::project::{Looked, MANIFEST, Project};
 use spile::serve::{ServeArgs, Service, serve, start_logging};
-use spile::{in_colour, report};
+use spile::{client, report, tell};
 
 /// Turns spreadsheets and databases into MCP servers that every agent can use.
 #[derive(Debug, Parser)]
@@ -47,6 +45,8 @@ enum Command {
         #[arg(default_value = ".")]
         path: PathBuf,
     },
+    #[command(flatten)]
+    Client(client::Command),
     /// Print a completion script for a shell
     Completions { shell: Shell },
 }
@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Serve { paths, args } => served(&paths, &args),
         Command::Init { path, force } => init(&path, force),
         Command::Check { path } => check(&path),
+        Command::Client(command) => Ok(client::run(command)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "spile", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
@@ -73,29 +74,19 @@ fn served(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(args);
     let mut services: Vec<Service> = Vec::with_capacity(paths.len());
     for path in paths {
-        let looked = Project::find(path)?.look()?;
-        tell(&looked.found);
-        let Some(ready) = looked.ready else { return Ok(ExitCode::FAILURE) };
-        if services.iter().any(|other| other.name == ready.contract.name) {
+        let (service, found) = Service::from_path(path)?;
+        tell(&found);
+        let Some(service) = service else { return Ok(ExitCode::FAILURE) };
+        if services.iter().any(|other| other.name == service.name) {
             bail!(
                 "two servers are called `{}`; name one in its {MANIFEST}: [server] name = \"…\"",
-                ready.contract.name
+                service.name
             );
         }
-        let (name, version) = (ready.contract.name.clone(), ready.contract.version.clone());
-        let provider = Compiled::new(ready.contract, ready.readers, &RealWorld::default());
-        services.push(Service {
-            command: vec!["serve".into(), absolute(path)],
-            call_timeout_ms: ready.call_timeout_ms,
-            ..Service::new(&name, &version, Arc::new(provider))
-        });
+        services.push(service);
     }
     serve(services, args)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn absolute(path: &Path) -> String {
-    path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string()
 }
 
 fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
@@ -121,14 +112,4 @@ fn check(path: &Path) -> anyhow::Result<ExitCode> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
     }
-}
-
-fn tell(found: &[Diagnostic]) {
-    if found.is_empty() {
-        return;
-    }
-    // Behind notes comes more; an error is the end.
-    let is_end = found.iter().any(|one| one.severity == Severity::Error);
-    let text = render_all(found, in_colour());
-    let _ = writeln!(std::io::stderr(), "{}{}", text.trim_end(), if is_end { "" } else { "\n" });
 }

@@ -1,9 +1,12 @@
-//! What `spile check` prints: the tools, what they cost, and where they come from.
+//! What `spile check` prints: the tools, what they cost, and where they come from. And what was found on the way.
 
 use std::fmt::Write;
+use std::io::Write as _;
 
+use contract::diagnostic::{Diagnostic, Severity, render_all};
 use contract::{Contract, Operation, Tool, tokens};
 
+use crate::banner::in_colour;
 use crate::words::{counted, grouped, some};
 
 /// Readable without colour, and the same every time.
@@ -44,4 +47,15 @@ fn arguments(contract: &Contract, tool: &Tool) -> String {
         Operation::List { arguments } => arguments.iter().map(|(name, _)| name.as_str()).collect(),
     };
     some(&names, 8)
+}
+
+/// Says on stderr what is wrong or worth knowing.
+pub fn tell(found: &[Diagnostic]) {
+    if found.is_empty() {
+        return;
+    }
+    // Behind notes comes more; an error is the end.
+    let is_end = found.iter().any(|one| one.severity == Severity::Error);
+    let text = render_all(found, in_colour());
+    let _ = writeln!(std::io::stderr(), "{}{}", text.trim_end(), if is_end { "" } else { "\n" });
 }

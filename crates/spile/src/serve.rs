@@ -16,13 +16,14 @@ use door::stdio::Output;
 #[cfg(unix)]
 use door::unix::SocketFile;
 use door::{Guard, Token};
-use host::{Config, RealWorld, Server};
+use host::{Compiled, Config, RealWorld, Server};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::banner::{self, Places, Shown};
+use crate::project::{Looked, Project, Ready};
 use crate::settings;
 
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
@@ -113,6 +114,33 @@ impl Service {
     }
 }
 
+impl Service {
+    /// What a path on the command line means, and all there is to say of it. No service: something is wrong.
+    pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+        let Looked { ready, found, .. } = Project::find(path)?.look()?;
+        let service = ready.map(|Ready { contract, readers, call_timeout_ms }| {
+            let (name, version) = (contract.name.clone(), contract.version.clone());
+            let provider = Compiled::new(contract, readers, &RealWorld::default());
+            let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
+            Self {
+                command: vec!["serve".into(), absolute],
+                call_timeout_ms,
+                ..Self::new(&name, &version, Arc::new(provider))
+            }
+        });
+        Ok((service, found))
+    }
+
+    /// What answers for it.
+    pub(crate) fn server(self) -> anyhow::Result<Arc<Server>> {
+        let Self { name, version, providers, call_timeout_ms, .. } = self;
+        let mut limits = settings::limits()?;
+        limits.call_timeout_ms = call_timeout_ms.unwrap_or(limits.call_timeout_ms);
+        let config = Config { name, version, limits, world: Arc::new(RealWorld::default()) };
+        Ok(Server::new(config, providers)?)
+    }
+}
+
 /// Serves until told to stop.
 pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
     let address = args.address()?;
@@ -120,16 +148,18 @@ pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
     let tls = tls(args, address)?;
     let mut shown = Vec::with_capacity(services.len());
     let mut servers = Vec::with_capacity(services.len());
-    for Service { name, version, providers, command, call_timeout_ms } in services {
-        let mut limits = settings::limits()?;
-        limits.call_timeout_ms = call_timeout_ms.unwrap_or(limits.call_timeout_ms);
-        let tools = providers
+    for service in services {
+        let tools = service
+            .providers
             .iter()
             .flat_map(|p| p.catalog().tools.iter().map(|t| t.name.clone()).collect::<Vec<_>>());
-        shown.push(Shown { name: name.clone(), version: version.clone(), tools: tools.collect(), command });
-        let world = Arc::new(RealWorld::default());
-        let config = Config { name, version, limits, world };
-        servers.push(Server::new(config, providers)?);
+        shown.push(Shown {
+            name: service.name.clone(),
+            version: service.version.clone(),
+            tools: tools.collect(),
+            command: service.command.clone(),
+        });
+        servers.push(service.server()?);
     }
     match (address, args.socket()) {
         (Some(_), _) | (_, Some(_)) => serve_sockets(
@@ -432,10 +462,19 @@ pub fn start_logging(args: &ServeArgs) {
         1 => "info",
         _ => "debug",
     };
+    log_to_stderr(default, args.log_format);
+}
+
+/// A client's own messages say what there is to say; the log is for whoever asks twice.
+pub(crate) fn start_client_logging(verbose: u8) {
+    log_to_stderr(if verbose > 1 { "debug" } else { "error" }, LogFormat::Text);
+}
+
+fn log_to_stderr(default: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("SPILE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second start in one process (a test) keeps the first.
-    let _ = match args.log_format {
+    let _ = match format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.json().try_init(),
     };

@@ -17,7 +17,8 @@ use wire::frame::Framing;
 use wire::{Filter, List};
 
 use crate::link;
-use crate::process::{self, Child, Exit, StartError};
+use crate::process;
+use crate::spawned::{End, Running};
 use crate::target::Target;
 use crate::trace::{Seen, Tap};
 
@@ -57,17 +58,14 @@ pub enum OpenError {
     Outbound(#[from] outbound::OutboundError),
     #[error("cannot connect to {at}: {why}")]
     Connect { at: String, why: String },
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// The program ended before it could be used; with the last it wrote to stderr.
-    #[error("`{command}` {exit} before it could be used{}", said(.stderr))]
-    Exited { command: String, exit: Exit, stderr: String },
     #[error("{0}")]
     Refused(Failure),
-}
-
-fn said(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; it said:\n{}", stderr.trim_end()) }
+    #[error(transparent)]
+    Start(#[from] process::StartError),
+    /// A program was started and is no server, or none that can be used; `said` is how it ended and its last
+    /// words.
+    #[error("{failure}; {said}")]
+    Child { failure: Failure, said: String },
 }
 
 /// Who lives on our side of a connection: answers the server's questions, and hears what it says unasked.
@@ -89,6 +87,8 @@ pub enum News {
         data: Json,
     },
     Changed(call::Change),
+    /// A line that a process wrote to its stderr, made harmless.
+    Stderr(String),
     /// Something is not as it should be, and was passed over.
     Odd(String),
     Over(Failure),
@@ -122,7 +122,8 @@ pub struct Connection {
     pub(crate) shared: Arc<Shared>,
     tasks: JoinSet<()>,
     ending: Option<link::Ending>,
-    child: Option<Child>,
+    /// The program behind it, if it was started for this.
+    pub(crate) child: Option<Running>,
 }
 
 pub(crate) struct Shared {
@@ -227,6 +228,7 @@ impl Connection {
                 let probe_ms = options.terms.probe_ms.min(WEBSOCKET_PROBE_MS);
                 let options = Options { terms: Terms { probe_ms, ..options.terms }, ..options };
                 let socket = link::socket::open(url, &options).await?;
+                options.saw(Seen::Opened(&format!("connected to {url}")));
                 let mut new = Self::new(options, Link::Pipe, company);
                 let (driver, ending) = link::socket::drive(new.shared.clone(), socket);
                 new.tasks.spawn(driver);
@@ -240,6 +242,7 @@ impl Connection {
                     why: why.to_string(),
                 };
                 let (input, output) = tokio::net::UnixStream::connect(path).await.map_err(bad)?.into_split();
+                options.saw(Seen::Opened(&format!("connected to {}", path.display())));
                 Self::over_pipe(input, output, options, company).await
             }
             #[cfg(not(unix))]
@@ -261,62 +264,6 @@ impl Connection {
         let ending = link::pipe::drive(&mut new.tasks, new.shared.clone(), input, output);
         new.ending = Some(ending);
         new.ready().await
-    }
-
-    /// Starts a program and speaks to it.
-    pub async fn start(
-        command: &process::Command,
-        processes: &process::Options,
-        options: Options,
-        company: Arc<dyn Company>,
-    ) -> Result<Self, OpenError> {
-        let first = Self::start_once(command, processes, options.clone(), company.clone()).await;
-        match first {
-            // Some servers of the handshake era die of a question that they do not know.
-            Err(OpenError::Exited { .. }) if options.terms.speak == Speak::Any => {
-                let options = Options { terms: greets_at_once(options.terms), ..options };
-                Self::start_once(command, processes, options, company).await
-            }
-            other => other,
-        }
-    }
-
-    async fn start_once(
-        command: &process::Command,
-        processes: &process::Options,
-        options: Options,
-        company: Arc<dyn Company>,
-    ) -> Result<Self, OpenError> {
-        let mut processes = processes.clone();
-        if let Some(tap) = options.tap.clone() {
-            let before = processes.on_stderr_line.take();
-            processes.on_stderr_line = Some(Arc::new(move |line| {
-                tap.saw(Seen::Stderr(line));
-                if let Some(before) = &before {
-                    before(line);
-                }
-            }));
-        }
-        let mut child = command.start(&processes).await?;
-        if let Some(tap) = &options.tap {
-            tap.saw(Seen::Opened(&format!("started `{}`", command.program.to_string_lossy())));
-        }
-        let (Some(output), Some(input)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(OpenError::Refused(Failure::Closed("the program has no pipes".to_owned())));
-        };
-        match Self::over_pipe(input, output, options, company).await {
-            Ok(connection) => Ok(Self { child: Some(child), ..connection }),
-            Err(OpenError::Refused(Failure::Closed(_))) => {
-                let stderr = child.stderr();
-                let exit = child.stop().await;
-                let command = command.program.to_string_lossy().into_owned();
-                Err(OpenError::Exited { command, exit, stderr: stderr.tail(20) })
-            }
-            Err(error) => {
-                child.stop().await;
-                Err(error)
-            }
-        }
     }
 
     fn new(options: Options, link: Link, company: Arc<dyn Company>) -> Self {
@@ -409,18 +356,18 @@ impl Connection {
         self.shared.with(|client, now| client.set_level(level, now));
     }
 
-    /// Ends it in good order: the server is told, and may finish what it writes.
-    pub async fn close(mut self) {
+    /// Ends it in good order: the server is told, and may finish what it writes. How a program ended is told.
+    pub async fn close(mut self) -> Option<End> {
         if let Some(ending) = self.ending.take() {
             ending.await;
         }
-        // A program that is asked to leave may still say something.
-        if let Some(child) = self.child.take() {
-            let exit = child.stop().await;
-            self.shared.saw(Seen::Ended(&exit.to_string()));
-        }
+        let end = match self.child.take() {
+            Some(child) => Some(child.end(&self.shared).await),
+            None => None,
+        };
         self.shared.with(|client, _| client.closed("the connection was closed"));
         self.tasks.shutdown().await;
+        end
     }
 }
 
@@ -599,8 +546,25 @@ impl Shared {
         self.lock().client.take()
     }
 
+    /// Whether everything has been taken that is to be carried.
+    pub(crate) fn is_carried(&self) -> bool {
+        !self.lock().client.has_todo()
+    }
+
+    /// Waits until nothing more can come.
+    pub(crate) async fn is_over(&self) {
+        let mut opened = self.opened.subscribe();
+        let _ = opened.wait_for(|opened| matches!(opened, Opened::Over(_))).await;
+    }
+
     pub(crate) fn saw(&self, seen: Seen<'_>) {
-        if let Some(tap) = &self.options.tap {
+        self.options.saw(seen);
+    }
+}
+
+impl Options {
+    pub(crate) fn saw(&self, seen: Seen<'_>) {
+        if let Some(tap) = &self.tap {
             tap.saw(seen);
         }
     }

@@ -9,9 +9,11 @@
 mod connection;
 mod link;
 pub mod process;
+mod spawned;
 mod target;
 mod trace;
 
 pub use connection::{Company, Connection, Follow, News, Nobody, OpenError, Options, Progress, Subscription};
+pub use spawned::End;
 pub use target::{Target, TargetError};
 pub use trace::{Direction, Seen, Tap};

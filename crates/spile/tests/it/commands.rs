@@ -119,6 +119,10 @@ fn help_is_on_stdout() {
         ("help_serve", &["serve", "--help"]),
         ("help_init", &["init", "--help"]),
         ("help_check", &["check", "--help"]),
+        ("help_tools", &["tools", "--help"]),
+        ("help_call", &["call", "--help"]),
+        ("help_complete", &["complete", "--help"]),
+        ("help_trace", &["trace", "--help"]),
     ] {
         let said = check(name, &place, args);
         assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{name}");
@@ -140,7 +144,7 @@ fn completions_are_scripts_of_their_shell() {
             "{shell}: {}",
             said.stdout.lines().next().unwrap_or_default()
         );
-        for word in ["serve", "init", "check", "completions", "bind", "http"] {
+        for word in ["serve", "init", "check", "completions", "bind", "http", "trace", "token-file"] {
             assert!(said.stdout.contains(word), "{shell}: no `{word}`");
         }
     }

@@ -81,7 +81,7 @@ fn played(golden: &str, door: &mut dyn Door) -> String {
 }
 
 /// Puts a name in the place of a member's text, also within a text that is JSON itself. Returns what was there.
-fn hide(answer: &mut String, member: &str, name: &str) -> Option<String> {
+pub fn hide(answer: &mut String, member: &str, name: &str) -> Option<String> {
     let mut hidden = None;
     for quote in ["\"", "\\\""] {
         let begins = format!("{quote}{member}{quote}:{quote}");

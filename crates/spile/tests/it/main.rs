@@ -1,6 +1,7 @@
 //! The binary as people and clients meet it: what it says, what it refuses, and what it answers.
 
 mod bad_input;
+mod client;
 /// The official clients, shared with the tests of the fixture.
 #[path = "../../../testkit/clients/mod.rs"]
 mod clients;
@@ -12,4 +13,6 @@ mod readme;
 mod serving;
 mod sockets;
 mod stand;
+mod terminal;
 mod tls;
+mod trace;

@@ -84,8 +84,9 @@ impl Place {
     pub fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Said {
         let out = self.spile(args).envs(env.iter().copied()).output().expect("the program starts");
         let variables: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        let asked = format!("{}spile {}", variables.concat(), args.join(" "));
         Said {
-            asked: format!("{}spile {}", variables.concat(), args.join(" ")).trim_end().to_owned(),
+            asked: self.readable(asked.trim_end().as_bytes()),
             stdout: self.readable(&out.stdout),
             stderr: self.readable(&out.stderr),
             code: out.status.code(),
@@ -97,6 +98,11 @@ impl Place {
         let text = std::str::from_utf8(bytes).expect("what is said is text");
         text.replace(SPILE, "/bin/spile").replace(&*self.folder.to_string_lossy(), "/shop")
     }
+}
+
+/// A folder with a server that does what real ones should not: `scripted.sh`.
+pub fn scripted() -> Place {
+    Place::new(&[("server.sh", include_bytes!("scripted.sh"))])
 }
 
 pub fn example() -> PathBuf {

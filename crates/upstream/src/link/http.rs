@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::Either;
@@ -28,6 +29,24 @@ struct Carrier {
     shared: Arc<Shared>,
     client: Client,
     url: Url,
+    /// Messages that have not been taken yet.
+    posting: AtomicUsize,
+}
+
+/// One of them.
+struct Posting<'c>(&'c AtomicUsize);
+
+impl<'c> Posting<'c> {
+    fn one(count: &'c AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Posting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 pub(crate) fn drive(
@@ -35,7 +54,7 @@ pub(crate) fn drive(
     client: Client,
     url: Url,
 ) -> (impl Future<Output = ()> + Send + 'static, Ending) {
-    let carrier = Arc::new(Carrier { shared, client, url });
+    let carrier = Arc::new(Carrier { shared, client, url, posting: AtomicUsize::new(0) });
     let ending = Box::pin(farewell(carrier.clone()));
     (carry(carrier), ending)
 }
@@ -94,14 +113,17 @@ async fn carry(carrier: Arc<Carrier>) {
 
 impl Carrier {
     async fn post(self: Arc<Self>, exchange: u64, body: Vec<u8>, heads: Vec<(String, String)>) {
-        self.shared.saw(Seen::Frame { direction: Direction::Out, message: &body, exchange: Some(exchange) });
         let request = self
             .request(Method::POST, &heads)
             .header("Content-Type", "application/json")
             .header("Accept", "application/json, text/event-stream");
         self.saw_request("POST", exchange, &heads);
+        self.shared.saw(Seen::Frame { direction: Direction::Out, message: &body, exchange: Some(exchange) });
         self.shared.saw(Seen::Bytes { direction: Direction::Out, bytes: &body });
-        if let Some(response) = self.sent(exchange, request.body(body)).await {
+        let posting = Posting::one(&self.posting);
+        let sent = request.body(body).send().await;
+        drop(posting);
+        if let Some(response) = self.sent(exchange, sent) {
             self.read(exchange, response).await;
         }
     }
@@ -120,7 +142,7 @@ impl Carrier {
         heads.extend(last_id.map(|id| ("Last-Event-ID".to_owned(), id)));
         let request = self.request(Method::GET, &heads).header("Accept", "text/event-stream");
         self.saw_request("GET", exchange, &heads);
-        if let Some(response) = self.sent(exchange, request).await {
+        if let Some(response) = self.sent(exchange, request.send().await) {
             drop(opened);
             self.read(exchange, response).await;
         }
@@ -134,8 +156,8 @@ impl Carrier {
         request
     }
 
-    async fn sent(&self, exchange: u64, request: RequestBuilder) -> Option<Response> {
-        match request.send().await {
+    fn sent(&self, exchange: u64, sent: Result<Response, outbound::Error>) -> Option<Response> {
+        match sent {
             Ok(response) => Some(response),
             Err(error) => {
                 let why = Failure::Closed(format!("cannot reach {}: {}", self.url, in_words(&error)));
@@ -235,6 +257,13 @@ impl Carrier {
 
 /// 2025-11-25, Session Management: clients "SHOULD send an HTTP DELETE".
 async fn farewell(carrier: Arc<Carrier>) {
+    // What was said last, such as that a call is given up, goes first.
+    let said = async {
+        while !carrier.shared.is_carried() || carrier.posting.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, said).await;
     let Some(heads) = carrier.shared.with(|client, _| client.farewell()) else { return };
     carrier.saw_request("DELETE", 0, &heads);
     let bye = carrier.request(Method::DELETE, &heads).send();

@@ -84,6 +84,8 @@ async fn write(
     let mut bytes = Vec::new();
     loop {
         let first = tokio::select! {
+            // What is to be said before the end, such as that a call is given up, is said.
+            biased;
             todo = shared.todo() => todo,
             _ = &mut closing => None,
         };
@@ -97,6 +99,8 @@ async fn write(
             next = if bytes.len() < WRITE_BYTES { shared.todo_now() } else { None };
         }
         if !bytes.is_empty() {
+            // Before the answer to it can be seen.
+            shared.saw(Seen::Bytes { direction: Direction::Out, bytes: &bytes });
             let written = async {
                 output.write_all(&bytes).await?;
                 output.flush().await
@@ -106,7 +110,6 @@ async fn write(
                 tracing::debug!(%error, "the server's input is closed");
                 break;
             }
-            shared.saw(Seen::Bytes { direction: Direction::Out, bytes: &bytes });
             bytes.clear();
         }
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use url::Url;
-use wire::client::Do;
+use wire::client::{Do, Failure};
 
 use super::Ending;
 use crate::connection::{OpenError, Options, Shared};
@@ -48,12 +48,20 @@ pub(crate) async fn open(url: &Url, options: &Options) -> Result<Socket, OpenErr
     let (socket, _) = shaken
         .map_err(|_| bad(format!("no answer within {} ms", options.outbound.connect_timeout_ms)))?
         .map_err(|error| match error {
-            Error::Http(response) => {
-                bad(format!("HTTP {} instead of a WebSocket", response.status().as_u16()))
-            }
+            Error::Http(response) => OpenError::Refused(refused(&response)),
             error => bad(error.to_string()),
         })?;
     Ok(socket)
+}
+
+/// An answer that is no WebSocket.
+fn refused(response: &Response<Option<Vec<u8>>>) -> Failure {
+    let challenge = response.headers().get("www-authenticate");
+    let challenge = challenge.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    match response.status().as_u16() {
+        status @ (401 | 403) => Failure::Unauthorized { status, challenge },
+        status => Failure::Status { status, text: "no WebSocket".to_owned() },
+    }
 }
 
 pub(crate) fn drive(
@@ -78,7 +86,8 @@ async fn carry(shared: Arc<Shared>, socket: Socket, mut closing: oneshot::Receiv
     let mut is_asked = false;
     let why = loop {
         tokio::select! {
-            _ = &mut closing => {
+            biased;
+            _ = &mut closing, if shared.is_carried() => {
                 let bye = CloseFrame { code: CloseCode::Normal, reason: "".into() };
                 let _ = sink.send(Message::Close(Some(bye))).await;
                 // What is still said is read until the other side has closed too.

@@ -38,6 +38,22 @@ impl Command {
     }
 }
 
+/// The program and its arguments, as one would type them. Variables are left out, as below.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
+        for (at, word) in std::iter::once(&self.program).chain(&self.args).enumerate() {
+            let (word, gap) = (word.to_string_lossy(), if at == 0 { "" } else { " " });
+            if !word.is_empty() && word.chars().all(is_plain) {
+                write!(f, "{gap}{word}")?;
+            } else {
+                write!(f, "{gap}'{}'", word.replace('\'', "'\\''").escape_debug())?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Values are left out: a declared variable is where a token usually is.
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

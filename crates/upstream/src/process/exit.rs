@@ -49,7 +49,7 @@ impl fmt::Display for Exit {
 }
 
 /// What was said last is usually why.
-pub(super) fn obituary(program: &str, exit: &Exit, stderr: &Stderr) -> String {
+pub(crate) fn obituary(program: &str, exit: &Exit, stderr: &Stderr) -> String {
     match stderr.tail(OBITUARY_LINES_MAX) {
         words if words.trim().is_empty() => format!("`{program}` {exit} and wrote nothing to stderr"),
         words => format!("`{program}` {exit}; its last words on stderr:\n  {}", words.replace('\n', "\n  ")),

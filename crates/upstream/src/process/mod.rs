@@ -35,9 +35,10 @@ mod child;
 pub use child::{Child, Stdin, Stdout};
 pub use command::{Command, LineSeen, Options};
 pub use error::StartError;
+pub(crate) use exit::obituary;
 pub use exit::{Exit, How};
 pub use stderr::Stderr;
-pub use words::ParseError;
+pub use words::{ParseError, words};
 
 /// Turns this process into a supervisor if it was started as one, and then never returns. Otherwise it does
 /// nothing.

@@ -46,6 +46,11 @@ impl Command {
     }
 }
 
+/// The words of a line alone, for whoever means something else by the first of them.
+pub fn words(line: &str) -> Result<Vec<String>, ParseError> {
+    Ok(split(line)?.into_iter().map(|word| word.text).collect())
+}
+
 #[derive(Default)]
 struct Word {
     text: String,

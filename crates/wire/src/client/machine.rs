@@ -580,6 +580,11 @@ impl Client {
         self.out.pop_front()
     }
 
+    /// Whether there is something to be done.
+    pub fn has_todo(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// What happened.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()

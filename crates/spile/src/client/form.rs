@@ -1,0 +1,368 @@
+//! A question put to the person at the terminal: a form field by field, or a page to visit.
+//!
+//! What is typed is checked against what the server wants and asked for again until it fits. A line that is `!`
+//! declines, Ctrl-D calls it off, and nothing leaves before it was shown once more.
+
+use json::{Json, Kind, Node};
+
+use super::desk::Desk;
+use super::plain;
+use super::schema::spoken;
+
+/// An answer without content.
+pub(crate) fn action(action: &str) -> Json {
+    Json::object(|out| {
+        out.str("action", action);
+    })
+}
+
+/// Why no form was filled in.
+enum Left {
+    Declined,
+    Cancelled,
+}
+
+pub(crate) async fn ask(desk: &Desk, params: Node<'_>) -> Json {
+    let text = |key: &str| params.get(key).and_then(|text| text.str()).unwrap_or_default().into_owned();
+    desk.say(&format!("\n{} asks: {}", desk.screen.bold(desk.server()), plain::lines(&text("message"))));
+    let done = if params.get("mode").is_some_and(|mode| mode.is("url")) {
+        visit(desk, &text("url")).await
+    } else {
+        fill(desk, params.get("requestedSchema")).await
+    };
+    match done {
+        Ok(answer) => answer,
+        Err(Left::Declined) => action("decline"),
+        Err(Left::Cancelled) => action("cancel"),
+    }
+}
+
+/// Nothing is opened from here: whoever asks may be anybody.
+async fn visit(desk: &Desk, url: &str) -> Result<Json, Left> {
+    let host = url::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    desk.say(&format!("  to be visited in a browser: {}", desk.screen.bold(&plain::line(url))));
+    desk.say(&format!(
+        "  it belongs to {}",
+        plain::line(host.as_deref().unwrap_or("nobody that can be named"))
+    ));
+    match typed(desk, "  agreed, and visited? [y]es, [n]o, Ctrl-D calls it off: ").await?.as_str() {
+        "y" | "Y" | "yes" => Ok(action("accept")),
+        _ => Err(Left::Declined),
+    }
+}
+
+async fn fill(desk: &Desk, schema: Option<Node<'_>>) -> Result<Json, Left> {
+    let fields: Vec<Field> = schema
+        .and_then(|schema| schema.get("properties"))
+        .into_iter()
+        .flat_map(|all| all.members())
+        .map(|(name, field)| Field::read(&name.str().unwrap_or_default(), field, schema))
+        .collect();
+    desk.say(&desk.screen.faint("  an empty line takes the default; ! declines; Ctrl-D calls it off"));
+    loop {
+        let mut values: Vec<(&str, Json)> = Vec::new();
+        for field in &fields {
+            if let Some(value) = field.ask(desk).await? {
+                values.push((&field.name, value));
+            }
+        }
+        let content = Json::object(|out| {
+            for (name, value) in &values {
+                out.raw(name, value.as_str());
+            }
+        });
+        desk.say(&format!("  {}", plain::json(content.as_str())));
+        match typed(desk, "  send this? [Y]es, [a]gain, ! declines: ").await?.as_str() {
+            "" | "y" | "Y" | "yes" => {
+                return Ok(Json::object(|out| {
+                    out.str("action", "accept").raw("content", content.as_str());
+                }));
+            }
+            "n" | "no" => return Err(Left::Declined),
+            _ => {}
+        }
+    }
+}
+
+async fn typed(desk: &Desk, prompt: &str) -> Result<String, Left> {
+    desk.prompt(prompt);
+    match desk.line().await {
+        None => {
+            desk.say("");
+            Err(Left::Cancelled)
+        }
+        Some(line) if line.trim() == "!" => Err(Left::Declined),
+        Some(line) => Ok(line.trim().to_owned()),
+    }
+}
+
+struct Field {
+    name: String,
+    title: String,
+    description: Option<String>,
+    is_required: bool,
+    default: Option<Json>,
+    wants: Wants,
+}
+
+/// What may be typed.
+enum Wants {
+    Text { format: Option<String>, length_min: usize, length_max: usize },
+    Number { is_whole: bool, min: Option<f64>, max: Option<f64> },
+    YesNo,
+    One(Vec<Choice>),
+    Several { choices: Vec<Choice>, min: usize, max: usize },
+}
+
+struct Choice {
+    value: String,
+    title: String,
+}
+
+impl Field {
+    fn read(name: &str, field: Node<'_>, schema: Option<Node<'_>>) -> Self {
+        let text = |key: &str| field.get(key).and_then(|text| text.str()).map(|text| text.into_owned());
+        let count = |node: Node<'_>, key: &str| node.get(key).and_then(|n| n.u64()).map(|n| n as usize);
+        let number = |key: &str| field.get(key).and_then(|n| n.raw().parse::<f64>().ok());
+        let required = schema.and_then(|schema| schema.get("required"));
+        let kind = text("type").unwrap_or_default();
+        let choices = choices(field);
+        let wants = match &*kind {
+            "boolean" => Wants::YesNo,
+            "integer" | "number" => {
+                Wants::Number { is_whole: kind == "integer", min: number("minimum"), max: number("maximum") }
+            }
+            "array" => {
+                let choices = field.get("items").map(self::choices).unwrap_or_default();
+                let (min, max) = (count(field, "minItems"), count(field, "maxItems"));
+                Wants::Several { choices, min: min.unwrap_or(0), max: max.unwrap_or(usize::MAX) }
+            }
+            _ if !choices.is_empty() => Wants::One(choices),
+            _ => Wants::Text {
+                format: text("format"),
+                length_min: count(field, "minLength").unwrap_or(0),
+                length_max: count(field, "maxLength").unwrap_or(usize::MAX),
+            },
+        };
+        Self {
+            name: name.to_owned(),
+            title: plain::line(&text("title").unwrap_or_else(|| name.to_owned())).into_owned(),
+            description: text("description").map(|text| plain::line(&text).into_owned()),
+            is_required: required.is_some_and(|names| names.elements().any(|one| one.is(name))),
+            default: field.get("default").map(Json::from),
+            wants,
+        }
+    }
+
+    async fn ask(&self, desk: &Desk) -> Result<Option<Json>, Left> {
+        if let Some(description) = &self.description {
+            desk.say(&desk.screen.faint(&format!("  {description}")));
+        }
+        if let Wants::One(choices) | Wants::Several { choices, .. } = &self.wants {
+            for (at, choice) in choices.iter().enumerate() {
+                desk.say(&format!("    {}) {}", at + 1, plain::line(&choice.title)));
+            }
+        }
+        let prompt = self.prompt();
+        loop {
+            let line = typed(desk, &prompt).await?;
+            match self.value(&line) {
+                Ok(value) => return Ok(value),
+                Err(why) => desk.say(&desk.screen.red(&format!("  {why}"))),
+            }
+        }
+    }
+
+    /// `  age (whole number) [30]: `
+    fn prompt(&self) -> String {
+        let kind = match &self.wants {
+            Wants::Text { format: Some(format), .. } => format!(" ({})", plain::line(format)),
+            Wants::Text { .. } => String::new(),
+            Wants::Number { is_whole: true, .. } => " (whole number)".to_owned(),
+            Wants::Number { .. } => " (number)".to_owned(),
+            Wants::YesNo => " (yes or no)".to_owned(),
+            Wants::One(_) => " (one)".to_owned(),
+            Wants::Several { .. } => " (several, with commas)".to_owned(),
+        };
+        let default = match &self.default {
+            Some(default) => format!(" [{}]", plain::line(&spoken(default))),
+            None if self.is_required => String::new(),
+            None => " []".to_owned(),
+        };
+        format!("  {}{kind}{default}: ", self.title)
+    }
+
+    /// Nothing is an answer where nothing is needed.
+    fn value(&self, line: &str) -> Result<Option<Json>, String> {
+        if line.is_empty() {
+            return match (&self.default, self.is_required) {
+                (Some(default), _) => Ok(Some(default.clone())),
+                (None, false) => Ok(None),
+                (None, true) => Err("this one is needed".to_owned()),
+            };
+        }
+        let json = match &self.wants {
+            Wants::Text { format, length_min, length_max } => {
+                let length = line.chars().count();
+                if length < *length_min {
+                    return Err(format!("at least {length_min} characters"));
+                }
+                if length > *length_max {
+                    return Err(format!("at most {length_max} characters"));
+                }
+                if let Some(format) = format {
+                    is_of_format(line, format)?;
+                }
+                string(line)
+            }
+            Wants::Number { is_whole, min, max } => {
+                let json = Json::parse(line).ok().filter(|json| json.doc().root().kind() == Kind::Number);
+                let json = json.ok_or_else(|| "a number, such as 42".to_owned())?;
+                if *is_whole && !json.doc().root().is_plain_integer() {
+                    return Err("a whole number, such as 42".to_owned());
+                }
+                let number: f64 = line.parse().unwrap_or(f64::NAN);
+                match (min, max) {
+                    (Some(min), _) if number < *min => return Err(format!("at least {min}")),
+                    (_, Some(max)) if number > *max => return Err(format!("at most {max}")),
+                    _ => json,
+                }
+            }
+            Wants::YesNo => match &*line.to_ascii_lowercase() {
+                "y" | "yes" | "true" => Json::parse("true").expect("it is JSON"),
+                "n" | "no" | "false" => Json::parse("false").expect("it is JSON"),
+                _ => return Err("yes or no".to_owned()),
+            },
+            Wants::One(choices) => string(chosen(line, choices)?),
+            Wants::Several { choices, min, max } => {
+                let picked = line.split(',').map(|one| chosen(one.trim(), choices));
+                let picked = picked.collect::<Result<Vec<_>, _>>()?;
+                if picked.len() < *min || picked.len() > *max {
+                    return Err(if *max == usize::MAX {
+                        format!("at least {min} of them")
+                    } else {
+                        format!("{min} to {max} of them")
+                    });
+                }
+                let mut out = Vec::new();
+                json::write::array(&mut out, picked, json::write::string);
+                Json::written(out)
+            }
+        };
+        Ok(Some(json))
+    }
+}
+
+fn string(text: &str) -> Json {
+    let mut out = Vec::new();
+    json::write::string(&mut out, text);
+    Json::written(out)
+}
+
+/// By its number, its value or its title.
+fn chosen<'c>(typed: &str, choices: &'c [Choice]) -> Result<&'c str, String> {
+    let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+    let by_name = || choices.iter().find(|one| one.value == typed || one.title.eq_ignore_ascii_case(typed));
+    match by_name().or(by_number) {
+        Some(choice) => Ok(&choice.value),
+        None => Err(format!("a number from 1 to {}, or a name from the list", choices.len())),
+    }
+}
+
+/// Every way in which choices are written: `enum` with or without names, or constants with titles.
+fn choices(field: Node<'_>) -> Vec<Choice> {
+    let text = |node: Node<'_>| node.str().map(|text| text.into_owned());
+    if let Some(values) = field.get("enum") {
+        let mut names = field.get("enumNames").map(|names| names.elements());
+        return values
+            .elements()
+            .filter_map(text)
+            .map(|value| {
+                let name = names.as_mut().and_then(|names| names.next()).and_then(text);
+                Choice { title: name.unwrap_or_else(|| value.clone()), value }
+            })
+            .collect();
+    }
+    let titled = field.get("oneOf").or_else(|| field.get("anyOf"));
+    titled
+        .into_iter()
+        .flat_map(|all| all.elements())
+        .filter_map(|one| {
+            let value = one.get("const").and_then(text)?;
+            Some(Choice { title: one.get("title").and_then(text).unwrap_or_else(|| value.clone()), value })
+        })
+        .collect()
+}
+
+fn is_of_format(text: &str, format: &str) -> Result<(), String> {
+    let is_date = |text: &str| {
+        let parts: Vec<&str> = text.split('-').collect();
+        let digits =
+            |part: &&str, count: usize| part.len() == count && part.bytes().all(|c| c.is_ascii_digit());
+        matches!(&*parts, [y, m, d] if digits(y, 4) && digits(m, 2) && digits(d, 2)
+            && (1..=12).contains(&m.parse().unwrap_or(0)) && (1..=31).contains(&d.parse().unwrap_or(0)))
+    };
+    let fits = match format {
+        "email" => text.split_once('@').is_some_and(|(who, at)| !who.is_empty() && at.contains('.')),
+        "uri" => url::Url::parse(text).is_ok(),
+        "date" => is_date(text),
+        "date-time" => text.split_once(['T', 't']).is_some_and(|(day, time)| is_date(day) && time.len() >= 9),
+        _ => true,
+    };
+    match (fits, format) {
+        (true, _) => Ok(()),
+        (false, "email") => Err("an email address, such as dana@acme.test".to_owned()),
+        (false, "uri") => Err("an address, such as https://example.com".to_owned()),
+        (false, "date") => Err("a date, such as 2026-02-11".to_owned()),
+        (false, _) => Err("a date and time, such as 2026-02-11T09:30:00Z".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Field;
+    use json::Json;
+
+    #[track_caller]
+    fn check(field: &str, typed: &str, expected: &str) {
+        let (schema, field) = (Json::parse(r#"{"required":["f"]}"#), Json::parse(field));
+        let (schema, field) = (schema.expect("JSON").doc(), field.expect("JSON").doc());
+        let field = Field::read("f", field.root(), Some(schema.root()));
+        let got = match field.value(typed) {
+            Ok(Some(json)) => json.to_string(),
+            Ok(None) => "nothing".to_owned(),
+            Err(why) => why,
+        };
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn what_fits_is_taken() {
+        check(r#"{"type":"string"}"#, "007", r#""007""#);
+        check(r#"{"type":"integer","minimum":0}"#, "12345678901234567890", "12345678901234567890");
+        check(r#"{"type":"number"}"#, "1.50", "1.50");
+        check(r#"{"type":"boolean"}"#, "Yes", "true");
+        check(r#"{"type":"boolean","default":true}"#, "", "true");
+        check(r#"{"type":"string","enum":["a","b"],"enumNames":["Alpha","Beta"]}"#, "beta", r#""b""#);
+        check(r#"{"type":"string","enum":["a","b"]}"#, "1", r#""a""#);
+        check(r#"{"type":"string","oneOf":[{"const":"x","title":"The X"}]}"#, "the x", r#""x""#);
+        check(r#"{"type":"array","items":{"enum":["a","b"]}}"#, "a, 2", r#"["a","b"]"#);
+        check(r#"{"type":"string","format":"email"}"#, "d@a.test", r#""d@a.test""#);
+    }
+
+    #[test]
+    fn what_does_not_is_asked_for_again() {
+        check(r#"{"type":"string"}"#, "", "this one is needed");
+        check(r#"{"type":"string","minLength":3}"#, "ab", "at least 3 characters");
+        check(r#"{"type":"string","maxLength":1}"#, "ab", "at most 1 characters");
+        check(r#"{"type":"string","format":"email"}"#, "d", "an email address, such as dana@acme.test");
+        check(r#"{"type":"string","format":"date"}"#, "2026-13-01", "a date, such as 2026-02-11");
+        check(r#"{"type":"string","format":"uri"}"#, "x", "an address, such as https://example.com");
+        check(r#"{"type":"integer"}"#, "1.5", "a whole number, such as 42");
+        check(r#"{"type":"number","maximum":2}"#, "3", "at most 2");
+        check(r#"{"type":"number"}"#, "[1]", "a number, such as 42");
+        check(r#"{"type":"boolean"}"#, "maybe", "yes or no");
+        check(r#"{"type":"string","enum":["a","b"]}"#, "3", "a number from 1 to 2, or a name from the list");
+        check(r#"{"type":"array","items":{"enum":["a","b"]},"minItems":2}"#, "a", "at least 2 of them");
+    }
+}

@@ -1,0 +1,351 @@
+//! What a server has and what it answered, for people to read.
+//!
+//! All text here comes from the server, so none of it reaches the terminal but through [`plain`].
+
+use std::fmt::Write;
+
+use json::{Json, Kind, Node};
+
+use super::plain;
+use super::schema::{Schema, Shape};
+use super::screen::Screen;
+use super::table::{Table, record};
+use crate::words::{counted, grouped, some};
+
+fn text(node: Node<'_>, key: &str) -> Option<String> {
+    node.get(key).and_then(|text| text.str()).map(|text| text.into_owned())
+}
+
+/// The first line of what is said about something.
+fn first_line(node: Node<'_>) -> String {
+    let said = text(node, "description").or_else(|| text(node, "title")).unwrap_or_default();
+    plain::line(said.trim().lines().next().unwrap_or_default()).into_owned()
+}
+
+fn name_of(node: Node<'_>) -> String {
+    plain::line(&text(node, "name").unwrap_or_default()).into_owned()
+}
+
+/// What a tool says it does to the world. Nobody has to believe it.
+fn hints(tool: Node<'_>) -> String {
+    let hint =
+        |key: &str| tool.get("annotations").and_then(|hints| hints.get(key)).and_then(|hint| hint.bool());
+    match (hint("readOnlyHint"), hint("destructiveHint")) {
+        (Some(true), _) => "read-only".to_owned(),
+        (_, Some(true)) => "destructive".to_owned(),
+        (_, Some(false) | None) => String::new(),
+    }
+}
+
+pub(crate) fn tools(tools: &[Json], screen: &Screen) -> String {
+    let mut table = Table::new(&["tool", "arguments", "", ""]);
+    for tool in tools {
+        let doc = tool.doc();
+        let root = doc.root();
+        let schema = root.get("inputSchema").map(Schema::read).unwrap_or_default();
+        let arguments: Vec<String> =
+            schema.in_short().iter().map(|one| plain::line(one).into_owned()).collect();
+        table.rows.push(vec![name_of(root), some(&arguments, 6), hints(root), first_line(root)]);
+    }
+    table.text(screen, 0)
+}
+
+/// One tool in full.
+pub(crate) fn tool(tool: &Json, screen: &Screen) -> String {
+    let doc = tool.doc();
+    let root = doc.root();
+    let mut out = screen.bold(&name_of(root));
+    if let Some(title) = text(root, "title") {
+        let _ = write!(out, " · {}", plain::line(&title));
+    }
+    let hints = hints(root);
+    if !hints.is_empty() {
+        let _ = write!(out, " · {hints}");
+    }
+    out.push('\n');
+    about(&mut out, root, screen);
+    let input = root.get("inputSchema").map(Schema::read).unwrap_or_default();
+    fields(&mut out, "arguments", &input, screen);
+    if let Some(output) = root.get("outputSchema") {
+        fields(&mut out, "result", &result_schema(output), screen);
+    }
+    let _ = writeln!(out, "\n{}", screen.faint("usage"));
+    let _ = writeln!(out, "  {}", plain::line(&input.usage(&text(root, "name").unwrap_or_default())));
+    out
+}
+
+/// A result that may also be a failure has its fields in the first of its alternatives.
+fn result_schema(output: Node<'_>) -> Schema {
+    let own = Schema::read(output);
+    if !own.arguments.is_empty() {
+        return own;
+    }
+    let parts = output.get("anyOf").or_else(|| output.get("oneOf"));
+    parts.and_then(|parts| parts.elements().next()).map(Schema::read).unwrap_or(own)
+}
+
+fn about(out: &mut String, root: Node<'_>, screen: &Screen) {
+    let Some(said) = text(root, "description") else { return };
+    let columns = screen.columns.map(|columns| columns.saturating_sub(2));
+    for row in plain::wrapped(&plain::lines(said.trim()), columns) {
+        let _ = writeln!(out, "{}", format!("  {row}").trim_end());
+    }
+}
+
+fn fields(out: &mut String, head: &str, schema: &Schema, screen: &Screen) {
+    if schema.arguments.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{}", screen.faint(head));
+    let mut table = Table::new(&["", "", ""]);
+    for argument in &schema.arguments {
+        let name = format!("{}{}", argument.name, if argument.is_required { "*" } else { "" });
+        let described = described(&argument.shape);
+        let cells = [name, argument.shape.in_words(), described];
+        table.rows.push(cells.iter().map(|cell| plain::line(cell).into_owned()).collect());
+    }
+    out.push_str(&table.text(screen, 2));
+}
+
+fn described(shape: &Shape) -> String {
+    let said = shape.description.as_deref().unwrap_or_default().replace(['\n', '\r'], " ");
+    match &shape.default {
+        Some(default) => format!("{said} (default {default})").trim_start().to_owned(),
+        None => said,
+    }
+}
+
+pub(crate) fn resources(resources: &[Json], templates: &[Json], screen: &Screen) -> String {
+    let mut table = Table::new(&["resource", "name", "type", "size", ""]);
+    let mut row = |one: &Json, key: &str| {
+        let doc = one.doc();
+        let root = doc.root();
+        let size = root.get("size").and_then(|size| size.u64()).map(grouped).unwrap_or_default();
+        let at = plain::line(&text(root, key).unwrap_or_default()).into_owned();
+        let kind = plain::line(&text(root, "mimeType").unwrap_or_default()).into_owned();
+        table.rows.push(vec![at, name_of(root), kind, size, first_line(root)]);
+    };
+    resources.iter().for_each(|one| row(one, "uri"));
+    templates.iter().for_each(|one| row(one, "uriTemplate"));
+    table.text(screen, 0)
+}
+
+pub(crate) fn prompts(prompts: &[Json], screen: &Screen) -> String {
+    let mut table = Table::new(&["prompt", "arguments", ""]);
+    for prompt in prompts {
+        let doc = prompt.doc();
+        let arguments: Vec<String> = doc
+            .root()
+            .get("arguments")
+            .into_iter()
+            .flat_map(|all| all.elements())
+            .map(|one| {
+                let is_required = one.get("required").and_then(|flag| flag.bool()).unwrap_or(false);
+                format!("{}{}", name_of(one), if is_required { "*" } else { "?" })
+            })
+            .collect();
+        table.rows.push(vec![name_of(doc.root()), some(&arguments, 6), first_line(doc.root())]);
+    }
+    table.text(screen, 0)
+}
+
+/// What a tool answered: its words as they are, then its data, unless the words are the data.
+pub(crate) fn result(result: Node<'_>, screen: &Screen) -> String {
+    let data = result.get("structuredContent");
+    let table = data.map(|data| structured(data, screen)).unwrap_or_default();
+    let mut out = String::new();
+    for block in result.get("content").into_iter().flat_map(|all| all.elements()) {
+        let words = block.get("text").filter(|_| block.get("type").is_some_and(|kind| kind.is("text")));
+        if let (Some(data), Some(words)) = (data, words.and_then(|words| words.str())) {
+            if is_same(&words, data) {
+                continue;
+            }
+            // A list is told and then listed: the table lists it better.
+            if data.get("items").is_some_and(|items| items.kind() == Kind::Array) {
+                if let Some(first) = words.lines().next() {
+                    let _ = writeln!(out, "{}", plain::line(first));
+                }
+                continue;
+            }
+        }
+        out.push_str(&self::block(block));
+    }
+    if !table.is_empty() && !out.is_empty() {
+        out.push('\n');
+    }
+    out + &table
+}
+
+/// Whether a text is the data itself, written as JSON.
+fn is_same(words: &str, data: Node<'_>) -> bool {
+    words.trim_start().starts_with(['{', '[', '"'])
+        && Json::parse(words).is_ok_and(|json| is_equal(json.doc().root(), data))
+}
+
+fn is_equal(a: Node<'_>, b: Node<'_>) -> bool {
+    a.kind() == b.kind()
+        && match a.kind() {
+            Kind::Null | Kind::True | Kind::False => true,
+            Kind::Number => a.raw() == b.raw(),
+            Kind::String => a.str() == b.str(),
+            Kind::Array => a.len() == b.len() && a.elements().zip(b.elements()).all(|(a, b)| is_equal(a, b)),
+            Kind::Object => {
+                let other = |key: Node<'_>| b.get(&key.str().unwrap_or_default());
+                a.len() == b.len() && a.members().all(|(key, a)| other(key).is_some_and(|b| is_equal(a, b)))
+            }
+        }
+}
+
+/// One piece of content.
+pub(crate) fn block(block: Node<'_>) -> String {
+    let kind = text(block, "type").unwrap_or_default();
+    match &*kind {
+        "text" => with_end(&plain::lines(&text(block, "text").unwrap_or_default())),
+        "image" | "audio" => {
+            let mime = text(block, "mimeType").unwrap_or_else(|| kind.clone());
+            format!("[{kind}: {}, {}]\n", plain::line(&mime), size(block.get("data")))
+        }
+        "resource" => block.get("resource").map(contents).unwrap_or_default(),
+        "resource_link" => {
+            let (uri, name) = (text(block, "uri").unwrap_or_default(), name_of(block));
+            format!("[resource: {} {name}]\n", plain::line(&uri))
+        }
+        other => format!("[{}]\n", plain::line(other)),
+    }
+}
+
+/// What a resource holds.
+pub(crate) fn contents(contents: Node<'_>) -> String {
+    if let Some(said) = text(contents, "text") {
+        return with_end(&plain::lines(&said));
+    }
+    let mime = text(contents, "mimeType").unwrap_or_else(|| "bytes".to_owned());
+    let uri = text(contents, "uri").unwrap_or_default();
+    format!("[{}: {}, {}]\n", plain::line(&uri), plain::line(&mime), size(contents.get("blob")))
+}
+
+fn with_end(text: &str) -> String {
+    if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
+}
+
+/// How many bytes a base64 text stands for.
+fn size(data: Option<Node<'_>>) -> String {
+    let text = data.and_then(|data| data.str()).unwrap_or_default();
+    let bytes = text.trim_end_matches('=').len() * 3 / 4;
+    counted(bytes as u64, "byte")
+}
+
+pub(crate) fn prompt(result: Node<'_>, screen: &Screen) -> String {
+    let mut out = String::new();
+    if let Some(said) = text(result, "description") {
+        let _ = writeln!(out, "{}\n", screen.faint(&plain::line(&said)));
+    }
+    for message in result.get("messages").into_iter().flat_map(|all| all.elements()) {
+        let role = text(message, "role").unwrap_or_default();
+        let _ = writeln!(out, "{}", screen.bold(&format!("{}:", plain::line(&role))));
+        if let Some(content) = message.get("content") {
+            out.push_str(&block(content));
+        }
+    }
+    out
+}
+
+/// Data: a list of records as a table, a record as its fields, anything else as JSON.
+pub(crate) fn structured(data: Node<'_>, screen: &Screen) -> String {
+    let items = data.get("items").filter(|items| items.kind() == Kind::Array);
+    let list = items.or_else(|| (data.kind() == Kind::Array).then_some(data));
+    match list {
+        Some(list) if list.elements().all(|row| row.is_object()) => {
+            let mut out = rows(list, screen);
+            let beside: Vec<(String, String)> = match items {
+                Some(_) => pairs(data).into_iter().filter(|(name, _)| name != "items").collect(),
+                None => Vec::new(),
+            };
+            if !beside.is_empty() {
+                out.push('\n');
+                out.push_str(&record(&beside, screen, 0));
+            }
+            out
+        }
+        Some(_) | None if data.is_object() => record(&pairs(data), screen, 0),
+        Some(_) | None => format!("{}\n", pretty(data, screen)),
+    }
+}
+
+fn pairs(data: Node<'_>) -> Vec<(String, String)> {
+    data.members()
+        .map(|(name, value)| (plain::line(&name.str().unwrap_or_default()).into_owned(), cell(value)))
+        .collect()
+}
+
+/// Columns in the order in which they first come up.
+fn rows(list: Node<'_>, screen: &Screen) -> String {
+    let mut heads: Vec<String> = Vec::new();
+    let mut known = std::collections::HashMap::new();
+    for row in list.elements() {
+        for (name, _) in row.members() {
+            let name = name.str().unwrap_or_default().into_owned();
+            if !known.contains_key(&name) && heads.len() < COLUMNS_MAX {
+                known.insert(name.clone(), heads.len());
+                heads.push(plain::line(&name).into_owned());
+            }
+        }
+    }
+    let mut table = Table { heads, rows: Vec::new() };
+    for row in list.elements() {
+        let mut cells = vec![String::new(); table.heads.len()];
+        for (name, value) in row.members() {
+            if let Some(at) = known.get(&*name.str().unwrap_or_default()) {
+                cells[*at] = cell(value);
+            }
+        }
+        table.rows.push(cells);
+    }
+    table.text(screen, 0)
+}
+
+/// Rows that have nothing in common would make a table of a million columns.
+const COLUMNS_MAX: usize = 200;
+
+fn cell(value: Node<'_>) -> String {
+    match value.kind() {
+        Kind::Null => String::new(),
+        Kind::String => plain::line(&value.str().unwrap_or_default()).into_owned(),
+        Kind::True | Kind::False | Kind::Number => value.raw().to_owned(),
+        Kind::Array | Kind::Object => plain::line(Json::from(value).as_str()).into_owned(),
+    }
+}
+
+/// JSON with its digits, in lines for a terminal and on one line for anything else.
+pub(crate) fn pretty(data: Node<'_>, screen: &Screen) -> String {
+    if !screen.is_terminal {
+        return Json::from(data).to_string();
+    }
+    let mut out = String::new();
+    indented(&mut out, data, 0);
+    plain::json(&out).into_owned()
+}
+
+fn indented(out: &mut String, node: Node<'_>, depth: usize) {
+    let inner = "  ".repeat(depth + 1);
+    let (open, close) = if node.is_object() { ('{', '}') } else { ('[', ']') };
+    match node.kind() {
+        Kind::Array | Kind::Object if !node.is_empty() => {
+            out.push(open);
+            let mut is_first = true;
+            let mut member = |out: &mut String, key: Option<Node<'_>>, value: Node<'_>| {
+                out.push_str(if std::mem::take(&mut is_first) { "\n" } else { ",\n" });
+                out.push_str(&inner);
+                if let Some(key) = key {
+                    let _ = write!(out, "{}: ", key.raw());
+                }
+                indented(out, value, depth + 1);
+            };
+            node.members().for_each(|(key, value)| member(out, Some(key), value));
+            node.elements().for_each(|value| member(out, None, value));
+            let _ = write!(out, "\n{}{close}", "  ".repeat(depth));
+        }
+        Kind::Array | Kind::Object => out.extend([open, close]),
+        Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::String => out.push_str(node.raw()),
+    }
+}

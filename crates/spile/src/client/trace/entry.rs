@@ -1,0 +1,218 @@
+//! One thing that was seen, and its line in a recording.
+//!
+//! Bytes are kept exactly: as text where they are UTF-8, as base64 where they are not. `docs/client.md` has the
+//! format.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use json::write::Object;
+use json::{Json, Node};
+use upstream::{Direction, Seen};
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Since the start, in microseconds.
+    pub(crate) us: u64,
+    pub(crate) what: What,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Opened(String),
+    Message { to: Direction, bytes: Vec<u8>, exchange: Option<u64> },
+    Bytes { to: Direction, bytes: Vec<u8> },
+    Head { to: Direction, text: String, exchange: u64 },
+    Stderr(String),
+    InputClosed,
+    Ended(String),
+}
+
+impl From<Seen<'_>> for What {
+    fn from(seen: Seen<'_>) -> Self {
+        match seen {
+            Seen::Opened(text) => Self::Opened(text.to_owned()),
+            Seen::Frame { direction, message, exchange } => {
+                Self::Message { to: direction, bytes: message.to_vec(), exchange }
+            }
+            Seen::Bytes { direction, bytes } => Self::Bytes { to: direction, bytes: bytes.to_vec() },
+            Seen::Head { direction, head, exchange } => {
+                Self::Head { to: direction, text: without_secrets(head), exchange }
+            }
+            Seen::Stderr(line) => Self::Stderr(line.to_owned()),
+            Seen::InputClosed => Self::InputClosed,
+            Seen::Ended(text) => Self::Ended(text.to_owned()),
+        }
+    }
+}
+
+/// Headers that say who somebody is. Those that the user gave are hidden before they come here.
+const SECRETS: &[&str] = &["authorization", "proxy-authorization", "cookie", "set-cookie"];
+
+fn without_secrets(head: &str) -> String {
+    let lines = head.lines().map(|line| match line.split_once(':') {
+        Some((name, _)) if SECRETS.contains(&&*name.to_ascii_lowercase()) => format!("{name}: ***"),
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+const FORMAT: &str = "spile-trace";
+const FORMAT_VERSION: i64 = 1;
+
+/// The first line.
+pub(crate) fn head(server: &str) -> String {
+    let head = Json::object(|out| {
+        out.str("format", FORMAT).int("version", FORMAT_VERSION).str("server", server);
+    });
+    head.to_string()
+}
+
+pub(crate) fn check_head(line: &str) -> Result<(), String> {
+    let json = Json::parse(line).ok();
+    let doc = json.map(|json| json.doc());
+    let root = doc.as_ref().map(|doc| doc.root());
+    if !root.and_then(|root| root.get("format")).is_some_and(|format| format.is(FORMAT)) {
+        return Err("this is no recording of `spile trace --record`".to_owned());
+    }
+    match root.and_then(|root| root.get("version")).and_then(|version| version.u64()) {
+        Some(1) => Ok(()),
+        _ => Err("this recording was made by another version of spile".to_owned()),
+    }
+}
+
+impl Entry {
+    pub(crate) fn to_line(&self) -> String {
+        let line = Json::object(|out| {
+            out.int("us", i64::try_from(self.us).unwrap_or(i64::MAX));
+            match &self.what {
+                What::Opened(text) => out.str("kind", "opened").str("text", text),
+                What::Message { to, bytes, exchange } => {
+                    out.str("kind", "message").str("to", to_whom(*to));
+                    if let Some(exchange) = exchange {
+                        out.int("exchange", *exchange as i64);
+                    }
+                    write_bytes(out, bytes)
+                }
+                What::Bytes { to, bytes } => {
+                    out.str("kind", "bytes").str("to", to_whom(*to));
+                    write_bytes(out, bytes)
+                }
+                What::Head { to, text, exchange } => {
+                    out.str("kind", "head").str("to", to_whom(*to)).int("exchange", *exchange as i64);
+                    out.str("text", text)
+                }
+                What::Stderr(text) => out.str("kind", "stderr").str("text", text),
+                What::InputClosed => out.str("kind", "input_closed"),
+                What::Ended(text) => out.str("kind", "ended").str("text", text),
+            };
+        });
+        line.to_string()
+    }
+
+    pub(crate) fn from_line(line: &str) -> Result<Self, String> {
+        let json = Json::parse(line).map_err(|bad| bad.to_string())?;
+        let doc = json.doc();
+        let root = doc.root();
+        let text = |key: &str| {
+            let text = root.get(key).and_then(|text| text.str()).map(|text| text.into_owned());
+            text.ok_or_else(|| format!("`{key}` is missing, or no text"))
+        };
+        let number = |key: &str| root.get(key).and_then(|number| number.u64());
+        let exchange = || number("exchange").ok_or("`exchange` is missing, or no number");
+        let to = || match &*text("to")? {
+            "server" => Ok(Direction::Out),
+            "client" => Ok(Direction::In),
+            other => Err(format!("`to`: `{other}` is neither `server` nor `client`")),
+        };
+        let us = number("us").ok_or("`us` is missing, or no number")?;
+        let what = match &*text("kind")? {
+            "opened" => What::Opened(text("text")?),
+            "message" => What::Message { to: to()?, bytes: read_bytes(root)?, exchange: number("exchange") },
+            "bytes" => What::Bytes { to: to()?, bytes: read_bytes(root)? },
+            "head" => What::Head { to: to()?, text: text("text")?, exchange: exchange()? },
+            "stderr" => What::Stderr(text("text")?),
+            "input_closed" => What::InputClosed,
+            "ended" => What::Ended(text("text")?),
+            other => return Err(format!("`kind`: `{other}` is nothing that is recorded")),
+        };
+        Ok(Self { us, what })
+    }
+}
+
+fn to_whom(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Out => "server",
+        Direction::In => "client",
+    }
+}
+
+fn write_bytes<'a, 'o>(out: &'a mut Object<'o>, bytes: &[u8]) -> &'a mut Object<'o> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => out.str("text", text),
+        Err(_) => out.str("base64", &STANDARD.encode(bytes)),
+    }
+}
+
+fn read_bytes(root: Node<'_>) -> Result<Vec<u8>, String> {
+    let text = |key: &str| root.get(key).and_then(|text| text.str());
+    match (text("text"), text("base64")) {
+        (Some(text), None) => Ok(text.into_owned().into_bytes()),
+        (None, Some(text)) => STANDARD.decode(&*text).map_err(|error| format!("`base64`: {error}")),
+        _ => Err("either `text` or `base64` has to be there".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Direction, Entry, What, check_head, head, without_secrets};
+
+    #[test]
+    fn a_line_says_all_there_is_to_say() {
+        let everything = [
+            What::Opened("started x".into()),
+            What::Message { to: Direction::Out, bytes: b"{\"a\":\"\\u00e9\"}".to_vec(), exchange: Some(7) },
+            What::Message { to: Direction::In, bytes: b"\xff\x00".to_vec(), exchange: None },
+            What::Bytes { to: Direction::In, bytes: "{}\r\n\u{1b}".into() },
+            What::Head { to: Direction::Out, text: "POST /\nA: b".into(), exchange: 1 },
+            What::Stderr("a line".into()),
+            What::InputClosed,
+            What::Ended("exited with code 0".into()),
+        ];
+        for what in everything {
+            let entry = Entry { us: 1234, what };
+            assert_eq!(Entry::from_line(&entry.to_line()), Ok(entry));
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_is_told() {
+        for (line, expected) in [
+            ("", "not valid JSON at byte 0"),
+            ("[]", "`us` is missing, or no number"),
+            (r#"{"us":1}"#, "`kind` is missing, or no text"),
+            (r#"{"us":1,"kind":"smoke"}"#, "`kind`: `smoke` is nothing that is recorded"),
+            (r#"{"us":1,"kind":"bytes","to":"me","text":""}"#, "`to`: `me` is neither `server` nor `client`"),
+            (r#"{"us":1,"kind":"bytes","to":"server"}"#, "either `text` or `base64` has to be there"),
+            (
+                r#"{"us":1,"kind":"bytes","to":"server","text":"","base64":""}"#,
+                "either `text` or `base64` has to be there",
+            ),
+            (r#"{"us":1,"kind":"head","to":"server","text":""}"#, "`exchange` is missing, or no number"),
+        ] {
+            assert_eq!(Entry::from_line(line), Err(expected.to_owned()), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_says_what_it_is() {
+        assert_eq!(check_head(&head("x")), Ok(()));
+        assert!(check_head(r#"{"format":"spile-trace","version":2}"#).is_err());
+        assert!(check_head("a,b,c").is_err());
+    }
+
+    #[test]
+    fn secrets_are_left_out() {
+        let head = "GET /\nauthorization: Bearer x\nSet-Cookie: a=b\nX: y: z";
+        assert_eq!(without_secrets(head), "GET /\nauthorization: ***\nSet-Cookie: ***\nX: y: z");
+    }
+}

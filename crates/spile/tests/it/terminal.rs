@@ -1,0 +1,196 @@
+//! What a person at a terminal sees and is asked. The terminal is a real one, without anybody at it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::stand::{AT_MOST, Place, scripted};
+
+struct Terminal {
+    child: Child,
+    keys: File,
+    seen: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    fn open(command: &mut Command, columns: u16) -> Self {
+        let ours =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("it is ours");
+        let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&ours, size).expect("it has a size");
+        let name = ptsname(&ours, Vec::new()).expect("it has a name");
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let theirs: OwnedFd = rustix::fs::open(name, flags, Mode::empty()).expect("its other side");
+        let side = || Stdio::from(theirs.try_clone().expect("it can be shared"));
+        let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().expect("the program starts");
+        // A command keeps what it was given, and the terminal would never end.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let (keys, mut screen) = (File::from(ours.try_clone().expect("it can be shared")), File::from(ours));
+        let seen = Arc::new(Mutex::new(String::new()));
+        let shown = seen.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = screen.read(&mut bytes) {
+                shown.lock().expect("nobody fails").push_str(&String::from_utf8_lossy(&bytes[..read]));
+            }
+        });
+        Self { child, keys, seen }
+    }
+
+    fn seen(&self) -> String {
+        self.seen.lock().expect("nobody fails").clone()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, text: &str) {
+        let start = Instant::now();
+        while !self.seen().contains(text) {
+            assert!(start.elapsed() < AT_MOST, "`{text}` does not come: {}", self.seen());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("it reads");
+    }
+
+    /// Everything that was seen, and how it ended.
+    fn end(mut self) -> (String, Option<i32>) {
+        let start = Instant::now();
+        let code = loop {
+            match self.child.try_wait().expect("it can be waited for") {
+                Some(status) => break status.code(),
+                None if start.elapsed() > AT_MOST => panic!("it does not end: {}", self.seen()),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        // What was written last may still be on its way.
+        std::thread::sleep(Duration::from_millis(50));
+        (self.seen(), code)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn called(place: &Place, tool: &str) -> Terminal {
+    Terminal::open(&mut place.spile(&["call", tool, "--command", "/bin/sh server.sh"]), 80)
+}
+
+#[test]
+fn a_form_is_filled_in_field_by_field() {
+    let place = scripted();
+    let mut terminal = called(&place, "asks");
+    terminal.wait_for("name: ");
+    // What does not fit is asked for again.
+    terminal.press("D\n");
+    terminal.wait_for("at least 2 characters");
+    terminal.press("Dana\n");
+    terminal.wait_for("age (whole number) [30]: ");
+    terminal.press("\n");
+    terminal.wait_for("2) Ruby");
+    terminal.wait_for("plan (one): ");
+    terminal.press("ruby\n");
+    terminal.wait_for("mail (email) []: ");
+    terminal.press("\n");
+    terminal.wait_for("send this? ");
+    terminal.press("\n");
+    let (seen, code) = terminal.end();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("asks: Who are you?\\u{1b}[2J"), "{seen}");
+    assert!(
+        seen.contains(r#"{"action":"accept","content":{"name":"Dana","age":30,"plan":"ruby"}}"#),
+        "{seen}"
+    );
+}
+
+#[test]
+fn a_form_is_declined_or_called_off() {
+    let place = scripted();
+    for (keys, expected) in [("!\n", r#"{"action":"decline"}"#), ("\u{4}", r#"{"action":"cancel"}"#)] {
+        let mut terminal = called(&place, "asks");
+        terminal.wait_for("name: ");
+        terminal.press(keys);
+        let (seen, code) = terminal.end();
+        assert_eq!(code, Some(0), "{seen}");
+        assert!(seen.contains(expected), "{seen}");
+    }
+}
+
+#[test]
+fn a_page_is_named_and_not_opened() {
+    let place = scripted();
+    for (keys, expected) in [
+        ("y\n", r#"{"action":"accept"}"#),
+        ("n\n", r#"{"action":"decline"}"#),
+        ("\u{4}", r#"{"action":"cancel"}"#),
+    ] {
+        let mut terminal = called(&place, "visits");
+        terminal.wait_for("https://example.com/sign-in?x=1");
+        terminal.wait_for("it belongs to example.com");
+        terminal.wait_for("visited? ");
+        terminal.press(keys);
+        let (seen, _) = terminal.end();
+        assert!(seen.contains(expected), "{seen}");
+    }
+}
+
+#[test]
+fn progress_is_a_bar_that_goes_away() {
+    let place = scripted();
+    let (seen, code) = called(&place, "works").end();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("\r\u{1b}[K[################........] 2/3 step 2"), "{seen:?}");
+    assert!(seen.ends_with("\r\u{1b}[Kdone\r\n"), "{seen:?}");
+}
+
+#[test]
+fn a_table_is_cut_to_the_width() {
+    let place = scripted();
+    let (seen, _) = called(&place, "table").end();
+    let widths: Vec<usize> = seen
+        .lines()
+        .map(|line| line.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "").chars().count())
+        .collect();
+    assert!(widths.iter().all(|width| *width <= 80) && widths.contains(&80), "{widths:?}\n{seen}");
+    assert!(seen.contains("12345678901234567890123"), "{seen}");
+    // Too narrow for columns: a block for each row.
+    let mut narrow = place.spile(&["call", "table", "--command", "/bin/sh server.sh"]);
+    let (seen, _) = Terminal::open(&mut narrow, 24).end();
+    assert!(seen.contains("\u{1b}[2mid\u{1b}[0m    12345678901234567890123\r\n"), "{seen:?}");
+}
+
+#[test]
+fn nothing_hostile_reaches_a_terminal() {
+    let place = scripted();
+    for args in [
+        &["call", "escapes"][..],
+        &["call", "escapes", "--output", "json"],
+        &["tools", "evil"],
+        &["trace", "call escapes"],
+        &["trace", "--raw", "call escapes"],
+        &["call", "error"],
+    ] {
+        let args = [args, &["--command", "/bin/sh server.sh"]].concat();
+        let (seen, _) = Terminal::open(&mut place.spile(&args), 80).end();
+        // Ours are colours, and nothing else.
+        let mut rest = seen.clone();
+        for ours in ["0m", "1m", "2m", "31m", "32m", "36m", "1;31m", "1;34m", "K"] {
+            rest = rest.replace(&format!("\u{1b}[{ours}"), "");
+        }
+        assert!(!rest.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{9b}']), "{args:?} {rest:?}");
+        assert!(!rest.replace("\r\n", "").contains('\r'), "{args:?} {rest:?}");
+    }
+}
