@@ -453,8 +453,11 @@ impl Shared {
                 Event::Changed(change) => words.push(Word::News(News::Changed(change))),
                 Event::Odd(what) => words.push(Word::News(News::Odd(what))),
                 Event::Over(why) => {
-                    self.opened.send_replace(Opened::Over(why.clone()));
-                    words.push(Word::News(News::Over(why)));
+                    // Whoever opens it is told; only what has begun can be over.
+                    let before = self.opened.send_replace(Opened::Over(why.clone()));
+                    if matches!(before, Opened::Ready) {
+                        words.push(Word::News(News::Over(why)));
+                    }
                 }
             }
         }

@@ -84,6 +84,11 @@ pub(super) enum Goes {
         of: Ticket,
         pages: Pages,
     },
+    /// One resource of a subscription in the handshake era.
+    Subscribe {
+        of: Ticket,
+        uri: String,
+    },
     /// Nobody waits; only a failure is told.
     Quietly,
 }
@@ -131,11 +136,8 @@ impl Client {
 
     /// Asks to be told of changes until it is cancelled.
     pub fn listen(&mut self, filter: &Filter, now: u64) -> Ticket {
-        let params = Json::object(|params| {
-            params.object("notifications", |out| filter.write(out));
-        });
         self.heard(now);
-        self.begin(Call::new(Method::Listen, params), Goes::Listen)
+        self.begin(Call::new(Method::Listen, of_filter(filter)), Goes::Listen)
     }
 
     /// Asks whether anybody is there.
@@ -181,7 +183,7 @@ impl Client {
         let after_ms = match goes {
             Goes::Once | Goes::Pages(..) | Goes::Listen => call.timeout_ms,
             // Whoever set it going is not waiting for it, so nobody else would ever give it up.
-            Goes::Refresh { .. } | Goes::Quietly => Some(self.terms.handshake_ms),
+            Goes::Refresh { .. } | Goes::Subscribe { .. } | Goes::Quietly => Some(self.terms.handshake_ms),
         };
         let deadline = after_ms.map(|ms| self.clock.saturating_add(ms));
         let round_state = Round::default();
@@ -234,7 +236,7 @@ impl Client {
         let Some(pending) = self.calls.get(&ticket) else { return };
         let cursor = match &pending.goes {
             Goes::Pages(_, pages) | Goes::Refresh { pages, .. } => pages.cursor.as_deref(),
-            Goes::Once | Goes::Listen | Goes::Quietly => None,
+            Goes::Once | Goes::Listen | Goes::Subscribe { .. } | Goes::Quietly => None,
         };
         let extras = Extras {
             progress: pending.call.progress,
@@ -259,24 +261,38 @@ impl Client {
 
     /// In the handshake era changes are told unasked, except those of single resources.
     pub(super) fn subscribe(&mut self, ticket: Ticket) {
-        let Some(pending) = self.calls.get(&ticket) else { return };
-        let doc = pending.call.params.doc();
-        let granted = Filter::read(doc.root().get("notifications")).unwrap_or_default();
-        self.each_uri(&granted, Method::Subscribe);
-        if let Some(pending) = self.calls.get_mut(&ticket) {
-            // It is under way, and nothing will answer it.
-            pending.id = Some(0);
+        let Some(pending) = self.calls.get_mut(&ticket) else { return };
+        // It is under way, and nothing will answer it.
+        pending.id = Some(0);
+        let wanted = pending.filter();
+        for uri in wanted.uris {
+            let call = Call::new(Method::Subscribe, of_uri(&uri));
+            self.begin(call, Goes::Subscribe { of: ticket, uri });
         }
-        self.events.push_back(Event::Listening { ticket, granted });
+        self.subscribed(ticket);
     }
 
-    pub(super) fn each_uri(&mut self, filter: &Filter, method: Method) {
-        for uri in &filter.uris {
-            let params = Json::object(|params| {
-                params.str("uri", uri);
-            });
-            self.begin(Call::new(method, params), Goes::Quietly);
+    /// A subscription stands when each of its resources has been answered for: whoever looks at one after that
+    /// misses nothing.
+    fn subscribed(&mut self, ticket: Ticket) {
+        let is_part = |pending: &Pending| matches!(pending.goes, Goes::Subscribe { of, .. } if of == ticket);
+        if self.calls.values().any(is_part) {
+            return;
         }
+        if let Some(pending) = self.calls.get(&ticket).filter(|pending| pending.id.is_some()) {
+            let granted = pending.filter();
+            self.events.push_back(Event::Listening { ticket, granted });
+        }
+    }
+
+    /// What the server will not tell of is no part of the subscription.
+    fn not_subscribed(&mut self, ticket: Ticket, uri: &str) {
+        if let Some(pending) = self.calls.get_mut(&ticket) {
+            let mut filter = pending.filter();
+            filter.uris.retain(|wanted| wanted != uri);
+            pending.call.params = of_filter(&filter);
+        }
+        self.subscribed(ticket);
     }
 
     /// Gives up waiting. Whatever still comes of it is dropped.
@@ -294,9 +310,9 @@ impl Client {
     fn withdraw(&mut self, pending: &Pending, why: &str) {
         let Some(id) = pending.id.filter(|_| self.phase == Phase::Open) else { return };
         if matches!(pending.goes, Goes::Listen) && !self.version.has(Feature::Listen) {
-            let doc = pending.call.params.doc();
-            let filter = Filter::read(doc.root().get("notifications")).unwrap_or_default();
-            self.each_uri(&filter, Method::Unsubscribe);
+            for uri in pending.filter().uris {
+                self.begin(Call::new(Method::Unsubscribe, of_uri(&uri)), Goes::Quietly);
+            }
             return;
         }
         // 2026-07-28, Cancellation: over HTTP, closing the stream is the signal.
@@ -415,6 +431,11 @@ impl Client {
                 }
                 return;
             }
+            Goes::Subscribe { of, .. } => {
+                let of = *of;
+                self.drop_call(ticket);
+                return self.subscribed(of);
+            }
             Goes::Pages(list, pages) => (*list, pages.turn(*list, result), None),
             Goes::Refresh { of, pages } => (List::Tools, pages.turn(List::Tools, result), Some(*of)),
         };
@@ -498,6 +519,10 @@ impl Client {
         match goes {
             Goes::Quietly => self.odd(&format!("a request of our own failed: {why}")),
             Goes::Refresh { of, .. } => self.fail(*of, why),
+            Goes::Subscribe { of, uri } => {
+                self.odd(&format!("`{}` cannot be subscribed to: {why}", uri.escape_debug()));
+                self.not_subscribed(*of, uri);
+            }
             Goes::Once | Goes::Pages(..) | Goes::Listen => {
                 self.events.push_back(Event::Failed { ticket, why });
             }
@@ -595,7 +620,25 @@ impl Client {
     }
 }
 
+fn of_uri(uri: &str) -> Json {
+    Json::object(|params| {
+        params.str("uri", uri);
+    })
+}
+
+fn of_filter(filter: &Filter) -> Json {
+    Json::object(|params| {
+        params.object("notifications", |out| filter.write(out));
+    })
+}
+
 impl Pending {
+    /// What a subscription is for.
+    fn filter(&self) -> Filter {
+        let doc = self.call.params.doc();
+        Filter::read(doc.root().get("notifications")).unwrap_or_default()
+    }
+
     /// Whether it has not been sent, and no answer is waited for first.
     pub(super) fn is_waiting(&self) -> bool {
         self.id.is_none() && self.round_state.open.is_empty()

@@ -65,6 +65,7 @@ impl Client {
         let asks = self.asks.extract_if(.., |_, ask| matches!(ask, OpenAsk::Request { .. }));
         self.events.extend(asks.map(|(id, _)| Event::Withdrawn(id)));
         // What was subscribed to is forgotten with the session, and will be subscribed to again.
+        self.calls.retain(|_, pending| !matches!(pending.goes, Goes::Subscribe { .. }));
         for pending in self.calls.values_mut().filter(|pending| matches!(pending.goes, Goes::Listen)) {
             pending.id = None;
         }

@@ -580,8 +580,8 @@ fn changes_are_heard_in_both_eras() {
         r#"
         listen file:///a
         > {"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"file:///a"}}
-        ! listening 0 true ["file:///a"]
         < {"jsonrpc":"2.0","id":5,"result":{}}
+        ! listening 0 true ["file:///a"]
         < {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
         ! changed Tools
         < {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}
