@@ -83,6 +83,47 @@ fn a_server_at_an_address_is_asked() {
 }
 
 #[test]
+fn a_server_is_asked_at_every_door() {
+    let place = Place::customers();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let names = vec!["localhost".into(), "127.0.0.1".into()];
+    let certificate = rcgen::CertificateParams::new(names).expect("names").self_signed(&key);
+    place.write("cert.pem", certificate.expect("a certificate").pem().as_bytes());
+    place.write("key.pem", key.serialize_pem().as_bytes());
+    let owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(place.folder.join("key.pem"), owner).expect("it is ours");
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0", "--socket", "s.sock"]));
+    let tls = ["serve", "--bind", "127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"];
+    let secure = Served::start(&mut place.spile(&tls));
+    let (port, secure_port) = (served.address.port(), secure.address.port());
+    let socket = place.folder.join("s.sock").display().to_string();
+    let trusted = ["--cacert", "cert.pem"];
+    for (url, more) in [
+        (format!("http://127.0.0.1:{port}/mcp"), &[][..]),
+        // The address of the oldest kind is found out.
+        (format!("http://127.0.0.1:{port}/sse"), &[]),
+        (format!("ws://127.0.0.1:{port}/mcp"), &[]),
+        (format!("unix:{socket}"), &[]),
+        (format!("http+unix://{}/mcp", socket.replace('/', "%2F")), &[]),
+        (format!("https://127.0.0.1:{secure_port}/mcp"), &trusted),
+        (format!("wss://localhost:{secure_port}/mcp"), &trusted),
+    ] {
+        let args = ["call", "lookup_customer", "email=dana@acme.test", "--url", &url];
+        let said = place.run(&[&args[..], more].concat());
+        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{said}");
+        assert!(said.stdout.contains("dana@acme.test") && said.stdout.contains("emerald"), "{said}");
+    }
+    let said = place.run(&["ping", "--url", &format!("https://127.0.0.1:{secure_port}/mcp")]);
+    assert_eq!(said.code, Some(3), "{said}");
+    assert!(said.stderr.contains("trust its issuer with --cacert FILE"), "{said}");
+    let said = place.run(&["ping", "--url", &format!("https://127.0.0.1:{port}/mcp")]);
+    assert_eq!(said.code, Some(3), "{said}");
+    assert!(said.stderr.contains("does not speak TLS"), "{said}");
+    let said = place.run(&["ping", "--url", &format!("ws://127.0.0.1:{port}/nowhere")]);
+    assert_eq!(said.code, Some(3), "{said}");
+}
+
+#[test]
 fn a_program_is_started_and_asked() {
     let place = Place::customers();
     let command = format!("{SPILE} serve");

@@ -141,7 +141,7 @@ pub struct Served {
 
 impl Served {
     pub fn start(command: &mut Command) -> Self {
-        Self::start_at(command, "http://")
+        Self::start_at(command, "://")
     }
 
     /// Waits for the line that says where.

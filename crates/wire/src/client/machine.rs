@@ -567,10 +567,25 @@ impl Client {
         let due: Vec<Ticket> =
             self.calls.iter().filter(|(_, pending)| is_due(pending)).map(|(ticket, _)| *ticket).collect();
         for ticket in due {
+            // While somebody is being asked, it is not the server that takes its time.
+            if self.is_asked_about(ticket)
+                && let Some(pending) = self.calls.get_mut(&ticket)
+            {
+                pending.deadline = pending.call.timeout_ms.map(|ms| now.saturating_add(ms));
+                continue;
+            }
             let asked_for = self.calls.get(&ticket).and_then(|pending| pending.call.timeout_ms);
             let after_ms = asked_for.unwrap_or(self.terms.handshake_ms);
             self.give_up(ticket, Failure::Timeout { after_ms }, "it took too long");
         }
+    }
+
+    /// Whether a question is open that a call may be waiting for. A server's own request does not say which.
+    fn is_asked_about(&self, ticket: Ticket) -> bool {
+        self.asks.values().any(|ask| match ask {
+            OpenAsk::Request { .. } => true,
+            OpenAsk::Input { of, .. } => *of == ticket,
+        })
     }
 
     // For the driver.

@@ -134,6 +134,10 @@ impl Client {
         if reply.status == 404 && had_session && self.begin_again(exchange, now) {
             return;
         }
+        // Nobody is greeted by POST here, however politely that is said: the sign of HTTP+SSE.
+        if reply.status == 405 && matches!(self.phase, Phase::Greeting { id, .. } if id == exchange) {
+            return self.failed(exchange, Failure::from_reply(&reply));
+        }
         if (is_ok || told.is_some()) && !matches!(reply.status, 401 | 403) && !reply.body.is_empty() {
             self.receive(reply.body, Some(exchange), now);
             if self.is_awaited(exchange) {

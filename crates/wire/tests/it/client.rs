@@ -520,6 +520,26 @@ fn a_server_that_asks_and_does_not_read_is_given_up() {
 }
 
 #[test]
+fn whoever_is_being_asked_may_take_their_time() {
+    let opening = GREETED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
+    let script = opening
+        + r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"t"}}
+        < {"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}
+        ! asked Elicitation {}
+        wait 60000
+        wait 50000
+        answer {"action":"decline"}
+        > {"jsonrpc":"2.0","id":7,"result":{"action":"decline"}}
+        wait 10000
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"it took too long"}}
+        ! failed 0 no answer within 60000 ms
+    "#;
+    check_with(Link::Pipe, Terms { caps: Caps::ELICIT_FORM, speak: Speak::Handshake, ..terms() }, &script);
+}
+
+#[test]
 fn a_modern_server_asks_nothing_of_its_own() {
     on_modern_pipe(
         r#"
