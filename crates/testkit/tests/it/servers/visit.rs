@@ -348,6 +348,7 @@ impl Company for Visitor {
             News::Odd(what) => format!("odd {what}"),
             News::Again(greeting) => format!("odd greeted again: {greeting:?}"),
             News::Over(why) => format!("over {why}"),
+            News::Stderr(line) => format!("stderr {line}"),
         };
         lock(&self.heard).push(said);
         self.news.notify_one();

@@ -3,7 +3,8 @@
 use wire::Version;
 use wire::client::{Link, Speak, Terms};
 
-use super::{check, check_with, in_session, on_greeted_pipe, on_modern_pipe, over_http, terms, with_meta};
+use super::over_http::{in_session, over_http};
+use super::{check, check_with, on_greeted_pipe, on_modern_pipe, terms, with_meta};
 use call::Caps;
 
 const DISCOVER: &str = r#"
@@ -228,7 +229,7 @@ fn a_call_whose_headers_cannot_be_learned_fails_once() {
 
 #[test]
 fn a_call_whose_headers_cannot_be_asked_for_fails() {
-    let script = super::HTTP.to_owned() + MISMATCHED + "! failed 0 too much is under way already";
+    let script = super::over_http::HTTP.to_owned() + MISMATCHED + "! failed 0 too much is under way already";
     check_with(Link::Http, Terms { calls_max: 1, ..terms() }, &with_meta(&script));
 }
 
