@@ -74,7 +74,7 @@ fn tests(target: &Target) -> Result<()> {
         target.cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])
     } else {
         println!("cargo-nextest is not installed; `cargo test` runs the same tests one crate at a time");
-        target.cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])
+        target.cargo(&["test", "--workspace", "--lib", "--bins", "--examples", "--tests", "--no-fail-fast"])
     }
 }
 

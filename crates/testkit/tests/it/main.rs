@@ -6,4 +6,5 @@ mod clients;
 mod fixtures;
 mod official;
 mod process;
+mod servers;
 mod transcripts;

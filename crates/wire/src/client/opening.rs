@@ -5,7 +5,7 @@
 
 use json::{Json, Node};
 
-use super::machine::{Client, Goes, Phase};
+use super::machine::{Client, Goes, Pending, Phase};
 use super::questions::OpenAsk;
 use super::words::{Event, Failure, Greeting, Link, Speak};
 use super::{Reply, Told, outgoing};
@@ -65,7 +65,11 @@ impl Client {
         let asks = self.asks.extract_if(.., |_, ask| matches!(ask, OpenAsk::Request { .. }));
         self.events.extend(asks.map(|(id, _)| Event::Withdrawn(id)));
         // What was subscribed to is forgotten with the session, and will be subscribed to again.
-        self.calls.retain(|_, pending| !matches!(pending.goes, Goes::Subscribe { .. }));
+        let is_part = |pending: &Pending| matches!(pending.goes, Goes::Subscribe { .. });
+        let parts = self.calls.extract_if(.., |_, pending| is_part(pending));
+        for id in parts.filter_map(|(_, pending)| pending.id) {
+            self.ids.remove(&id);
+        }
         for pending in self.calls.values_mut().filter(|pending| matches!(pending.goes, Goes::Listen)) {
             pending.id = None;
         }
@@ -117,17 +121,8 @@ impl Client {
                 }
             }
             Err(told) if is_modern(&told) => self.over(Failure::Told(told)),
-            // Whoever is told to speak nothing else need not ask what the server is.
-            Err(told) if told.code == Code::MethodNotFound.number() && self.is_pinned(version) => {
-                self.odd("the server does not say what it is: it has no `server/discover`");
-                self.opened(Greeting::unknown(version));
-            }
             Err(_) => self.greet(Version::NEWEST_WITH_HANDSHAKE, now),
         }
-    }
-
-    fn is_pinned(&self, version: Version) -> bool {
-        self.link == Link::Http && self.terms.speak == Speak::Only(version)
     }
 
     pub(super) fn is_late_probe(&self, id: u64) -> bool {
@@ -233,7 +228,6 @@ impl Client {
                 true
             }
             _ if is_modern => false,
-            404 if told.is_some_and(|told| told.code == Code::MethodNotFound.number()) => false,
             400..=499 => {
                 self.greet(Version::NEWEST_WITH_HANDSHAKE, now);
                 true
@@ -265,17 +259,6 @@ fn is_modern(told: &Told) -> bool {
 }
 
 impl Greeting {
-    fn unknown(version: Version) -> Self {
-        Self {
-            version,
-            name: String::new(),
-            title: None,
-            server_version: String::new(),
-            instructions: None,
-            capabilities: Json::object(|_| ()),
-        }
-    }
-
     fn read(version: Version, result: Node<'_>, info: Option<Node<'_>>) -> Self {
         let text = |node: Option<Node<'_>>| node.and_then(|node| node.str()).map(|text| text.into_owned());
         Self {

@@ -54,6 +54,13 @@ impl Client {
     }
 
     fn push_notice(&mut self, body: Vec<u8>, is_first: bool) {
+        // A server that asks and asks but does not read would have us keep all the answers.
+        if self.out.len() >= self.terms.calls_max.saturating_mul(2) {
+            if self.phase != Phase::Over {
+                self.over(Failure::Closed("the server does not read what it is sent".to_owned()));
+            }
+            return;
+        }
         let exchange = self.next_id();
         let heads = if self.link == Link::Http { self.heads(self.version, false) } else { Vec::new() };
         self.out.push_back(Do::Send(Send { exchange, body, heads, is_first }));

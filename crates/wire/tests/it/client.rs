@@ -506,6 +506,20 @@ fn questions_of_the_handshake_era_are_requests() {
 }
 
 #[test]
+fn a_server_that_asks_and_does_not_read_is_given_up() {
+    let mut client = Client::new(Terms { speak: Speak::Handshake, calls_max: 8, ..terms() }, Link::Pipe);
+    client.start(0);
+    let greeting = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"2"}}}"#;
+    client.receive(greeting.into(), None, 0);
+    for id in 0..100 {
+        client.receive(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into(), None, 0);
+    }
+    let over = std::iter::from_fn(|| client.event()).filter(|event| matches!(event, Event::Over(_))).count();
+    let kept = std::iter::from_fn(|| client.take()).count();
+    assert_eq!((over, kept), (1, 16));
+}
+
+#[test]
 fn whoever_is_being_asked_may_take_their_time() {
     let opening = GREETED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
     let script = opening
@@ -788,11 +802,6 @@ fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era()
     ] {
         over_http(&format!("< {answer}\n! over {why}"));
     }
-    // Whoever speaks nothing else need not know what the server is.
-    let pinned = format!(
-        "{HTTP}< 404 {{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{{\"code\":-32601,\"message\":\"?\"}}}}\n! odd the server does not say what it is: it has no `server/discover`\n! ready 2026-07-28"
-    );
-    check(Link::Http, Speak::Only(Version::V2026_07_28), &with_meta(&pinned));
     // Silence is an outage there.
     over_http("wait 30000\n! over no answer within 30000 ms");
 }

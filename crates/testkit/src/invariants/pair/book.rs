@@ -427,7 +427,8 @@ impl Book {
         let [calls, ids, asks] = client.table_sizes();
         let waiting = self.lines.values().filter(|line| !line.ended).count();
         assert!(calls >= waiting, "{waiting} wait, and the client knows of {calls}");
-        assert!(calls <= self.calls_max && ids <= calls && asks <= self.asks_max);
+        let fits = calls <= self.calls_max && ids <= calls && asks <= self.asks_max;
+        assert!(fits, "{calls} calls, {ids} ids, {asks} questions");
         assert_eq!(asks, self.asks.values().filter(|ask| ask.is_open).count());
         let notes = self.script.notes();
         for n in &self.stopped {
