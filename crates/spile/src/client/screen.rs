@@ -38,6 +38,11 @@ impl Screen {
         Self { is_terminal, colour: is_terminal && !plain, columns: is_terminal.then(columns) }
     }
 
+    /// The same, with room for everything.
+    pub(crate) fn endless(&self) -> Self {
+        Self { columns: None, ..*self }
+    }
+
     pub(crate) fn bold(&self, text: &str) -> String {
         self.painted("1", text)
     }

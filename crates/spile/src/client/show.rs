@@ -97,6 +97,8 @@ fn fields(out: &mut String, head: &str, schema: &Schema, screen: &Screen) {
         return;
     }
     let _ = writeln!(out, "\n{}", screen.faint(head));
+    // In full: what is longer than the terminal is wide goes on in its next line.
+    let screen = &screen.endless();
     let mut table = Table::new(&["", "", ""]);
     for argument in &schema.arguments {
         let name = format!("{}{}", argument.name, if argument.is_required { "*" } else { "" });
