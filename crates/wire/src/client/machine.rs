@@ -9,6 +9,7 @@ use super::incoming::{Incoming, messages};
 use super::lists::{Pages, Turned};
 use super::mirror::Mirror;
 use super::outgoing::{self, Card, Extras};
+use super::over_http::Place;
 use super::questions::{OpenAsk, Round};
 use super::words::{Call, Do, Event, Failure, Greeting, Link, Terms, excerpt};
 use super::{AskId, Ticket, Told};
@@ -49,6 +50,7 @@ pub struct Client {
     /// The exchange of the stream that belongs to no request.
     pub(super) stream: Option<u64>,
     pub(super) stream_resumes: u32,
+    pub(super) stream_place: Place,
     pub(super) out: VecDeque<Do>,
     pub(super) events: VecDeque<Event>,
 }
@@ -70,6 +72,7 @@ pub(super) struct Pending {
     pub(super) refreshed: bool,
     /// Whether its stream was taken up again: the server has begun with it.
     pub(super) resumed: bool,
+    pub(super) place: Place,
     /// The progress of the message under way.
     pub(super) progress: Option<f64>,
     pub(super) round_state: Round,
@@ -114,6 +117,7 @@ impl Client {
             mirrors: BTreeMap::new(),
             stream: None,
             stream_resumes: 0,
+            stream_place: Place::default(),
             out: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -197,6 +201,7 @@ impl Client {
             resumes: 0,
             refreshed: false,
             resumed: false,
+            place: Place::default(),
             progress: None,
             round_state,
         };
@@ -252,6 +257,7 @@ impl Client {
             pending.epoch = epoch;
             pending.resumes = 0;
             pending.resumed = false;
+            pending.place = Place::default();
             pending.progress = None;
             pending.round_state = Round::default();
         }
@@ -475,6 +481,10 @@ impl Client {
         match self.phase {
             Phase::Over => {}
             Phase::Probing { id, .. } | Phase::Greeting { id, .. } if id == exchange => self.over(why),
+            // The way back to a stream broke, not the stream.
+            _ if matches!(why, Failure::Closed(_)) && self.was_resumed(exchange) => {
+                self.stream_ended(exchange, None, None);
+            }
             _ => match self.ids.remove(&exchange) {
                 Some(ticket) => self.fail(ticket, why),
                 None if self.stream == Some(exchange) => self.stream = None,

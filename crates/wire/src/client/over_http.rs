@@ -9,6 +9,25 @@ use super::{Reply, Told};
 use crate::method::Method;
 use crate::version::{Feature, Version};
 
+/// Where a stream was left. What one connection said of it holds for the next as well.
+#[derive(Default)]
+pub(super) struct Place {
+    last_id: Option<String>,
+    retry_ms: Option<u64>,
+}
+
+impl Place {
+    fn note(&mut self, last_id: Option<String>, retry_ms: Option<u64>) {
+        self.last_id = last_id.or(self.last_id.take());
+        self.retry_ms = retry_ms.or(self.retry_ms);
+    }
+
+    /// "MUST respect the retry field"; without one, a moment.
+    fn after_ms(&self) -> u64 {
+        self.retry_ms.unwrap_or(1000)
+    }
+}
+
 impl Client {
     pub(super) fn send(
         &mut self,
@@ -84,6 +103,7 @@ impl Client {
         // The stream of a session that is gone.
         self.out.extend(self.stream.replace(exchange).map(Do::Abandon));
         self.stream_resumes = 0;
+        self.stream_place = Place::default();
         let heads = self.heads(self.version, false);
         self.out.push_back(Do::Get { exchange, after_ms: 0, last_id: None, heads });
     }
@@ -186,14 +206,15 @@ impl Client {
     pub fn stream_ended(&mut self, exchange: u64, last_id: Option<String>, retry_ms: Option<u64>) {
         let has_ids = self.session.is_some() || self.version.has(Feature::EventIds);
         let may_resume = has_ids && self.phase == Phase::Open;
+        let heads = self.heads(self.version, false);
         if self.stream == Some(exchange) {
             self.stream_resumes += 1;
+            self.stream_place.note(last_id, retry_ms);
             if self.stream_resumes > self.terms.resumes_max || !may_resume {
                 self.stream = None;
                 return;
             }
-            let after_ms = retry_ms.unwrap_or(1000);
-            let heads = self.heads(self.version, false);
+            let (after_ms, last_id) = (self.stream_place.after_ms(), self.stream_place.last_id.clone());
             self.out.push_back(Do::Get { exchange, after_ms, last_id, heads });
             return;
         }
@@ -201,18 +222,24 @@ impl Client {
             return;
         }
         let ticket = self.ids.get(&exchange).copied();
-        let pending = ticket.and_then(|ticket| self.calls.get_mut(&ticket));
-        match (pending, last_id) {
-            (Some(pending), Some(last_id)) if may_resume && pending.resumes < self.terms.resumes_max => {
+        if let Some(pending) = ticket.and_then(|ticket| self.calls.get_mut(&ticket)) {
+            pending.place.note(last_id, retry_ms);
+            let (after_ms, last_id) = (pending.place.after_ms(), pending.place.last_id.clone());
+            if may_resume && last_id.is_some() && pending.resumes < self.terms.resumes_max {
                 pending.resumes += 1;
                 pending.resumed = true;
-                // "MUST respect the retry field"; without one, a moment.
-                let after_ms = retry_ms.unwrap_or(1000);
-                let heads = self.heads(self.version, false);
-                self.out.push_back(Do::Get { exchange, after_ms, last_id: Some(last_id), heads });
+                self.out.push_back(Do::Get { exchange, after_ms, last_id, heads });
+                return;
             }
-            _ => self.failed(exchange, Failure::Closed("the stream ended before the answer".to_owned())),
+            pending.resumed = false;
         }
+        self.failed(exchange, Failure::Closed("the stream ended before the answer".to_owned()));
+    }
+
+    /// Whether a stream is on its way to be taken up again.
+    pub(super) fn was_resumed(&self, exchange: u64) -> bool {
+        let pending = self.ids.get(&exchange).and_then(|ticket| self.calls.get(ticket));
+        self.stream == Some(exchange) || pending.is_some_and(|pending| pending.resumed)
     }
 
     /// Something came through the stream of an exchange: it is worth being taken up again.

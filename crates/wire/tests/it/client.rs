@@ -8,7 +8,7 @@ mod over_http;
 
 use call::{Caps, Level};
 use json::Json;
-use wire::client::{Answer, AskId, Call, Client, Do, Event, Link, Reply, Speak, Terms, Ticket};
+use wire::client::{Answer, AskId, Call, Client, Do, Event, Failure, Link, Reply, Speak, Terms, Ticket};
 use wire::method::Method;
 use wire::{Filter, List, Version};
 
@@ -103,6 +103,7 @@ impl Stage {
                 self.client.tick(self.now);
             }
             "closed" => self.client.closed(rest),
+            "cut" => self.client.failed(self.exchange, Failure::Closed("cut".into())),
             // What comes next comes in this exchange.
             "at" => self.exchange = rest.parse().expect("a number"),
             // The exchange before the last one answers.

@@ -11,7 +11,7 @@ use wire::version::{Feature, Version};
 use wire::{List, Notice, Opened};
 
 use super::super::script::Scripted;
-use super::{Dice, is_closed};
+use super::Dice;
 
 pub(super) struct Book {
     script: Arc<Scripted>,
@@ -90,6 +90,8 @@ struct Asked {
     n: Option<u64>,
     arrived: bool,
     answered: bool,
+    /// The client has said that nobody waits.
+    given_up: bool,
     /// The server knows that nobody waits.
     cancelled: bool,
 }
@@ -185,13 +187,21 @@ impl Book {
 
     // What happens to the link.
 
-    /// A connection broke that these requests may have depended on.
+    /// Something broke that all requests may have depended on.
     pub(super) fn tears(&mut self) {
         self.trace(format_args!("        something breaks"));
         self.cuts += 1;
-        for line in self.lines.values_mut() {
-            line.torn = true;
-        }
+        self.lines.values_mut().for_each(|line| line.torn = true);
+    }
+
+    /// A connection broke in which this request cannot be answered any more.
+    pub(super) fn tears_one(&mut self, id: u64) {
+        self.trace(format_args!("        the connection of {id} breaks"));
+        self.cuts += 1;
+        let Some(asked) = self.requests.get(&id) else { return };
+        let Some(n) = asked.n else { return self.tears() };
+        let is_it = |line: &&mut Line| matches!(line.kind, Kind::Call { n: own, .. } if own == n);
+        self.lines.values_mut().filter(is_it).for_each(|line| line.torn = true);
     }
 
     /// Nobody waits for this request any more, and the server has seen that.
@@ -220,6 +230,9 @@ impl Book {
             let n = message["params"]["arguments"]["n"].as_u64();
             let asked = Asked { method: method.to_owned(), n, ..Asked::default() };
             assert!(self.requests.insert(id, asked).is_none(), "the id {id} is used twice");
+        } else if message["method"] == "notifications/cancelled" {
+            let id = message["params"]["requestId"].as_u64().expect("our ids are numbers");
+            self.requests.get_mut(&id).expect("what was asked").given_up = true;
         }
     }
 
@@ -314,6 +327,9 @@ impl Book {
             }
             Event::Failed { ticket, why } => {
                 self.ends(ticket);
+                if matches!(why, Failure::Cancelled | Failure::Timeout { .. }) && self.over.is_none() {
+                    self.is_given_up(ticket);
+                }
                 let may = self.is_closing || self.may_fail(ticket, &why, now);
                 assert!(may, "at {now}: {:?} failed: {why:?}", self.lines[&ticket]);
             }
@@ -370,6 +386,8 @@ impl Book {
         let line = self.lines.get_mut(&ticket).expect("a ticket that was given");
         assert!(!line.ended, "{line:?} ends twice");
         line.ended = true;
+        let is_left = self.asks.values().any(|ask| ask.is_open && ask.of == Some(ticket));
+        assert!(!is_left, "{line:?} ends, and leaves a question");
         line
     }
 
@@ -391,6 +409,18 @@ impl Book {
         }
     }
 
+    /// A call that nobody waits for any more is one that the server is told of, if it has not answered.
+    fn is_given_up(&self, ticket: Ticket) {
+        let Kind::Call { n, .. } = self.lines[&ticket].kind else { return };
+        // In a session that is gone nothing is left to be told.
+        let is_told =
+            self.forgotten > 0 || (self.link == Link::Http && self.meeting == Some(Version::NEWEST));
+        let last = self.requests.iter().rev().find(|(_, asked)| asked.n == Some(n));
+        if let Some((id, asked)) = last.filter(|_| !is_told) {
+            assert!(asked.answered || asked.given_up, "{id} is given up in silence");
+        }
+    }
+
     fn may_fail(&self, ticket: Ticket, why: &Failure, now: u64) -> bool {
         let line = &self.lines[&ticket];
         match why {
@@ -406,9 +436,8 @@ impl Book {
             }
             Failure::NoVersion(_) => self.meeting.is_none(),
             Failure::Busy => self.is_tight,
-            why if is_closed(why) => line.torn || self.cuts > 0,
-            Failure::NotMcp(_) | Failure::Status { .. } => line.torn,
-            Failure::Closed(_) | Failure::Unauthorized { .. } | Failure::Refused(_) => false,
+            Failure::Closed(_) | Failure::NotMcp(_) | Failure::Status { .. } => line.torn,
+            Failure::Unauthorized { .. } | Failure::Refused(_) => false,
         }
     }
 

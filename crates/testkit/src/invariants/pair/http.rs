@@ -4,6 +4,7 @@
 //! and wakers are the real ones.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,8 @@ pub(super) struct Http {
     responses: Vec<Response>,
     /// Every session that was ever given.
     sessions: Vec<String>,
+    /// Exchanges whose streams have a place to go on from.
+    placed: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -112,7 +115,7 @@ impl Http {
     pub(super) fn new(server: &Arc<Server>, knows: Knows, dice: &mut Dice<'_>) -> Self {
         let elder = Elder::new(knows, dice);
         let (on_their_way, responses, sessions) = (Vec::new(), Vec::new(), Vec::new());
-        Self { server: server.clone(), elder, on_their_way, responses, sessions }
+        Self { server: server.clone(), elder, on_their_way, responses, sessions, placed: BTreeSet::new() }
     }
 
     /// The client wants something done.
@@ -155,7 +158,7 @@ impl Http {
             let at = ready[dice.below(ready.len())];
             if self.responses[at].read(client, book, &mut self.sessions, now, dice) {
                 let response = self.responses.swap_remove(at);
-                response.ended(client, now);
+                self.placed.extend(response.ended(client, now));
             }
         }
         true
@@ -163,24 +166,45 @@ impl Http {
 
     /// A connection breaks, with or without something in it.
     pub(super) fn cut(&mut self, client: &mut Client, book: &mut Book, now: u64, dice: &mut Dice<'_>) {
-        if self.responses.is_empty() {
-            return;
+        // Rather one in which there is something to be lost.
+        let held = |response: &Response| response.written.lock().bytes.len();
+        let full: Vec<usize> =
+            (0..self.responses.len()).filter(|at| held(&self.responses[*at]) > 0).collect();
+        let at = match (full.len(), self.responses.len()) {
+            (0, 0) => return,
+            (0, all) => dice.below(all),
+            (full_len, _) => full[dice.below(full_len)],
+        };
+        let mut response = self.responses.swap_remove(at);
+        let exchange = response.exchange;
+        // Some lines of it arrive: streams are cut in the middle of events.
+        let bytes = response.written.lock().bytes.clone();
+        let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\n').collect();
+        if response.reader.is_some() && !ends.is_empty() {
+            let until = ends[dice.below(ends.len().min(256))];
+            response.take(until + 1, client, book, now);
         }
-        let at = dice.below(self.responses.len().min(256));
-        let response = self.responses.swap_remove(at);
-        book.tears();
         if response.lives_in_it {
-            book.stops(response.exchange);
+            book.stops(exchange);
         }
-        match &response.reader {
-            Some(reader) if reader.is_stream() => response.ended(client, now),
-            Some(_) | None => client.failed(response.exchange, Failure::Closed("cut".to_owned())),
+        let stream = response.reader.take().filter(Exchange::is_stream);
+        let then = stream.map(|reader| reader.end(None));
+        // What has a place to go on from is taken up again, and comes to its end.
+        if let Some(Then::Ended { last_id: Some(_), .. }) = then {
+            self.placed.insert(exchange);
+        }
+        if !self.placed.contains(&exchange) {
+            book.tears_one(exchange);
+        }
+        match then {
+            Some(Then::Ended { last_id, retry_ms }) => client.stream_ended(exchange, last_id, retry_ms),
+            Some(Then::Said(_)) | None => client.failed(exchange, Failure::Closed("cut".to_owned())),
         }
     }
 
     /// The server forgets a session, as one does that is restarted.
-    pub(super) fn forget_session(&mut self, book: &mut Book, dice: &mut Dice<'_>) {
-        let Some(id) = self.sessions.last().filter(|_| dice.once_in(2)) else { return };
+    pub(super) fn forget_session(&mut self, book: &mut Book) {
+        let Some(id) = self.sessions.last() else { return };
         if let Some(ticket) = self.server.session(id, &Who::default()) {
             book.forgotten += 1;
             book.tears();
@@ -498,7 +522,7 @@ impl Response {
     ) -> bool {
         let written = self.written.clone();
         let mut pages = written.lock();
-        let Some(reader) = &mut self.reader else {
+        if self.reader.is_none() {
             let (status, kind) = pages.head.expect("there is a head");
             if let Some(id) = pages.session.take() {
                 client.session(self.exchange, &id);
@@ -510,7 +534,7 @@ impl Response {
             };
             self.reader = Some(Exchange::new(status, Some(kind), BODY_BYTES_MAX));
             return false;
-        };
+        }
         if pages.bytes.is_empty() {
             return pages.is_over;
         }
@@ -519,9 +543,16 @@ impl Response {
             2 => usize::from(dice.byte()).clamp(1, pages.bytes.len()),
             _ => 1,
         };
-        let bytes: Vec<u8> = pages.bytes.drain(..count).collect();
-        let is_whole = pages.is_over && pages.bytes.is_empty();
+        let is_whole = pages.is_over && pages.bytes.len() == count;
         drop(pages);
+        self.take(count, client, book, now);
+        is_whole
+    }
+
+    /// Reads some of the body.
+    fn take(&mut self, count: usize, client: &mut Client, book: &mut Book, now: u64) {
+        let Some(reader) = &mut self.reader else { return };
+        let bytes: Vec<u8> = self.written.lock().bytes.drain(..count).collect();
         let mut messages = Vec::new();
         reader.push(&bytes, |message| messages.push(message)).expect("no answer is so long");
         for message in messages {
@@ -529,14 +560,20 @@ impl Response {
             book.said(&read(&message));
             client.receive(message, Some(self.exchange), now);
         }
-        is_whole
     }
 
-    fn ended(mut self, client: &mut Client, now: u64) {
-        let Some(reader) = self.reader.take() else { return };
-        match reader.end(None) {
-            Then::Said(reply) => client.replied(self.exchange, reply, now),
-            Then::Ended { last_id, retry_ms } => client.stream_ended(self.exchange, last_id, retry_ms),
+    /// The exchange, if it was a stream with a place to go on from.
+    fn ended(mut self, client: &mut Client, now: u64) -> Option<u64> {
+        match self.reader.take()?.end(None) {
+            Then::Said(reply) => {
+                client.replied(self.exchange, reply, now);
+                None
+            }
+            Then::Ended { last_id, retry_ms } => {
+                let has_place = last_id.is_some();
+                client.stream_ended(self.exchange, last_id, retry_ms);
+                has_place.then_some(self.exchange)
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use call::{Caps, Change, Limits};
 use host::{Config, Server};
-use wire::client::{Client, Do, Failure, Link, Speak, Terms};
+use wire::client::{Client, Do, Link, Speak, Terms};
 use wire::version::{Feature, Version};
 
 use self::book::Book;
@@ -60,6 +60,7 @@ struct Game {
     joint: Joint,
     book: Book,
     leaves: Leaves,
+    is_stormy: bool,
 }
 
 /// What lies between the two.
@@ -110,6 +111,7 @@ impl Game {
         let link = if dice.once_in(2) { Link::Http } else { Link::Pipe };
         let leaves = if dice.once_in(3) { Leaves::AtOnce } else { Leaves::Last };
         let mirrors = dice.once_in(2);
+        let is_stormy = dice.once_in(3);
 
         let (mut terms, mut limits) = (Terms { caps, speak, ..Terms::default() }, Limits::default());
         if is_tight {
@@ -126,16 +128,21 @@ impl Game {
         };
         let book = Book::new(script.clone(), link, meeting(speak, knows), is_tight, &terms);
         let client = Client::new(terms, link);
-        Self { now: 0, world, script, server, client, joint, book, leaves }
+        Self { now: 0, world, script, server, client, joint, book, leaves, is_stormy }
     }
 
     async fn turn(&mut self, dice: &mut Dice<'_>, advance: &impl AsyncFn(Duration)) {
-        match dice.below(16) {
+        // In some games nothing holds for long.
+        if self.is_stormy && dice.once_in(4) {
+            self.trouble(dice);
+            return self.look(dice).await;
+        }
+        match dice.below(17) {
             0..=4 => self.act(dice),
             5..=12 => {
                 self.carry(dice);
             }
-            13 => self.trouble(dice).await,
+            13 | 14 => self.trouble(dice),
             _ => {
                 let ms = dice.pick(&[10, 1, 200, 1000, 2000, 3000, 31_000]);
                 self.pass(ms, advance).await;
@@ -166,12 +173,12 @@ impl Game {
         }
     }
 
-    async fn trouble(&mut self, dice: &mut Dice<'_>) {
-        match (&mut self.joint, dice.below(4)) {
+    fn trouble(&mut self, dice: &mut Dice<'_>) {
+        match (&mut self.joint, dice.below(8)) {
             (_, 0) => self.script.change(Change::Tools),
             (_, 1) => self.script.change(Change::Resource("a:b".into())),
-            (Joint::Http(http), 2) => http.cut(&mut self.client, &mut self.book, self.now, dice),
-            (Joint::Http(http), _) => http.forget_session(&mut self.book, dice),
+            (Joint::Http(http), 2..=6) => http.cut(&mut self.client, &mut self.book, self.now, dice),
+            (Joint::Http(http), _) => http.forget_session(&mut self.book),
             (Joint::Pipe(_), _) => {}
         }
     }
@@ -277,8 +284,4 @@ async fn settle() {
     for _ in 0..4 {
         tokio::task::yield_now().await;
     }
-}
-
-fn is_closed(why: &Failure) -> bool {
-    matches!(why, Failure::Closed(_))
 }

@@ -157,7 +157,7 @@ impl Pipe {
                 let due = now + dice.pick(&[0, 1, 1000, 4000]);
                 let last = self.held.back().map_or(0, |(due, _)| *due);
                 self.hold(due.max(last), body, is_opening, dice);
-            } else if is_answer && self.manners.repeats {
+            } else if self.manners.repeats && message["id"].is_null() != is_answer {
                 self.framing.write(&mut self.to_client, &body);
                 self.framing.write(&mut self.to_client, &body);
             } else if is_answer && !self.held.is_empty() {

@@ -360,3 +360,31 @@ fn a_subscription_of_the_handshake_era_stands_when_every_resource_is_answered_fo
     "#,
     );
 }
+
+#[test]
+fn the_place_in_a_stream_is_kept_over_connections_that_bring_nothing() {
+    in_session(
+        r#"
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        ended 7 500
+        > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        ended
+        > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        cut
+        > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < event {"jsonrpc":"2.0","id":5,"result":{}}
+        ! done 0 {}
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        cut
+        ! failed 1 cut
+        at 3
+        ended 0-4
+        > GET after 1000 from Some("0-4") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        at 3
+        cut
+        > GET after 1000 from Some("0-4") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+    "#,
+    );
+}
