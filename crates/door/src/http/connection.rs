@@ -17,6 +17,7 @@ use super::Site;
 use super::local;
 use super::route::{self, Arrived};
 use super::stream::{Arrival, Stream};
+use super::strict::Strict;
 use super::tls::stream::{Secured, Session, Spoken};
 use super::tls::{self, Tls};
 use super::watcher::{Link, Watcher};
@@ -98,7 +99,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 // are apart, and not behind a library that chooses, because every connection keeps room for what it may become.
 
 async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, socket: impl Io) -> hyper::Result<()> {
-    let socket = TokioIo::new(socket);
+    let socket = TokioIo::new(Strict::new(socket, link.clone()));
     let connection = pin!(
         http1::Builder::new()
             .header_read_timeout(None)

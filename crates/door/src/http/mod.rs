@@ -18,6 +18,7 @@ mod reply;
 mod route;
 mod sse;
 mod stream;
+mod strict;
 mod tls;
 mod upgrade;
 mod watcher;

@@ -231,23 +231,34 @@ fn behind_a_length_beside_chunks_nothing_is_read() {
         "Content-Length: 5\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n",
     ] {
         let answers = raw(&door, format!("{head}{both}\r\n{chunks}{behind}").as_bytes());
-        assert_eq!(answers.len(), 1, "{both}: {answers:?}");
+        assert_eq!(answers, [400], "{both}");
     }
 }
 
-/// RFC 9112, 2.2: "a recipient MAY recognize a single LF as a line terminator". What must not happen is
-/// that one request is read as two.
+/// RFC 9112, 2.2: "a recipient MAY recognize a single LF as a line terminator". We do not: whoever stands before us
+/// may have read one request where we would read two.
 #[test]
-fn bare_line_feeds_do_not_smuggle() {
+fn bare_line_feeds_are_refused() {
     let door = Door::open();
     let body = ping(1);
-    let smuggled = "GET /status HTTP/1.1\nHost: 127.0.0.1\n\n";
-    let length = body.len() + smuggled.len();
+    let behind = "GET /status HTTP/1.1\nHost: 127.0.0.1\n\n";
+    let length = body.len() + behind.len();
     let head = "POST /mcp HTTP/1.1\nHost: 127.0.0.1\nContent-Type: application/json\n";
-    let answers = raw(&door, format!("{head}Content-Length: {length}\n\n{body}{smuggled}").as_bytes());
-    assert_eq!(answers, [400], "the body is all of it, and not JSON");
-    let chunks = raw(&door, format!("{head}Transfer-Encoding: chunked\n\n28\n{body}\n0\n\n").as_bytes());
-    assert!(chunks.iter().all(|status| *status >= 400), "{chunks:?}");
+    for request in [
+        format!("{head}Content-Length: {length}\n\n{body}{behind}"),
+        format!("{head}Transfer-Encoding: chunked\n\n28\n{body}\n0\n\n"),
+        "GET /status HTTP/1.1\r\nHost: 127.0.0.1\nX: y\r\n\r\n".to_owned(),
+        "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\n".to_owned(),
+        behind.to_owned(),
+    ] {
+        assert_eq!(raw(&door, request.as_bytes()), [400], "{request:?}");
+    }
+    // A body may have line feeds, and so may the next head's neighbours.
+    let spread = body.replace(',', ",\n");
+    let mut client = door.connect();
+    for _ in 0..3 {
+        assert_eq!(client.ask(&post(spread.clone())).status, 200);
+    }
 }
 
 #[test]
