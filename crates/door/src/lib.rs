@@ -4,9 +4,10 @@
 //! `host`'s. Nothing here tests a protocol version by name.
 
 mod accept;
+mod ending;
 mod guard;
 pub mod http;
-mod pipe;
+pub mod pipe;
 mod seen;
 pub mod stdio;
 mod talk;
