@@ -5,6 +5,8 @@
 
 mod accept;
 mod ending;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 pub mod http;
 pub mod pipe;
