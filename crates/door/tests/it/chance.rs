@@ -14,7 +14,7 @@ fn what_once_broke_a_websocket_does_not_any_more() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn whatever_comes_over_a_websocket_it_keeps_the_rules(
