@@ -4,9 +4,12 @@
 //! `host`'s. Nothing here tests a protocol version by name.
 
 mod accept;
+mod ending;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 pub mod http;
-mod pipe;
+pub mod pipe;
 mod seen;
 pub mod stdio;
 mod talk;

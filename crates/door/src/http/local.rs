@@ -33,7 +33,8 @@ pub(super) async fn serve(io: impl AsyncRead + AsyncWrite + Unpin, link: &Arc<Li
         ),
         (None, [server]) => {
             let lines = Lines::new(io, server.limits.frame_bytes_max);
-            return pipe::serve(lines, server.clone(), Who::default(), link, site.timing.calls_drain()).await;
+            let drain = site.timing.calls_drain();
+            return pipe::run(lines, server.clone(), Who::default(), &**link, drain).await;
         }
         (None, _) => {
             (Code::InvalidRequest, "several servers are here; speak HTTP and name one in the path: /mcp/NAME")

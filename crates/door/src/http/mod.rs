@@ -38,6 +38,7 @@ pub use stream::Listener;
 pub use tls::{BadPair, Files, Tls};
 use watcher::Watcher;
 pub(crate) use watcher::{Link, Rests};
+pub(crate) use websocket::WebSocket;
 
 /// How long a connection may dwell in each phase, and how many there may be.
 #[derive(Debug, Clone)]

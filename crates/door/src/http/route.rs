@@ -119,7 +119,7 @@ impl Drop for Counted<'_> {
 enum Goal<'a> {
     Reached(Response<Body>),
     Post(Asked<'a>),
-    Posting(Posting<'a>),
+    Posting(Posting),
 }
 
 #[inline]

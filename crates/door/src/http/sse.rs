@@ -3,20 +3,20 @@
 //! Together they are a pipe: the handshake goes over it, every answer, notification and question comes as an event
 //! of the stream, and when the stream ends, so does everything that was under way on it.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use host::{Begun, Flow, Line, Listening, Live, Out, Server, Waiting, Who};
+use host::{Live, Server, Who};
 use http::{Method, Response, StatusCode};
 use wire::code::Code;
 use wire::frame::sse;
-use wire::{Bare, Notice, Opened, Refusal, shape};
+use wire::{Opened, Refusal};
 
 use super::body::{Body, Source};
 use super::{Site, get, post, reply};
 use crate::accept::Accepts;
 use crate::seen::Seen;
+use crate::talk::{Outlet, Talk};
 
 /// One of the two ends of the transport.
 pub(crate) struct End<'a> {
@@ -49,19 +49,19 @@ impl<'a> End<'a> {
 }
 
 /// What a request to one of the ends comes to.
-pub(crate) enum Reached<'a> {
+pub(crate) enum Reached {
     Answer(Response<Body>),
     /// A message is to come.
-    Posting(Posting<'a>),
+    Posting(Posting),
 }
 
-pub(crate) fn reach<'a>(
-    end: &End<'a>,
+pub(crate) fn reach(
+    end: &End<'_>,
     method: &Method,
     who: Who,
     seen: &Seen<'_>,
     query: Option<&str>,
-) -> Reached<'a> {
+) -> Reached {
     match (&end.what, method) {
         (What::Stream, &Method::GET) => Reached::Answer(open(end, &who, seen)),
         (What::Stream, _) => Reached::Answer(reply::allow("GET")),
@@ -85,16 +85,14 @@ fn open(end: &End<'_>, who: &Who, seen: &Seen<'_>) -> Response<Body> {
 }
 
 /// A message whose head is in order; its body comes next.
-pub(crate) struct Posting<'a> {
-    server: &'a Arc<Server>,
-    live: Arc<Live>,
-    who: Who,
+pub(crate) struct Posting {
+    talk: Talk<Live>,
 }
 
-impl<'a> Posting<'a> {
+impl Posting {
     #[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
     fn new(
-        server: &'a Arc<Server>,
+        server: &Arc<Server>,
         who: Who,
         seen: &Seen<'_>,
         query: Option<&str>,
@@ -105,7 +103,9 @@ impl<'a> Posting<'a> {
         let why = match (named.next(), named.next()) {
             (Some(name), None) => match server.line(name, &who) {
                 Some(live) if live.mail.is_full() => return Err(get::full()),
-                Some(live) => return Ok(Self { server, live, who }),
+                Some(live) => {
+                    return Ok(Self { talk: Talk::of_line(server.clone(), who, live.clone(), live) });
+                }
                 None => {
                     let why = "no such stream: it ended, or is somebody else's; open another with GET";
                     return Err(reply::refuse(StatusCode::NOT_FOUND, Code::NoSession, why));
@@ -118,87 +118,46 @@ impl<'a> Posting<'a> {
     }
 
     pub(crate) fn server(&self) -> &Server {
-        self.server
+        &self.talk.server
     }
 
     /// Acts on one message. What it comes to goes out on the stream; all that is said here is that it arrived.
     pub(crate) fn take(&self, bytes: Vec<u8>) -> Response<Body> {
-        let Self { server, live, who } = self;
-        let line = Line::Pipe(live.clone());
-        match server.open(bytes, Bare::Pipe(live.peer())) {
-            Opened::Request(request) => match server.begin(request, who, line) {
-                Begun::Ready { body, .. } | Begun::Welcome { body, .. } => live.mail.send(body),
-                Begun::Call(serving) => flow(live, Flow::One(serving)),
-                Begun::Listen(listening) => listen(live, listening),
-            },
-            Opened::Notice(Notice::Cancelled(id)) => live.cancel(&id),
-            Opened::Notice(Notice::Initialized | Notice::Other) => {}
-            Opened::Answer { id, answer } => live.answered(id, answer),
-            Opened::Batch(several) => {
-                if let Some(all) = server.begin_batch(several, who, &line) {
-                    flow(live, all);
-                }
-            }
-            Opened::Refused(refusal) if refusal.names_request => live.mail.send(refusal.body),
+        match self.talk.open(bytes) {
             // Nobody waits on the stream for an answer to what was no request.
-            Opened::Refused(refusal) => {
-                return reply::refused(Refusal { status: refusal.status.max(400), ..refusal });
+            Opened::Refused(refusal) if !refusal.names_request => {
+                reply::refused(Refusal { status: refusal.status.max(400), ..refusal })
+            }
+            opened => {
+                self.talk.act(opened, &mut Vec::new());
+                reply::status(StatusCode::ACCEPTED)
             }
         }
-        reply::status(StatusCode::ACCEPTED)
     }
 }
 
-/// Looks once; what is not over then goes on by itself.
-fn flow(live: &Arc<Live>, mut flow: Flow) {
-    let mut cx = Context::from_waker(Waker::noop());
-    while let Poll::Ready(out) = flow.poll_next(&mut cx) {
-        if say(live, out) == Then::Over {
-            return;
-        }
+/// Nothing is gathered: each message is an event by itself. Whoever has no room for what must arrive is cut, so
+/// nobody waits for it.
+impl Outlet for Live {
+    fn frame(&self, _: &mut Vec<u8>, message: Vec<u8>) {
+        self.mail.send(message);
     }
-    let own = live.clone();
-    go_on(live, flow.enter(live), async move {
-        while say(&own, poll_fn(|cx| flow.poll_next(cx)).await) == Then::GoOn {}
-    });
-}
 
-#[derive(PartialEq, Eq)]
-enum Then {
-    GoOn,
-    Over,
-}
-
-fn say(live: &Live, out: Out) -> Then {
-    match out {
-        Out::Message(body) => live.mail.notice(body),
-        Out::Question(body) => live.mail.send(body),
-        Out::Pause { .. } => {}
-        Out::Final { body, .. } => {
-            live.mail.send(body);
-            return Then::Over;
-        }
+    fn frame_notice(&self, _: &mut Vec<u8>, message: Vec<u8>) {
+        self.mail.notice(message);
     }
-    Then::GoOn
-}
 
-fn listen(live: &Arc<Live>, mut listening: Listening) {
-    let id = listening.to().id.clone();
-    let own = live.clone();
-    go_on(live, live.waits(id.clone()), async move {
-        while let Some(message) = poll_fn(|cx| listening.poll_next(cx)).await {
-            own.mail.send(message);
-        }
-        // As on a pipe: a client may read either this or the result before it.
-        own.mail.send(shape::listening_cancelled(&id));
-    });
-}
+    fn write(self: &Arc<Self>, _: &mut Vec<u8>) {}
 
-fn go_on(live: &Live, waiting: Waiting, work: impl Future<Output = ()> + Send + 'static) {
-    let number = waiting.number();
-    let task = tokio::spawn(async move {
-        let _waiting = waiting;
-        work.await;
-    });
-    live.started(number, task.abort_handle());
+    fn send(self: &Arc<Self>, message: Vec<u8>) {
+        self.mail.send(message);
+    }
+
+    fn notice(self: &Arc<Self>, message: Vec<u8>) {
+        self.mail.notice(message);
+    }
+
+    fn poll_room(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 }

@@ -3,7 +3,7 @@
 //! A connection notes what it is doing and since when, with plain stores; the watcher looks at all of them
 //! a few times a second and closes those that dwell too long. It sleeps while there are none.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,6 +15,8 @@ use tokio::task::AbortHandle;
 use super::Timing;
 use super::stream::Stream;
 use super::tls::stream::Session;
+use crate::ending::Ending;
+use crate::pipe::Minder;
 
 const TICK_MS: u64 = 100;
 
@@ -62,9 +64,8 @@ pub(crate) struct Link {
     requests: AtomicUsize,
     /// Whether requests share the connection: then bytes that arrive say nothing about a head.
     shared: AtomicBool,
-    /// Whether it is to end once its answers are out, and whom to tell.
-    ending: AtomicBool,
-    task: OnceLock<Waker>,
+    /// Whether it is to end once its answers are out.
+    ending: Ending,
 }
 
 impl Link {
@@ -131,31 +132,6 @@ impl Link {
         self.set(Doing::Idle);
     }
 
-    /// From now on it is a pipe, which is one request for as long as it lasts.
-    pub(crate) fn becomes_pipe(&self, rests: Rests) {
-        self.requests.fetch_add(1, Relaxed);
-        self.rests(rests);
-    }
-
-    /// A pipe is between two messages.
-    pub(crate) fn rests(&self, rests: Rests) {
-        self.set(match rests {
-            Rests::ForEver => Doing::Quiet,
-            Rests::WhileHeard => Doing::Heard,
-        });
-    }
-
-    /// A pipe is read from again; that nothing was heard meanwhile was not its client's doing.
-    pub(crate) fn reads_again(&self) {
-        self.since.store(self.clock.load(Relaxed), Relaxed);
-    }
-
-    /// A message has begun to arrive on a pipe.
-    pub(crate) fn message_begins(&self) {
-        self.asked.store(self.clock.load(Relaxed), Relaxed);
-        self.set(Doing::Body);
-    }
-
     /// An answer is complete, or given up.
     #[inline]
     pub(crate) fn answered(&self) {
@@ -184,15 +160,7 @@ impl Link {
     /// Whether the connection is to end. The first to ask is woken when it is.
     #[inline]
     pub(crate) fn is_ending(&self, cx: &Context<'_>) -> bool {
-        self.task.get_or_init(|| cx.waker().clone());
-        self.ending.load(SeqCst)
-    }
-
-    fn end(&self) {
-        self.ending.store(true, SeqCst);
-        if let Some(task) = self.task.get() {
-            task.wake_by_ref();
-        }
+        self.ending.is_told(cx)
     }
 
     /// Whether the client has left while it is being answered. hyper does not look: one that only stops
@@ -226,6 +194,34 @@ impl Link {
 
     fn is_busy(&self) -> bool {
         self.doing.load(Relaxed) == Doing::Busy as u8
+    }
+}
+
+impl Minder for Link {
+    /// A pipe is one request for as long as it lasts.
+    fn becomes_pipe(&self, rests: Rests) {
+        self.requests.fetch_add(1, Relaxed);
+        self.rests(rests);
+    }
+
+    fn is_ending(&self, cx: &Context<'_>) -> bool {
+        self.ending.is_told(cx)
+    }
+
+    fn rests(&self, rests: Rests) {
+        self.set(match rests {
+            Rests::ForEver => Doing::Quiet,
+            Rests::WhileHeard => Doing::Heard,
+        });
+    }
+
+    fn message_begins(&self) {
+        self.asked.store(self.clock.load(Relaxed), Relaxed);
+        self.set(Doing::Body);
+    }
+
+    fn reads_again(&self) {
+        self.since.store(self.clock.load(Relaxed), Relaxed);
     }
 }
 
@@ -283,8 +279,7 @@ impl Watcher {
             stalled: AtomicU32::new(0),
             requests: AtomicUsize::new(0),
             shared: AtomicBool::new(false),
-            ending: AtomicBool::new(false),
-            task: OnceLock::new(),
+            ending: Ending::default(),
         })
     }
 
@@ -338,7 +333,7 @@ impl Watcher {
     /// Tells all connections to end, and waits until they have; closes what is left after `at_most`.
     pub(crate) async fn drain(&self, at_most: Duration) {
         for watched in self.lock().places.iter().flatten() {
-            watched.link.end();
+            watched.link.ending.tell();
         }
         let all_gone = async {
             let mut waited_ms = 0;

@@ -30,10 +30,10 @@ pub(super) async fn serve(upgrade: Upgrade, link: &Arc<Link>, site: &Site) {
         Err(error) => return tracing::debug!(%error, "a connection did not become a WebSocket"),
     };
     let websocket = WebSocket::new(io, &server.limits);
-    pipe::serve(websocket, server, who, link, site.timing.calls_drain()).await;
+    pipe::run(websocket, server, who, &**link, site.timing.calls_drain()).await;
 }
 
-struct WebSocket<I> {
+pub(crate) struct WebSocket<I> {
     io: I,
     config: WebSocketConfig,
     context: WebSocketContext,
@@ -56,7 +56,7 @@ const TURN_BYTES: usize = 64 << 10;
 const OWN_BYTES_MAX: usize = 1 << 10;
 
 impl<I> WebSocket<I> {
-    fn new(io: I, limits: &Limits) -> Self {
+    pub(crate) fn new(io: I, limits: &Limits) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
             .write_buffer_size(0)

@@ -21,7 +21,8 @@ use wire::Version;
 use wire::code::Told;
 use wire::frame::{Frame, Framing};
 
-use crate::http::{Link, Rests};
+use crate::ending::Ending;
+use crate::http::Rests;
 use crate::talk::{Outlet as _, Talk, Then};
 pub(crate) use lines::Lines;
 pub(crate) use outbox::Outbox;
@@ -46,6 +47,39 @@ pub(crate) trait Transport {
     fn bye(&mut self, own: &mut Vec<u8>);
 }
 
+/// Who minds how long a client takes, and says when it is time to go.
+pub(crate) trait Minder {
+    /// From now on it is a pipe.
+    fn becomes_pipe(&self, rests: Rests);
+
+    /// Whether it is time to go. The first to ask is woken when it is.
+    fn is_ending(&self, cx: &Context<'_>) -> bool;
+
+    /// It is between two messages.
+    fn rests(&self, rests: Rests);
+
+    /// A message has begun to arrive.
+    fn message_begins(&self);
+
+    /// It is read from again; that nothing was heard meanwhile was not its client's doing.
+    fn reads_again(&self);
+}
+
+/// A client may take its time.
+impl Minder for Ending {
+    fn becomes_pipe(&self, _: Rests) {}
+
+    fn is_ending(&self, cx: &Context<'_>) -> bool {
+        self.is_told(cx)
+    }
+
+    fn rests(&self, _: Rests) {}
+
+    fn message_begins(&self) {}
+
+    fn reads_again(&self) {}
+}
+
 /// What came down a pipe.
 pub(crate) enum Got {
     Frame(Frame),
@@ -63,20 +97,28 @@ pub(crate) enum Got {
 /// take its last answers, and to close.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
+/// Serves one client at the other end of `io`, in lines or with headers, until it leaves.
+///
+/// Nobody minds how long it takes over anything, so it must not be a stranger: somebody in this process.
+pub async fn serve(server: Arc<Server>, io: impl AsyncRead + AsyncWrite + Unpin) {
+    let lines = Lines::new(io, server.limits.frame_bytes_max);
+    run(lines, server, Who::default(), &Ending::default(), Duration::ZERO).await;
+}
+
 /// Serves one client until it leaves, or until we go. `drain` is how long calls may then still take.
-pub(crate) async fn serve<T: Transport>(
+pub(crate) async fn run<T: Transport>(
     transport: T,
     server: Arc<Server>,
     who: Who,
-    link: &Arc<Link>,
+    minder: &impl Minder,
     drain: Duration,
 ) {
     let output = Outbox::new(server.limits.stream_bytes_max);
     output.spoken.set(transport.framing());
     let talk = Talk::new(server, who, output, Handle::current());
-    let mut pipe = Pipe { transport, talk, link: link.clone(), within: false, batch: Vec::new() };
-    link.becomes_pipe(T::RESTS);
-    let last = poll_fn(|cx| match link.is_ending(cx) {
+    let mut pipe = Pipe { transport, talk, minder, within: false, batch: Vec::new() };
+    minder.becomes_pipe(T::RESTS);
+    let last = poll_fn(|cx| match minder.is_ending(cx) {
         true => Poll::Ready(Last::Ending),
         false => pipe.poll(cx),
     });
@@ -128,10 +170,10 @@ enum Last {
 }
 
 /// One client. When it is dropped, wherever that is, its calls end.
-struct Pipe<T: Transport> {
+struct Pipe<'m, T: Transport, M> {
     transport: T,
     talk: Talk<Outbox>,
-    link: Arc<Link>,
+    minder: &'m M,
     within: bool,
     /// Answers that go out together.
     batch: Vec<u8>,
@@ -143,7 +185,7 @@ const BATCH_BYTES: usize = 64 << 10;
 /// So many messages are taken at one look: a client that sends without a pause is not the only one.
 const TURN_MESSAGES: usize = 64;
 
-impl<T: Transport> Pipe<T> {
+impl<T: Transport, M: Minder> Pipe<'_, T, M> {
     /// Takes in and writes out what can be.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Last> {
         let mut left = TURN_MESSAGES;
@@ -185,7 +227,7 @@ impl<T: Transport> Pipe<T> {
                 return Poll::Pending;
             }
             if full {
-                self.link.reads_again();
+                self.minder.reads_again();
             }
             if left == 0 {
                 cx.waker().wake_by_ref();
@@ -208,7 +250,7 @@ impl<T: Transport> Pipe<T> {
         let within = self.transport.is_within();
         if within != self.within {
             self.within = within;
-            if within { self.link.message_begins() } else { self.link.rests(T::RESTS) }
+            if within { self.minder.message_begins() } else { self.minder.rests(T::RESTS) }
         }
     }
 
@@ -254,7 +296,7 @@ async fn part<T: Transport>(transport: &mut T, output: &Outbox, last: Last) {
     let _ = timeout(AFTERWARDS, left).await;
 }
 
-impl<T: Transport> Drop for Pipe<T> {
+impl<T: Transport, M> Drop for Pipe<'_, T, M> {
     fn drop(&mut self) {
         self.talk.live.close();
         self.talk.output.close();

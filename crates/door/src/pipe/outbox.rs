@@ -120,8 +120,8 @@ impl State {
 
 impl Outlet for Outbox {
     #[inline]
-    fn frame(&self, out: &mut Vec<u8>, message: &[u8]) {
-        self.spoken.get().write(out, message);
+    fn frame(&self, batch: &mut Vec<u8>, message: Vec<u8>) {
+        self.spoken.get().write(batch, &message);
     }
 
     /// Only the connection's own task calls this, and it flushes before it waits: nobody has to be woken.
@@ -138,7 +138,7 @@ impl Outlet for Outbox {
         batch.clear();
     }
 
-    fn send(self: &Arc<Self>, message: &[u8]) {
+    fn send(self: &Arc<Self>, message: Vec<u8>) {
         let mut state = self.lock();
         if state.closed {
             return;
@@ -149,7 +149,7 @@ impl Outlet for Outbox {
         }
     }
 
-    fn notice(self: &Arc<Self>, message: &[u8]) {
+    fn notice(self: &Arc<Self>, message: Vec<u8>) {
         if !self.is_full() {
             self.send(message);
         }

@@ -207,8 +207,8 @@ impl Output {
 }
 
 impl Outlet for Output {
-    fn frame(&self, out: &mut Vec<u8>, message: &[u8]) {
-        self.spoken.get().write(out, message);
+    fn frame(&self, batch: &mut Vec<u8>, message: Vec<u8>) {
+        self.spoken.get().write(batch, &message);
     }
 
     /// Waits if far too much is waiting already.
@@ -224,13 +224,13 @@ impl Outlet for Output {
         batch.clear();
     }
 
-    fn send(self: &Arc<Self>, message: &[u8]) {
+    fn send(self: &Arc<Self>, message: Vec<u8>) {
         let mut framed = Vec::with_capacity(message.len() + 32);
         self.frame(&mut framed, message);
         self.put(self.lock(), &framed);
     }
 
-    fn notice(self: &Arc<Self>, message: &[u8]) {
+    fn notice(self: &Arc<Self>, message: Vec<u8>) {
         let mut framed = Vec::with_capacity(message.len() + 32);
         self.frame(&mut framed, message);
         let state = self.lock();

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod calls;
+mod chance;
 mod client;
 mod conn;
 mod cors;

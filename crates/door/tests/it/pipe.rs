@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use testkit::FakeWorld;
 use testkit::conformance::Conformance;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 
 use crate::client::{MODERN, call, hello, ping};
@@ -529,4 +530,31 @@ fn a_panic_is_one_fault_and_the_pipe_lives() {
             assert_eq!(pipe.next()["id"], 2, "{tool}");
         }
     }
+}
+
+/// In memory, where nobody minds how long anything takes: calls under way when the input ends are answered.
+#[tokio::test(start_paused = true)]
+async fn a_pipe_in_this_process() {
+    let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(Conformance::default())];
+    let world = Arc::new(FakeWorld::new(1));
+    let config = Config { name: "one".into(), version: "1".into(), limits: Limits::default(), world };
+    let server = Server::new(config, providers).expect("the catalogs are sound");
+    // So little that neither side can say anything at once.
+    let (ours, theirs) = tokio::io::duplex(7);
+    let serving = tokio::spawn(door::pipe::serve(server, theirs));
+    let (mut output, mut input) = tokio::io::split(ours);
+    let asked =
+        [hello("2025-06-18"), call(1, "test_tool_with_progress", "{}"), "no JSON".into(), ping(2)].join("\n");
+    let asking = tokio::spawn(async move {
+        input.write_all(asked.as_bytes()).await.expect("it is read");
+        input.shutdown().await.expect("it is there");
+    });
+    let mut said = String::new();
+    output.read_to_string(&mut said).await.expect("it is text");
+    let said: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let ids: Vec<&Value> =
+        said.iter().filter(|said| said["method"].is_null()).map(|said| &said["id"]).collect();
+    assert_eq!(ids, [&Value::from("hello"), &Value::Null, &Value::from(2), &Value::from(1)], "{said:?}");
+    asking.await.expect("it does not panic");
+    serving.await.expect("it does not panic");
 }

@@ -273,7 +273,7 @@ impl Place {
                 Connection::spawn(&command, options, Arc::new(Seat(desk.clone()))).await.map_err(told)
             }
             Reach::Inside(path) => {
-                let (input, output) = inside::serve(&path, desk)?;
+                let (input, output) = tokio::io::split(inside::serve(&path, desk)?);
                 if let Some(tap) = &options.tap {
                     tap.saw(Seen::Opened(&format!("serving {} in this process", path.display())));
                 }

@@ -17,6 +17,7 @@ mod script;
 mod seal;
 mod session;
 mod sse;
+mod websocket;
 
 use std::path::Path;
 
@@ -31,6 +32,7 @@ pub use scan::scan;
 pub use seal::seal;
 pub use session::session;
 pub use sse::sse;
+pub use websocket::websocket;
 
 /// Shows an invariant all seeds of its fuzz target: what once broke it stays among them.
 pub fn hold_for_seeds(target: &str, hold: impl Fn(&[u8])) {
