@@ -4,6 +4,7 @@
 //! first, and `>` may be followed by headers in `[…]`.
 
 mod found;
+mod over_http;
 
 use call::{Caps, Level};
 use json::Json;
@@ -411,7 +412,7 @@ fn questions_of_the_newest_era_are_rounds() {
     let script = r#"
         > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
         < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
-        ! ready 2026-07-28 
+        ! ready 2026-07-28
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
         < {"jsonrpc":"2.0","id":3,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?"}},"r":{"method":"roots/list"}},"requestState":"A\u00e9/\/b"}}
@@ -458,7 +459,7 @@ fn rounds_have_an_end() {
         r#"
         > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
         < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
-        ! ready 2026-07-28 
+        ! ready 2026-07-28
         call tools/call {"name":"t"}
         > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
     "#,
@@ -658,199 +659,6 @@ fn what_makes_no_sense_is_passed_over() {
         < [{"jsonrpc":"2.0","id":6,"result":{}},{"jsonrpc":"2.0","id":4,"result":{}}]
         ! done 1 {}
         ! done 0 {}
-    "#,
-    );
-}
-
-const HTTP: &str = r#"
-    > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: server/discover]
-"#;
-
-fn over_http(rest: &str) {
-    check(Link::Http, Speak::Any, &with_meta(&format!("{HTTP}{rest}")));
-}
-
-#[test]
-fn headers_repeat_the_body() {
-    over_http(
-        r#"
-        < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
-        ! ready 2026-07-28 
-        list tools
-        > {"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
-        < 200 {"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}},{"name":"bad","inputSchema":{"properties":{"r":{"type":"number","x-mcp-header":"R"}}}}]}}
-        ! odd tool `bad` is left out: `r`: only a string, an integer or a boolean can travel in a header
-        ! listed 0 [{"name":"größe","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}]
-        call tools/call {"name":"größe","arguments":{"r":"x"}}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"größe","arguments":{"r":"x"},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: =?base64?Z3LDtsOfZQ==?=] [Mcp-Param-R: x]
-        < 200 {"jsonrpc":"2.0","id":5,"result":{}}
-        ! done 1 {}
-    "#,
-    );
-}
-
-#[test]
-fn a_header_that_was_not_known_is_learned() {
-    over_http(
-        r#"
-        < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
-        ! ready 2026-07-28 
-        call tools/call {"name":"t","arguments":{"r":7}}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","arguments":{"r":7},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
-        < 400 {"jsonrpc":"2.0","id":3,"error":{"code":-32020,"message":"header Mcp-Param-R is missing"}}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/list]
-        < 200 {"jsonrpc":"2.0","id":5,"result":{"tools":[{"name":"t","inputSchema":{"properties":{"r":{"type":"integer","x-mcp-header":"R"}}}}]}}
-        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","arguments":{"r":7},"_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t] [Mcp-Param-R: 7]
-        < 400 {"jsonrpc":"2.0","id":6,"error":{"code":-32020,"message":"again"}}
-        ! failed 0 again (-32020)
-    "#,
-    );
-}
-
-#[test]
-fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era() {
-    let greeting = r#"> {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-    for answer in [
-        "400",
-        "400 Bad Request: no valid session ID provided",
-        r#"400 {"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Server not initialized"}}"#,
-        r#"404 {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#,
-        "405",
-        "406",
-        "415",
-        r#"200 {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#,
-    ] {
-        over_http(&format!("< {answer}\n{greeting}"));
-    }
-    for (answer, why) in [
-        ("401", "the server wants a token (HTTP 401)"),
-        ("403 no", "the server refuses us (HTTP 403)"),
-        ("500 oops", "HTTP 500: oops"),
-        ("502", "HTTP 502"),
-        ("503", "HTTP 503"),
-        ("429", "HTTP 429"),
-        ("301", "HTTP 301"),
-        ("200 <html>", "the answer cannot be read: not valid JSON at byte 0: `<html>`"),
-        ("200", "HTTP 200 without a body, where a request was made"),
-        ("202", "HTTP 202 without a body, where a request was made"),
-        (r#"400 {"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"caps"}}"#, "caps (-32021)"),
-        (
-            r#"400 {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"?","data":{"supported":["2030-01-01"]}}}"#,
-            "the server speaks protocol 2030-01-01, none of which will do here",
-        ),
-    ] {
-        over_http(&format!("< {answer}\n! over {why}"));
-    }
-    // Silence is an outage there.
-    over_http("wait 30000\n! over no answer within 30000 ms");
-}
-
-const SESSION: &str = r#"
-    > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
-    session S
-    < 200 {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
-    > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-    > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-    ! ready 2025-11-25 s
-    < 202
-"#;
-
-fn in_session(rest: &str) {
-    check(Link::Http, Speak::Handshake, &format!("{SESSION}{rest}"));
-}
-
-#[test]
-fn a_stream_is_taken_up_again_where_it_broke_off() {
-    in_session(
-        r#"
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        ended 7 500
-        > GET after 500 from Some("7") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        < event {"jsonrpc":"2.0","id":5,"result":{"content":[]}}
-        ! done 0 {"content":[]}
-        ended 8
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        ended
-        ! failed 1 the stream ended before the answer
-    "#,
-    );
-    // 2026-07-28 has nothing to go on from.
-    over_http(
-        r#"
-        < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
-        ! ready 2026-07-28 
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
-        ended 7 500
-        ! failed 0 the stream ended before the answer
-    "#,
-    );
-}
-
-#[test]
-fn a_forgotten_session_is_begun_again_once() {
-    in_session(
-        r#"
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        < 404
-        > {"jsonrpc":"2.0","id":6,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
-        session T
-        < 200 {"jsonrpc":"2.0","id":6,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
-        > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > abandon 3
-        > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
-        ! ready 2025-11-25 s
-        < 404
-        ! failed 0 HTTP 404
-    "#,
-    );
-}
-
-#[test]
-fn cancelling_over_http_is_closing_and_in_the_handshake_era_saying_so() {
-    in_session(
-        r#"
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        cancel 0
-        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"nobody waits for it any more"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        > abandon 5
-        ! failed 0 cancelled
-    "#,
-    );
-    over_http(
-        r#"
-        < 200 {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}
-        ! ready 2026-07-28 
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}} [MCP-Protocol-Version: 2026-07-28] [Mcp-Method: tools/call] [Mcp-Name: t]
-        cancel 0
-        > abandon 3
-        ! failed 0 cancelled
-    "#,
-    );
-}
-
-#[test]
-fn a_call_that_gets_no_answer_of_its_own_fails() {
-    in_session(
-        r#"
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        < 200 {"jsonrpc":"2.0","id":77,"result":{}}
-        ! failed 0 the answer does not belong to the request
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        < 503 down for a moment
-        ! failed 1 HTTP 503: down for a moment
-        call tools/call {"name":"t"}
-        > {"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"t"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
-        < 400 {"jsonrpc":"2.0","error":{"code":-32600,"message":"no id here"}}
-        ! failed 2 no id here (-32600)
     "#,
     );
 }

@@ -1,10 +1,11 @@
 //! What playing client and server as a pair brought to light, each sentence by itself.
 
+use call::Caps;
 use wire::Version;
 use wire::client::{Link, Speak, Terms};
 
-use super::{check, check_with, in_session, on_greeted_pipe, on_modern_pipe, over_http, terms, with_meta};
-use call::Caps;
+use super::over_http::{HTTP, SESSION, in_session, over_http};
+use super::{check, check_with, on_greeted_pipe, on_modern_pipe, terms, with_meta};
 
 const DISCOVER: &str = r#"
     > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
@@ -228,7 +229,7 @@ fn a_call_whose_headers_cannot_be_learned_fails_once() {
 
 #[test]
 fn a_call_whose_headers_cannot_be_asked_for_fails() {
-    let script = super::HTTP.to_owned() + MISMATCHED + "! failed 0 too much is under way already";
+    let script = HTTP.to_owned() + MISMATCHED + "! failed 0 too much is under way already";
     check_with(Link::Http, Terms { calls_max: 1, ..terms() }, &with_meta(&script));
 }
 
@@ -384,8 +385,8 @@ fn a_stream_of_a_session_that_is_gone_is_not_looked_for_in_the_next() {
 
 #[test]
 fn a_level_that_was_refused_with_its_session_is_not_said_after_a_newer_one() {
-    let session = super::SESSION
-        .replace(r#""capabilities":{},"serverInfo""#, r#""capabilities":{"logging":{}},"serverInfo""#);
+    let session =
+        SESSION.replace(r#""capabilities":{},"serverInfo""#, r#""capabilities":{"logging":{}},"serverInfo""#);
     let script = r#"
         level error
         > {"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"error"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
