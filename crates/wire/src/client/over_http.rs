@@ -2,7 +2,7 @@
 
 use json::{Json, Node, ScanLimits, scan};
 
-use super::machine::{Client, Phase};
+use super::machine::{Client, Goes, Phase};
 use super::mirror::encode;
 use super::words::{Do, Failure, Link, Send};
 use super::{Reply, Told};
@@ -193,7 +193,12 @@ impl Client {
         pending.refreshed = true;
         pending.id = None;
         let sent_to_this = pending.epoch == epoch;
+        let is_said_anew = matches!(pending.goes, Goes::Quietly);
         self.ids.remove(&exchange);
+        if is_said_anew {
+            // Level and subscriptions are said as they are by then.
+            self.drop_call(ticket);
+        }
         match self.phase {
             Phase::Open if sent_to_this => self.greet(self.version, now),
             Phase::Open => self.send_pending(ticket),
@@ -225,7 +230,9 @@ impl Client {
         if let Some(pending) = ticket.and_then(|ticket| self.calls.get_mut(&ticket)) {
             pending.place.note(last_id, retry_ms);
             let (after_ms, last_id) = (pending.place.after_ms(), pending.place.last_id.clone());
-            if may_resume && last_id.is_some() && pending.resumes < self.terms.resumes_max {
+            // In another session the place would be one in another stream.
+            let is_current = pending.epoch == self.epoch;
+            if may_resume && is_current && last_id.is_some() && pending.resumes < self.terms.resumes_max {
                 pending.resumes += 1;
                 pending.resumed = true;
                 self.out.push_back(Do::Get { exchange, after_ms, last_id, heads });

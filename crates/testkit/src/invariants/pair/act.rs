@@ -14,7 +14,7 @@ const ACTS: [char; 10] = ['l', 'p', 'w', 'p', 's', 'z', 'a', 'f', 'd', 'a'];
 impl Game {
     pub(super) fn act(&mut self, dice: &mut Dice<'_>) {
         match dice.below(12) {
-            0..=4 => self.call(dice),
+            0..=4 | 9 => self.call(dice),
             5 => {
                 let list = if dice.once_in(4) { List::Prompts } else { List::Tools };
                 let timeout_ms = timeout(dice);
@@ -32,7 +32,7 @@ impl Game {
                 let ticket = self.client.ping(timeout_ms, self.now);
                 self.book.begun(ticket, Line::new(Kind::Ping, timeout_ms, self.now));
             }
-            8 | 9 => {
+            8 => {
                 if let Some(ticket) = self.book.any_ticket(dice) {
                     self.book.cancels(ticket);
                     self.client.cancel(ticket);
@@ -91,5 +91,5 @@ fn accepted() -> Answer {
 }
 
 fn timeout(dice: &mut Dice<'_>) -> Option<u64> {
-    dice.pick(&[None, Some(100_000), Some(1), Some(1500), Some(2_000_000)])
+    dice.pick(&[None, Some(100_000), Some(2_000_000), None, Some(100_000), Some(1500), Some(1)])
 }

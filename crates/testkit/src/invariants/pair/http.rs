@@ -123,6 +123,7 @@ impl Http {
         match todo {
             Do::Send(send) => self.on_their_way.push((now, Request::Post(send))),
             Do::Get { exchange, after_ms, last_id, heads } => {
+                book.trace(format_args!("        GET {exchange} after {after_ms} from {last_id:?}"));
                 self.on_their_way.push((now + after_ms, Request::Get { exchange, last_id, heads }));
             }
             Do::Abandon(exchange) => {
@@ -166,14 +167,19 @@ impl Http {
 
     /// A connection breaks, with or without something in it.
     pub(super) fn cut(&mut self, client: &mut Client, book: &mut Book, now: u64, dice: &mut Dice<'_>) {
-        // Rather one in which there is something to be lost.
-        let held = |response: &Response| response.written.lock().bytes.len();
-        let full: Vec<usize> =
-            (0..self.responses.len()).filter(|at| held(&self.responses[*at]) > 0).collect();
-        let at = match (full.len(), self.responses.len()) {
-            (0, 0) => return,
-            (0, all) => dice.below(all),
-            (full_len, _) => full[dice.below(full_len)],
+        // Rather a stream, and rather one in which there is something to be lost.
+        let is_stream = |response: &Response| response.reader.as_ref().is_some_and(Exchange::is_stream);
+        let is_full = |response: &Response| is_stream(response) && response.has_news();
+        let all = || 0..self.responses.len();
+        let streams: Vec<usize> = all().filter(|at| is_stream(&self.responses[*at])).collect();
+        let full: Vec<usize> = all().filter(|at| is_full(&self.responses[*at])).collect();
+        let at = match dice.below(8) {
+            _ if self.responses.is_empty() => return,
+            0..=5 if !full.is_empty() => full[dice.below(full.len())],
+            0..=6 if !streams.is_empty() => streams[dice.below(streams.len())],
+            // A connection that breaks before anything is settled ends the game.
+            0..=5 => return,
+            _ => dice.below(self.responses.len()),
         };
         let mut response = self.responses.swap_remove(at);
         let exchange = response.exchange;
@@ -189,6 +195,7 @@ impl Http {
         }
         let stream = response.reader.take().filter(Exchange::is_stream);
         let then = stream.map(|reader| reader.end(None));
+        book.trace(format_args!("        {exchange} is cut: {then:?}"));
         // What has a place to go on from is taken up again, and comes to its end.
         if let Some(Then::Ended { last_id: Some(_), .. }) = then {
             self.placed.insert(exchange);

@@ -144,7 +144,7 @@ impl Game {
             }
             13 | 14 => self.trouble(dice),
             _ => {
-                let ms = dice.pick(&[10, 1, 200, 1000, 2000, 3000, 31_000]);
+                let ms = dice.pick(&[10, 1, 200, 1000, 2000, 3000, 1000, 2000, 10, 31_000]);
                 self.pass(ms, advance).await;
             }
         }

@@ -1,11 +1,11 @@
 //! What playing client and server as a pair brought to light, each sentence by itself.
 
+use call::Caps;
 use wire::Version;
 use wire::client::{Link, Speak, Terms};
 
-use super::over_http::{in_session, over_http};
+use super::over_http::{HTTP, SESSION, in_session, over_http};
 use super::{check, check_with, on_greeted_pipe, on_modern_pipe, terms, with_meta};
-use call::Caps;
 
 const DISCOVER: &str = r#"
     > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
@@ -229,7 +229,7 @@ fn a_call_whose_headers_cannot_be_learned_fails_once() {
 
 #[test]
 fn a_call_whose_headers_cannot_be_asked_for_fails() {
-    let script = super::over_http::HTTP.to_owned() + MISMATCHED + "! failed 0 too much is under way already";
+    let script = HTTP.to_owned() + MISMATCHED + "! failed 0 too much is under way already";
     check_with(Link::Http, Terms { calls_max: 1, ..terms() }, &with_meta(&script));
 }
 
@@ -387,4 +387,52 @@ fn the_place_in_a_stream_is_kept_over_connections_that_bring_nothing() {
         > GET after 1000 from Some("0-4") [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
     "#,
     );
+}
+
+#[test]
+fn a_stream_of_a_session_that_is_gone_is_not_looked_for_in_the_next() {
+    in_session(
+        r#"
+        call tools/call {"name":"a"}
+        > {"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"a"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        call tools/call {"name":"b"}
+        > {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 404
+        > {"jsonrpc":"2.0","id":8,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        session T
+        < 200 {"jsonrpc":"2.0","id":8,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > abandon 3
+        > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"b"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        ! ready 2025-11-25 s
+        at 5
+        ended 1-1 500
+        ! failed 0 the stream ended before the answer
+    "#,
+    );
+}
+
+#[test]
+fn a_level_that_was_refused_with_its_session_is_not_said_after_a_newer_one() {
+    let session =
+        SESSION.replace(r#""capabilities":{},"serverInfo""#, r#""capabilities":{"logging":{}},"serverInfo""#);
+    let script = r#"
+        level error
+        > {"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"error"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        level debug
+        > {"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"debug"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: S]
+        < 404
+        > {"jsonrpc":"2.0","id":8,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+        session T
+        < 200 {"jsonrpc":"2.0","id":8,"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"0"}}}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > abandon 3
+        > GET after 0 from None [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        > {"jsonrpc":"2.0","id":12,"method":"logging/setLevel","params":{"level":"debug"}} [MCP-Protocol-Version: 2025-11-25] [Mcp-Session-Id: T]
+        ! ready 2025-11-25 s
+        at 5
+        < 404
+    "#;
+    check(Link::Http, Speak::Handshake, &format!("{session}{script}"));
 }

@@ -1,4 +1,4 @@
-//! The same over HTTP: headers, statuses, sessions, streams.
+//! The client over HTTP: headers, statuses, sessions and streams.
 
 use wire::client::{Link, Speak};
 
@@ -87,7 +87,7 @@ fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era()
     over_http("wait 30000\n! over no answer within 30000 ms");
 }
 
-const SESSION: &str = r#"
+pub(super) const SESSION: &str = r#"
     > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
     session S
     < 200 {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
