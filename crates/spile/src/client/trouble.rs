@@ -238,8 +238,8 @@ impl Trouble {
             let start =
                 "is the server running? `spile serve PATH --http` starts one at http://127.0.0.1:3333/mcp";
             trouble.help(start)
-        } else if why.contains("certificate") || why.contains("unknownissuer") {
-            trouble.help("trust its issuer with --cacert FILE, if it is yours")
+        } else if why.contains("certificate") && why.contains("issuer") {
+            trouble.help("trust it or its issuer with --cacert FILE, if it is yours")
         } else if why.contains("lookup") || why.contains("dns") || why.contains("name or service") {
             trouble.help("is the name spelled right, and is there a network?")
         } else if why.contains("corrupt message") || why.contains("invalidcontenttype") {
