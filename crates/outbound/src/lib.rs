@@ -20,7 +20,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use url::{Host, Url};
 
-pub use reqwest::{Client, Error, Method, RequestBuilder, Response};
+pub use reqwest::{Client, Error, Method, Request, RequestBuilder, Response};
+
+/// Sent with every request that names no other.
+pub const USER_AGENT: &str = concat!("spile/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -68,7 +71,7 @@ fn builder(options: &Options) -> Result<reqwest::ClientBuilder, OutboundError> {
         .connect_timeout(Duration::from_millis(options.connect_timeout_ms))
         .pool_idle_timeout(Duration::from_secs(60))
         .tcp_nodelay(true)
-        .user_agent(concat!("spile/", env!("CARGO_PKG_VERSION"))))
+        .user_agent(USER_AGENT))
 }
 
 fn build(builder: reqwest::ClientBuilder, direct: bool) -> Result<Client, OutboundError> {
