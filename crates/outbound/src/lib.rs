@@ -4,6 +4,8 @@
 //! is never reached through a proxy. Certificates are judged by the operating system's store, and by those that
 //! the user names.
 
+mod trust;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -18,7 +20,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use url::{Host, Url};
 
-pub use reqwest::{Client, Error, Method, RequestBuilder, Response};
+pub use reqwest::{Client, Error, Method, Request, RequestBuilder, Response};
+
+/// Sent with every request that names no other.
+pub const USER_AGENT: &str = concat!("spile/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -66,7 +71,7 @@ fn builder(options: &Options) -> Result<reqwest::ClientBuilder, OutboundError> {
         .connect_timeout(Duration::from_millis(options.connect_timeout_ms))
         .pool_idle_timeout(Duration::from_secs(60))
         .tcp_nodelay(true)
-        .user_agent(concat!("spile/", env!("CARGO_PKG_VERSION"))))
+        .user_agent(USER_AGENT))
 }
 
 fn build(builder: reqwest::ClientBuilder, direct: bool) -> Result<Client, OutboundError> {
@@ -87,10 +92,7 @@ fn is_loopback(url: &Url) -> bool {
 fn tls(options: &Options) -> Result<Arc<ClientConfig>, OutboundError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let failed = |error: rustls::Error| OutboundError::Tls(error.to_string());
-    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(
-        ca_certificates(options.ca_file.as_deref())?,
-        provider.clone(),
-    );
+    let verifier = trust::Trust::new(ca_certificates(options.ca_file.as_deref())?, provider.clone());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(failed)?
@@ -179,11 +181,11 @@ impl AsyncWrite for Stream {
 }
 
 /// An error with its causes, in one line. The innermost is what people can do something about.
-pub fn reason(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+pub fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = trust::words(error);
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let words = inner.to_string();
+        let words = trust::words(inner);
         if !text.contains(&words) {
             let _ = write!(text, ": {words}");
         }

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(crate) struct Desk {
     asking: tokio::sync::Mutex<()>,
     lines: OnceLock<tokio::sync::Mutex<mpsc::Receiver<String>>>,
     bar: Mutex<Bar>,
+    /// How often something was skipped that the server said.
+    skipped: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -52,6 +55,7 @@ impl Desk {
             asking: tokio::sync::Mutex::new(()),
             lines: OnceLock::new(),
             bar: Mutex::default(),
+            skipped: AtomicUsize::new(0),
         })
     }
 
@@ -179,6 +183,14 @@ impl Company for Seat {
             News::Stderr(line) if desk.is_verbose => desk.say(&desk.screen.faint(&line)),
             // Something is missing from what is shown.
             News::Odd(what) if desk.is_verbose || what.contains("is left out") => desk.warn(&what),
+            // One is worth a look; a server that prints its whole log is not worth a screen of it.
+            News::Odd(what) if what.starts_with("skipped ") => {
+                match desk.skipped.fetch_add(1, Ordering::Relaxed) {
+                    0 => desk.warn(&what),
+                    1 => desk.warn("more of what the server sends is skipped; -v shows all of it"),
+                    _ => {}
+                }
+            }
             News::Again(_) if desk.is_verbose => desk.warn("the server forgot us and was greeted again"),
             News::Log { .. } | News::Odd(_) | News::Again(_) => {}
             News::Stderr(_) | News::Changed(_) | News::Over(_) => {}

@@ -12,7 +12,7 @@ use wire::frame::Framing;
 
 use super::desk::{Desk, Seat};
 use super::inside;
-use super::trouble::{Named, Trouble};
+use super::trouble::{Named, Trouble, over_http};
 
 /// Flags that every client command has.
 #[derive(Debug, Args)]
@@ -147,8 +147,13 @@ impl To {
             Reach::At(Target::Http(_) | Target::Sse(_) | Target::WebSocket(_) | Target::HttpUnix { .. })
         );
         if !headers.is_empty() && !has_heads {
-            return Err(Trouble::usage("headers and tokens are for servers over HTTP and WebSocket")
-                .help("a program takes its secrets from its environment"));
+            let help = match (&reach, at.strip_prefix("unix:")) {
+                (Reach::At(_), Some(path)) => over_http(path),
+                _ => "a program takes its secrets from its environment".to_owned(),
+            };
+            return Err(
+                Trouble::usage("headers and tokens are for servers over HTTP and WebSocket").help(help)
+            );
         }
         if self.framing.is_some() && has_heads {
             return Err(Trouble::usage(
@@ -182,7 +187,7 @@ impl To {
             },
             ..Options::default()
         };
-        let named = Named { at, with_token: !headers.is_empty() };
+        let named = Named { at, with_token: !headers.is_empty(), with_protocol: self.protocol.is_some() };
         Ok(Place { named, timeout_ms: ms, roots, reach, options: Options { headers, ..options } })
     }
 

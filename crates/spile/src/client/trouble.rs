@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use contract::diagnostic::{Diagnostic, render};
 use outbound::OutboundError;
 use upstream::{End, OpenError};
+use wire::Version;
 use wire::client::Failure;
+use wire::code::Code;
 
 use super::plain;
 use crate::banner;
@@ -132,6 +134,8 @@ pub(crate) struct Named {
     pub(crate) at: String,
     /// Whether it was told who we are.
     pub(crate) with_token: bool,
+    /// Whether one protocol version was asked for.
+    pub(crate) with_protocol: bool,
 }
 
 impl Trouble {
@@ -164,6 +168,13 @@ impl Trouble {
     pub(crate) fn of(failure: Failure, when: When, named: &Named) -> Self {
         let at = &named.at;
         match failure {
+            Failure::Told(told) if told.code == Code::Unauthorized.number() => {
+                let trouble = Self::new(Exit::Refused, format!("the server at {at} refuses us: {} ({})", told.message, told.code));
+                match at.strip_prefix("unix:") {
+                    Some(path) => trouble.help(over_http(path)),
+                    None => trouble,
+                }
+            }
             Failure::Told(told) if when == When::Opening => Self::new(
                 Exit::Unreachable,
                 format!("{at} does not begin a conversation: {} ({})", told.message, told.code),
@@ -208,13 +219,24 @@ impl Trouble {
             }
             Failure::NotMcp(why) => Self::new(Exit::Unreachable, format!("{at} does not speak MCP: {why}")),
             Failure::NoVersion(why) => {
-                Self::new(Exit::Unreachable, format!("no common protocol version: {why}")).help("leave --protocol out to take the newest that both know")
+                let trouble = Self::new(Exit::Unreachable, format!("no common protocol version: {why}"));
+                if named.with_protocol {
+                    trouble.help("leave --protocol out to take the newest that both know")
+                } else {
+                    let known: Vec<&str> = Version::ALL.iter().map(|(_, date)| *date).collect();
+                    trouble.help(format!("spoken here are {}", known.join(", ")))
+                }
             }
-            Failure::Timeout { after_ms } => Self::new(
-                Exit::Timeout,
-                format!("no answer within {} s", after_ms as f64 / 1000.0),
-            )
-            .help("--timeout SECONDS waits longer"),
+            Failure::Timeout { after_ms, unreadable } => {
+                let late = format!("no answer within {} s", after_ms as f64 / 1000.0);
+                match unreadable {
+                    Some(what) => Self::new(
+                        Exit::Timeout,
+                        format!("{late}; meanwhile the server sent what cannot be read: {what}"),
+                    ),
+                    None => Self::new(Exit::Timeout, late).help("--timeout SECONDS waits longer"),
+                }
+            }
             Failure::Closed(why) => match when {
                 When::Opening => Self::unreachable(&why),
                 When::Asking => {
@@ -238,8 +260,8 @@ impl Trouble {
             let start =
                 "is the server running? `spile serve PATH --http` starts one at http://127.0.0.1:3333/mcp";
             trouble.help(start)
-        } else if why.contains("certificate") || why.contains("unknownissuer") {
-            trouble.help("trust its issuer with --cacert FILE, if it is yours")
+        } else if why.contains("certificate") && why.contains("issuer") {
+            trouble.help("trust it or its issuer with --cacert FILE, if it is yours")
         } else if why.contains("lookup") || why.contains("dns") || why.contains("name or service") {
             trouble.help("is the name spelled right, and is there a network?")
         } else if why.contains("corrupt message") || why.contains("invalidcontenttype") {
@@ -248,6 +270,13 @@ impl Trouble {
             trouble
         }
     }
+}
+
+/// A pipe has no place for a token; the same socket speaks HTTP.
+pub(crate) fn over_http(path: &str) -> String {
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let path = path.replace('%', "%25").replace('/', "%2F").replace(' ', "%20");
+    format!("give its token over HTTP: --url http+unix://{path}/mcp --token-file FILE")
 }
 
 /// Where a server probably is that is not where it was looked for.

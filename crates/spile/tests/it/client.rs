@@ -115,7 +115,7 @@ fn a_server_is_asked_at_every_door() {
     }
     let said = place.run(&["ping", "--url", &format!("https://127.0.0.1:{secure_port}/mcp")]);
     assert_eq!(said.code, Some(3), "{said}");
-    assert!(said.stderr.contains("trust its issuer with --cacert FILE"), "{said}");
+    assert!(said.stderr.contains("trust it or its issuer with --cacert FILE"), "{said}");
     let said = place.run(&["ping", "--url", &format!("https://127.0.0.1:{port}/mcp")]);
     assert_eq!(said.code, Some(3), "{said}");
     assert!(said.stderr.contains("does not speak TLS"), "{said}");
@@ -403,4 +403,57 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     let said = lines_of(child.stderr.take().expect("a pipe"));
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert_eq!(said.iter().collect::<Vec<_>>(), [] as [&str; 0]);
+}
+
+#[test]
+fn what_is_skipped_is_told_once_and_all_of_it_when_asked_for() {
+    let script = r#"while IFS= read -r line; do
+        id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+        case "$line" in
+        *server/discover*) echo one; echo two; echo three
+          printf '{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}\n' "$id" ;;
+        *tools/list*) printf '{"jsonrpc":"2.0","id":%s,"id":7}\n' "$id" ;;
+        esac
+    done"#;
+    let place = Place::new(&[("server.sh", script.as_bytes())]);
+    let server = ["--command", "/bin/sh server.sh"];
+    let said = place.run(&[&["ping"], &server[..]].concat());
+    assert_eq!(said.code, Some(0), "{said}");
+    assert!(said.stderr.contains("`one`") && !said.stderr.contains("`two`"), "{said}");
+    assert_eq!(said.stderr.matches("-v shows all of it").count(), 1, "{said}");
+    let said = place.run(&[&["ping", "-v"], &server[..]].concat());
+    assert!(said.stderr.contains("`three`") && !said.stderr.contains("-v shows"), "{said}");
+    // An answer that cannot be read is the reason that none came.
+    let said = place.run(&[&["tools", "--timeout", "0.5"], &server[..]].concat());
+    assert_eq!(said.code, Some(4), "{said}");
+    assert!(
+        said.stderr.contains("no answer within 0.5 s; meanwhile the server sent what cannot be read: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_version_that_nobody_asked_for_is_not_to_be_left_out() {
+    let script = r#"read -r line
+        printf '{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2031-01-01"],"capabilities":{}}}\n'
+        read -r line"#;
+    let place = Place::new(&[("server.sh", script.as_bytes())]);
+    let said = place.run(&["ping", "--command", "/bin/sh server.sh"]);
+    assert_eq!(said.code, Some(3), "{said}");
+    assert!(said.stderr.contains("protocol 2031-01-01, which will not do here"), "{said}");
+    assert!(
+        said.stderr.contains("spoken here are 2024-11-05")
+            || said.stderr.contains("spoken here are 2026-07-28"),
+        "{said}"
+    );
+    assert!(!said.stderr.contains("--protocol"), "{said}");
+}
+
+#[test]
+fn a_websocket_that_never_opens_is_no_answer_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("ws://{}/mcp", listener.local_addr().expect("it is bound"));
+    let said = Place::new(&[]).run(&["ping", "--url", &url, "--timeout", "0.3"]);
+    assert_eq!(said.code, Some(4), "{said}");
+    assert!(said.stderr.contains("no answer within 0.3 s"), "{said}");
 }

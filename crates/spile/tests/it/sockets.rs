@@ -167,3 +167,23 @@ fn where_tcp_is_forbidden_a_socket_stands_in() {
         insta::assert_snapshot!(name, place.readable(stderr.as_bytes()));
     }
 }
+
+#[test]
+fn a_socket_that_wants_a_token_says_so_and_how_to_give_it() {
+    let place = Place::new(&[PEOPLE]);
+    place.write("token", b"s3cret");
+    let mut command = place.spile(&["serve", "people.csv", "--socket", "a.sock"]);
+    let served = Served::start_at(command.env("SPILE_TOKEN", "s3cret"), "unix:");
+    let way_out = "--url http+unix://a.sock/mcp --token-file FILE";
+    let said = place.run(&["ping", "--url", "unix:a.sock"]);
+    assert_eq!(said.code, Some(5), "{said}");
+    assert!(said.stderr.contains("a bearer token is required") && said.stderr.contains(way_out), "{said}");
+    let said = place.run(&["ping", "--url", "unix:a.sock", "--token-file", "token"]);
+    assert_eq!(said.code, Some(2), "{said}");
+    assert!(said.stderr.contains(way_out), "{said}");
+    let path = place.folder.join("a.sock").display().to_string().replace('/', "%2F");
+    let url = format!("http+unix://{path}/mcp");
+    let said = place.run(&["ping", "--url", &url, "--token-file", "token"]);
+    assert_eq!(said.code, Some(0), "{said}");
+    served.stop();
+}

@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 
 use crate::stand::{Place, Served};
 
@@ -137,4 +137,54 @@ fn what_is_said_about_options_that_do_not_go_together() {
         all.push(said.to_string());
     }
     insta::assert_snapshot!("tls_options", all.join("\n\n"));
+}
+
+/// As `openssl req -x509` makes one: its own authority, for this name.
+fn of_its_own(name: &str, until: i32) -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(until, 1, 1);
+    (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+}
+
+#[test]
+fn a_certificate_that_is_named_is_trusted_and_others_are_told_in_words() {
+    let place = Place::new(&[("people.csv", b"id,name\n1,Ada\n")]);
+    for (name, (cert, key)) in [
+        ("good", of_its_own("localhost", 4000)),
+        ("old", of_its_own("localhost", 2021)),
+        ("elsewhere", of_its_own("example.com", 4000)),
+        ("other", of_its_own("localhost", 4000)),
+    ] {
+        for (end, text) in [("", cert), ("-key", key)] {
+            place.write(&format!("{name}{end}.pem"), text.as_bytes());
+            let path = place.folder.join(format!("{name}{end}.pem"));
+            std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("it is ours");
+        }
+    }
+    for (server, trusted, code, told) in [
+        ("good", "good", 0, ""),
+        ("good", "other", 3, "the server's certificate "),
+        ("good", "people", 3, "the server's certificate "),
+        ("old", "old", 3, "the server's certificate has expired"),
+        ("elsewhere", "elsewhere", 3, "the server's certificate is not valid for `localhost`"),
+    ] {
+        let (cert, key) = (format!("{server}.pem"), format!("{server}-key.pem"));
+        let args = ["serve", "people.csv", "--bind", "0", "--tls-cert", &cert, "--tls-key", &key];
+        let served = Served::start(&mut place.spile(&args));
+        for scheme in ["https", "wss"] {
+            let url = format!("{scheme}://localhost:{}/mcp", served.address.port());
+            let ca = format!("{trusted}.pem");
+            let args = ["ping", "--url", &url, "--cacert", &ca];
+            let said = place.run(if trusted == "people" { &args[..3] } else { &args[..] });
+            assert_eq!(said.code, Some(code), "{said}");
+            assert!(said.stderr.contains(told), "{said}");
+            for dump in ["{", "UnknownIssuer", "CaUsed", "NotValid"] {
+                assert!(!said.stderr.contains(dump), "{said}");
+            }
+        }
+        served.stop();
+    }
 }

@@ -119,9 +119,18 @@ fn over_http_the_heads_are_seen_and_secrets_are_not() {
         let record = std::fs::read_to_string(place.folder.join("r.jsonl")).expect("it was written");
         for text in [&said.stdout, &record] {
             assert!(!text.contains("s3cret") && !text.contains("k3y"), "{text}");
-            assert!(text.contains("Authorization: ***") && text.contains("X-Key: ***"), "{text}");
+            assert!(text.contains("authorization: ***") && text.contains("x-key: ***"), "{text}");
         }
         assert!(said.stdout.contains("→ POST http://"), "{said}");
+        for sent in [
+            &format!("host: {}", served.address),
+            "content-type: application/json",
+            "accept: application/json, text/event-stream",
+            concat!("user-agent: spile/", env!("CARGO_PKG_VERSION")),
+            "content-length: ",
+        ] {
+            assert!(said.stdout.contains(&format!("  {sent}")), "{sent}: {said}");
+        }
         assert!(said.stdout.contains("← HTTP/1.1 200 OK"), "{said}");
         assert!(said.stdout.contains("→ tools/call #"), "{said}");
     }
@@ -148,6 +157,7 @@ fn steps_and_recordings_that_make_no_sense() {
         ("step_with_target", &["trace", "tools --url http://127.0.0.1/"]),
         ("record_nowhere", &["trace", "--record", "gone/r.jsonl"]),
         ("replay_missing", &["trace", "--replay", "gone.jsonl"]),
+        ("replay_and_steps", &["trace", "--replay", "cut.jsonl", "tools"]),
         ("replay_and_record", &["trace", "--replay", "cut.jsonl", "--record", "x"]),
         ("replay_empty", &["trace", "--replay", "empty.jsonl"]),
         ("replay_other", &["trace", "--replay", "other.jsonl"]),
@@ -174,4 +184,28 @@ fn steps_go_on_where_one_fails_and_end_where_the_server_does() {
     assert_eq!(said.code, Some(3), "{said}");
     assert!(said.stdout.contains("! out of tea") && said.stdout.contains("* exited with code 7"), "{said}");
     assert!(said.stderr.contains("out of tea"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_recording_over_a_file_is_nobody_elses_and_over_a_link_is_none() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::customers();
+    let mode = |name: &str| {
+        std::fs::metadata(place.folder.join(name)).expect("it is there").permissions().mode() & 0o777
+    };
+    place.write("old.jsonl", &b"x".repeat(100_000));
+    let wide = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(place.folder.join("old.jsonl"), wide.clone()).expect("it is ours");
+    let said = place.run(&["trace", "--record", "old.jsonl", "ping"]);
+    assert_eq!((said.code, mode("old.jsonl")), (Some(0), 0o600), "{said}");
+    assert_eq!(place.run(&["trace", "--replay", "old.jsonl"]).code, Some(0), "nothing of it is left");
+
+    place.write("mine.txt", b"mine");
+    std::fs::set_permissions(place.folder.join("mine.txt"), wide).expect("it is ours");
+    std::os::unix::fs::symlink("mine.txt", place.folder.join("link.jsonl")).expect("a link can be made");
+    let said = place.run(&["trace", "--record", "link.jsonl", "ping"]);
+    assert_eq!((said.code, mode("mine.txt")), (Some(2), 0o644), "{said}");
+    assert!(said.stderr.contains("`link.jsonl` is a link to another file"), "{said}");
+    assert_eq!(std::fs::read(place.folder.join("mine.txt")).expect("it is there"), b"mine");
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::Either;
-use outbound::{Client, Method, RequestBuilder, Response, reason};
+use outbound::{Client, Method, Request, RequestBuilder, Response, reason};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
@@ -117,11 +117,10 @@ impl Carrier {
             .request(Method::POST, &heads)
             .header("Content-Type", "application/json")
             .header("Accept", "application/json, text/event-stream");
-        self.saw_request("POST", exchange, &heads);
-        self.shared.saw(Seen::Frame { direction: Direction::Out, message: &body, exchange: Some(exchange) });
-        self.shared.saw(Seen::Bytes { direction: Direction::Out, bytes: &body });
+        let request = request.body(body).build();
+        self.saw_request(&request, exchange);
         let posting = Posting::one(&self.posting);
-        let sent = request.body(body).send().await;
+        let sent = self.send(request).await;
         drop(posting);
         if let Some(response) = self.sent(exchange, sent) {
             self.read(exchange, response).await;
@@ -141,8 +140,10 @@ impl Carrier {
         }
         heads.extend(last_id.map(|id| ("Last-Event-ID".to_owned(), id)));
         let request = self.request(Method::GET, &heads).header("Accept", "text/event-stream");
-        self.saw_request("GET", exchange, &heads);
-        if let Some(response) = self.sent(exchange, request.send().await) {
+        let request = request.build();
+        self.saw_request(&request, exchange);
+        let sent = self.send(request).await;
+        if let Some(response) = self.sent(exchange, sent) {
             drop(opened);
             self.read(exchange, response).await;
         }
@@ -154,6 +155,10 @@ impl Carrier {
             request = request.header(name, value);
         }
         request
+    }
+
+    async fn send(&self, request: Result<Request, outbound::Error>) -> Result<Response, outbound::Error> {
+        self.client.execute(request?).await
     }
 
     fn sent(&self, exchange: u64, sent: Result<Response, outbound::Error>) -> Option<Response> {
@@ -228,19 +233,40 @@ impl Carrier {
         }
     }
 
-    fn saw_request(&self, method: &str, exchange: u64, heads: &[(String, String)]) {
+    /// The head as it is sent, with what is added to a request on its way, and the message.
+    fn saw_request(&self, request: &Result<Request, outbound::Error>, exchange: u64) {
+        let Ok(request) = request else { return };
         if self.shared.options.tap.is_none() {
             return;
         }
-        let mut head = format!("{method} {}\n", self.url);
-        for (name, value) in heads {
-            head.push_str(&format!("{name}: {value}\n"));
+        let host = self.url.host_str().unwrap_or_default();
+        let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let mut head = format!("{} {}\nhost: {host}{port}\n", request.method(), self.url);
+        let theirs = &self.shared.options.headers;
+        for (name, value) in request.headers() {
+            // What the user gave may be a secret.
+            let is_theirs = theirs.iter().any(|(their, _)| their.eq_ignore_ascii_case(name.as_str()));
+            let shown = if is_theirs { "***".into() } else { String::from_utf8_lossy(value.as_bytes()) };
+            head.push_str(&format!("{name}: {shown}\n"));
         }
-        // What the user gave may be a secret.
-        for (name, _) in &self.shared.options.headers {
-            head.push_str(&format!("{name}: ***\n"));
+        for (name, value) in [("accept", "*/*"), ("user-agent", outbound::USER_AGENT)] {
+            if !request.headers().contains_key(name) {
+                head.push_str(&format!("{name}: {value}\n"));
+            }
+        }
+        let body = request.body().and_then(|body| body.as_bytes());
+        if let Some(body) = body {
+            head.push_str(&format!("content-length: {}\n", body.len()));
         }
         self.shared.saw(Seen::Head { direction: Direction::Out, head: head.trim_end(), exchange });
+        if let Some(body) = body {
+            self.shared.saw(Seen::Frame {
+                direction: Direction::Out,
+                message: body,
+                exchange: Some(exchange),
+            });
+            self.shared.saw(Seen::Bytes { direction: Direction::Out, bytes: body });
+        }
     }
 
     fn saw_answer(&self, exchange: u64, response: &Response) {
@@ -265,8 +291,9 @@ async fn farewell(carrier: Arc<Carrier>) {
     };
     let _ = tokio::time::timeout(LAST_WORDS, said).await;
     let Some(heads) = carrier.shared.with(|client, _| client.farewell()) else { return };
-    carrier.saw_request("DELETE", 0, &heads);
-    let bye = carrier.request(Method::DELETE, &heads).send();
+    let bye = carrier.request(Method::DELETE, &heads).build();
+    carrier.saw_request(&bye, 0);
+    let bye = carrier.send(bye);
     if let Ok(Ok(response)) = tokio::time::timeout(LAST_WORDS, bye).await {
         carrier.saw_answer(0, &response);
     }

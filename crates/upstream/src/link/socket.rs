@@ -46,7 +46,10 @@ pub(crate) async fn open(url: &Url, options: &Options) -> Result<Socket, OpenErr
     let shaking = client_async_with_config(request, stream, Some(config));
     let shaken = tokio::time::timeout(patience, shaking).await;
     let (socket, _) = shaken
-        .map_err(|_| bad(format!("no answer within {} ms", options.outbound.connect_timeout_ms)))?
+        .map_err(|_| {
+            let after_ms = options.outbound.connect_timeout_ms;
+            OpenError::Refused(Failure::Timeout { after_ms, unreadable: None })
+        })?
         .map_err(|error| match error {
             Error::Http(response) => OpenError::Refused(refused(&response)),
             error => bad(error.to_string()),

@@ -43,6 +43,10 @@ pub struct Client {
     pub(super) next: u64,
     /// The latest time that was heard of.
     pub(super) clock: u64,
+    /// The latest on a pipe that could not be read, and the next id when it came.
+    pub(super) unreadable: Option<(u64, String)>,
+    /// The latest error on a pipe that belongs to no request, while the server has not been greeted.
+    pub(super) complaint: Option<Told>,
     pub(super) calls: BTreeMap<Ticket, Pending>,
     pub(super) ids: BTreeMap<u64, Ticket>,
     pub(super) asks: BTreeMap<AskId, OpenAsk>,
@@ -111,6 +115,8 @@ impl Client {
             level: None,
             next: 1,
             clock: 0,
+            unreadable: None,
+            complaint: None,
             calls: BTreeMap::new(),
             ids: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -348,7 +354,10 @@ impl Client {
                         self.failed(id, Failure::NotMcp(format!("the answer cannot be read: {what}")))
                     }
                     // Some servers print what they should log.
-                    None => self.events.push_back(Event::Odd(format!("skipped what cannot be read: {what}"))),
+                    None => {
+                        self.odd(&format!("skipped what cannot be read: {what}"));
+                        self.not_read(&what);
+                    }
                 }
                 return;
             }
@@ -364,7 +373,7 @@ impl Client {
         }
         // Once for all of them: what comes in must not be outgrown by what is said about it.
         if let Some(why) = skipped {
-            self.odd(&format!("skipped {why}: `{beginning}`"));
+            self.passed_over(&format!("{why}: `{beginning}`"));
         }
     }
 
@@ -387,7 +396,9 @@ impl Client {
                     (None, _) => match answer {
                         Ok(_) => self.odd("an answer to nothing that was asked"),
                         Err(told) => {
-                            self.odd(&format!("the server reports: {} ({})", told.message, told.code))
+                            self.odd(&format!("the server reports: {} ({})", told.message, told.code));
+                            // Not the end by itself: some say so of a probe, and take the handshake.
+                            self.complaint = Some(told).filter(|_| self.is_opening());
                         }
                     },
                 }
@@ -502,9 +513,16 @@ impl Client {
 
     /// The connection is gone.
     pub fn closed(&mut self, why: &str) {
-        if self.phase != Phase::Over {
-            self.over(Failure::Closed(why.to_owned()));
+        match self.complaint.take() {
+            _ if self.phase == Phase::Over => {}
+            // Who says why and hangs up has said it all.
+            Some(told) if self.is_opening() => self.over(Failure::Told(told)),
+            Some(_) | None => self.over(Failure::Closed(why.to_owned())),
         }
+    }
+
+    fn is_opening(&self) -> bool {
+        matches!(self.phase, Phase::Probing { .. } | Phase::Greeting { .. })
     }
 
     pub(super) fn over(&mut self, why: Failure) {
@@ -569,7 +587,10 @@ impl Client {
                 self.greet(Version::NEWEST_WITH_HANDSHAKE, now);
             }
             Phase::Probing { until, .. } | Phase::Greeting { until, .. } if until <= now => {
-                self.over(Failure::Timeout { after_ms: self.terms.handshake_ms });
+                let unreadable = self.unreadable.take().map(|(_, what)| what);
+                let late = Failure::Timeout { after_ms: self.terms.handshake_ms, unreadable };
+                let why = self.complaint.take().map_or(late, Failure::Told);
+                self.over(why);
             }
             Phase::Probing { .. } | Phase::Greeting { .. } | Phase::Fresh | Phase::Open | Phase::Over => {}
         }
@@ -586,8 +607,23 @@ impl Client {
             }
             let asked_for = self.calls.get(&ticket).and_then(|pending| pending.call.timeout_ms);
             let after_ms = asked_for.unwrap_or(self.terms.handshake_ms);
-            self.give_up(ticket, Failure::Timeout { after_ms }, "it took too long");
+            let unreadable = self.unreadable_since(ticket);
+            self.give_up(ticket, Failure::Timeout { after_ms, unreadable }, "it took too long");
         }
+    }
+
+    /// It may have been the answer that somebody waits for.
+    pub(super) fn not_read(&mut self, what: &str) {
+        if self.link == Link::Pipe {
+            self.unreadable = Some((self.next, what.to_owned()));
+        }
+    }
+
+    /// What could not be read since a call was sent.
+    fn unreadable_since(&self, ticket: Ticket) -> Option<String> {
+        let sent = self.calls.get(&ticket)?.id?;
+        let (next, what) = self.unreadable.as_ref()?;
+        (sent < *next).then(|| what.clone())
     }
 
     /// Whether a question is open that a call may be waiting for. A server's own request does not say which.

@@ -153,8 +153,9 @@ impl Client {
     }
 
     fn no_version(&mut self, dates: &[String]) {
-        let why = match dates.iter().take(8).map(String::as_str).collect::<Vec<_>>() {
-            dates if dates.is_empty() => "the server names no protocol version that it speaks".to_owned(),
+        let why = match &*dates.iter().take(8).map(String::as_str).collect::<Vec<_>>() {
+            [] | [""] => "the server names no protocol version that it speaks".to_owned(),
+            [only] => format!("the server speaks protocol {only}, which will not do here"),
             dates => format!("the server speaks protocol {}, none of which will do here", dates.join(", ")),
         };
         self.over(Failure::NoVersion(why));

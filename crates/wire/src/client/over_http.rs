@@ -124,6 +124,7 @@ impl Client {
     /// The driver passed over something.
     pub fn passed_over(&mut self, what: &str) {
         self.odd(&format!("skipped {what}"));
+        self.not_read(what);
     }
 
     /// Over HTTP: an answer that is no stream.

@@ -181,8 +181,10 @@ pub enum Failure {
     /// What came back is not MCP.
     NotMcp(String),
     NoVersion(String),
+    /// On a pipe an answer that cannot be read is nobody's, so it is told with what has waited in vain.
     Timeout {
         after_ms: u64,
+        unreadable: Option<String>,
     },
     /// The connection or the stream ended first.
     Closed(String),
@@ -224,7 +226,11 @@ impl std::fmt::Display for Failure {
             Self::NotMcp(why) | Self::NoVersion(why) | Self::Closed(why) | Self::Refused(why) => {
                 f.write_str(why)
             }
-            Self::Timeout { after_ms } => write!(f, "no answer within {after_ms} ms"),
+            Self::Timeout { after_ms, unreadable } => {
+                write!(f, "no answer within {after_ms} ms")?;
+                let Some(what) = unreadable else { return Ok(()) };
+                write!(f, "; meanwhile the server sent what cannot be read: {what}")
+            }
             Self::Cancelled => f.write_str("cancelled"),
             Self::Busy => f.write_str("too much is under way already"),
         }

@@ -1,7 +1,7 @@
 //! Bytes in, frames out: what comes down a pipe, by line or by `Content-Length`.
 //!
-//! Lines are the standard. Some clients borrow the framing of the Language Server Protocol; the first bytes
-//! tell, and we answer in kind. Feed with [`Frames::space`] and [`Frames::filled`], take with
+//! Lines are the standard. Some clients borrow the framing of the Language Server Protocol; the name of the
+//! first header tells, and we answer in kind. Feed with [`Frames::space`] and [`Frames::filled`], take with
 //! [`Frames::next`]. Never holds more than one frame of `frame_bytes_max` and what was read behind it.
 
 /// How messages are told apart on a pipe.
@@ -60,7 +60,7 @@ pub enum Frame {
 /// What to do with the bytes at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing but white space came yet.
+    /// Nothing but white space came yet, or what may become the name of a header.
     Unsure,
     Line,
     /// In an overlong line: everything up to the next line break is dropped.
@@ -91,7 +91,7 @@ impl Frames {
         Self { buffer: Vec::new(), start: 0, searched: 0, end: 0, state: State::Unsure, frame_bytes_max }
     }
 
-    /// For whoever knows how the other end writes: a first line that begins with a `C` is a line.
+    /// For whoever knows how the other end writes: a first line that looks like a header is a line.
     pub fn in_framing(framing: Framing, frame_bytes_max: usize) -> Self {
         let state = match framing {
             // The messages of a WebSocket have their own frames; who asks for these means a stream of bytes.
@@ -141,13 +141,21 @@ impl Frames {
 
     /// What is left when the stream ends: a last line without a line break counts.
     pub fn finish(&mut self) -> Option<Frame> {
-        if self.state != State::Line || self.start == self.end {
+        if !matches!(self.state, State::Line | State::Unsure) || self.start == self.end {
             return None;
         }
-        let line = trimmed(&self.buffer[self.start..self.end]).to_vec();
+        // The beginning of a header's name and no more is no header.
+        self.state = State::Line;
+        let line = &self.buffer[self.start..self.end];
+        let too_long = line.len() > self.frame_bytes_max;
+        let line = trimmed(line).to_vec();
         self.start = self.end;
         self.searched = self.end;
-        if line.is_empty() { None } else { Some(Frame::Message(line)) }
+        match line.is_empty() {
+            true => None,
+            false if too_long => Some(Frame::TooLong),
+            false => Some(Frame::Message(line)),
+        }
     }
 
     fn at_hand(&self) -> &[u8] {
@@ -190,7 +198,9 @@ impl Frames {
         let lf = memchr::memmem::find(window, b"\n\n").map(|at| (at, 2));
         let crlf = memchr::memmem::find(window, b"\r\n\r\n").map(|at| (at, 4));
         let Some((at, len)) = [lf, crlf].into_iter().flatten().min() else {
-            return (at_hand.len() >= HEAD_BYTES_MAX).then_some(Err(()));
+            // A message without a head is not waited for: the blank line behind it may never come.
+            let is_lost = at_hand.len() >= HEAD_BYTES_MAX || !may_become_head(window);
+            return is_lost.then_some(Err(()));
         };
         let length = content_length(&window[..at]);
         self.take(at + len);
@@ -208,8 +218,10 @@ impl Iterator for Frames {
                 State::Unsure => {
                     let blank = self.at_hand().iter().take_while(|c| c.is_ascii_whitespace()).count();
                     self.take(blank);
-                    let first = *self.at_hand().first()?;
-                    self.state = if matches!(first, b'C' | b'c') { State::Head } else { State::Line };
+                    self.state = match looks(self.at_hand()) {
+                        Looks::Unsure => return None,
+                        Looks::Like(state) => state,
+                    };
                 }
                 State::Line => match self.next_line()? {
                     Frame::Message(line) if line.is_empty() => {}
@@ -271,11 +283,46 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.trim_ascii()
 }
 
+/// What the first bytes look like.
+enum Looks {
+    Unsure,
+    Like(State),
+}
+
+/// The headers of the Language Server Protocol. A line that merely begins like one is a line.
+const FIRST_HEADERS: [&[u8]; 2] = [b"content-length:", b"content-type:"];
+
+fn looks(bytes: &[u8]) -> Looks {
+    let agrees = |name: &&[u8]| {
+        let known = name.len().min(bytes.len());
+        bytes[..known].eq_ignore_ascii_case(&name[..known])
+    };
+    match FIRST_HEADERS.iter().find(|name| agrees(name)) {
+        Some(name) if bytes.len() >= name.len() => Looks::Like(State::Head),
+        Some(_) => Looks::Unsure,
+        None => Looks::Like(State::Line),
+    }
+}
+
+/// Whether each line, and the beginning of the last one, has the name of a header in front.
+fn may_become_head(bytes: &[u8]) -> bool {
+    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    let mut lines = bytes.split(|c| *c == b'\n');
+    let last = lines.next_back().unwrap_or_default();
+    let name = |line: &[u8]| line.iter().take_while(|c| is_token(**c)).count();
+    // What follows the name is its colon; of the last line that, or the end of the block, may yet come.
+    lines.all(|line| line.get(name(line)) == Some(&b':'))
+        && (last == b"\r" || matches!(last.get(name(last)), None | Some(b':')))
+}
+
 /// The one `Content-Length` of a header block; other headers are allowed and ignored.
 fn content_length(head: &[u8]) -> Option<usize> {
     let mut found = None;
     for line in std::str::from_utf8(head).ok()?.lines() {
         let (name, value) = line.split_once(':')?;
+        if !may_become_head(name.as_bytes()) {
+            return None;
+        }
         if name.eq_ignore_ascii_case("content-length") {
             let value = value.trim();
             if found.is_some() || !value.bytes().all(|c| c.is_ascii_digit()) {

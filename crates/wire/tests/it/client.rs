@@ -341,7 +341,7 @@ fn versions_that_do_not_meet_are_told() {
             r#"
             > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
             < {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"?","data":{"supported":["2031-01-01"],"requested":"x"}}}
-            ! over the server speaks protocol 2031-01-01, none of which will do here
+            ! over the server speaks protocol 2031-01-01, which will not do here
         "#,
         ),
     );
@@ -351,7 +351,7 @@ fn versions_that_do_not_meet_are_told() {
         r#"
         > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
-        ! over the server speaks protocol 2025-11-25, none of which will do here
+        ! over the server speaks protocol 2025-11-25, which will not do here
     "#,
     );
     check(
@@ -580,6 +580,28 @@ fn a_call_that_takes_too_long_is_cancelled() {
         wait 1
         > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"it took too long"}}
         ! failed 0 no answer within 60000 ms
+    "#,
+    );
+}
+
+#[test]
+fn an_answer_on_a_pipe_that_cannot_be_read_is_told_when_time_is_up() {
+    on_modern_pipe(
+        r#"
+        < before it was asked
+        ! odd skipped what cannot be read: not valid JSON at byte 0: `before it was asked`
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        wait 60000
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"it took too long"}}
+        ! failed 0 no answer within 60000 ms
+        call tools/call {"name":"t"}
+        > {"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"t","_meta":{META}}}
+        < {"id":5,"id":5}
+        ! odd skipped what cannot be read: duplicate key at byte 8: `{\"id\":5,\"id\":5}`
+        wait 60000
+        > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6,"reason":"it took too long"}}
+        ! failed 1 no answer within 60000 ms; meanwhile the server sent what cannot be read: duplicate key at byte 8: `{\"id\":5,\"id\":5}`
     "#,
     );
 }

@@ -60,15 +60,39 @@ fn a_line_is_too_long_or_not_wherever_it_is_cut() {
     }
 }
 
+fn found(mut frames: Frames, stream: &str) -> Vec<Frame> {
+    frames.space()[..stream.len()].copy_from_slice(stream.as_bytes());
+    frames.filled(stream.len());
+    let mut found: Vec<Frame> = frames.by_ref().collect();
+    found.extend(frames.finish());
+    found
+}
+
 #[test]
-fn whoever_knows_the_framing_is_not_misled_by_the_first_letter() {
-    let mut frames = Frames::in_framing(Framing::Lines, 100);
-    let printed = b"Connecting to the database\n{}\n";
-    frames.space()[..printed.len()].copy_from_slice(printed);
-    frames.filled(printed.len());
-    let found: Vec<Frame> = frames.collect();
-    let expected = [&b"Connecting to the database"[..], b"{}"].map(|line| Frame::Message(line.to_vec()));
-    assert_eq!(found, expected);
+fn whoever_knows_the_framing_is_not_misled_by_the_first_line() {
+    let frames = Frames::in_framing(Framing::Lines, 100);
+    let expected = ["Content-Length: unknown", "{}"].map(|line| Frame::Message(line.into()));
+    assert_eq!(found(frames, "Content-Length: unknown\n{}\n"), expected);
+}
+
+#[test]
+fn only_the_name_of_a_header_makes_headers() {
+    let message = |text: &str| Frame::Message(text.into());
+    for (stream, expected) in [
+        ("Cfoo\n{}\n", vec![message("Cfoo"), message("{}")]),
+        ("c\n", vec![message("c")]),
+        ("Content-", vec![message("Content-")]),
+        ("Content-Language: en\n", vec![message("Content-Language: en")]),
+        ("cOnTent-LENGTH: 2\r\n\r\n{}", vec![message("{}")]),
+        (" \r\nContent-Type: a/b\nContent-Length:2\n\n{}", vec![message("{}")]),
+        // The message without a head would be waited behind for ever.
+        ("Content-Length: 2\n\n{}{\"id\":1}\n", vec![message("{}"), Frame::Lost]),
+        ("Content-Length: 2\n\n{}no colon\n", vec![message("{}"), Frame::Lost]),
+        ("Content-Length: 2\n\n{}X-A: b\r\nContent-Length: 1\r\n\r\n7", vec![message("{}"), message("7")]),
+        ("Content-Length: 2\nX{}: 1\n\n{}", vec![Frame::Lost]),
+    ] {
+        assert_eq!(found(Frames::new(100), stream), expected, "{stream:?}");
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub struct TraceArgs {
     record: Option<PathBuf>,
 
     /// Show a recording again; no server is needed
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "url", "command", "from"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "record", "url", "command", "from"])]
     replay: Option<PathBuf>,
 
     #[command(flatten)]
@@ -130,18 +130,39 @@ struct Recording {
 
 impl Recording {
     fn create(path: &Path, server: &str) -> Result<Self, Trouble> {
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true);
-        // Messages hold what nobody else should read.
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path);
-        let file = file.map_err(|error| {
-            Trouble::usage(format!("--record: `{}` cannot be written: {error}", path.display()))
-        })?;
+        let shown = path.display();
+        if path.is_symlink() {
+            return Err(Trouble::usage(format!("--record: `{shown}` is a link to another file"))
+                .help("a recording is written to the file that is named; give that one"));
+        }
+        let file = Self::open(path)
+            .map_err(|error| Trouble::usage(format!("--record: `{shown}` cannot be written: {error}")))?;
         let mut recording = Self { file, failed: None };
         recording.write(&entry::head(server));
         Ok(recording)
+    }
+
+    /// An empty file that is nobody else's to read, also where it was before: messages may be confidential.
+    fn open(path: &Path) -> std::io::Result<File> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+            options.mode(0o600).custom_flags(no_link);
+        }
+        let file = options.open(path)?;
+        // A device or a pipe is as it is.
+        if file.metadata()?.is_file() {
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+            }
+            file.set_len(0)?;
+        }
+        Ok(file)
     }
 
     fn add(&mut self, entry: &Entry) {

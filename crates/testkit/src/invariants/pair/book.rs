@@ -427,7 +427,7 @@ impl Book {
         let line = &self.lines[&ticket];
         match why {
             Failure::Cancelled => line.cancelled,
-            Failure::Timeout { after_ms } => {
+            Failure::Timeout { after_ms, .. } => {
                 let is_due = line.timeout_ms == Some(*after_ms) && line.ends_by.is_some_and(|by| by <= now);
                 is_due || (*after_ms == self.handshake_ms && now >= self.handshake_ms)
             }

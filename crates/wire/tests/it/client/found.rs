@@ -61,7 +61,7 @@ fn a_server_without_a_handshake_has_no_version_in_common() {
         (r#"{"code":-32602,"message":"?"}"#, "the server takes no handshake: ? (-32602)"),
         (
             r#"{"code":-32022,"message":"?","data":{"supported":["2026-07-28"]}}"#,
-            "the server speaks protocol 2026-07-28, none of which will do here",
+            "the server speaks protocol 2026-07-28, which will not do here",
         ),
         (r#"{"code":-32603,"message":"broken"}"#, "broken (-32603)"),
     ] {
@@ -435,4 +435,42 @@ fn a_level_that_was_refused_with_its_session_is_not_said_after_a_newer_one() {
         < 404
     "#;
     check(Link::Http, Speak::Handshake, &format!("{session}{script}"));
+}
+
+#[test]
+fn an_error_of_no_request_is_why_a_server_hangs_up() {
+    let told = r#"
+        < {"jsonrpc":"2.0","id":null,"error":{"code":-31004,"message":"a token is required"}}
+        ! odd the server reports: a token is required (-31004)"#;
+    on_pipe(&format!(
+        "{told}
+        closed the server closed its output
+        ! over a token is required (-31004)"
+    ));
+    // Who goes on all the same is spoken to.
+    on_pipe(&format!(
+        r#"{told}
+        < {{"jsonrpc":"2.0","id":1,"result":{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}}}
+        ! ready 2026-07-28
+        closed the server closed its output
+        ! over the server closed its output"#
+    ));
+}
+
+#[test]
+fn one_version_and_several_that_will_not_do() {
+    for (versions, why) in [
+        (r#"["1999-01-01"]"#, "the server speaks protocol 1999-01-01, which will not do here"),
+        (
+            r#"["1999-01-01","1999-02-01"]"#,
+            "the server speaks protocol 1999-01-01, 1999-02-01, none of which will do here",
+        ),
+        ("[]", "the server names no protocol version that it speaks"),
+    ] {
+        on_pipe(&format!(
+            r#"
+            < {{"jsonrpc":"2.0","id":1,"result":{{"supportedVersions":{versions},"capabilities":{{}}}}}}
+            ! over {why}"#
+        ));
+    }
 }

@@ -78,7 +78,7 @@ fn over_http_only_a_client_error_without_a_modern_body_means_the_handshake_era()
         (r#"400 {"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"caps"}}"#, "caps (-32021)"),
         (
             r#"400 {"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"?","data":{"supported":["2030-01-01"]}}}"#,
-            "the server speaks protocol 2030-01-01, none of which will do here",
+            "the server speaks protocol 2030-01-01, which will not do here",
         ),
     ] {
         over_http(&format!("< {answer}\n! over {why}"));
