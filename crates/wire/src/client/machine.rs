@@ -516,7 +516,13 @@ impl Client {
         match self.complaint.take() {
             _ if self.phase == Phase::Over => {}
             // Who says why and hangs up has said it all.
-            Some(told) if self.is_opening() => self.over(Failure::Told(told)),
+            Some(told) if self.is_opening() && told.code == Code::Unauthorized.number() => {
+                self.over(Failure::Told(told));
+            }
+            Some(told) if self.is_opening() => {
+                let why = format!("{why}; before that it said: {} ({})", told.message, told.code);
+                self.over(Failure::Closed(why));
+            }
             Some(_) | None => self.over(Failure::Closed(why.to_owned())),
         }
     }
@@ -588,9 +594,7 @@ impl Client {
             }
             Phase::Probing { until, .. } | Phase::Greeting { until, .. } if until <= now => {
                 let unreadable = self.unreadable.take().map(|(_, what)| what);
-                let late = Failure::Timeout { after_ms: self.terms.handshake_ms, unreadable };
-                let why = self.complaint.take().map_or(late, Failure::Told);
-                self.over(why);
+                self.over(Failure::Timeout { after_ms: self.terms.handshake_ms, unreadable });
             }
             Phase::Probing { .. } | Phase::Greeting { .. } | Phase::Fresh | Phase::Open | Phase::Over => {}
         }
