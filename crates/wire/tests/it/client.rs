@@ -669,34 +669,6 @@ fn changes_are_heard_in_both_eras() {
 }
 
 #[test]
-fn a_subscription_of_the_handshake_era_stands_when_every_resource_is_answered_for() {
-    on_greeted_pipe(
-        "2025-11-25",
-        r#"
-        listen file:///a file:///b
-        > {"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"file:///a"}}
-        > {"jsonrpc":"2.0","id":7,"method":"resources/subscribe","params":{"uri":"file:///b"}}
-        < {"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such resource"}}
-        ! odd `file:///b` cannot be subscribed to: no such resource (-32602)
-        < {"jsonrpc":"2.0","id":5,"result":{}}
-        ! listening 0 true ["file:///a"]
-        cancel 0
-        > {"jsonrpc":"2.0","id":9,"method":"resources/unsubscribe","params":{"uri":"file:///a"}}
-        ! failed 0 cancelled
-        < {"jsonrpc":"2.0","id":9,"result":{}}
-        listen file:///c
-        > {"jsonrpc":"2.0","id":12,"method":"resources/subscribe","params":{"uri":"file:///c"}}
-        cancel 1
-        > {"jsonrpc":"2.0","id":14,"method":"resources/unsubscribe","params":{"uri":"file:///c"}}
-        ! failed 1 cancelled
-        < {"jsonrpc":"2.0","id":12,"result":{}}
-        listen
-        ! listening 2 true []
-    "#,
-    );
-}
-
-#[test]
 fn log_messages_are_asked_for_as_the_era_has_it() {
     on_greeted_pipe(
         "2025-11-25",
