@@ -195,8 +195,9 @@ impl Frames {
     fn next_head(&mut self) -> Option<Result<usize, ()>> {
         let at_hand = self.at_hand();
         let window = &at_hand[..at_hand.len().min(HEAD_BYTES_MAX)];
+        // A blank line ends it, whatever the line before ended with.
         let lf = memchr::memmem::find(window, b"\n\n").map(|at| (at, 2));
-        let crlf = memchr::memmem::find(window, b"\r\n\r\n").map(|at| (at, 4));
+        let crlf = memchr::memmem::find(window, b"\n\r\n").map(|at| (at, 3));
         let Some((at, len)) = [lf, crlf].into_iter().flatten().min() else {
             // A message without a head is not waited for: the blank line behind it may never come.
             let is_lost = at_hand.len() >= HEAD_BYTES_MAX || !may_become_head(window);

@@ -84,6 +84,7 @@ fn only_the_name_of_a_header_makes_headers() {
         ("Content-", vec![message("Content-")]),
         ("Content-Language: en\n", vec![message("Content-Language: en")]),
         ("cOnTent-LENGTH: 2\r\n\r\n{}", vec![message("{}")]),
+        ("Content-Length: 2\n\r\n{}\r\nContent-Length: 2\r\n\n{}", vec![message("{}"), message("{}")]),
         (" \r\nContent-Type: a/b\nContent-Length:2\n\n{}", vec![message("{}")]),
         // The message without a head would be waited behind for ever.
         ("Content-Length: 2\n\n{}{\"id\":1}\n", vec![message("{}"), Frame::Lost]),
