@@ -10,6 +10,7 @@ use json::Json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use url::Url;
 use wire::client::{
     Answer, AskId, Call, Client, Do, Event, Failure, Greeting, Link, Question, Speak, Terms, Ticket,
 };
@@ -201,20 +202,12 @@ impl Connection {
         match target {
             Target::Http(url) => {
                 let client = outbound::client(url, &options.outbound)?;
-                let mut new = Self::new(options, Link::Http, company);
-                let (driver, ending) = link::http::drive(new.shared.clone(), client, url.clone());
-                new.tasks.spawn(driver);
-                new.ending = Some(ending);
-                new.ready().await
+                Self::over_http(client, url, options, company).await
             }
             #[cfg(unix)]
             Target::HttpUnix { socket, url } => {
                 let client = outbound::client_to_socket(socket, &options.outbound)?;
-                let mut new = Self::new(options, Link::Http, company);
-                let (driver, ending) = link::http::drive(new.shared.clone(), client, url.clone());
-                new.tasks.spawn(driver);
-                new.ending = Some(ending);
-                new.ready().await
+                Self::over_http(client, url, options, company).await
             }
             Target::Sse(url) => {
                 let client = outbound::client(url, &options.outbound)?;
@@ -251,6 +244,19 @@ impl Connection {
                 why: "there are no such sockets on this system".to_owned(),
             }),
         }
+    }
+
+    async fn over_http(
+        client: outbound::Client,
+        url: &Url,
+        options: Options,
+        company: Arc<dyn Company>,
+    ) -> Result<Self, OpenError> {
+        let mut new = Self::new(options, Link::Http, company);
+        let (driver, ending) = link::http::drive(new.shared.clone(), client, url.clone());
+        new.tasks.spawn(driver);
+        new.ending = Some(ending);
+        new.ready().await
     }
 
     /// Speaks down a pipe that somebody else made: to a process, or to a server in this one.
@@ -417,10 +423,14 @@ impl Shared {
 
     /// Lets the machine do something, and passes on what came of it.
     pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut Client, u64) -> T) -> T {
+        self.with_state(|state, now| act(&mut state.client, now))
+    }
+
+    fn with_state<T>(self: &Arc<Self>, act: impl FnOnce(&mut State, u64) -> T) -> T {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut state = self.lock();
         let before = state.client.deadline();
-        let done = act(&mut state.client, now);
+        let done = act(&mut state, now);
         let words = self.settle(&mut state);
         let is_other = state.client.deadline() != before;
         let is_over = state.client.is_over();
@@ -500,15 +510,12 @@ impl Shared {
     }
 
     fn begin(self: &Arc<Self>, waiter: Waiter, act: impl FnOnce(&mut Client, u64) -> Ticket) -> Ticket {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut state = self.lock();
-        let ticket = act(&mut state.client, now);
-        state.waiting.insert(ticket, waiter);
-        drop(state);
-        // It may have failed at once.
-        self.with(|_, _| ());
-        self.clock.notify_one();
-        ticket
+        self.with_state(|state, now| {
+            let ticket = act(&mut state.client, now);
+            // Before anything is settled: it may have failed at once.
+            state.waiting.insert(ticket, waiter);
+            ticket
+        })
     }
 
     async fn wait(

@@ -29,6 +29,14 @@ pub enum Method {
     TaskResult,
 }
 
+/// 2026-07-28, Standard Request Headers: the parameter that `Mcp-Name` repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Named {
+    Name,
+    Uri,
+    Task,
+}
+
 /// When a method exists.
 #[derive(Debug, Clone, Copy)]
 pub enum When {
@@ -71,6 +79,30 @@ impl Method {
             When::WithEither(one, other) => version.has(*one) || version.has(*other),
         };
         there.then_some(*method)
+    }
+
+    /// What a request of this kind names, and a header repeats.
+    #[inline]
+    pub(crate) fn names(self) -> Option<Named> {
+        match self {
+            Self::ToolsCall | Self::PromptsGet => Some(Named::Name),
+            Self::ResourcesRead => Some(Named::Uri),
+            Self::TaskGet | Self::TaskUpdate | Self::TaskCancel => Some(Named::Task),
+            Self::Initialize
+            | Self::Ping
+            | Self::Discover
+            | Self::ToolsList
+            | Self::ResourcesList
+            | Self::TemplatesList
+            | Self::Subscribe
+            | Self::Unsubscribe
+            | Self::PromptsList
+            | Self::Complete
+            | Self::SetLevel
+            | Self::Listen
+            | Self::TaskList
+            | Self::TaskResult => None,
+        }
     }
 
     pub fn as_str(self) -> &'static str {

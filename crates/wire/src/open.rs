@@ -13,7 +13,7 @@ use json::{Bad, Doc, Json, Kind, Node, ScanLimits, scan};
 use crate::code::{Code, Told};
 use crate::heads::{Head, Heads, mirrors};
 use crate::id::Id;
-use crate::method::{Method, standard_spelling};
+use crate::method::{Method, Named, standard_spelling};
 use crate::params::{Filter, List, Meta, Params, Parts, TaskOp};
 use crate::peer::{Peer, read_caps};
 use crate::version::{Feature, Version};
@@ -381,11 +381,11 @@ fn header(name: &str, head: Head<'_>, body: &str) -> Result<(), Told> {
 
 /// 2026-07-28, Standard Request Headers: `Mcp-Name` is required where a request names something.
 fn check_name_header(method: Method, params: &Params<'_>, heads: &Heads<'_>) -> Result<(), Told> {
-    let named = match method {
-        Method::ToolsCall | Method::PromptsGet => params.name,
-        Method::ResourcesRead => params.uri,
-        Method::TaskGet | Method::TaskUpdate | Method::TaskCancel => params.task_id,
-        _ => return Ok(()),
+    let named = match method.names() {
+        Some(Named::Name) => params.name,
+        Some(Named::Uri) => params.uri,
+        Some(Named::Task) => params.task_id,
+        None => return Ok(()),
     };
     match named.and_then(|node| node.str()) {
         Some(body) => header("Mcp-Name", heads.name, &body),

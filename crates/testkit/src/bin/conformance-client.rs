@@ -80,14 +80,6 @@ async fn play(server: &Connection, scenario: &str) -> Result<()> {
             }
             Ok(())
         }
-        "http-invalid-tool-headers" => {
-            for tool in list(server, List::Tools).await? {
-                let doc = tool.doc();
-                let arguments = doc.root().get("inputSchema").map(sample).unwrap_or_else(|| "{}".to_owned());
-                call(server, &name_of(&tool), &arguments).await?;
-            }
-            Ok(())
-        }
         "json-schema-2020-12-preservation" => {
             let tools = list(server, List::Tools).await?;
             let tool = tools.iter().find(|tool| name_of(tool) == "json_schema_2020_12_tool");
@@ -96,7 +88,11 @@ async fn play(server: &Connection, scenario: &str) -> Result<()> {
             call(server, "json_schema_echo", &format!(r#"{{"schema":{}}}"#, schema.raw())).await
         }
         "json-schema-ref-no-deref" | "request-metadata" => list(server, List::Tools).await.map(drop),
-        "sse-retry" | "elicitation-sep1034-client-defaults" | "tools_call" | "initialize" => {
+        "sse-retry"
+        | "elicitation-sep1034-client-defaults"
+        | "http-invalid-tool-headers"
+        | "tools_call"
+        | "initialize" => {
             for tool in list(server, List::Tools).await? {
                 let doc = tool.doc();
                 let arguments = doc.root().get("inputSchema").map(sample).unwrap_or_else(|| "{}".to_owned());

@@ -2,7 +2,6 @@
 
 use json::{Json, Kind, Node};
 
-use super::Ticket;
 use super::machine::Client;
 use super::mirror::Mirror;
 use super::words::{Event, Link};
@@ -84,7 +83,7 @@ impl List {
 
 impl Client {
     /// A whole list. Tools whose headers could not be sent are left out, and that is told.
-    pub(super) fn listed(&mut self, ticket: Ticket, list: List, mut items: Vec<Json>) {
+    pub(super) fn listed(&mut self, list: List, mut items: Vec<Json>) -> Vec<Json> {
         if list == List::Tools && self.link == Link::Http && self.version.has(Feature::MirrorHeaders) {
             let mut mirrors = std::collections::BTreeMap::new();
             let mut dropped = Vec::new();
@@ -106,6 +105,6 @@ impl Client {
             self.mirrors = mirrors;
             self.events.extend(dropped.into_iter().map(Event::Odd));
         }
-        self.events.push_back(Event::Listed { ticket, items });
+        items
     }
 }

@@ -460,11 +460,11 @@ impl Client {
             (_, Turned::Next, _) => self.send_pending(ticket),
             (list, Turned::Last(items), of) => {
                 self.drop_call(ticket);
-                self.listed(ticket, list, items);
-                if let Some(of) = of {
+                let items = self.listed(list, items);
+                match of {
+                    None => self.events.push_back(Event::Listed { ticket, items }),
                     // Nobody but ourselves asked for this list.
-                    self.events.pop_back();
-                    self.send_pending(of);
+                    Some(of) => self.send_pending(of),
                 }
             }
             (_, Turned::Wrong(why), _) => self.fail(ticket, Failure::NotMcp(why)),

@@ -66,7 +66,12 @@ impl Client {
     }
 
     pub(super) fn subscription(&self, params: Option<Node<'_>>) -> Option<Ticket> {
-        let ticket = self.ids.get(&subscription_id(params)?)?;
+        self.listening(subscription_id(params)?)
+    }
+
+    /// The subscription that a request is, if it is one.
+    pub(super) fn listening(&self, id: u64) -> Option<Ticket> {
+        let ticket = self.ids.get(&id)?;
         let is_listening = |pending: &Pending| matches!(pending.goes, Goes::Listen);
         self.calls.get(ticket).is_some_and(is_listening).then_some(*ticket)
     }

@@ -29,16 +29,14 @@ impl Client {
         let id = self.next_id();
         let patience = if self.falls_back() { self.terms.probe_ms } else { self.terms.handshake_ms };
         self.phase = Phase::Probing { id, version, until: now.saturating_add(patience) };
-        let empty = Json::object(|_| ());
-        let body = outgoing::request(
-            id,
-            Method::Discover.as_str(),
-            &empty,
-            &outgoing::Extras::default(),
-            &self.card(),
-            version,
-        );
-        self.send(id, body, Method::Discover, &empty, version);
+        self.send_opening(id, Method::Discover, &Json::object(|_| ()), version);
+    }
+
+    /// What is sent while nothing else can be.
+    fn send_opening(&mut self, id: u64, method: Method, params: &Json, version: Version) {
+        let extras = outgoing::Extras::default();
+        let body = outgoing::request(id, method.as_str(), params, &extras, &self.card(), version);
+        self.send(id, body, method, params, version);
     }
 
     /// Whether silence is answered with a handshake: over HTTP it says nothing, not every client may, and
@@ -74,15 +72,7 @@ impl Client {
             pending.id = None;
         }
         let params = outgoing::greeting(&self.card(), requested);
-        let body = outgoing::request(
-            id,
-            Method::Initialize.as_str(),
-            &params,
-            &outgoing::Extras::default(),
-            &self.card(),
-            requested,
-        );
-        self.send(id, body, Method::Initialize, &params, requested);
+        self.send_opening(id, Method::Initialize, &params, requested);
     }
 
     fn may_speak(&self, version: Version) -> bool {
@@ -219,7 +209,7 @@ impl Client {
         self.send_waiting();
     }
 
-    /// An HTTP answer that is no stream, to the probe. `None`: its body is a message and speaks for itself.
+    /// An HTTP answer that is no stream, to the probe. `false`: its body is a message and speaks for itself.
     pub(super) fn probe_status(&mut self, reply: &Reply, told: Option<&Told>, now: u64) -> bool {
         let is_modern = told.is_some_and(|told| is_modern(told) || told.supported().is_some());
         match reply.status {

@@ -6,7 +6,7 @@ use super::machine::{Client, Goes, Phase};
 use super::mirror::encode;
 use super::words::{Do, Failure, Link, Send};
 use super::{Reply, Told};
-use crate::method::Method;
+use crate::method::{Method, Named};
 use crate::version::{Feature, Version};
 
 /// Where a stream was left. What one connection said of it holds for the next as well.
@@ -43,12 +43,11 @@ impl Client {
             if version.has(Feature::MirrorHeaders) {
                 let doc = params.doc();
                 heads.push(("Mcp-Method".to_owned(), method.as_str().to_owned()));
-                let named = match method {
-                    Method::ToolsCall | Method::PromptsGet => doc.root().get("name"),
-                    Method::ResourcesRead => doc.root().get("uri"),
-                    Method::TaskGet | Method::TaskUpdate | Method::TaskCancel => doc.root().get("taskId"),
-                    _ => None,
-                };
+                let named = method.names().and_then(|named| match named {
+                    Named::Name => doc.root().get("name"),
+                    Named::Uri => doc.root().get("uri"),
+                    Named::Task => doc.root().get("taskId"),
+                });
                 if let Some(name) = named.and_then(|name| name.str()) {
                     heads.push(("Mcp-Name".to_owned(), encode(&name)));
                     if method == Method::ToolsCall

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use call::Caps;
 use json::{Json, Node};
 
-use super::machine::{Client, Goes, Phase};
+use super::machine::{Client, Phase};
 use super::outgoing;
 use super::words::{Event, Failure};
 use super::{Answer, AskId, Asked, Question, Ticket};
@@ -186,11 +186,7 @@ impl Client {
     /// The server takes back a question, or ends a subscription.
     pub(super) fn withdrawn(&mut self, id: Option<Node<'_>>) {
         if self.version.has(Feature::Listen) {
-            let ticket = id.and_then(|id| id.u64()).and_then(|id| self.ids.get(&id)).copied();
-            let is_listening = |ticket: &Ticket| {
-                self.calls.get(ticket).is_some_and(|pending| matches!(pending.goes, Goes::Listen))
-            };
-            if let Some(ticket) = ticket.filter(is_listening) {
+            if let Some(ticket) = id.and_then(|id| id.u64()).and_then(|id| self.listening(id)) {
                 self.drop_call(ticket);
                 self.events.push_back(Event::Done { ticket, result: Json::object(|_| ()) });
             }
