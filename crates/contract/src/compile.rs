@@ -9,7 +9,7 @@ use crate::diagnostic::{At, Diagnostic, Placed, Severity};
 use crate::field::Field;
 use crate::kind::Kind;
 use crate::line::{BadLine, Line};
-use crate::manifest::{self, Choice, Literal, Manifest};
+use crate::manifest::{self, Body, Choice, Confirm, Literal, Manifest, Uses};
 use crate::names;
 use crate::nearest::did_you_mean;
 use crate::schemas;
@@ -53,7 +53,9 @@ pub fn compile(
         title: manifest.server.title.clone(),
         version: format!("0+{}", fingerprint(&tools)),
         instructions: manifest.server.instructions.clone(),
+        rate: manifest.server.rate_limit,
         collections,
+        statements: Vec::new(),
         tools: tools.into_iter().map(|made| made.tool).collect(),
     });
     (contract, compiler.found)
@@ -117,6 +119,7 @@ impl<'m> Compiler<'m> {
             fields,
             rows_max: wanted.rows_max as usize,
             bytes_max: wanted.bytes_max as usize,
+            writes: None,
         };
         (self.errors() == errors).then_some((collection, chosen))
     }
@@ -360,20 +363,18 @@ impl<'m> Compiler<'m> {
         tools: &mut Vec<Made<'m>>,
     ) {
         let has_key = !collection.shape.key.is_empty();
-        for operation in manifest::Operation::ALL {
+        for operation in manifest::Operation::DEFAULT {
             let asked = wanted.operations.as_ref().map(|all| all.iter().find(|one| one.value == operation));
-            let named: Vec<&manifest::Tool> = self
-                .manifest
-                .tools
-                .iter()
-                .filter(|tool| {
-                    tool.uses.value.collection == collection.name && tool.uses.value.operation == operation
+            let named: Vec<(&manifest::Tool, &Placed<Uses>)> = self
+                .uses()
+                .filter(|(_, uses)| {
+                    uses.value.collection == collection.name && uses.value.operation == operation
                 })
                 .collect();
             if asked.is_some_and(|asked| asked.is_none()) {
-                for tool in named {
+                for (_, uses) in named {
                     let message = format!("`{}` does not have `{}`", collection.name, operation.as_str());
-                    self.error(&tool.uses.at, message, "add it to the collection's operations".into());
+                    self.error(&uses.at, message, "add it to the collection's operations".into());
                 }
                 continue;
             }
@@ -385,7 +386,7 @@ impl<'m> Compiler<'m> {
                 let name = names::tool_name(operation.as_str(), &collection.name);
                 tools.push(Made { tool: made(name, wanted, collection, chosen, at, operation), at: None });
             }
-            for tool in named.into_iter().filter(|tool| !tool.hidden) {
+            for (tool, _) in named.into_iter().filter(|(tool, _)| !tool.hidden) {
                 let mut made = made(tool.name.value.clone(), wanted, collection, chosen, at, operation);
                 made.title.clone_from(&tool.title);
                 if let Some(description) = &tool.description {
@@ -395,6 +396,14 @@ impl<'m> Compiler<'m> {
                 tools.push(Made { tool: made, at: Some(&tool.name.at) });
             }
         }
+    }
+
+    /// The tools that rename something, each with what.
+    fn uses(&self) -> impl Iterator<Item = (&'m manifest::Tool, &'m Placed<Uses>)> + use<'m> {
+        self.manifest.tools.iter().filter_map(|tool| match &tool.body {
+            Body::Uses(uses) => Some((tool, uses)),
+            Body::Statement(_) => None,
+        })
     }
 
     fn line(&mut self, text: &Placed<String>, collection: &Collection) -> Option<Line> {
@@ -420,11 +429,11 @@ impl<'m> Compiler<'m> {
         wanted: &manifest::Collection,
         why: &str,
         asked: Option<&Placed<manifest::Operation>>,
-        named: &[&manifest::Tool],
+        named: &[(&manifest::Tool, &Placed<Uses>)],
     ) {
         let message = format!("`{}` has no key: {why}", wanted.name.value);
         let help = "say which with key = \"…\", or key = [\"…\", \"…\"]";
-        let at = asked.map(|asked| &asked.at).or(named.first().map(|tool| &tool.uses.at));
+        let at = asked.map(|asked| &asked.at).or(named.first().map(|(_, uses)| &uses.at));
         match at {
             Some(at) => self.error(at, message, help.into()),
             None => {
@@ -445,11 +454,11 @@ impl<'m> Compiler<'m> {
                 None => self.found.push(Diagnostic::error(message).help("rename one of the collections")),
             }
         }
-        for tool in &self.manifest.tools {
-            let of = &tool.uses.value.collection;
+        for (_, uses) in self.uses() {
+            let of = &uses.value.collection;
             let collections = || self.manifest.collections.iter().map(|one| one.name.value.as_str());
             if !collections().any(|name| name == of) {
-                let at = tool.uses.at.inside(of, 0..of.len());
+                let at = uses.at.inside(of, 0..of.len());
                 self.error(&at, format!("no collection `{of}`"), instead(of, collections()));
             }
         }
@@ -502,15 +511,36 @@ fn made(
         manifest::Operation::Get => {
             let key: Vec<&str> = collection.key_fields().map(|field| field.name.as_str()).collect();
             let words = format!("One record of {} by {}.{about}", collection.name, key.join(" and "));
-            (words, schemas::get_input(collection), schemas::get_output(collection), Operation::Get)
+            (
+                words,
+                schemas::get_input(collection),
+                schemas::get_output(collection),
+                Operation::Get { collection: at },
+            )
         }
         manifest::Operation::List => {
             let words = format!("Records of {}, a page at a time.{about}", collection.name);
             let (input, arguments) = schemas::list_input(collection, &chosen.filters, &chosen.sorts);
-            (words, input, schemas::list_output(collection), Operation::List { arguments })
+            (words, input, schemas::list_output(collection), Operation::List { collection: at, arguments })
         }
+        manifest::Operation::Search
+        | manifest::Operation::Create
+        | manifest::Operation::Update
+        | manifest::Operation::Delete => unreachable!("not compiled yet"),
     };
-    Tool { name, title: None, description, input, output, collection: at, operation, text: None }
+    Tool {
+        name,
+        title: None,
+        description,
+        input,
+        output,
+        operation,
+        text: None,
+        rate: None,
+        call_timeout_ms: None,
+        long_running: false,
+        confirm: Confirm::Never,
+    }
 }
 
 /// Tells one set of tools from another: all that callers can see of them.

@@ -91,6 +91,7 @@ fn render_source(out: &mut String, found: &Found<'_>, name: &str) {
             *out += "# What stands between columns, if it was found wrong: one character, or \"tab\".\n";
             *out += "#delimiter = \",\"\n";
         }
+        SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods | SourceKind::Json | SourceKind::JsonLines => {}
     }
 }
 
@@ -102,17 +103,18 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
     *out += &format!("source = {}\n", text(source));
     match kind {
         SourceKind::Sqlite => *out += &format!("table = {}\n", text(&table.name)),
+        SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
+            *out += &format!("sheet = {}\n", text(&table.name));
+        }
         // A file is one table.
-        SourceKind::Csv => {}
+        SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {}
     }
     let has_key = render_key(out, table, &columns);
     *out += "# What a row is, in a sentence. Models choose their tools by it.\n";
     *out += "#description = \"People who bought something, one row each.\"\n";
     *out += "# What callers may do: get one row by its key, list rows in pages.\n";
-    let operations = Operation::ALL.into_iter().filter(|operation| match operation {
-        Operation::Get => has_key,
-        Operation::List => true,
-    });
+    let operations =
+        Operation::DEFAULT.into_iter().filter(|operation| *operation != Operation::Get || has_key);
     *out += &format!("#operations = {}\n", array(operations.map(|one| one.as_str().to_owned())));
     let chosen = || columns.scalar().take(CHOSEN_MAX);
     *out += "# The fields that rows can be chosen by. `true` is all, `false` is none.\n";

@@ -35,7 +35,10 @@ pub mod tokens;
 
 pub use cell::{Cell, Value};
 pub use check::{BadSchema, Check};
-pub use contract::{Collection, Contract, Meaning, Operation, Tool};
+pub use contract::{
+    Argument, Collection, Confirm, Contract, Meaning, Operation, Rate, Returns, Statement, Tool, Versioning,
+    Writes,
+};
 pub use headers::{Mirrored, mirrored};
 pub use kind::Kind;
 pub use line::{BadLine, Line};

@@ -2,6 +2,7 @@
 //!
 //! A [`Source`] is a file or a database. It says what it has ([`Facts`]); the compiler chooses from that; and
 //! [`Source::reader`] prepares, once, what calls will ask. A [`Reader`] answers from then on, or says why not.
+//! A [`Writer`] changes one row by its key, and a [`Prepared`] statement is the author's own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,22 @@ pub trait Source: Send + Sync {
     /// Prepares reading one table in the shape that was compiled. What the source holds later must keep to
     /// it; rows that do not are a [`SourceFault::Changed`].
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault>;
+
+    /// Prepares writing one table in the shape that was compiled. Asked only where [`TableFacts::read_only`] has
+    /// nothing against it.
+    fn writer(&self, _shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
+        Err(SourceFault::read_only())
+    }
+
+    /// What a statement takes and gives, and whether it writes, without running it.
+    fn examine(&self, _sql: &str) -> Result<StatementFacts, BadStatement> {
+        Err(BadStatement::unheard_of())
+    }
+
+    /// Prepares a statement that was examined.
+    fn prepare(&self, _statement: &StatementShape) -> Result<Arc<dyn Prepared>, SourceFault> {
+        Err(SourceFault::read_only())
+    }
 
     /// What is wrong with the data right now, for whoever owns it: with its place and a way out, where the
     /// source knows more than a fault tells callers. With a shape, what keeps a reader of it from being made.
@@ -60,6 +77,20 @@ pub struct TableFacts {
     /// Whether the key is declared by the source, and not only found in its rows.
     pub key_is_declared: bool,
     pub rows: Option<u64>,
+    /// Why nothing can be written to it, if nothing can: half a sentence for whoever owns it.
+    pub read_only: Option<String>,
+    /// How it can be searched.
+    pub search: SearchFacts,
+}
+
+/// How a table can be searched for words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum SearchFacts {
+    /// Its rows are looked at, one after the other.
+    #[default]
+    Scan,
+    /// There is an index over these columns, by place.
+    Indexed(Vec<usize>),
 }
 
 #[derive(Debug, Clone)]
@@ -73,6 +104,40 @@ pub struct ColumnFacts {
     pub mixed: bool,
     /// All the different values there are, where they are few texts.
     pub values: Vec<String>,
+    /// Whether a new row may leave it out: it has a default, or the source fills it in.
+    pub has_default: bool,
+    /// Why no caller can set it, if none can: it is computed.
+    pub read_only: Option<String>,
+}
+
+impl TableFacts {
+    /// A table without a key, whose rows nobody counted.
+    pub fn new(name: impl Into<String>, columns: Vec<ColumnFacts>) -> Self {
+        Self {
+            name: name.into(),
+            columns,
+            key: Vec::new(),
+            key_is_declared: false,
+            rows: None,
+            read_only: None,
+            search: SearchFacts::Scan,
+        }
+    }
+}
+
+impl ColumnFacts {
+    /// A column with a value of this kind in every row.
+    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            nullable: false,
+            mixed: false,
+            values: Vec::new(),
+            has_default: false,
+            read_only: None,
+        }
+    }
 }
 
 /// One table as a contract reads it. Columns are named as the source names them, by place in [`Facts`].
@@ -111,6 +176,210 @@ pub trait Reader: Send + Sync {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[Cell<'_>], Place) -> More,
     ) -> Result<Option<u64>, SourceFault>;
+
+    /// Hands rows that have every one of the words to `row`, the best first where there is an index, else in the
+    /// order of the table, until `row` has enough.
+    fn search(
+        &self,
+        search: &Search<'_>,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<Searched, SourceFault> {
+        // Every reader has its own, in the end.
+        let _ = (search, row);
+        Err(SourceFault::read_only())
+    }
+}
+
+/// What a search is for. A row matches if each word is part of one of the columns, in any case of its letters.
+#[derive(Debug)]
+pub struct Search<'a> {
+    /// At least one, none blank.
+    pub words: Vec<&'a str>,
+    /// Places in the shape's columns.
+    pub columns: &'a [usize],
+    /// More rows than this will not be taken.
+    pub rows_max: usize,
+    /// More rows than this are not looked at where there is no index.
+    pub scan_rows_max: usize,
+    pub stop: Option<&'a std::sync::atomic::AtomicBool>,
+}
+
+/// How far a search came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Searched {
+    /// Every row was looked at, or `row` had enough.
+    All,
+    /// There are rows beyond [`Search::scan_rows_max`].
+    Cut,
+}
+
+/// Changes one table, at most one row at a time. Always called where blocking is allowed.
+pub trait Writer: Send + Sync {
+    /// Does it, durably before it returns, or changes nothing. Whoever reads meanwhile sees all of it or nothing.
+    fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault>;
+}
+
+#[derive(Debug)]
+pub struct Write<'a> {
+    pub change: Change<'a>,
+    /// What makes a repetition harmless: the same claim again gets what was told the first time.
+    pub claim: Option<Claim>,
+    /// Everything is judged, and nothing is kept.
+    pub dry_run: bool,
+    pub now_ms: u64,
+}
+
+/// Cells come with their places in the shape's columns. What is not named keeps its value, or its default.
+#[derive(Debug)]
+pub enum Change<'a> {
+    /// A key that is there already is [`WriteFault::Exists`].
+    Create {
+        cells: &'a [(usize, Cell<'a>)],
+    },
+    /// A key that is not there is [`WriteFault::NotFound`].
+    Update {
+        key: &'a [Cell<'a>],
+        cells: &'a [(usize, Cell<'a>)],
+    },
+    Delete {
+        key: &'a [Cell<'a>],
+    },
+}
+
+/// One caller's idempotency key for one tool, and what they asked for with it. Both are digests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub id: [u8; 32],
+    pub asked: [u8; 32],
+}
+
+/// For so long a claim is kept at least, unless there are too many.
+pub const CLAIM_AGE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// The oldest go first.
+pub const CLAIMS_MAX: usize = 10_000;
+
+/// Stands by while a row is held, and writes down what is told of it.
+pub trait Clerk {
+    /// The row as it is, before an update or a delete. May object; for an update, may have further cells to set.
+    fn before(&mut self, row: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale>;
+
+    /// The row as it will be; for a delete, as it was. What is returned is kept with the claim.
+    fn after(&mut self, row: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable>;
+}
+
+/// The row is not in the state that the caller means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale;
+
+/// The row as it would be cannot be told, so it is not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unwritable;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// The clerk knows what to tell.
+    Done,
+    /// It was done before, under the same claim: what was told then.
+    Replayed(Vec<u8>),
+}
+
+/// Why nothing was written.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteFault {
+    #[error("nothing has this key")]
+    NotFound,
+    #[error("there is a record with this key already")]
+    Exists,
+    #[error("the record changed since it was read")]
+    Stale,
+    #[error("this idempotency key was used for something else")]
+    ClaimedOtherwise,
+    /// It cannot be told whether it was done: somebody else changed the file right after.
+    #[error("whether this was done before cannot be told any more; read the record and decide")]
+    Unknowable,
+    /// A value that the source cannot hold exactly, or will not. Half a sentence: why.
+    #[error("{why}")]
+    Refused { column: Option<usize>, why: String },
+    /// It would change more rows than are allowed.
+    #[error("this would change {rows} rows, and at most {most} are allowed; nothing was changed")]
+    TooMany { rows: u64, most: u64 },
+    #[error("the record as it would be does not fit its contract")]
+    Unwritable,
+    #[error(transparent)]
+    Source(#[from] SourceFault),
+}
+
+/// What a statement takes and gives.
+#[derive(Debug, Clone, Default)]
+pub struct StatementFacts {
+    /// Names without the colon, in order, each once.
+    pub parameters: Vec<String>,
+    /// A column whose kind cannot be known is a mixed, nullable number: told as it comes.
+    pub columns: Vec<ColumnFacts>,
+    pub writes: bool,
+    /// What may be asked for by it reads tables, by name: for whoever wants to know what a tool can see.
+    pub tables: Vec<String>,
+}
+
+/// What is wrong with a statement, and where in its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadStatement {
+    pub message: String,
+    pub help: Option<String>,
+    /// Bytes of the statement.
+    pub at: Option<std::ops::Range<usize>>,
+}
+
+impl BadStatement {
+    fn unheard_of() -> Self {
+        Self {
+            message: "this source has no statements".into(),
+            help: Some("statements are for sources of the kind `sqlite`".into()),
+            at: None,
+        }
+    }
+}
+
+/// A statement as a contract runs it.
+#[derive(Debug, Clone)]
+pub struct StatementShape {
+    pub sql: String,
+    pub parameters: Vec<String>,
+    /// Of the result; `at` is the place in the statement's own columns.
+    pub columns: Vec<ShapeColumn>,
+    pub writes: bool,
+    pub changes_max: u64,
+}
+
+/// A statement that can be run.
+pub trait Prepared: Send + Sync {
+    /// Whether it is short enough to be run where the call arrives.
+    fn is_short(&self) -> bool;
+
+    /// Runs one that only reads. Arguments stand in the order of the parameters.
+    fn read(
+        &self,
+        arguments: &[Cell<'_>],
+        stop: Option<&std::sync::atomic::AtomicBool>,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<(), SourceFault>;
+
+    /// Runs one that writes: all of it or nothing. `told` writes down what is told of the rows that it returned
+    /// and of how many were changed; that is kept with the claim.
+    fn write(
+        &self,
+        arguments: &[Cell<'_>],
+        terms: &StatementTerms,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+        told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
+    ) -> Result<Written, WriteFault>;
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct StatementTerms {
+    pub claim: Option<Claim>,
+    pub dry_run: bool,
+    pub now_ms: u64,
 }
 
 /// Where a row of a table without a key lies: the order there is, and which state of the table it counts in.
@@ -198,4 +467,12 @@ pub enum SourceFault {
     Moved,
     #[error("stopped")]
     Stopped,
+}
+
+impl SourceFault {
+    /// Nobody asks for what cannot be had, but for a contract that was made from other facts.
+    pub fn read_only() -> Self {
+        let log = "asked to write to what was said to be read only".into();
+        Self::Unavailable { told: "this source is read only".into(), log }
+    }
 }

@@ -35,7 +35,7 @@ impl Compiled {
     pub fn new(contract: Contract, readers: Vec<Arc<dyn Reader>>, world: &dyn World) -> Self {
         let tools = contract.tools.iter().enumerate().map(|(at, tool)| (tool.name.as_str().into(), at));
         let catalog = Catalog {
-            tools: contract.tools.iter().map(Tool::offered).collect(),
+            tools: contract.tools.iter().map(|tool| tool.offered(&contract)).collect(),
             changes: true,
             instructions: contract.instructions.clone(),
             ..Catalog::default()
@@ -128,22 +128,30 @@ impl Inner {
         world: &dyn World,
     ) -> Result<Option<Outcome>, Box<Problem>> {
         let tool = &self.contract.tools[at];
-        let collection = &self.contract.collections[tool.collection];
-        let reader = &*self.readers[tool.collection];
-        let is_for_us = |read: &Read<'_>| stop.is_some() || reader.is_short(read);
         Ok(match &tool.operation {
-            Operation::Get => {
+            Operation::Get { collection } => {
+                let (collection, reader) =
+                    (&self.contract.collections[*collection], &*self.readers[*collection]);
+                let is_for_us = |read: &Read<'_>| stop.is_some() || reader.is_short(read);
                 let key = bind::key(collection, call.arguments())?;
                 is_for_us(&Read::Get).then(|| self.record(tool, collection, reader, &key, world))
             }
-            Operation::List { arguments } => {
+            Operation::List { collection, arguments } => {
+                let (collection, reader) =
+                    (&self.contract.collections[*collection], &*self.readers[*collection]);
+                let is_for_us = |read: &Read<'_>| stop.is_some() || reader.is_short(read);
                 let listing = bind::listing(collection, arguments, call.arguments())?;
                 let after = self.opened(tool, &listing)?;
                 let rows_max = listing.limit.unwrap_or(collection.rows_max).clamp(1, collection.rows_max);
                 let asked = Asked { listing, after, rows_max };
                 is_for_us(&Read::List(&asked.query(None)))
-                    .then(|| self.page(tool, collection, asked, stop, world))
+                    .then(|| self.page(tool, collection, reader, asked, stop, world))
             }
+            Operation::Search { .. }
+            | Operation::Create { .. }
+            | Operation::Update { .. }
+            | Operation::Delete { .. }
+            | Operation::Statement { .. } => unreachable!("not compiled yet"),
         })
     }
 
@@ -184,6 +192,7 @@ impl Inner {
         &self,
         tool: &Tool,
         collection: &Collection,
+        reader: &dyn Reader,
         mut asked: Asked<'_>,
         stop: Option<&AtomicBool>,
         world: &dyn World,
@@ -191,7 +200,6 @@ impl Inner {
         let fields = asked.listing.fields.take();
         let sort = asked.listing.sort;
         let mut page = Page::new(collection, tool.text.as_ref(), fields, sort, asked.rows_max);
-        let reader = &self.readers[tool.collection];
         let total = match reader.list(&asked.query(stop), &mut |cells, place| page.take(cells, place)) {
             Ok(total) => total,
             Err(fault) => return refused(&fault, collection, world),

@@ -1,4 +1,6 @@
 //! Where data lives: CSV files and SQLite databases, read through one seam, [`contract::source::Source`].
 
 pub mod csv;
+mod files;
+mod rows;
 pub mod sqlite;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use contract::compile::{Known, compile};
 use contract::diagnostic::{Diagnostic, Severity};
-use contract::manifest::{self, Manifest, Settings, SourceKind};
+use contract::manifest::{self, Formulas, Manifest, Settings, SourceKind, Workbook};
 use contract::source::{Facts, Reader, Shape, Source, SourceFault};
 use contract::{Collection, Contract, init, names};
 use source::{csv, sqlite};
@@ -273,18 +273,26 @@ fn stem(file: &Path) -> String {
 fn settings(kind: SourceKind) -> Settings {
     match kind {
         SourceKind::Sqlite => Settings::Sqlite,
-        SourceKind::Csv => Settings::Csv { delimiter: None, null: None },
+        SourceKind::Csv => Settings::Csv { delimiter: None, null: None, formulas: Formulas::default() },
+        SourceKind::Xlsx => Settings::Sheets(Workbook::Xlsx),
+        SourceKind::Xls => Settings::Sheets(Workbook::Xls),
+        SourceKind::Ods => Settings::Sheets(Workbook::Ods),
+        SourceKind::Json => Settings::Json { at: None },
+        SourceKind::JsonLines => Settings::JsonLines,
     }
 }
 
 fn open(name: &str, path: &Path, file: &str, settings: &Settings) -> Result<Opened, Diagnostic> {
     let source: Arc<dyn Source> = match settings {
-        Settings::Csv { delimiter, null } => {
+        Settings::Csv { delimiter, null, formulas: _ } => {
             let options =
                 csv::Options { delimiter: *delimiter, null: null.clone(), ..csv::Options::default() };
             Arc::new(csv::Csv::open(path, options))
         }
         Settings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
+        Settings::Sheets(_) | Settings::Json { .. } | Settings::JsonLines => {
+            return Err(Diagnostic::error(format!("`{file}` cannot be read by this version yet")));
+        }
     };
     let _progress = Progress::on(file, path);
     let facts = source.facts().map_err(|fault| explained(&*source, None, &fault, &file_name(path)))?;

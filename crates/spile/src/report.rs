@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::io::Write as _;
 
 use contract::diagnostic::{Diagnostic, Severity, render_all};
-use contract::{Contract, Operation, Tool, tokens};
+use contract::{Contract, Tool, tokens};
 
 use crate::banner::in_colour;
 use crate::words::{counted, grouped, some};
@@ -18,13 +18,8 @@ pub fn report(contract: &Contract, sources: &[String]) -> String {
         format!("{} {} · {tools} · about {} tokens\n\n", contract.name, contract.version, grouped(total));
     let width = contract.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for (tool, cost) in contract.tools.iter().zip(&costs) {
-        let _ = writeln!(
-            out,
-            "  {:width$}  {:>6} tokens  {}",
-            tool.name,
-            grouped(*cost as u64),
-            arguments(contract, tool)
-        );
+        let _ =
+            writeln!(out, "  {:width$}  {:>6} tokens  {}", tool.name, grouped(*cost as u64), arguments(tool));
     }
     out.push_str("\nsources\n");
     for source in sources {
@@ -39,14 +34,15 @@ fn cost(tool: &Tool) -> usize {
     tokens::estimate(&tool.name) + tokens::estimate(&tool.description) + tokens::estimate(tool.input.as_str())
 }
 
-fn arguments(contract: &Contract, tool: &Tool) -> String {
-    let names: Vec<&str> = match &tool.operation {
-        Operation::Get => {
-            contract.collections[tool.collection].key_fields().map(|field| field.name.as_str()).collect()
-        }
-        Operation::List { arguments } => arguments.iter().map(|(name, _)| name.as_str()).collect(),
-    };
-    some(&names, 8)
+fn arguments(tool: &Tool) -> String {
+    let schema = tool.input.doc();
+    let properties = schema.root().get("properties");
+    let names: Vec<String> = properties
+        .into_iter()
+        .flat_map(|properties| properties.members())
+        .filter_map(|(name, _)| name.str().map(Into::into))
+        .collect();
+    some(&names.iter().map(String::as_str).collect::<Vec<_>>(), 8)
 }
 
 /// Says on stderr what is wrong or worth knowing.

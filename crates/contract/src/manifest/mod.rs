@@ -46,6 +46,15 @@ pub struct Server {
     pub title: Option<String>,
     pub instructions: Option<String>,
     pub call_timeout_ms: Option<u64>,
+    /// For all callers together, over all tools.
+    pub rate_limit: Option<Rate>,
+}
+
+/// `rate_limit = "60/min"`: so many calls in so long a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    pub calls: u32,
+    pub per_ms: u64,
 }
 
 /// `[sources.NAME]`
@@ -65,7 +74,35 @@ pub enum Settings {
         delimiter: Option<u8>,
         /// Text that means "no value".
         null: Option<String>,
+        /// Whether a text that a spreadsheet would take for a formula may be written.
+        formulas: Formulas,
     },
+    /// A workbook: XLSX, XLS or ODS.
+    Sheets(Workbook),
+    /// A JSON file that is an array of objects, or has one at `at`.
+    Json {
+        /// A JSON pointer; the whole document if nothing is said.
+        at: Option<String>,
+    },
+    /// An object in each line.
+    JsonLines,
+}
+
+/// What a text such as `=1+1` is in a CSV file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Formulas {
+    /// It is written as it is.
+    Keep,
+    /// It is refused: whoever opens the file would run it.
+    #[default]
+    Refuse,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Workbook {
+    Xlsx,
+    Xls,
+    Ods,
 }
 
 impl Settings {
@@ -73,6 +110,11 @@ impl Settings {
         match self {
             Self::Sqlite => SourceKind::Sqlite,
             Self::Csv { .. } => SourceKind::Csv,
+            Self::Sheets(Workbook::Xlsx) => SourceKind::Xlsx,
+            Self::Sheets(Workbook::Xls) => SourceKind::Xls,
+            Self::Sheets(Workbook::Ods) => SourceKind::Ods,
+            Self::Json { .. } => SourceKind::Json,
+            Self::JsonLines => SourceKind::JsonLines,
         }
     }
 }
@@ -81,15 +123,26 @@ impl Settings {
 pub enum SourceKind {
     Sqlite,
     Csv,
+    Xlsx,
+    Xls,
+    Ods,
+    Json,
+    JsonLines,
 }
 
 impl SourceKind {
-    pub const ALL: [Self; 2] = [Self::Sqlite, Self::Csv];
+    pub const ALL: [Self; 7] =
+        [Self::Sqlite, Self::Csv, Self::Xlsx, Self::Xls, Self::Ods, Self::Json, Self::JsonLines];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Csv => "csv",
+            Self::Xlsx => "xlsx",
+            Self::Xls => "xls",
+            Self::Ods => "ods",
+            Self::Json => "json",
+            Self::JsonLines => "jsonl",
         }
     }
 
@@ -97,11 +150,16 @@ impl SourceKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// The ending of a path says it: `.csv`, `.tsv`, `.db`, `.sqlite`, `.sqlite3`, in any case.
+    /// The ending of a path says it, in any case.
     pub fn of_path(path: &str) -> Option<Self> {
         match ending(path).as_str() {
             "csv" | "tsv" => Some(Self::Csv),
             "db" | "sqlite" | "sqlite3" => Some(Self::Sqlite),
+            "xlsx" | "xlsm" => Some(Self::Xlsx),
+            "xls" => Some(Self::Xls),
+            "ods" => Some(Self::Ods),
+            "json" => Some(Self::Json),
+            "jsonl" | "ndjson" => Some(Self::JsonLines),
             _ => None,
         }
     }
@@ -113,8 +171,10 @@ pub struct Collection {
     pub name: Placed<String>,
     /// One of [`Manifest::sources`]. Stands at the collection's name if there is only one and none is said.
     pub source: Placed<String>,
-    /// Without one, the collection's name; a file has only one.
+    /// Without one, the collection's name; a file has only one. `sheet` is another word for it.
     pub table: Option<Placed<String>>,
+    /// The row of a sheet that has the names, from 1; the first one that has any if nothing is said.
+    pub header_row: Option<u32>,
     /// Columns; none said is empty.
     pub key: Vec<Placed<String>>,
     pub description: Option<String>,
@@ -127,22 +187,58 @@ pub struct Collection {
     /// Text that means "no value".
     pub null: Option<String>,
     pub fields: Vec<Field>,
+    /// What a search looks into.
+    pub search: Choice,
+    /// A search without an index looks at no more rows than this.
+    pub search_rows_max: u32,
+    /// The column whose number grows with every update; without one, a row is told from another state of it by
+    /// its contents.
+    pub version: Option<Placed<String>>,
+    /// Whether `update` and `delete` must be told which state of the row they mean.
+    pub version_required: bool,
+    /// Whether the user is asked before `update` and `delete`.
+    pub confirm: Confirm,
+}
+
+pub const SEARCH_ROWS_MAX_DEFAULT: u32 = 100_000;
+
+/// Whether the user is asked before something is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confirm {
+    #[default]
+    Never,
+    Ask,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     Get,
     List,
+    Search,
+    Create,
+    Update,
+    Delete,
 }
 
 impl Operation {
-    pub const ALL: [Self; 2] = [Self::Get, Self::List];
+    pub const ALL: [Self; 6] =
+        [Self::Get, Self::List, Self::Search, Self::Create, Self::Update, Self::Delete];
+    /// What a collection has where nothing is said: reading is the default, writing is named.
+    pub const DEFAULT: [Self; 2] = [Self::Get, Self::List];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::List => "list",
+            Self::Search => "search",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
         }
+    }
+
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Create | Self::Update | Self::Delete)
     }
 
     pub fn parse(name: &str) -> Option<Self> {
@@ -172,6 +268,8 @@ pub struct Field {
     /// The only values there may be, all of one sort; empty if nothing is said.
     pub allowed: Vec<Placed<Literal>>,
     pub hidden: bool,
+    /// Never written to logs, recordings or the call log.
+    pub sensitive: bool,
     /// As callers see it.
     pub name: Option<Placed<String>>,
     /// Text that means "no value".
@@ -202,17 +300,74 @@ pub const FORMATS: [&str; 14] = [
     "uuid",
 ];
 
-/// `[tools.NAME]`: another name or description for what is generated.
+/// `[tools.NAME]`: another name or description for what is generated, or a statement of the author's own.
 #[derive(Debug, Clone)]
 pub struct Tool {
     pub name: Placed<String>,
-    pub uses: Placed<Uses>,
+    pub body: Body,
     pub description: Option<String>,
     pub title: Option<String>,
     /// How a row reads in the text of a result, with `{field}` where values go. One line.
     pub text: Option<Placed<String>>,
     /// Leaves the tool out.
     pub hidden: bool,
+    /// For each caller.
+    pub rate_limit: Option<Rate>,
+    pub call_timeout_ms: Option<u64>,
+    /// Progress is sent whenever the caller wants it.
+    pub long_running: bool,
+    /// What its collection says if nothing is said here.
+    pub confirm: Option<Confirm>,
+}
+
+/// What a tool does.
+#[derive(Debug, Clone)]
+pub enum Body {
+    /// `uses = "customers.get"`
+    Uses(Placed<Uses>),
+    /// `sql = "select …"`
+    Statement(Box<Statement>),
+}
+
+/// A statement of the author's own, prepared and typed when the manifest is compiled.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    /// One of [`Manifest::sources`].
+    pub source: Placed<String>,
+    pub sql: Placed<String>,
+    pub arguments: Vec<Argument>,
+    /// Without this, a statement that would write is an error.
+    pub writes: bool,
+    /// A statement that changes more rows than this is undone.
+    pub changes_max: u32,
+    pub returns: Returns,
+    /// What there is to say about columns of the result.
+    pub fields: Vec<Field>,
+    pub rows_max: u32,
+    pub bytes_max: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Returns {
+    /// `items`, as a list does.
+    #[default]
+    Many,
+    /// One record; none is `not_found`.
+    One,
+}
+
+/// `arguments.since = { type = "string", format = "date" }`
+#[derive(Debug, Clone)]
+pub struct Argument {
+    /// As it stands in the statement, without the colon.
+    pub name: Placed<String>,
+    pub kind: Kind,
+    pub format: Option<Placed<&'static str>>,
+    pub description: Option<String>,
+    pub allowed: Vec<Placed<Literal>>,
+    /// An optional argument that is left out is NULL, or this.
+    pub default: Option<Literal>,
+    pub required: bool,
 }
 
 /// `customers.get`

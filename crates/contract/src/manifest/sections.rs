@@ -5,9 +5,9 @@ use toml::de::DeTable;
 
 use super::reader::{Chars, Entry, Reader, Said, Table, instead, listed, quoted};
 use super::{
-    BYTES_MAX_DEFAULT, BYTES_MAX_LEAST, BYTES_MAX_MOST, CALL_TIMEOUT_MS_MOST, Collection, FORMATS, Field,
-    Manifest, Operation, ROWS_MAX_DEFAULT, ROWS_MAX_MOST, Server, Settings, Source, SourceKind, Tool, Uses,
-    ending,
+    BYTES_MAX_DEFAULT, BYTES_MAX_LEAST, BYTES_MAX_MOST, Body, CALL_TIMEOUT_MS_MOST, Choice, Collection,
+    Confirm, FORMATS, Field, Formulas, Manifest, Operation, ROWS_MAX_DEFAULT, ROWS_MAX_MOST,
+    SEARCH_ROWS_MAX_DEFAULT, Server, Settings, Source, SourceKind, Tool, Uses, Workbook,
 };
 use crate::diagnostic::{At, Diagnostic, Placed};
 use crate::kind::Kind;
@@ -22,8 +22,7 @@ const TEXT_CHARS_MAX: usize = 4000;
 const COLUMN_CHARS_MAX: usize = 4000;
 
 /// Words that mean something in a later version.
-const KINDS_LATER: [&str; 6] = ["postgres", "mysql", "xlsx", "json", "rest", "files"];
-const OPERATIONS_LATER: [&str; 3] = ["create", "update", "delete"];
+const KINDS_LATER: [&str; 4] = ["postgres", "mysql", "rest", "files"];
 
 pub(super) fn manifest(reader: &mut Reader<'_>, document: &Spanned<DeTable<'_>>) -> Manifest {
     let mut table = reader.document(document);
@@ -62,6 +61,7 @@ fn server(reader: &mut Reader<'_>, root: &mut Table<'_>) -> Server {
         title: value(reader.text(&mut table, "title", Chars::Words(TITLE_CHARS_MAX))),
         instructions: value(reader.text(&mut table, "instructions", Chars::Words(INSTRUCTIONS_CHARS_MAX))),
         call_timeout_ms: reader.integer(&mut table, "call_timeout_ms", 1..=CALL_TIMEOUT_MS_MOST),
+        rate_limit: None,
     };
     reader.finish(table);
     server
@@ -95,15 +95,17 @@ fn source(reader: &mut Reader<'_>, entry: &Entry<'_>, mut table: Table<'_>) -> O
         return None;
     };
     if !has_path {
-        let such_as = match kind {
-            SourceKind::Sqlite => "path = \"crm.db\"",
-            SourceKind::Csv => "path = \"customers.csv\"",
-        };
-        missing(reader, entry, "path", such_as);
+        let ending = if kind == SourceKind::Sqlite { "db" } else { kind.as_str() };
+        missing(reader, entry, "path", &format!("path = \"customers.{ending}\""));
     }
     let settings = match kind {
         SourceKind::Sqlite => sqlite(reader, &mut table),
         SourceKind::Csv => csv(reader, &mut table),
+        SourceKind::Xlsx => Settings::Sheets(Workbook::Xlsx),
+        SourceKind::Xls => Settings::Sheets(Workbook::Xls),
+        SourceKind::Ods => Settings::Sheets(Workbook::Ods),
+        SourceKind::Json => Settings::Json { at: None },
+        SourceKind::JsonLines => Settings::JsonLines,
     };
     reader.finish(table);
     Some(Source { name: name?, path: placed(path?), settings })
@@ -135,7 +137,8 @@ fn csv(reader: &mut Reader<'_>, table: &mut Table<'_>) -> Settings {
         }
         byte
     });
-    Settings::Csv { delimiter, null: value(reader.text(table, "null", Chars::Any(COLUMN_CHARS_MAX))) }
+    let null = value(reader.text(table, "null", Chars::Any(COLUMN_CHARS_MAX)));
+    Settings::Csv { delimiter, null, formulas: Formulas::default() }
 }
 
 fn source_kind(reader: &mut Reader<'_>, said: &Said) -> Option<SourceKind> {
@@ -154,19 +157,12 @@ fn source_kind(reader: &mut Reader<'_>, said: &Said) -> Option<SourceKind> {
 
 fn kind_of_path(reader: &mut Reader<'_>, path: &Said) -> Option<SourceKind> {
     let kind = SourceKind::of_path(&path.value);
-    let known = SourceKind::ALL.map(SourceKind::as_str);
-    match ending(&path.value).as_str() {
-        _ if kind.is_some() => {}
-        "xlsx" | "json" => reader.error(
-            &path.at,
-            format!("sources such as {} are not in this version yet", path.quoted()),
-            format!("this version reads {}", listed(&known)),
-        ),
-        _ => reader.error(
+    if kind.is_none() {
+        reader.error(
             &path.at,
             format!("the ending of {} does not tell what it is", path.quoted()),
             "add `kind = \"sqlite\"` or `kind = \"csv\"`",
-        ),
+        );
     }
     kind
 }
@@ -222,6 +218,12 @@ fn collection(
         bytes_max: bytes_max.unwrap_or(BYTES_MAX_DEFAULT),
         null,
         fields,
+        header_row: None,
+        search: Choice::Unsaid,
+        search_rows_max: SEARCH_ROWS_MAX_DEFAULT,
+        version: None,
+        version_required: false,
+        confirm: Confirm::Never,
     })
 }
 
@@ -264,9 +266,7 @@ fn operations(reader: &mut Reader<'_>, all: &[Said]) -> Vec<Placed<Operation>> {
 fn operation(reader: &mut Reader<'_>, said: &Said, word: &str, at: &At) -> Option<Operation> {
     let operation = Operation::parse(word);
     let known = Operation::ALL.map(Operation::as_str);
-    if operation.is_none() && OPERATIONS_LATER.contains(&word) {
-        reader.error(at, "writing is not in this version yet", format!("known here: {}", listed(&known)));
-    } else if operation.is_none() {
+    if operation.is_none() {
         let said = Said { value: word.into(), at: at.clone(), written: written(said, word) };
         unknown(reader, &said, "operation", &known);
     }
@@ -303,6 +303,7 @@ fn field(reader: &mut Reader<'_>, entry: &Entry<'_>, mut table: Table<'_>) -> Fi
         description: value(reader.text(t, "description", Chars::Words(DESCRIPTION_CHARS_MAX))),
         allowed: reader.literals(t, "enum", COLUMN_CHARS_MAX).unwrap_or_default(),
         hidden: reader.boolean(t, "hidden").unwrap_or(false),
+        sensitive: reader.boolean(t, "sensitive").unwrap_or(false),
         name,
         null: value(reader.text(t, "null", Chars::Any(COLUMN_CHARS_MAX))),
     };
@@ -380,11 +381,15 @@ fn tool(reader: &mut Reader<'_>, entry: &Entry<'_>, mut table: Table<'_>) -> Opt
     reader.finish(table);
     Some(Tool {
         name: name?,
-        uses: uses?,
+        body: Body::Uses(uses?),
         description: value(description),
         title: value(title),
         text,
         hidden,
+        rate_limit: None,
+        call_timeout_ms: None,
+        long_running: false,
+        confirm: None,
     })
 }
 

@@ -8,12 +8,12 @@ use contract::source::{ColumnFacts, Facts, LeftOut, TableFacts};
 use insta::assert_snapshot;
 
 fn column(name: &str, kind: Kind) -> ColumnFacts {
-    ColumnFacts { name: name.into(), kind, nullable: false, mixed: false, values: Vec::new() }
+    ColumnFacts::new(name, kind)
 }
 
 fn table(key: Vec<usize>, rows: Option<u64>) -> TableFacts {
     let columns = vec![column("name", Kind::Text), column("age", Kind::Integer), column("extra", Kind::Json)];
-    TableFacts { name: "people".into(), columns, key, key_is_declared: false, rows }
+    TableFacts { key, rows, ..TableFacts::new("people", columns) }
 }
 
 /// What is told about a collection of people with these lines more.

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::manifest::read;
 
 fn column(name: &str, kind: Kind) -> ColumnFacts {
-    ColumnFacts { name: name.into(), kind, nullable: false, mixed: false, values: Vec::new() }
+    ColumnFacts::new(name, kind)
 }
 
 #[test]
@@ -28,6 +28,7 @@ fn what_is_written_can_be_read_by_people() {
         key: vec![0],
         key_is_declared: false,
         rows: Some(1200),
+        ..TableFacts::new("", Vec::new())
     };
     let lines = TableFacts {
         name: "Invoice Lines".into(),
@@ -39,6 +40,7 @@ fn what_is_written_can_be_read_by_people() {
         key: vec![0, 1],
         key_is_declared: true,
         rows: None,
+        ..TableFacts::new("", Vec::new())
     };
     let twice = TableFacts {
         name: "log".into(),
@@ -46,6 +48,7 @@ fn what_is_written_can_be_read_by_people() {
         key: Vec::new(),
         key_is_declared: false,
         rows: Some(0),
+        ..TableFacts::new("", Vec::new())
     };
     let csv =
         Facts { tables: vec![people], notes: vec!["UTF-8, separated by `;`".into()], ..Facts::default() };
@@ -76,6 +79,7 @@ fn a_database_of_thousands_of_columns_is_still_a_manifest() {
         key: vec![0],
         key_is_declared: true,
         rows: None,
+        ..TableFacts::new("", Vec::new())
     };
     let facts = Facts { tables: (0..200).map(table).collect(), ..Facts::default() };
     let text = render(&[Found { name: "a", path: "a.db", kind: SourceKind::Sqlite, facts: &facts }], "a");
@@ -98,14 +102,14 @@ fn table() -> impl Strategy<Value = TableFacts> {
     let column = (name(), kind, any::<bool>(), any::<bool>(), prop::collection::vec(name(), 0..3));
     let column = column.prop_map(|(name, kind, nullable, mixed, values)| {
         let values = if kind == Kind::Text { values } else { Vec::new() };
-        ColumnFacts { name, kind, nullable, mixed, values }
+        ColumnFacts { nullable, mixed, values, ..ColumnFacts::new(name, kind) }
     });
     let table =
         (name(), prop::collection::vec(column, 1..6), any::<bool>(), any::<Option<u64>>(), 0..4_usize);
     table.prop_map(|(name, columns, key_is_declared, rows, keys)| {
         let scalar = (0..columns.len()).filter(|at| columns[*at].kind.is_scalar());
         let key = scalar.take(keys).collect::<Vec<_>>().into_iter().rev().collect();
-        TableFacts { name, columns, key, key_is_declared, rows }
+        TableFacts { key, key_is_declared, rows, ..TableFacts::new(name, columns) }
     })
 }
 

@@ -1,7 +1,9 @@
 //! Manifests that are right, and what they mean.
 
 use contract::Kind;
-use contract::manifest::{Choice, Literal, Manifest, Operation, Settings, SourceKind, parse};
+use contract::manifest::{
+    Body, Choice, Formulas, Literal, Manifest, Operation, Settings, SourceKind, Tool, parse,
+};
 
 /// What a manifest means; it must not have anything to be told about.
 pub fn read(text: &str) -> Manifest {
@@ -82,7 +84,10 @@ fn everything_there_is_to_say_is_understood() {
     assert_eq!((server.title.as_deref(), server.call_timeout_ms), (Some("Customers"), Some(5000)));
     let [crm, sheet] = manifest.sources.as_slice() else { panic!("two sources") };
     assert_eq!((crm.path.value.as_str(), &crm.settings), ("/var/data/crm.db", &Settings::Sqlite));
-    assert_eq!(sheet.settings, Settings::Csv { delimiter: Some(b'\t'), null: Some("n/a".into()) });
+    assert_eq!(
+        sheet.settings,
+        Settings::Csv { delimiter: Some(b'\t'), null: Some("n/a".into()), formulas: Formulas::Refuse }
+    );
 
     let [customers, plans] = manifest.collections.as_slice() else { panic!("two collections") };
     let names = |placed: &[contract::diagnostic::Placed<String>]| {
@@ -113,8 +118,8 @@ fn everything_there_is_to_say_is_understood() {
     assert_eq!((notes.column.value.as_str(), notes.hidden, email.hidden), ("notes", true, false));
 
     let [lookup, hide] = manifest.tools.as_slice() else { panic!("two tools") };
-    assert_eq!(lookup.uses.value.collection, "customers");
-    assert_eq!((lookup.uses.value.operation, hide.uses.value.operation), (Operation::Get, Operation::List));
+    assert_eq!(used(lookup), ("customers", Operation::Get));
+    assert_eq!(used(hide).1, Operation::List);
     assert_eq!(lookup.text.as_ref().map(|text| text.value.as_str()), Some("{email} is on {plan}"));
     assert_eq!((lookup.hidden, hide.hidden), (false, true));
 }
@@ -160,4 +165,11 @@ fn order_is_that_of_the_text() {
         manifest.sources.iter().map(|one| one.name.value.as_str()).collect::<Vec<_>>(),
         ["z", "a", "m"]
     );
+}
+
+fn used(tool: &Tool) -> (&str, Operation) {
+    match &tool.body {
+        Body::Uses(uses) => (&uses.value.collection, uses.value.operation),
+        Body::Statement(_) => panic!("a statement"),
+    }
 }

@@ -8,12 +8,16 @@ use contract::{Cell, Check, Contract, Kind, Tool, manifest};
 use json::Json;
 
 fn column(name: &str, kind: Kind) -> ColumnFacts {
-    ColumnFacts { name: name.into(), kind, nullable: false, mixed: false, values: Vec::new() }
+    ColumnFacts::new(name, kind)
 }
 
 fn facts(columns: Vec<ColumnFacts>) -> Facts {
-    let table =
-        TableFacts { name: "people".into(), columns, key: vec![0], key_is_declared: true, rows: Some(9) };
+    let table = TableFacts {
+        key: vec![0],
+        key_is_declared: true,
+        rows: Some(9),
+        ..TableFacts::new("people", columns)
+    };
     Facts { tables: vec![table], ..Facts::default() }
 }
 

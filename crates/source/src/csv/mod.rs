@@ -83,18 +83,14 @@ impl Source for Csv {
 fn facts(name: String, loaded: &Loaded) -> Facts {
     let table = &loaded.table;
     let columns = table.header.iter().zip(&table.columns).map(|(name, seen)| ColumnFacts {
-        name: name.clone(),
-        kind: seen.kind,
         nullable: seen.has_null || (seen.has_empty && seen.empty_is_null()),
-        mixed: false,
         values: seen.values.clone(),
+        ..ColumnFacts::new(name, seen.kind)
     });
     let table = TableFacts {
-        name,
-        columns: columns.collect(),
         key: loaded.key(),
-        key_is_declared: false,
         rows: Some(u64::from(table.len())),
+        ..TableFacts::new(name, columns.collect())
     };
     Facts { tables: vec![table], notes: loaded.table.notes.clone(), ..Facts::default() }
 }

@@ -202,7 +202,7 @@ impl Survey {
             key.extend(found.find(|at| plain(&columns[*at])));
         }
         let rows = is_whole.then_some(self.rows);
-        TableFacts { name: table.name.clone(), columns, key, key_is_declared, rows }
+        TableFacts { key, key_is_declared, rows, ..TableFacts::new(&table.name, columns) }
     }
 }
 
@@ -284,7 +284,7 @@ impl Seen {
             }
         }
         let values = if is_whole && kind == Kind::Text && !mixed { self.guess.values() } else { Vec::new() };
-        ColumnFacts { name: column.name.clone(), kind, nullable: !column.is_required, mixed, values }
+        ColumnFacts { nullable: !column.is_required, mixed, values, ..ColumnFacts::new(&column.name, kind) }
     }
 
     /// Why this column cannot be part of a key, if it cannot. SQLite lets a primary key be NULL, any number of
