@@ -182,28 +182,14 @@ impl<'m> Compiler<'m> {
             }
             (Literal::Integer(n), Kind::Number) => Some(Value::Real(*n as f64)),
             (Literal::Text(text), Kind::Int64) => text.parse().ok().map(Value::Integer),
-            (Literal::Text(text), Kind::Boolean) => match text.as_str() {
-                "true" => Some(Value::Integer(1)),
-                "false" => Some(Value::Integer(0)),
-                _ => None,
-            },
-            (
+            (Literal::Boolean(yes), Kind::Boolean) => Some(Value::Integer((*yes).into())),
+            (Literal::Number(digits), Kind::Number) => digits.parse().ok().map(Value::Real),
+            (Literal::Number(text), Kind::Decimal)
+            | (
                 Literal::Text(text),
                 Kind::Text | Kind::Decimal | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp,
             ) => infer::is(field.kind, text).then(|| Value::Text(text.clone())),
-            (Literal::Text(_), Kind::Integer | Kind::Number | Kind::Json | Kind::Blob)
-            | (
-                Literal::Integer(_),
-                Kind::Text
-                | Kind::Int64
-                | Kind::Decimal
-                | Kind::Boolean
-                | Kind::Date
-                | Kind::Timestamp
-                | Kind::LocalTimestamp
-                | Kind::Json
-                | Kind::Blob,
-            ) => None,
+            (Literal::Text(_) | Literal::Integer(_) | Literal::Number(_) | Literal::Boolean(_), _) => None,
         };
         let fits = value.as_ref().is_some_and(|value| field.value(&mut Vec::new(), value.as_cell()).is_ok());
         if !fits {
