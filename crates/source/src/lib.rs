@@ -3,4 +3,5 @@
 pub mod csv;
 mod files;
 mod rows;
+mod spot;
 pub mod sqlite;

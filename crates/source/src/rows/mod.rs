@@ -4,23 +4,47 @@
 //! the same for all of them and lives here: noticing that the file changed, reading it again, keys, filters,
 //! order, pages, search; and writing, where every change is read back before it is kept.
 
-use contract::Cell;
+mod seen;
+mod table;
+
 use contract::source::{LeftOut, WriteFault};
+
+use crate::spot::Spot;
+
+pub(crate) use table::{Held, Table};
 
 /// A kind of file.
 pub(crate) trait Format: Send + Sync + 'static {
+    /// As people call such a file, after `a` or `an`: `JSON file`.
+    fn name(&self) -> &'static str;
+
     /// Reads a whole file. Bounded in size, cells and time, whatever the bytes are.
     fn load(&self, bytes: &[u8]) -> Result<Loaded, Unreadable>;
 
     /// The file as it is with one row changed. `table` and `row` are places in what `load` made of these bytes.
     fn rewrite(&self, bytes: &[u8], table: usize, edit: &Edit<'_>) -> Result<Vec<u8>, WriteFault>;
+
+    /// Where a cell stands in these bytes, for whoever mends it; a row, where it has no such cell.
+    fn spot(&self, _bytes: &[u8], _table: usize, _row: usize, _column: Option<&str>) -> Option<Spot> {
+        None
+    }
 }
 
-/// One change of one row, with columns by their places in the table's header.
+/// One change of one row.
 pub(crate) enum Edit<'a> {
-    Append { cells: &'a [(usize, Cell<'a>)] },
-    Set { row: usize, cells: &'a [(usize, Cell<'a>)] },
+    Append { cells: &'a [Put<'a>] },
+    Set { row: usize, cells: &'a [Put<'a>] },
     Remove { row: usize },
+}
+
+/// A cell to be written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Put<'a> {
+    /// The place in the table's header; as long as that if the table is loose and has no such column yet.
+    pub(crate) column: usize,
+    pub(crate) name: &'a str,
+    /// Of the sort that the column's values are, so that what is written reads back.
+    pub(crate) value: Held<'a>,
 }
 
 #[derive(Default)]
@@ -35,19 +59,5 @@ pub(crate) struct Loaded {
 pub(crate) struct Unreadable {
     pub(crate) why: String,
     pub(crate) help: Option<String>,
-}
-
-/// A table that was filled row by row.
-pub(crate) struct Table {
-    pub(crate) name: String,
-    pub(crate) header: Vec<String>,
-}
-
-impl Table {
-    pub(crate) fn new(name: impl Into<String>, header: Vec<String>) -> Self {
-        Self { name: name.into(), header }
-    }
-
-    /// Takes a row. It has a cell for each column.
-    pub(crate) fn push(&mut self, _row: &[Cell<'_>]) {}
+    pub(crate) at: Option<Spot>,
 }
