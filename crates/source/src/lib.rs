@@ -5,3 +5,4 @@ mod files;
 mod rows;
 mod spot;
 pub mod sqlite;
+mod watch;

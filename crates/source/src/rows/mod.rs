@@ -4,12 +4,28 @@
 //! the same for all of them and lives here: noticing that the file changed, reading it again, keys, filters,
 //! order, pages, search; and writing, where every change is read back before it is kept.
 
+mod column;
+mod fit;
+mod index;
+mod live;
+mod order;
 mod seen;
+mod state;
 mod table;
+mod trouble;
 
-use contract::source::{LeftOut, WriteFault};
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::diagnostic::Diagnostic;
+use contract::source::{Facts, LeftOut, Reader, Shape, Source, SourceFault, WriteFault};
 
 use crate::spot::Spot;
+use crate::watch::Watch;
+use fit::Plan;
+use live::Live;
+use state::Kept;
+use trouble::Trouble;
 
 pub(crate) use table::{Held, Table};
 
@@ -60,4 +76,56 @@ pub(crate) struct Unreadable {
     pub(crate) why: String,
     pub(crate) help: Option<String>,
     pub(crate) at: Option<Spot>,
+}
+
+/// A file of tables.
+pub(crate) struct Rows(Arc<Watch<Kept>>);
+
+impl Rows {
+    /// Nothing is read yet.
+    pub(crate) fn open(path: &Path, format: Box<dyn Format>, look_every_ms: u64) -> Self {
+        Self(Arc::new(Watch::new(path, Kept::new(format), look_every_ms)))
+    }
+
+    /// Waits until a file that is being read again in the background has been read.
+    pub(crate) fn wait(&self) {
+        self.0.wait();
+    }
+
+    /// Where the trouble is, in the file as it is now.
+    fn spot(&self, trouble: &Trouble) -> Option<Spot> {
+        let (place, column) = trouble.place()?;
+        self.0.content.format.spot(&self.0.bytes()?, place.table, place.row as usize, column)
+    }
+}
+
+impl Source for Rows {
+    fn facts(&self) -> Result<Facts, SourceFault> {
+        let state = self.0.fresh().map_err(|trouble| fault(&self.0, &trouble))?;
+        Ok(state.facts())
+    }
+
+    fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
+        let live = self.0.join(|state| {
+            let state = state.map_err(|trouble| fault(&self.0, &trouble))?;
+            let plan = Plan::new(shape, &state);
+            let fit = plan.fit(&state).map_err(|trouble| fault(&self.0, &trouble))?;
+            Ok::<_, SourceFault>(Arc::new(Live::new(self.0.clone(), plan, fit)))
+        })?;
+        Ok(live)
+    }
+
+    fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
+        let trouble = match (self.0.fresh(), shape) {
+            (Err(trouble), _) => trouble,
+            (Ok(state), Some(shape)) => Plan::new(shape, &state).fit(&state).err()?,
+            (Ok(_), None) => return None,
+        };
+        let spot = self.spot(&trouble);
+        Some(trouble.shown(&self.0.file, &self.0.path, self.0.content.format.name(), spot.as_ref()))
+    }
+}
+
+fn fault(watch: &Watch<Kept>, trouble: &Trouble) -> SourceFault {
+    trouble.fault(&watch.file, &watch.path, watch.content.format.name())
 }

@@ -82,6 +82,11 @@ impl Seen {
         self.values < u64::from(rows)
     }
 
+    /// Whether there is a value that cannot be a key.
+    pub(super) fn may_be_no_key(&self) -> bool {
+        self.empty + self.nested + self.blobs > 0
+    }
+
     /// Whether it may tell rows apart, as far as can be told without comparing them.
     pub(super) fn may_be_key(&self, rows: u32) -> bool {
         let (kind, mixed) = self.kind();

@@ -46,6 +46,8 @@ pub(crate) struct Table {
     pub(crate) unit: &'static str,
     /// Whether a row names its own columns, as in JSON: then one that no row names has no value in any of them.
     pub(crate) is_loose: bool,
+    /// Whether nested JSON stands in it as such.
+    pub(crate) nests: bool,
     columns: Vec<Column>,
     /// Where each row stands in the file, as people count.
     places: Vec<u32>,
@@ -96,6 +98,7 @@ impl Table {
             computed: Vec::new(),
             unit: "row",
             is_loose: false,
+            nests: false,
             places: Vec::new(),
             cells: 0,
             texts: String::new(),
