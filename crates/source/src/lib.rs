@@ -2,6 +2,7 @@
 
 pub mod csv;
 mod files;
+pub mod json;
 mod rows;
 mod spot;
 pub mod sqlite;

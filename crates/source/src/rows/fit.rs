@@ -73,6 +73,11 @@ impl Plan {
         Self { table: shape.table.clone(), columns: columns.collect(), key: shape.key.clone() }
     }
 
+    /// Where a column of this name stands in the shape.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|wanted| wanted.column.name == name)
+    }
+
     pub(super) fn fit(&self, state: &State) -> Result<Fit, Trouble> {
         let at = state.find(&self.table).ok_or_else(|| {
             let others = state.tables.iter().map(|table| table.name.as_str());

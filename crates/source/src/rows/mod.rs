@@ -9,6 +9,8 @@ mod fit;
 mod index;
 mod live;
 mod order;
+mod pen;
+mod put;
 mod seen;
 mod state;
 mod table;
@@ -18,12 +20,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
-use contract::source::{Facts, LeftOut, Reader, Shape, Source, SourceFault, WriteFault};
+use contract::source::{Facts, LeftOut, Reader, Shape, Source, SourceFault, WriteFault, Writer};
 
 use crate::spot::Spot;
 use crate::watch::Watch;
 use fit::Plan;
 use live::Live;
+use pen::Pen;
 use state::Kept;
 use trouble::Trouble;
 
@@ -101,7 +104,11 @@ impl Rows {
 
 impl Source for Rows {
     fn facts(&self) -> Result<Facts, SourceFault> {
-        let state = self.0.fresh().map_err(|trouble| fault(&self.0, &trouble))?;
+        let state = self
+            .0
+            .fresh()
+            .and_then(|state| state.with_columns())
+            .map_err(|trouble| fault(&self.0, &trouble))?;
         Ok(state.facts())
     }
 
@@ -115,11 +122,15 @@ impl Source for Rows {
         Ok(live)
     }
 
+    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
+        Ok(Arc::new(Pen::new(self.0.clone(), shape)?))
+    }
+
     fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
         let trouble = match (self.0.fresh(), shape) {
             (Err(trouble), _) => trouble,
             (Ok(state), Some(shape)) => Plan::new(shape, &state).fit(&state).err()?,
-            (Ok(_), None) => return None,
+            (Ok(state), None) => state.with_columns().err()?,
         };
         let spot = self.spot(&trouble);
         Some(trouble.shown(&self.0.file, &self.0.path, self.0.content.format.name(), spot.as_ref()))

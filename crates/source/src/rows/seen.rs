@@ -33,6 +33,16 @@ pub(super) struct Seen {
     guess: Guess,
 }
 
+/// What a column holds, where it is all of one sort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Sort {
+    Texts,
+    Numbers,
+    Booleans,
+    #[default]
+    Others,
+}
+
 impl Seen {
     #[inline]
     pub(super) fn see(&mut self, held: Held<'_>) {
@@ -76,6 +86,17 @@ impl Seen {
         let is_text = kind == Kind::Text && !mixed;
         let values = if is_text { self.guess.clone().values() } else { Vec::new() };
         ColumnFacts { nullable: self.values < rows, mixed, values, ..ColumnFacts::new(name, kind) }
+    }
+
+    pub(super) fn sort(&self) -> Sort {
+        let numbers = self.integers + self.reals + self.digits;
+        match self.values {
+            0 => Sort::Others,
+            all if all == self.texts => Sort::Texts,
+            all if all == numbers => Sort::Numbers,
+            all if all == self.booleans => Sort::Booleans,
+            _ => Sort::Others,
+        }
     }
 
     pub(super) fn has_nulls(&self, rows: u32) -> bool {

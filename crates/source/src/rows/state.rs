@@ -95,6 +95,12 @@ impl State {
         self.number
     }
 
+    /// Itself, if a contract can be made of it: of rows that name their columns there must be one.
+    pub(super) fn with_columns(self: Arc<Self>) -> Result<Arc<Self>, Trouble> {
+        let is_bare = |table: &Arc<Table>| table.is_loose && table.header.is_empty();
+        if !self.tables.is_empty() && self.tables.iter().all(is_bare) { Err(Trouble::Bare) } else { Ok(self) }
+    }
+
     pub(super) fn facts(&self) -> Facts {
         let keys = self.keys.get_or_init(|| self.tables.iter().map(|table| find_key(table)).collect());
         let tables = self.tables.iter().zip(keys).map(|(table, key)| TableFacts {

@@ -19,6 +19,8 @@ pub(super) enum Trouble {
     Unreadable(Unreadable),
     /// More than there is room for.
     Full,
+    /// No row that names a column.
+    Bare,
     NoTable {
         name: String,
         near: Option<String>,
@@ -74,6 +76,7 @@ impl Trouble {
             Self::File(OutOfReach::TooLarge { .. })
             | Self::Unreadable(_)
             | Self::Full
+            | Self::Bare
             | Self::NoTable { .. }
             | Self::NoColumn { .. }
             | Self::NotOfKind { .. }
@@ -95,6 +98,7 @@ impl Trouble {
             Self::File(_)
             | Self::Unreadable(_)
             | Self::Full
+            | Self::Bare
             | Self::NoTable { .. }
             | Self::NoColumn { .. } => None,
         }
@@ -129,6 +133,7 @@ impl Trouble {
             Self::File(_)
             | Self::Unreadable(_)
             | Self::Full
+            | Self::Bare
             | Self::NoTable { .. }
             | Self::NoColumn { .. }
             | Self::NoValue { .. }
@@ -149,6 +154,9 @@ impl Trouble {
                 format!("`{file}` has more rows or cells than are kept in memory"),
                 "put the data into a SQLite database".into(),
             ),
+            Self::Bare => {
+                (format!("`{file}` has no records, so nobody knows their fields"), "add one".into())
+            }
             Self::NoTable { name, near } => match near {
                 Some(near) => (
                     format!("`{file}` has no table `{name}`, but `{near}`"),
