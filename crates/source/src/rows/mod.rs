@@ -22,12 +22,13 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::source::{Facts, LeftOut, Reader, Shape, Source, SourceFault, WriteFault, Writer};
 
+use crate::files::Keeper;
 use crate::spot::Spot;
 use crate::watch::Watch;
 use fit::Plan;
 use live::Live;
 use pen::Pen;
-use state::Kept;
+use state::{Kept, State};
 use trouble::Trouble;
 
 pub(crate) use table::{Held, Table};
@@ -82,58 +83,68 @@ pub(crate) struct Unreadable {
 }
 
 /// A file of tables.
-pub(crate) struct Rows(Arc<Watch<Kept>>);
+pub(crate) struct Rows {
+    watch: Arc<Watch<Kept>>,
+    keeper: Arc<Keeper>,
+}
 
 impl Rows {
     /// Nothing is read yet.
     pub(crate) fn open(path: &Path, format: Box<dyn Format>, look_every_ms: u64) -> Self {
-        Self(Arc::new(Watch::new(path, Kept::new(format), look_every_ms)))
+        let watch = Watch::new(path, Kept::new(format), look_every_ms);
+        Self { watch: Arc::new(watch), keeper: Arc::new(Keeper::new(path)) }
     }
 
     /// Waits until a file that is being read again in the background has been read.
     pub(crate) fn wait(&self) {
-        self.0.wait();
+        self.watch.wait();
     }
 
     /// Where the trouble is, in the file as it is now.
     fn spot(&self, trouble: &Trouble) -> Option<Spot> {
         let (place, column) = trouble.place()?;
-        self.0.content.format.spot(&self.0.bytes()?, place.table, place.row as usize, column)
+        self.watch.content.format.spot(&self.watch.bytes()?, place.table, place.row as usize, column)
     }
 }
 
 impl Source for Rows {
     fn facts(&self) -> Result<Facts, SourceFault> {
-        let state = self
-            .0
-            .fresh()
-            .and_then(|state| state.with_columns())
-            .map_err(|trouble| fault(&self.0, &trouble))?;
-        Ok(state.facts())
+        let state = self.watch.fresh().and_then(State::with_columns);
+        let mut facts = state.map_err(|trouble| fault(&self.watch, &trouble))?.facts();
+        let read_only = self.keeper.read_only();
+        for table in &mut facts.tables {
+            table.read_only = table.read_only.take().or_else(|| read_only.clone());
+        }
+        Ok(facts)
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        let live = self.0.join(|state| {
-            let state = state.map_err(|trouble| fault(&self.0, &trouble))?;
+        let live = self.watch.join(|state| {
+            let state = state.map_err(|trouble| fault(&self.watch, &trouble))?;
             let plan = Plan::new(shape, &state);
-            let fit = plan.fit(&state).map_err(|trouble| fault(&self.0, &trouble))?;
-            Ok::<_, SourceFault>(Arc::new(Live::new(self.0.clone(), plan, fit)))
+            let fit = plan.fit(&state).map_err(|trouble| fault(&self.watch, &trouble))?;
+            Ok::<_, SourceFault>(Arc::new(Live::new(self.watch.clone(), plan, fit)))
         })?;
         Ok(live)
     }
 
     fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        Ok(Arc::new(Pen::new(self.0.clone(), shape)?))
+        Ok(Arc::new(Pen::new(self.watch.clone(), self.keeper.clone(), shape)?))
     }
 
     fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
-        let trouble = match (self.0.fresh(), shape) {
+        let trouble = match (self.watch.fresh(), shape) {
             (Err(trouble), _) => trouble,
             (Ok(state), Some(shape)) => Plan::new(shape, &state).fit(&state).err()?,
             (Ok(state), None) => state.with_columns().err()?,
         };
         let spot = self.spot(&trouble);
-        Some(trouble.shown(&self.0.file, &self.0.path, self.0.content.format.name(), spot.as_ref()))
+        Some(trouble.shown(
+            &self.watch.file,
+            &self.watch.path,
+            self.watch.content.format.name(),
+            spot.as_ref(),
+        ))
     }
 }
 

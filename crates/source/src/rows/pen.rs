@@ -18,7 +18,7 @@ use crate::watch::{Content, Watch};
 pub(super) struct Pen {
     watch: Arc<Watch<Kept>>,
     plan: Plan,
-    keeper: Keeper,
+    keeper: Arc<Keeper>,
 }
 
 /// What is to become of the table.
@@ -29,14 +29,17 @@ enum Step {
 }
 
 impl Pen {
-    pub(super) fn new(watch: Arc<Watch<Kept>>, shape: &Shape) -> Result<Self, SourceFault> {
+    pub(super) fn new(
+        watch: Arc<Watch<Kept>>,
+        keeper: Arc<Keeper>,
+        shape: &Shape,
+    ) -> Result<Self, SourceFault> {
         let state = watch.fresh().map_err(|trouble| super::fault(&watch, &trouble))?;
         let plan = Plan::new(shape, &state);
         let fit = plan.fit(&state).map_err(|trouble| super::fault(&watch, &trouble))?;
         if fit.table.read_only.is_some() {
             return Err(SourceFault::read_only());
         }
-        let keeper = Keeper::new(&watch.path);
         Ok(Self { watch, plan, keeper })
     }
 
