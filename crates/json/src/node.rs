@@ -128,6 +128,13 @@ impl<'d> Node<'d> {
         self.slot().str(self.text)
     }
 
+    /// Where the text of the value lies in the text that was scanned.
+    #[inline]
+    pub fn span(&self) -> std::ops::Range<usize> {
+        let start = self.slot().start();
+        start..start + self.slot().len_bytes() as usize
+    }
+
     /// How many members or elements; 0 for anything else.
     #[inline]
     pub fn len(&self) -> usize {

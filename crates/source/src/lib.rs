@@ -2,5 +2,8 @@
 
 pub mod csv;
 mod files;
+pub mod json;
 mod rows;
+mod spot;
 pub mod sqlite;
+mod watch;

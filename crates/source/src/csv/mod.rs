@@ -14,7 +14,6 @@ mod load;
 mod sniff;
 mod sort;
 mod split;
-mod spot;
 mod table;
 mod trouble;
 mod watch;
@@ -25,6 +24,7 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::source::{ColumnFacts, Facts, Reader, Shape, Source, SourceFault, TableFacts};
 
+use crate::spot;
 use load::Loaded;
 use watch::Watch;
 

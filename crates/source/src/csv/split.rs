@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 
 /// Knows what ends a field that is not quoted.
 pub(super) struct Split {
@@ -174,18 +174,4 @@ pub(super) fn behind_blanks(text: &[u8], mut at: usize) -> usize {
         at += 1;
     }
     at
-}
-
-/// The line, from 1, on which a byte lies.
-pub(super) fn line_at(text: &[u8], at: usize) -> usize {
-    let before = &text[..at];
-    let mut line = 1;
-    let mut from = 0;
-    while let Some(ahead) = memchr2(b'\n', b'\r', &before[from..]) {
-        let end = from + ahead;
-        let is_pair = before[end] == b'\r' && text.get(end + 1) == Some(&b'\n');
-        from = if is_pair { (end + 2).min(at) } else { end + 1 };
-        line += 1;
-    }
-    line
 }

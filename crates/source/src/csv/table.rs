@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use contract::Kind;
 
-use super::split::{End, Field, Split, line_at};
-use super::spot::Spot;
+use super::split::{End, Field, Split};
+use super::spot::{Spot, line_at};
 
 pub(super) struct Table {
     pub(super) text: String,

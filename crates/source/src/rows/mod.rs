@@ -4,23 +4,67 @@
 //! the same for all of them and lives here: noticing that the file changed, reading it again, keys, filters,
 //! order, pages, search; and writing, where every change is read back before it is kept.
 
-use contract::Cell;
-use contract::source::{LeftOut, WriteFault};
+mod column;
+mod fit;
+mod index;
+mod live;
+mod order;
+mod pen;
+mod put;
+mod seen;
+mod state;
+mod table;
+mod trouble;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::diagnostic::Diagnostic;
+use contract::source::{Facts, LeftOut, Reader, Shape, Source, SourceFault, WriteFault, Writer};
+
+use crate::files::Keeper;
+use crate::spot::Spot;
+use crate::watch::Watch;
+use fit::Plan;
+use live::Live;
+use pen::Pen;
+use state::{Kept, State};
+use trouble::Trouble;
+
+pub(crate) use table::{Held, Table};
 
 /// A kind of file.
 pub(crate) trait Format: Send + Sync + 'static {
+    /// As people call such a file, after `a` or `an`: `JSON file`.
+    fn name(&self) -> &'static str;
+
     /// Reads a whole file. Bounded in size, cells and time, whatever the bytes are.
     fn load(&self, bytes: &[u8]) -> Result<Loaded, Unreadable>;
 
     /// The file as it is with one row changed. `table` and `row` are places in what `load` made of these bytes.
     fn rewrite(&self, bytes: &[u8], table: usize, edit: &Edit<'_>) -> Result<Vec<u8>, WriteFault>;
+
+    /// Where a cell stands in these bytes, for whoever mends it; a row, where it has no such cell.
+    fn spot(&self, _bytes: &[u8], _table: usize, _row: usize, _column: Option<&str>) -> Option<Spot> {
+        None
+    }
 }
 
-/// One change of one row, with columns by their places in the table's header.
+/// One change of one row.
 pub(crate) enum Edit<'a> {
-    Append { cells: &'a [(usize, Cell<'a>)] },
-    Set { row: usize, cells: &'a [(usize, Cell<'a>)] },
+    Append { cells: &'a [Put<'a>] },
+    Set { row: usize, cells: &'a [Put<'a>] },
     Remove { row: usize },
+}
+
+/// A cell to be written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Put<'a> {
+    /// The place in the table's header; as long as that if the table is loose and has no such column yet.
+    pub(crate) column: usize,
+    pub(crate) name: &'a str,
+    /// Of the sort that the column's values are, so that what is written reads back.
+    pub(crate) value: Held<'a>,
 }
 
 #[derive(Default)]
@@ -35,19 +79,75 @@ pub(crate) struct Loaded {
 pub(crate) struct Unreadable {
     pub(crate) why: String,
     pub(crate) help: Option<String>,
+    pub(crate) at: Option<Spot>,
 }
 
-/// A table that was filled row by row.
-pub(crate) struct Table {
-    pub(crate) name: String,
-    pub(crate) header: Vec<String>,
+/// A file of tables.
+pub(crate) struct Rows {
+    watch: Arc<Watch<Kept>>,
+    keeper: Arc<Keeper>,
 }
 
-impl Table {
-    pub(crate) fn new(name: impl Into<String>, header: Vec<String>) -> Self {
-        Self { name: name.into(), header }
+impl Rows {
+    /// Nothing is read yet.
+    pub(crate) fn open(path: &Path, format: Box<dyn Format>, look_every_ms: u64) -> Self {
+        let watch = Watch::new(path, Kept::new(format), look_every_ms);
+        Self { watch: Arc::new(watch), keeper: Arc::new(Keeper::new(path)) }
     }
 
-    /// Takes a row. It has a cell for each column.
-    pub(crate) fn push(&mut self, _row: &[Cell<'_>]) {}
+    /// Waits until a file that is being read again in the background has been read.
+    pub(crate) fn wait(&self) {
+        self.watch.wait();
+    }
+
+    /// Where the trouble is, in the file as it is now.
+    fn spot(&self, trouble: &Trouble) -> Option<Spot> {
+        let (place, column) = trouble.place()?;
+        self.watch.content.format.spot(&self.watch.bytes()?, place.table, place.row as usize, column)
+    }
+}
+
+impl Source for Rows {
+    fn facts(&self) -> Result<Facts, SourceFault> {
+        let state = self.watch.fresh().and_then(State::with_columns);
+        let mut facts = state.map_err(|trouble| fault(&self.watch, &trouble))?.facts();
+        let read_only = self.keeper.read_only();
+        for table in &mut facts.tables {
+            table.read_only = table.read_only.take().or_else(|| read_only.clone());
+        }
+        Ok(facts)
+    }
+
+    fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
+        let live = self.watch.join(|state| {
+            let state = state.map_err(|trouble| fault(&self.watch, &trouble))?;
+            let plan = Plan::new(shape, &state);
+            let fit = plan.fit(&state).map_err(|trouble| fault(&self.watch, &trouble))?;
+            Ok::<_, SourceFault>(Arc::new(Live::new(self.watch.clone(), plan, fit)))
+        })?;
+        Ok(live)
+    }
+
+    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
+        Ok(Arc::new(Pen::new(self.watch.clone(), self.keeper.clone(), shape)?))
+    }
+
+    fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
+        let trouble = match (self.watch.fresh(), shape) {
+            (Err(trouble), _) => trouble,
+            (Ok(state), Some(shape)) => Plan::new(shape, &state).fit(&state).err()?,
+            (Ok(state), None) => state.with_columns().err()?,
+        };
+        let spot = self.spot(&trouble);
+        Some(trouble.shown(
+            &self.watch.file,
+            &self.watch.path,
+            self.watch.content.format.name(),
+            spot.as_ref(),
+        ))
+    }
+}
+
+fn fault(watch: &Watch<Kept>, trouble: &Trouble) -> SourceFault {
+    trouble.fault(&watch.file, &watch.path, watch.content.format.name())
 }

@@ -4,15 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use contract::diagnostic::{At, Origin};
-
-use super::split::line_at;
+use memchr::memchr2;
 
 /// Kept after the file is gone from memory, so it holds no more of a line than anybody sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(crate) struct Spot {
     /// Both counted from 1; a column is a character.
-    pub(super) line: usize,
-    pub(super) column: usize,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
     /// What stands around the place, on its line.
     text: String,
     /// The column at which `text` begins.
@@ -24,7 +23,7 @@ const AROUND_CHARS_MAX: usize = 200;
 
 impl Spot {
     /// The bytes `span` of a text. What of it lies on other lines is not marked.
-    pub(super) fn new(text: &str, span: Range<usize>) -> Self {
+    pub(crate) fn new(text: &str, span: Range<usize>) -> Self {
         let is_end = |c: char| matches!(c, '\n' | '\r');
         let start = text[..span.start].rfind(is_end).map_or(0, |end| end + 1);
         let end = text[span.start..].find(is_end).map_or(text.len(), |ahead| span.start + ahead);
@@ -43,7 +42,7 @@ impl Spot {
     }
 
     /// A byte of something that is no text.
-    pub(super) fn of_byte(bytes: &[u8], at: usize) -> Self {
+    pub(crate) fn of_byte(bytes: &[u8], at: usize) -> Self {
         let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
         let start = bytes[..at].iter().rposition(is_end).map_or(0, |end| end + 1);
         let end = bytes[at..].iter().position(is_end).map_or(bytes.len(), |ahead| at + ahead);
@@ -55,7 +54,7 @@ impl Spot {
         Self { line: line_at(bytes, at), ..spot }
     }
 
-    pub(super) fn at(&self, file: &str) -> At {
+    pub(crate) fn at(&self, file: &str) -> At {
         let origin = Origin {
             file: file.to_owned(),
             text: self.text.clone(),
@@ -64,6 +63,20 @@ impl Spot {
         };
         At::new(&Arc::new(origin), self.mark.clone())
     }
+}
+
+/// The line, from 1, on which a byte lies.
+pub(crate) fn line_at(text: &[u8], at: usize) -> usize {
+    let before = &text[..at];
+    let mut line = 1;
+    let mut from = 0;
+    while let Some(ahead) = memchr2(b'\n', b'\r', &before[from..]) {
+        let end = from + ahead;
+        let is_pair = before[end] == b'\r' && text.get(end + 1) == Some(&b'\n');
+        from = if is_pair { (end + 2).min(at) } else { end + 1 };
+        line += 1;
+    }
+    line
 }
 
 fn tail(text: &str) -> &str {

@@ -1,0 +1,107 @@
+//! One writer at a time, among all processes: a file that is locked while it is there.
+//!
+//! The system drops a lock when its process ends, however it ends, so a lock file that was left behind keeps nobody
+//! out. The data file itself cannot be locked: another takes its place.
+
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use contract::source::SourceFault;
+
+use super::fault;
+use super::target::Target;
+
+/// Held until it is dropped.
+pub(super) struct Lock {
+    path: PathBuf,
+    _file: File,
+    was_left_behind: bool,
+}
+
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(16);
+
+impl Lock {
+    pub(super) fn take(target: &Target, until: Instant) -> Result<Self, SourceFault> {
+        let path = target.beside("lock");
+        let failed = |error: io::Error| fault::unwritten(target, "locking it", &error);
+        loop {
+            if let Some((file, is_new)) = open(&path).map_err(failed)? {
+                wait(&file, until).map_err(failed)?;
+                // Whoever held it before has removed it, and somebody may have made another.
+                if is_still_there(&path, &file) {
+                    return Ok(Self { path, _file: file, was_left_behind: !is_new });
+                }
+            }
+            if Instant::now() >= until {
+                return Err(fault::busy(target.path(), "others write it"));
+            }
+        }
+    }
+
+    /// Whoever held it last did not come to its end.
+    pub(super) fn was_left_behind(&self) -> bool {
+        self.was_left_behind
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is still locked: who waits for it sees that it is gone, and makes another.
+        if cfg!(unix) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The file and whether it is new; nothing if somebody removed it in between.
+fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    super::target::no_links(&mut options);
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => return Ok(Some((file, true))),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    match options.open(path) {
+        Ok(file) => Ok(Some((file, false))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn wait(file: &File, until: Instant) -> io::Result<()> {
+    let mut pause = PAUSE_MIN;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {}
+            Err(TryLockError::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+fn is_still_there(path: &Path, file: &File) -> bool {
+    match (std::fs::symlink_metadata(path), file.metadata()) {
+        (Ok(there), Ok(ours)) => is_same(&there, &ours),
+        _ => false,
+    }
+}
+
+#[cfg(unix)]
+fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// Where nobody removes it, it is the same.
+#[cfg(not(unix))]
+fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    true
+}

@@ -1,0 +1,135 @@
+//! Changes an object of JSON where it stands: the bytes of what is not named stay as they are.
+
+use std::ops::Range;
+
+use contract::source::{SourceFault, WriteFault};
+use json::{Doc, ScanLimits, scan};
+
+use super::value::{says, value};
+use crate::rows::Put;
+use crate::spot::Spot;
+
+/// What an author writes between the parts of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Style {
+    /// Behind the opening brace, between members, around the colon, before the closing brace.
+    open: Vec<u8>,
+    between: Vec<u8>,
+    colon: Vec<u8>,
+    close: Vec<u8>,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { open: Vec::new(), between: b",".to_vec(), colon: b":".to_vec(), close: Vec::new() }
+    }
+}
+
+impl Style {
+    /// Of an object that has been written. One that has no members shows none.
+    pub(super) fn of(object: &[u8]) -> Self {
+        scanned(object).map(|doc| Self::of_doc(&doc)).unwrap_or_default()
+    }
+
+    fn of_doc(doc: &Doc) -> Self {
+        let object = doc.root();
+        let text = doc.text().as_bytes();
+        let members: Vec<_> = object.members().collect();
+        let [(first, _), ..] = &members[..] else { return Self::default() };
+        let (last, last_value) = members[members.len() - 1];
+        let open = text[object.span().start + 1..first.span().start].to_vec();
+        let colon = text[last.span().end..last_value.span().start].to_vec();
+        let between = match members.len() {
+            1 if open.contains(&b'\n') => [b",", &open[..]].concat(),
+            1 if colon.ends_with(b" ") => b", ".to_vec(),
+            1 => b",".to_vec(),
+            count => text[members[count - 2].1.span().end..last.span().start].to_vec(),
+        };
+        let close = text[last_value.span().end..object.span().end - 1].to_vec();
+        Self { open, between, colon, close }
+    }
+
+    /// The same without line ends: for files where a line is a record.
+    pub(super) fn on_one_line(self) -> Self {
+        let flat = |part: Vec<u8>| part.into_iter().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
+        Self {
+            open: flat(self.open),
+            between: flat(self.between),
+            colon: flat(self.colon),
+            close: flat(self.close),
+        }
+    }
+}
+
+/// Nothing is written where the bytes are not what was read.
+pub(super) fn changed() -> WriteFault {
+    SourceFault::Busy { log: "the file is not what it was when it was read".into() }.into()
+}
+
+fn scanned(object: &[u8]) -> Option<Doc> {
+    scan(object.to_vec(), &ScanLimits { depth_max: 64, slots_max: 500_000 }).ok()
+}
+
+/// Writes a new object in the style of another. Members stand in the order of the table's columns.
+pub(super) fn new_object(out: &mut Vec<u8>, style: &Style, cells: &[Put<'_>]) -> Result<(), WriteFault> {
+    let mut cells: Vec<&Put<'_>> = cells.iter().collect();
+    cells.sort_by_key(|put| put.column);
+    out.push(b'{');
+    for (at, put) in cells.iter().enumerate() {
+        out.extend_from_slice(if at == 0 { &style.open } else { &style.between });
+        member(out, style, put)?;
+    }
+    if !cells.is_empty() {
+        out.extend_from_slice(&style.close);
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn member(out: &mut Vec<u8>, style: &Style, put: &Put<'_>) -> Result<(), WriteFault> {
+    json::write::string(out, put.name);
+    out.extend_from_slice(&style.colon);
+    value(out, put.value)
+}
+
+/// Writes an object with some of its members changed, and new ones behind the others.
+pub(super) fn set(out: &mut Vec<u8>, object: &[u8], cells: &[Put<'_>]) -> Result<(), WriteFault> {
+    let doc = scanned(object).ok_or_else(changed)?;
+    let (root, style) = (doc.root(), Style::of_doc(&doc));
+    let mut copied = 0;
+    for (name, node) in root.members() {
+        let Some(put) = cells.iter().find(|put| name.is(put.name)) else { continue };
+        if says(node, put.value) {
+            continue;
+        }
+        out.extend_from_slice(&object[copied..node.span().start]);
+        value(out, put.value)?;
+        copied = node.span().end;
+    }
+    let new = cells.iter().filter(|put| put.value != crate::rows::Held::Null && root.get(put.name).is_none());
+    let end = root.members().last().map_or(root.span().start + 1, |(_, last)| last.span().end);
+    out.extend_from_slice(&object[copied..end]);
+    let mut is_first = root.is_empty();
+    for put in new {
+        if !std::mem::take(&mut is_first) {
+            out.extend_from_slice(&style.between);
+        }
+        member(out, &style, put)?;
+    }
+    out.extend_from_slice(&object[end..]);
+    Ok(())
+}
+
+/// `bytes` with a piece of them replaced.
+pub(super) fn splice(bytes: &[u8], span: Range<usize>, new: &[u8]) -> Vec<u8> {
+    [&bytes[..span.start], new, &bytes[span.end..]].concat()
+}
+
+/// Where a member's value stands; the object, if it has no such member.
+pub(super) fn spot(bytes: &[u8], object: Range<usize>, column: Option<&str>) -> Option<Spot> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let doc = scanned(&bytes[object.clone()])?;
+    let member = column.and_then(|name| doc.root().get(name)).map(|node| node.span());
+    let span = member.unwrap_or_else(|| doc.root().span());
+    Some(Spot::new(text, object.start + span.start..object.start + span.end))
+}

@@ -1,0 +1,82 @@
+//! JSON files: an object in each line, or an array of objects.
+//!
+//! Columns are the members of all objects, in the order in which they first appear; a member that is missing and
+//! one that is `null` are both no value. Numbers keep their digits. A change touches the bytes of its own object
+//! and no others.
+//!
+//! Deliberately absent: objects whose members are records, comments, and guessing what broken text meant.
+
+mod document;
+mod edit;
+mod lines;
+mod value;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::diagnostic::Diagnostic;
+use contract::source::{Facts, Reader, Shape, Source, SourceFault, Writer};
+
+use crate::rows::{Format, Rows};
+use document::Document;
+use lines::Lines;
+
+/// What a file is, and how often it is looked at.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub form: Form,
+    /// How long to trust that the file is what it was. 0: not beyond one call.
+    pub look_every_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Form {
+    /// JSON Lines: an object in each line.
+    Lines,
+    /// One document that is an array of objects, or has one at this JSON pointer.
+    Document { at: Option<String> },
+}
+
+impl Options {
+    pub fn new(form: Form) -> Self {
+        Self { form, look_every_ms: 20 }
+    }
+}
+
+pub struct Json(Rows);
+
+impl Json {
+    /// Nothing is read yet.
+    pub fn open(path: &Path, options: Options) -> Self {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let format: Box<dyn Format> = match options.form {
+            Form::Lines => Box::new(Lines { name }),
+            Form::Document { at } => Box::new(Document { name, at }),
+        };
+        Self(Rows::open(path, format, options.look_every_ms))
+    }
+
+    /// Waits until a file that is being read again in the background has been read.
+    #[doc(hidden)]
+    pub fn wait(&self) {
+        self.0.wait();
+    }
+}
+
+impl Source for Json {
+    fn facts(&self) -> Result<Facts, SourceFault> {
+        self.0.facts()
+    }
+
+    fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
+        self.0.reader(shape)
+    }
+
+    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
+        self.0.writer(shape)
+    }
+
+    fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
+        self.0.explain(shape)
+    }
+}

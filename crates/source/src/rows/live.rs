@@ -1,0 +1,248 @@
+//! Answers reads from the newest state of the file that fits the contract.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use contract::source::{Filter, More, Place, Query, Read, Reader, Search, Searched, SourceFault};
+use contract::{Cell, order};
+
+use super::column::{Column, Told};
+use super::fit::{Fit, Plan};
+use super::order::{Order, ROWS_PER_LOOK, go_on};
+use super::state::{Kept, State};
+use super::trouble::Trouble;
+use crate::watch::{Follow, Watch};
+
+/// As many rows are walked where a call arrives.
+const SHORT_ROWS_MAX: usize = 2000;
+/// Where so many rows did not fill a page, all are tried before the walk goes on.
+const MARK_AFTER_ROWS: usize = 8192;
+/// Rows with more cells than this have them on the heap.
+const CELLS_ON_STACK: usize = 32;
+
+pub(super) struct Live {
+    watch: Arc<Watch<Kept>>,
+    plan: Plan,
+    now: RwLock<Result<Arc<Fit>, SourceFault>>,
+}
+
+impl Live {
+    pub(super) fn new(watch: Arc<Watch<Kept>>, plan: Plan, fit: Fit) -> Self {
+        Self { watch, plan, now: RwLock::new(Ok(Arc::new(fit))) }
+    }
+
+    fn now(&self) -> Result<Arc<Fit>, SourceFault> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Follow<Kept> for Live {
+    fn follow(&self, now: Result<&Arc<State>, &Trouble>) {
+        let fit = now.map_err(Trouble::clone).and_then(|state| self.plan.fit(state));
+        let fit = fit.map(Arc::new).map_err(|trouble| super::fault(&self.watch, &trouble));
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = fit;
+    }
+}
+
+impl Reader for Live {
+    fn is_short(&self, read: &Read<'_>) -> bool {
+        match read {
+            Read::Get => true,
+            Read::List(query) => self.now().map_or(true, |fit| fit.is_short(query)),
+        }
+    }
+
+    fn get(&self, key: &[Cell<'_>], row: &mut dyn FnMut(&[Cell<'_>])) -> Result<bool, SourceFault> {
+        self.watch.look();
+        let fit = self.now()?;
+        let Some(found) = fit.find(key) else { return Ok(false) };
+        fit.hand(found, &mut Vec::new(), row);
+        Ok(true)
+    }
+
+    fn list(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[Cell<'_>], Place) -> More,
+    ) -> Result<Option<u64>, SourceFault> {
+        self.watch.look();
+        let fit = self.now()?;
+        let order = fit.order(query.sort, query.stop)?;
+        let seen = match query.after {
+            Some(after) => fit.seen(&order, query.sort, after)?,
+            None => 0,
+        };
+        fit.walk(query, &order, seen, row)
+    }
+
+    fn search(
+        &self,
+        search: &Search<'_>,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<Searched, SourceFault> {
+        self.watch.look();
+        self.now()?.search(search, row)
+    }
+}
+
+/// Which rows pass, and how many.
+struct Marked {
+    bits: Vec<u64>,
+    count: u64,
+}
+
+impl Marked {
+    fn has(&self, row: u32) -> bool {
+        self.bits[row as usize / 64] >> (row % 64) & 1 == 1
+    }
+}
+
+impl Fit {
+    fn is_short(&self, query: &Query<'_>) -> bool {
+        let rows = self.table.len() as usize;
+        let touched = if query.filters.is_empty() { rows.min(query.rows_max) } else { rows };
+        rows <= SHORT_ROWS_MAX || (touched <= SHORT_ROWS_MAX && self.is_ordered(query.sort))
+    }
+
+    pub(super) fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
+        let index = self.index.as_ref()?;
+        match &self.key[..] {
+            [only] => index.find(&self.table, &[&self.columns[*only]], key),
+            places => {
+                let columns: Vec<&Column> = places.iter().map(|place| &self.columns[*place]).collect();
+                index.find(&self.table, &columns, key)
+            }
+        }
+    }
+
+    /// Hands rows from the place `seen` on to `row`, as far as they pass.
+    fn walk(
+        &self,
+        query: &Query<'_>,
+        order: &Order,
+        seen: usize,
+        row: &mut dyn FnMut(&[Cell<'_>], Place) -> More,
+    ) -> Result<Option<u64>, SourceFault> {
+        let filters = &query.filters[..];
+        let mut told = Vec::new();
+        let (mut at, mut passed) = (seen, 0);
+        let mut marked = None;
+        while at < order.len() && passed < query.rows_max {
+            if (at - seen).is_multiple_of(ROWS_PER_LOOK) {
+                go_on(query.stop)?;
+            }
+            if at - seen == MARK_AFTER_ROWS && !filters.is_empty() {
+                marked = Some(self.mark(query)?);
+            }
+            let number = order.row(at);
+            at += 1;
+            let passes = match &marked {
+                Some(marked) => marked.has(number),
+                None => self.passes(number, filters),
+            };
+            if !passes {
+                continue;
+            }
+            passed += 1;
+            let place = Place { row: i64::from(number), state: self.state };
+            let mut more = More::Yes;
+            self.hand(number, &mut told, |cells| more = row(cells, place));
+            if more == More::No {
+                break;
+            }
+        }
+        let is_whole = seen == 0 && at == order.len();
+        Ok(match marked {
+            _ if filters.is_empty() => Some(order.len() as u64),
+            Some(marked) => Some(marked.count),
+            None => is_whole.then_some(passed as u64),
+        })
+    }
+
+    /// Marks all rows that pass, in the order of the file: in any other each row is a miss of the cache.
+    fn mark(&self, query: &Query<'_>) -> Result<Marked, SourceFault> {
+        let mut marked = Marked { bits: vec![0; (self.table.len() as usize).div_ceil(64)], count: 0 };
+        for row in 0..self.table.len() {
+            if (row as usize).is_multiple_of(ROWS_PER_LOOK) {
+                go_on(query.stop)?;
+            }
+            if self.passes(row, &query.filters) {
+                marked.bits[row as usize / 64] |= 1 << (row % 64);
+                marked.count += 1;
+            }
+        }
+        Ok(marked)
+    }
+
+    fn passes(&self, row: u32, filters: &[Filter<'_>]) -> bool {
+        filters.iter().all(|filter| {
+            let column = &self.columns[filter.column];
+            let own = column.compared(column.told(&self.table, row));
+            let bound = column.compared(Told::Cell(filter.value));
+            order::passes(column.kind, own.cell(), filter.test, bound.cell())
+        })
+    }
+
+    /// Hands a row's cells to `then`, in the order of the shape. `told` is used for one row after the other.
+    pub(super) fn hand<'a>(&'a self, row: u32, told: &mut Vec<Told<'a>>, then: impl FnOnce(&[Cell<'_>])) {
+        told.clear();
+        told.extend(self.columns.iter().map(|column| column.told(&self.table, row)));
+        if told.len() <= CELLS_ON_STACK {
+            let mut cells = [Cell::Null; CELLS_ON_STACK];
+            for (place, told) in cells.iter_mut().zip(told.iter()) {
+                *place = told.cell();
+            }
+            then(&cells[..told.len()]);
+        } else {
+            then(&told.iter().map(Told::cell).collect::<Vec<_>>());
+        }
+    }
+
+    fn search(
+        &self,
+        search: &Search<'_>,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<Searched, SourceFault> {
+        let words: Vec<String> = search.words.iter().map(|word| word.to_lowercase()).collect();
+        let rows = self.table.len() as usize;
+        let (mut told, mut found) = (Vec::new(), 0);
+        let mut left = Vec::new();
+        for number in 0..rows.min(search.scan_rows_max) {
+            if number.is_multiple_of(ROWS_PER_LOOK) {
+                go_on(search.stop)?;
+            }
+            if found == search.rows_max {
+                return Ok(Searched::All);
+            }
+            let number = number as u32;
+            left.clear();
+            left.extend(0..words.len());
+            for place in search.columns {
+                if left.is_empty() {
+                    break;
+                }
+                let column = &self.columns[*place];
+                let value = column.told(&self.table, number);
+                // As it is told: `key` is how a value is written, of whatever kind.
+                if let Some((_, text)) = column.key(value.cell()) {
+                    let text = lowered(&text);
+                    left.retain(|word| !text.contains(&words[*word]));
+                }
+            }
+            if left.is_empty() {
+                found += 1;
+                let mut more = More::Yes;
+                self.hand(number, &mut told, |cells| more = row(cells));
+                if more == More::No {
+                    return Ok(Searched::All);
+                }
+            }
+        }
+        let is_cut = rows > search.scan_rows_max && found < search.rows_max;
+        Ok(if is_cut { Searched::Cut } else { Searched::All })
+    }
+}
+
+/// In small letters, as words are; most texts are ASCII, where that is quick.
+fn lowered(text: &str) -> String {
+    if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_lowercase() }
+}
