@@ -22,25 +22,26 @@ pub(crate) enum Mode<'a> {
 
 /// Puts these bytes at a path. Whoever looks sees what was there before or all of this.
 pub(crate) fn file(path: &Path, bytes: &[u8], mode: Mode<'_>) -> anyhow::Result<()> {
-    with(path, mode, |file| file.write_all(bytes))
+    with(path, mode, |file| Ok(file.write_all(bytes)?))
 }
 
-/// Puts at a path what `fill` writes.
+/// Puts at a path what `fill` writes; what goes wrong there is told in its own words.
 pub(crate) fn with(
     path: &Path,
     mode: Mode<'_>,
-    fill: impl FnOnce(&mut NamedTempFile) -> io::Result<()>,
+    fill: impl FnOnce(&mut NamedTempFile) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // A link that somebody made stays one.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let written = || {
-        let mut temporary = temporary(&path, mode)?;
-        fill(&mut temporary)?;
+    let unwritten = || format!("`{}` cannot be written", path.display());
+    let mut temporary = temporary(&path, mode).with_context(unwritten)?;
+    fill(&mut temporary)?;
+    let kept = || {
         temporary.as_file().sync_all()?;
         temporary.persist(&path).map_err(|error| error.error)?;
         sync_folder(&folder(&path))
     };
-    written().with_context(|| format!("`{}` cannot be written", path.display()))
+    kept().with_context(unwritten)
 }
 
 /// The same for a path where nothing may be yet.
@@ -53,7 +54,9 @@ pub(crate) fn new_file(path: &Path, bytes: &[u8], mode: Mode<'_>) -> io::Result<
 }
 
 fn temporary(path: &Path, mode: Mode<'_>) -> io::Result<NamedTempFile> {
-    let file = Builder::new().prefix(".spile-").suffix(".tmp").tempfile_in(folder(path))?;
+    let made = Builder::new().prefix(".spile-").suffix(".tmp").tempfile_in(folder(path));
+    // Without the name that it would have had.
+    let file = made.map_err(|error| io::Error::from(error.kind()))?;
     if let Some(permissions) = permissions(path, mode)? {
         file.as_file().set_permissions(permissions)?;
     }

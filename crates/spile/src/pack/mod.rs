@@ -89,7 +89,7 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     match args.format {
         Format::Executable => {
             replace::with(&args.output, Mode::Executable, |file| {
-                executable(file.as_file_mut(), &server, args).map_err(io::Error::other)
+                executable(file.as_file_mut(), &server, args)
             })?;
         }
         Format::Mcpb => bundle::mcpb(&args.output, &server, args)?,
