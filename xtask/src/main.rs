@@ -10,6 +10,7 @@ mod conformance;
 mod debian;
 mod docs;
 mod fuzz;
+mod judges;
 mod setup;
 mod sh;
 mod tidy;
@@ -33,6 +34,9 @@ cargo xtask <command>
                             only compare them
   fuzz [TARGET] [--seconds N]
                             run one fuzz target, or all of them, N seconds each (default 600)
+  judges [kill|reload|sqlmap] [--rounds N] [--seed N]
+                            what takes too long for CI: kill -9 while writing, reloads under load,
+                            sqlmap on every argument of the examples
   bench …                   compare speed; `cargo xtask bench help` tells more
   help                      this text
 ";
@@ -57,6 +61,7 @@ fn run(args: &[String]) -> Result<()> {
         "ci" => sh::no_arguments(rest).and_then(|()| ci::run()),
         "setup" => sh::no_arguments(rest).and_then(|()| setup::run()),
         "conformance" => conformance::run(rest),
+        "judges" => judges::run(rest),
         "tidy" => sh::no_arguments(rest).and_then(|()| tidy::run()),
         "docs" => docs::run(rest),
         "fuzz" => fuzz::run(rest),

@@ -30,6 +30,8 @@ const PYTHON_SDK: &str = "mcp==2.3.0";
 const PYTHON_SDK_1: &str = "mcp[ws]==1.30.0";
 /// Carries the official JSON Schemas of all protocol versions.
 const SCHEMAS: &str = "mcp-fuzzer==0.7.0";
+/// One of the judges.
+const SQLMAP: &str = "sqlmap==1.10.10";
 const SCHEMAS_INSIDE: &str = "mcp_fuzzer/schemas/mcp-spec/schema";
 const SCHEMA_COUNT: usize = 5;
 
@@ -70,6 +72,7 @@ pub fn run() -> Result<()> {
         Part { name: "venv", pins: PYTHON_SDK.to_owned(), make: make_venv },
         Part { name: "ts2-servers", pins: ts2_servers_manifest(), make: make_ts2_servers },
         Part { name: "venv-1", pins: PYTHON_SDK_1.to_owned(), make: make_venv_1 },
+        Part { name: "sqlmap", pins: SQLMAP.to_owned(), make: make_sqlmap },
         Part { name: "schemas", pins: SCHEMAS.to_owned(), make: make_schemas },
     ];
     let stale: Vec<&Part> = parts.iter().filter(|part| !is_current(&cache, part)).collect();
@@ -181,6 +184,10 @@ fn make_venv(cache: &Cache, folder: &Path) -> Result<()> {
 
 fn make_venv_1(cache: &Cache, folder: &Path) -> Result<()> {
     venv_with(cache, folder, PYTHON_SDK_1, "the Python SDK 1")
+}
+
+fn make_sqlmap(cache: &Cache, folder: &Path) -> Result<()> {
+    venv_with(cache, folder, SQLMAP, "sqlmap")
 }
 
 fn venv_with(cache: &Cache, folder: &Path, package: &str, what: &str) -> Result<()> {

@@ -140,6 +140,13 @@ pub enum Meaning {
     Filter { column: usize, test: Test },
 }
 
+impl Contract {
+    /// Whether any of its tools writes.
+    pub fn writes(&self) -> bool {
+        self.tools.iter().any(|tool| tool.annotations(self).read_only == Some(false))
+    }
+}
+
 impl Tool {
     /// As a provider offers it. Nothing leaves the source.
     pub fn offered(&self, contract: &Contract) -> call::Tool {

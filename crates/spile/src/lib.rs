@@ -2,8 +2,11 @@
 
 mod banner;
 pub mod client;
+pub mod install;
+pub mod pack;
 mod progress;
 pub mod project;
+mod replace;
 mod report;
 pub mod serve;
 mod settings;

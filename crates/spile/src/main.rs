@@ -8,6 +8,8 @@ use anyhow::{Context, bail};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use contract::diagnostic::Diagnostic;
+use spile::install::{self, InstallArgs};
+use spile::pack::{self, PackArgs};
 use spile::project::{Looked, MANIFEST, Project};
 use spile::serve::{ServeArgs, Service, serve, start_logging};
 use spile::{client, report, tell};
@@ -45,6 +47,10 @@ enum Command {
         #[arg(default_value = ".")]
         path: PathBuf,
     },
+    /// Make one file of a server: an executable that needs nothing installed, a bundle, or a registry's description
+    Pack(PackArgs),
+    /// Add a server to an MCP client's settings
+    Install(InstallArgs),
     #[command(flatten)]
     Client(client::Command),
     /// Print a completion script for a shell
@@ -54,16 +60,25 @@ enum Command {
 fn main() -> ExitCode {
     // First: a supervisor of a child needs none of the rest.
     upstream::process::supervise_if_asked();
+    if let Some(done) = pack::run_if_packed() {
+        return ended(done);
+    }
     let done = match Cli::parse().command {
         Command::Serve { paths, args } => served(&paths, &args),
         Command::Init { path, force } => init(&path, force),
         Command::Check { path } => check(&path),
+        Command::Pack(args) => pack::run(&args),
+        Command::Install(args) => install::run(&args),
         Command::Client(command) => Ok(client::run(command)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "spile", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
     };
+    ended(done)
+}
+
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         tell(&[Diagnostic::error(format!("{error:#}"))]);
         ExitCode::FAILURE

@@ -1,7 +1,9 @@
-//! A sign of life while a file is read: only for people at a terminal, and only after a second.
+//! A sign of life while something takes long: only for people at a terminal, and only after a second.
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,20 +13,24 @@ pub(crate) struct Progress(Option<(SyncSender<()>, JoinHandle<()>)>);
 
 impl Progress {
     pub(crate) fn on(file: &str, path: &Path) -> Self {
+        let mebibytes = std::fs::metadata(path).map_or(0, |found| found.len() >> 20);
+        let what = format!("reading {file} ({mebibytes} MiB)");
+        let began = Instant::now();
+        Self::show(move || format!("{what} … {} s", began.elapsed().as_secs()))
+    }
+
+    fn show(line: impl Fn() -> String + Send + 'static) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(None);
         }
-        let mebibytes = std::fs::metadata(path).map_or(0, |found| found.len() >> 20);
-        let what = format!("reading {file} ({mebibytes} MiB)");
         // Nothing is ever sent: the end of it is the sign.
         let (stop, stopped) = sync_channel(1);
-        let began = Instant::now();
         let thread = std::thread::spawn(move || {
             let mut shown = false;
             let mut wait = Duration::from_secs(1);
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 // A terminal that is gone has nobody at it.
-                let _ = write!(std::io::stderr(), "\r{what} … {} s", began.elapsed().as_secs());
+                let _ = write!(std::io::stderr(), "\r{}", line());
                 shown = true;
                 wait = Duration::from_millis(500);
             }
@@ -42,5 +48,45 @@ impl Drop for Progress {
             drop(stop);
             let _ = thread.join();
         }
+    }
+}
+
+/// How far something is whose size is known.
+pub(crate) struct Bar {
+    done: Arc<AtomicU64>,
+    _shown: Progress,
+}
+
+const BAR_CELLS: u64 = 24;
+
+impl Bar {
+    pub(crate) fn new(what: &'static str, total: u64) -> Self {
+        let done = Arc::new(AtomicU64::new(0));
+        let seen = done.clone();
+        let line = move || {
+            let done = seen.load(Ordering::Relaxed).min(total);
+            let part = |of: u64| done * of / total.max(1);
+            let (full, rest) = (part(BAR_CELLS), BAR_CELLS - part(BAR_CELLS));
+            format!("{what} {}{} {:>3} %", "█".repeat(full as usize), "░".repeat(rest as usize), part(100))
+        };
+        Self { done, _shown: Progress::show(line) }
+    }
+
+    /// Counts what is read.
+    pub(crate) fn reading<R: Read>(&self, from: R) -> Counted<R> {
+        Counted { from, done: self.done.clone() }
+    }
+}
+
+pub(crate) struct Counted<R> {
+    from: R,
+    done: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let some = self.from.read(buffer)?;
+        self.done.fetch_add(some as u64, Ordering::Relaxed);
+        Ok(some)
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use contract::manifest::{self, Body, Formulas, Manifest, Settings, SourceKind, W
 use contract::source::{Facts, Shape, Source, SourceFault};
 use contract::{Collection, Contract, Operation, init, names};
 use host::Answers;
-use source::{csv, sqlite};
+use source::{csv, json, sqlite};
 
 use crate::progress::Progress;
 use crate::words::counted;
@@ -34,6 +36,8 @@ pub struct Project {
     /// Where paths in a manifest start from, and where `init` writes one.
     pub folder: PathBuf,
     pub plan: Plan,
+    /// Sources of a manifest whose files lie elsewhere than it says.
+    pub moved: BTreeMap<String, PathBuf>,
 }
 
 #[derive(Debug)]
@@ -61,12 +65,12 @@ impl Project {
         let folder = if folder == Path::new(".") { Path::new("") } else { folder };
         let manifest = folder.join(MANIFEST);
         if manifest.is_file() {
-            return Ok(Self { name, folder: folder.into(), plan: Plan::Manifest(manifest) });
+            return Ok(Self::new(name, folder, Plan::Manifest(manifest)));
         }
         let files = data_files(folder)?;
         match files.len() {
             0 => bail!("nothing to serve in `{shown}`: there is no {MANIFEST} and no data file ({ENDINGS})"),
-            1..=FILES_MAX => Ok(Self { name, folder: folder.into(), plan: Plan::Files(files) }),
+            1..=FILES_MAX => Ok(Self::new(name, folder, Plan::Files(files))),
             many => bail!(
                 "`{shown}` has {many} data files, and more than {FILES_MAX} are not served together; \
                  name some, or write a {MANIFEST}"
@@ -79,7 +83,7 @@ impl Project {
         if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) {
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into());
             let name = absolute.parent().map_or_else(|| "server".into(), file_name);
-            return Ok(Self { name, folder, plan: Plan::Manifest(path.into()) });
+            return Ok(Self::new(name, &folder, Plan::Manifest(path.into())));
         }
         if kind_of(path).is_none() {
             let way_out = if is_workbook(path) { "; save the sheet as CSV" } else { "" };
@@ -87,7 +91,16 @@ impl Project {
         }
         let name =
             path.file_stem().map_or_else(|| "server".into(), |stem| stem.to_string_lossy().into_owned());
-        Ok(Self { name, folder, plan: Plan::Files(vec![path.into()]) })
+        Ok(Self::new(name, &folder, Plan::Files(vec![path.into()])))
+    }
+
+    fn new(name: String, folder: &Path, plan: Plan) -> Self {
+        Self { name, folder: folder.into(), plan, moved: BTreeMap::new() }
+    }
+
+    /// What a packed server serves: its manifest, with some of its sources' files laid out elsewhere.
+    pub fn packed(name: &str, folder: PathBuf, manifest: PathBuf, moved: BTreeMap<String, PathBuf>) -> Self {
+        Self { name: name.into(), folder, plan: Plan::Manifest(manifest), moved }
     }
 }
 
@@ -199,7 +212,7 @@ impl Project {
             }
         };
         for one in &manifest.sources {
-            let path = self.folder.join(&one.path.value);
+            let path = self.path_of(&one.name.value, &one.path.value);
             match open(&one.name.value, &path, &one.path.value, &one.settings) {
                 Ok(source) => opened.push(source),
                 Err(error) => looked.found.push(match error.at {
@@ -209,6 +222,10 @@ impl Project {
             }
         }
         Ok(Some(manifest))
+    }
+
+    fn path_of(&self, source: &str, path: &str) -> PathBuf {
+        self.moved.get(source).cloned().unwrap_or_else(|| self.folder.join(path))
     }
 
     /// The manifest that nobody wrote, and its text.
@@ -265,6 +282,71 @@ impl Project {
     }
 }
 
+/// What packing needs to know.
+pub struct Packing {
+    pub manifest: String,
+    pub lock: Option<Vec<u8>>,
+    /// The files that sources read.
+    pub sources: Vec<PackedSource>,
+    /// Variables that the manifest reads.
+    pub variables: Vec<String>,
+}
+
+pub struct PackedSource {
+    pub name: String,
+    pub path: PathBuf,
+    pub kind: SourceKind,
+}
+
+impl Project {
+    /// What goes into one file.
+    pub fn packing(&self) -> anyhow::Result<Packing> {
+        let (manifest, text) = match &self.plan {
+            Plan::Manifest(file) => {
+                let text = std::fs::read_to_string(file)
+                    .with_context(|| format!("`{}` cannot be read", file.display()))?;
+                (None, text)
+            }
+            Plan::Files(files) => {
+                let made = self.made_manifest(files, &mut Vec::new(), &mut Looked::default())?;
+                let (manifest, text) = made.context("these files cannot be served")?;
+                (Some(manifest), text)
+            }
+        };
+        let (read, variables) = asked(&text)?;
+        let manifest = manifest.unwrap_or(read);
+        let lock = std::fs::read(self.folder.join("spile.lock")).ok();
+        let sources = manifest.sources.iter().map(|one| PackedSource {
+            name: one.name.value.clone(),
+            path: self.path_of(&one.name.value, &one.path.value),
+            kind: one.settings.kind(),
+        });
+        Ok(Packing { sources: sources.collect(), lock, variables, manifest: text })
+    }
+
+    /// The variables that a manifest reads.
+    pub fn variables(&self) -> anyhow::Result<Vec<String>> {
+        match &self.plan {
+            Plan::Manifest(file) => Ok(asked(&std::fs::read_to_string(file)?)?.1),
+            Plan::Files(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// A manifest, and which variables it asked for.
+fn asked(text: &str) -> anyhow::Result<(Manifest, Vec<String>)> {
+    let names = RefCell::new(BTreeSet::new());
+    let env = |name: &str| {
+        names.borrow_mut().insert(name.to_owned());
+        std::env::var(name).ok()
+    };
+    let manifest = match manifest::parse(MANIFEST, text, &env) {
+        Ok((manifest, _)) => manifest,
+        Err(found) => bail!("{}", contract::diagnostic::render_all(&found, false)),
+    };
+    Ok((manifest, names.into_inner().into_iter().collect()))
+}
+
 impl Looked {
     pub fn errors(&self) -> usize {
         self.found.iter().filter(|one| one.severity == Severity::Error).count()
@@ -295,7 +377,11 @@ fn open(name: &str, path: &Path, file: &str, settings: &Settings) -> Result<Open
             Arc::new(csv::Csv::open(path, options))
         }
         Settings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
-        Settings::Sheets(_) | Settings::Json { .. } | Settings::JsonLines => {
+        Settings::Json { at } => {
+            Arc::new(json::Json::open(path, json::Options::new(json::Form::Document { at: at.clone() })))
+        }
+        Settings::JsonLines => Arc::new(json::Json::open(path, json::Options::new(json::Form::Lines))),
+        Settings::Sheets(_) => {
             return Err(Diagnostic::error(format!("`{file}` cannot be read by this version yet")));
         }
     };

@@ -117,16 +117,19 @@ impl Service {
 impl Service {
     /// What a path on the command line means, and all there is to say of it. No service: something is wrong.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let Looked { ready, found, .. } = Project::find(path)?.look()?;
+        let (service, found) = Self::of(&Project::find(path)?)?;
+        let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
+        let service = service.map(|service| Self { command: vec!["serve".into(), absolute], ..service });
+        Ok((service, found))
+    }
+
+    /// The same for a project that was found.
+    pub fn of(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+        let Looked { ready, found, .. } = project.look()?;
         let service = ready.map(|Ready { contract, answers, call_timeout_ms }| {
             let (name, version) = (contract.name.clone(), contract.version.clone());
             let provider = Compiled::new(contract, answers, &RealWorld::default());
-            let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
-            Self {
-                command: vec!["serve".into(), absolute],
-                call_timeout_ms,
-                ..Self::new(&name, &version, Arc::new(provider))
-            }
+            Self { call_timeout_ms, ..Self::new(&name, &version, Arc::new(provider)) }
         });
         Ok((service, found))
     }

@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod conformance;
 pub mod invariants;
+pub mod judge;
 mod world;
 
 pub use world::FakeWorld;

@@ -20,6 +20,7 @@
 
 mod chunked;
 mod column;
+mod copy;
 mod fault;
 mod janitor;
 mod page;
@@ -40,6 +41,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::source::{Facts, Reader, Shape, Source, SourceFault};
 
+pub use copy::copy;
 use pool::Pool;
 use schema::Schema;
 

@@ -4,6 +4,7 @@
 #[path = "../../clients/mod.rs"]
 mod clients;
 mod fixtures;
+mod killed;
 mod official;
 mod process;
 mod servers;

@@ -1,0 +1,38 @@
+//! A database as it is now, in one file: what is still in its log goes along.
+
+use std::path::Path;
+use std::time::Duration;
+
+use contract::source::SourceFault;
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags};
+
+const PAGES_PER_STEP: i32 = 1024;
+/// A writer that will not let us read for so long is told so.
+const TRIES_MAX: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Copies a database to a path where nothing is yet.
+pub fn copy(from: &Path, to: &Path) -> Result<(), SourceFault> {
+    let failed = |error: rusqlite::Error| SourceFault::Unavailable {
+        told: "the database cannot be copied".into(),
+        log: error.to_string(),
+    };
+    let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
+    let mut target = Connection::open(to).map_err(failed)?;
+    let backup = Backup::new(&source, &mut target).map_err(failed)?;
+    let mut tries = 0;
+    loop {
+        match backup.step(PAGES_PER_STEP).map_err(failed)? {
+            StepResult::Done => return Ok(()),
+            StepResult::More => {}
+            _ if tries == TRIES_MAX => {
+                return Err(SourceFault::Busy { log: "locked for as long as we waited".into() });
+            }
+            _ => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}

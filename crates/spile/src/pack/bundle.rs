@@ -1,0 +1,179 @@
+//! What others want to know of a server: a bundle's manifest, and a registry's `server.json`.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use json::Json;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use super::{PackArgs, Server, digest_all, executable, hex};
+use crate::replace::{self, Mode};
+
+/// The bundle format that is written.
+const MANIFEST_VERSION: &str = "0.3";
+const SERVER_SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
+/// A registry takes no longer description.
+const DESCRIPTION_CHARS_MAX: usize = 100;
+
+/// A zip archive with the executable and a manifest that says how to start it.
+pub(super) fn mcpb(output: &Path, server: &Server, args: &PackArgs) -> anyhow::Result<()> {
+    let name = plain_name(&server.about.name);
+    let is_windows = match &args.program {
+        Some(program) => program.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("exe")),
+        None => cfg!(windows),
+    };
+    let entry = format!("server/{name}{}", if is_windows { ".exe" } else { "" });
+    let mut program = tempfile::tempfile()?;
+    executable(&mut program, server, args)?;
+    program.rewind()?;
+    let manifest = mcpb_manifest(server, &name, &entry, args);
+    replace::with(output, Mode::Usual, |file| {
+        let mut archive = ZipWriter::new(file.as_file_mut());
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+        archive.start_file("manifest.json", options.unix_permissions(0o644))?;
+        archive.write_all(manifest.as_str().as_bytes())?;
+        // A program shrinks little more at the price of many seconds.
+        archive.start_file(&*entry, options.unix_permissions(0o755).compression_level(Some(2)))?;
+        io::copy(&mut program, &mut archive)?;
+        archive.finish()?;
+        Ok(())
+    })
+}
+
+fn mcpb_manifest(server: &Server, name: &str, entry: &str, args: &PackArgs) -> Json {
+    let about = &server.about;
+    Json::object(|manifest| {
+        manifest.str("manifest_version", MANIFEST_VERSION).str("name", name);
+        manifest.str("display_name", &about.name).str("version", &semantic(&about.version));
+        manifest.str("description", &server.description);
+        manifest.object("author", |author| {
+            author.str("name", args.author.as_deref().unwrap_or(&about.name));
+        });
+        manifest.object("server", |run| {
+            run.str("type", "binary").str("entry_point", entry);
+            run.object("mcp_config", |config| {
+                config.str("command", &format!("${{__dirname}}/{entry}")).raw("args", "[]");
+                config.object("env", |env| {
+                    for variable in &about.variables {
+                        env.str(variable, &format!("${{user_config.{}}}", variable.to_ascii_lowercase()));
+                    }
+                });
+            });
+        });
+        manifest.array("tools", &server.tools, |out, (name, description)| {
+            let tool = Json::object(|tool| {
+                tool.str("name", name).str("description", description);
+            });
+            out.extend_from_slice(tool.as_str().as_bytes());
+        });
+        if args.program.is_none() {
+            manifest.object("compatibility", |compatibility| {
+                let platform = match std::env::consts::OS {
+                    "macos" => "darwin",
+                    "windows" => "win32",
+                    other => other,
+                };
+                compatibility.array("platforms", [platform], json::write::string);
+            });
+        }
+        if !about.variables.is_empty() {
+            manifest.object("user_config", |config| {
+                for variable in &about.variables {
+                    config.object(&variable.to_ascii_lowercase(), |one| {
+                        one.str("type", "string").str("title", variable);
+                        one.str("description", "What the server's manifest reads under this name.");
+                        one.bool("required", true).bool("sensitive", is_secret(variable));
+                    });
+                }
+            });
+        }
+    })
+}
+
+/// What a registry of servers lists.
+pub(super) fn server_json(output: &Path, server: &Server, args: &PackArgs) -> anyhow::Result<()> {
+    let Some(id) = &args.id else {
+        bail!("a registry knows servers by a name such as io.github.acme/customers; say it with --id");
+    };
+    let is_part = |part: &str, more: &[char]| {
+        let may = |c: char| c.is_ascii_alphanumeric() || more.contains(&c);
+        !part.is_empty() && part.chars().all(may)
+    };
+    let is_id = id.split_once('/').is_some_and(|(space, name)| {
+        space.contains('.') && is_part(space, &['.', '-']) && is_part(name, &['.', '-', '_'])
+    });
+    ensure!(is_id, "--id: `{id}` is not a namespace and a name, such as io.github.acme/customers");
+    let bundle = match (&args.bundle, &args.bundle_url) {
+        (Some(file), Some(url)) => {
+            ensure!(url.starts_with("https://"), "--bundle-url: a registry wants an https URL");
+            let mut file =
+                File::open(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+            Some((url, hex(&digest_all(&mut file)?)))
+        }
+        _ => None,
+    };
+    let about = &server.about;
+    let mut description: String = server.description.chars().take(DESCRIPTION_CHARS_MAX).collect();
+    if description.len() < server.description.len() {
+        description.pop();
+        description.push('…');
+    }
+    let json = Json::object(|json| {
+        json.str("$schema", SERVER_SCHEMA).str("name", id).str("title", &about.name);
+        json.str("description", &description).str("version", &semantic(&about.version));
+        if let Some((url, digest)) = &bundle {
+            let package = Json::object(|package| {
+                package.str("registryType", "mcpb").str("identifier", url);
+                package.str("version", &semantic(&about.version)).str("fileSha256", digest);
+                package.object("transport", |transport| {
+                    transport.str("type", "stdio");
+                });
+                if !about.variables.is_empty() {
+                    package.array("environmentVariables", &about.variables, |out, name| {
+                        let variable = Json::object(|variable| {
+                            variable
+                                .str("name", name)
+                                .bool("isRequired", true)
+                                .bool("isSecret", is_secret(name));
+                        });
+                        out.extend_from_slice(variable.as_str().as_bytes());
+                    });
+                }
+            });
+            json.raw("packages", &format!("[{}]", package.as_str()));
+        }
+        if let Some(url) = &args.remote_url {
+            let remote = Json::object(|remote| {
+                remote.str("type", "streamable-http").str("url", url);
+            });
+            json.raw("remotes", &format!("[{}]", remote.as_str()));
+        }
+    });
+    replace::file(output, json.as_str().as_bytes(), Mode::Usual)
+}
+
+/// `0+1a2b3c4d`, which a server has without a lock file, is no semantic version; `0.0.0+1a2b3c4d` is.
+fn semantic(version: &str) -> String {
+    match version.split_once('+') {
+        Some(("0", build)) => format!("0.0.0+{build}"),
+        _ => version.to_owned(),
+    }
+}
+
+fn plain_name(name: &str) -> String {
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    match plain.trim_matches('-') {
+        "" => "server".to_owned(),
+        plain => plain.to_owned(),
+    }
+}
+
+/// A variable that should not be shown while it is typed.
+fn is_secret(variable: &str) -> bool {
+    let upper = variable.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"].iter().any(|word| upper.contains(word))
+}

@@ -1,0 +1,279 @@
+//! `spile pack`: a server as one file that needs nothing installed.
+//!
+//! ```text
+//! executable   this program, and behind its end the manifest, the lock file and, if wanted, the data
+//! mcpb         a bundle for desktop clients: that executable and a manifest of the client's kind
+//! server-json  what a registry of servers wants to know
+//! ```
+
+mod about;
+mod bundle;
+mod trailer;
+mod unpacked;
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args, ValueEnum};
+use contract::Contract;
+use contract::manifest::SourceKind;
+use ring::digest;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use crate::progress::Bar;
+use crate::project::{Packing, Project};
+use crate::replace::{self, Mode};
+pub use about::About;
+use trailer::{Trailer, Window};
+pub use unpacked::run_if_packed;
+
+#[derive(Debug, Args)]
+pub struct PackArgs {
+    /// What `serve` takes
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Where to write it
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Put the data in too; without this it is looked for beside the executable, as the manifest names it
+    #[arg(long)]
+    with_data: bool,
+    /// What to make
+    #[arg(long, value_enum, default_value_t = Format::Executable)]
+    format: Format,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+    /// Another build of spile to pack into, for another system
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// mcpb: who made it
+    #[arg(long, value_name = "NAME")]
+    author: Option<String>,
+    /// server-json: its name in the registry, e.g. io.github.acme/customers
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    id: Option<String>,
+    /// server-json: the bundle that --bundle-url leads to
+    #[arg(long, value_name = "FILE", requires = "bundle_url")]
+    bundle: Option<PathBuf>,
+    /// server-json: where the bundle can be got
+    #[arg(long, value_name = "URL", requires = "bundle")]
+    bundle_url: Option<String>,
+    /// server-json: where it is served over HTTP
+    #[arg(long, value_name = "URL")]
+    remote_url: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Executable,
+    Mcpb,
+    ServerJson,
+}
+
+pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
+    if args.output.exists() && !args.force {
+        bail!("`{}` is there already; --force replaces it", args.output.display());
+    }
+    ensure!(!args.output.is_dir(), "`{}` is a folder; name a file", args.output.display());
+    let project = Project::find(&args.path)?;
+    let looked = project.look()?;
+    crate::tell(&looked.found);
+    let Some(ready) = looked.ready else { return Ok(ExitCode::FAILURE) };
+    let packing = project.packing()?;
+    let server = Server::new(&ready.contract, packing, args.with_data)?;
+    match args.format {
+        Format::Executable => {
+            replace::with(&args.output, Mode::Executable, |file| {
+                executable(file.as_file_mut(), &server, args)
+            })?;
+        }
+        Format::Mcpb => bundle::mcpb(&args.output, &server, args)?,
+        Format::ServerJson => bundle::server_json(&args.output, &server, args)?,
+    }
+    let bytes = std::fs::metadata(&args.output)?.len();
+    let size = match bytes >> 20 {
+        0 => format!("{} KiB", bytes.div_ceil(1024)),
+        mebibytes => format!("{mebibytes} MiB"),
+    };
+    let what = format!("{} {}", server.about.name, server.about.version);
+    writeln!(io::stderr(), "packed {what} into {} ({size})", args.output.display())?;
+    for line in server.remarks(args) {
+        writeln!(io::stderr(), "{line}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be packed.
+struct Server {
+    about: About,
+    description: String,
+    tools: Vec<(String, String)>,
+    manifest: String,
+    lock: Option<Vec<u8>>,
+    /// The files that go in, with their names in the archive.
+    files: Vec<Packed>,
+}
+
+struct Packed {
+    place: String,
+    path: PathBuf,
+    kind: SourceKind,
+}
+
+impl Server {
+    fn new(contract: &Contract, packing: Packing, with_data: bool) -> anyhow::Result<Self> {
+        let mut files = Vec::new();
+        let mut sources = Vec::new();
+        for (at, source) in packing.sources.into_iter().enumerate() {
+            if !with_data {
+                break;
+            }
+            let name = source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // Two sources may have files of one name.
+            let place = format!("data/{at}/{name}");
+            sources.push((source.name, place.clone()));
+            files.push(Packed { place, path: source.path, kind: source.kind });
+        }
+        let first = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
+        let instructions = contract.instructions.as_deref().map(first).filter(|line| !line.is_empty());
+        Ok(Self {
+            description: instructions.unwrap_or_else(|| format!("Tools for {}.", contract.name)),
+            tools: contract.tools.iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect(),
+            about: About {
+                name: contract.name.clone(),
+                version: contract.version.clone(),
+                variables: packing.variables,
+                sources,
+                is_writable: contract.writes(),
+            },
+            manifest: packing.manifest,
+            lock: packing.lock,
+            files,
+        })
+    }
+
+    /// What whoever packed it should know.
+    fn remarks(&self, args: &PackArgs) -> Vec<String> {
+        let mut out = Vec::new();
+        if args.format != Format::ServerJson && self.files.is_empty() {
+            out.push("the data is not in it; --with-data puts it in".to_owned());
+        }
+        if !self.about.variables.is_empty() {
+            out.push(format!("it reads these variables when it starts: {}", self.about.variables.join(", ")));
+        }
+        if args.format == Format::ServerJson && args.bundle.is_none() && args.remote_url.is_none() {
+            out.push(
+                "nobody can get it from this yet; add --bundle and --bundle-url, or --remote-url".to_owned(),
+            );
+        }
+        out
+    }
+}
+
+/// Writes the program, the payload and the trailer.
+fn executable(out: &mut File, server: &Server, args: &PackArgs) -> anyhow::Result<()> {
+    let path = match &args.program {
+        Some(path) => path.clone(),
+        None => std::env::current_exe().context("where this program lies cannot be told")?,
+    };
+    let mut program = File::open(&path).with_context(|| format!("`{}` cannot be read", path.display()))?;
+    // A program that has something packed already is taken without it.
+    let length = match Trailer::of(&mut program)? {
+        Some(trailer) => trailer.from,
+        None => program.metadata()?.len(),
+    };
+    program.rewind()?;
+    let data: u64 =
+        server.files.iter().filter_map(|file| Some(std::fs::metadata(&file.path).ok()?.len())).sum();
+    let bar = Bar::new("packing", length + data);
+    io::copy(&mut bar.reading((&mut program).take(length)), out)?;
+    let from = out.stream_position()?;
+    payload(out, server, &bar)?;
+    let end = out.seek(SeekFrom::End(0))?;
+    let digest = digest_of(out, from)?;
+    out.seek(SeekFrom::Start(end))?;
+    Trailer { digest, from, length: end - from }.write(out)?;
+    Ok(())
+}
+
+fn payload(out: &mut File, server: &Server, bar: &Bar) -> anyhow::Result<()> {
+    let mut archive = ZipWriter::new(Window::open(out)?);
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+    let mut member = |name: &str, bytes: &[u8]| {
+        archive.start_file(name, options)?;
+        archive.write_all(bytes)?;
+        anyhow::Ok(())
+    };
+    member(about::MEMBER, server.about.write().as_bytes())?;
+    member(about::MANIFEST, server.manifest.as_bytes())?;
+    if let Some(lock) = &server.lock {
+        member(about::LOCK, lock)?;
+    }
+    for file in &server.files {
+        let shown = file.path.display();
+        let copy = tempfile::tempdir()?;
+        // A database may have its newest rows in another file; its copy is one file.
+        let path = match file.kind {
+            SourceKind::Sqlite => {
+                let to = copy.path().join("copy.db");
+                source::sqlite::copy(&file.path, &to)
+                    .with_context(|| format!("`{shown}` cannot be copied"))?;
+                to
+            }
+            _ => file.path.clone(),
+        };
+        let mut data = File::open(&path).with_context(|| format!("`{shown}` cannot be read"))?;
+        archive
+            .start_file(&*file.place, options.large_file(data.metadata()?.len() >= u64::from(u32::MAX)))?;
+        io::copy(&mut bar.reading(&mut data), &mut archive)?;
+    }
+    archive.finish()?;
+    Ok(())
+}
+
+fn digest_of(file: &mut File, from: u64) -> io::Result<[u8; 32]> {
+    file.seek(SeekFrom::Start(from))?;
+    digest_all(file)
+}
+
+fn digest_all(from: &mut impl Read) -> io::Result<[u8; 32]> {
+    let mut context = digest::Context::new(&digest::SHA256);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => break,
+            some => context.update(&buffer[..some]),
+        }
+    }
+    Ok(context.finish().as_ref().try_into().unwrap_or_default())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What is packed into a file, if something is.
+pub(crate) fn packed_at(path: &Path) -> anyhow::Result<Option<About>> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let Some(trailer) = Trailer::at(path)? else { return Ok(None) };
+    let mut file = File::open(path)?;
+    read_about(&mut ZipArchive::new(Window::of(&mut file, trailer)?)?).map(Some)
+}
+
+fn read_about(archive: &mut ZipArchive<Window<'_>>) -> anyhow::Result<About> {
+    About::read(member(archive, about::MEMBER)?)
+}
+
+/// A small member.
+fn member(archive: &mut ZipArchive<Window<'_>>, name: &str) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    archive.by_name(name)?.take(about::BYTES_MAX * 8).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

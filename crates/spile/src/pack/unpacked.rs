@@ -1,0 +1,226 @@
+//! Running as a packed server.
+//!
+//! What is packed is laid out as files, because that is what sources read: once, in a folder that is named by the
+//! payload's digest and private to this user. Data that callers may write to lives in a folder of its own that
+//! outlasts the program, and is never overwritten by what is packed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+use clap::{CommandFactory, FromArgMatches, Parser};
+use zip::ZipArchive;
+
+use super::about::{self, About};
+use super::trailer::{Trailer, Window};
+use super::{digest_all, hex, member, read_about};
+use crate::project::Project;
+use crate::replace::{self, Mode};
+use crate::serve::{ServeArgs, Service, serve, start_logging};
+
+/// How a packed server is started. Without a bind address or a socket: on stdin and stdout.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    serve: ServeArgs,
+    /// Where its data is kept (or SPILE_DATA)
+    #[arg(long, value_name = "FOLDER", env = "SPILE_DATA")]
+    data: Option<PathBuf>,
+}
+
+/// Serves what is packed into this program, if something is.
+pub fn run_if_packed() -> Option<anyhow::Result<ExitCode>> {
+    let own = std::env::current_exe().ok()?;
+    let mut file = File::open(&own).ok()?;
+    match Trailer::of(&mut file) {
+        Ok(None) => None,
+        Ok(Some(trailer)) => Some(run(&own, &mut file, trailer)),
+        Err(error) => Some(Err(error.into())),
+    }
+}
+
+fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode> {
+    let about = {
+        let mut archive = ZipArchive::new(Window::of(file, trailer)?)?;
+        read_about(&mut archive)?
+    };
+    let args = cli(own, &about);
+    start_logging(&args.serve);
+    let laid_out = lay_out(file, trailer, &about)?;
+    let project = project(own, &about, &laid_out, args.data.as_deref())?;
+    let (service, found) = Service::of(&project)?;
+    crate::tell(&found);
+    let Some(service) = service else { return Ok(ExitCode::FAILURE) };
+    if about.sources.len() > 0 && !about.is_writable && service.version != about.version {
+        bail!("what is packed does not make {} {} any more; get the file again", about.name, about.version);
+    }
+    serve(vec![service], &args.serve)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Arguments, under the name that the program has now.
+fn cli(own: &Path, about: &About) -> Cli {
+    let name = own.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let words = format!("{}, an MCP server", about.name);
+    let version = format!("{} (packed with spile {})", about.version, env!("CARGO_PKG_VERSION"));
+    let command = Cli::command().name(name).about(words).version(version);
+    let found = command.get_matches();
+    Cli::from_arg_matches(&found).unwrap_or_else(|error| error.exit())
+}
+
+/// Lays the payload out, or finds it laid out already.
+fn lay_out(file: &mut File, trailer: Trailer, about: &About) -> anyhow::Result<PathBuf> {
+    let shelf = shelf()?;
+    let name = format!("{}-{}", plain(&about.name), &hex(&trailer.digest)[..32]);
+    let folder = shelf.join(&name);
+    if is_ours(&folder) {
+        return Ok(folder);
+    }
+    ensure!(
+        digest_all(&mut Window::of(file, trailer)?)? == trailer.digest,
+        "this file is damaged; get it again"
+    );
+    let making = tempfile::Builder::new().prefix(".making-").tempdir_in(&shelf)?;
+    let mut archive = ZipArchive::new(Window::of(file, trailer)?)?;
+    replace::file(
+        &making.path().join(about::MANIFEST),
+        &member(&mut archive, about::MANIFEST)?,
+        Mode::Usual,
+    )?;
+    if archive.index_for_name(about::LOCK).is_some() {
+        replace::file(&making.path().join(about::LOCK), &member(&mut archive, about::LOCK)?, Mode::Usual)?;
+    }
+    for (_, place) in &about.sources {
+        let to = making.path().join(inside(place)?);
+        std::fs::create_dir_all(to.parent().unwrap_or(making.path()))?;
+        io::copy(&mut archive.by_name(place)?, &mut File::create(&to)?)?;
+    }
+    let made = making.keep();
+    match std::fs::rename(&made, &folder) {
+        Ok(()) => Ok(folder),
+        // Somebody else was faster, with the same.
+        Err(_) if is_ours(&folder) => {
+            let _ = std::fs::remove_dir_all(&made);
+            Ok(folder)
+        }
+        // Something that is not ours has the name: this run has its own.
+        Err(_) => Ok(made),
+    }
+}
+
+/// Where packed servers are laid out: a cache if there is a home, else a private folder for temporary files.
+fn shelf() -> anyhow::Result<PathBuf> {
+    let cache = folder_of("XDG_CACHE_HOME").or_else(|| home().map(|home| home.join(".cache")));
+    if let Some(cache) = cache {
+        let shelf = cache.join("spile").join("packed");
+        if private(&shelf).is_ok() && is_ours(&shelf) {
+            return Ok(shelf);
+        }
+    }
+    #[cfg(unix)]
+    let name = format!("spile-packed-{}", rustix::process::getuid().as_raw());
+    #[cfg(not(unix))]
+    let name = "spile-packed".to_owned();
+    let shelf = std::env::temp_dir().join(name);
+    let _ = private(&shelf);
+    if is_ours(&shelf) {
+        return Ok(shelf);
+    }
+    // Somebody else has the name.
+    let own = tempfile::Builder::new().prefix("spile-packed-").tempdir().with_context(|| {
+        let folder = std::env::temp_dir();
+        format!("there is nowhere to unpack: `{}` cannot be written to; set TMPDIR", folder.display())
+    })?;
+    Ok(own.keep())
+}
+
+fn private(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Whether it is a folder that only this user can have made.
+fn is_ours(folder: &Path) -> bool {
+    let Ok(what) = std::fs::symlink_metadata(folder) else { return false };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        what.is_dir() && what.uid() == rustix::process::getuid().as_raw() && what.mode() & 0o022 == 0
+    }
+    #[cfg(not(unix))]
+    what.is_dir()
+}
+
+fn project(own: &Path, about: &About, laid_out: &Path, data: Option<&Path>) -> anyhow::Result<Project> {
+    let manifest = laid_out.join(about::MANIFEST);
+    let beside = own.parent().unwrap_or(Path::new("")).to_owned();
+    let mut moved = BTreeMap::new();
+    if about.is_writable && !about.sources.is_empty() {
+        let folder = match data {
+            Some(folder) => folder.to_owned(),
+            None => data_folder(own, about)?,
+        };
+        for (name, place) in &about.sources {
+            let to = folder.join(inside(place)?.strip_prefix("data").unwrap_or(Path::new(place)));
+            if !to.exists() {
+                let seed = std::fs::read(laid_out.join(inside(place)?))?;
+                private(to.parent().unwrap_or(&folder))
+                    .and_then(|()| replace::new_file(&to, &seed, Mode::Usual))
+                    .with_context(|| {
+                        format!(
+                            "its data cannot be kept in `{}`; choose a folder with --data",
+                            folder.display()
+                        )
+                    })?;
+            }
+            moved.insert(name.clone(), to);
+        }
+    } else {
+        for (name, place) in &about.sources {
+            moved.insert(name.clone(), laid_out.join(inside(place)?));
+        }
+    }
+    let folder = data.map_or(beside, Path::to_owned);
+    Ok(Project::packed(&about.name, folder, manifest, moved))
+}
+
+/// Where data that is written to lives.
+fn data_folder(own: &Path, about: &About) -> anyhow::Result<PathBuf> {
+    let share = folder_of("XDG_DATA_HOME").or_else(|| home().map(|home| home.join(".local/share")));
+    if let Some(share) = share {
+        return Ok(share.join("spile").join(plain(&about.name)));
+    }
+    let name = own.file_name().context("this program has no name")?;
+    let mut beside = OsString::from(name);
+    beside.push("-data");
+    Ok(own.with_file_name(beside))
+}
+
+fn folder_of(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())
+}
+
+fn home() -> Option<PathBuf> {
+    // Not what the user database says: a service account's home is often not there.
+    let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    folder_of(name)
+}
+
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(64).collect()
+}
+
+/// A place in the archive as a path that leads nowhere else.
+fn inside(place: &str) -> anyhow::Result<PathBuf> {
+    let path = PathBuf::from(place);
+    let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+    ensure!(is_inside, "this file is damaged; get it again");
+    Ok(path)
+}

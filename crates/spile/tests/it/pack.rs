@@ -1,0 +1,214 @@
+//! `spile pack`: the file alone, in an empty folder with an empty environment, answers as `serve` does.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::stand::{Place, SPILE};
+
+const SESSION: &[&str] = &[
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
+    r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"lookup_customer","arguments":{"email":"dana@acme.test"}}}"#,
+    r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"list_customers","arguments":{"limit":2}}}"#,
+];
+
+/// What a server on stdin and stdout answers, cursors aside, which are sealed anew by every server.
+fn answers(mut command: Command) -> Vec<String> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    let mut input = child.stdin.take().expect("piped");
+    for line in SESSION {
+        writeln!(input, "{line}").expect("the server reads");
+    }
+    drop(input);
+    let out = child.wait_with_output().expect("the server ends");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    String::from_utf8_lossy(&out.stdout).lines().map(without_cursor).collect()
+}
+
+fn without_cursor(line: &str) -> String {
+    match line.split_once("\"nextCursor\":\"") {
+        Some((before, rest)) => format!("{before}…{}", rest.split_once('"').map_or("", |(_, rest)| rest)),
+        None => line.to_owned(),
+    }
+}
+
+fn bare(program: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().current_dir(folder);
+    command
+}
+
+/// A packed example, alone in a folder.
+fn packed(args: &[&str]) -> (Place, PathBuf) {
+    let place = Place::customers();
+    let alone = Place::new(&[]);
+    let program = alone.folder.join("customers");
+    let output = program.to_string_lossy().into_owned();
+    let said = place.run(&[&["pack", ".", "--output", &output], args].concat());
+    assert_eq!(said.code, Some(0), "{said}");
+    (alone, program)
+}
+
+#[test]
+fn one_file_answers_as_serving_does() {
+    let (alone, program) = packed(&["--with-data"]);
+    let mut serve = bare(Path::new(SPILE), &crate::stand::example());
+    serve.arg("serve");
+    let expected = answers(serve);
+    assert_eq!(expected.len(), 4);
+    assert_eq!(answers(bare(&program, &alone.folder)), expected);
+    // Again, from what was laid out the first time.
+    assert_eq!(answers(bare(&program, &alone.folder)), expected);
+    assert_eq!(alone.files().len(), 1, "nothing appears beside it");
+}
+
+#[test]
+fn without_data_the_files_are_looked_for_beside_it() {
+    let (alone, program) = packed(&[]);
+    let out = bare(&program, &alone.folder).stdin(Stdio::null()).output().expect("it starts");
+    let said = alone.readable(&out.stderr);
+    assert!(!out.status.success() && said.contains("customers.csv"), "{said}");
+    let data = crate::stand::example().join("customers.csv");
+    std::fs::copy(data, alone.folder.join("customers.csv")).expect("a copy");
+    assert_eq!(answers(bare(&program, &alone.folder)).len(), 4);
+    // The current folder is of no importance.
+    assert_eq!(answers(bare(&program, Path::new("/"))).len(), 4);
+}
+
+#[test]
+fn it_says_what_it_is() {
+    let (alone, program) = packed(&["--with-data"]);
+    for (name, args) in [("packed_help", vec!["--help"]), ("packed_version", vec!["--version"])] {
+        let out = bare(&program, &alone.folder).args(args).output().expect("it starts");
+        insta::assert_snapshot!(name, alone.readable(&out.stdout));
+    }
+    let out = bare(&program, &alone.folder).arg("--nonsense").output().expect("it starts");
+    assert_eq!(out.status.code(), Some(2));
+}
+
+#[test]
+fn a_damaged_file_says_so() {
+    let (alone, program) = packed(&["--with-data"]);
+    let whole = std::fs::read(&program).expect("packed");
+    let damaged = |name: &str, bytes: &[u8]| {
+        let path = alone.folder.join(name);
+        std::fs::write(&path, bytes).expect("written");
+        std::fs::set_permissions(&path, std::fs::metadata(&program).expect("there").permissions())
+            .expect("mode");
+        let out = bare(&path, &alone.folder).stdin(Stdio::null()).output().expect("it starts");
+        assert!(!out.status.success());
+        alone.readable(&out.stderr)
+    };
+    // A byte of the data, where only the digest can tell.
+    let mut other = whole.clone();
+    let at = other.len() - 56 - 2000;
+    other[at] ^= 1;
+    let digest = other.len() - 56;
+    other[digest] ^= 1;
+    let said = damaged("flipped", &other);
+    assert!(said.contains("get it again") || said.contains("get the file again"), "{said}");
+    // A payload that is said to be larger than the file.
+    let mut other = whole.clone();
+    let length = other.len() - 24;
+    other[length + 6] = 0xff;
+    let said = damaged("cut", &other);
+    assert!(said.contains("cut off"), "{said}");
+}
+
+#[test]
+fn a_bundle_runs_by_its_own_manifest() {
+    let place = Place::customers();
+    let said = place.run(&[
+        "pack",
+        "--output",
+        "customers.mcpb",
+        "--format",
+        "mcpb",
+        "--with-data",
+        "--author",
+        "Acme",
+    ]);
+    assert_eq!(said.code, Some(0), "{said}");
+    let unpacked = Place::new(&[]);
+    let file = std::fs::File::open(place.folder.join("customers.mcpb")).expect("made");
+    zip::ZipArchive::new(file).expect("a zip archive").extract(&unpacked.folder).expect("extracted");
+    let manifest = std::fs::read_to_string(unpacked.folder.join("manifest.json")).expect("there");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
+    insta::assert_snapshot!("mcpb_manifest", serde_json::to_string_pretty(&manifest).expect("JSON"));
+    let config = &manifest["server"]["mcp_config"];
+    let folder = unpacked.folder.to_string_lossy();
+    let command = config["command"].as_str().expect("a text").replace("${__dirname}", &folder);
+    assert_eq!(config["args"], serde_json::json!([]));
+    assert_eq!(answers(bare(Path::new(&command), Path::new("/"))).len(), 4);
+}
+
+#[test]
+fn a_registry_gets_its_description() {
+    let place = Place::customers();
+    place.write("customers.mcpb", b"a bundle");
+    let args =
+        ["pack", "--output", "server.json", "--format", "server-json", "--id", "io.github.acme/customers"];
+    let more = ["--bundle", "customers.mcpb", "--bundle-url", "https://acme.test/customers.mcpb"];
+    let said = place.run(&[&args[..], &more].concat());
+    assert_eq!(said.code, Some(0), "{said}");
+    let text = std::fs::read_to_string(place.folder.join("server.json")).expect("made");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    insta::assert_snapshot!("server_json", serde_json::to_string_pretty(&value).expect("JSON"));
+}
+
+#[test]
+fn what_cannot_be_packed_is_refused() {
+    let place = Place::customers();
+    place.write("there", b"");
+    for (name, args) in [
+        ("pack_there_already", vec!["pack", "--output", "there"]),
+        ("pack_into_a_folder", vec!["pack", "--output", ".", "--force"]),
+        ("pack_nothing", vec!["pack", "nothing", "--output", "x"]),
+        ("pack_nowhere", vec!["pack", "--output", "no/such/folder/x"]),
+        ("pack_without_id", vec!["pack", "--output", "x", "--format", "server-json"]),
+        ("pack_odd_id", vec!["pack", "--output", "x", "--format", "server-json", "--id", "acme"]),
+        ("pack_without_output", vec!["pack"]),
+        ("pack_no_program", vec!["pack", "--output", "x", "--program", "nothing"]),
+    ] {
+        insta::assert_snapshot!(name, place.run(&args));
+    }
+    assert!(!place.folder.join("x").exists());
+    let names: Vec<PathBuf> = place.files().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(names.len(), 4, "nothing half made is left: {names:?}");
+}
+
+#[test]
+fn a_database_is_packed_with_what_is_still_in_its_log() {
+    let place = Place::new(&[]);
+    let path = place.folder.join("shop.db");
+    let open = || rusqlite::Connection::open(&path).expect("a database");
+    let database = open();
+    database
+        .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (k TEXT PRIMARY KEY, v TEXT); INSERT INTO t VALUES ('a', 'b');")
+        .expect("written");
+    let alone = Place::new(&[]);
+    let program = alone.folder.join("shop");
+    let said = place.run(&["pack", "shop.db", "--with-data", "--output", &program.to_string_lossy()]);
+    drop(database);
+    assert_eq!(said.code, Some(0), "{said}");
+    let mut child = bare(&program, &alone.folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let ask = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_t","arguments":{"k":"a"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    writeln!(child.stdin.take().expect("piped"), "{ask}").expect("it reads");
+    let mut out = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut out).expect("it answers");
+    assert!(child.wait().expect("it ends").success());
+    assert!(out.contains(r#"{"k":"a","v":"b"}"#), "{out}");
+}

@@ -1,0 +1,47 @@
+//! `judge kill KIND --rounds N --seed N --spile FILE`: plays against a program that is built already.
+#![allow(clippy::print_stdout, reason = "what it says is all it does")]
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use testkit::judge::kill::{Game, Kept};
+use testkit::judge::samples;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    judge: Judge,
+}
+
+#[derive(Subcommand)]
+enum Judge {
+    /// Kills the program while it writes
+    Kill {
+        /// csv, xlsx, sqlite or jsonl
+        kind: String,
+        #[arg(long, default_value_t = 1000)]
+        rounds: u32,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long)]
+        spile: PathBuf,
+    },
+}
+
+fn main() -> Result<()> {
+    let Judge::Kill { kind, rounds, seed, spile } = Cli::parse().judge;
+    let Some(kept) = Kept::ALL.into_iter().find(|kept| kept.name() == kind) else {
+        bail!("no kind `{kind}`; there are csv, xlsx, sqlite and jsonl");
+    };
+    let spile = spile.canonicalize().with_context(|| format!("`{}` is not there", spile.display()))?;
+    let file = samples::empty(kept)?;
+    let game =
+        Game { spile: &spile, kept, file: &file, read: &|path| samples::ids(kept, path), rounds, seed };
+    let tally = game.play()?;
+    println!(
+        "{kind}: {} rounds, {} records acknowledged, {} replayed, {} done again: none lost, none twice",
+        tally.rounds, tally.acknowledged, tally.replayed, tally.done_again
+    );
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! `cargo xtask judges`: what takes too long for every commit. A little of each runs in CI.
+
+mod sqlmap;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::cache::Cache;
+use crate::sh;
+
+const USAGE: &str = "usage: cargo xtask judges [kill|reload|sqlmap] [--rounds N] [--seed N]";
+const KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
+
+struct Request {
+    judge: Option<String>,
+    /// Of the first; the others have as many as fits.
+    rounds: u32,
+    seed: u64,
+}
+
+pub fn run(args: &[String]) -> Result<()> {
+    let request = parse(args)?;
+    crate::setup::run()?;
+    println!("building the program and its judges (release)");
+    let build = ["build", "--release", "-p", "spile", "-p", "testkit", "--bin", "spile", "--bin", "judge"];
+    sh::show(sh::cargo().args(build))?;
+    let begun = Instant::now();
+    let wanted = |name: &str| request.judge.as_deref().is_none_or(|judge| judge == name);
+    if wanted("kill") {
+        for kind in KINDS {
+            let rounds = request.rounds.to_string();
+            let seed = request.seed.to_string();
+            let mut judge = Command::new(release("judge")?);
+            judge
+                .args(["kill", kind, "--rounds", &rounds, "--seed", &seed, "--spile"])
+                .arg(release("spile")?);
+            sh::show(&mut judge)?;
+        }
+    }
+    if wanted("reload") {
+        let reloads = (request.rounds / 5).max(1).to_string();
+        let mut tests = sh::cargo();
+        tests.args(["test", "--release", "-p", "spile", "--test", "it", "reload", "--", "--nocapture"]);
+        sh::show(tests.env("SPILE_RELOADS", reloads))?;
+    }
+    if wanted("sqlmap") {
+        sqlmap::run(&Cache::locate()?, &release("spile")?, sqlmap::Depth::Whole)?;
+    }
+    println!("judges: satisfied, {}", sh::seconds(begun));
+    Ok(())
+}
+
+/// A little of what is not a test by itself.
+pub fn sample(spile: &std::path::Path) -> Result<()> {
+    sqlmap::run(&Cache::locate()?, spile, sqlmap::Depth::Sample)
+}
+
+fn release(name: &str) -> Result<PathBuf> {
+    let target = match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(set) => PathBuf::from(set),
+        None => sh::top().join("target"),
+    };
+    let path = target.join("release").join(name);
+    path.canonicalize().with_context(|| format!("{} was not built", path.display()))
+}
+
+fn parse(args: &[String]) -> Result<Request> {
+    let mut request = Request { judge: None, rounds: 1000, seed: 1 };
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let mut number = || -> Result<u64> {
+            let value = rest.next().context(USAGE)?;
+            value.parse().with_context(|| format!("`{value}` is no number"))
+        };
+        match arg.as_str() {
+            "--rounds" => request.rounds = number()?.try_into().context("too many rounds")?,
+            "--seed" => request.seed = number()?,
+            name @ ("kill" | "reload" | "sqlmap") if request.judge.is_none() => {
+                request.judge = Some(name.to_owned());
+            }
+            other => bail!("unexpected `{other}`; {USAGE}"),
+        }
+    }
+    Ok(request)
+}
