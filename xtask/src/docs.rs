@@ -6,9 +6,13 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::sh;
 
-/// Each document and the example of crate `wire` that prints it.
-const DOCUMENTS: &[(&str, &str)] =
-    &[("docs/protocol-matrix.md", "matrix"), ("docs/error-codes.md", "errors")];
+/// Each document, and the crate and its example that prints it.
+const DOCUMENTS: &[(&str, &str, &str)] = &[
+    ("docs/protocol-matrix.md", "wire", "matrix"),
+    ("docs/error-codes.md", "wire", "errors"),
+    ("docs/manifest.md", "contract", "manifest_reference"),
+    ("docs/spile.schema.json", "contract", "manifest_schema"),
+];
 
 pub fn run(args: &[String]) -> Result<()> {
     let env = sh::Env::default();
@@ -20,12 +24,12 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 fn write(env: &sh::Env) -> Result<()> {
-    for (path, example) in DOCUMENTS {
+    for (path, package, example) in DOCUMENTS {
         let file = sh::top().join(path);
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        fs::write(&file, print(example, env)?).with_context(|| format!("cannot write {path}"))?;
+        fs::write(&file, print(package, example, env)?).with_context(|| format!("cannot write {path}"))?;
         println!("wrote {path}");
     }
     Ok(())
@@ -34,9 +38,9 @@ fn write(env: &sh::Env) -> Result<()> {
 /// Fails when a committed document is not what the code prints now.
 pub fn check(env: &sh::Env) -> Result<()> {
     let mut stale = Vec::new();
-    for (path, example) in DOCUMENTS {
+    for (path, package, example) in DOCUMENTS {
         let committed = fs::read_to_string(sh::top().join(path)).unwrap_or_default();
-        if committed == print(example, env)? {
+        if committed == print(package, example, env)? {
             println!("{path} is up to date");
         } else {
             stale.push(*path);
@@ -48,6 +52,6 @@ pub fn check(env: &sh::Env) -> Result<()> {
     Ok(())
 }
 
-fn print(example: &str, env: &sh::Env) -> Result<String> {
-    sh::read(sh::cargo().args(["run", "--quiet", "--package", "wire", "--example", example]).envs(env))
+fn print(package: &str, example: &str, env: &sh::Env) -> Result<String> {
+    sh::read(sh::cargo().args(["run", "--quiet", "--package", package, "--example", example]).envs(env))
 }

@@ -22,6 +22,8 @@ pub struct Diagnostic {
     pub at: Option<At>,
     /// The way out.
     pub help: Option<String>,
+    /// For programs: what sort of thing it is, in a word that stays.
+    pub code: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +45,7 @@ impl Severity {
 
 impl Diagnostic {
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, message: message.into(), at: None, help: None }
+        Self { severity: Severity::Error, message: message.into(), at: None, help: None, code: None }
     }
 
     pub fn warning(message: impl Into<String>) -> Self {
@@ -62,6 +64,11 @@ impl Diagnostic {
     #[must_use]
     pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
+    }
+
+    #[must_use]
+    pub fn code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
     }
 }
 

@@ -42,10 +42,15 @@ pub fn render(found: &[Found<'_>], server_name: &str) -> String {
             render_collection(&mut out, one.kind, source, table, &collection);
         }
     }
+    out += TOOLS;
     out
 }
 
+/// Where `spile init` puts the schema of the file it writes, from the folder of that file.
+pub const SCHEMA_PATH: &str = ".spile/schema.json";
+
 const HEAD: &str = "\
+#:schema .spile/schema.json
 # What this server offers, and where it comes from.
 #
 # A line that begins with `#` is a comment. A setting in a comment shows what holds without it, or an example:
@@ -60,6 +65,22 @@ const SERVER: &str = "\
 #instructions = \"Customer records by email. Plans: free, emerald, ruby.\"
 # How long one call may take, in milliseconds.
 #call_timeout_ms = 30000
+# How many calls there may be in how long; those beyond are told when to come back. Tools may have their own.
+#rate_limit = \"600/min\"
+";
+
+/// What there is to say about tools, for whoever comes to the end.
+const TOOLS: &str = "
+# A generated tool can get another name, and a statement of your own can become one (for sqlite):
+#
+# [tools.lookup_customer]
+# uses = \"customers.get\"
+# description = \"Return the customer record for a given email address.\"
+# rate_limit = \"60/min\"
+#
+# [tools.top_plans]
+# sql = \"select plan, count(*) as customers from customers where signup_date >= :since group by plan\"
+# arguments.since = { type = \"date\", description = \"First signup date to count.\" }
 ";
 
 fn tables<'a>(found: &Found<'a>) -> impl Iterator<Item = &'a TableFacts> + use<'a> {
@@ -90,8 +111,14 @@ fn render_source(out: &mut String, found: &Found<'_>, name: &str) {
         SourceKind::Csv => {
             *out += "# What stands between columns, if it was found wrong: one character, or \"tab\".\n";
             *out += "#delimiter = \",\"\n";
+            *out += "# A text such as `=1+1` is not written, because a spreadsheet would run it; `keep` lets it through.\n";
+            *out += "#formulas = \"refuse\"\n";
         }
-        SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods | SourceKind::Json | SourceKind::JsonLines => {}
+        SourceKind::Json => {
+            *out += "# Where in the file the records are, if it is no array itself: names with a `/` before each.\n";
+            *out += "#at = \"/data/customers\"\n";
+        }
+        SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods | SourceKind::JsonLines => {}
     }
 }
 
@@ -105,6 +132,8 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
         SourceKind::Sqlite => *out += &format!("table = {}\n", text(&table.name)),
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
             *out += &format!("sheet = {}\n", text(&table.name));
+            *out += "# The row that has the names of the columns, if it was found wrong: counted from 1.\n";
+            *out += "#header_row = 1\n";
         }
         // A file is one table.
         SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {}
@@ -112,7 +141,13 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
     let has_key = render_key(out, table, &columns);
     *out += "# What a row is, in a sentence. Models choose their tools by it.\n";
     *out += "#description = \"People who bought something, one row each.\"\n";
-    *out += "# What callers may do: get one row by its key, list rows in pages.\n";
+    *out += "# What callers may do: get one row by its key, list rows in pages";
+    *out += match (&table.read_only, kind.is_writable(), has_key) {
+        (None, true, true) => {
+            "; also, when you name them: search,\n# create, update and delete. With confirm = \"ask\" the user is asked before a row is changed or deleted.\n"
+        }
+        _ => "; also search, when you name it.\n",
+    };
     let operations =
         Operation::DEFAULT.into_iter().filter(|operation| *operation != Operation::Get || has_key);
     *out += &format!("#operations = {}\n", array(operations.map(|one| one.as_str().to_owned())));
@@ -151,8 +186,10 @@ fn render_key(out: &mut String, table: &TableFacts, columns: &Columns<'_>) -> bo
 }
 
 fn render_fields(out: &mut String, collection: &str, columns: &Columns<'_>) {
-    *out += "\n# What there is to say about columns: type, format, description, enum (the only values there may\n";
-    *out += "# be), name (as callers see it), null, and hidden = true for what nobody should see.\n";
+    *out += "\n# What there is to say about columns: as (what they are), format, description, enum (the only values\n";
+    *out +=
+        "# there may be), name (as callers see it), null, hidden = true for what nobody should see, and\n";
+    *out += "# sensitive = true for what should not be in logs.\n";
     *out += &format!("[collections.{collection}.fields]\n");
     for (at, column) in columns.table.columns.iter().enumerate() {
         if out.len() > FIELDS_UNTIL_BYTES {
@@ -161,7 +198,7 @@ fn render_fields(out: &mut String, collection: &str, columns: &Columns<'_>) {
         }
         let kind = column.kind.as_str();
         if columns.is_only(column) {
-            *out += &format!("#{} = {{ type = {} }}", key(&column.name), text(kind));
+            *out += &format!("#{} = {{ as = {} }}", key(&column.name), text(kind));
         } else {
             let (name, header) = (&columns.names[at], text(&column.name));
             *out += &format!("# {name}: {kind}, one of several columns called {header}");

@@ -238,7 +238,7 @@ impl<'m> Compiler<'m> {
         };
         if chosen.is_empty() {
             let message = format!("`{}` has no text to be searched", wanted.name.value);
-            let help = "leave \"search\" out, or say `type = \"text\"` for one of its fields";
+            let help = "leave \"search\" out, or say `as = \"text\"` for one of its fields";
             self.error(&operation.at, message, help.into());
         }
         chosen

@@ -66,7 +66,7 @@ impl Compiler<'_> {
             && field.kind != Kind::Text
         {
             let message = format!("`{}` is {} here, and has no format", field.column, field.kind.as_str());
-            let help = "formats are for text; leave it out, or say `type = \"text\"`";
+            let help = "formats are for text; leave it out, or say `as = \"text\"`";
             self.error(&format.at, message, help.into());
         }
         if let Some(kind) = &said.kind {
@@ -76,6 +76,7 @@ impl Compiler<'_> {
             let is_seen = |literal: &Placed<Literal>| match &literal.value {
                 Literal::Text(text) => text == *seen,
                 Literal::Integer(n) => n.to_string() == **seen,
+                Literal::Number(_) | Literal::Boolean(_) => false,
             };
             !said.allowed.is_empty() && !seen.is_empty() && !said.allowed.iter().any(is_seen)
         });
@@ -103,7 +104,7 @@ impl Compiler<'_> {
         }
         let message =
             format!("`{}` is {}, and cannot be {}", field.column, column.kind.as_str(), kind.value.as_str());
-        let help = format!("leave the type out, or say `type = \"{}\"`", nearest_to(column.kind));
+        let help = format!("leave the type out, or say `as = \"{}\"`", nearest_to(column.kind));
         self.error(&kind.at, message, help);
     }
 

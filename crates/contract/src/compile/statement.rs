@@ -1,5 +1,8 @@
 //! Statements of the author's own: what their source says they take and give, held against what the author says.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::field::Columns;
 use super::tools::plain;
 use super::{Compiler, Known, Made, instead};
@@ -7,7 +10,6 @@ use crate::cell::Value;
 use crate::contract::{Argument, Collection, Operation, Returns, Statement};
 use crate::diagnostic::At;
 use crate::field::Field;
-use crate::infer::{self, EXACT_MAX};
 use crate::kind::Kind;
 use crate::manifest::{self, Body, Literal};
 use crate::names;
@@ -148,7 +150,7 @@ impl<'m> Compiler<'m> {
                     let at = place_of(wanted, parameter);
                     let unused = declared().filter(|name| facts.parameters.iter().all(|one| one != name));
                     let help = did_you_mean(parameter, unused)
-                        .unwrap_or_else(|| format!("add `arguments.{parameter} = {{ type = \"text\" }}`"));
+                        .unwrap_or_else(|| format!("add `arguments.{parameter} = {{ type = \"string\" }}`"));
                     self.error(&at, format!("nothing says what `:{parameter}` is"), help);
                 }
             }
@@ -177,33 +179,17 @@ impl<'m> Compiler<'m> {
     /// What an argument is where nothing is said: a value that a caller could have said.
     fn default(&mut self, said: &manifest::Argument, field: &Field, literal: &Literal) -> Value {
         let value = match (literal, field.kind) {
-            (Literal::Integer(n), Kind::Integer) => {
-                (-EXACT_MAX..=EXACT_MAX).contains(n).then_some(Value::Integer(*n))
-            }
+            (Literal::Integer(n), Kind::Integer) => Some(Value::Integer(*n)),
             (Literal::Integer(n), Kind::Number) => Some(Value::Real(*n as f64)),
+            (Literal::Number(digits), Kind::Number) => digits.parse().ok().map(Value::Real),
+            (Literal::Boolean(yes), Kind::Boolean) => Some(Value::Integer((*yes).into())),
             (Literal::Text(text), Kind::Int64) => text.parse().ok().map(Value::Integer),
-            (Literal::Text(text), Kind::Boolean) => match text.as_str() {
-                "true" => Some(Value::Integer(1)),
-                "false" => Some(Value::Integer(0)),
-                _ => None,
-            },
+            (Literal::Text(text), Kind::Blob) => STANDARD.decode(text).ok().map(Value::Blob),
             (
                 Literal::Text(text),
-                Kind::Text | Kind::Decimal | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp,
-            ) => infer::is(field.kind, text).then(|| Value::Text(text.clone())),
-            (Literal::Text(_), Kind::Integer | Kind::Number | Kind::Json | Kind::Blob)
-            | (
-                Literal::Integer(_),
-                Kind::Text
-                | Kind::Int64
-                | Kind::Decimal
-                | Kind::Boolean
-                | Kind::Date
-                | Kind::Timestamp
-                | Kind::LocalTimestamp
-                | Kind::Json
-                | Kind::Blob,
-            ) => None,
+                Kind::Text | Kind::Decimal | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Json,
+            ) => Some(Value::Text(text.clone())),
+            (Literal::Text(_) | Literal::Integer(_) | Literal::Number(_) | Literal::Boolean(_), _) => None,
         };
         let fits = value.as_ref().is_some_and(|value| field.value(&mut Vec::new(), value.as_cell()).is_ok());
         if !fits {

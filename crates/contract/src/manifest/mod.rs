@@ -4,9 +4,16 @@
 //! has the table, and the table the columns, is for the compiler to judge; what it may object to carries its
 //! place along.
 
+mod collections;
+pub mod keys;
+mod rate;
 mod reader;
+mod reference;
+mod schema;
 mod sections;
+mod sources;
 mod syntax;
+mod tools;
 mod variables;
 
 use std::sync::Arc;
@@ -16,6 +23,8 @@ use toml::de::DeTable;
 use crate::diagnostic::{Diagnostic, Origin, Placed, Severity};
 use crate::kind::Kind;
 use reader::Reader;
+pub use reference::{EXAMPLE, reference};
+pub use schema::schema;
 use syntax::Syntax;
 
 /// Longer manifests are not read.
@@ -29,6 +38,12 @@ pub const BYTES_MAX_DEFAULT: u32 = 64 << 10;
 pub const BYTES_MAX_LEAST: u32 = 1 << 10;
 pub const BYTES_MAX_MOST: u32 = 1 << 20;
 pub const CALL_TIMEOUT_MS_MOST: u64 = 24 * 60 * 60 * 1000;
+pub const SEARCH_ROWS_MAX_DEFAULT: u32 = 100_000;
+pub const SEARCH_ROWS_MAX_MOST: u32 = 10_000_000;
+pub const CHANGES_MAX_DEFAULT: u32 = 1;
+pub const CHANGES_MAX_MOST: u32 = 100_000;
+/// No sheet has more rows.
+pub const HEADER_ROW_MOST: u32 = 1_048_576;
 
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {
@@ -150,6 +165,15 @@ impl SourceKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
+    pub fn is_workbook(self) -> bool {
+        matches!(self, Self::Xlsx | Self::Xls | Self::Ods)
+    }
+
+    /// Whether there is a way to write such files at all.
+    pub fn is_writable(self) -> bool {
+        !matches!(self, Self::Xls | Self::Ods)
+    }
+
     /// The ending of a path says it, in any case.
     pub fn of_path(path: &str) -> Option<Self> {
         match ending(path).as_str() {
@@ -199,8 +223,6 @@ pub struct Collection {
     /// Whether the user is asked before `update` and `delete`.
     pub confirm: Confirm,
 }
-
-pub const SEARCH_ROWS_MAX_DEFAULT: u32 = 100_000;
 
 /// Whether the user is asked before something is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -280,6 +302,10 @@ pub struct Field {
 pub enum Literal {
     Text(String),
     Integer(i64),
+    /// A fraction, in digits. Only as a default.
+    Number(String),
+    /// Only as a default.
+    Boolean(bool),
 }
 
 /// The formats of JSON Schema that are checked.
@@ -365,7 +391,9 @@ pub struct Argument {
     pub format: Option<Placed<&'static str>>,
     pub description: Option<String>,
     pub allowed: Vec<Placed<Literal>>,
-    /// An optional argument that is left out is NULL, or this.
+    /// An optional argument that is left out is NULL, or this, which fits its kind: an integer for
+    /// [`Kind::Integer`], a number or an integer for [`Kind::Number`], a boolean for [`Kind::Boolean`], a text for
+    /// the rest.
     pub default: Option<Literal>,
     pub required: bool,
 }
@@ -397,9 +425,13 @@ pub fn parse(
             sections::manifest(&mut reader, &document)
         }
         // What could not be read would be missed a second time.
-        Syntax::Broken(why) => return Err(in_order(why)),
+        Syntax::Broken(why) => {
+            let told = in_order(why).into_iter();
+            return Err(told.map(|one| Diagnostic { code: Some("manifest"), ..one }).collect());
+        }
     };
-    let found = in_order(reader.found);
+    let mut found = in_order(reader.found);
+    found.iter_mut().for_each(|one| one.code = Some("manifest"));
     if found.iter().any(|one| one.severity == Severity::Error) { Err(found) } else { Ok((manifest, found)) }
 }
 

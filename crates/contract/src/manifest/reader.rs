@@ -1,17 +1,16 @@
 //! Takes values out of a table of TOML by key and type, and keeps what is wrong with them.
 //!
-//! A [`Table`] remembers which keys it was asked for; whatever is left in the end is unknown, and the nearest
-//! of those that were asked for is probably meant.
+//! What a key takes stands in the [table of keys](super::keys). A [`Table`] remembers what it was asked for:
+//! whatever is left in the end is unknown, and the nearest of its section's keys is probably meant.
 
-use std::fmt::Display;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Choice;
-use super::variables;
+use super::keys::{COLUMN_CHARS_MAX, Chars, Key, ROOT, SECTIONS, SQL_CHARS_MAX, Section, Takes};
+use super::{Choice, Literal, Rate, rate, variables};
 use crate::diagnostic::{At, Diagnostic, Origin, Placed};
 use crate::nearest::did_you_mean;
 
@@ -26,6 +25,7 @@ pub(super) struct Reader<'e> {
 
 /// What is left of a table.
 pub(super) struct Table<'t> {
+    section: &'static Section,
     entries: Vec<Entry<'t>>,
     asked: Vec<&'static str>,
 }
@@ -55,40 +55,50 @@ impl Said {
     }
 }
 
-/// How many characters a text may have.
-#[derive(Clone, Copy)]
-pub(super) enum Chars {
-    Any(usize),
-    /// And not nothing.
-    Some(usize),
-    /// And not only blanks.
-    Words(usize),
-}
-
 impl<'t> Table<'t> {
-    fn new(origin: &Arc<Origin>, table: &'t DeTable<'t>) -> Self {
+    fn new(origin: &Arc<Origin>, section: &'static Section, table: &'t DeTable<'t>) -> Self {
         let mut entries: Vec<Entry<'t>> = table
             .iter()
             .map(|(key, value)| Entry { key: key.get_ref(), key_at: At::new(origin, key.span()), value })
             .collect();
         entries.sort_by_key(|entry| entry.key_at.span().start);
-        Self { entries, asked: Vec::new() }
+        Self { section, entries, asked: Vec::new() }
     }
 
-    pub(super) fn take(&mut self, key: &'static str) -> Option<Entry<'t>> {
-        self.asked.push(key);
-        self.take_unasked(key)
+    /// What a key takes, and what it has, if it is there.
+    pub(super) fn take(&mut self, name: &str) -> (&'static Key, Option<Entry<'t>>) {
+        let key = self.section.key(name);
+        self.asked.push(key.name);
+        let at = self.entries.iter().position(|entry| entry.key == name);
+        (key, at.map(|at| self.entries.remove(at)))
     }
 
-    /// Takes a key to which nobody should be led.
-    fn take_unasked(&mut self, key: &str) -> Option<Entry<'t>> {
-        let at = self.entries.iter().position(|entry| entry.key == key)?;
+    /// A key that is none of the section's, but has words of its own.
+    pub(super) fn take_stray(&mut self, name: &str) -> Option<Entry<'t>> {
+        let at = self.entries.iter().position(|entry| entry.key == name)?;
         Some(self.entries.remove(at))
     }
 
-    /// All that is left: names, not keys.
-    pub(super) fn take_all(&mut self) -> Vec<Entry<'t>> {
-        std::mem::take(&mut self.entries)
+    /// Where a key stands, if it is there.
+    pub(super) fn place(&self, name: &str) -> Option<At> {
+        self.entries.iter().find(|entry| entry.key == name).map(|entry| entry.key_at.clone())
+    }
+
+    /// The keys of its section.
+    pub(super) fn keys(&self) -> &'static [Key] {
+        self.section.keys
+    }
+}
+
+impl Entry<'_> {
+    /// The value as it stands in the file.
+    pub(super) fn written(&self, reader: &Reader<'_>) -> String {
+        reader.origin.text[self.value.span()].to_owned()
+    }
+
+    /// Where the value stands.
+    pub(super) fn value_at(&self, reader: &Reader<'_>) -> At {
+        At::new(&reader.origin, self.value.span())
     }
 }
 
@@ -102,51 +112,133 @@ impl<'e> Reader<'e> {
     }
 
     pub(super) fn document<'t>(&self, document: &'t Spanned<DeTable<'t>>) -> Table<'t> {
-        Table::new(&self.origin, document.get_ref())
+        Table::new(&self.origin, &ROOT, document.get_ref())
     }
 
-    /// The table under an entry; `such_as` shows what one looks like.
-    pub(super) fn table<'t>(&mut self, entry: &Entry<'t>, such_as: &str) -> Option<Table<'t>> {
+    /// The table under a key.
+    pub(super) fn table<'t>(&mut self, parent: &mut Table<'t>, name: &str) -> Option<(Entry<'t>, Table<'t>)> {
+        let (key, entry) = parent.take(name);
+        let Takes::Table(section) = key.takes else { unreachable!("`{name}` is a table") };
+        let entry = entry?;
+        let table = self.table_of(&entry, section, &format!("`{}`", section.header))?;
+        Some((entry, table))
+    }
+
+    fn table_of<'t>(
+        &mut self,
+        entry: &Entry<'t>,
+        section: &'static Section,
+        such_as: &str,
+    ) -> Option<Table<'t>> {
         match entry.value.get_ref() {
-            DeValue::Table(table) => Some(Table::new(&self.origin, table)),
+            DeValue::Table(table) => Some(Table::new(&self.origin, section, table)),
+            DeValue::Array(items) if items.iter().any(|item| item.get_ref().is_table()) => {
+                let message = format!("{} is there as a list", quoted(entry.key));
+                self.error(&entry.key_at, message, format!("write it with single brackets: {such_as}"));
+                None
+            }
             _ => {
-                self.wrong_type(entry, &format!("a table such as `{such_as}`"));
+                self.wrong_type(entry, &format!("a table such as {such_as}"));
                 None
             }
         }
     }
 
-    /// The tables of a section, by name: `[sources.crm]`.
-    pub(super) fn named<'t>(
-        &mut self,
-        table: &mut Table<'t>,
-        section: &'static str,
-        such_as: &str,
-    ) -> Vec<(Entry<'t>, Option<Table<'t>>)> {
-        let Some(entry) = table.take(section) else { return Vec::new() };
-        let Some(mut all) = self.table(&entry, such_as) else { return Vec::new() };
-        let entries = all.take_all();
-        entries.into_iter().map(|entry| (entry.clone(), self.table(&entry, such_as))).collect()
+    /// The tables under a key, by name: `[sources.crm]`.
+    pub(super) fn named<'t>(&mut self, parent: &mut Table<'t>, name: &str) -> Vec<(Entry<'t>, Table<'t>)> {
+        let (key, entry) = parent.take(name);
+        let Takes::Named(section, _) = key.takes else { unreachable!("`{name}` has tables") };
+        let Some(entry) = entry else { return Vec::new() };
+        let (such_as, one_such) = match name {
+            "fields" => ("`email = { format = \"email\" }`", "`{ format = \"email\" }`"),
+            "arguments" => ("`since = { type = \"date\" }`", "`{ type = \"date\" }`"),
+            "sources" => ("`[sources.crm]`", "`[sources.crm]`"),
+            "collections" => ("`[collections.customers]`", "`[collections.customers]`"),
+            _ => ("`[tools.lookup_customer]`", "`[tools.lookup_customer]`"),
+        };
+        let Some(all) = self.table_of(&entry, section, such_as) else { return Vec::new() };
+        let mut tables = Vec::new();
+        for entry in all.entries {
+            if let Some(table) = self.table_of(&entry, section, one_such) {
+                tables.push((entry, table));
+            }
+        }
+        tables
     }
 
     /// Nothing may be left.
     pub(super) fn finish(&mut self, table: Table<'_>) {
+        let section = table.section;
+        // The table of keys has nothing that is never read.
+        debug_assert!(
+            section.keys.iter().all(|key| table.asked.contains(&key.name)),
+            "{} is not read whole: {:?}",
+            section.header,
+            table.asked
+        );
         for entry in &table.entries {
-            let help = instead(entry.key, &table.asked);
+            let help = elsewhere(section, entry.key);
             self.error(&entry.key_at, format!("unknown key {}", quoted(entry.key)), help);
         }
     }
 
-    /// A key that means something elsewhere, or one day. Says whether it was there.
-    pub(super) fn refuse(&mut self, table: &mut Table<'_>, key: &str, message: &str, help: &str) -> bool {
-        let Some(entry) = table.take_unasked(key) else { return false };
-        self.error(&entry.key_at, message, help);
-        true
+    pub(super) fn text(&mut self, table: &mut Table<'_>, name: &str) -> Option<Said> {
+        let (key, entry) = table.take(name);
+        match key.takes {
+            Takes::Text(chars) => self.text_of(&entry?, chars),
+            Takes::Sql => self.sql_of(&entry?),
+            _ => unreachable!("`{name}` is a text"),
+        }
     }
 
-    pub(super) fn text(&mut self, table: &mut Table<'_>, key: &'static str, chars: Chars) -> Option<Said> {
-        let entry = table.take(key)?;
-        self.text_of(&entry, chars)
+    /// One of the words that a key takes.
+    pub(super) fn word(&mut self, table: &mut Table<'_>, name: &str) -> Option<(Said, &'static str)> {
+        let (said, known) = self.word_said(table, name)?;
+        let Some(word) = known.iter().find(|word| **word == said.value) else {
+            let message = format!("`{name}` cannot be {}", said.quoted());
+            let help = did_you_mean(&said.value, known.iter().copied())
+                .unwrap_or_else(|| format!("write {}", either(&known)));
+            self.error(&said.at, message, help);
+            return None;
+        };
+        Some((said, word))
+    }
+
+    /// What stands where one of some words should.
+    pub(super) fn word_said(
+        &mut self,
+        table: &mut Table<'_>,
+        name: &str,
+    ) -> Option<(Said, Vec<&'static str>)> {
+        let (key, entry) = table.take(name);
+        let Takes::Word(known) = key.takes else { unreachable!("`{name}` is a word") };
+        let (entry, known) = (entry?, known());
+        if !entry.value.get_ref().is_str() {
+            let wanted =
+                if known.len() > 3 { format!("a word such as `\"{}\"`", known[0]) } else { either(&known) };
+            self.wrong_type_help(&entry, &wanted, Some("write it in quotes".into()));
+            return None;
+        }
+        Some((self.text_of(&entry, Chars::Some(QUOTED_CHARS_MAX))?, known))
+    }
+
+    /// A statement is the author's to the last letter: what the environment says must not become part of it.
+    fn sql_of(&mut self, entry: &Entry<'_>) -> Option<Said> {
+        if let DeValue::String(text) = entry.value.get_ref()
+            && let Some(start) = text.find("${")
+        {
+            let end = text[start..].find('}').map_or(text.len(), |length| start + length + 1);
+            let at = entry.value_at(self).inside(text, start..end);
+            let help = "write `:name` where a value goes, and say what it is in `arguments`";
+            self.error(&at, "variables are not replaced in a statement", help);
+            return None;
+        }
+        if let DeValue::Array(_) = entry.value.get_ref() {
+            let help = "a tool runs one statement; make a tool for each";
+            self.wrong_type_help(entry, "a string", Some(help.into()));
+            return None;
+        }
+        self.text_of(entry, Chars::Words(SQL_CHARS_MAX))
     }
 
     pub(super) fn text_of(&mut self, entry: &Entry<'_>, chars: Chars) -> Option<Said> {
@@ -196,13 +288,20 @@ impl<'e> Reader<'e> {
         Some(Said { value, at, written: text.to_owned() })
     }
 
-    pub(super) fn boolean(&mut self, table: &mut Table<'_>, key: &'static str) -> Option<bool> {
-        let entry = table.take(key)?;
+    pub(super) fn boolean(&mut self, table: &mut Table<'_>, name: &str) -> Option<bool> {
+        let (key, entry) = table.take(name);
+        let Takes::Boolean = key.takes else { unreachable!("`{name}` is yes or no") };
+        let entry = entry?;
         match entry.value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
             DeValue::String(text) if matches!(text.as_ref(), "true" | "false") => {
                 let help = format!("write `{text}` without quotes");
                 self.wrong_type_help(&entry, "`true` or `false`", Some(help));
+                None
+            }
+            DeValue::String(text) if matches!(text.as_ref(), "yes" | "on" | "no" | "off") => {
+                let meant = matches!(text.as_ref(), "yes" | "on");
+                self.wrong_type_help(&entry, "`true` or `false`", Some(format!("write `{meant}`")));
                 None
             }
             _ => {
@@ -212,17 +311,10 @@ impl<'e> Reader<'e> {
         }
     }
 
-    pub(super) fn integer<N>(
-        &mut self,
-        table: &mut Table<'_>,
-        key: &'static str,
-        range: RangeInclusive<N>,
-    ) -> Option<N>
-    where
-        N: TryFrom<i64> + PartialOrd + Display,
-    {
-        let entry = table.take(key)?;
-        let (least, most) = (range.start(), range.end());
+    pub(super) fn integer<N: TryFrom<u64>>(&mut self, table: &mut Table<'_>, name: &str) -> Option<N> {
+        let (key, entry) = table.take(name);
+        let Takes::Integer { least, most } = key.takes else { unreachable!("`{name}` is a number") };
+        let entry = entry?;
         let DeValue::Integer(digits) = entry.value.get_ref() else {
             let bare = match entry.value.get_ref() {
                 DeValue::String(text) => text.parse::<i64>().ok(),
@@ -233,37 +325,47 @@ impl<'e> Reader<'e> {
             return None;
         };
         let value = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
-        let value = value.and_then(|value| N::try_from(value).ok()).filter(|value| range.contains(value));
+        let value = value.and_then(|value| u64::try_from(value).ok());
+        let value =
+            value.filter(|value| (least..=most).contains(value)).and_then(|value| N::try_from(value).ok());
         if value.is_none() {
             let at = At::new(&self.origin, entry.value.span());
-            let message = format!("`{key}` must be from {least} to {most}");
+            let message = format!("`{name}` must be from {least} to {most}");
             self.found.push(Diagnostic::error(message).at(&at));
         }
         value
     }
 
-    /// Texts, none twice: an array of them, or one alone.
-    pub(super) fn one_or_more(
-        &mut self,
-        table: &mut Table<'_>,
-        key: &'static str,
-        chars_max: usize,
-    ) -> Option<Vec<Said>> {
-        let entry = table.take(key)?;
+    /// The names of columns, none twice: an array of them, or one alone.
+    pub(super) fn columns(&mut self, table: &mut Table<'_>, name: &str) -> Option<Vec<Said>> {
+        let (key, entry) = table.take(name);
+        let Takes::Columns = key.takes else { unreachable!("`{name}` is columns") };
+        let entry = entry?;
         match entry.value.get_ref() {
-            DeValue::String(_) => self.text_of(&entry, Chars::Some(chars_max)).map(|one| vec![one]),
-            _ => self.texts(&entry, "a string or an array of strings", chars_max),
+            DeValue::String(_) => self.text_of(&entry, Chars::Some(COLUMN_CHARS_MAX)).map(|one| vec![one]),
+            _ => self.texts(&entry, "a string or an array of strings", COLUMN_CHARS_MAX),
         }
     }
 
-    /// Texts, none twice, at least one.
-    pub(super) fn words(&mut self, table: &mut Table<'_>, key: &'static str) -> Option<Vec<Said>> {
-        let entry = table.take(key)?;
+    /// Texts, none twice, at least one. Whether they are among the words is for whoever knows what they are.
+    pub(super) fn words(&mut self, table: &mut Table<'_>, name: &str) -> Option<Vec<Said>> {
+        let (key, entry) = table.take(name);
+        let Takes::Words(known) = key.takes else { unreachable!("`{name}` is words") };
+        let entry = entry?;
+        if let DeValue::String(one) = entry.value.get_ref()
+            && known().contains(&one.as_ref())
+        {
+            self.wrong_type_help(&entry, "an array of strings", Some(format!("write `[\"{one}\"]`")));
+            return None;
+        }
         self.texts(&entry, "an array of strings", QUOTED_CHARS_MAX)
     }
 
-    pub(super) fn choice(&mut self, table: &mut Table<'_>, key: &'static str, chars_max: usize) -> Choice {
-        let Some(entry) = table.take(key) else { return Choice::Unsaid };
+    pub(super) fn choice(&mut self, table: &mut Table<'_>, name: &str) -> Choice {
+        let (key, entry) = table.take(name);
+        let Takes::Choice = key.takes else { unreachable!("`{name}` is a choice") };
+        let Some(entry) = entry else { return Choice::Unsaid };
+        let chars_max = COLUMN_CHARS_MAX;
         match entry.value.get_ref() {
             DeValue::Boolean(true) => Choice::All,
             DeValue::Boolean(false) => Choice::None,
@@ -311,40 +413,95 @@ impl<'e> Reader<'e> {
     }
 
     /// Texts or integers, not both, none twice.
-    pub(super) fn literals(
-        &mut self,
-        table: &mut Table<'_>,
-        key: &'static str,
-        chars_max: usize,
-    ) -> Option<Vec<Placed<super::Literal>>> {
-        let entry = table.take(key)?;
+    pub(super) fn literals(&mut self, table: &mut Table<'_>, name: &str) -> Option<Vec<Placed<Literal>>> {
+        let (key, entry) = table.take(name);
+        let Takes::Literals = key.takes else { unreachable!("`{name}` is values") };
+        let (entry, chars_max) = (entry?, COLUMN_CHARS_MAX);
         let items = self.items(&entry, "an array of strings or of integers")?;
         let wanted = match items.first()?.value.get_ref() {
             DeValue::String(_) => "a string, like the first",
             DeValue::Integer(_) => "an integer, like the first",
             _ => "a string or an integer",
         };
-        let mut out: Vec<Placed<super::Literal>> = Vec::new();
+        let mut out: Vec<Placed<Literal>> = Vec::new();
         for item in &items {
             let at = At::new(&self.origin, item.value.span());
             match (item.value.get_ref(), items.first()?.value.get_ref()) {
                 (DeValue::String(_), DeValue::String(_)) => {
                     let said = self.text_of(item, Chars::Any(chars_max));
-                    out.extend(said.map(|said| Placed::new(super::Literal::Text(said.value), at)));
+                    out.extend(said.map(|said| Placed::new(Literal::Text(said.value), at)));
                 }
                 (DeValue::Integer(digits), DeValue::Integer(_)) => {
                     match i64::from_str_radix(digits.as_str(), digits.radix()) {
-                        Ok(value) => out.push(Placed::new(super::Literal::Integer(value), at)),
-                        Err(_) => self.found.push(Diagnostic::error("more than 64 bits").at(&at)),
+                        Ok(value) => out.push(Placed::new(Literal::Integer(value), at)),
+                        Err(_) => self.too_large(&at),
                     }
                 }
-                (_, _) => self.wrong_type(item, wanted),
+                (_, _) => {
+                    let help = "a list of values is for texts, dates and whole numbers, all of one sort";
+                    self.wrong_type_help(item, wanted, Some(help.into()));
+                }
             }
         }
-        let values: Vec<(&super::Literal, &At)> = out.iter().map(|one| (&one.value, &one.at)).collect();
+        let values: Vec<(&Literal, &At)> = out.iter().map(|one| (&one.value, &one.at)).collect();
         let twice = twice(&values);
         self.found.extend(twice);
         Some(out)
+    }
+
+    fn too_large(&mut self, at: &At) {
+        self.error(at, "this number has more than 64 bits", "write it in quotes, for `as = \"decimal\"`");
+    }
+
+    /// A text, a number, `true` or `false`.
+    pub(super) fn literal(&mut self, table: &mut Table<'_>, name: &str) -> Option<Placed<Literal>> {
+        let (key, entry) = table.take(name);
+        let Takes::Literal = key.takes else { unreachable!("`{name}` is a value") };
+        let entry = entry?;
+        let at = entry.value_at(self);
+        let value = match entry.value.get_ref() {
+            DeValue::String(_) => Literal::Text(self.text_of(&entry, Chars::Any(COLUMN_CHARS_MAX))?.value),
+            DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
+                Ok(value) => Literal::Integer(value),
+                Err(_) => {
+                    self.too_large(&at);
+                    return None;
+                }
+            },
+            DeValue::Float(digits) => Literal::Number(digits.as_str().replace('_', "")),
+            DeValue::Boolean(value) => Literal::Boolean(*value),
+            DeValue::Datetime(when) => {
+                let help = format!("write it in quotes: `\"{when}\"`");
+                self.wrong_type_help(&entry, "a string, a number, `true` or `false`", Some(help));
+                return None;
+            }
+            DeValue::Array(_) | DeValue::Table(_) => {
+                self.wrong_type(&entry, "a string, a number, `true` or `false`");
+                return None;
+            }
+        };
+        Some(Placed::new(value, at))
+    }
+
+    pub(super) fn rate(&mut self, table: &mut Table<'_>, name: &str) -> Option<Rate> {
+        let (key, entry) = table.take(name);
+        let Takes::Rate = key.takes else { unreachable!("`{name}` is a rate") };
+        let entry = entry?;
+        if let DeValue::Integer(calls) = entry.value.get_ref() {
+            let help = format!("write calls and a time: `\"{}/min\"`", calls.as_str());
+            self.wrong_type_help(&entry, "a text such as `\"60/min\"`", Some(help));
+            return None;
+        }
+        let said = self.text_of(&entry, Chars::Some(QUOTED_CHARS_MAX))?;
+        match rate::parse(&said.value) {
+            Ok(rate) => Some(rate),
+            Err(bad) => {
+                let message =
+                    format!("{} is not so many calls in so long a time: {}", said.quoted(), bad.why);
+                self.error(&said.at, message, bad.help);
+                None
+            }
+        }
     }
 
     fn wrong_type(&mut self, entry: &Entry<'_>, wanted: &str) {
@@ -385,6 +542,36 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
+/// Where a key belongs that is none of this section's: the one that is probably meant, or the section that has it.
+fn elsewhere(section: &'static Section, unknown: &str) -> String {
+    let lower = unknown.to_lowercase().replace('-', "_");
+    let same = section.keys.iter().find(|key| key.name == lower);
+    let other = || section.keys.iter().find(|key| key.also_known_as.contains(&lower.as_str()));
+    if let Some(key) = same {
+        return format!("did you mean `{}`?", key.name);
+    }
+    if let Some(key) = other() {
+        return format!("did you mean `{}`, as in `{}`?", key.name, example(key));
+    }
+    if let Some(slip) = did_you_mean(unknown, section.names()) {
+        return slip;
+    }
+    let others = SECTIONS.iter().filter(|other| other.keys.iter().any(|key| key.name == unknown));
+    let homes: Vec<&str> = others.map(|other| other.header).collect();
+    match homes.as_slice() {
+        [] => format!("known here: {}", listed(&section.names())),
+        homes => format!("it belongs in {}", either(homes)),
+    }
+}
+
+/// A line with a key, or its header where it is a table of its own.
+fn example(key: &Key) -> String {
+    match key.takes {
+        Takes::Table(section) | Takes::Named(section, _) => section.header.to_owned(),
+        _ => format!("{} = {}", key.name, key.such_as),
+    }
+}
+
 /// What would have been right, or all that would be.
 pub(super) fn instead(said: &str, known: &[&str]) -> String {
     did_you_mean(said, known.iter().copied()).unwrap_or_else(|| format!("known here: {}", listed(known)))
@@ -392,10 +579,19 @@ pub(super) fn instead(said: &str, known: &[&str]) -> String {
 
 /// `a`, `b` and `c`
 pub(super) fn listed(words: &[&str]) -> String {
+    joined(words, "and")
+}
+
+/// `a`, `b` or `c`
+pub(super) fn either(words: &[&str]) -> String {
+    joined(words, "or")
+}
+
+fn joined(words: &[&str], with: &str) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.as_slice() {
         [] => "nothing".into(),
         [one] => one.clone(),
-        [all @ .., last] => format!("{} and {last}", all.join(", ")),
+        [all @ .., last] => format!("{} {with} {last}", all.join(", ")),
     }
 }

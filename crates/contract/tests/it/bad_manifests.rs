@@ -43,7 +43,7 @@ colour = "green"
       |
     2 | colour = "green"
       | ^^^^^^
-      = help: known here: `name`, `title`, `instructions` and `call_timeout_ms`
+      = help: known here: `name`, `title`, `instructions`, `call_timeout_ms` and `rate_limit`
     "#);
 }
 
@@ -76,7 +76,7 @@ table = "customers"
       |
     3 | table = "customers"
       | ^^^^^
-      = help: known here: `kind` and `path`
+      = help: it belongs in `[collections.NAME]`
     "#);
 }
 
@@ -164,7 +164,7 @@ path = "crm.db"
       |
     2 | kind = "${SECRET}"
       |        ^^^^^^^^^^^
-      = help: known here: `sqlite` and `csv`
+      = help: known here: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
     "#);
 }
 
@@ -358,11 +358,12 @@ fn tables_in_an_array() {
 name = "customers"
 "#;
     assert_snapshot!(told(text.trim_start()), @r"
-    error: `collections`: expected a table such as `[collections.customers]`, found an array
-     --> spile.toml:1:1
+    error: `collections` is there as a list
+     --> spile.toml:1:3
       |
     1 | [[collections]]
-      | ^^^^^^^^^^^^^^^
+      |   ^^^^^^^^^^^
+      = help: write it with single brackets: `[collections.customers]`
     ");
 }
 

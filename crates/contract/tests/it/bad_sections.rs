@@ -37,23 +37,7 @@ url = "postgres://localhost/crm"
       |
     2 | kind = "postgres"
       |        ^^^^^^^^^^
-      = help: this version reads `sqlite` and `csv`
-    "#);
-}
-
-#[test]
-fn an_ending_of_a_later_version() {
-    let text = r#"
-[sources.crm]
-path = "Customers.XLSX"
-"#;
-    assert_snapshot!(told(text.trim_start()), @r#"
-    error: sources such as `Customers.XLSX` are not in this version yet
-     --> spile.toml:2:8
-      |
-    2 | path = "Customers.XLSX"
-      |        ^^^^^^^^^^^^^^^^
-      = help: this version reads `sqlite` and `csv`
+      = help: this version reads `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
     "#);
 }
 
@@ -69,7 +53,7 @@ path = "data/export.bin"
       |
     2 | path = "data/export.bin"
       |        ^^^^^^^^^^^^^^^^^
-      = help: add `kind = "sqlite"` or `kind = "csv"`
+      = help: add `kind = "…"` with one of `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
     "#);
 }
 
@@ -105,7 +89,7 @@ path = "crm.db"
 delimiter = ";"
 "#;
     assert_snapshot!(told(text.trim_start()), @r#"
-    error: `delimiter` is for sources of the kind `csv`
+    error: `delimiter` is for sources of the kind `csv`, and this one is `sqlite`
      --> spile.toml:3:1
       |
     3 | delimiter = ";"
@@ -194,12 +178,12 @@ path = "customers.csv"
 table = "Sheet1"
 "#;
     assert_snapshot!(told(text.trim_start()), @r#"
-    error: a csv file is one table; there is no other to choose
-     --> spile.toml:4:9
+    error: `table` is for sources of the kind `sqlite`, and this one is `csv`
+     --> spile.toml:4:1
       |
     4 | table = "Sheet1"
-      |         ^^^^^^^^
-      = help: leave `table` out
+      | ^^^^^
+      = help: leave it out: such a file is one table
     "#);
 }
 
@@ -255,13 +239,6 @@ path = "crm.db"
 operations = ["get", "delete", "lst"]
 "#;
     assert_snapshot!(told(text.trim_start()), @r#"
-    error: writing is not in this version yet
-     --> spile.toml:4:22
-      |
-    4 | operations = ["get", "delete", "lst"]
-      |                      ^^^^^^^^
-      = help: known here: `get` and `list`
-
     error: unknown operation `lst`
      --> spile.toml:4:32
       |
@@ -277,23 +254,23 @@ fn an_unknown_type_and_an_unknown_format() {
 [sources.crm]
 path = "crm.db"
 [collections.customers.fields]
-amount = { type = "string" }
-rate = { type = "decimel" }
+amount = { as = "string" }
+rate = { as = "decimel" }
 mail = { format = "e-mail" }
 "#;
     assert_snapshot!(told(text.trim_start()), @r#"
     error: unknown type `string`
-     --> spile.toml:4:19
+     --> spile.toml:4:17
       |
-    4 | amount = { type = "string" }
-      |                   ^^^^^^^^
+    4 | amount = { as = "string" }
+      |                 ^^^^^^^^
       = help: did you mean `text`?
 
     error: unknown type `decimel`
-     --> spile.toml:5:17
+     --> spile.toml:5:15
       |
-    5 | rate = { type = "decimel" }
-      |                 ^^^^^^^^^
+    5 | rate = { as = "decimel" }
+      |               ^^^^^^^^^
       = help: did you mean `decimal`?
 
     error: unknown format `e-mail`
@@ -302,23 +279,6 @@ mail = { format = "e-mail" }
     6 | mail = { format = "e-mail" }
       |                   ^^^^^^^^
       = help: did you mean `email`?
-    "#);
-}
-
-#[test]
-fn a_field_that_is_no_table() {
-    let text = r#"
-[sources.crm]
-path = "crm.db"
-[collections.customers.fields]
-email = "email"
-"#;
-    assert_snapshot!(told(text.trim_start()), @r#"
-    error: `email`: expected a table such as `email = { format = "email" }`, found a string
-     --> spile.toml:4:9
-      |
-    4 | email = "email"
-      |         ^^^^^^^
     "#);
 }
 
@@ -362,6 +322,7 @@ plan = { enum = ["free", 2] }
       |
     4 | plan = { enum = ["free", 2] }
       |                          ^
+      = help: a list of values is for texts, dates and whole numbers, all of one sort
     "#);
 }
 
@@ -372,12 +333,12 @@ fn a_tool_that_uses_nothing() {
 description = "Return the record."
 "#;
     assert_snapshot!(told(text.trim_start()), @r#"
-    error: `lookup` has no `uses`
+    error: `lookup` has neither `uses` nor `sql`
      --> spile.toml:1:8
       |
     1 | [tools.lookup]
       |        ^^^^^^
-      = help: add a line such as `uses = "customers.get"`
+      = help: add a line such as `uses = "customers.get"` or `sql = "select …"`
     "#);
 }
 
@@ -405,31 +366,6 @@ uses = "customers.update"
     4 | uses = "customers.gett"
       |                   ^^^^
       = help: did you mean `get`?
-
-    error: writing is not in this version yet
-     --> spile.toml:6:19
-      |
-    6 | uses = "customers.update"
-      |                   ^^^^^^
-      = help: known here: `get` and `list`
-    "#);
-}
-
-#[test]
-fn statements() {
-    let text = r#"
-[tools.top_plans]
-source = "crm"
-sql = "select plan from customers where since >= :since"
-arguments.since = { type = "string" }
-"#;
-    assert_snapshot!(told(text.trim_start()), @r#"
-    error: statements of your own are not in this version yet
-     --> spile.toml:3:1
-      |
-    3 | sql = "select plan from customers where since >= :since"
-      | ^^^
-      = help: use what is generated: `uses = "customers.list"`
     "#);
 }
 

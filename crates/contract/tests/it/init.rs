@@ -126,7 +126,16 @@ fn facts() -> impl Strategy<Value = Facts> {
 
 /// The settings that are in comments and only say what holds anyway.
 fn uncommented(text: &str) -> String {
-    let examples = ["#instructions", "#description", "#delimiter", "#null"];
+    let examples = [
+        "#:schema",
+        "#instructions",
+        "#description",
+        "#delimiter",
+        "#null",
+        "#rate_limit",
+        "#at",
+        "#header_row",
+    ];
     let lines = text.lines().map(|line| match line.strip_prefix('#') {
         Some(setting) if !setting.starts_with(' ') && !examples.iter().any(|one| line.starts_with(one)) => {
             setting
@@ -155,19 +164,23 @@ proptest! {
         csv in table(),
         sqlite in facts(),
         (name_a, name_b, path_a, path_b) in (name(), name(), "[^/\u{0}]{1,20}", "\\PC{1,20}x"),
+        (kind_a, kind_b) in (
+            prop::sample::select(vec![SourceKind::Csv, SourceKind::Json, SourceKind::JsonLines]),
+            prop::sample::select(vec![SourceKind::Sqlite, SourceKind::Xlsx, SourceKind::Xls, SourceKind::Ods]),
+        ),
     ) {
         let path_a = format!("{path_a}x");
         let csv = Facts { tables: vec![csv], ..Facts::default() };
         let found = [
-            Found { name: &name_a, path: &path_a, kind: SourceKind::Csv, facts: &csv },
-            Found { name: &name_b, path: &path_b, kind: SourceKind::Sqlite, facts: &sqlite },
+            Found { name: &name_a, path: &path_a, kind: kind_a, facts: &csv },
+            Found { name: &name_b, path: &path_b, kind: kind_b, facts: &sqlite },
         ];
         let text = render(&found, &server);
         let manifest = read(&text);
         prop_assert_eq!(&manifest.server.name, &Some(contract::names::server_name(&server)));
         let sources: Vec<(&str, SourceKind)> =
             manifest.sources.iter().map(|one| (one.path.value.as_str(), one.settings.kind())).collect();
-        prop_assert_eq!(sources, [(path_a.as_str(), SourceKind::Csv), (path_b.as_str(), SourceKind::Sqlite)]);
+        prop_assert_eq!(sources, [(path_a.as_str(), kind_a), (path_b.as_str(), kind_b)]);
 
         let tables: Vec<&TableFacts> = csv.tables.iter().chain(&sqlite.tables).collect();
         let (first, second) = (&manifest.sources[0].name.value, &manifest.sources[1].name.value);

@@ -1,9 +1,13 @@
 //! What a compiled schema lets pass, and what it says about the rest.
 
+mod bad_collections;
 mod bad_contracts;
 mod bad_manifests;
 mod bad_sections;
+mod bad_sources;
+mod bad_tools;
 mod init;
+mod keys;
 mod kinds;
 mod manifest;
 mod pages;

@@ -1,8 +1,10 @@
 //! Manifests that are right, and what they mean.
 
 use contract::Kind;
+use contract::diagnostic::Placed;
 use contract::manifest::{
-    Body, Choice, Formulas, Literal, Manifest, Operation, Settings, SourceKind, Tool, parse,
+    Body, Choice, Confirm, EXAMPLE, Formulas, Literal, Manifest, Operation, Rate, Returns, Settings,
+    SourceKind, Statement, Tool, Workbook, parse,
 };
 
 /// What a manifest means; it must not have anything to be told about.
@@ -25,7 +27,7 @@ pub fn env(name: &str) -> Option<String> {
     }
 }
 
-const WHOLE: &str = r#"
+pub const WHOLE: &str = r#"
 [server]
 name = "customers-lookup"
 title = "Customers"
@@ -57,7 +59,7 @@ null = ""
 email = { format = "email", description = "Lowercase." }
 plan = { enum = ["free", "emerald"], null = "-" }
 level = { enum = [1, 2] }
-"Signup Date" = { type = "date", name = "signup" }
+"Signup Date" = { as = "date", name = "signup" }
 notes.hidden = true
 
 [collections.plans]
@@ -171,5 +173,132 @@ fn used(tool: &Tool) -> (&str, Operation) {
     match &tool.body {
         Body::Uses(uses) => (&uses.value.collection, uses.value.operation),
         Body::Statement(_) => panic!("a statement"),
+    }
+}
+
+/// A database and a collection that can be written to, with more lines behind.
+fn shop(more: &str) -> Manifest {
+    let text = "[sources.crm]\npath = 'crm.db'\n[collections.customers]\noperations = ['list', 'search', 'update']\n";
+    read(&format!("{text}{more}"))
+}
+
+#[test]
+fn the_example_of_the_reference_means_what_it_says() {
+    let manifest = read(EXAMPLE);
+    assert_eq!(manifest.server.rate_limit, Some(Rate { calls: 600, per_ms: 60_000 }));
+    let [customers] = manifest.collections.as_slice() else { panic!("one collection") };
+    assert_eq!(customers.version.as_ref().map(|version| version.value.as_str()), Some("rev"));
+    assert_eq!((customers.confirm, customers.version_required), (Confirm::Ask, false));
+    let phone = customers.fields.iter().find(|field| field.column.value == "phone").expect("a phone");
+    assert!(phone.sensitive);
+    let top = statement(&manifest.tools[1]);
+    assert_eq!((top.source.value.as_str(), top.writes, top.changes_max), ("crm", false, 1));
+    let [since] = top.arguments.as_slice() else { panic!("one argument") };
+    // A string that is a date is a date.
+    assert_eq!((since.name.value.as_str(), since.kind, since.required), ("since", Kind::Date, true));
+    assert_eq!(since.format, None);
+}
+
+#[test]
+fn every_kind_of_source_has_its_own_settings() {
+    for (lines, settings) in [
+        ("path = 'a.xlsx'", Settings::Sheets(Workbook::Xlsx)),
+        ("path = 'A.XLSM'", Settings::Sheets(Workbook::Xlsx)),
+        ("path = 'a.xls'", Settings::Sheets(Workbook::Xls)),
+        ("path = 'a.ods'", Settings::Sheets(Workbook::Ods)),
+        ("path = 'a.json'", Settings::Json { at: None }),
+        ("path = 'a.json'\nat = ''", Settings::Json { at: None }),
+        ("path = 'a.json'\nat = '/a~1b/0'", Settings::Json { at: Some("/a~1b/0".into()) }),
+        ("path = 'a.ndjson'", Settings::JsonLines),
+        ("kind = 'jsonl'\npath = 'a.log'", Settings::JsonLines),
+        (
+            "path = 'a.csv'\nformulas = 'keep'",
+            Settings::Csv { delimiter: None, null: None, formulas: Formulas::Keep },
+        ),
+        (
+            "path = 'a.csv'\nformulas = 'refuse'",
+            Settings::Csv { delimiter: None, null: None, formulas: Formulas::Refuse },
+        ),
+    ] {
+        assert_eq!(read(&format!("[sources.a]\n{lines}")).sources[0].settings, settings, "{lines}");
+    }
+}
+
+#[test]
+fn a_sheet_is_a_table_by_another_name() {
+    let text = "[sources.a]\npath = 'a.xlsx'\n[collections.b]\nsheet = 'Q1 2026'\nheader_row = 3";
+    let manifest = read(text);
+    let [b] = manifest.collections.as_slice() else { panic!("one") };
+    assert_eq!(b.table.as_ref().map(|table| table.value.as_str()), Some("Q1 2026"));
+    assert_eq!(b.header_row, Some(3));
+}
+
+#[test]
+fn writing_and_searching_are_declared() {
+    let manifest = shop(
+        "search = ['name']\nsearch_rows_max = 5\nversion = 'rev'\nversion_required = true\nconfirm = 'ask'\n\
+         fields.rev = { as = 'integer' }\n[tools.change]\nuses = 'customers.update'\nconfirm = 'never'\n\
+         rate_limit = '5/s'\ncall_timeout_ms = 9\nlong_running = true",
+    );
+    let (customers, change) = (&manifest.collections[0], &manifest.tools[0]);
+    let Choice::Only(columns) = &customers.search else { panic!("{:?}", customers.search) };
+    assert_eq!((columns[0].value.as_str(), customers.search_rows_max), ("name", 5));
+    assert!(customers.version_required);
+    assert_eq!(change.rate_limit, Some(Rate { calls: 5, per_ms: 1000 }));
+    assert_eq!((change.call_timeout_ms, change.long_running), (Some(9), true));
+    assert_eq!((customers.confirm, change.confirm), (Confirm::Ask, Some(Confirm::Never)));
+    let unsaid = shop("[tools.change]\nuses = 'customers.update'");
+    assert_eq!((unsaid.collections[0].search_rows_max, unsaid.tools[0].confirm), (100_000, None));
+    assert_eq!(unsaid.collections[0].confirm, Confirm::Never);
+}
+
+#[test]
+fn a_statement_says_what_it_takes_and_gives() {
+    let manifest = shop(
+        "[tools.close]\nsql = 'update a set b = :b where c = :c'\nwrites = true\nchanges_max = 7\nreturns = 'one'\n\
+         confirm = 'ask'\nbytes_max = 2048\nfields.b = { as = 'decimal' }\n[tools.close.arguments]\n\
+         b = { as = 'decimal', default = '0.10' }\nc = { enum = [1, 2] }\nd = { type = 'string', required = false }\n\
+         e = { type = 'boolean', default = false }\nf = { type = 'number', default = 1_0.5 }\n\
+         g = { type = 'string', format = 'date-time' }\nh = { type = 'integer', default = 10, enum = [10, 20] }",
+    );
+    let close = statement(&manifest.tools[0]);
+    assert_eq!((close.source.value.as_str(), close.writes, close.changes_max), ("crm", true, 7));
+    assert_eq!((close.returns, close.rows_max, close.bytes_max), (Returns::One, 100, 2048));
+    assert_eq!(close.fields[0].kind.as_ref().map(|kind| kind.value), Some(Kind::Decimal));
+    let arguments: Vec<_> = close
+        .arguments
+        .iter()
+        .map(|one| (one.name.value.as_str(), one.kind, one.required, one.default.clone()))
+        .collect();
+    assert_eq!(
+        arguments,
+        [
+            ("b", Kind::Decimal, false, Some(Literal::Text("0.10".into()))),
+            ("c", Kind::Integer, true, None),
+            ("d", Kind::Text, false, None),
+            ("e", Kind::Boolean, false, Some(Literal::Boolean(false))),
+            ("f", Kind::Number, false, Some(Literal::Number("10.5".into()))),
+            ("g", Kind::Text, true, None),
+            ("h", Kind::Integer, false, Some(Literal::Integer(10))),
+        ]
+    );
+    assert_eq!(close.arguments[5].format.as_ref().map(|format| format.value), Some("date-time"));
+    let plain = shop("[tools.count]\nsql = 'select count(*) from a'");
+    let plain = statement(&plain.tools[0]);
+    assert_eq!((plain.returns, plain.writes, plain.changes_max), (Returns::Many, false, 1));
+}
+
+#[test]
+fn a_place_is_kept_for_whoever_compiles() {
+    let manifest = shop("version = 'rev'\n[tools.t]\nsql = 'select 1'");
+    let version: &Placed<String> = manifest.collections[0].version.as_ref().expect("said");
+    assert_eq!(format!("{:?}", version.at), "spile.toml:5:11");
+    assert_eq!(format!("{:?}", statement(&manifest.tools[0]).sql.at), "spile.toml:7:7");
+}
+
+fn statement(tool: &Tool) -> &Statement {
+    match &tool.body {
+        Body::Statement(statement) => statement,
+        Body::Uses(_) => panic!("no statement"),
     }
 }

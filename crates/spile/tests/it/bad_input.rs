@@ -197,7 +197,7 @@ fn manifests_that_do_not_hold() {
     );
     check_manifest(
         "manifest_type_that_does_not_hold",
-        "key = \"name\"\n\n[collections.people.fields]\ncity = { type = \"integer\" }\n",
+        "key = \"name\"\n\n[collections.people.fields]\ncity = { as = \"integer\" }\n",
     );
     check_manifest(
         "manifest_text_without_such_a_field",

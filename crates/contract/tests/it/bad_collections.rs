@@ -1,0 +1,554 @@
+//! Collections and fields that make no sense, and what their author is told.
+
+use insta::assert_snapshot;
+
+use crate::bad_manifests::told;
+
+/// What is told of customers with these lines more, in a file of this name.
+fn told_of(path: &str, more: &str) -> String {
+    told(&format!("[sources.crm]\npath = \"{path}\"\n[collections.customers]\n{}", more.trim_start()))
+}
+
+#[test]
+fn a_sheet_of_a_database() {
+    assert_snapshot!(told_of("crm.db", r#"sheet = "Customers""#), @r#"
+    error: `sheet` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `sqlite`
+     --> spile.toml:4:1
+      |
+    4 | sheet = "Customers"
+      | ^^^^^
+      = help: write `table` instead
+    "#);
+}
+
+#[test]
+fn a_table_of_a_workbook() {
+    assert_snapshot!(told_of("crm.xlsx", r#"table = "Customers""#), @r#"
+    error: `table` is for sources of the kind `sqlite`, and this one is `xlsx`
+     --> spile.toml:4:1
+      |
+    4 | table = "Customers"
+      | ^^^^^
+      = help: write `sheet` instead
+    "#);
+}
+
+#[test]
+fn a_sheet_of_a_file_of_lines() {
+    assert_snapshot!(told_of("crm.jsonl", r#"sheet = "Customers""#), @r#"
+    error: `sheet` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `jsonl`
+     --> spile.toml:4:1
+      |
+    4 | sheet = "Customers"
+      | ^^^^^
+      = help: leave it out: such a file is one table
+    "#);
+}
+
+#[test]
+fn a_header_row_of_a_csv_file() {
+    assert_snapshot!(told_of("crm.csv", "header_row = 2"), @r"
+    error: `header_row` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `csv`
+     --> spile.toml:4:1
+      |
+    4 | header_row = 2
+      | ^^^^^^^^^^
+      = help: leave it out: the first line of a csv file has the names
+    ");
+}
+
+#[test]
+fn a_header_row_before_the_first() {
+    assert_snapshot!(told_of("crm.xlsx", "header_row = 0"), @r"
+    error: `header_row` must be from 1 to 1048576
+     --> spile.toml:4:14
+      |
+    4 | header_row = 0
+      |              ^
+    ");
+}
+
+#[test]
+fn a_header_row_that_is_a_text() {
+    assert_snapshot!(told_of("crm.xlsx", r#"header_row = "3""#), @r#"
+    error: `header_row`: expected an integer from 1 to 1048576, found a string
+     --> spile.toml:4:14
+      |
+    4 | header_row = "3"
+      |              ^^^
+      = help: write `3` without quotes
+    "#);
+}
+
+#[test]
+fn writing_to_what_is_only_read() {
+    assert_snapshot!(told_of("crm.xls", r#"operations = ["get", "create"]"#), @r#"
+    error: `create`: files of the kind `xls` are only read
+     --> spile.toml:4:22
+      |
+    4 | operations = ["get", "create"]
+      |                      ^^^^^^^^
+      = help: save it as xlsx, or leave the operation out; `get`, `list` and `search` work
+    "#);
+}
+
+#[test]
+fn writing_to_an_open_document() {
+    assert_snapshot!(told_of("crm.ods", r#"operations = ["delete"]"#), @r#"
+    error: `delete`: files of the kind `ods` are only read
+     --> spile.toml:4:15
+      |
+    4 | operations = ["delete"]
+      |               ^^^^^^^^
+      = help: save it as xlsx, or leave the operation out; `get`, `list` and `search` work
+    "#);
+}
+
+#[test]
+fn an_operation_by_another_name() {
+    assert_snapshot!(told_of("crm.db", r#"operations = ["read", "insert", "remove"]"#), @r#"
+    error: unknown operation `read`
+     --> spile.toml:4:15
+      |
+    4 | operations = ["read", "insert", "remove"]
+      |               ^^^^^^
+      = help: write what you mean: `get` and `list`
+
+    error: unknown operation `insert`
+     --> spile.toml:4:23
+      |
+    4 | operations = ["read", "insert", "remove"]
+      |                       ^^^^^^^^
+      = help: did you mean `create`?
+
+    error: unknown operation `remove`
+     --> spile.toml:4:33
+      |
+    4 | operations = ["read", "insert", "remove"]
+      |                                 ^^^^^^^^
+      = help: did you mean `delete`?
+    "#);
+}
+
+#[test]
+fn an_operation_with_a_slip() {
+    assert_snapshot!(told_of("crm.db", r#"operations = ["get", "udpate"]"#), @r#"
+    error: unknown operation `udpate`
+     --> spile.toml:4:22
+      |
+    4 | operations = ["get", "udpate"]
+      |                      ^^^^^^^^
+      = help: did you mean `update`?
+    "#);
+}
+
+#[test]
+fn an_operation_of_all_sorts() {
+    assert_snapshot!(told_of("crm.db", r#"operations = ["*"]"#), @r#"
+    error: unknown operation `*`
+     --> spile.toml:4:15
+      |
+    4 | operations = ["*"]
+      |               ^^^
+      = help: write what you mean: `get`, `list`, `search`, `create`, `update` and `delete`
+    "#);
+}
+
+#[test]
+fn an_operation_alone() {
+    assert_snapshot!(told_of("crm.db", r#"operations = "list""#), @r#"
+    error: `operations`: expected an array of strings, found a string
+     --> spile.toml:4:14
+      |
+    4 | operations = "list"
+      |              ^^^^^^
+      = help: write `["list"]`
+    "#);
+}
+
+#[test]
+fn no_operation() {
+    assert_snapshot!(told_of("crm.db", "operations = []"), @r"
+    error: `operations` is empty
+     --> spile.toml:4:14
+      |
+    4 | operations = []
+      |              ^^
+      = help: name at least one, or leave the key out
+    ");
+}
+
+#[test]
+fn what_to_search_without_a_search() {
+    assert_snapshot!(told_of("crm.db", r#"
+search = ["name"]
+search_rows_max = 100
+"#), @r#"
+    error: `search` is for the operation `search`, which is not here
+     --> spile.toml:4:1
+      |
+    4 | search = ["name"]
+      | ^^^^^^
+      = help: write `operations = ["get", "list", "search"]`, or leave it out
+
+    error: `search_rows_max` is for the operation `search`, which is not here
+     --> spile.toml:5:1
+      |
+    5 | search_rows_max = 100
+      | ^^^^^^^^^^^^^^^
+      = help: write `operations = ["get", "list", "search"]`, or leave it out
+    "#);
+}
+
+#[test]
+fn a_search_of_too_many_rows() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["search"]
+search_rows_max = 100_000_000
+"#), @r"
+    error: `search_rows_max` must be from 1 to 10000000
+     --> spile.toml:5:19
+      |
+    5 | search_rows_max = 100_000_000
+      |                   ^^^^^^^^^^^
+    ");
+}
+
+#[test]
+fn a_search_in_one_field() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["search"]
+search = "name"
+"#), @r#"
+    error: `search`: expected an array of field names, `true` or `false`, found a string
+     --> spile.toml:5:10
+      |
+    5 | search = "name"
+      |          ^^^^^^
+      = help: write `["name"]`
+    "#);
+}
+
+#[test]
+fn filters_without_a_list() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["get"]
+filters = ["plan"]
+sort = true
+"#), @r#"
+    error: `filters` is for the operation `list`, which is not here
+     --> spile.toml:5:1
+      |
+    5 | filters = ["plan"]
+      | ^^^^^^^
+      = help: write `operations = ["get", "list"]`, or leave it out
+
+    error: `sort` is for the operation `list`, which is not here
+     --> spile.toml:6:1
+      |
+    6 | sort = true
+      | ^^^^
+      = help: write `operations = ["get", "list"]`, or leave it out
+    "#);
+}
+
+#[test]
+fn a_version_without_a_change() {
+    assert_snapshot!(told_of("crm.db", r#"version = "rev""#), @r#"
+    error: `version` is for the operations `update` and `delete`, and neither is here
+     --> spile.toml:4:1
+      |
+    4 | version = "rev"
+      | ^^^^^^^
+      = help: write `operations = ["get", "list", "update"]`, or leave it out
+    "#);
+}
+
+#[test]
+fn a_version_for_new_records_alone() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["create"]
+version_required = true
+"#), @r#"
+    error: `version_required` is for the operations `update` and `delete`, and neither is here
+     --> spile.toml:5:1
+      |
+    5 | version_required = true
+      | ^^^^^^^^^^^^^^^^
+      = help: write `operations = ["create", "update"]`, or leave it out
+    "#);
+}
+
+#[test]
+fn asking_before_reading() {
+    assert_snapshot!(told_of("crm.db", r#"confirm = "ask""#), @r#"
+    error: `confirm` is for the operations `update` and `delete`, and neither is here
+     --> spile.toml:4:1
+      |
+    4 | confirm = "ask"
+      | ^^^^^^^
+      = help: write `operations = ["get", "list", "update"]`, or leave it out
+    "#);
+}
+
+#[test]
+fn a_version_that_is_the_key() {
+    assert_snapshot!(told_of("crm.db", r#"
+key = "id"
+operations = ["update"]
+version = "id"
+"#), @r#"
+    error: `id` cannot be key and version
+     --> spile.toml:6:11
+      |
+    6 | version = "id"
+      |           ^^^^
+      = help: a key stays the same, and a version grows with every update; choose another column
+    "#);
+}
+
+#[test]
+fn a_version_that_is_hidden() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["update"]
+version = "rev"
+fields.rev = { hidden = true }
+"#), @r#"
+    error: the version `rev` is hidden
+     --> spile.toml:5:11
+      |
+    5 | version = "rev"
+      |           ^^^^^
+      = help: callers must see it to say which state they mean; show it
+    "#);
+}
+
+#[test]
+fn a_version_that_is_no_number() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["update"]
+version = "rev"
+fields.rev = { as = "text" }
+"#), @r#"
+    error: the version `rev` is text here
+     --> spile.toml:6:21
+      |
+    6 | fields.rev = { as = "text" }
+      |                     ^^^^^^
+      = help: a version is a whole number: write `as = "integer"`
+    "#);
+}
+
+#[test]
+fn a_version_that_is_a_number() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["update"]
+version = 2
+"#), @r#"
+    error: `version`: expected a string, found an integer
+     --> spile.toml:5:11
+      |
+    5 | version = 2
+      |           ^
+      = help: write it in quotes: `"2"`
+    "#);
+}
+
+#[test]
+fn an_answer_to_confirm_that_is_none() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["update"]
+confirm = "yes"
+"#), @r#"
+    error: `confirm` cannot be `yes`
+     --> spile.toml:5:11
+      |
+    5 | confirm = "yes"
+      |           ^^^^^
+      = help: write `ask` or `never`
+    "#);
+}
+
+#[test]
+fn a_confirm_that_is_a_boolean() {
+    assert_snapshot!(told_of("crm.db", r#"
+operations = ["update"]
+confirm = true
+"#), @r"
+    error: `confirm`: expected `ask` or `never`, found a boolean
+     --> spile.toml:5:11
+      |
+    5 | confirm = true
+      |           ^^^^
+      = help: write it in quotes
+    ");
+}
+
+#[test]
+fn a_key_that_is_sensitive() {
+    assert_snapshot!(told_of("crm.db", r#"
+key = "ssn"
+fields.ssn = { sensitive = true }
+"#), @r#"
+    error: the key `ssn` is sensitive
+     --> spile.toml:4:7
+      |
+    4 | key = "ssn"
+      |       ^^^^^
+      = help: a key is in every call, cursor and question, so it cannot be kept secret; choose another key, or leave `sensitive` out
+    "#);
+}
+
+#[test]
+fn a_field_that_says_type() {
+    assert_snapshot!(told_of("crm.db", r#"fields.joined = { type = "date" }"#), @r#"
+    error: a field has `as`, not `type`
+     --> spile.toml:4:19
+      |
+    4 | fields.joined = { type = "date" }
+      |                   ^^^^
+      = help: write `as = "date"`
+    "#);
+}
+
+#[test]
+fn a_type_by_the_name_of_a_database() {
+    assert_snapshot!(told_of("crm.db", r#"
+fields.price = { as = "money" }
+fields.n = { as = "int" }
+"#), @r#"
+    error: unknown type `money`
+     --> spile.toml:4:23
+      |
+    4 | fields.price = { as = "money" }
+      |                       ^^^^^^^
+      = help: did you mean `decimal`?
+
+    error: unknown type `int`
+     --> spile.toml:5:19
+      |
+    5 | fields.n = { as = "int" }
+      |                   ^^^^^
+      = help: did you mean `integer`?
+    "#);
+}
+
+#[test]
+fn a_format_by_another_name() {
+    assert_snapshot!(told_of("crm.db", r#"
+fields.site = { format = "url" }
+fields.at = { format = "datetime" }
+"#), @r#"
+    error: unknown format `url`
+     --> spile.toml:4:26
+      |
+    4 | fields.site = { format = "url" }
+      |                          ^^^^^
+      = help: did you mean `uri`?
+
+    error: unknown format `datetime`
+     --> spile.toml:5:24
+      |
+    5 | fields.at = { format = "datetime" }
+      |                        ^^^^^^^^^^
+      = help: did you mean `date-time`?
+    "#);
+}
+
+#[test]
+fn a_field_that_is_a_text() {
+    assert_snapshot!(told_of("crm.db", r#"fields.email = "email""#), @r#"
+    error: `email`: expected a table such as `{ format = "email" }`, found a string
+     --> spile.toml:4:16
+      |
+    4 | fields.email = "email"
+      |                ^^^^^^^
+    "#);
+}
+
+#[test]
+fn a_field_that_says_values() {
+    assert_snapshot!(told_of("crm.db", r#"fields.plan = { values = ["free"] }"#), @r#"
+    error: unknown key `values`
+     --> spile.toml:4:17
+      |
+    4 | fields.plan = { values = ["free"] }
+      |                 ^^^^^^
+      = help: did you mean `enum`, as in `enum = ["free", "emerald", "ruby"]`?
+    "#);
+}
+
+#[test]
+fn values_of_two_sorts() {
+    assert_snapshot!(told_of("crm.db", r#"fields.plan = { enum = ["free", 2] }"#), @r#"
+    error: `enum`: expected a string, like the first, found an integer
+     --> spile.toml:4:33
+      |
+    4 | fields.plan = { enum = ["free", 2] }
+      |                                 ^
+      = help: a list of values is for texts, dates and whole numbers, all of one sort
+    "#);
+}
+
+#[test]
+fn values_of_fractions() {
+    assert_snapshot!(told_of("crm.db", "fields.plan = { enum = [0.5] }"), @r"
+    error: `enum`: expected a string or an integer, found a fraction
+     --> spile.toml:4:25
+      |
+    4 | fields.plan = { enum = [0.5] }
+      |                         ^^^
+      = help: a list of values is for texts, dates and whole numbers, all of one sort
+    ");
+}
+
+#[test]
+fn a_value_beyond_64_bits() {
+    assert_snapshot!(told_of("crm.db", "fields.plan = { enum = [99999999999999999999] }"), @r#"
+    error: this number has more than 64 bits
+     --> spile.toml:4:25
+      |
+    4 | fields.plan = { enum = [99999999999999999999] }
+      |                         ^^^^^^^^^^^^^^^^^^^^
+      = help: write it in quotes, for `as = "decimal"`
+    "#);
+}
+
+#[test]
+fn a_key_by_another_name() {
+    assert_snapshot!(told_of("crm.db", r#"primary_key = "id""#), @r#"
+    error: unknown key `primary_key`
+     --> spile.toml:4:1
+      |
+    4 | primary_key = "id"
+      | ^^^^^^^^^^^
+      = help: did you mean `key`, as in `key = "email"`?
+    "#);
+}
+
+#[test]
+fn columns_instead_of_fields() {
+    assert_snapshot!(told_of("crm.db", r#"
+[collections.customers.columns]
+email = { format = "email" }
+"#), @r"
+    error: unknown key `columns`
+     --> spile.toml:4:24
+      |
+    4 | [collections.customers.columns]
+      |                        ^^^^^^^
+      = help: did you mean `fields`, as in `[collections.NAME.fields]`?
+    ");
+}
+
+#[test]
+fn a_limit_by_another_name() {
+    assert_snapshot!(told_of("crm.db", "page_size = 50"), @r"
+    error: unknown key `page_size`
+     --> spile.toml:4:1
+      |
+    4 | page_size = 50
+      | ^^^^^^^^^
+      = help: did you mean `rows_max`, as in `rows_max = 200`?
+    ");
+}

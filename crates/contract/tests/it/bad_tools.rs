@@ -1,0 +1,608 @@
+//! Tools and their statements that make no sense, and what their author is told.
+
+use insta::assert_snapshot;
+
+use crate::bad_manifests::told;
+
+/// What is told of a tool with these lines.
+fn told_of(more: &str) -> String {
+    let source = "[sources.crm]\npath = \"crm.db\"\n[collections.customers]\n";
+    told(&format!("{source}[tools.find]\n{}", more.trim_start()))
+}
+
+#[test]
+fn a_tool_of_two_bodies() {
+    assert_snapshot!(told_of(r#"
+uses = "customers.get"
+sql = "select 1"
+"#), @r#"
+    error: `find` has both `uses` and `sql`
+     --> spile.toml:6:1
+      |
+    6 | sql = "select 1"
+      | ^^^
+      = help: keep one: what is generated, or a statement of your own
+    "#);
+}
+
+#[test]
+fn a_tool_without_a_body() {
+    assert_snapshot!(told_of(r#"description = "Finds a customer.""#), @r#"
+    error: `find` has neither `uses` nor `sql`
+     --> spile.toml:4:8
+      |
+    4 | [tools.find]
+      |        ^^^^
+      = help: add a line such as `uses = "customers.get"` or `sql = "select …"`
+    "#);
+}
+
+#[test]
+fn what_is_for_statements() {
+    assert_snapshot!(told_of(r#"
+uses = "customers.get"
+writes = true
+rows_max = 5
+source = "crm"
+arguments.a = { type = "date" }
+"#), @r#"
+    error: `writes` is for tools with `sql`, and this one has `uses`
+     --> spile.toml:6:1
+      |
+    6 | writes = true
+      | ^^^^^^
+      = help: whether it writes follows from the operation; leave it out
+
+    error: `rows_max` is for tools with `sql`, and this one has `uses`
+     --> spile.toml:7:1
+      |
+    7 | rows_max = 5
+      | ^^^^^^^^
+      = help: say it for the collection instead
+
+    error: `source` is for tools with `sql`, and this one has `uses`
+     --> spile.toml:8:1
+      |
+    8 | source = "crm"
+      | ^^^^^^
+      = help: its collection has a source; leave it out
+
+    error: `arguments` is for tools with `sql`, and this one has `uses`
+     --> spile.toml:9:1
+      |
+    9 | arguments.a = { type = "date" }
+      | ^^^^^^^^^
+      = help: leave it out
+    "#);
+}
+
+#[test]
+fn asking_before_a_tool_reads() {
+    assert_snapshot!(told_of(r#"
+uses = "customers.list"
+confirm = "ask"
+"#), @r#"
+    error: `confirm` asks before something is written, and this tool only reads
+     --> spile.toml:6:11
+      |
+    6 | confirm = "ask"
+      |           ^^^^^
+      = help: it is for `create`, `update` and `delete`; leave it out
+    "#);
+}
+
+#[test]
+fn asking_before_a_statement_reads() {
+    assert_snapshot!(told_of(r#"
+sql = "select 1"
+confirm = "ask"
+"#), @r#"
+    error: `confirm` asks before something is written, and this tool only reads
+     --> spile.toml:6:11
+      |
+    6 | confirm = "ask"
+      |           ^^^^^
+      = help: leave it out, or say `writes = true`
+    "#);
+}
+
+#[test]
+fn a_variable_in_a_statement() {
+    assert_snapshot!(told_of(r#"sql = "select * from customers where email = '${email}'""#), @r#"
+    error: variables are not replaced in a statement
+     --> spile.toml:5:47
+      |
+    5 | sql = "select * from customers where email = '${email}'"
+      |                                               ^^^^^^^^
+      = help: write `:name` where a value goes, and say what it is in `arguments`
+    "#);
+}
+
+#[test]
+fn an_empty_statement() {
+    assert_snapshot!(told_of(r#"sql = " ""#), @r#"
+    error: `sql` is empty
+     --> spile.toml:5:7
+      |
+    5 | sql = " "
+      |       ^^^
+      = help: say something, or leave the key out
+    "#);
+}
+
+#[test]
+fn a_statement_that_is_a_list() {
+    assert_snapshot!(told_of(r#"sql = ["select 1", "select 2"]"#), @r#"
+    error: `sql`: expected a string, found an array
+     --> spile.toml:5:7
+      |
+    5 | sql = ["select 1", "select 2"]
+      |       ^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: a tool runs one statement; make a tool for each
+    "#);
+}
+
+#[test]
+fn changes_without_writes() {
+    assert_snapshot!(told_of(r#"
+sql = "select 1"
+changes_max = 5
+"#), @r"
+    error: `changes_max` is for statements that write
+     --> spile.toml:6:1
+      |
+    6 | changes_max = 5
+      | ^^^^^^^^^^^
+      = help: add `writes = true`, or leave it out
+    ");
+}
+
+#[test]
+fn changes_that_are_none() {
+    assert_snapshot!(told_of(r#"
+sql = "delete from customers"
+writes = true
+changes_max = 0
+"#), @r"
+    error: `changes_max` must be from 1 to 100000
+     --> spile.toml:7:15
+      |
+    7 | changes_max = 0
+      |               ^
+    ");
+}
+
+#[test]
+fn writes_that_is_a_word() {
+    assert_snapshot!(told_of(r#"
+sql = "delete from customers"
+writes = "yes"
+"#), @r#"
+    error: `writes`: expected `true` or `false`, found a string
+     --> spile.toml:6:10
+      |
+    6 | writes = "yes"
+      |          ^^^^^
+      = help: write `true`
+    "#);
+}
+
+#[test]
+fn a_return_that_is_unknown() {
+    assert_snapshot!(told_of(r#"
+sql = "select 1"
+returns = "first"
+"#), @r#"
+    error: `returns` cannot be `first`
+     --> spile.toml:6:11
+      |
+    6 | returns = "first"
+      |           ^^^^^^^
+      = help: write `many` or `one`
+    "#);
+}
+
+#[test]
+fn rows_of_a_tool_that_returns_one() {
+    assert_snapshot!(told_of(r#"
+sql = "select 1"
+returns = "one"
+rows_max = 5
+"#), @r"
+    error: `rows_max` is for many rows, and this tool returns one
+     --> spile.toml:7:1
+      |
+    7 | rows_max = 5
+      | ^^^^^^^^
+      = help: leave it or `returns` out
+    ");
+}
+
+#[test]
+fn an_argument_with_its_colon() {
+    assert_snapshot!(told_of(r#"
+sql = "select :since"
+arguments.":since" = { type = "date" }
+"#), @r#"
+    error: `:since` cannot be the name of an argument
+     --> spile.toml:6:11
+      |
+    6 | arguments.":since" = { type = "date" }
+      |           ^^^^^^^^
+      = help: only the statement has the sign: write `since` here
+    "#);
+}
+
+#[test]
+fn an_argument_that_begins_with_a_digit() {
+    assert_snapshot!(told_of(r#"
+sql = "select ?1"
+arguments.1 = { type = "date" }
+"#), @r#"
+    error: `1` cannot be the name of an argument
+     --> spile.toml:6:11
+      |
+    6 | arguments.1 = { type = "date" }
+      |           ^
+      = help: use letters without marks, digits and `_`, a letter first, at most 64
+    "#);
+}
+
+#[test]
+fn an_argument_with_an_umlaut() {
+    assert_snapshot!(told_of(r#"
+sql = "select 1"
+arguments."größe" = { type = "integer" }
+"#), @r#"
+    error: `größe` cannot be the name of an argument
+     --> spile.toml:6:11
+      |
+    6 | arguments."größe" = { type = "integer" }
+      |           ^^^^^^^
+      = help: use letters without marks, digits and `_`, a letter first, at most 64
+    "#);
+}
+
+#[test]
+fn an_argument_that_every_writing_tool_has() {
+    assert_snapshot!(told_of(r#"
+sql = "delete from customers where id = :dry_run"
+writes = true
+arguments.dry_run = { type = "boolean" }
+"#), @r#"
+    error: `dry_run` cannot be an argument of yours
+     --> spile.toml:7:11
+      |
+    7 | arguments.dry_run = { type = "boolean" }
+      |           ^^^^^^^
+      = help: every tool that writes has `idempotency_key` and `dry_run`; choose another
+    "#);
+}
+
+#[test]
+fn an_argument_that_is_a_text() {
+    assert_snapshot!(told_of(r#"
+sql = "select :since"
+arguments.since = "date"
+"#), @r#"
+    error: `since`: expected a table such as `{ type = "date" }`, found a string
+     --> spile.toml:6:19
+      |
+    6 | arguments.since = "date"
+      |                   ^^^^^^
+    "#);
+}
+
+#[test]
+fn arguments_as_a_list() {
+    assert_snapshot!(told_of(r#"
+sql = "select :since"
+arguments = ["since"]
+"#), @r#"
+    error: `arguments`: expected a table such as `since = { type = "date" }`, found an array
+     --> spile.toml:6:13
+      |
+    6 | arguments = ["since"]
+      |             ^^^^^^^^^
+    "#);
+}
+
+#[test]
+fn an_argument_of_an_unknown_type() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a, :b"
+arguments.a = { type = "datetime" }
+arguments.b = { type = "strnig" }
+"#), @r#"
+    error: unknown type `datetime`
+     --> spile.toml:6:24
+      |
+    6 | arguments.a = { type = "datetime" }
+      |                        ^^^^^^^^^^
+      = help: did you mean `timestamp`?
+
+    error: unknown type `strnig`
+     --> spile.toml:7:24
+      |
+    7 | arguments.b = { type = "strnig" }
+      |                        ^^^^^^^^
+      = help: did you mean `string`?
+    "#);
+}
+
+#[test]
+fn an_argument_that_is_a_structure() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "json" }
+"#), @r#"
+    error: an argument cannot be `json`
+     --> spile.toml:6:24
+      |
+    6 | arguments.a = { type = "json" }
+      |                        ^^^^^^
+      = help: write `string`, and what it holds in the description
+    "#);
+}
+
+#[test]
+fn an_argument_of_two_types() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "string", as = "date" }
+"#), @r#"
+    error: `as` and `type` mean the same here
+     --> spile.toml:6:34
+      |
+    6 | arguments.a = { type = "string", as = "date" }
+      |                                  ^^
+      = help: keep one of the two
+    "#);
+}
+
+#[test]
+fn a_format_of_a_number() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "integer", format = "email" }
+"#), @r#"
+    error: `a` is `integer`, and has no format
+     --> spile.toml:6:44
+      |
+    6 | arguments.a = { type = "integer", format = "email" }
+      |                                            ^^^^^^^
+      = help: formats are for texts; leave it out, or say `type = "string"`
+    "#);
+}
+
+#[test]
+fn values_that_are_not_of_the_type() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "integer", enum = ["1", "2"] }
+"#), @r#"
+    error: `a` is `integer`, and this value is not
+     --> spile.toml:6:43
+      |
+    6 | arguments.a = { type = "integer", enum = ["1", "2"] }
+      |                                           ^^^
+      = help: write a whole number without quotes
+    "#);
+}
+
+#[test]
+fn values_for_what_has_none() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "boolean", enum = ["yes", "no"] }
+"#), @r#"
+    error: `a` is `boolean`, and this value is not
+     --> spile.toml:6:43
+      |
+    6 | arguments.a = { type = "boolean", enum = ["yes", "no"] }
+      |                                           ^^^^^
+      = help: leave the list out: it is for texts, dates and whole numbers
+    "#);
+}
+
+#[test]
+fn dates_that_are_none() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "date", enum = ["31.1.2026"] }
+"#), @r#"
+    error: `31.1.2026` is no `date`
+     --> spile.toml:6:40
+      |
+    6 | arguments.a = { type = "date", enum = ["31.1.2026"] }
+      |                                        ^^^^^^^^^^^
+      = help: write it as `2026-01-31`
+    "#);
+}
+
+#[test]
+fn a_default_of_another_type() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "integer", default = "10" }
+"#), @r#"
+    error: `a` is `integer`, and its default is not
+     --> spile.toml:6:45
+      |
+    6 | arguments.a = { type = "integer", default = "10" }
+      |                                             ^^^^
+      = help: write a whole number without quotes
+    "#);
+}
+
+#[test]
+fn a_default_that_is_no_boolean() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "boolean", default = 1 }
+"#), @r#"
+    error: `a` is `boolean`, and its default is not
+     --> spile.toml:6:45
+      |
+    6 | arguments.a = { type = "boolean", default = 1 }
+      |                                             ^
+      = help: write `true` or `false`, without quotes
+    "#);
+}
+
+#[test]
+fn a_default_that_is_no_date() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "date", default = "yesterday" }
+"#), @r#"
+    error: `yesterday` is no `date`
+     --> spile.toml:6:42
+      |
+    6 | arguments.a = { type = "date", default = "yesterday" }
+      |                                          ^^^^^^^^^^^
+      = help: write it as `2026-01-31`
+    "#);
+}
+
+#[test]
+fn a_default_without_quotes() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { type = "date", default = 2026-01-31 }
+"#), @r#"
+    error: `default`: expected a string, a number, `true` or `false`, found a date or time
+     --> spile.toml:6:42
+      |
+    6 | arguments.a = { type = "date", default = 2026-01-31 }
+      |                                          ^^^^^^^^^^
+      = help: write it in quotes: `"2026-01-31"`
+    "#);
+}
+
+#[test]
+fn a_default_that_is_a_list() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { default = ["x"] }
+"#), @r#"
+    error: `default`: expected a string, a number, `true` or `false`, found an array
+     --> spile.toml:6:27
+      |
+    6 | arguments.a = { default = ["x"] }
+      |                           ^^^^^
+    "#);
+}
+
+#[test]
+fn a_default_that_is_not_allowed() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { enum = ["x", "y"], default = "z" }
+"#), @r#"
+    error: the default of `a` is not one of its values
+     --> spile.toml:6:46
+      |
+    6 | arguments.a = { enum = ["x", "y"], default = "z" }
+      |                                              ^^^
+      = help: add it to `enum`, or choose one that is there
+    "#);
+}
+
+#[test]
+fn a_default_that_is_never_used() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+arguments.a = { default = "x", required = true }
+"#), @r#"
+    error: `a` is required, so its default is never used
+     --> spile.toml:6:32
+      |
+    6 | arguments.a = { default = "x", required = true }
+      |                                ^^^^^^^^
+      = help: leave `required` or `default` out
+    "#);
+}
+
+#[test]
+fn parameters_instead_of_arguments() {
+    assert_snapshot!(told_of(r#"
+sql = "select :a"
+parameters.a = { type = "date" }
+"#), @r#"
+    error: unknown key `parameters`
+     --> spile.toml:6:1
+      |
+    6 | parameters.a = { type = "date" }
+      | ^^^^^^^^^^
+      = help: did you mean `arguments`, as in `[tools.NAME.arguments]`?
+    "#);
+}
+
+#[test]
+fn a_rate_of_a_tool() {
+    assert_snapshot!(told_of(r#"
+uses = "customers.get"
+rate_limit = "often"
+"#), @r#"
+    error: `often` is not so many calls in so long a time: there is no `/`
+     --> spile.toml:6:14
+      |
+    6 | rate_limit = "often"
+      |              ^^^^^^^
+      = help: write it as `60/min`; also `s`, `h` and `day`
+    "#);
+}
+
+#[test]
+fn a_timeout_of_a_tool() {
+    assert_snapshot!(told_of(r#"
+uses = "customers.get"
+call_timeout_ms = 0
+"#), @r"
+    error: `call_timeout_ms` must be from 1 to 86400000
+     --> spile.toml:6:19
+      |
+    6 | call_timeout_ms = 0
+      |                   ^
+    ");
+}
+
+#[test]
+fn a_long_running_word() {
+    assert_snapshot!(told_of(r#"
+uses = "customers.get"
+long_running = "true"
+"#), @r#"
+    error: `long_running`: expected `true` or `false`, found a string
+     --> spile.toml:6:16
+      |
+    6 | long_running = "true"
+      |                ^^^^^^
+      = help: write `true` without quotes
+    "#);
+}
+
+#[test]
+fn an_operation_that_is_none() {
+    assert_snapshot!(told_of(r#"uses = "customers.remove""#), @r#"
+    error: unknown operation `remove`
+     --> spile.toml:5:19
+      |
+    5 | uses = "customers.remove"
+      |                   ^^^^^^
+      = help: did you mean `delete`?
+    "#);
+}
+
+#[test]
+fn uses_without_an_operation() {
+    assert_snapshot!(told_of(r#"uses = "customers""#), @r#"
+    error: `customers` is not a collection and what to do with it
+     --> spile.toml:5:8
+      |
+    5 | uses = "customers"
+      |        ^^^^^^^^^^^
+      = help: write a collection, a dot and an operation: `customers.get`
+    "#);
+}

@@ -1,0 +1,181 @@
+//! The table of keys, the parser that reads by it and the schema that editors read: none says what another does not.
+
+use contract::manifest::keys::{
+    ARGUMENT, COLLECTION, FIELD, Key, Only, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL, Takes,
+};
+use contract::manifest::{self, EXAMPLE, parse};
+use serde_json::{Map, Value, json};
+use toml::de::{DeTable, DeValue};
+
+use crate::manifest::{WHOLE, env, read};
+
+/// A manifest in which a key has the value that the table shows for it.
+fn with(section: &'static Section, key: &Key) -> String {
+    let line = format!("{} = {}\n", key.name, key.such_as);
+    let path = match key.only {
+        Only::Kinds(kinds) => {
+            format!("crm.{}", if kinds[0].as_str() == "sqlite" { "db" } else { kinds[0].as_str() })
+        }
+        Only::Everywhere | Only::Statements => "crm.db".into(),
+    };
+    let source = format!("[sources.crm]\npath = \"{path}\"\n");
+    let all = "operations = [\"list\", \"search\", \"update\"]\n";
+    if std::ptr::eq(section, &SERVER) {
+        format!("[server]\n{line}")
+    } else if std::ptr::eq(section, &SOURCE) {
+        let path = if key.name == "path" { String::new() } else { format!("path = \"{path}\"\n") };
+        format!("[sources.crm]\n{path}{line}")
+    } else if std::ptr::eq(section, &COLLECTION) {
+        let all = if key.name == "operations" { "" } else { all };
+        format!("{source}[collections.customers]\n{all}{line}")
+    } else if std::ptr::eq(section, &FIELD) {
+        format!("{source}[collections.customers.fields.x]\n{line}")
+    } else if std::ptr::eq(section, &TOOL) {
+        let body = match (key.name, key.only) {
+            ("uses" | "sql", _) => "",
+            ("changes_max", _) => "sql = \"select 1\"\nwrites = true\n",
+            (_, Only::Statements) => "sql = \"select 1\"\n",
+            _ => "uses = \"customers.update\"\n",
+        };
+        format!("{source}[collections.customers]\n{all}[tools.x]\n{body}{line}")
+    } else if std::ptr::eq(section, &ARGUMENT) {
+        format!("{source}[tools.x]\nsql = \"select 1\"\n[tools.x.arguments.y]\n{line}")
+    } else if key.name == "collections" {
+        format!("{line}{source}")
+    } else {
+        line
+    }
+}
+
+#[test]
+fn every_example_of_the_table_is_taken() {
+    for section in SECTIONS.into_iter().chain([&ROOT]) {
+        for key in section.keys {
+            assert!(!key.such_as.is_empty() && !key.about.is_empty(), "{} {}", section.header, key.name);
+            let text = with(section, key);
+            // A variable in the table would be one of the reader's environment.
+            assert!(!text.contains("${"), "{text}");
+            read(&text);
+            valid(&text);
+        }
+    }
+}
+
+#[test]
+fn what_people_from_elsewhere_write_is_no_key_of_ours() {
+    for section in SECTIONS {
+        for key in section.keys {
+            for other in key.also_known_as {
+                let ours = section.keys.iter().find(|key| key.name == *other);
+                assert!(ours.is_none(), "{}: `{other}` for `{}` is a key itself", section.header, key.name);
+                let times = section.keys.iter().filter(|key| key.also_known_as.contains(other)).count();
+                assert_eq!(times, 1, "{}: `{other}`", section.header);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_that_is_not_in_the_table_is_refused_everywhere() {
+    for section in SECTIONS.into_iter().chain([&ROOT]) {
+        let key = section.keys.iter().find(|key| !matches!(key.takes, Takes::Table(_) | Takes::Named(..)));
+        let key = key.unwrap_or(&section.keys[0]);
+        let text = format!("{}zebra = 1\n", with(section, key));
+        let told = parse("spile.toml", &text, &env).expect_err(&text);
+        assert_eq!(told.len(), 1, "{text}");
+        assert_eq!(told[0].message, "unknown key `zebra`");
+        assert_eq!(told[0].code, Some("manifest"));
+        assert!(!is_valid(&text), "{text}");
+    }
+}
+
+#[test]
+fn what_the_parser_takes_is_right_by_the_schema() {
+    for text in [
+        "",
+        WHOLE,
+        EXAMPLE,
+        include_str!("../../../../examples/customers/spile.toml"),
+        "[sources.a]\nkind = '${KIND:-csv}'\npath = '${DATA}/x'\n[server]\nrate_limit = '${RATE:-1/s}'",
+        "sources.a = { path = 'a.csv' }\ncollections.b = { filters = [], sort = false, key = ['x', 'y'] }",
+        "[sources.a]\npath='a.db'\n[tools.t]\nsql='x'\narguments.a = { default = 0.5, type = 'number' }",
+    ] {
+        read(text);
+        valid(text);
+    }
+}
+
+#[test]
+fn what_is_wrong_by_the_schema_the_parser_refuses() {
+    for text in [
+        "[server]\nname = 7",
+        "[server]\nname = ' '",
+        "[server]\ncall_timeout_ms = 0",
+        "[server]\nrate_limit = '60'",
+        "[server]\nrate_limit = '60/fortnight'",
+        "[sources.a]\nkind = 'csv'",
+        "[sources.a]\npath = 'a.csv'\nkind = 'cvs'",
+        "[sources.'a b']\npath = 'a.csv'",
+        "[sources.a]\npath = 'a.xlsx'\n[collections.b]\nheader_row = 0",
+        "[sources.a]\npath = 'a.xlsx'\n[collections.b]\nsheet = 'x'\ntable = 'y'",
+        "[sources.a]\npath = 'a.db'\n[collections.b]\noperations = ['drop']",
+        "[sources.a]\npath = 'a.db'\n[collections.b]\noperations = []",
+        "[sources.a]\npath = 'a.db'\n[collections.b]\nkey = ['x', 'x']",
+        "[sources.a]\npath = 'a.db'\n[collections.b]\nfilters = 'x'",
+        "[sources.a]\npath = 'a.db'\n[collections.b]\nrows_max = 5000",
+        "[sources.a]\npath = 'a.db'\n[collections.b.fields]\nx = { as = 'varchar' }",
+        "[sources.a]\npath = 'a.db'\n[collections.b.fields]\nx = { type = 'text' }",
+        "[sources.a]\npath = 'a.db'\n[collections.b.fields]\nx = { enum = [0.5] }",
+        "[tools.x]\ndescription = 'x'",
+        "[tools.x]\nuses = 'a.get'\nsql = 'select 1'",
+        "[tools.'x y']\nuses = 'a.get'",
+        "[sources.a]\npath='a.db'\n[tools.x]\nsql = 'x'\narguments.':a' = {}",
+    ] {
+        assert!(!is_valid(text), "the schema lets through: {text}");
+        assert!(parse("spile.toml", text, &env).is_err(), "the parser lets through: {text}");
+    }
+}
+
+fn validator() -> jsonschema::Validator {
+    let schema: Value = serde_json::from_str(&manifest::schema()).expect("it is JSON");
+    jsonschema::draft4::meta::validate(&schema).expect("it is a schema");
+    jsonschema::options().with_draft(jsonschema::Draft::Draft4).build(&schema).expect("it compiles")
+}
+
+fn valid(text: &str) {
+    let value = value_of(text);
+    let wrong: Vec<String> = validator().iter_errors(&value).map(|error| error.to_string()).collect();
+    assert_eq!(wrong, [] as [&str; 0], "{text}");
+}
+
+fn is_valid(text: &str) -> bool {
+    validator().is_valid(&value_of(text))
+}
+
+/// As editors see it.
+fn value_of(text: &str) -> Value {
+    table(DeTable::parse(text).expect("TOML").get_ref())
+}
+
+fn table(table: &DeTable<'_>) -> Value {
+    Value::Object(
+        table
+            .iter()
+            .map(|(key, value)| (key.get_ref().to_string(), value_in(value.get_ref())))
+            .collect::<Map<_, _>>(),
+    )
+}
+
+fn value_in(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => json!(text),
+        DeValue::Integer(digits) => {
+            json!(i64::from_str_radix(digits.as_str(), digits.radix()).expect("small"))
+        }
+        DeValue::Float(digits) => json!(digits.as_str().parse::<f64>().expect("a number")),
+        DeValue::Boolean(value) => json!(value),
+        DeValue::Datetime(when) => json!(when.to_string()),
+        DeValue::Array(items) => items.iter().map(|item| value_in(item.get_ref())).collect(),
+        DeValue::Table(inner) => table(inner),
+    }
+}
