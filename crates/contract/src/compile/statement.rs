@@ -17,9 +17,6 @@ use crate::nearest::did_you_mean;
 use crate::schemas;
 use crate::source::{BadStatement, Shape, ShapeColumn, StatementFacts, StatementShape};
 
-/// What statements that write take besides their arguments.
-const TAKEN: [&str; 2] = ["idempotency_key", "dry_run"];
-
 impl<'m> Compiler<'m> {
     /// All statements, and a tool for each that is not hidden.
     pub(super) fn statements(&mut self, known: &[Known<'_>], tools: &mut Vec<Made<'m>>) -> Vec<Statement> {
@@ -50,7 +47,7 @@ impl<'m> Compiler<'m> {
             };
             let operation = Operation::Statement { statement: statements.len() };
             let mut made = plain(tool.name.value.clone(), description, (input, output), operation);
-            self.said(&mut made, tool, statement.shape.writes);
+            Self::said(&mut made, tool, statement.shape.writes);
             made.text = tool.text.as_ref().and_then(|text| self.line(text, &statement.result));
             tools.push(Made { tool: made, at: Some(&tool.name.at) });
             statements.push(statement);
@@ -132,14 +129,6 @@ impl<'m> Compiler<'m> {
                 let help = did_you_mean(&name.value, open)
                     .unwrap_or_else(|| format!("write `:{}` where it belongs, or leave it out", name.value));
                 self.error(&name.at, format!("the statement has no `:{}`", name.value), help);
-            } else if !names::is_argument_name(&name.value) {
-                let message = format!("`{}` cannot be the name of an argument", name.value);
-                let most = names::ARGUMENT_CHARS_MAX;
-                let help = format!("use letters without marks, digits and `_`, at most {most}");
-                self.error(&name.at, message, help);
-            } else if facts.writes && TAKEN.contains(&name.value.as_str()) {
-                let message = format!("every tool that writes has an argument `{}` already", name.value);
-                self.error(&name.at, message, "choose another name, in the statement too".into());
             }
         }
         let mut arguments = Vec::with_capacity(facts.parameters.len());
