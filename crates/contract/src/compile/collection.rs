@@ -129,7 +129,14 @@ impl<'m> Compiler<'m> {
             let shown =
                 |column: &usize| fields.iter().position(|(at, field)| at == column && field.kind.is_scalar());
             let key: Option<Vec<usize>> = table.key.iter().map(shown).collect();
-            return key.unwrap_or_default();
+            let key = key.unwrap_or_default();
+            if let Some(at) = key.iter().find(|at| fields[**at].1.sensitive) {
+                let message = format!("the key `{}` is sensitive", fields[*at].1.column);
+                let help = "a key is in every call, cursor and question; choose another with `key`, or leave \
+                            `sensitive` out";
+                self.error(&wanted.name.at, message, help.into());
+            }
+            return key;
         }
         let mut key = Vec::new();
         for part in &wanted.key {
@@ -209,15 +216,7 @@ impl<'m> Compiler<'m> {
         fields: &[Field],
     ) -> Vec<usize> {
         let operation = wanted.operations.iter().flatten().find(|one| one.value == Operation::Search);
-        let Some(operation) = operation else {
-            if let Choice::Only(names) = &wanted.search
-                && let Some(first) = names.first()
-            {
-                let message = format!("`{}` has no search that would look there", wanted.name.value);
-                self.warning(&first.at, message, "add \"search\" to its operations, or leave this out");
-            }
-            return Vec::new();
-        };
+        let Some(operation) = operation else { return Vec::new() };
         let texts = || (0..fields.len()).filter(|at| fields[*at].kind == Kind::Text);
         let chosen: Vec<usize> = match (&wanted.search, &table.search) {
             (Choice::None, _) => {

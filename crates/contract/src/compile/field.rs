@@ -104,7 +104,7 @@ impl Compiler<'_> {
         }
         let message =
             format!("`{}` is {}, and cannot be {}", field.column, column.kind.as_str(), kind.value.as_str());
-        let help = format!("leave the type out, or say `type = \"{}\"`", nearest_to(column.kind));
+        let help = format!("leave the type out, or say `as = \"{}\"`", nearest_to(column.kind));
         self.error(&kind.at, message, help);
     }
 

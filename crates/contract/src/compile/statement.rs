@@ -1,5 +1,8 @@
 //! Statements of the author's own: what their source says they take and give, held against what the author says.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::field::Columns;
 use super::tools::plain;
 use super::{Compiler, Known, Made, instead};
@@ -7,16 +10,12 @@ use crate::cell::Value;
 use crate::contract::{Argument, Collection, Operation, Returns, Statement};
 use crate::diagnostic::At;
 use crate::field::Field;
-use crate::infer::{self, EXACT_MAX};
 use crate::kind::Kind;
 use crate::manifest::{self, Body, Literal};
 use crate::names;
 use crate::nearest::did_you_mean;
 use crate::schemas;
 use crate::source::{BadStatement, Shape, ShapeColumn, StatementFacts, StatementShape};
-
-/// What statements that write take besides their arguments.
-const TAKEN: [&str; 2] = ["idempotency_key", "dry_run"];
 
 impl<'m> Compiler<'m> {
     /// All statements, and a tool for each that is not hidden.
@@ -48,7 +47,7 @@ impl<'m> Compiler<'m> {
             };
             let operation = Operation::Statement { statement: statements.len() };
             let mut made = plain(tool.name.value.clone(), description, (input, output), operation);
-            self.said(&mut made, tool, statement.shape.writes);
+            Self::said(&mut made, tool, statement.shape.writes);
             made.text = tool.text.as_ref().and_then(|text| self.line(text, &statement.result));
             tools.push(Made { tool: made, at: Some(&tool.name.at) });
             statements.push(statement);
@@ -130,14 +129,6 @@ impl<'m> Compiler<'m> {
                 let help = did_you_mean(&name.value, open)
                     .unwrap_or_else(|| format!("write `:{}` where it belongs, or leave it out", name.value));
                 self.error(&name.at, format!("the statement has no `:{}`", name.value), help);
-            } else if !names::is_argument_name(&name.value) {
-                let message = format!("`{}` cannot be the name of an argument", name.value);
-                let most = names::ARGUMENT_CHARS_MAX;
-                let help = format!("use letters without marks, digits and `_`, at most {most}");
-                self.error(&name.at, message, help);
-            } else if facts.writes && TAKEN.contains(&name.value.as_str()) {
-                let message = format!("every tool that writes has an argument `{}` already", name.value);
-                self.error(&name.at, message, "choose another name, in the statement too".into());
             }
         }
         let mut arguments = Vec::with_capacity(facts.parameters.len());
@@ -148,7 +139,7 @@ impl<'m> Compiler<'m> {
                     let at = place_of(wanted, parameter);
                     let unused = declared().filter(|name| facts.parameters.iter().all(|one| one != name));
                     let help = did_you_mean(parameter, unused)
-                        .unwrap_or_else(|| format!("add `arguments.{parameter} = {{ type = \"text\" }}`"));
+                        .unwrap_or_else(|| format!("add `arguments.{parameter} = {{ type = \"string\" }}`"));
                     self.error(&at, format!("nothing says what `:{parameter}` is"), help);
                 }
             }
@@ -177,18 +168,16 @@ impl<'m> Compiler<'m> {
     /// What an argument is where nothing is said: a value that a caller could have said.
     fn default(&mut self, said: &manifest::Argument, field: &Field, literal: &Literal) -> Value {
         let value = match (literal, field.kind) {
-            (Literal::Integer(n), Kind::Integer) => {
-                (-EXACT_MAX..=EXACT_MAX).contains(n).then_some(Value::Integer(*n))
-            }
+            (Literal::Integer(n), Kind::Integer) => Some(Value::Integer(*n)),
             (Literal::Integer(n), Kind::Number) => Some(Value::Real(*n as f64)),
-            (Literal::Text(text), Kind::Int64) => text.parse().ok().map(Value::Integer),
-            (Literal::Boolean(yes), Kind::Boolean) => Some(Value::Integer((*yes).into())),
             (Literal::Number(digits), Kind::Number) => digits.parse().ok().map(Value::Real),
-            (Literal::Number(text), Kind::Decimal)
-            | (
+            (Literal::Boolean(yes), Kind::Boolean) => Some(Value::Integer((*yes).into())),
+            (Literal::Text(text), Kind::Int64) => text.parse().ok().map(Value::Integer),
+            (Literal::Text(text), Kind::Blob) => STANDARD.decode(text).ok().map(Value::Blob),
+            (
                 Literal::Text(text),
-                Kind::Text | Kind::Decimal | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp,
-            ) => infer::is(field.kind, text).then(|| Value::Text(text.clone())),
+                Kind::Text | Kind::Decimal | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Json,
+            ) => Some(Value::Text(text.clone())),
             (Literal::Text(_) | Literal::Integer(_) | Literal::Number(_) | Literal::Boolean(_), _) => None,
         };
         let fits = value.as_ref().is_some_and(|value| field.value(&mut Vec::new(), value.as_cell()).is_ok());

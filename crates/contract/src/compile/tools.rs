@@ -43,7 +43,7 @@ impl<'m> Compiler<'m> {
             }
             for (tool, _) in named.into_iter().filter(|(tool, _)| !tool.hidden) {
                 let mut made = of.made(tool.name.value.clone(), operation);
-                self.said(&mut made, tool, operation.writes());
+                Self::said(&mut made, tool, operation.writes());
                 made.text = tool.text.as_ref().and_then(|text| self.line(text, collection));
                 tools.push(Made { tool: made, at: Some(&tool.name.at) });
             }
@@ -51,7 +51,7 @@ impl<'m> Compiler<'m> {
     }
 
     /// Takes over what the author says of a tool, whatever it does.
-    pub(super) fn said(&mut self, made: &mut Tool, tool: &manifest::Tool, writes: bool) {
+    pub(super) fn said(made: &mut Tool, tool: &manifest::Tool, writes: bool) {
         made.title.clone_from(&tool.title);
         if let Some(description) = &tool.description {
             made.description.clone_from(description);
@@ -59,11 +59,8 @@ impl<'m> Compiler<'m> {
         made.rate = tool.rate_limit;
         made.call_timeout_ms = tool.call_timeout_ms;
         made.long_running = tool.long_running;
-        made.confirm = tool.confirm.unwrap_or(made.confirm);
-        if made.confirm == Confirm::Ask && !writes {
-            let message = format!("`{}` writes nothing, so nobody is asked", tool.name.value);
-            self.warning(&tool.name.at, message, "leave `confirm` out");
-            made.confirm = Confirm::Never;
+        if writes {
+            made.confirm = tool.confirm.unwrap_or(made.confirm);
         }
     }
 

@@ -1,7 +1,6 @@
 //! Whether a collection can be written to as its author wants, and which of its fields.
 
 use super::Compiler;
-use super::collection::has;
 use crate::contract::{Collection, Versioning, Writes};
 use crate::diagnostic::Placed;
 use crate::kind::Kind;
@@ -26,10 +25,7 @@ impl Compiler<'_> {
         collection: &mut Collection,
     ) -> Settable {
         let asked = || wanted.operations.iter().flatten().filter(|one| one.value.writes());
-        let Some(first) = asked().next() else {
-            self.nothing_is_written(wanted);
-            return Settable::default();
-        };
+        let Some(first) = asked().next() else { return Settable::default() };
         if let Some(why) = &table.read_only {
             let message = format!("`{}` cannot be written to: {why}", wanted.name.value);
             let help = format!("leave {} out of its operations", quoted(asked()));
@@ -38,10 +34,6 @@ impl Compiler<'_> {
         }
         let version = self.versioning(wanted, table, collection);
         collection.writes = Some(Writes { version, version_required: wanted.version_required });
-        if wanted.version_required && !has(wanted, Operation::Update) && !has(wanted, Operation::Delete) {
-            let message = "nothing asks for a version here: a new record has none yet".to_owned();
-            self.warning(&wanted.name.at, message, "leave `version_required` out");
-        }
         let column = |at: &usize| &table.columns[collection.shape.columns[*at].at];
         let is_version = |at: &usize| version == Versioning::Field(*at);
         let free = |at: &usize| column(at).read_only.is_none() && !is_version(at);
@@ -101,18 +93,7 @@ impl Compiler<'_> {
     ) -> Versioning {
         let Some(said) = &wanted.version else { return Versioning::Digest };
         let fields = &collection.fields;
-        let found = fields.iter().position(|field| field.name == said.value || field.column == said.value);
-        let Some(at) = found else {
-            if table.columns.iter().any(|column| column.name == said.value) {
-                let message = format!("the version `{}` is hidden", said.value);
-                let help =
-                    "callers must see it to say which state they mean; show it, or leave `version` out";
-                self.error(&said.at, message, help.into());
-            } else {
-                self.field_named(said, fields);
-            }
-            return Versioning::Digest;
-        };
+        let Some(at) = self.field_named(said, fields) else { return Versioning::Digest };
         let (field, column) = (&fields[at], &table.columns[collection.shape.columns[at].at]);
         let help = "choose a column of whole numbers, or leave `version` out: then contents are compared";
         let why = match (field.kind, &column.read_only) {
@@ -128,23 +109,6 @@ impl Compiler<'_> {
             self.error(&said.at, format!("the version `{}` {why}", said.value), help.into());
         }
         Versioning::Field(at)
-    }
-
-    /// What is said about writing where nothing is written.
-    fn nothing_is_written(&mut self, wanted: &manifest::Collection) {
-        let name = &wanted.name.value;
-        let help = "name \"update\" or \"delete\" in its operations, or leave this out";
-        if let Some(version) = &wanted.version {
-            self.warning(&version.at, format!("nothing is written to `{name}`, so no version is kept"), help);
-        }
-        if wanted.version_required {
-            let message = format!("nothing is written to `{name}`, so no version is asked for");
-            self.warning(&wanted.name.at, message, help);
-        }
-        if wanted.confirm == manifest::Confirm::Ask {
-            let message = format!("nothing is written to `{name}`, so nobody is asked");
-            self.warning(&wanted.name.at, message, help);
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod bad_collections;
 mod bad_contracts;
 mod bad_manifests;
+mod bad_operations;
 mod bad_sections;
 mod bad_sources;
 mod bad_tools;
@@ -10,6 +11,7 @@ mod init;
 mod keys;
 mod kinds;
 mod manifest;
+mod operations;
 mod pages;
 
 use contract::{Check, Mirrored, mirrored};
