@@ -2,5 +2,6 @@
 
 pub mod csv;
 mod files;
+mod hunt;
 mod rows;
 pub mod sqlite;
