@@ -2,6 +2,7 @@
 
 pub mod csv;
 mod files;
+mod hunt;
 pub mod json;
 mod rows;
 mod spot;

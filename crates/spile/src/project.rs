@@ -371,9 +371,13 @@ fn settings(kind: SourceKind) -> Settings {
 
 fn open(name: &str, path: &Path, file: &str, settings: &Settings) -> Result<Opened, Diagnostic> {
     let source: Arc<dyn Source> = match settings {
-        Settings::Csv { delimiter, null, formulas: _ } => {
-            let options =
-                csv::Options { delimiter: *delimiter, null: null.clone(), ..csv::Options::default() };
+        Settings::Csv { delimiter, null, formulas } => {
+            let options = csv::Options {
+                delimiter: *delimiter,
+                null: null.clone(),
+                formulas: *formulas,
+                ..csv::Options::default()
+            };
             Arc::new(csv::Csv::open(path, options))
         }
         Settings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),

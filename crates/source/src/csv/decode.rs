@@ -3,6 +3,7 @@
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use memchr::memchr;
 
+use super::encode::Encoding as Written;
 use super::spot::Spot;
 use super::trouble::{Format, Trouble};
 
@@ -10,6 +11,8 @@ pub(super) struct Decoded {
     pub(super) text: String,
     /// Where the text begins, behind a byte order mark.
     pub(super) start: usize,
+    /// How the text is written in the file.
+    pub(super) written: Written,
     pub(super) note: Option<&'static str>,
 }
 
@@ -32,18 +35,23 @@ pub(super) fn decode(bytes: Vec<u8>) -> Result<Decoded, Trouble> {
     }
     let marked = "read as UTF-16, because it begins with the mark of UTF-16";
     if let Some(rest) = bytes.strip_prefix(UTF16_LE_MARK) {
-        return utf16(UTF_16LE, rest, marked);
+        return utf16(UTF_16LE, rest, Written::Utf16Le { is_marked: true }, marked);
     }
     if let Some(rest) = bytes.strip_prefix(UTF16_BE_MARK) {
-        return utf16(UTF_16BE, rest, marked);
+        return utf16(UTF_16BE, rest, Written::Utf16Be { is_marked: true }, marked);
     }
     if let Some(encoding) = unmarked(&bytes) {
-        return utf16(encoding, &bytes, "read as UTF-16 without its mark, because every other byte is zero");
+        let written = match encoding == UTF_16LE {
+            true => Written::Utf16Le { is_marked: false },
+            false => Written::Utf16Be { is_marked: false },
+        };
+        let note = "read as UTF-16 without its mark, because every other byte is zero";
+        return utf16(encoding, &bytes, written, note);
     }
     without_nul(&bytes)?;
     let start = if bytes.starts_with(UTF8_MARK) { UTF8_MARK.len() } else { 0 };
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Decoded { text, start, note: None }),
+        Ok(text) => Ok(Decoded { text, start, written: Written::Utf8, note: None }),
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
             let at_end = error.utf8_error().error_len().is_none();
@@ -55,7 +63,8 @@ pub(super) fn decode(bytes: Vec<u8>) -> Result<Decoded, Trouble> {
             }
             let (text, _) = WINDOWS_1252.decode_without_bom_handling(&bytes);
             let note = "read as Windows-1252, because it is not UTF-8";
-            Ok(Decoded { text: text.into_owned(), start: 0, note: Some(note) })
+            let written = Written::Windows1252;
+            Ok(Decoded { text: text.into_owned(), start: 0, written, note: Some(note) })
         }
     }
 }
@@ -77,13 +86,18 @@ fn unmarked(bytes: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-fn utf16(encoding: &'static Encoding, bytes: &[u8], note: &'static str) -> Result<Decoded, Trouble> {
+fn utf16(
+    encoding: &'static Encoding,
+    bytes: &[u8],
+    written: Written,
+    note: &'static str,
+) -> Result<Decoded, Trouble> {
     let (text, broken) = encoding.decode_without_bom_handling(bytes);
     if broken {
         return Err(Trouble::BrokenUtf16);
     }
     without_nul(text.as_bytes())?;
-    Ok(Decoded { text: text.into_owned(), start: 0, note: Some(note) })
+    Ok(Decoded { text: text.into_owned(), start: 0, written, note: Some(note) })
 }
 
 fn without_nul(bytes: &[u8]) -> Result<(), Trouble> {

@@ -15,21 +15,21 @@ use super::trouble::Trouble;
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
-    columns: Vec<Wanted>,
+    pub(super) columns: Vec<Wanted>,
     /// Places in `columns`.
-    key: Vec<usize>,
+    pub(super) key: Vec<usize>,
     /// What means "no value" in the whole file.
-    null: Option<String>,
+    pub(super) null: Option<String>,
 }
 
-struct Wanted {
-    name: String,
+pub(super) struct Wanted {
+    pub(super) name: String,
     /// How many columns of this name come before it.
     before: usize,
-    kind: Kind,
-    nullable: bool,
-    mixed: bool,
-    null: Option<String>,
+    pub(super) kind: Kind,
+    pub(super) nullable: bool,
+    pub(super) mixed: bool,
+    pub(super) null: Option<String>,
 }
 
 /// One state of the file, ready to be read.

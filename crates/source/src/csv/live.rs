@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::order;
-use contract::source::{Filter, More, Place, Query, Read, Reader, SourceFault};
+use contract::source::{Filter, More, Place, Query, Read, Reader, Search, Searched, SourceFault};
 use contract::{Cell, Kind};
 
 use super::fit::{Column, Fit, Plan};
 use super::sort::{Order, ROWS_PER_LOOK, go_on};
 use super::watch::Watch;
+use crate::hunt::Hunt;
 
 /// As many rows are walked where a call arrives.
 const SHORT_ROWS_MAX: usize = 2000;
@@ -68,11 +69,20 @@ impl Reader for Live {
         };
         fit.walk(query, &order, seen, row)
     }
+
+    fn search(
+        &self,
+        search: &Search<'_>,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<Searched, SourceFault> {
+        self.watch.look();
+        self.now()?.search(search, row)
+    }
 }
 
 /// Where the cells of one row lie; used for one row after the other.
 #[derive(Default)]
-struct Scratch {
+pub(super) struct Scratch {
     spans: Vec<Span>,
     /// What does not stand in the file as it is.
     text: String,
@@ -104,7 +114,7 @@ impl Fit {
         rows <= SHORT_ROWS_MAX || (touched <= SHORT_ROWS_MAX && self.is_ordered(query.sort))
     }
 
-    fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
+    pub(super) fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
         let index = self.index.as_ref()?;
         let column = |at: usize| &self.columns[self.key[at]];
         match key {
@@ -115,6 +125,66 @@ impl Fit {
             }
             _ => None,
         }
+    }
+
+    /// Hands rows with all the words to `row`, in the order of the file.
+    fn search(
+        &self,
+        search: &Search<'_>,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<Searched, SourceFault> {
+        let mut hunt = Hunt::new(&search.words);
+        let mut columns: Vec<&Column> = search.columns.iter().map(|place| &self.columns[*place]).collect();
+        columns.sort_unstable_by_key(|column| column.field);
+        let (mut scratch, mut passed) = (Scratch::default(), 0);
+        for number in 0..self.table.len() {
+            if number as usize >= search.scan_rows_max {
+                return Ok(Searched::Cut);
+            }
+            if passed >= search.rows_max {
+                break;
+            }
+            if (number as usize).is_multiple_of(ROWS_PER_LOOK) {
+                go_on(search.stop)?;
+            }
+            if !self.has_all(number, &columns, &mut hunt, &mut scratch.text) {
+                continue;
+            }
+            passed += 1;
+            let mut more = More::Yes;
+            self.hand(number, &mut scratch, |cells| more = row(cells));
+            if more == More::No {
+                break;
+            }
+        }
+        Ok(Searched::All)
+    }
+
+    fn has_all(&self, row: u32, columns: &[&Column], hunt: &mut Hunt, scratch: &mut String) -> bool {
+        hunt.begin();
+        let mut fields = self.table.fields(row).enumerate();
+        let mut last = None;
+        for column in columns {
+            let field = match last {
+                Some((place, field)) if place == column.field => field,
+                _ => {
+                    last = fields.find(|(place, _)| *place == column.field);
+                    last.expect("rows with too few fields are not loaded").1
+                }
+            };
+            let text = match field.plain(&self.table.text) {
+                Some(text) => text,
+                None => {
+                    scratch.clear();
+                    field.unescape(&self.table.text, scratch);
+                    &*scratch
+                }
+            };
+            if !column.is_null(text) && hunt.see(text) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Hands rows from the place `seen` on to `row`, as far as they pass.
@@ -220,7 +290,7 @@ impl Fit {
     }
 
     /// Hands a row's cells to `then`, in the order of the shape.
-    fn hand(&self, row: u32, scratch: &mut Scratch, then: impl FnOnce(&[Cell<'_>])) {
+    pub(super) fn hand(&self, row: u32, scratch: &mut Scratch, then: impl FnOnce(&[Cell<'_>])) {
         self.fill(row, scratch);
         let cell = |span: &Span| match *span {
             Span::Null => Cell::Null,

@@ -11,6 +11,7 @@ use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::Guess;
 
 use super::decode::{Decoded, decode};
+use super::encode::Encoding;
 use super::index::{Index, Twice};
 use super::sniff::{self, Ending};
 use super::split::{End, Split, behind_blanks};
@@ -35,6 +36,11 @@ impl Loaded {
     pub(super) fn new(table: Table) -> Self {
         let table = Arc::new(table);
         Self { table, indexes: Mutex::default(), key: OnceLock::new(), state: OnceLock::new() }
+    }
+
+    /// Whether these bytes are certainly what it was loaded from.
+    pub(super) fn is_from(&self, bytes: &[u8]) -> bool {
+        self.table.written == Encoding::Utf8 && self.table.text.as_bytes() == bytes
     }
 
     /// The first column that tells rows apart, if there is one.
@@ -101,13 +107,18 @@ pub(super) fn open(path: &Path) -> Result<File, Trouble> {
     File::open(path).map_err(unreadable)
 }
 
-pub(super) fn load(file: &mut File, path: &Path, options: &Options) -> Result<Table, Trouble> {
+pub(super) fn read(file: &mut File) -> Result<Vec<u8>, Trouble> {
     let mut bytes = Vec::new();
     if let Ok(what) = file.metadata() {
         // One more, so that the end is seen without growing.
         bytes.reserve_exact(usize::try_from(what.len().min(FILE_BYTES_MAX)).unwrap_or(0) + 1);
     }
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+/// What a file's bytes say. Its name may say what separates fields.
+pub(super) fn table(bytes: Vec<u8>, path: &Path, options: &Options) -> Result<Table, Trouble> {
     let decoded = decode(bytes)?;
     if decoded.text.len() as u64 > FILE_BYTES_MAX {
         return Err(Trouble::TooLarge { bytes: decoded.text.len() as u64 });
@@ -130,7 +141,7 @@ fn unreadable(error: io::Error) -> Trouble {
 }
 
 fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, Trouble> {
-    let Decoded { text, mut start, note } = decoded;
+    let Decoded { text, mut start, written, note } = decoded;
     let declared = sniff::declared(&text.as_bytes()[start..]);
     if let Some((_, length)) = declared {
         start += length;
@@ -147,6 +158,7 @@ fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, T
         other => notes.push(format!("fields are separated by `{}`", other.escape_ascii())),
     }
     let split = Split::new(delimiter);
+    let header_at = behind_blanks(text.as_bytes(), start);
     let (header, at) = header(&text, start, &split)?;
     if let [only] = &header[..]
         && only.starts_with('#')
@@ -157,7 +169,7 @@ fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, T
         );
     }
     let (rows, columns) = rows(&text, at, &split, header.len(), options.null.as_deref())?;
-    Ok(Table { text, split, rows, header, columns, notes })
+    Ok(Table { text, written, split, rows, header_at, header, columns, notes })
 }
 
 /// The names of the columns, and where rows begin.

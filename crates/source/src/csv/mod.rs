@@ -4,15 +4,22 @@
 //! found through an index of row numbers, orders are made when first asked for. When the file changes it is
 //! read again: what still has the shape that was compiled is served, what has not is told with its line.
 //!
-//! Deliberately absent: writing, and guessing what a ragged row meant.
+//! A row is written by changing as few bytes as there can be, and only if what was changed reads back as it was meant,
+//! and everything else as it was: see [`pen`].
+//!
+//! Deliberately absent: guessing what a ragged row meant.
 
 mod decode;
+mod encode;
 mod fit;
 mod index;
 mod live;
 mod load;
+mod pen;
+mod render;
 mod sniff;
 mod sort;
+mod splice;
 mod split;
 mod table;
 mod trouble;
@@ -22,7 +29,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
-use contract::source::{ColumnFacts, Facts, Reader, Shape, Source, SourceFault, TableFacts};
+use contract::manifest::Formulas;
+use contract::source::{ColumnFacts, Facts, Reader, Shape, Source, SourceFault, TableFacts, Writer};
 
 use crate::spot;
 use load::Loaded;
@@ -41,11 +49,13 @@ pub struct Options {
     pub null: Option<String>,
     /// How long to trust that the file is what it was. 0: not beyond one call.
     pub look_every_ms: u64,
+    /// Whether a text that a spreadsheet would take for a formula may be written.
+    pub formulas: Formulas,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { delimiter: None, null: None, look_every_ms: 20 }
+        Self { delimiter: None, null: None, look_every_ms: 20, formulas: Formulas::default() }
     }
 }
 
@@ -67,7 +77,7 @@ impl Csv {
 impl Source for Csv {
     fn facts(&self) -> Result<Facts, SourceFault> {
         let loaded = self.0.fresh().map_err(|trouble| self.0.fault(&trouble))?;
-        Ok(facts(self.0.table_name(), &loaded))
+        Ok(facts(self.0.table_name(), &loaded, self.0.keeper.read_only()))
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
@@ -75,21 +85,29 @@ impl Source for Csv {
         Ok(live)
     }
 
+    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
+        let pen = self.0.pen(shape)?;
+        Ok(Arc::new(pen))
+    }
+
     fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
         self.0.trouble(shape).map(|trouble| self.0.shown(&trouble))
     }
 }
 
-fn facts(name: String, loaded: &Loaded) -> Facts {
+fn facts(name: String, loaded: &Loaded, read_only: Option<String>) -> Facts {
     let table = &loaded.table;
     let columns = table.header.iter().zip(&table.columns).map(|(name, seen)| ColumnFacts {
         nullable: seen.has_null || (seen.has_empty && seen.empty_is_null()),
         values: seen.values.clone(),
+        // An empty text is one of its values.
+        has_default: seen.has_empty && !seen.empty_is_null(),
         ..ColumnFacts::new(name, seen.kind)
     });
     let table = TableFacts {
         key: loaded.key(),
         rows: Some(u64::from(table.len())),
+        read_only,
         ..TableFacts::new(name, columns.collect())
     };
     Facts { tables: vec![table], notes: loaded.table.notes.clone(), ..Facts::default() }

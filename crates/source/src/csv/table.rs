@@ -4,14 +4,19 @@ use std::borrow::Cow;
 
 use contract::Kind;
 
+use super::encode::Encoding;
 use super::split::{End, Field, Split};
 use super::spot::{Spot, line_at};
 
 pub(super) struct Table {
     pub(super) text: String,
+    /// How the text is written in the file.
+    pub(super) written: Encoding,
     pub(super) split: Split,
     /// Where each row begins.
     pub(super) rows: Vec<u32>,
+    /// Where the header begins.
+    pub(super) header_at: usize,
     pub(super) header: Vec<String>,
     pub(super) columns: Vec<Seen>,
     pub(super) notes: Vec<String>,

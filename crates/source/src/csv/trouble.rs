@@ -240,7 +240,7 @@ fn ragged(fields: usize, header: usize, delimiter: u8) -> String {
     }
 }
 
-fn kind_of(kind: Kind) -> &'static str {
+pub(super) fn kind_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "text",
         Kind::Integer => "a whole number, such as `42`",

@@ -15,7 +15,9 @@ use super::Options;
 use super::fit::Plan;
 use super::live::Live;
 use super::load::{self, Loaded};
+use super::pen::Pen;
 use super::trouble::Trouble;
+use crate::files::Keeper;
 
 /// A file up to this size is read again before the call is answered.
 const AT_ONCE_BYTES_MAX: u64 = 2 << 20;
@@ -24,9 +26,10 @@ const STEP: Duration = Duration::from_millis(50);
 
 pub(super) struct Watch {
     path: PathBuf,
+    pub(super) keeper: Keeper,
     /// The last part of the path: what people are told.
     file: String,
-    options: Options,
+    pub(super) options: Options,
     begun: Instant,
     looked_ms: AtomicU64,
     held: Mutex<Held>,
@@ -54,6 +57,7 @@ impl Watch {
     pub(super) fn new(path: &Path, options: Options) -> Self {
         Self {
             path: path.to_owned(),
+            keeper: Keeper::new(path),
             file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
             options,
             begun: Instant::now(),
@@ -63,6 +67,10 @@ impl Watch {
             readers: Mutex::default(),
             behind: Mutex::default(),
         }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(super) fn table_name(&self) -> String {
@@ -114,6 +122,37 @@ impl Watch {
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&live));
         Ok(live)
+    }
+
+    pub(super) fn pen(self: &Arc<Self>, shape: &Shape) -> Result<Pen, SourceFault> {
+        let loaded = self.fresh().map_err(|trouble| self.fault(&trouble))?;
+        let plan = self.plan(shape, &loaded);
+        plan.fit(&loaded).map_err(|trouble| self.fault(&trouble))?;
+        Ok(Pen::new(self.clone(), plan))
+    }
+
+    /// What these bytes of the file say: what was read last, if they are still the same.
+    pub(super) fn loaded(&self, bytes: &[u8]) -> Result<Arc<Loaded>, Trouble> {
+        let held = lock(&self.held).loaded.clone();
+        match held {
+            Ok(loaded) if loaded.is_from(bytes) => Ok(loaded),
+            Ok(_) | Err(_) => load::table(bytes.to_vec(), &self.path, &self.options)
+                .map(|table| Arc::new(Loaded::new(table))),
+        }
+    }
+
+    /// Readers who can read one state of the file and not the other.
+    pub(super) fn lost(&self, old: &Loaded, new: &Loaded) -> Option<Trouble> {
+        let readers: Vec<Arc<Live>> = lock(&self.readers).iter().filter_map(Weak::upgrade).collect();
+        readers.iter().find_map(|reader| {
+            let trouble = reader.plan.fit(new).err()?;
+            reader.plan.fit(old).ok().map(|_| trouble)
+        })
+    }
+
+    /// Shows every reader what was written, before whoever wrote it is answered.
+    pub(super) fn wrote(&self, likely: Option<Arc<Loaded>>) {
+        self.renew_likely(&lock(&self.loading), likely);
     }
 
     /// Reads the file again if it changed and the last look was not just now.
@@ -175,12 +214,17 @@ impl Watch {
     }
 
     /// Reads the file if it changed, and gives every reader what was read or why it cannot be.
-    fn renew(&self, _one: &MutexGuard<'_, ()>) {
+    fn renew(&self, one: &MutexGuard<'_, ()>) {
+        self.renew_likely(one, None);
+    }
+
+    /// What is likely is what will be read, if nobody wrote since: then it need not be taken apart again.
+    fn renew_likely(&self, _one: &MutexGuard<'_, ()>, likely: Option<Arc<Loaded>>) {
         let before = lock(&self.held).mark;
         if !Mark::of(&self.path).is_news(before) {
             return;
         }
-        let (mark, loaded) = self.load();
+        let (mark, loaded) = self.load(likely);
         let mut held = lock(&self.held);
         held.mark = mark;
         if let (Ok(old), Ok(new)) = (&held.loaded, &loaded)
@@ -197,15 +241,18 @@ impl Watch {
         }
     }
 
-    fn load(&self) -> (Mark, Result<Arc<Loaded>, Trouble>) {
+    fn load(&self, likely: Option<Arc<Loaded>>) -> (Mark, Result<Arc<Loaded>, Trouble>) {
         let mut file = match load::open(&self.path) {
             Ok(file) => file,
             Err(trouble) => return (Mark::of(&self.path), Err(trouble)),
         };
         // Of the file that was opened, before it is read: what is written meanwhile makes another mark.
         let mark = Mark::of_open(&file);
-        let table = load::load(&mut file, &self.path, &self.options);
-        (mark, table.map(|table| Arc::new(Loaded::new(table))))
+        let loaded = load::read(&mut file).and_then(|bytes| match likely {
+            Some(likely) if likely.is_from(&bytes) => Ok(likely),
+            _ => load::table(bytes, &self.path, &self.options).map(|table| Arc::new(Loaded::new(table))),
+        });
+        (mark, loaded)
     }
 }
 

@@ -4,7 +4,7 @@
 //! out. The data file itself cannot be locked: another takes its place.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,15 @@ use super::target::Target;
 /// Held until it is dropped.
 pub(super) struct Lock {
     path: PathBuf,
-    _file: File,
+    file: File,
     was_left_behind: bool,
 }
 
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(16);
+const PAUSE_MAX: Duration = Duration::from_millis(4);
+/// How long somebody who was waited for does not come back. Longer than a pause, or others would never find the
+/// lock free between two of its writes.
+const BACK_AFTER: Duration = Duration::from_millis(8);
 
 impl Lock {
     pub(super) fn take(target: &Target, until: Instant) -> Result<Self, SourceFault> {
@@ -32,13 +35,19 @@ impl Lock {
                 wait(&file, until).map_err(failed)?;
                 // Whoever held it before has removed it, and somebody may have made another.
                 if is_still_there(&path, &file) {
-                    return Ok(Self { path, _file: file, was_left_behind: !is_new });
+                    return Ok(Self { path, file, was_left_behind: !is_new });
                 }
             }
             if Instant::now() >= until {
                 return Err(fault::busy(target.path(), "others write it"));
             }
         }
+    }
+
+    /// Until when to leave it to others, if others are waiting.
+    pub(super) fn release(self) -> Option<Instant> {
+        let is_waited_for = self.file.metadata().is_ok_and(|what| what.len() > 0);
+        is_waited_for.then(|| Instant::now() + BACK_AFTER)
     }
 
     /// Whoever held it last did not come to its end.
@@ -66,14 +75,19 @@ fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    match options.open(path) {
+    let opened = match options.open(path) {
+        // Left by another user. Locking takes no right to write, where the disk is our own.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => options.write(false).open(path),
+        opened => opened,
+    };
+    match opened {
         Ok(file) => Ok(Some((file, false))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn wait(file: &File, until: Instant) -> io::Result<()> {
+fn wait(mut file: &File, until: Instant) -> io::Result<()> {
     let mut pause = PAUSE_MIN;
     loop {
         match file.try_lock() {
@@ -81,6 +95,10 @@ fn wait(file: &File, until: Instant) -> io::Result<()> {
             Err(TryLockError::WouldBlock) if Instant::now() < until => {}
             Err(TryLockError::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => return Err(error),
+        }
+        if pause == PAUSE_MIN {
+            // Whoever holds it sees by this that somebody waits. Where that cannot be written it takes some luck.
+            let _ = file.write(b".");
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);

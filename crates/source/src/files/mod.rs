@@ -45,6 +45,8 @@ struct Turn {
     known: Known,
     /// Whether somebody else's remains were looked for.
     is_swept: bool,
+    /// Other processes wait.
+    back_at: Option<Instant>,
 }
 
 /// What a file will hold, and what is told of the change.
@@ -63,7 +65,7 @@ pub(crate) struct Terms {
 
 impl Keeper {
     pub(crate) fn new(path: &Path) -> Self {
-        let turn = Turn { is_taken: false, known: Known::default(), is_swept: false };
+        let turn = Turn { is_taken: false, known: Known::default(), is_swept: false, back_at: None };
         Self { path: path.to_owned(), turn: Mutex::new(turn), ended: Condvar::new() }
     }
 
@@ -97,8 +99,20 @@ impl Keeper {
             beside::sweep(&target);
             turn.is_swept = true;
         }
+        let written = self.replace_locked(&target, &mut turn.known, terms, edit);
+        turn.back_at = lock.release();
+        written
+    }
+
+    fn replace_locked(
+        &self,
+        target: &Target,
+        known: &mut Known,
+        terms: Terms,
+        edit: &mut dyn FnMut(&[u8]) -> Result<Edited, WriteFault>,
+    ) -> Result<Written, WriteFault> {
         let before = target.read()?;
-        let mut claims = Claims::open(&target, &mut turn.known)?;
+        let mut claims = Claims::open(target, known)?;
         claims.settle(&before.bytes)?;
         if let Some(claim) = terms.claim {
             match claims.find(claim, terms.now_ms)? {
@@ -109,26 +123,26 @@ impl Keeper {
             }
         }
         let edited = edit(&before.bytes)?;
-        bounded(&target, &edited, terms)?;
+        bounded(target, &edited, terms)?;
         if edited.bytes == before.bytes {
             if let Some(claim) = terms.claim {
                 claims.record(claim, &before, &edited, terms.now_ms)?;
             }
             return Ok(Written::Done);
         }
-        let fresh = Beside::write(&target, &before, &edited.bytes)?;
+        let fresh = Beside::write(target, &before, &edited.bytes)?;
         if let Some(claim) = terms.claim {
             claims.begin(claim, &before, &edited, terms.now_ms)?;
         }
         // From here on a claim is there, and who finds it without its end looks at the file to know.
-        let put = target.check_same(&self.path, &before).and_then(|()| fresh.put(&target));
+        let put = target.check_same(&self.path, &before).and_then(|()| fresh.put(target));
         if let Err(fault) = put {
             if terms.claim.is_some() {
                 claims.end(claims::End::Undone);
             }
             return Err(fault.into());
         }
-        target.sync_folder().map_err(|error| fault::unconfirmed(&target, &error))?;
+        target.sync_folder().map_err(|error| fault::unconfirmed(target, &error))?;
         if terms.claim.is_some() {
             claims.end(claims::End::Done);
         }
@@ -169,7 +183,12 @@ impl Keeper {
         }
         turn.is_taken = true;
         let (known, is_swept) = (std::mem::take(&mut turn.known), turn.is_swept);
-        Ok(Taken { keeper: self, known, is_swept })
+        let back_at = turn.back_at.take();
+        drop(turn);
+        if let Some(back_at) = back_at {
+            std::thread::sleep(back_at.saturating_duration_since(Instant::now()));
+        }
+        Ok(Taken { keeper: self, known, is_swept, back_at: None })
     }
 }
 
@@ -178,12 +197,14 @@ struct Taken<'a> {
     keeper: &'a Keeper,
     known: Known,
     is_swept: bool,
+    back_at: Option<Instant>,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut turn: MutexGuard<'_, Turn> = self.keeper.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        *turn = Turn { is_taken: false, known: std::mem::take(&mut self.known), is_swept: self.is_swept };
+        let (known, is_swept) = (std::mem::take(&mut self.known), self.is_swept);
+        *turn = Turn { is_taken: false, known, is_swept, back_at: self.back_at };
         drop(turn);
         self.keeper.ended.notify_one();
     }

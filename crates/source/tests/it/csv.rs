@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod errors;
+mod identity;
 mod keys;
-mod kit;
+pub mod kit;
 mod oracle;
 mod paging;
 mod reading;
 mod reload;
+mod searching;
+mod writing;

@@ -1,4 +1,9 @@
 //! Real files and real databases.
 
+mod clerk;
 mod csv;
+#[cfg(unix)]
+mod full;
+#[cfg(unix)]
+mod killed;
 mod sqlite;

@@ -36,7 +36,7 @@ impl Disk {
 
     pub fn csv_with(&self, delimiter: Option<u8>, null: Option<&str>) -> Csv {
         let null = null.map(str::to_owned);
-        Csv::open(&self.path, Options { delimiter, null, look_every_ms: 0 })
+        Csv::open(&self.path, Options { delimiter, null, look_every_ms: 0, ..Options::default() })
     }
 }
 

@@ -1,0 +1,48 @@
+//! Text in, bytes out: as the file was written.
+
+use encoding_rs::WINDOWS_1252;
+
+/// How a text stands in a file. Each of them has one way only to write a text, so what is not touched stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// A mark is part of the text.
+    Utf8,
+    Utf16Le {
+        is_marked: bool,
+    },
+    Utf16Be {
+        is_marked: bool,
+    },
+    Windows1252,
+}
+
+impl Encoding {
+    /// How many bytes of the file stand before what follows `before` in its text.
+    pub(super) fn place(self, before: &str) -> usize {
+        match self {
+            Self::Utf8 => before.len(),
+            Self::Utf16Le { is_marked } | Self::Utf16Be { is_marked } => {
+                let units: usize = before.chars().map(char::len_utf16).sum();
+                2 * (units + usize::from(is_marked))
+            }
+            Self::Windows1252 => before.chars().count(),
+        }
+    }
+
+    /// A text as it is written, or the first character that cannot be.
+    pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, char> {
+        match self {
+            Self::Utf8 => Ok(text.as_bytes().to_vec()),
+            Self::Utf16Le { .. } => Ok(text.encode_utf16().flat_map(u16::to_le_bytes).collect()),
+            Self::Utf16Be { .. } => Ok(text.encode_utf16().flat_map(u16::to_be_bytes).collect()),
+            Self::Windows1252 => match WINDOWS_1252.encode(text) {
+                (bytes, _, false) => Ok(bytes.into_owned()),
+                (_, _, true) => {
+                    let mut one = [0; 4];
+                    let is_other = |c: &char| WINDOWS_1252.encode(c.encode_utf8(&mut one)).2;
+                    Err(text.chars().find(is_other).unwrap_or(char::REPLACEMENT_CHARACTER))
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Words that are looked for row by row.
+
+use std::sync::atomic::AtomicBool;
+
+use contract::source::{More, Search, Searched, SourceFault};
+
+use super::kit::{Disk, reader, shape};
+use contract::source::Source;
+
+const PEOPLE: &str = "id,name,note\n1,Ann Smith,\"likes \"\"Rust\"\"\"\n2,JOANNA,NA\n3,Zoë,smith & co\n4,,\n";
+
+fn search(
+    words: &[&str],
+    columns: &[usize],
+    rows_max: usize,
+    scan_rows_max: usize,
+) -> (Vec<String>, Searched) {
+    let disk = Disk::new("people.csv", PEOPLE);
+    let csv = disk.csv_with(None, Some("NA"));
+    let reader = reader(&csv);
+    let search = Search { words: words.to_vec(), columns, rows_max, scan_rows_max, stop: None };
+    let mut found = Vec::new();
+    let searched = reader.search(&search, &mut |cells| {
+        found.push(super::kit::row(cells)[0].clone().unwrap());
+        More::Yes
+    });
+    (found, searched.unwrap())
+}
+
+#[test]
+fn every_word_is_in_one_of_the_columns() {
+    let check = |words: &[&str], columns: &[usize], expected: &[&str]| {
+        assert_eq!(
+            search(words, columns, 10, 10),
+            (expected.iter().map(|id| (*id).to_owned()).collect(), Searched::All)
+        );
+    };
+    check(&["ann"], &[1, 2], &["1", "2"]);
+    check(&["SMITH"], &[1, 2], &["1", "3"]);
+    check(&["SMITH"], &[1], &["1"]);
+    check(&["SMITH"], &[2, 1], &["1", "3"]);
+    check(&["zoË", "smith"], &[1, 2], &["3"]);
+    check(&["\"rust\""], &[2], &["1"]);
+    check(&["3"], &[0], &["3"]);
+    // No value is no text.
+    check(&["na"], &[2], &[]);
+    check(&["nobody"], &[0, 1, 2], &[]);
+    check(&["ann"], &[], &[]);
+}
+
+#[test]
+fn a_search_has_an_end() {
+    let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    assert_eq!(search(&["n"], &[1], 1, 10), (ids(&["1"]), Searched::All));
+    assert_eq!(search(&["n"], &[1], 10, 1), (ids(&["1"]), Searched::Cut));
+    assert_eq!(search(&["n"], &[1], 10, 4), (ids(&["1", "2"]), Searched::All));
+    assert_eq!(search(&["n"], &[1], 10, 0), (ids(&[]), Searched::Cut));
+    let disk = Disk::new("people.csv", PEOPLE);
+    let csv = disk.csv();
+    let reader = csv.reader(&shape(&csv)).unwrap();
+    let mut search = Search { words: vec!["n"], columns: &[1], rows_max: 10, scan_rows_max: 10, stop: None };
+    let mut rows = 0;
+    let enough = reader.search(&search, &mut |_| {
+        rows += 1;
+        More::No
+    });
+    assert_eq!((enough.unwrap(), rows), (Searched::All, 1));
+    let stop = AtomicBool::new(true);
+    search.stop = Some(&stop);
+    assert!(matches!(reader.search(&search, &mut |_| More::Yes), Err(SourceFault::Stopped)));
+}

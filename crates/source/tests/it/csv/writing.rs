@@ -1,0 +1,536 @@
+//! Rows that are made, changed and removed, and what the file is then, byte for byte.
+
+use std::sync::Arc;
+
+use contract::cursor::KEY_BYTES_MAX;
+use contract::manifest::Formulas;
+use contract::source::{Change, Shape, Source, SourceFault, Write, WriteFault, Writer};
+use contract::{Cell, Kind, Value};
+use source::csv::{Csv, Options};
+
+use super::kit::{Disk, all, everything, get, list, reader, rows, shape};
+use crate::clerk::{Scribe, claim, plain, said, write};
+
+fn writer(csv: &Csv) -> Arc<dyn Writer> {
+    csv.writer(&shape(csv)).unwrap()
+}
+
+fn text(text: &str) -> Cell<'_> {
+    Cell::Text(text)
+}
+
+/// The file after one change, or what is said instead. Nothing but the file is left.
+fn check(before: impl AsRef<[u8]>, change: Change<'_>, expected: Result<&[u8], &str>) {
+    let before = before.as_ref();
+    let disk = Disk::new("people.csv", before);
+    let csv = disk.csv();
+    let said = write(writer(&csv).as_ref(), change);
+    let after = std::fs::read(&disk.path).unwrap();
+    match expected {
+        Ok(bytes) => {
+            assert_eq!(said, "done", "{}", before.escape_ascii());
+            assert_eq!(after.escape_ascii().to_string(), bytes.escape_ascii().to_string());
+        }
+        Err(words) => {
+            assert_eq!(said, words);
+            assert_eq!(after, before);
+        }
+    }
+    assert_eq!(std::fs::read_dir(disk.path.parent().unwrap()).unwrap().count(), 1);
+}
+
+fn create(before: impl AsRef<[u8]>, cells: &[(usize, Cell<'_>)], expected: Result<&[u8], &str>) {
+    check(before, Change::Create { cells }, expected);
+}
+
+fn update(
+    before: impl AsRef<[u8]>,
+    key: Cell<'_>,
+    cells: &[(usize, Cell<'_>)],
+    expected: Result<&[u8], &str>,
+) {
+    check(before, Change::Update { key: &[key], cells }, expected);
+}
+
+fn delete(before: impl AsRef<[u8]>, key: Cell<'_>, expected: Result<&[u8], &str>) {
+    check(before, Change::Delete { key: &[key] }, expected);
+}
+
+#[test]
+fn a_new_row_is_the_last_and_ends_as_the_others_do() {
+    let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
+    for (before, after) in [
+        ("id,name\n1,Ann\n", "id,name\n1,Ann\n2,Bob\n"),
+        ("id,name\r\n1,Ann\r\n", "id,name\r\n1,Ann\r\n2,Bob\r\n"),
+        ("id,name\r1,Ann\r", "id,name\r1,Ann\r2,Bob\r"),
+        ("id,name\n1,Ann", "id,name\n1,Ann\n2,Bob"),
+        ("id,name\r\n1,Ann", "id,name\r\n1,Ann\r\n2,Bob"),
+        ("id,name\n1,Ann\n\n\n", "id,name\n1,Ann\n2,Bob\n\n\n"),
+        ("\u{feff}id,name\n1,Ann\n", "\u{feff}id,name\n1,Ann\n2,Bob\n"),
+        ("sep=;\nid;name\n1;Ann\n", "sep=;\nid;name\n1;Ann\n2;Bob\n"),
+        ("id\tname\n1\tAnn\n", "id\tname\n1\tAnn\n2\tBob\n"),
+        ("id|name\n1|Ann\n", "id|name\n1|Ann\n2|Bob\n"),
+        // Quoted as the rows before are.
+        ("id,name\n1,\"Ann\"\n", "id,name\n1,\"Ann\"\n2,\"Bob\"\n"),
+        ("\"id\",\"name\"\n\"1\",\"Ann\"\n", "\"id\",\"name\"\n\"1\",\"Ann\"\n\"2\",\"Bob\"\n"),
+    ] {
+        create(before, &cells, Ok(after.as_bytes()));
+    }
+}
+
+#[test]
+fn what_a_new_row_does_not_say_is_nothing_where_there_can_be_nothing() {
+    let cells = [(0, Cell::Integer(3))];
+    create("id,name,age\n1,Ann,\n2,,5\n", &cells, Ok(b"id,name,age\n1,Ann,\n2,,5\n3,,\n"));
+    create("id,age\n1,\"\"\n2,\"5\"\n", &cells, Ok(b"id,age\n1,\"\"\n2,\"5\"\n3,\"\"\n"));
+    create("id,age\n1,5\n", &cells, Err("1: expected a value"));
+    create("id,age\n1,5\n", &[(1, Cell::Integer(5))], Err("0: expected a value"));
+}
+
+#[test]
+fn what_needs_quotes_has_them() {
+    let before = "id,name\n1,Ann\n";
+    for (name, field) in [
+        ("a,b", "\"a,b\""),
+        ("say \"hi\"", "\"say \"\"hi\"\"\""),
+        ("\"", "\"\"\"\""),
+        ("two\nlines", "\"two\nlines\""),
+        ("two\r\nlines", "\"two\r\nlines\""),
+        ("a\rb", "\"a\rb\""),
+        (" padded ", " padded "),
+        ("a;b\tc|d", "a;b\tc|d"),
+        ("'single'", "'single'"),
+        ("# no comment", "# no comment"),
+        ("🦀 Zoë\u{301}", "🦀 Zoë\u{301}"),
+        ("\u{feff}", "\u{feff}"),
+    ] {
+        let after = format!("id,name\n1,Ann\n2,{field}\n");
+        create(before, &[(0, Cell::Integer(2)), (1, text(name))], Ok(after.as_bytes()));
+        let after = format!("id,name\n1,{field}\n");
+        update(before, Cell::Integer(1), &[(1, text(name))], Ok(after.as_bytes()));
+    }
+    // A line with nothing in it would be no row.
+    let disk = Disk::new("one.csv", "name\nAnn\n");
+    let csv = disk.csv();
+    let mut keyless = shape(&csv);
+    keyless.key.clear();
+    let writer = csv.writer(&keyless).unwrap();
+    assert_eq!(write(writer.as_ref(), Change::Create { cells: &[(0, text(""))] }), "done");
+    assert_eq!(std::fs::read(&disk.path).unwrap(), b"name\nAnn\n\"\"\n");
+}
+
+#[test]
+fn only_the_fields_that_change_are_touched() {
+    let before = "id, name ,age,\"note\"\r\n\"1\", Ann ,\"30\",\"a \"\"b\"\" c\"x\r\n\r\n2,Bob,,\r\n";
+    for (key, cells, from, to) in [
+        (1, &[(2, Cell::Integer(31))][..], "\"30\"", "\"31\""),
+        (1, &[(2, Cell::Null)], "\"30\"", "\"\""),
+        (1, &[(1, text("Eve"))], " Ann ", "Eve"),
+        (1, &[(3, text("n"))], "\"a \"\"b\"\" c\"x", "\"n\""),
+        (1, &[(1, text("Eve")), (3, text(""))], " Ann ,\"30\",\"a \"\"b\"\" c\"x", "Eve,\"30\",\"\""),
+        // As the rows before have it.
+        (2, &[(2, Cell::Integer(40))], "Bob,,", "Bob,\"40\","),
+        (2, &[(0, Cell::Integer(7))], "2,Bob", "7,Bob"),
+        // What is there already is left as it stands.
+        (1, &[(0, Cell::Integer(1)), (1, text(" Ann ")), (3, text("a \"b\" cx"))], "", ""),
+        (2, &[(2, Cell::Null), (3, text(""))], "", ""),
+        (2, &[], "", ""),
+    ] {
+        let after = before.replacen(from, to, 1);
+        update(before, Cell::Integer(key), cells, Ok(after.as_bytes()));
+    }
+}
+
+#[test]
+fn a_row_goes_with_its_line() {
+    for (before, key, after) in [
+        ("id,n\n1,a\n2,b\n3,c\n", 2, "id,n\n1,a\n3,c\n"),
+        ("id,n\n1,a\n2,b\n", 2, "id,n\n1,a\n"),
+        ("id,n\n1,a\n2,b", 2, "id,n\n1,a"),
+        ("id,n\r\n1,a\r\n2,b", 2, "id,n\r\n1,a"),
+        ("id,n\r\n1,\"a\r\nb\"\r\n2,b\r\n", 1, "id,n\r\n2,b\r\n"),
+        ("id,n\n\n1,a\n\n2,b\n", 1, "id,n\n\n\n2,b\n"),
+        ("id,n\n1,a\n", 1, "id,n\n"),
+        ("id,n\n1,a", 1, "id,n"),
+    ] {
+        delete(before, Cell::Integer(key), Ok(after.as_bytes()));
+    }
+}
+
+/// The same in each encoding.
+fn encodings(text: &str) -> Vec<Vec<u8>> {
+    let le = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let be = |text: &str| text.encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
+    let marked = format!("\u{feff}{text}");
+    vec![text.into(), marked.clone().into(), le(&marked), be(&marked), le(text), be(text)]
+}
+
+#[test]
+fn an_encoding_is_kept() {
+    let before = "id,name\r\n1,Zoë 🦀\r\n2,Ann\r\n";
+    let after = "id,name\r\n1,Łódź 🦀🦀\r\n2,Ann\r\n";
+    for (before, after) in encodings(before).into_iter().zip(encodings(after)) {
+        update(&before, Cell::Integer(1), &[(1, text("Łódź 🦀🦀"))], Ok(&after));
+    }
+    let after = "id,name\r\n2,Ann\r\n";
+    for (before, after) in encodings(before).into_iter().zip(encodings(after)) {
+        delete(&before, Cell::Integer(1), Ok(&after));
+    }
+    let after = "id,name\r\n1,Zoë 🦀\r\n2,Ann\r\n3,Ü\r\n";
+    for (before, after) in encodings(before).into_iter().zip(encodings(after)) {
+        create(&before, &[(0, Cell::Integer(3)), (1, text("Ü"))], Ok(&after));
+    }
+}
+
+#[test]
+fn windows_1252_is_kept_and_holds_what_it_can() {
+    let before = b"id,name\n1,Zo\xeb\n2,\x80\x81\n";
+    update(before, Cell::Integer(2), &[(1, text("Œuvre €"))], Ok(b"id,name\n1,Zo\xeb\n2,\x8cuvre \x80\n"));
+    create(before, &[(0, Cell::Integer(3)), (1, text("é"))], Ok(b"id,name\n1,Zo\xeb\n2,\x80\x81\n3,\xe9\n"));
+    let why = "1: `Ł` is not in Windows-1252, in which the file is written; save the file as UTF-8";
+    update(before, Cell::Integer(2), &[(1, text("aŁ"))], Err(why));
+    // Without its only strange byte the rest would be taken for UTF-8, and mean something else.
+    let other = "the file would be taken for one in another encoding; save it as UTF-8";
+    let before = b"id,name\n1,\xc3\xa9\n2,\xeb\n";
+    delete(before, Cell::Integer(2), Err(other));
+    update(before, Cell::Integer(2), &[(1, text("e"))], Err(other));
+    // Where nothing strange is left, there is nothing to mistake.
+    delete(b"id,name\n1,e\n2,\xeb\n", Cell::Integer(2), Ok(b"id,name\n1,e\n"));
+}
+
+#[test]
+fn a_text_that_spreadsheets_run_is_refused_unless_the_author_lets_it() {
+    for bad in ["=1+1", "+1 555", "-x", "-5", "@SUM(A1)", "\tx", "\r=1"] {
+        let disk = Disk::new("people.csv", "id,name,age\n1,Ann,3\n");
+        let csv = disk.csv();
+        let cells = [(1, text(bad))];
+        let change = || Change::Update { key: &[Cell::Integer(1)], cells: &cells };
+        let told = write(writer(&csv).as_ref(), change());
+        let first = bad.chars().next().unwrap().escape_debug();
+        let expected = format!(
+            "1: a text that begins with `{first}` is a formula for spreadsheets; `formulas = \"keep\"` for the source \
+             in the manifest lets it be written"
+        );
+        assert_eq!(told, expected);
+        let keep = Options { formulas: Formulas::Keep, look_every_ms: 0, ..Options::default() };
+        let csv = Csv::open(&disk.path, keep);
+        assert_eq!(write(writer(&csv).as_ref(), change()), "done");
+        let row = get(reader(&csv).as_ref(), &[Cell::Integer(1)]).unwrap().unwrap();
+        assert_eq!(row[1].as_deref(), Some(bad));
+    }
+    update("id,age\n1,3\n", Cell::Integer(1), &[(1, Cell::Integer(-5))], Ok(b"id,age\n1,-5\n"));
+    update("id,age\n1,3.5\n", Cell::Integer(1), &[(1, text("-5.00"))], Ok(b"id,age\n1,-5.00\n"));
+    // Nobody is asked about what stands there already.
+    update("id,f,n\n1,=A1,x\n", Cell::Integer(1), &[(2, text("y"))], Ok(b"id,f,n\n1,=A1,y\n"));
+}
+
+#[test]
+fn a_value_that_would_not_read_back_is_refused() {
+    let before = "id,name,whole,exact,day,yes\n1,Ann,1,1.5,2026-02-28,true\n2,,,,,\n";
+    let key = Cell::Integer(1);
+    let table: &[(usize, Cell<'_>, &str)] = &[
+        (1, text("a\0b"), "a CSV file holds no NUL"),
+        (1, Cell::Null, "expected a value"),
+        (1, Cell::Blob(b"x"), "a CSV file holds text, and no bytes"),
+        (2, text("one"), "expected a whole number, such as `42`"),
+        (2, text("007"), "expected a whole number, such as `42`"),
+        (2, text(""), "an empty text would read back as no value"),
+        (2, Cell::Integer(i64::MAX), "expected a whole number, such as `42`"),
+        (2, Cell::Real(1.5), "expected a whole number, such as `42`"),
+        (3, text("1e5"), "expected a number, such as `12.50`"),
+        (3, Cell::Real(f64::INFINITY), "a CSV file holds no number that is not finite"),
+        (3, Cell::Real(f64::NAN), "a CSV file holds no number that is not finite"),
+        (4, text("28.02.2026"), "expected a date, such as `2026-02-28`"),
+        (5, Cell::Integer(2), "expected `true` or `false`"),
+        (5, text("yes"), "expected `true` or `false`"),
+        (0, Cell::Null, "expected a value"),
+        (0, text("x"), "expected a whole number, such as `42`"),
+    ];
+    for (place, cell, why) in table {
+        update(before, key, &[(*place, *cell)], Err(&format!("{place}: {why}")));
+    }
+    for (place, cell, field) in [
+        (1, text(""), "1,,1,1.5,2026-02-28,true"),
+        (2, Cell::Null, "1,Ann,,1.5,2026-02-28,true"),
+        (2, Cell::Integer(-9_007_199_254_740_991), "1,Ann,-9007199254740991,1.5,2026-02-28,true"),
+        (3, text("12345678901234567890.1234"), "1,Ann,1,12345678901234567890.1234,2026-02-28,true"),
+        (3, text("-0.0"), "1,Ann,1,-0.0,2026-02-28,true"),
+        (5, Cell::Integer(0), "1,Ann,1,1.5,2026-02-28,false"),
+    ] {
+        let after = before.replace("1,Ann,1,1.5,2026-02-28,true", field);
+        update(before, key, &[(place, cell)], Ok(after.as_bytes()));
+    }
+}
+
+/// A shape whose second column is another kind than is found.
+fn as_kind(csv: &Csv, kind: Kind) -> Shape {
+    let mut shape = shape(csv);
+    shape.columns[1].kind = kind;
+    shape
+}
+
+#[test]
+fn numbers_are_written_so_that_they_come_back() {
+    for (n, field) in [
+        (0.1, "0.1"),
+        (-0.0, "-0"),
+        (1e21, "1000000000000000000000"),
+        (5e-324, &format!("{}", 5e-324)),
+        (f64::MAX, &format!("{}", f64::MAX)),
+    ] {
+        let disk = Disk::new("n.csv", "id,n\n1,2.50\n");
+        let csv = disk.csv();
+        let shape = as_kind(&csv, Kind::Number);
+        let (writer, reader) = (csv.writer(&shape).unwrap(), csv.reader(&shape).unwrap());
+        let change = |cell| plain(Change::Update { key: &[Cell::Integer(1)], cells: cell });
+        // The same number, however it is written, is left as it stands.
+        assert_eq!(said(writer.write(&change(&[(1, Cell::Real(2.5))]), &mut Scribe::default())), "done");
+        assert_eq!(std::fs::read(&disk.path).unwrap(), b"id,n\n1,2.50\n");
+        assert_eq!(said(writer.write(&change(&[(1, Cell::Real(n))]), &mut Scribe::default())), "done");
+        let read = get(reader.as_ref(), &[Cell::Integer(1)]).unwrap().unwrap()[1].clone().unwrap();
+        assert_eq!(read, *field);
+        assert_eq!(read.parse::<f64>().unwrap().to_bits(), n.to_bits());
+    }
+}
+
+#[test]
+fn no_value_and_an_empty_text_are_told_apart_or_refused() {
+    let content = "id,name\n1,Ann\n2,\n3,NA\n";
+    let check = |null: Option<&str>, cell: Cell<'_>, expected: &str| {
+        let disk = Disk::new("people.csv", content);
+        let csv = disk.csv();
+        let mut shape = shape(&csv);
+        shape.columns[1].nullable = true;
+        shape.columns[1].null = null.map(str::to_owned);
+        let writer = csv.writer(&shape).unwrap();
+        let cells = [(1, cell)];
+        let told = write(writer.as_ref(), Change::Update { key: &[Cell::Integer(1)], cells: &cells });
+        if told == "done" {
+            let after = std::fs::read_to_string(&disk.path).unwrap();
+            assert_eq!(after, content.replace("Ann", expected));
+            let row = get(csv.reader(&shape).unwrap().as_ref(), &[Cell::Integer(1)]).unwrap().unwrap();
+            assert_eq!(row[1].as_deref().map_or(Cell::Null, Cell::Text), cell);
+        } else {
+            assert_eq!(told, expected);
+        }
+    };
+    check(Some("NA"), Cell::Null, "NA");
+    check(Some("NA"), text(""), "");
+    check(Some("NA"), text("NA"), "1: `NA` would read back as no value");
+    check(Some(""), Cell::Null, "");
+    check(Some(""), text(""), "1: an empty text would read back as no value");
+    check(Some("-"), Cell::Null, "-");
+    check(None, text(""), "");
+    check(
+        None,
+        Cell::Null,
+        "1: a CSV file cannot tell no value from an empty text; `null` for the source or the field in the manifest says \
+         which text means no value",
+    );
+}
+
+#[test]
+fn keys_stay_keys() {
+    let before = "id,name\n1,Ann\n2,Bob\n";
+    let exists = "there is a record with this key already";
+    create(before, &[(0, Cell::Integer(2)), (1, text("x"))], Err(exists));
+    update(before, Cell::Integer(1), &[(0, Cell::Integer(2))], Err(exists));
+    update(before, Cell::Integer(1), &[(0, Cell::Integer(3))], Ok(b"id,name\n3,Ann\n2,Bob\n"));
+    let nothing = "nothing has this key";
+    update(before, Cell::Integer(3), &[(1, text("x"))], Err(nothing));
+    update(before, Cell::Null, &[(1, text("x"))], Err(nothing));
+    delete(before, text("x"), Err(nothing));
+    let mails = "mail\na@b\n";
+    create(mails, &[(0, text(""))], Err("0: expected a value, because it is the key"));
+    let long = "x".repeat(KEY_BYTES_MAX);
+    create(mails, &[(0, text(&long))], Ok(format!("{mails}{long}\n").as_bytes()));
+    let too_long = format!("0: a key has at most {KEY_BYTES_MAX} bytes");
+    create(mails, &[(0, text(&format!("{long}x")))], Err(&too_long));
+    // Two columns that only together are a key.
+    let disk = Disk::new("pairs.csv", "a,b,c\n1,x,one\n1,y,two\n2,x,three\n");
+    let csv = disk.csv();
+    let mut pairs = shape(&csv);
+    pairs.key = vec![0, 1];
+    let writer = csv.writer(&pairs).unwrap();
+    let (one, y) = (Cell::Integer(1), text("y"));
+    assert_eq!(write(writer.as_ref(), Change::Delete { key: &[one, y] }), "done");
+    assert_eq!(write(writer.as_ref(), Change::Delete { key: &[one] }), nothing);
+    let cells = [(0, Cell::Integer(2)), (1, text("x")), (2, text("again"))];
+    assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), exists);
+    assert_eq!(std::fs::read(&disk.path).unwrap(), b"a,b,c\n1,x,one\n2,x,three\n");
+}
+
+#[test]
+fn the_clerk_sees_the_row_before_and_after() {
+    let disk = Disk::new("people.csv", "id,name,rev\n1,Ann,7\n2,Bob,1\n");
+    let csv = disk.csv();
+    let writer = writer(&csv);
+    let one = [Cell::Integer(1)];
+    let cells = [(1, text("Eve"))];
+    let update = plain(Change::Update { key: &one, cells: &cells });
+    let mut clerk = Scribe { more: vec![(2, Value::Integer(8))], ..Scribe::default() };
+    assert_eq!(said(writer.write(&update, &mut clerk)), "done");
+    assert_eq!((clerk.before.as_deref(), clerk.after.as_deref()), (Some("1|Ann|7"), Some("1|Eve|8")));
+    let delete = plain(Change::Delete { key: &[Cell::Integer(2)] });
+    let mut clerk = Scribe::default();
+    assert_eq!(said(writer.write(&delete, &mut clerk)), "done");
+    assert_eq!((clerk.before.as_deref(), clerk.after.as_deref()), (Some("2|Bob|1"), Some("2|Bob|1")));
+    let cells = [(0, Cell::Integer(3)), (1, text("C")), (2, text("1"))];
+    let create = plain(Change::Create { cells: &cells });
+    let mut clerk = Scribe::default();
+    assert_eq!(said(writer.write(&create, &mut clerk)), "done");
+    assert_eq!((clerk.before, clerk.after.as_deref()), (None, Some("3|C|1")));
+    let content = std::fs::read(&disk.path).unwrap();
+    assert_eq!(content, b"id,name,rev\n1,Eve,8\n3,C,1\n");
+    // Where the clerk objects, nothing is done.
+    let mut clerk = Scribe { objects: true, ..Scribe::default() };
+    assert_eq!(said(writer.write(&update, &mut clerk)), "the record changed since it was read");
+    let cells = [(1, text("Mallory"))];
+    let update = plain(Change::Update { key: &one, cells: &cells });
+    let mut clerk = Scribe { shuns: Some("Mallory"), ..Scribe::default() };
+    assert!(matches!(writer.write(&update, &mut clerk), Err(WriteFault::Unwritable)));
+    assert_eq!(std::fs::read(&disk.path).unwrap(), content);
+}
+
+#[test]
+fn what_is_written_is_read_by_the_next_call() {
+    let disk = Disk::new("people.csv", "id,name\n1,Ann\n");
+    // Nobody would look for a long time.
+    let csv = Csv::open(&disk.path, Options { look_every_ms: u64::MAX, ..Options::default() });
+    let (writer, reader) = (writer(&csv), reader(&csv));
+    for number in 2..20 {
+        let (id, name) = (Cell::Integer(number), format!("N{number}"));
+        let cells = [(0, id), (1, text(&name))];
+        assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), "done");
+        assert_eq!(get(reader.as_ref(), &[id]).unwrap().unwrap()[1].as_deref(), Some(&*name));
+        assert_eq!(write(writer.as_ref(), Change::Delete { key: &[Cell::Integer(number - 1)] }), "done");
+        assert_eq!(all(reader.as_ref()).len(), 1);
+    }
+    // What others wrote in between is seen then too.
+    disk.write("id,name\n1,Zoe\n");
+    let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
+    assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), "done");
+    assert_eq!(all(reader.as_ref()), rows(&[&["1", "Zoe"], &["2", "Bob"]]));
+}
+
+#[test]
+fn a_dry_run_leaves_nothing_and_a_claim_leaves_one_row() {
+    let content = "id,name\n1,Ann\n";
+    let disk = Disk::new("people.csv", content);
+    let csv = disk.csv();
+    let writer = writer(&csv);
+    let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
+    let ask = |dry_run| {
+        let change = Change::Create { cells: &cells };
+        let write = Write { change, claim: Some(claim(1)), dry_run, now_ms: 5 };
+        said(writer.write(&write, &mut Scribe::default()))
+    };
+    let files = || std::fs::read_dir(disk.path.parent().unwrap()).unwrap().count();
+    assert_eq!(ask(true), "done");
+    assert_eq!((std::fs::read_to_string(&disk.path).unwrap().as_str(), files()), (content, 1));
+    assert_eq!(ask(false), "done");
+    assert_eq!(ask(false), "replayed 2|Bob");
+    assert_eq!(std::fs::read_to_string(&disk.path).unwrap(), "id,name\n1,Ann\n2,Bob\n");
+    let other = Write {
+        change: Change::Delete { key: &[Cell::Integer(1)] },
+        claim: Some(contract::source::Claim { asked: [9; 32], ..claim(1) }),
+        dry_run: false,
+        now_ms: 5,
+    };
+    let told = said(writer.write(&other, &mut Scribe::default()));
+    assert_eq!(told, "this idempotency key was used for something else");
+}
+
+#[test]
+fn a_change_that_would_take_the_file_from_others_is_refused() {
+    // Read with one delimiter, as long as it does not look better with another.
+    let why = "the file would be taken for one with another delimiter; `delimiter` for the source in the manifest says \
+               which it is";
+    check("a;b;c,d\nx,y\n", Change::Update { key: &[text("x")], cells: &[(0, text("p;q;r"))] }, Err(why));
+    // Another contract reads a column that this one does not know of.
+    let disk = Disk::new("people.csv", "id,name,age\n1,Ann,30\n");
+    let csv = disk.csv();
+    let whole = shape(&csv);
+    let names = Shape { columns: whole.columns[..2].to_vec(), ..whole.clone() };
+    let writer = csv.writer(&names).unwrap();
+    let reader = csv.reader(&whole).unwrap();
+    let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
+    let told = write(writer.as_ref(), Change::Create { cells: &cells });
+    assert!(
+        told.starts_with("the file would not be what it is read as: `people.csv` line 3, column `age`"),
+        "{told}"
+    );
+    drop(reader);
+    assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), "done");
+    assert_eq!(std::fs::read(&disk.path).unwrap(), b"id,name,age\n1,Ann,30\n2,Bob,\n");
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_not_written_to() {
+    let disk = Disk::new("people.csv", "id,age\n1,30\n");
+    let csv = disk.csv();
+    let writer = writer(&csv);
+    for content in
+        ["id,age\n1,x\n", "id,age\n1\n", "id,age\n1,2\n1,3\n", "id\n1\n", "", "PK\x03\x04", "id,age\n\"1,2\n"]
+    {
+        disk.write(content);
+        let cells = [(1, Cell::Integer(5))];
+        let update = plain(Change::Update { key: &[Cell::Integer(1)], cells: &cells });
+        let fault = writer.write(&update, &mut Scribe::default()).unwrap_err();
+        assert!(matches!(&fault, WriteFault::Source(SourceFault::Changed { .. })), "{fault:?}");
+        assert_eq!(std::fs::read_to_string(&disk.path).unwrap(), content);
+    }
+    std::fs::remove_file(&disk.path).unwrap();
+    let told = write(writer.as_ref(), Change::Delete { key: &[Cell::Integer(1)] });
+    assert!(told.ends_with("it is not there; check its name, or put it back"), "{told}");
+    assert!(!disk.path.exists());
+    assert!(csv.writer(&Shape { table: "people".into(), columns: Vec::new(), key: Vec::new() }).is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn facts_say_what_cannot_be_written() {
+    use std::os::unix::fs::PermissionsExt;
+    let read_only = |disk: &Disk| disk.csv().facts().unwrap().tables[0].read_only.clone();
+    let disk = Disk::new("people.csv", "id\n1\n");
+    assert_eq!(read_only(&disk), None);
+    std::fs::hard_link(&disk.path, disk.path.with_extension("twin")).unwrap();
+    assert_eq!(
+        read_only(&disk).as_deref(),
+        Some("it has several names (hard links), which a new file would part")
+    );
+    std::fs::set_permissions(&disk.path, std::fs::Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(read_only(&disk).as_deref(), Some("it is marked read-only"));
+}
+
+#[test]
+fn many_writers_lose_nothing() {
+    let disk = Disk::new("people.csv", "id,n\n0,0\n");
+    let shared = disk.csv();
+    let (before, shared_writer) = (shape(&shared), writer(&shared));
+    std::thread::scope(|scope| {
+        for thread in 0..4_i64 {
+            let (disk, before, shared_writer) = (&disk, &before, &shared_writer);
+            scope.spawn(move || {
+                let own = disk.csv();
+                let writer = match thread % 2 {
+                    0 => shared_writer.clone(),
+                    _ => own.writer(before).unwrap(),
+                };
+                for number in 1..=8 {
+                    let id = Cell::Integer(10 * thread + number);
+                    let cells = [(0, id), (1, Cell::Integer(number))];
+                    assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), "done");
+                    if number > 4 {
+                        let gone = [Cell::Integer(10 * thread + number - 4)];
+                        assert_eq!(write(writer.as_ref(), Change::Delete { key: &gone }), "done");
+                    }
+                }
+            });
+        }
+    });
+    let (found, _) = list(reader(&shared).as_ref(), &everything()).unwrap();
+    let ids: Vec<i64> = found.iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
+    let expected = [0].into_iter().chain((0..4).flat_map(|thread| (5..9).map(move |n| 10 * thread + n)));
+    assert_eq!(ids, expected.collect::<Vec<i64>>());
+}
