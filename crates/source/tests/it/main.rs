@@ -6,4 +6,6 @@ mod csv;
 mod full;
 #[cfg(unix)]
 mod killed;
+mod json;
+mod same;
 mod sqlite;
