@@ -89,7 +89,11 @@ pub(super) fn new_object(out: &mut Vec<u8>, style: &Style, cells: &[Put<'_>]) ->
 fn member(out: &mut Vec<u8>, style: &Style, put: &Put<'_>) -> Result<(), WriteFault> {
     json::write::string(out, put.name);
     out.extend_from_slice(&style.colon);
-    value(out, put.value)
+    put_value(out, put)
+}
+
+fn put_value(out: &mut Vec<u8>, put: &Put<'_>) -> Result<(), WriteFault> {
+    value(out, put.value).map_err(|why| WriteFault::Refused { column: Some(put.column), why: why.into() })
 }
 
 /// Writes an object with some of its members changed, and new ones behind the others.
@@ -103,7 +107,7 @@ pub(super) fn set(out: &mut Vec<u8>, object: &[u8], cells: &[Put<'_>]) -> Result
             continue;
         }
         out.extend_from_slice(&object[copied..node.span().start]);
-        value(out, put.value)?;
+        put_value(out, put)?;
         copied = node.span().end;
     }
     let new = cells.iter().filter(|put| put.value != crate::rows::Held::Null && root.get(put.name).is_none());

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use contract::source::WriteFault;
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 use json::{Bad, Doc, Kind, Node, ScanLimits, Why, scan, write};
@@ -222,25 +221,24 @@ fn parts(raw: &str) -> Option<(bool, String, i64)> {
     Some((is_negative, kept.to_owned(), power))
 }
 
-/// Writes a value as JSON, on one line.
-pub(super) fn value(out: &mut Vec<u8>, held: Held<'_>) -> Result<(), WriteFault> {
-    let refused = |why: &str| Err(WriteFault::Refused { column: None, why: why.into() });
+/// Writes a value as JSON, on one line; or says in half a sentence why there is no JSON for it.
+pub(super) fn value(out: &mut Vec<u8>, held: Held<'_>) -> Result<(), &'static str> {
     match held {
         Held::Null => out.extend_from_slice(b"null"),
         Held::Boolean(yes) => out.extend_from_slice(if yes { b"true" } else { b"false" }),
         Held::Text(text) | Held::Moment(text) => write::string(out, text),
         Held::Integer(n) => write::integer(out, n),
         Held::Real(n) if n.is_finite() => write::number(out, n),
-        Held::Real(_) => return refused("JSON has no such number"),
+        Held::Real(_) => return Err("JSON has no such number"),
         Held::Digits(digits) => match scan(digits.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) if doc.root().kind() == Kind::Number && doc.root().raw() == digits => {
                 out.extend_from_slice(digits.as_bytes());
             }
-            _ => return refused("JSON has no such number"),
+            _ => return Err("JSON has no such number"),
         },
         Held::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) => doc.root().compact_into(out),
-            Err(_) => return refused("it is not valid JSON"),
+            Err(_) => return Err("it is not valid JSON"),
         },
         Held::Blob(bytes) => write::string(out, &STANDARD.encode(bytes)),
     }

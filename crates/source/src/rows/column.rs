@@ -30,6 +30,13 @@ pub(super) enum Told<'a> {
     Bytes(Vec<u8>),
 }
 
+/// What tells one key from another. Where texts stand beside numbers, `7` and `"7"` are two.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key<'a> {
+    Integer(i64),
+    Text(Cow<'a, str>),
+}
+
 impl Told<'_> {
     #[inline]
     pub(super) fn cell(&self) -> Cell<'_> {
@@ -116,23 +123,36 @@ impl Column {
         }
     }
 
-    /// Whether texts are told from numbers that say the same.
-    fn has_classes(&self) -> bool {
-        self.mixed && matches!(self.kind, Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number)
+    /// What makes a key of a value, its own or a caller's: the same for the same.
+    #[inline]
+    pub(super) fn key<'a>(&self, cell: Cell<'a>) -> Option<Key<'a>> {
+        match (self.kind, cell) {
+            (Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number, Cell::Integer(n)) => {
+                Some(Key::Integer(n))
+            }
+            (Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number, Cell::Text(text)) if !self.mixed => {
+                let whole = if infer::is(Kind::Int64, text) { text.parse().ok() } else { None };
+                Some(whole.map_or(Key::Text(Cow::Borrowed(text)), Key::Integer))
+            }
+            (Kind::Number, Cell::Real(n)) if n.fract() == 0.0 && n.abs() <= EXACT_MAX as f64 => {
+                Some(Key::Integer(n as i64))
+            }
+            (_, cell) => self.text(cell).map(Key::Text),
+        }
     }
 
-    /// What makes a key of a value, its own or a caller's: the same for the same.
-    pub(super) fn key<'a>(&self, cell: Cell<'a>) -> Option<(bool, Cow<'a, str>)> {
-        let text = match cell {
-            Cell::Text(text) => return Some((self.has_classes(), Cow::Borrowed(text))),
+    /// How a value is written where it is read by people.
+    #[inline]
+    pub(super) fn text<'a>(&self, cell: Cell<'a>) -> Option<Cow<'a, str>> {
+        match cell {
+            Cell::Text(text) => Some(Cow::Borrowed(text)),
             Cell::Integer(n) if self.kind == Kind::Boolean => {
-                Cow::Borrowed(if n == 0 { "false" } else { "true" })
+                Some(Cow::Borrowed(if n == 0 { "false" } else { "true" }))
             }
-            Cell::Integer(n) => Cow::Owned(n.to_string()),
-            Cell::Real(n) => Cow::Owned(real(n + 0.0)),
-            Cell::Null | Cell::Blob(_) => return None,
-        };
-        Some((false, text))
+            Cell::Integer(n) => Some(Cow::Owned(n.to_string())),
+            Cell::Real(n) => Some(Cow::Owned(real(n + 0.0))),
+            Cell::Null | Cell::Blob(_) => None,
+        }
     }
 
     /// What takes part in comparisons. There is one zero; and where there are numbers of any length, all are

@@ -1,5 +1,6 @@
 //! A table seen through the shape that was compiled, or the place at which it no longer has that shape.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use contract::nearest;
@@ -130,8 +131,8 @@ impl Plan {
     fn index(&self, at: usize, table: &Table, columns: &[Column], key: &[usize]) -> Result<Index, Trouble> {
         let key: Vec<&Column> = key.iter().map(|place| &columns[*place]).collect();
         Index::build(table, &key).map_err(|twice| {
-            let text = |column: &&Column| match column.key(column.told(table, twice.second).cell()) {
-                Some((_, text)) => text.into_owned(),
+            let text = |column: &&Column| match column.text(column.told(table, twice.second).cell()) {
+                Some(text) => text.into_owned(),
                 None => String::new(),
             };
             Trouble::KeyTwice {
@@ -163,7 +164,7 @@ fn check(at: usize, table: &Table, column: &Column, need: Need) -> Result<(), Tr
         let cell = told.cell();
         let (at, name) = (|| place(at, table, row), || column.name.clone());
         match need {
-            Need::Key if column.key(cell).is_none_or(|(_, text)| text.is_empty()) => {
+            Need::Key if column.text(cell).is_none_or(|text| text.is_empty()) => {
                 return Err(Trouble::NoKey { at: at(), column: name() });
             }
             Need::Value if cell == contract::Cell::Null => {
@@ -172,7 +173,7 @@ fn check(at: usize, table: &Table, column: &Column, need: Need) -> Result<(), Tr
             Need::Key | Need::Value | Need::Nothing => {}
         }
         if !column.fits(cell) {
-            let text = column.key(cell).map(|(_, text)| text.into_owned()).unwrap_or_default();
+            let text = column.text(cell).map(Cow::into_owned).unwrap_or_default();
             return Err(Trouble::NotOfKind { at: at(), column: name(), kind: column.kind, text });
         }
     }

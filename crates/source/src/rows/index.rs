@@ -7,7 +7,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::column::Column;
+use super::column::{Column, Key};
 use super::table::Table;
 
 pub(super) struct Index {
@@ -74,9 +74,13 @@ fn hash_row(state: &RandomState, table: &Table, key: &[&Column], row: u32) -> u6
 
 #[inline]
 fn write(hasher: &mut impl Hasher, column: &Column, cell: Cell<'_>) {
-    if let Some((is_text, text)) = column.key(cell) {
-        hasher.write(text.as_bytes());
-        // No text has such a byte, so `ab`, `c` is not `a`, `bc`.
-        hasher.write_u8(0xFE | u8::from(is_text));
+    match column.key(cell) {
+        Some(Key::Integer(n)) => hasher.write_i64(n),
+        Some(Key::Text(text)) => {
+            hasher.write(text.as_bytes());
+            // No text has this byte, so `ab`, `c` is not `a`, `bc`.
+            hasher.write_u8(0xFF);
+        }
+        None => {}
     }
 }

@@ -222,8 +222,7 @@ impl Fit {
                 }
                 let column = &self.columns[*place];
                 let value = column.told(&self.table, number);
-                // As it is told: `key` is how a value is written, of whatever kind.
-                if let Some((_, text)) = column.key(value.cell()) {
+                if let Some(text) = column.text(value.cell()) {
                     let text = lowered(&text);
                     left.retain(|word| !text.contains(&words[*word]));
                 }

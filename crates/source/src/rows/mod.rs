@@ -41,7 +41,8 @@ pub(crate) trait Format: Send + Sync + 'static {
     /// Reads a whole file. Bounded in size, cells and time, whatever the bytes are.
     fn load(&self, bytes: &[u8]) -> Result<Loaded, Unreadable>;
 
-    /// The file as it is with one row changed. `table` and `row` are places in what `load` made of these bytes.
+    /// The file as it is with one row changed. `table` and `row` are places in what `load` made of these bytes, and
+    /// a refusal names [`Put::column`].
     fn rewrite(&self, bytes: &[u8], table: usize, edit: &Edit<'_>) -> Result<Vec<u8>, WriteFault>;
 
     /// Where a cell stands in these bytes, for whoever mends it; a row, where it has no such cell.
@@ -60,7 +61,7 @@ pub(crate) enum Edit<'a> {
 /// A cell to be written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Put<'a> {
-    /// The place in the table's header; as long as that if the table is loose and has no such column yet.
+    /// The place in the table's header; behind all of it if the table is loose and has no such column yet.
     pub(crate) column: usize,
     pub(crate) name: &'a str,
     /// Of the sort that the column's values are, so that what is written reads back.

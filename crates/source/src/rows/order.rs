@@ -190,7 +190,7 @@ impl Fit {
                     continue;
                 }
                 Cell::Blob(_) => None,
-                cell => column.key(cell).map(|(_, text)| Rank::of(column.kind, &text)),
+                cell => column.text(cell).map(|text| Rank::of(column.kind, &text)),
             };
             entries.push(Entry { rank, row });
         }

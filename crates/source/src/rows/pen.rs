@@ -90,7 +90,7 @@ impl Pen {
                 let column = &fit.columns[asked.place];
                 let has_moments = column.field.is_some_and(|field| fit.table.seen(field).moments > 0);
                 Put {
-                    column: column.field.unwrap_or(fit.table.header.len()),
+                    column: header_place(fit, asked.place),
                     name: &column.name,
                     value: asked.held(text, has_moments),
                 }
@@ -101,7 +101,14 @@ impl Pen {
             Step::Set(row, _) => Edit::Set { row: *row as usize, cells: &puts },
             Step::Remove(row) => Edit::Remove { row: *row as usize },
         };
-        format.rewrite(bytes, fit.at, &edit)
+        format.rewrite(bytes, fit.at, &edit).map_err(|fault| match fault {
+            WriteFault::Refused { column: Some(at), why } => {
+                let place =
+                    asked.iter().map(|asked| asked.place).find(|place| header_place(fit, *place) == at);
+                WriteFault::Refused { column: place, why }
+            }
+            fault => fault,
+        })
     }
 
     fn read_back(&self, bytes: &[u8]) -> Result<Arc<State>, WriteFault> {
@@ -153,6 +160,11 @@ impl Writer for Pen {
 
 fn refused(column: Option<usize>, why: &str) -> WriteFault {
     WriteFault::Refused { column, why: why.into() }
+}
+
+/// Where a column of the shape stands in the table: behind all others, if no row names it.
+fn header_place(fit: &Fit, place: usize) -> usize {
+    fit.columns[place].field.unwrap_or(fit.table.header.len() + place)
 }
 
 /// The row as it reads back, shown to the clerk, if it is told as it was asked for.

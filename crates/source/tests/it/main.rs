@@ -1,4 +1,6 @@
 //! Real files and real databases.
 
 mod csv;
+mod json;
+mod same;
 mod sqlite;

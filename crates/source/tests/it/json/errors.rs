@@ -1,0 +1,197 @@
+//! What is wrong with a file is told with its place and a way out.
+
+use contract::diagnostic::render;
+use contract::source::{Source, SourceFault};
+use source::json::Form;
+
+use super::kit::{Disk, at, document};
+
+/// What callers are told, and what its owner is shown below that: the place, the line, the mark.
+fn check(form: Form, content: impl AsRef<[u8]>, told: &str, shown: Option<[&str; 3]>) {
+    let disk = Disk::new(form, content.as_ref());
+    let json = disk.json();
+    match json.facts() {
+        Err(SourceFault::Changed { told: got, log }) => {
+            assert_eq!(got, format!("`{}` {told}", disk.path.file_name().unwrap().display()));
+            assert!(log.contains(&disk.path.display().to_string()), "{log}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let rendered = render(&json.explain(None).unwrap(), false);
+    let lines: Vec<&str> = rendered.lines().collect();
+    if let Some([place, line, mark]) = shown {
+        let name = disk.path.display();
+        assert_eq!(lines[1].trim_start(), format!("--> {name}:{place}"), "{rendered}");
+        assert_eq!([lines[3], lines[4]], [line, mark], "{rendered}");
+    }
+}
+
+#[test]
+fn a_line_that_is_no_object_is_named() {
+    let no_object = "is not an object; make it an object, such as `{\"id\": 1}`: each record is one";
+    for (content, told, shown) in [
+        ("{\"a\":1}\n\n[1]\n", format!("line 3 {no_object}"), ["3:1", "3 | [1]", "  | ^"]),
+        ("{\"a\":1}\n  7", format!("line 2 {no_object}"), ["2:3", "2 |   7", "  |   ^"]),
+        ("{\"a\":1}\nnull\n", format!("line 2 {no_object}"), ["2:1", "2 | null", "  | ^"]),
+        (
+            "{\"a\":1}\r\n{\"a\":tru}\r\n",
+            "line 2 is not valid JSON; correct it there".to_owned(),
+            ["2:6", "2 | {\"a\":tru}", "  |      ^"],
+        ),
+        (
+            "{\"a\":1} {\"a\":2}\n",
+            "line 1 is not valid JSON; correct it there".to_owned(),
+            ["1:9", "1 | {\"a\":1} {\"a\":2}", "  |         ^"],
+        ),
+        (
+            "{\"a\":1}\n{\"a\":1,\"\\u0061\":2}\n",
+            "line 2 names a member twice; leave one of the two".to_owned(),
+            ["2:8", "2 | {\"a\":1,\"\\u0061\":2}", "  |        ^"],
+        ),
+        (
+            "{\"a\":\"\\ud800\"}\n",
+            "line 1 is not valid JSON; correct it there".to_owned(),
+            ["1:7", "1 | {\"a\":\"\\ud800\"}", "  |       ^"],
+        ),
+        (
+            "{\"a\":1}\n{\"a\":1",
+            "line 2 is not valid JSON; correct it there".to_owned(),
+            ["2:7", "2 | {\"a\":1", "  |       ^"],
+        ),
+    ] {
+        check(Form::Lines, content, &told, Some(shown));
+    }
+    check(
+        Form::Lines,
+        b"{\"a\":1}\n{\"a\":\"\xff\"}\n",
+        "line 2 is not UTF-8; save the file as UTF-8",
+        Some(["2:7", "2 | {\"a\":\"\u{fffd}\"}", "  |       ^"]),
+    );
+}
+
+#[test]
+fn one_form_is_told_from_the_other() {
+    let document_help = "it looks like one JSON document: name it `.json`, or say `kind = \"json\"`";
+    check(
+        Form::Lines,
+        "[{\"a\":1},\n{\"a\":2}]",
+        &format!("line 1 is not valid JSON; {document_help}"),
+        None,
+    );
+    check(Form::Lines, "[{\"a\":1}]", &format!("line 1 is not an object; {document_help}"), None);
+    check(Form::Lines, "{\n \"a\": 1\n}\n", &format!("line 1 is not valid JSON; {document_help}"), None);
+    check(
+        document(),
+        "{\"a\":1}\n{\"a\":2}\n",
+        "is not valid JSON; it looks like JSON Lines: name it `.jsonl`, or say `kind = \"jsonl\"`",
+        Some(["2:1", "2 | {\"a\":2}", "  | ^"]),
+    );
+}
+
+#[test]
+fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
+    for (form, content, told) in [
+        (
+            document(),
+            r#"{"next":null,"a/b":[{"id":1}]}"#,
+            "is an object, and not an array of objects; say `at = \"/a~1b\"` for the array in it",
+        ),
+        (
+            at("/d"),
+            r#"{"d":{"people":[{"id":1}]}}"#,
+            "at `/d` is an object, and not an array of objects; say `at = \"/d/people\"` for the array in it",
+        ),
+        (
+            document(),
+            r#"{"ann":{"age":1},"bob":{"age":2}}"#,
+            "is an object, and not an array of objects; an object whose members are records is not read: make \
+             it an array, with the names as a column",
+        ),
+        (document(), r#"{"a":1}"#, "is an object, and not an array of objects; make it an array of objects"),
+        (document(), "7", "is not an array of objects; make it an array of objects"),
+        (
+            document(),
+            "[1]",
+            "element 1 is not an object; make it an object, such as `{\"id\": 1}`: each record is one",
+        ),
+        (document(), " \n", "is empty; an array without records is `[]`"),
+        (document(), "[]", "has no records, so nobody knows their fields; add one"),
+        (document(), r#"[{"a":1},{"a":1]}"#, "is not valid JSON; correct it there"),
+        (document(), r#"[{"a":1},]"#, "is not valid JSON; correct it there"),
+        (document(), r#"[{"a":1}] x"#, "is not valid JSON; correct it there"),
+        (document(), r#"[{"a":1}"#, "is not valid JSON; correct it there"),
+        (document(), r#"[{"a":01}]"#, "element 1 is not valid JSON; correct it there"),
+        (document(), r#"[{"a":1},{"a":2,"a":3}]"#, "element 2 names a member twice; leave one of the two"),
+        (at("/x"), r#"{"x":[{"a":1}],"x":[]}"#, "names a member twice; leave one of the two"),
+        (at("/x"), r#"{"y":1}"#, "has nothing at `/x`; correct `at` in the manifest, or put it back"),
+        (at("/1"), r#"[[]]"#, "has nothing at `/1`; correct `at` in the manifest, or put it back"),
+        (at("/01"), r#"[[],[]]"#, "has nothing at `/01`; correct `at` in the manifest, or put it back"),
+        (at("x"), "{}", "is to be read at `x`, which is no JSON pointer; write it like `/data/customers`"),
+        (
+            at("/~2"),
+            "{}",
+            "is to be read at `/~2`, which is no JSON pointer; write it like `/data/customers`",
+        ),
+    ] {
+        check(form, content, told, None);
+    }
+    check(
+        document(),
+        "[\n  {\"a\": 1},\n  {\"a\": }\n]",
+        "element 2 is not valid JSON; correct it there",
+        Some(["3:9", "3 |   {\"a\": }", "  |         ^"]),
+    );
+}
+
+#[test]
+fn nothing_is_read_without_a_bound() {
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(64), "]".repeat(64));
+    check(Form::Lines, &deep, "line 1 is nested deeper than 64 levels; flatten it", None);
+    check(document(), format!("[{deep}]"), "element 1 is nested deeper than 64 levels; flatten it", None);
+    check(document(), "[".repeat(100_000), "is nested deeper than 64 levels; flatten it", None);
+    let wide: Vec<String> = (0..1025).map(|i| format!("\"c{i}\":1")).collect();
+    check(
+        Form::Lines,
+        format!("{{{}}}", wide.join(",")),
+        "line 1 has a member with which there are more than 1024 columns; leave some out, or nest what belongs together",
+        None,
+    );
+    check(
+        Form::Lines,
+        format!("{{\"a\":\"{}\"}}", "x".repeat(16 << 20)),
+        "line 1 has more than 16777216 bytes; make it smaller, or put the data into a SQLite database",
+        None,
+    );
+    check(
+        Form::Lines,
+        format!("{{\"a\":[{}1]}}", "1,".repeat(500_001)),
+        "line 1 has more than 500000 values; make it smaller",
+        None,
+    );
+    for bytes in [b"\xff\xfe{\0}\0".as_slice(), b"{\0\"\0a\0"] {
+        check(Form::Lines, bytes, "is UTF-16, and JSON is UTF-8; save it as UTF-8", None);
+    }
+}
+
+#[test]
+fn a_file_out_of_reach_may_come_back() {
+    let disk = Disk::new(Form::Lines, "{\"a\":1}");
+    let json = disk.json();
+    std::fs::remove_file(&disk.path).unwrap();
+    match json.facts() {
+        Err(SourceFault::Unavailable { told, .. }) => {
+            assert_eq!(told, "`people.jsonl` is not there; check its name, or put it back");
+        }
+        other => panic!("{other:?}"),
+    }
+    std::fs::create_dir(&disk.path).unwrap();
+    match json.facts() {
+        Err(SourceFault::Unavailable { told, .. }) => {
+            assert_eq!(told, "`people.jsonl` is not a file; give the path of a JSON Lines file");
+        }
+        other => panic!("{other:?}"),
+    }
+    std::fs::remove_dir(&disk.path).unwrap();
+    disk.write("{\"a\":1}");
+    assert!(json.facts().is_ok());
+}

@@ -1,0 +1,202 @@
+//! Filters, sorts, pages and search over records.
+
+use std::sync::atomic::AtomicBool;
+
+use contract::Cell;
+use contract::source::{
+    Filter, More, Position, Query, Read, Search, Searched, Shape, Sort, SourceFault, Test,
+};
+use source::json::Form;
+
+use super::kit::{Disk, everything, list, page, pages, reader, shape};
+
+fn ids(rows: &[String]) -> String {
+    let id = |row: &String| row[6..].split([',', '}']).next().unwrap().to_owned();
+    rows.iter().map(id).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn values_are_sorted_as_what_they_are_and_none_come_last() {
+    for (values, expected) in [
+        (["10", "9", "null", "-3"], ["3 1 0 2", "0 1 3 2"]),
+        (["1.5", "1e1", "null", "-0.0"], ["3 0 1 2", "1 0 3 2"]),
+        (["12.50", "9.99", "100", "null"], ["1 0 2 3", "2 0 1 3"]),
+        (["9007199254740993", "9007199254740992", "0.5", "9007199254740994"], ["2 1 0 3", "3 0 1 2"]),
+        (["true", "false", "true", "null"], ["1 0 2 3", "0 2 1 3"]),
+        ([r#""b""#, r#""B""#, "null", r#""é""#], ["1 0 3 2", "3 0 1 2"]),
+        (["5", r#""n/a""#, "7", "null"], ["0 2 1 3", "1 2 0 3"]),
+        (
+            [
+                r#""2026-02-11T10:00:00+02:00""#,
+                r#""2026-02-11T09:00:00Z""#,
+                "null",
+                r#""2026-02-11T08:30:00Z""#,
+            ],
+            ["0 3 1 2", "1 3 0 2"],
+        ),
+    ] {
+        let lines: Vec<String> =
+            (0..).zip(values).map(|(i, v)| format!("{{\"id\":{i},\"v\":{v}}}")).collect();
+        let disk = Disk::new(Form::Lines, lines.join("\n"));
+        let json = disk.json();
+        let keyed = shape(&json);
+        assert_eq!(keyed.key, [0]);
+        for shape in [keyed.clone(), Shape { key: Vec::new(), ..keyed }] {
+            let reader = reader(&json, &shape);
+            for (descending, expected) in [(false, expected[0]), (true, expected[1])] {
+                let sort = Some(Sort { column: 1, descending });
+                let (rows, _) = list(reader.as_ref(), &shape, &Query { sort, ..everything() }).unwrap();
+                assert_eq!(ids(&rows), expected, "{values:?} {descending}");
+                let paged =
+                    pages(reader.as_ref(), &shape, &Query { sort, rows_max: 1, ..Query::default() }, || {});
+                assert_eq!(paged, rows, "{values:?} {descending}");
+            }
+        }
+    }
+}
+
+#[test]
+fn filters_compare_values_as_what_they_are() {
+    let lines = [
+        r#"{"id":0,"n":5,"d":12.50,"b":true,"t":"x","m":7}"#,
+        r#"{"id":1,"n":10,"d":9.99,"b":false,"t":"y","m":"7"}"#,
+        r#"{"id":2,"d":1.5,"t":"x","m":8}"#,
+    ];
+    let disk = Disk::new(Form::Lines, lines.join("\n"));
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    for (column, test, value, expected) in [
+        (1, Test::Equals, Cell::Integer(5), "0"),
+        (1, Test::AtLeast, Cell::Integer(6), "1"),
+        (1, Test::AtMost, Cell::Integer(10), "0 1"),
+        (1, Test::Equals, Cell::Null, ""),
+        (2, Test::Equals, Cell::Text("12.5"), "0"),
+        (2, Test::Equals, Cell::Text("1.500"), "2"),
+        (2, Test::AtLeast, Cell::Text("9.99"), "0 1"),
+        (3, Test::Equals, Cell::Integer(1), "0"),
+        (3, Test::Equals, Cell::Integer(0), "1"),
+        (4, Test::Equals, Cell::Text("x"), "0 2"),
+        (5, Test::Equals, Cell::Integer(7), "0 1"),
+    ] {
+        let query = || Query { filters: vec![Filter { column, test, value }], ..everything() };
+        let (rows, total) = list(reader.as_ref(), &shape, &query()).unwrap();
+        assert_eq!(ids(&rows), expected, "{column} {test:?} {value:?}");
+        assert_eq!(total, Some(rows.len() as u64));
+        let paged = pages(reader.as_ref(), &shape, &Query { rows_max: 1, ..query() }, || {});
+        assert_eq!(paged, rows);
+    }
+}
+
+#[test]
+fn a_place_counts_only_in_the_state_it_was_given_in() {
+    let disk = Disk::new(Form::Lines, "{\"n\":5}\n{\"n\":5}\n{\"n\":7}");
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let (rows, last) = page(reader.as_ref(), &shape, &Query { rows_max: 2, ..Query::default() });
+    assert_eq!(rows, [r#"{"n":5}"#; 2]);
+    let after = last.unwrap();
+    let next = || list(reader.as_ref(), &shape, &Query { after: Some(&after), ..everything() });
+    assert_eq!(next().unwrap().0, [r#"{"n":7}"#]);
+    disk.write("{\"n\":5}\n{\"n\":5}\n{\"n\":8}");
+    assert!(matches!(next(), Err(SourceFault::Moved)));
+    disk.write("{\"n\":5}\n{\"n\":5}\n{\"n\":7}");
+    assert_eq!(next().unwrap().0, [r#"{"n":7}"#]);
+    for key in [vec![], after.key[..1].to_vec()] {
+        let after = Position { sorted: None, key };
+        let query = Query { after: Some(&after), ..everything() };
+        assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceFault::Moved)));
+    }
+}
+
+#[test]
+fn who_has_enough_or_is_gone_is_not_served() {
+    let disk = Disk::new(Form::Lines, "{\"id\":1}\n{\"id\":2}\n{\"id\":3}");
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let mut seen = 0;
+    let total = reader.list(&everything(), &mut |_, _| {
+        seen += 1;
+        if seen == 2 { More::No } else { More::Yes }
+    });
+    assert_eq!((total.unwrap(), seen), (Some(3), 2));
+    let stop = AtomicBool::new(true);
+    let query = Query { stop: Some(&stop), ..everything() };
+    assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceFault::Stopped)));
+    assert!(reader.is_short(&Read::Get) && reader.is_short(&Read::List(&everything())));
+}
+
+#[test]
+fn a_read_is_short_if_it_touches_few_rows() {
+    let lines: String = (0..5000).map(|i| format!("{{\"id\":{i},\"n\":{}}}\n", i % 7)).collect();
+    let disk = Disk::new(Form::Lines, lines);
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let page = || Query { rows_max: 50, ..Query::default() };
+    assert!(!reader.is_short(&Read::List(&page())), "the order of the key is not there yet");
+    list(reader.as_ref(), &shape, &page()).unwrap();
+    assert!(reader.is_short(&Read::List(&page())) && !reader.is_short(&Read::List(&everything())));
+    let five = vec![Filter { column: 1, test: Test::Equals, value: Cell::Integer(5) }];
+    assert!(!reader.is_short(&Read::List(&Query { filters: five, ..page() })));
+}
+
+#[test]
+fn a_filter_that_few_rows_pass_finds_them_all_in_order() {
+    let lines: String = (0..30_000).rev().map(|i| format!("{{\"id\":{i},\"n\":{}}}\n", i % 1000)).collect();
+    let disk = Disk::new(Form::Lines, lines);
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let query = || Query {
+        filters: vec![Filter { column: 1, test: Test::Equals, value: Cell::Integer(999) }],
+        ..everything()
+    };
+    let expected = (0..30).map(|i| (i * 1000 + 999).to_string()).collect::<Vec<_>>().join(" ");
+    let (rows, total) = list(reader.as_ref(), &shape, &query()).unwrap();
+    assert_eq!((ids(&rows), total), (expected.clone(), Some(30)));
+    let paged = pages(reader.as_ref(), &shape, &Query { rows_max: 7, ..query() }, || {});
+    assert_eq!(ids(&paged), expected);
+}
+
+#[test]
+fn a_search_finds_records_that_have_every_word() {
+    let lines = [
+        r#"{"id":1,"name":"Ann Größe","note":"likes TEA","n":42}"#,
+        r#"{"id":2,"name":"Bob","note":null,"n":7}"#,
+        r#"{"id":3,"name":"ann","note":"coffee","n":142}"#,
+    ];
+    let disk = Disk::new(Form::Lines, lines.join("\n"));
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let search = |words: &[&str], columns: &[usize], rows_max: usize, scan_rows_max: usize| {
+        let search = Search { words: words.to_vec(), columns, rows_max, scan_rows_max, stop: None };
+        let mut rows = Vec::new();
+        let searched = reader.search(&search, &mut |cells| {
+            rows.push(super::kit::told(&shape, cells));
+            More::Yes
+        });
+        (ids(&rows), searched.unwrap())
+    };
+    for (words, columns, expected) in [
+        (&["ann"][..], &[1, 2][..], "1 3"),
+        (&["ANN", "tea"], &[1, 2], "1"),
+        (&["grösse"], &[1], ""),
+        (&["GRÖẞE"], &[1], "1"),
+        (&["tea"], &[1], ""),
+        (&["42"], &[3], "1 3"),
+        (&["b"], &[1, 2], "2"),
+        (&["zzz"], &[1, 2, 3], ""),
+    ] {
+        assert_eq!(search(words, columns, 10, 10), (expected.to_owned(), Searched::All), "{words:?}");
+    }
+    assert_eq!(search(&["ann"], &[1], 1, 10), ("1".to_owned(), Searched::All));
+    assert_eq!(search(&["ann"], &[1], 10, 2), ("1".to_owned(), Searched::Cut));
+    assert_eq!(search(&["ann"], &[1], 10, 3), ("1 3".to_owned(), Searched::All));
+    let stop = AtomicBool::new(true);
+    let gone = Search { words: vec!["a"], columns: &[1], rows_max: 1, scan_rows_max: 1, stop: Some(&stop) };
+    assert!(matches!(reader.search(&gone, &mut |_| More::Yes), Err(SourceFault::Stopped)));
+}

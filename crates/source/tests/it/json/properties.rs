@@ -1,0 +1,237 @@
+//! Whatever the records are: they come back as they were, and a change changes what it names.
+
+use std::collections::BTreeMap;
+
+use contract::Cell;
+use contract::source::{Change, Query, Sort, Source};
+use json::{Json as Text, ScanLimits, scan};
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
+use source::json::Form;
+
+use super::kit::{Disk, all, document, everything, list, notes, pages, plainly, reader, shape, write};
+
+/// A JSON value as somebody might write it.
+fn value() -> impl Strategy<Value = String> {
+    let number = prop_oneof![
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<f64>().prop_filter("finite", |n| n.is_finite()).prop_map(|n| format!("{n:?}")),
+        "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?",
+    ];
+    let text = prop_oneof!["[ -~é🦀\u{0}-\u{1f}]{0,12}", Just("2026-02-28".to_owned())];
+    let text = text.prop_map(|text| {
+        let mut out = Vec::new();
+        json::write::string(&mut out, &text);
+        String::from_utf8(out).unwrap()
+    });
+    let nested =
+        prop_oneof![Just("[ ]"), Just("{\"a\" :[1.50, null]}"), Just("[[true]]")].prop_map(str::to_owned);
+    prop_oneof![number, text, nested, Just("true".to_owned()), Just("null".to_owned())]
+}
+
+/// Members by name; the key is none of them.
+fn record() -> impl Strategy<Value = BTreeMap<String, String>> {
+    prop::collection::btree_map("[a-d]", value(), 0..4)
+}
+
+fn written(id: i64, record: &BTreeMap<String, String>) -> String {
+    let members = record.iter().map(|(name, value)| format!(", \"{name}\" :{value}"));
+    format!("{{\"id\": {id}{}}}", members.collect::<String>())
+}
+
+fn file(form: &Form, records: &[String]) -> String {
+    match form {
+        Form::Lines => records.iter().map(|record| format!("{record}\n")).collect(),
+        Form::Document { .. } => format!("[\n  {}\n]\n", records.join(",\n  ")),
+    }
+}
+
+fn forms() -> impl Strategy<Value = Form> {
+    prop_oneof![Just(Form::Lines), Just(document())]
+}
+
+/// Whether a value that was told is what the file says: the same, or the text of it.
+fn is_told(raw: &str, told: &str) -> bool {
+    let compact = |text: &str| Text::parse(text).unwrap();
+    if compact(raw) == compact(told) {
+        return true;
+    }
+    let doc = scan(told.as_bytes().to_vec(), &ScanLimits::default()).unwrap();
+    let number = |text: &str| text.parse::<f64>().unwrap();
+    match doc.root().str() {
+        // The digits themselves, or those of the one binary fraction that they mean.
+        Some(text) if text == raw => true,
+        Some(text) if raw.contains(['e', 'E']) => number(&text) == number(raw),
+        Some(text) => text == compact(raw).as_str(),
+        None => doc.root().kind() == json::Kind::Number && number(told) == number(raw),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn records_come_back_as_they_were_written(records in prop::collection::vec(record(), 1..8), form in forms()) {
+        let lines: Vec<String> = (0..).zip(&records).map(|(id, record)| written(id, record)).collect();
+        let disk = Disk::new(form.clone(), file(&form, &lines));
+        let json = disk.json();
+        let shape = shape(&json);
+        assert_eq!(shape.key, [0]);
+        let rows = all(&json);
+        assert_eq!(rows.len(), records.len());
+        for (row, record) in rows.iter().zip(&records) {
+            let row = Text::parse(row).unwrap();
+            let doc = row.doc();
+            for (name, told) in doc.root().members().skip(1) {
+                let name = name.str().unwrap();
+                let raw = record.get(&*name).map_or("null", String::as_str);
+                assert!(is_told(raw, told.raw()), "`{name}` is {raw} and told as {}", told.raw());
+            }
+        }
+    }
+
+    #[test]
+    fn an_edit_changes_one_record_and_reads_back(
+        records in prop::collection::vec(record(), 2..7),
+        form in forms(),
+        at in 0..7_usize,
+        change in 0..3_u8,
+        text in "[ -~é\u{0}-\u{1f}]{0,8}",
+    ) {
+        let at = at % records.len();
+        // A column of texts that everybody has is what is changed.
+        let lines: Vec<String> = (0..).zip(&records).map(|(id, record)| {
+            written(id, record).replacen(&format!("\"id\": {id}"), &format!("\"id\": {id}, \"t\":\"x{id}\""), 1)
+        }).collect();
+        let before = file(&form, &lines);
+        let disk = Disk::new(form.clone(), &before);
+        let json = disk.json();
+        let shape = shape(&json);
+        let mut expected = all(&json);
+        let key = [Cell::Integer(at as i64)];
+        let cells = [(1, Cell::Text(&text))];
+        let new = [(0, Cell::Integer(99)), (1, Cell::Text(&text))];
+        let mut lines = lines;
+        let (_, clerk) = match change {
+            0 => {
+                let done = write(&json, &shape, Change::Update { key: &key, cells: &cells }).unwrap();
+                let quoted = Text::parse(&{
+                    let mut out = Vec::new();
+                    json::write::string(&mut out, &text);
+                    String::from_utf8(out).unwrap()
+                }).unwrap();
+                lines[at] = lines[at].replacen(&format!("\"t\":\"x{at}\""), &format!("\"t\":{quoted}"), 1);
+                expected[at] = done.1.after.clone().unwrap();
+                done
+            }
+            1 => {
+                lines.remove(at);
+                expected.remove(at);
+                write(&json, &shape, Change::Delete { key: &key }).unwrap()
+            }
+            _ => {
+                let done = write(&json, &shape, Change::Create { cells: &new });
+                match done {
+                    // Columns that every record has a value in must have one in this too.
+                    Err(fault) => {
+                        assert_eq!(fault.to_string(), "there must be a value");
+                        assert_eq!(disk.text(), before);
+                        return Ok(());
+                    }
+                    Ok(done) => {
+                        let text = disk.text();
+                        let end = before.trim_end_matches(['\n', ']']);
+                        assert!(text.starts_with(end), "{before:?} {text:?}");
+                        expected.push(done.1.after.clone().unwrap());
+                        done
+                    }
+                }
+            }
+        };
+        assert!(clerk.after.is_some());
+        if change < 2 {
+            assert_eq!(disk.text(), file(&form, &lines));
+        }
+        let keyless = contract::source::Shape { key: Vec::new(), ..shape };
+        let read = list(reader(&json, &keyless).as_ref(), &keyless, &everything()).unwrap().0;
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn records_that_stay_are_told_once_while_others_come_and_go(
+        count in 1..20_i64,
+        changes in prop::collection::vec((0..25_i64, 0..5_i64, any::<bool>()), 0..12),
+        rows_max in 1..4_usize,
+        descending in any::<bool>(),
+        sorted in any::<bool>(),
+        form in forms(),
+    ) {
+        let lines: Vec<String> = (0..count).map(|id| format!("{{\"id\":{id},\"n\":{}}}", id % 3)).collect();
+        let disk = Disk::new(form.clone(), file(&form, &lines));
+        let json = disk.json();
+        let shape = shape(&json);
+        let (reader, writer) = (reader(&json, &shape), json.writer(&shape).unwrap());
+        let touched: Vec<i64> = changes.iter().map(|(id, _, _)| *id).collect();
+        let mut changes = changes.into_iter();
+        let sort = sorted.then_some(Sort { column: 1, descending });
+        let read = pages(reader.as_ref(), &shape, &Query { sort, rows_max, ..Query::default() }, || {
+            let Some((id, n, is_delete)) = changes.next() else { return };
+            let (key, cells) = ([Cell::Integer(id)], [(0, Cell::Integer(id)), (1, Cell::Integer(n))]);
+            let change = match is_delete {
+                true => Change::Delete { key: &key },
+                false => Change::Update { key: &key, cells: &cells },
+            };
+            // What is not there to be deleted or changed is made.
+            if writer.write(&plainly(change), &mut notes(&shape)).is_err() {
+                writer.write(&plainly(Change::Create { cells: &cells }), &mut notes(&shape)).unwrap();
+            }
+        });
+        for id in (0..count).filter(|id| !touched.contains(id)) {
+            let row = format!("{{\"id\":{id},\"n\":{}}}", id % 3);
+            assert_eq!(read.iter().filter(|one| **one == row).count(), 1, "{id} in {read:?}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200), form in forms()) {
+        let disk = Disk::new(form, &bytes);
+        let json = disk.json();
+        if json.facts().is_ok() {
+            all(&json);
+        } else {
+            json.explain(None).unwrap();
+        }
+    }
+
+    #[test]
+    fn no_text_is_too_strange(text in "[\\[\\]{}\":,ab1 \n\\\\]{0,40}", form in forms()) {
+        let disk = Disk::new(form.clone(), &text);
+        let json = disk.json();
+        match json.facts() {
+            Ok(_) => {
+                all(&json);
+                if form == document() {
+                    assert!(Text::parse(&text).is_ok(), "{text}");
+                }
+            }
+            Err(_) => {
+                json.explain(None).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn positions_of_every_kind_are_found_again() {
+    let values =
+        ["1.50", "9007199254740993", "-0", "2", "0.1000000000000000055511151231257827", "null", "1e2"];
+    let lines: Vec<String> = (0..).zip(values).map(|(id, v)| format!("{{\"id\":{id},\"v\":{v}}}")).collect();
+    let disk = Disk::new(Form::Lines, lines.join("\n"));
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    for descending in [false, true] {
+        let query = Query { sort: Some(Sort { column: 1, descending }), ..everything() };
+        let whole = list(reader.as_ref(), &shape, &query).unwrap().0;
+        assert_eq!(pages(reader.as_ref(), &shape, &Query { rows_max: 1, ..query }, || {}), whole);
+    }
+}

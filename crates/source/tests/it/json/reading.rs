@@ -1,0 +1,254 @@
+//! What a file is read as.
+
+use contract::source::{Facts, Shape, Source};
+use contract::{Cell, Kind};
+use source::json::Form;
+
+use super::kit::{Disk, all, at, columns, document, everything, get, list, only, reader, shape};
+
+fn check(form: Form, content: impl AsRef<[u8]>, expected: &str, rows: &[&str]) {
+    let disk = Disk::new(form, content.as_ref());
+    let json = disk.json();
+    let shown = String::from_utf8_lossy(content.as_ref()).into_owned();
+    assert_eq!(columns(&only(json.facts().unwrap())), expected, "{shown}");
+    assert_eq!(all(&json), rows, "{shown}");
+}
+
+/// The same records in lines and in an array.
+fn check_both(records: &[&str], expected: &str, rows: &[&str]) {
+    check(Form::Lines, records.join("\n"), expected, rows);
+    check(document(), format!("[{}]", records.join(", ")), expected, rows);
+}
+
+#[test]
+fn columns_are_all_members_in_the_order_of_first_appearance() {
+    check_both(
+        &[r#"{"id":1,"name":"Ann"}"#, r#"{"name":"Bob","age":40,"id":2}"#, r#"{"id":3,"name":null}"#, "{}"],
+        "id integer?, name text?, age integer?",
+        &[
+            r#"{"id":1,"name":"Ann","age":null}"#,
+            r#"{"id":2,"name":"Bob","age":40}"#,
+            r#"{"id":3,"name":null,"age":null}"#,
+            r#"{"id":null,"name":null,"age":null}"#,
+        ],
+    );
+    check_both(
+        &[r#"{"":1,"a b":2,"a.b":3}"#],
+        " integer, a b integer, a.b integer",
+        &[r#"{"":1,"a b":2,"a.b":3}"#],
+    );
+    check_both(&[r#"{"\u0061":1}"#, r#"{"a":2}"#], "a integer", &[r#"{"a":1}"#, r#"{"a":2}"#]);
+    check_both(&[r#"{"a":null}"#], "a text?", &[r#"{"a":null}"#]);
+}
+
+#[test]
+fn every_kind_is_what_the_values_are() {
+    for (values, kind, told) in [
+        (&["1", "-2"][..], "integer", &["1", "-2"][..]),
+        (&["9007199254740991", "0"], "integer", &["9007199254740991", "0"]),
+        (&["9007199254740993", "1"], "int64", &[r#""9007199254740993""#, r#""1""#]),
+        (&["9223372036854775808", "1"], "decimal", &[r#""9223372036854775808""#, r#""1""#]),
+        (&["1.5", "2"], "number", &["1.5", "2"]),
+        (&["1.0", "2.5", "-0.0"], "number", &["1", "2.5", "-0.0"]),
+        (&["1e5", "2E-3"], "number", &["100000", "0.002"]),
+        (&["12.50", "9.99", "3", "1.0"], "decimal", &[r#""12.50""#, r#""9.99""#, r#""3""#, r#""1.0""#]),
+        (&["1.5", "9007199254740993"], "decimal", &[r#""1.5""#, r#""9007199254740993""#]),
+        (&["-0", "1"], "decimal", &[r#""-0""#, r#""1""#]),
+        (
+            &["0.1000000000000000055511151231257827"],
+            "decimal",
+            &[r#""0.1000000000000000055511151231257827""#],
+        ),
+        (&["1.5", "1e400"], "number~", &["1.5", r#""1e400""#]),
+        (&["true", "false"], "boolean", &["true", "false"]),
+        (&[r#""true""#], "text", &[r#""true""#]),
+        (&[r#""1""#, r#""2""#], "text", &[r#""1""#, r#""2""#]),
+        (&[r#""2026-02-28""#, r#""2025-01-01""#], "date", &[r#""2026-02-28""#, r#""2025-01-01""#]),
+        (&[r#""2026-02-28T10:00:00Z""#], "timestamp", &[r#""2026-02-28T10:00:00Z""#]),
+        (&[r#""2026-02-28 10:00:00""#], "local_timestamp", &[r#""2026-02-28 10:00:00""#]),
+        (&[r#""2026-02-28""#, r#""""#], "text", &[r#""2026-02-28""#, r#""""#]),
+        (&[r#"{"a": [1, 2.50]}"#, "[ ]"], "json", &[r#"{"a":[1,2.50]}"#, "[]"]),
+    ] {
+        let records: Vec<String> = values.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        let told: Vec<String> = told.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
+        let told: Vec<&str> = told.iter().map(String::as_str).collect();
+        check_both(&records, &format!("v {kind}"), &told);
+    }
+}
+
+#[test]
+fn values_of_another_sort_are_told_as_text_and_beside_nested_ones_as_json() {
+    for (values, kind, told) in [
+        (&["1", "2", r#""n/a""#][..], "integer~", &["1", "2", r#""n/a""#][..]),
+        (&["1", r#""7""#, "3"], "integer~", &["1", r#""7""#, "3"]),
+        (&["true", "true", "1"], "boolean~", &["true", "true", r#""1""#]),
+        (&["1", "2", "true"], "integer~", &["1", "2", r#""true""#]),
+        (
+            &[r#""a""#, r#""b""#, r#""c""#, "7", "1.50", "true"],
+            "text~",
+            &[r#""a""#, r#""b""#, r#""c""#, r#""7""#, r#""1.50""#, r#""true""#],
+        ),
+        (&["[1]", r#""[1]""#, "7", "true"], "json", &["[1]", r#""[1]""#, "7", "true"]),
+    ] {
+        let records: Vec<String> = values.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        let told: Vec<String> = told.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
+        let told: Vec<&str> = told.iter().map(String::as_str).collect();
+        check_both(&records, &format!("v {kind}"), &told);
+    }
+}
+
+#[test]
+fn lines_end_as_any_system_ends_them_and_blank_ones_are_none() {
+    let rows = [r#"{"a":1}"#, r#"{"a":2}"#];
+    for content in [
+        "{\"a\":1}\n{\"a\":2}\n",
+        "{\"a\":1}\n{\"a\":2}",
+        "{\"a\":1}\r\n{\"a\":2}\r\n",
+        "\n\n{\"a\":1}\n \t\n{\"a\":2}\n\n\n",
+        "  {\"a\" : 1}  \n\t{ \"a\":2 }",
+        "\u{feff}{\"a\":1}\n{\"a\":2}\n",
+    ] {
+        check(Form::Lines, content, "a integer", &rows);
+    }
+}
+
+#[test]
+fn an_array_may_stand_inside_of_a_document() {
+    let rows = [r#"{"a":1}"#, r#"{"a":2}"#];
+    for (form, content) in [
+        (document(), "\u{feff} [ {\"a\":1} , {\"a\":2} ] \r\n"),
+        (at(""), r#"[{"a":1},{"a":2}]"#),
+        (at("/data"), r#"{"count": 2, "data": [{"a":1},{"a":2}], "next": null}"#),
+        (at("/data/items"), r#"{"x": [1,2,{"}":"]"}], "data": {"y": "\"}", "items": [{"a":1},{"a":2}]}}"#),
+        (at("/1"), r#"["head", [{"a":1},{"a":2}]]"#),
+        (at("/a~1b/~0"), r#"{"a/b": {"~": [{"a":1},{"a":2}]}}"#),
+        (at("/größe"), r#"{"gr\u00f6\u00dfe": [{"a":1},{"a":2}]}"#),
+        (at("/"), r#"{"": [{"a":1},{"a":2}]}"#),
+    ] {
+        check(form, content, "a integer", &rows);
+    }
+}
+
+#[test]
+fn texts_are_what_their_escapes_mean() {
+    // NUL too: JSON can hold it, so it is kept and told.
+    check_both(
+        &[r#"{"t":"a\u0000b"}"#, r#"{"t":"\ud83e\udd80 \n\t\"\\\/"}"#],
+        "t text",
+        &[r#"{"t":"a\u0000b"}"#, "{\"t\":\"🦀 \\n\\t\\\"\\\\/\"}"],
+    );
+}
+
+#[test]
+fn the_first_column_that_tells_records_apart_is_the_key() {
+    for (records, key) in [
+        (&[r#"{"n":1.5,"a":1,"b":"x"}"#, r#"{"n":2.5,"a":1,"b":"y"}"#][..], &[2_usize][..]),
+        (&[r#"{"a":1}"#, r#"{"a":2}"#], &[0]),
+        (&[r#"{"a":1,"b":1}"#, r#"{"b":2}"#], &[1]),
+        (&[r#"{"a":"x"}"#, r#"{"a":"x"}"#], &[]),
+        (&[r#"{"a":"x"}"#, r#"{"a":""}"#], &[]),
+        (&[r#"{"a":1}"#, r#"{"a":"1"}"#], &[]),
+        (&[r#"{"a":[1]}"#, r#"{"a":[2]}"#], &[]),
+        (&[r#"{"a":true}"#, r#"{"a":false}"#], &[]),
+    ] {
+        let disk = Disk::new(Form::Lines, records.join("\n"));
+        let table = only(disk.json().facts().unwrap());
+        assert_eq!(table.key, key, "{records:?}");
+        assert_eq!(table.rows, Some(2));
+        assert!(!table.key_is_declared && table.read_only.is_none());
+    }
+    let long = format!("{{\"a\":\"{}\"}}\n{{\"a\":\"b\"}}", "x".repeat(3000));
+    assert!(only(Disk::new(Form::Lines, long).json().facts().unwrap()).key.is_empty());
+}
+
+#[test]
+fn few_texts_are_known() {
+    let disk = Disk::new(Form::Lines, "{\"p\":\"free\"}\n{\"p\":\"ruby\"}\n{\"p\":\"free\"}");
+    assert_eq!(only(disk.json().facts().unwrap()).columns[0].values, ["free", "ruby"]);
+}
+
+#[test]
+fn an_author_says_how_values_are_told() {
+    for (value, kind, told) in [
+        ("42", Kind::Text, r#""42""#),
+        ("42", Kind::Decimal, r#""42""#),
+        ("42", Kind::Number, "42"),
+        ("12.50", Kind::Number, "12.5"),
+        ("true", Kind::Text, r#""true""#),
+        (r#""12.50""#, Kind::Decimal, r#""12.50""#),
+        (r#""true""#, Kind::Boolean, "true"),
+        ("1", Kind::Boolean, "true"),
+        (r#""AP8Q""#, Kind::Blob, r#""AP8Q""#),
+        (r#""x""#, Kind::Json, r#""x""#),
+    ] {
+        let disk = Disk::new(Form::Lines, format!("{{\"v\":{value}}}"));
+        let json = disk.json();
+        let mut shape = Shape { key: Vec::new(), ..shape(&json) };
+        shape.columns[0].kind = kind;
+        let read = list(reader(&json, &shape).as_ref(), &shape, &everything());
+        assert_eq!(read.unwrap().0, [format!("{{\"v\":{told}}}")], "{value} as {kind:?}");
+    }
+    for (value, kind) in [
+        (r#""x""#, Kind::Integer),
+        ("1.5", Kind::Integer),
+        ("2", Kind::Boolean),
+        (r#""x""#, Kind::Blob),
+        (r#""AP8""#, Kind::Blob),
+        (r#""1.2.2026""#, Kind::Date),
+    ] {
+        let disk = Disk::new(Form::Lines, format!("{{\"v\":{value}}}"));
+        let json = disk.json();
+        let mut shape = Shape { key: Vec::new(), ..shape(&json) };
+        shape.columns[0].kind = kind;
+        let told = json.reader(&shape).err().unwrap().to_string();
+        assert!(told.starts_with("`people.jsonl` line 1, column `v`: expected"), "{told}");
+    }
+}
+
+#[test]
+fn a_text_may_mean_that_there_is_no_value() {
+    let disk = Disk::new(Form::Lines, "{\"v\":\"2026-02-28\"}\n{\"v\":\"n/a\"}");
+    let json = disk.json();
+    let mut shape = Shape { key: Vec::new(), ..shape(&json) };
+    (shape.columns[0].kind, shape.columns[0].null) = (Kind::Date, Some("n/a".to_owned()));
+    let read = list(reader(&json, &shape).as_ref(), &shape, &everything());
+    assert_eq!(read.unwrap().0, [r#"{"v":"2026-02-28"}"#, r#"{"v":null}"#]);
+}
+
+#[test]
+fn a_record_is_found_by_its_key() {
+    let disk = Disk::new(Form::Lines, "{\"id\":7,\"n\":\"a\"}\n{\"id\":-3,\"n\":\"b\"}");
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let find = |key: &[Cell<'_>]| get(reader.as_ref(), &shape, key).unwrap();
+    assert_eq!(find(&[Cell::Integer(-3)]).as_deref(), Some(r#"{"id":-3,"n":"b"}"#));
+    assert_eq!(find(&[Cell::Text("7")]).as_deref(), Some(r#"{"id":7,"n":"a"}"#));
+    for key in [&[Cell::Integer(8)][..], &[Cell::Null], &[], &[Cell::Integer(7), Cell::Integer(7)]] {
+        assert_eq!(find(key), None, "{key:?}");
+    }
+    // A text among numbers is another key than the number.
+    let disk =
+        Disk::new(Form::Lines, "{\"id\":7,\"n\":\"a\"}\n{\"id\":8,\"n\":\"c\"}\n{\"id\":\"7\",\"n\":\"b\"}");
+    let json = disk.json();
+    let shape = Shape { key: vec![0], ..super::kit::shape(&json) };
+    let reader = super::kit::reader(&json, &shape);
+    let find = |key: Cell<'_>| get(reader.as_ref(), &shape, &[key]).unwrap();
+    assert_eq!(find(Cell::Integer(7)).as_deref(), Some(r#"{"id":7,"n":"a"}"#));
+    assert_eq!(find(Cell::Text("7")).as_deref(), Some(r#"{"id":"7","n":"b"}"#));
+}
+
+#[test]
+fn many_records_take_little_more_than_they_are() {
+    let lines: String =
+        (0..100_000).map(|i| format!("{{\"id\":{i},\"name\":\"name {i}\",\"plan\":\"free\"}}\n")).collect();
+    let disk = Disk::new(Form::Lines, lines);
+    let json = disk.json();
+    let Facts { tables, .. } = json.facts().unwrap();
+    assert_eq!((tables[0].rows, &tables[0].key[..]), (Some(100_000), &[0][..]));
+    let shape = shape(&json);
+    let found = get(reader(&json, &shape).as_ref(), &shape, &[Cell::Integer(99_999)]).unwrap();
+    assert_eq!(found.as_deref(), Some(r#"{"id":99999,"name":"name 99999","plan":"free"}"#));
+}

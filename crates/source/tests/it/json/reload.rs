@@ -1,0 +1,105 @@
+//! Files that change while they are served.
+
+use contract::Cell;
+use contract::diagnostic::render;
+use contract::source::{Query, Source, SourceFault};
+use source::json::Form;
+
+use super::kit::{Disk, everything, get, list, reader, shape};
+
+const FIRST: &str = "{\"id\":1,\"name\":\"Ann\",\"age\":30}\n{\"id\":2,\"name\":\"Bob\",\"age\":40}\n";
+
+#[test]
+fn a_change_is_seen_by_the_next_call() {
+    let disk = Disk::new(Form::Lines, FIRST);
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let ann = || get(reader.as_ref(), &shape, &[Cell::Integer(1)]).unwrap();
+    assert!(ann().unwrap().contains("Ann"));
+    // As long as before, and so soon that the file's time may be the same.
+    for new in ["Eve", "Zoe", "Max"] {
+        disk.write(FIRST.replace("Ann", new));
+        assert!(ann().unwrap().contains(new));
+    }
+    disk.write("");
+    assert_eq!(list(reader.as_ref(), &shape, &everything()).unwrap(), (Vec::new(), Some(0)));
+    disk.write(FIRST);
+    assert!(ann().unwrap().contains("Ann"));
+}
+
+#[test]
+fn what_breaks_the_contract_is_told_until_it_is_right_again() {
+    let disk = Disk::new(Form::Lines, FIRST);
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    for (content, told, place) in [
+        (
+            "{\"id\":1,\"name\":\"Ann\",\"age\":\"old\"}",
+            "line 1, column `age`: expected a whole number, such as `42`; correct the value",
+            Some("1:28"),
+        ),
+        (
+            "\n{\"id\":1,\"name\":\"Ann\"}",
+            "line 2, column `age`: expected a value, but there is none; fill it in, or make the contract anew",
+            Some("2:1"),
+        ),
+        (
+            "{\"name\":\"Ann\",\"age\":1}",
+            "line 1 has no `id`, which is a key; fill it in, or choose another key",
+            Some("1:1"),
+        ),
+        (
+            "{\"id\":1,\"name\":\"Ann\",\"age\":1}\n\n{\"id\":1,\"name\":\"Bob\",\"age\":1}",
+            "lines 1 and 3 have the same `id`, which is the key; change one, or choose another key",
+            Some("3:7"),
+        ),
+        ("{\"id\":1,", "line 1 is not valid JSON; correct it there", Some("1:9")),
+    ] {
+        disk.write(content);
+        match list(reader.as_ref(), &shape, &everything()) {
+            Err(SourceFault::Changed { told: got, .. }) => assert_eq!(got, format!("`people.jsonl` {told}")),
+            other => panic!("{other:?}"),
+        }
+        let rendered = render(&json.explain(Some(&shape)).unwrap(), false);
+        if let Some(place) = place {
+            assert!(rendered.contains(&format!("{}:{place}\n", disk.path.display())), "{rendered}");
+        }
+        disk.write(FIRST);
+        assert_eq!(list(reader.as_ref(), &shape, &everything()).unwrap().1, Some(2));
+        assert!(json.explain(Some(&shape)).is_none());
+    }
+    // Texts take anything that is one value; new members nobody asked for change nothing.
+    disk.write("{\"x\":{},\"id\":1,\"name\":7,\"age\":1}");
+    let (rows, _) = list(reader.as_ref(), &shape, &everything()).unwrap();
+    assert_eq!(rows, [r#"{"id":1,"name":"7","age":1}"#]);
+}
+
+#[test]
+fn a_member_that_nobody_has_is_no_value() {
+    let disk = Disk::new(Form::Lines, "{\"id\":1,\"note\":\"x\"}\n{\"id\":2}");
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    disk.write("{\"id\":5}");
+    let query = Query { sort: Some(contract::source::Sort { column: 1, descending: false }), ..everything() };
+    assert_eq!(list(reader.as_ref(), &shape, &query).unwrap().0, [r#"{"id":5,"note":null}"#]);
+}
+
+#[test]
+fn a_large_file_is_read_in_the_background_while_the_old_one_answers() {
+    let lines = |n: usize| -> String {
+        (0..n).map(|i| format!("{{\"id\":{i},\"text\":\"{}\"}}\n", "x".repeat(60))).collect()
+    };
+    let disk = Disk::new(Form::Lines, lines(40_000));
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let total = || list(reader.as_ref(), &shape, &Query { rows_max: 1, ..Query::default() }).unwrap().1;
+    assert_eq!(total(), Some(40_000));
+    disk.write(lines(40_001));
+    total();
+    json.wait();
+    assert_eq!(total(), Some(40_001));
+}

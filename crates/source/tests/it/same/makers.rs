@@ -1,0 +1,98 @@
+//! The kinds of files that the table can be kept in.
+
+use std::path::PathBuf;
+
+use contract::Kind;
+use source::csv::{self, Csv};
+use source::json::{self, Form, Json};
+use source::sqlite::{self, Sqlite};
+use tempfile::TempDir;
+
+use super::Made;
+use super::data::{COLUMNS, ROWS, TABLE};
+
+pub fn all() -> Vec<Made> {
+    vec![csv(), sqlite(), json_lines(), json_document()]
+}
+
+fn folder(ending: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("{TABLE}.{ending}"));
+    (folder, path)
+}
+
+fn csv() -> Made {
+    let (folder, path) = folder("csv");
+    let mut writer = ::csv::Writer::from_path(&path).unwrap();
+    writer.write_record(COLUMNS.map(|column| column.name)).unwrap();
+    for row in ROWS {
+        writer.write_record(row.map(Option::unwrap_or_default)).unwrap();
+    }
+    writer.flush().unwrap();
+    drop(writer);
+    let source = Csv::open(&path, csv::Options::default());
+    Made { name: "csv", source: Box::new(source), searches: false, _folder: folder }
+}
+
+fn sqlite() -> Made {
+    let (folder, path) = folder("db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let columns = COLUMNS.iter().map(|column| {
+        let declared = match column.kind {
+            Kind::Integer | Kind::Int64 => "INTEGER",
+            Kind::Number => "REAL",
+            Kind::Boolean => "BOOLEAN",
+            _ => "TEXT",
+        };
+        format!("\"{}\" {declared}{}", column.name, if column.nullable { "" } else { " NOT NULL" })
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    // The key is found, as in a file, and rows have their places.
+    connection.execute_batch(&format!("CREATE TABLE {TABLE} ({columns})")).unwrap();
+    for row in ROWS {
+        let values = row.iter().zip(COLUMNS).map(|(text, column)| match (text, column.kind) {
+            (None, _) => "NULL".to_owned(),
+            (Some(text), Kind::Integer | Kind::Int64 | Kind::Number | Kind::Boolean) => (*text).to_owned(),
+            (Some(text), _) => format!("'{}'", text.replace('\'', "''")),
+        });
+        let values = values.collect::<Vec<_>>().join(", ");
+        connection.execute_batch(&format!("INSERT INTO {TABLE} VALUES ({values})")).unwrap();
+    }
+    let source = Sqlite::new(&path, sqlite::Options::default());
+    Made { name: "sqlite", source: Box::new(source), searches: false, _folder: folder }
+}
+
+/// A row as an object; what has no value is missing, or `null`.
+fn object(at: usize) -> String {
+    let members = ROWS[at].iter().zip(COLUMNS).enumerate().filter_map(|(place, (text, column))| {
+        let value = match (text, column.kind) {
+            (None, _) if (at + place).is_multiple_of(2) && at > 0 => return None,
+            (None, _) => "null".to_owned(),
+            (Some(text), Kind::Integer | Kind::Int64 | Kind::Number | Kind::Boolean) => (*text).to_owned(),
+            (Some(text), _) => {
+                let mut out = Vec::new();
+                ::json::write::string(&mut out, text);
+                String::from_utf8(out).unwrap()
+            }
+        };
+        Some(format!("\"{}\": {value}", column.name))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+}
+
+fn json_lines() -> Made {
+    let (folder, path) = folder("jsonl");
+    let lines: String = (0..ROWS.len()).map(|at| format!("{}\n", object(at))).collect();
+    std::fs::write(&path, lines).unwrap();
+    let source = Json::open(&path, json::Options::new(Form::Lines));
+    Made { name: "jsonl", source: Box::new(source), searches: true, _folder: folder }
+}
+
+fn json_document() -> Made {
+    let (folder, path) = folder("json");
+    let objects: Vec<String> = (0..ROWS.len()).map(object).collect();
+    std::fs::write(&path, format!("{{\"rows\": [\n{}\n]}}", objects.join(",\n"))).unwrap();
+    let form = Form::Document { at: Some("/rows".to_owned()) };
+    let source = Json::open(&path, json::Options::new(form));
+    Made { name: "json", source: Box::new(source), searches: true, _folder: folder }
+}

@@ -1,0 +1,219 @@
+//! The same questions get the same answers, whatever the rows are kept in.
+//!
+//! [`data`] is one table, [`makers`] are the kinds of files it can be kept in, and [`questions`] is what each of them
+//! is asked. The answers are worked out the long way, from the rule of the contract and nothing else. Who adds a
+//! kind of file adds a maker.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod data;
+mod makers;
+mod questions;
+
+use std::cmp::Ordering;
+
+use contract::field::Field;
+use contract::order::{compare, passes};
+use contract::source::{
+    Filter, More, Place, Position, Query, Reader, Search, Searched, Shape, Sort, Source, Test,
+};
+use contract::{Cell, Kind, Value};
+use tempfile::TempDir;
+
+use data::{COLUMNS, ROWS};
+
+/// A source that holds the table.
+pub struct Made {
+    pub name: &'static str,
+    pub source: Box<dyn Source>,
+    /// Whether it can be searched.
+    pub searches: bool,
+    pub _folder: TempDir,
+}
+
+/// A row as a result has it.
+fn told(cells: &[Cell<'_>]) -> String {
+    let members = COLUMNS.iter().zip(cells).map(|(column, cell)| {
+        let mut field = Field::new(column.name, column.name, column.kind);
+        field.nullable = column.nullable;
+        let mut out = Vec::new();
+        field.member(&mut out, *cell).unwrap_or_else(|_| panic!("`{}`: {cell:?}", column.name));
+        String::from_utf8(out).unwrap()
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+fn cell(text: Option<&'static str>) -> Cell<'static> {
+    text.map_or(Cell::Null, Cell::Text)
+}
+
+fn row(at: usize) -> Vec<Cell<'static>> {
+    ROWS[at].iter().map(|text| cell(*text)).collect()
+}
+
+/// How two rows stand. Without a key, what a sort leaves equal stands as it stands in the table.
+fn stands(a: usize, b: usize, sort: Option<Sort>, is_keyed: bool) -> Ordering {
+    let by = |column: usize, descending: bool| match (cell(ROWS[a][column]), cell(ROWS[b][column])) {
+        (Cell::Null, Cell::Null) => Ordering::Equal,
+        (Cell::Null, _) => Ordering::Greater,
+        (_, Cell::Null) => Ordering::Less,
+        (a, b) if descending => compare(COLUMNS[column].kind, b, a),
+        (a, b) => compare(COLUMNS[column].kind, a, b),
+    };
+    let sorted = sort.map_or(Ordering::Equal, |sort| by(sort.column, sort.descending));
+    sorted.then_with(|| if is_keyed { by(0, false) } else { Ordering::Equal })
+}
+
+fn expected(filters: &[Filter<'_>], sort: Option<Sort>, is_keyed: bool) -> Vec<String> {
+    let is_in = |at: &usize| {
+        filters.iter().all(|filter| {
+            passes(COLUMNS[filter.column].kind, row(*at)[filter.column], filter.test, filter.value)
+        })
+    };
+    let mut places: Vec<usize> = (0..ROWS.len()).filter(is_in).collect();
+    places.sort_by(|a, b| stands(*a, *b, sort, is_keyed));
+    places.into_iter().map(|at| told(&row(at))).collect()
+}
+
+/// Everything that passes, in pages, and how many there are in all as far as anybody said.
+fn pages(reader: &dyn Reader, shape: &Shape, query: &Query<'_>) -> (Vec<String>, Vec<u64>) {
+    let (mut after, mut rows, mut totals): (Option<Position>, Vec<String>, Vec<u64>) = Default::default();
+    loop {
+        let before = rows.len();
+        let query = Query { filters: query.filters.clone(), after: after.as_ref(), stop: None, ..*query };
+        let mut last = None;
+        let total = reader.list(&query, &mut |cells, place: Place| {
+            let key = match &shape.key[..] {
+                [] => vec![Value::Integer(place.row), Value::Integer(place.state)],
+                key => key.iter().map(|at| cells[*at].to_value()).collect(),
+            };
+            last = Some(Position { sorted: query.sort.map(|sort| cells[sort.column].to_value()), key });
+            rows.push(told(cells));
+            if rows.len() - before == query.rows_max { More::No } else { More::Yes }
+        });
+        totals.extend(total.unwrap());
+        if rows.len() == before {
+            return (rows, totals);
+        }
+        after = last;
+    }
+}
+
+#[test]
+fn every_kind_of_file_finds_the_same_facts() {
+    for made in makers::all() {
+        let facts = made.source.facts().unwrap();
+        let table = facts.tables.into_iter().find(|table| table.name == data::TABLE).unwrap();
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, COLUMNS.map(|column| column.name), "{}", made.name);
+        assert_eq!((&table.key[..], table.rows), (&[0][..], Some(ROWS.len() as u64)), "{}", made.name);
+        for (facts, column) in table.columns.iter().zip(COLUMNS) {
+            // Who cannot tell a binary fraction from a decimal one says the latter.
+            let kind = if column.kind == Kind::Number { Kind::Decimal } else { column.kind };
+            assert!([kind, column.kind].contains(&facts.kind), "{}: {facts:?}", made.name);
+            assert!(!facts.mixed, "{}: {facts:?}", made.name);
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_file_gives_the_same_lists() {
+    let mut asked = 0;
+    let sorts = questions::sorts();
+    let filters = questions::filters();
+    let makers = makers::all();
+    for is_keyed in [true, false] {
+        for made in &makers {
+            let shape = data::shape(is_keyed);
+            let reader = made.source.reader(&shape).unwrap();
+            for filters in &filters {
+                for (at, sort) in sorts.iter().enumerate() {
+                    let expected = expected(filters, *sort, is_keyed);
+                    let rows_max = [1, 3, 7, 1000][(at + filters.len()) % 4];
+                    let query = Query { filters: filters.clone(), sort: *sort, rows_max, ..Query::default() };
+                    let (rows, totals) = pages(reader.as_ref(), &shape, &query);
+                    assert_eq!(rows, expected, "{} {filters:?} {sort:?} {rows_max}", made.name);
+                    let count = expected.len() as u64;
+                    assert!(
+                        totals.iter().all(|total| *total == count),
+                        "{} {filters:?} {totals:?}",
+                        made.name
+                    );
+                    asked += 1;
+                }
+            }
+        }
+    }
+    assert!(asked / (2 * makers.len()) >= 200, "{asked}");
+}
+
+#[test]
+fn every_kind_of_file_finds_the_same_rows_by_key() {
+    for made in makers::all() {
+        let reader = made.source.reader(&data::shape(true)).unwrap();
+        let get = |key: &[Cell<'_>]| {
+            let mut found = None;
+            let is_there = reader.get(key, &mut |cells| found = Some(told(cells))).unwrap();
+            assert_eq!(is_there, found.is_some());
+            found
+        };
+        for (at, cells) in ROWS.iter().enumerate() {
+            let id = cells[0].unwrap().parse().unwrap();
+            assert_eq!(get(&[Cell::Integer(id)]), Some(told(&row(at))), "{}", made.name);
+        }
+        for id in [0, 999, -999, i64::MAX, i64::MIN] {
+            assert_eq!(get(&[Cell::Integer(id)]), None, "{} {id}", made.name);
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_file_that_can_be_searched_finds_the_same_rows() {
+    for made in makers::all().iter().filter(|made| made.searches) {
+        let reader = made.source.reader(&data::shape(true)).unwrap();
+        for (words, columns) in questions::searches() {
+            let small: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+            let has = |at: usize, word: &String| {
+                let texts = columns.iter().filter_map(|column| ROWS[at][*column]);
+                texts.into_iter().any(|text| text.to_lowercase().contains(word))
+            };
+            let is_in = |at: &usize| small.iter().all(|word| has(*at, word));
+            let mut expected: Vec<String> = (0..ROWS.len()).filter(is_in).map(|at| told(&row(at))).collect();
+            let search = Search {
+                words: words.clone(),
+                columns: &columns,
+                rows_max: 1000,
+                scan_rows_max: 1000,
+                stop: None,
+            };
+            let mut rows = Vec::new();
+            let searched = reader.search(&search, &mut |cells| {
+                rows.push(told(cells));
+                More::Yes
+            });
+            assert_eq!(searched.unwrap(), Searched::All, "{}", made.name);
+            // Where there is an index, the best come first.
+            rows.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(rows, expected, "{} {words:?} {columns:?}", made.name);
+        }
+    }
+}
+
+#[test]
+fn a_filter_by_nothing_passes_nothing_anywhere() {
+    for made in makers::all() {
+        let reader = made.source.reader(&data::shape(true)).unwrap();
+        for column in 0..COLUMNS.len() {
+            let filters = vec![Filter { column, test: Test::Equals, value: Cell::Null }];
+            let query = Query { filters, rows_max: 10, ..Query::default() };
+            let mut seen = 0;
+            reader
+                .list(&query, &mut |_, _| {
+                    seen += 1;
+                    More::Yes
+                })
+                .unwrap();
+            assert_eq!(seen, 0, "{} {column}", made.name);
+        }
+    }
+}
