@@ -3,4 +3,5 @@
 mod csv;
 mod json;
 mod same;
+mod sheets;
 mod sqlite;
