@@ -31,7 +31,7 @@ mod schemas;
 pub mod shape;
 pub mod source;
 mod tape;
-mod time;
+pub mod time;
 pub mod tokens;
 
 pub use cell::{Cell, Value};

@@ -1,10 +1,11 @@
-//! Where data lives: CSV files and SQLite databases, read through one seam, [`contract::source::Source`].
+//! Where data lives: CSV and JSON files, workbooks and SQLite databases, read through one seam, [`contract::source::Source`].
 
 pub mod csv;
 mod files;
 mod hunt;
 pub mod json;
 mod rows;
+pub mod sheets;
 mod spot;
 pub mod sqlite;
 mod watch;

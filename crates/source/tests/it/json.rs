@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod errors;
-mod kit;
+pub mod kit;
 mod paging;
 mod properties;
 mod reading;

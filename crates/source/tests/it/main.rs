@@ -8,4 +8,5 @@ mod full;
 mod killed;
 mod json;
 mod same;
+mod sheets;
 mod sqlite;

@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 
 use contract::Kind;
+use contract::manifest::Workbook;
 use source::csv::{self, Csv};
 use source::json::{self, Form, Json};
+use source::sheets::{self, Sheets};
 use source::sqlite::{self, Sqlite};
 use tempfile::TempDir;
 
 use super::Made;
 use super::data::{COLUMNS, ROWS, TABLE};
+use crate::sheets::kit::{self, Value};
 
 pub fn all() -> Vec<Made> {
-    vec![csv(), sqlite(), json_lines(), json_document()]
+    vec![csv(), sqlite(), json_lines(), json_document(), xlsx()]
 }
 
 fn folder(ending: &str) -> (TempDir, PathBuf) {
@@ -95,4 +98,24 @@ fn json_document() -> Made {
     let form = Form::Document { at: Some("/rows".to_owned()) };
     let source = Json::open(&path, json::Options::new(form));
     Made { name: "json", source: Box::new(source), searches: true, _folder: folder }
+}
+
+/// What a workbook has no form for, whole numbers beyond 53 bits and times with a zone, stands in it as text.
+fn xlsx() -> Made {
+    let (folder, path) = folder("xlsx");
+    let header = COLUMNS.map(|column| Value::Text(column.name)).to_vec();
+    let rows = ROWS.iter().map(|row| {
+        let cells = row.iter().zip(COLUMNS).map(|(text, column)| match (*text, column.kind) {
+            (None, _) => Value::Nothing,
+            (Some(text), Kind::Integer | Kind::Number) => Value::Number(text),
+            (Some(text), Kind::Boolean) => Value::Boolean(text == "true"),
+            (Some(text), Kind::Date) => Value::Date(text),
+            (Some(text), _) => Value::Text(text),
+        });
+        cells.collect()
+    });
+    let rows: Vec<Vec<Value<'_>>> = std::iter::once(header).chain(rows).collect();
+    std::fs::write(&path, kit::workbook(&[(TABLE, &rows)])).unwrap();
+    let source = Sheets::open(&path, sheets::Options::new(Workbook::Xlsx));
+    Made { name: "xlsx", source: Box::new(source), searches: true, _folder: folder }
 }

@@ -109,7 +109,9 @@ fn every_kind_of_file_finds_the_same_facts() {
         for (facts, column) in table.columns.iter().zip(COLUMNS) {
             // Who cannot tell a binary fraction from a decimal one says the latter.
             let kind = if column.kind == Kind::Number { Kind::Decimal } else { column.kind };
-            assert!([kind, column.kind].contains(&facts.kind), "{}: {facts:?}", made.name);
+            // A workbook keeps whole numbers beyond 53 bits as text, and texts of digits are codes.
+            let coded = if column.kind == Kind::Int64 && made.name == "xlsx" { Kind::Text } else { kind };
+            assert!([kind, column.kind, coded].contains(&facts.kind), "{}: {facts:?}", made.name);
             assert!(!facts.mixed, "{}: {facts:?}", made.name);
         }
     }

@@ -1,0 +1,175 @@
+//! The container of an old workbook: a file of sectors, chained into streams.
+//!
+//! Numbers in it are not believed: nothing is reserved for what they promise, and no chain is longer than the file.
+
+use super::budget::{Budget, broken};
+use crate::rows::Unreadable;
+
+const MAGIC: [u8; 8] = [0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1];
+const HEADER_BYTES: usize = 512;
+const ENTRY_BYTES: usize = 128;
+const MINI_BYTES: usize = 64;
+/// Shorter streams lie in small sectors.
+const MINI_STREAM_BYTES_MAX: u64 = 4096;
+/// Larger numbers of sectors mean something else: free, the end of a chain, the table itself.
+const SECTOR_MAX: u32 = 0xffff_fffa;
+
+pub(super) struct Container<'a> {
+    sectors: Sectors<'a>,
+    /// Which sector follows each.
+    next: Vec<u32>,
+    mini_next: Vec<u32>,
+    mini: Vec<u8>,
+    streams: Vec<Stream>,
+}
+
+struct Stream {
+    name: String,
+    start: u32,
+    size: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Sectors<'a> {
+    bytes: &'a [u8],
+    size: usize,
+}
+
+pub(super) fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+impl<'a> Sectors<'a> {
+    fn get(self, sector: u32) -> Option<&'a [u8]> {
+        let at = usize::try_from(sector).ok()?.checked_add(1)?.checked_mul(self.size)?;
+        let rest = self.bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        // The last sector of a file may be cut.
+        Some(&rest[..rest.len().min(self.size)])
+    }
+
+    fn count(self) -> usize {
+        self.bytes.len() / self.size + 1
+    }
+
+    /// The bytes of a chain of sectors.
+    fn chain(self, start: u32, next: &[u32], budget: &mut Budget) -> Result<Vec<u8>, Unreadable> {
+        let mut out = Vec::new();
+        let mut sector = start;
+        let mut count = 0;
+        while sector < SECTOR_MAX {
+            budget.step()?;
+            count += 1;
+            let bytes = self.get(sector).filter(|_| count <= self.count()).ok_or_else(damaged)?;
+            out.extend_from_slice(bytes);
+            sector = *next.get(sector as usize).ok_or_else(damaged)?;
+        }
+        Ok(out)
+    }
+}
+
+fn damaged() -> Unreadable {
+    broken("the workbook is damaged")
+}
+
+impl<'a> Container<'a> {
+    pub(super) fn open(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, Unreadable> {
+        let header = bytes.get(..HEADER_BYTES).filter(|_| is_one(bytes)).ok_or_else(damaged)?;
+        let size = match u16_at(header, 30) {
+            Some(9) => 512,
+            Some(12) => 4096,
+            _ => return Err(damaged()),
+        };
+        let sectors = Sectors { bytes, size };
+        let next = table(sectors, header, budget)?;
+        let word = |at: usize| u32_at(header, at).ok_or_else(damaged);
+        let directory = sectors.chain(word(48)?, &next, budget)?;
+        let mini_table = sectors.chain(word(60)?, &next, budget)?;
+        let mut streams = Vec::new();
+        let mut mini = Vec::new();
+        for (at, entry) in directory.chunks_exact(ENTRY_BYTES).enumerate() {
+            budget.step()?;
+            let len = usize::from(u16_at(entry, 64).unwrap_or(0)).clamp(2, 64) - 2;
+            let units = entry[..len].chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+            let name: String = char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect();
+            let start = u32_at(entry, 116).ok_or_else(damaged)?;
+            let mut length = u64::from(u32_at(entry, 120).ok_or_else(damaged)?);
+            if size == 4096 {
+                length |= u64::from(u32_at(entry, 124).ok_or_else(damaged)?) << 32;
+            }
+            match entry[66] {
+                2 => streams.push(Stream { name, start, size: length }),
+                5 if at == 0 => mini = sectors.chain(start, &next, budget)?,
+                _ => {}
+            }
+        }
+        Ok(Self { sectors, next, mini_next: words(&mini_table).collect(), mini, streams })
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.streams.iter().any(|one| one.name.eq_ignore_ascii_case(name))
+    }
+
+    /// A stream by its name, in any case of its letters.
+    pub(super) fn stream(&self, name: &str, budget: &mut Budget) -> Result<Option<Vec<u8>>, Unreadable> {
+        let Some(stream) = self.streams.iter().find(|one| one.name.eq_ignore_ascii_case(name)) else {
+            return Ok(None);
+        };
+        let mut content = if stream.size < MINI_STREAM_BYTES_MAX {
+            self.mini_chain(stream.start, budget)?
+        } else {
+            self.sectors.chain(stream.start, &self.next, budget)?
+        };
+        let size = usize::try_from(stream.size).map_err(|_| damaged())?;
+        content.truncate(size);
+        Ok(Some(content))
+    }
+
+    fn mini_chain(&self, start: u32, budget: &mut Budget) -> Result<Vec<u8>, Unreadable> {
+        let mut out = Vec::new();
+        let mut sector = start;
+        while sector < SECTOR_MAX && (out.len() as u64) < MINI_STREAM_BYTES_MAX {
+            budget.step()?;
+            let at = sector as usize * MINI_BYTES;
+            out.extend_from_slice(self.mini.get(at..at + MINI_BYTES).ok_or_else(damaged)?);
+            sector = *self.mini_next.get(sector as usize).ok_or_else(damaged)?;
+        }
+        Ok(out)
+    }
+}
+
+/// The table of which sector follows which. Its own sectors are listed in the header, and in a chain from there.
+fn table(sectors: Sectors<'_>, header: &[u8], budget: &mut Budget) -> Result<Vec<u32>, Unreadable> {
+    let mut lists: Vec<u32> = words(&header[76..]).collect();
+    let mut more = u32_at(header, 68).ok_or_else(damaged)?;
+    let mut count = 0;
+    while more < SECTOR_MAX {
+        count += 1;
+        budget.step()?;
+        let sector = sectors.get(more).filter(|_| count <= sectors.count()).ok_or_else(damaged)?;
+        let mut list: Vec<u32> = words(sector).collect();
+        more = list.pop().filter(|_| sector.len() == sectors.size).ok_or_else(damaged)?;
+        lists.extend(list);
+    }
+    let mut next = Vec::new();
+    for sector in lists.into_iter().filter(|sector| *sector < SECTOR_MAX) {
+        budget.step()?;
+        // What lies behind the end of the file is of no use.
+        if next.len() > sectors.count() {
+            break;
+        }
+        next.extend(words(sectors.get(sector).ok_or_else(damaged)?));
+    }
+    Ok(next)
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}

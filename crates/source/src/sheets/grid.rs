@@ -1,0 +1,246 @@
+//! What stands on a sheet, cell by cell, and the table in it: which row has the names, which columns and rows count.
+
+use std::ops::RangeInclusive;
+
+use contract::infer::EXACT_MAX;
+
+use super::budget::{Budget, COLUMNS_MAX};
+use super::place::{Area, Place};
+use crate::rows::{Held, Table, Unreadable};
+
+/// Cells that have something in them, by row and column, both ascending. A cell far away costs no more than one
+/// that is near.
+#[derive(Default)]
+pub(super) struct Grid {
+    pub(super) rows: Vec<Row>,
+    /// The only table on the sheet, if it has exactly one: without its totals.
+    pub(super) region: Option<Area>,
+    pub(super) merged: Vec<Area>,
+}
+
+#[derive(Debug)]
+pub(super) struct Row {
+    /// From 1.
+    pub(super) number: u32,
+    pub(super) cells: Vec<GridCell>,
+}
+
+#[derive(Debug)]
+pub(super) struct GridCell {
+    /// From 0.
+    pub(super) column: u32,
+    pub(super) is_formula: bool,
+    pub(super) value: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    Text(Box<str>),
+    /// One of the texts that the workbook keeps in one place.
+    Shared(u32),
+    /// A date, a time or both, in ISO 8601.
+    Moment(Box<str>),
+    Number(f64),
+    Boolean(bool),
+    /// `#N/A` and its like: there is no value.
+    Error,
+    /// A formula that nobody has computed yet.
+    Uncomputed,
+}
+
+/// The texts that a workbook keeps in one place.
+pub(super) type Texts = [Box<str>];
+
+/// Where the table on a sheet lies.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// Its number.
+    pub(super) header_row: u32,
+    /// By place in the table.
+    pub(super) columns: Vec<u32>,
+    pub(super) header: Vec<String>,
+    /// Places in [`Grid::rows`].
+    pub(super) rows: Vec<usize>,
+}
+
+impl Value {
+    pub(super) fn held<'a>(&'a self, texts: &'a Texts) -> Held<'a> {
+        match self {
+            Self::Text(text) => Held::Text(text),
+            Self::Shared(at) => Held::Text(texts.get(*at as usize).map_or("", |text| text)),
+            Self::Moment(text) => Held::Moment(text),
+            Self::Number(n) => number(*n),
+            Self::Boolean(yes) => Held::Boolean(*yes),
+            Self::Error | Self::Uncomputed => Held::Null,
+        }
+    }
+
+    /// Whether nobody sees anything in the cell.
+    fn is_blank(&self, texts: &Texts) -> bool {
+        matches!(self.held(texts), Held::Null | Held::Text(""))
+    }
+}
+
+/// A whole number if it is one that a binary fraction holds for sure.
+pub(super) fn number<'a>(n: f64) -> Held<'a> {
+    let is_whole = n.fract() == 0.0 && n.abs() <= EXACT_MAX as f64 && !(n == 0.0 && n.is_sign_negative());
+    if is_whole { Held::Integer(n as i64) } else { Held::Real(n) }
+}
+
+impl Row {
+    pub(super) fn get(&self, column: u32) -> Option<&GridCell> {
+        let at = self.cells.binary_search_by_key(&column, |cell| cell.column).ok()?;
+        Some(&self.cells[at])
+    }
+}
+
+impl Grid {
+    /// Finds the table on the sheet; says why there is none.
+    pub(super) fn layout(&self, texts: &Texts, header_row: Option<u32>) -> Result<Layout, String> {
+        let region = self.region.filter(|region| header_row.is_none_or(|row| row == region.first.row));
+        let wanted = header_row.or(region.map(|region| region.first.row));
+        let is_name = |cell: &GridCell| match cell.value.held(texts) {
+            Held::Text(text) => !text.trim().is_empty(),
+            _ => false,
+        };
+        let is_header = |row: &Row| match wanted {
+            Some(number) => row.number == number,
+            None => row.cells.iter().any(is_name),
+        };
+        let at = self.rows.iter().position(is_header);
+        let header = at.map(|at| &self.rows[at]).filter(|row| row.cells.iter().any(is_name));
+        let (at, header) = match (at.zip(header), wanted) {
+            (Some(found), _) => found,
+            (None, Some(number)) => return Err(format!("its row {number} has no names for columns")),
+            (None, None) => return Err("it has no row of names".into()),
+        };
+        let span = region.map_or(0..=u32::MAX, |region| region.first.column..=region.last.column);
+        let last = region.map_or(u32::MAX, |region| region.last.row);
+        let is_ours = |cell: &&GridCell| span.contains(&cell.column) && !cell.value.is_blank(texts);
+        let rows: Vec<usize> = (at + 1..self.rows.len())
+            .filter(|at| {
+                self.rows[*at].number <= last && self.rows[*at].cells.iter().any(|cell| is_ours(&cell))
+            })
+            .collect();
+        let columns = self.columns(header, &rows, &span, texts)?;
+        let name =
+            |column: &u32| header.get(*column).map_or(String::new(), |cell| name_of(cell.value.held(texts)));
+        Ok(Layout { header_row: header.number, header: columns.iter().map(name).collect(), columns, rows })
+    }
+
+    /// Those that have a name, or something in them.
+    fn columns(
+        &self,
+        header: &Row,
+        rows: &[usize],
+        span: &RangeInclusive<u32>,
+        texts: &Texts,
+    ) -> Result<Vec<u32>, String> {
+        let is_there = |cell: &&GridCell| !cell.value.is_blank(texts);
+        let mut columns: Vec<u32> = header.cells.iter().filter(is_there).map(|cell| cell.column).collect();
+        for row in rows {
+            // Most rows have the columns that are there already.
+            for cell in self.rows[*row].cells.iter().filter(is_there) {
+                if let Err(at) = columns.binary_search(&cell.column) {
+                    columns.insert(at, cell.column);
+                }
+                if columns.len() > COLUMNS_MAX {
+                    return Err(format!("it has more than {COLUMNS_MAX} columns"));
+                }
+            }
+        }
+        columns.retain(|column| span.contains(column));
+        Ok(columns)
+    }
+
+    /// The table, and what a person should know about how it was read.
+    pub(super) fn table(
+        &self,
+        name: &str,
+        layout: &Layout,
+        texts: &Texts,
+        budget: &mut Budget,
+    ) -> Result<(Table, Vec<String>), Unreadable> {
+        let mut table = Table::new(name, layout.header.clone());
+        let mut odd = Odd::default();
+        // A column is computed if all of it is.
+        let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];
+        for at in &layout.rows {
+            let row = &self.rows[*at];
+            budget.cells(row.cells.len())?;
+            let ours = row.cells.iter().filter_map(|cell| {
+                let place = layout.columns.binary_search(&cell.column).ok()?;
+                plain[place] |= !cell.is_formula;
+                odd.see(cell, row.number);
+                Some((place, cell.value.held(texts)))
+            });
+            table.push_held(row.number, ours);
+        }
+        let computed = layout.columns.iter().enumerate().filter(|(at, _)| !plain[*at]);
+        let has_formula = |column: u32| {
+            layout.rows.iter().any(|at| self.rows[*at].get(column).is_some_and(|cell| cell.is_formula))
+        };
+        let computed = computed.filter(|(_, column)| has_formula(**column));
+        table.computed = computed.map(|(at, _)| (at, "it is computed by a formula".to_owned())).collect();
+        let mut notes = odd.notes(name);
+        let is_inside = |area: &&Area| area.last.row > layout.header_row;
+        if let Some(area) = self.merged.iter().find(is_inside) {
+            notes.push(format!(
+                "`{name}` has merged cells ({area} for one): the first of them has the value, the others have none"
+            ));
+        }
+        Ok((table, notes))
+    }
+}
+
+/// Cells that have no value where a person sees something.
+#[derive(Default)]
+struct Odd {
+    errors: usize,
+    uncomputed: usize,
+    first_error: Option<Place>,
+    first_uncomputed: Option<Place>,
+}
+
+impl Odd {
+    fn see(&mut self, cell: &GridCell, row: u32) {
+        let place = Place { row, column: cell.column };
+        match cell.value {
+            Value::Error => {
+                self.errors += 1;
+                self.first_error.get_or_insert(place);
+            }
+            Value::Uncomputed => {
+                self.uncomputed += 1;
+                self.first_uncomputed.get_or_insert(place);
+            }
+            Value::Text(_) | Value::Shared(_) | Value::Moment(_) | Value::Number(_) | Value::Boolean(_) => {}
+        }
+    }
+
+    fn notes(&self, name: &str) -> Vec<String> {
+        let cells = |count: usize| if count == 1 { "1 cell".to_owned() } else { format!("{count} cells") };
+        let errors = self.first_error.map(|at| {
+            let cells = cells(self.errors);
+            format!("`{name}` has {cells} with an error such as `#N/A` ({at} first): they have no value")
+        });
+        let uncomputed = self.first_uncomputed.map(|at| {
+            let cells = cells(self.uncomputed);
+            format!(
+                "`{name}` has {cells} with a formula that nobody has computed ({at} first): they have no value \
+                 until a spreadsheet program saves the file"
+            )
+        });
+        errors.into_iter().chain(uncomputed).collect()
+    }
+}
+
+fn name_of(held: Held<'_>) -> String {
+    match held {
+        Held::Null | Held::Blob(_) => String::new(),
+        Held::Text(text) | Held::Moment(text) | Held::Digits(text) | Held::Json(text) => text.to_owned(),
+        Held::Integer(n) => n.to_string(),
+        Held::Real(n) => n.to_string(),
+        Held::Boolean(yes) => yes.to_string(),
+    }
+}

@@ -1,0 +1,319 @@
+//! ODS: one XML part has all the sheets. Only read.
+//!
+//! Cells and rows can be said to be there a million times over. What is empty is counted, and nothing more; what
+//! is not has to fit the budget, each time.
+
+use std::collections::HashSet;
+
+use contract::source::LeftOut;
+use contract::time;
+
+use super::Options;
+use super::budget::{Budget, SHEETS_MAX, broken, smaller};
+use super::grid::{Grid, GridCell, Row, Value};
+use super::place::{COLUMNS_MAX, ROWS_MAX};
+use super::xml::{Node, Tag, Xml, text};
+use super::zip::{Archive, locked};
+use crate::rows::{Loaded, Unreadable};
+
+/// Blanks that one element stands for.
+const BLANKS_MAX: usize = 32_767;
+
+pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Result<Loaded, Unreadable> {
+    let archive = Archive::open(bytes, budget)?;
+    if let Some(at) = archive.find("META-INF/manifest.xml") {
+        let manifest = archive.read(at, budget)?;
+        if text(&manifest)?.contains(":encryption-data") {
+            return Err(locked());
+        }
+    }
+    let at = archive.find("content.xml").ok_or_else(|| broken("the file is no ODS workbook"))?;
+    let content = archive.read(at, budget)?;
+    let mut reading = Reading { xml: Xml::new(text(&content)?), budget, hidden: HashSet::new() };
+    let mut loaded = Loaded::default();
+    for sheet in reading.sheets()? {
+        let mut leave_out = |why: String| loaded.left_out.push(LeftOut { table: sheet.name.clone(), why });
+        if sheet.is_hidden {
+            leave_out("it is hidden in the workbook".into());
+            continue;
+        }
+        match sheet.grid.layout(&[], options.header_rows.get(&sheet.name).copied()) {
+            Ok(layout) => {
+                let (table, notes) = sheet.grid.table(&sheet.name, &layout, &[], reading.budget)?;
+                loaded.tables.push(table);
+                loaded.notes.extend(notes);
+            }
+            Err(why) => leave_out(why),
+        }
+    }
+    Ok(loaded)
+}
+
+struct Sheet {
+    name: String,
+    is_hidden: bool,
+    grid: Grid,
+}
+
+struct Reading<'a, 'b> {
+    xml: Xml<'a>,
+    budget: &'b mut Budget,
+    /// Styles of sheets that nobody sees.
+    hidden: HashSet<String>,
+}
+
+impl Reading<'_, '_> {
+    fn sheets(&mut self) -> Result<Vec<Sheet>, Unreadable> {
+        let mut sheets = Vec::new();
+        let mut style = String::new();
+        loop {
+            match self.xml.next(self.budget)? {
+                Node::Eof => return Ok(sheets),
+                Node::Start { tag, is_empty } => match tag.name() {
+                    "style" => style = tag.attribute("style:name")?.unwrap_or_default(),
+                    "table-properties"
+                        if tag.attribute("table:display")?.is_some_and(|shown| shown == "false") =>
+                    {
+                        self.hidden.insert(style.clone());
+                    }
+                    "table" => {
+                        if sheets.len() == SHEETS_MAX {
+                            return Err(smaller(format!("the workbook has more than {SHEETS_MAX} sheets")));
+                        }
+                        let name = tag.attribute("table:name")?.unwrap_or_default();
+                        let its_style = tag.attribute("table:style-name")?.unwrap_or_default();
+                        let is_hidden = self.hidden.contains(&its_style);
+                        let grid = if is_empty { Grid::default() } else { self.grid()? };
+                        sheets.push(Sheet { name, is_hidden, grid });
+                    }
+                    // What was changed when, and by whom: not what is there.
+                    "tracked-changes" if !is_empty => self.xml.skip(self.budget)?,
+                    _ => {}
+                },
+                Node::End | Node::Text(_) => {}
+            }
+        }
+    }
+
+    fn grid(&mut self) -> Result<Grid, Unreadable> {
+        let inside = self.xml.depth();
+        let mut grid = Grid::default();
+        let mut number = 1_u32;
+        loop {
+            match self.xml.next(self.budget)? {
+                Node::Start { tag, is_empty } => match tag.name() {
+                    "table-row" => {
+                        let times = repeated(&tag, "table:number-rows-repeated")?;
+                        let cells = if is_empty { Vec::new() } else { self.row()? };
+                        if !cells.is_empty() {
+                            if number.saturating_add(times - 1) > ROWS_MAX {
+                                return Err(broken("a sheet has more rows than a sheet can have"));
+                            }
+                            self.rows(&mut grid, number, times, cells)?;
+                        }
+                        number = number.saturating_add(times);
+                    }
+                    // Rows stand in these as if they were not there.
+                    "table-row-group" | "table-rows" | "table-header-rows" => {}
+                    _ if !is_empty => self.xml.skip(self.budget)?,
+                    _ => {}
+                },
+                Node::End if self.xml.depth() < inside => return Ok(grid),
+                Node::Eof => return Ok(grid),
+                Node::End | Node::Text(_) => {}
+            }
+        }
+    }
+
+    /// The same row, `times` over.
+    fn rows(
+        &mut self,
+        grid: &mut Grid,
+        number: u32,
+        times: u32,
+        cells: Vec<GridCell>,
+    ) -> Result<(), Unreadable> {
+        let texts: usize = cells.iter().map(|cell| text_bytes(&cell.value)).sum();
+        let more = times as usize - 1;
+        self.budget.cells(cells.len().saturating_mul(more))?;
+        self.budget.text(texts.saturating_mul(more))?;
+        for at in 1..times {
+            self.budget.step()?;
+            let copy = |cell: &GridCell| GridCell { value: cell.value.clone(), ..*cell };
+            let cells = cells.iter().map(copy).collect();
+            grid.rows.push(Row { number: number + at - 1, cells });
+        }
+        grid.rows.push(Row { number: number + times - 1, cells });
+        Ok(())
+    }
+
+    fn row(&mut self) -> Result<Vec<GridCell>, Unreadable> {
+        let inside = self.xml.depth();
+        let mut cells = Vec::new();
+        let mut column = 0_u32;
+        loop {
+            match self.xml.next(self.budget)? {
+                Node::Start { tag, is_empty } => {
+                    let is_cell = tag.name() == "table-cell";
+                    if !is_cell && tag.name() != "covered-table-cell" {
+                        if !is_empty {
+                            self.xml.skip(self.budget)?;
+                        }
+                        continue;
+                    }
+                    let times = repeated(&tag, "table:number-columns-repeated")?;
+                    let is_formula = tag.attribute("table:formula")?.is_some();
+                    let value = self.value(&tag, is_empty)?;
+                    let value = value.or(is_formula.then_some(Value::Uncomputed)).filter(|_| is_cell);
+                    if let Some(value) = value {
+                        if column.saturating_add(times) > COLUMNS_MAX {
+                            return Err(broken("a sheet has more columns than a sheet can have"));
+                        }
+                        self.budget.cells(times as usize)?;
+                        self.budget.text(text_bytes(&value).saturating_mul(times as usize))?;
+                        for at in 0..times {
+                            cells.push(GridCell { column: column + at, is_formula, value: value.clone() });
+                        }
+                    }
+                    column = column.saturating_add(times);
+                }
+                Node::End if self.xml.depth() < inside => return Ok(cells),
+                Node::Eof => return Ok(cells),
+                Node::End | Node::Text(_) => {}
+            }
+        }
+    }
+
+    fn value(&mut self, tag: &Tag<'_>, is_empty: bool) -> Result<Option<Value>, Unreadable> {
+        let shown = if is_empty { None } else { self.shown()? };
+        let damaged = || broken("a cell of the workbook is damaged");
+        let is_error = tag.attribute("calcext:value-type")?.is_some_and(|kind| kind == "error");
+        let Some(kind) = tag.attribute("office:value-type")? else {
+            return Ok(shown.map(|text| Value::Text(text.into_boxed_str())));
+        };
+        Ok(Some(match kind.as_str() {
+            _ if is_error => Value::Error,
+            "float" | "percentage" | "currency" => {
+                let text = tag.attribute("office:value")?.ok_or_else(damaged)?;
+                let is_number = text.bytes().all(|c| c.is_ascii_digit() || b"+-.eE".contains(&c));
+                let n = text.parse::<f64>().ok().filter(|n| is_number && n.is_finite());
+                Value::Number(n.ok_or_else(damaged)?)
+            }
+            "date" => {
+                let text = tag.attribute("office:date-value")?.ok_or_else(damaged)?;
+                let moment = time::read(text.as_bytes()).filter(|moment| moment.offset_min.is_none());
+                let text = text.into_boxed_str();
+                if moment.is_some() { Value::Moment(text) } else { Value::Text(text) }
+            }
+            "time" => {
+                let text = tag.attribute("office:time-value")?.ok_or_else(damaged)?;
+                match clock(&text) {
+                    Some(clock) => Value::Moment(clock.into_boxed_str()),
+                    None => Value::Text(text.into_boxed_str()),
+                }
+            }
+            "boolean" => match tag.attribute("office:boolean-value")?.as_deref() {
+                Some("true") => Value::Boolean(true),
+                Some("false") => Value::Boolean(false),
+                _ => return Err(damaged()),
+            },
+            "string" => {
+                let text = tag.attribute("office:string-value")?.or(shown).unwrap_or_default();
+                Value::Text(text.into_boxed_str())
+            }
+            _ => return Err(damaged()),
+        }))
+    }
+
+    /// What a person sees in a cell that was opened: its paragraphs, without comments and pictures.
+    fn shown(&mut self) -> Result<Option<String>, Unreadable> {
+        let inside = self.xml.depth();
+        let mut out: Option<String> = None;
+        loop {
+            match self.xml.next(self.budget)? {
+                Node::Start { tag, is_empty } if tag.name() == "p" => {
+                    let text = out.take().map_or(String::new(), |before| before + "\n");
+                    out = Some(if is_empty { text } else { self.paragraph(text)? });
+                }
+                Node::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
+                Node::End if self.xml.depth() < inside => return Ok(out),
+                Node::Eof => return Ok(out),
+                Node::Start { .. } | Node::End | Node::Text(_) => {}
+            }
+        }
+    }
+
+    fn paragraph(&mut self, mut out: String) -> Result<String, Unreadable> {
+        let inside = self.xml.depth();
+        let start = out.len();
+        // Several blanks are one, and none stands at the beginning: what is meant has an element of its own.
+        let mut after_blank = true;
+        loop {
+            match self.xml.next(self.budget)? {
+                Node::Text(text) => {
+                    self.budget.text(text.len())?;
+                    for c in text.chars() {
+                        let is_blank = matches!(c, ' ' | '\t' | '\n' | '\r');
+                        match (is_blank, after_blank) {
+                            (true, true) => {}
+                            (true, false) => out.push(' '),
+                            (false, _) => out.push(c),
+                        }
+                        after_blank = is_blank;
+                    }
+                }
+                Node::Start { tag, is_empty } => match tag.name() {
+                    "s" => {
+                        let count = tag.attribute("text:c")?.map_or(Some(1), |count| count.parse().ok());
+                        let count = count.filter(|count| *count <= BLANKS_MAX);
+                        let count = count.ok_or_else(|| broken("a cell of the workbook is damaged"))?;
+                        self.budget.text(count)?;
+                        out.extend(std::iter::repeat_n(' ', count));
+                        after_blank = false;
+                    }
+                    "tab" => out.push('\t'),
+                    "line-break" => out.push('\n'),
+                    "note" | "annotation" | "ruby-text" if !is_empty => self.xml.skip(self.budget)?,
+                    _ => {}
+                },
+                Node::End if self.xml.depth() < inside => break,
+                Node::Eof => break,
+                Node::End => {}
+            }
+        }
+        if after_blank && out.len() > start && out.ends_with(' ') {
+            out.pop();
+        }
+        Ok(out)
+    }
+}
+
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) | Value::Moment(text) => text.len(),
+        Value::Shared(_) | Value::Number(_) | Value::Boolean(_) | Value::Error | Value::Uncomputed => 0,
+    }
+}
+
+/// How often a cell or row is there.
+fn repeated(tag: &Tag<'_>, name: &str) -> Result<u32, Unreadable> {
+    let times = tag.attribute(name)?.map_or(Some(1), |times| times.parse::<u32>().ok());
+    times.filter(|times| *times > 0).ok_or_else(|| broken("a cell of the workbook is damaged"))
+}
+
+/// `PT12H30M15.5S` as `12:30:15.5`.
+fn clock(text: &str) -> Option<String> {
+    let rest = text.strip_prefix("PT")?;
+    let (hours, rest) = rest.split_once('H')?;
+    let (minutes, rest) = rest.split_once('M')?;
+    let seconds = rest.strip_suffix('S')?;
+    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+    let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit()));
+    let (hours, minutes, whole) = (number(hours)?, number(minutes)?, number(whole)?);
+    if minutes > 59 || whole > 59 || !fraction.bytes().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    Some(format!("{hours:02}:{minutes:02}:{whole:02}{point}{fraction}"))
+}

@@ -1,0 +1,506 @@
+//! One row changed in an XLSX file: what changes, what does not, and what is refused.
+
+use std::io::{Cursor, Read};
+
+use calamine::{Data, Reader, Xlsx};
+use contract::infer::EXACT_MAX;
+use proptest::prelude::*;
+use rust_xlsxwriter::{Chart, ChartType, Format as Style, Formula, Workbook};
+
+use super::super::budget::Budget;
+use super::super::zip::Archive;
+use super::kit::{Entry, Parts, Shown, edited, pack, put, rows, told, xlsx};
+use crate::rows::{Edit, Format, Held};
+
+const ROWS: &str = r#"<dimension ref="A1:C3"/><sheetData><row r="1" spans="1:3"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c><c r="C1" t="inlineStr"><is><t>day</t></is></c></row><row r="2" ht="20" customHeight="1"><c r="A2"><v>1</v></c><c r="B2" s="6" t="s"><v>4</v></c><c r="C2" s="1"><v>46064</v></c></row><row r="3"><c r="A3"><v>2</v></c><c r="C3" s="1"><v>46065</v></c></row></sheetData><pageMargins left="0.7" right="0.7" top="0.75" bottom="0.75" header="0.3" footer="0.3"/>"#;
+
+fn part(bytes: &[u8], name: &str) -> String {
+    let mut budget = Budget::new();
+    let archive = Archive::open(bytes, &mut budget).unwrap_or_else(|why| panic!("{why:?}"));
+    let content =
+        archive.read(archive.find(name).unwrap(), &mut budget).unwrap_or_else(|why| panic!("{why:?}"));
+    String::from_utf8(content).unwrap()
+}
+
+/// What stands inside of the sheet after a change.
+fn after(inside: &str, edit: &Edit<'_>) -> Result<String, String> {
+    let bytes = edited(&Parts::new(inside).packed(), edit)?;
+    let sheet = part(&bytes, "xl/worksheets/sheet1.xml");
+    let start = sheet.find('>').unwrap() + 1;
+    Ok(sheet[start..].strip_suffix("</worksheet>").unwrap().to_owned())
+}
+
+fn check(edit: &Edit<'_>, from: &[(&str, &str)]) {
+    let expected = from.iter().fold(ROWS.to_owned(), |text, (from, to)| {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        text.replace(from, to)
+    });
+    assert_eq!(after(ROWS, edit).unwrap(), expected);
+}
+
+#[test]
+fn a_cell_is_replaced_and_keeps_its_style() {
+    let cells = [
+        put(0, Held::Integer(7)),
+        put(1, Held::Text("=HYPERLINK(\"x\")")),
+        put(2, Held::Moment("2026-02-28")),
+    ];
+    check(
+        &Edit::Set { row: 0, cells: &cells },
+        &[
+            (r#"<c r="A2"><v>1</v></c>"#, r#"<c r="A2"><v>7</v></c>"#),
+            (
+                r#"<c r="B2" s="6" t="s"><v>4</v></c>"#,
+                r#"<c r="B2" s="6" t="inlineStr"><is><t xml:space="preserve">=HYPERLINK("x")</t></is></c>"#,
+            ),
+            (r#"<c r="C2" s="1"><v>46064</v></c>"#, r#"<c r="C2" s="1"><v>46081</v></c>"#),
+        ],
+    );
+}
+
+#[test]
+fn a_value_goes_and_its_cell_stays() {
+    check(
+        &Edit::Set { row: 0, cells: &[put(2, Held::Null)] },
+        &[(r#"<c r="C2" s="1"><v>46064</v></c>"#, r#"<c r="C2" s="1"/>"#)],
+    );
+    check(&Edit::Set { row: 1, cells: &[put(1, Held::Null)] }, &[]);
+}
+
+#[test]
+fn a_cell_that_was_not_there_gets_its_place_and_the_style_above() {
+    check(
+        &Edit::Set { row: 1, cells: &[put(1, Held::Text("b"))] },
+        &[(
+            r#"<c r="A3"><v>2</v></c>"#,
+            r#"<c r="A3"><v>2</v></c><c r="B3" s="6" t="inlineStr"><is><t xml:space="preserve">b</t></is></c>"#,
+        )],
+    );
+}
+
+#[test]
+fn what_is_the_same_already_is_left_alone() {
+    let cells = [put(0, Held::Integer(1)), put(1, Held::Text(" kept ")), put(2, Held::Moment("2026-02-11"))];
+    check(&Edit::Set { row: 0, cells: &cells }, &[]);
+}
+
+#[test]
+fn a_row_is_added_below_the_last_one_and_looks_like_it() {
+    let cells = [put(1, Held::Text("c")), put(0, Held::Real(0.5))];
+    check(
+        &Edit::Append { cells: &cells },
+        &[
+            ("A1:C3", "A1:C4"),
+            (
+                "</sheetData>",
+                r#"<row r="4"><c r="A4"><v>0.5</v></c><c r="B4" t="inlineStr"><is><t xml:space="preserve">c</t></is></c><c r="C4" s="1"/></row></sheetData>"#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_row_that_is_there_and_empty_is_filled() {
+    let empty =
+        ROWS.replace("</sheetData>", r#"<row r="4" ht="9"/><row r="6"><c r="A6" s="6"/></row></sheetData>"#);
+    let cells = [put(0, Held::Integer(3))];
+    let told = after(&empty, &Edit::Append { cells: &cells }).unwrap();
+    assert!(
+        told.contains(r#"<row r="4" ht="9"><c r="A4"><v>3</v></c><c r="C4" s="1"/></row><row r="6">"#),
+        "{told}"
+    );
+    let gap = ROWS.replace("</sheetData>", r#"<row r="6"><c r="A6" s="6"/></row></sheetData>"#);
+    let told = after(&gap, &Edit::Append { cells: &cells }).unwrap();
+    assert!(
+        told.contains(r#"<row r="4"><c r="A4"><v>3</v></c><c r="C4" s="1"/></row><row r="6">"#),
+        "{told}"
+    );
+    let styled =
+        ROWS.replace("</sheetData>", r#"<row r="4"><c r="A4" s="6"/><c r="B4" s="6"/></row></sheetData>"#);
+    let told = after(&styled, &Edit::Append { cells: &cells }).unwrap();
+    assert!(
+        told.contains(r#"<row r="4"><c r="A4"><v>3</v></c><c r="B4" s="6"/><c r="C4" s="1"/></row>"#),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_row_is_removed_and_those_below_move_up() {
+    check(
+        &Edit::Remove { row: 0 },
+        &[
+            (
+                r#"<row r="2" ht="20" customHeight="1"><c r="A2"><v>1</v></c><c r="B2" s="6" t="s"><v>4</v></c><c r="C2" s="1"><v>46064</v></c></row>"#,
+                "",
+            ),
+            (
+                r#"<row r="3"><c r="A3"><v>2</v></c><c r="C3" s="1">"#,
+                r#"<row r="2"><c r="A2"><v>2</v></c><c r="C2" s="1">"#,
+            ),
+            ("A1:C3", "A1:C2"),
+        ],
+    );
+    let last = r#"<row r="3"><c r="A3"><v>2</v></c><c r="C3" s="1"><v>46065</v></c></row>"#;
+    check(&Edit::Remove { row: 1 }, &[(last, ""), ("A1:C3", "A1:C2")]);
+}
+
+#[test]
+fn rules_for_cells_move_along() {
+    let rules = r#"<autoFilter ref="A1:C3"/><mergeCells count="1"><mergeCell ref="A1:B1"/></mergeCells><conditionalFormatting sqref="A3 B:B C2:C3"><cfRule type="top10"/></conditionalFormatting><dataValidations><dataValidation type="list" sqref="B2:B1048576"><formula1>"a,b"</formula1></dataValidation></dataValidations>"#;
+    let inside = ROWS.replace("<pageMargins", &format!("{rules}<pageMargins"));
+    let told = after(&inside, &Edit::Remove { row: 0 }).unwrap();
+    for expected in [
+        r#"<autoFilter ref="A1:C2"/>"#,
+        r#"sqref="A2 B:B C2""#,
+        r#"sqref="B2:B1048575""#,
+        r#"<mergeCell ref="A1:B1"/>"#,
+    ] {
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn a_sheet_without_rows_gets_its_first() {
+    let inside = r#"<sheetData><row><c t="s"><v>0</v></c></row></sheetData>"#;
+    let told = after(inside, &Edit::Append { cells: &[put(0, Held::Integer(1))] }).unwrap();
+    assert_eq!(
+        told,
+        r#"<sheetData><row><c t="s"><v>0</v></c></row><row r="2"><c r="A2"><v>1</v></c></row></sheetData>"#
+    );
+}
+
+#[test]
+fn prefixes_and_marks_are_kept() {
+    let xml = format!(
+        "\u{feff}<x:worksheet xmlns:x=\"{}\"><x:sheetData><x:row r=\"1\"><x:c r=\"A1\" t=\"s\"><x:v>0</x:v></x:c></x:row></x:sheetData></x:worksheet>",
+        super::kit::MAIN
+    );
+    let bytes = Parts::new("").with("xl/worksheets/sheet1.xml", xml.clone()).packed();
+    let bytes = edited(&bytes, &Edit::Append { cells: &[put(0, Held::Text("a"))] }).unwrap();
+    let row = r#"<x:row r="2"><x:c r="A2" t="inlineStr"><x:is><x:t xml:space="preserve">a</x:t></x:is></x:c></x:row>"#;
+    let expected = xml.replace("</x:sheetData>", &format!("{row}</x:sheetData>"));
+    assert_eq!(part(&bytes, "xl/worksheets/sheet1.xml"), expected);
+}
+
+fn refused(inside: &str, edit: &Edit<'_>, expected: &str) {
+    match after(inside, edit) {
+        Err(why) => assert!(why.contains(expected), "{why}, not {expected}"),
+        Ok(told) => panic!("written, and not {expected}: {told}"),
+    }
+}
+
+#[test]
+fn formulas_are_not_overwritten_and_not_left_behind() {
+    let with = |formula: &str| {
+        ROWS.replace(r#"<c r="A2"><v>1</v></c>"#, &format!(r#"<c r="A2">{formula}<v>1</v></c>"#))
+    };
+    let set = |column, value| [put(column, value)];
+    let a = set(0, Held::Integer(5));
+    refused(&with("<f>1+0</f>"), &Edit::Set { row: 0, cells: &a }, "A2 has a formula");
+    refused(&with("<f>1+0</f>"), &Edit::Remove { row: 1 }, "A2 has a formula");
+    // What it computes from may change only where it computes anew.
+    let c = set(2, Held::Moment("2026-03-01"));
+    refused(&with("<f>C3+1</f>"), &Edit::Set { row: 1, cells: &c }, "A2 may be computed from C3");
+    refused(&with("<f>Sheet1!C3+1</f>"), &Edit::Set { row: 1, cells: &c }, "A2 may be computed from C3");
+    refused(&with("<f>SUM(C:C)</f>"), &Edit::Set { row: 1, cells: &c }, "A2 may be computed from C3");
+    refused(&with("<f>Rate*2</f>"), &Edit::Set { row: 1, cells: &c }, "A2 may be computed from C3");
+    refused(&with("<f>INDIRECT(\"C3\")</f>"), &Edit::Set { row: 1, cells: &c }, "A2 may be computed from C3");
+    refused(
+        &with(r#"<f t="shared" ref="A2:A3" si="0">C2</f>"#),
+        &Edit::Set { row: 1, cells: &c },
+        "A2 may be computed from C3",
+    );
+    refused(
+        &with(r#"<f t="array" ref="A2:A3">TRANSPOSE(X1:Y1)</f>"#),
+        &Edit::Set { row: 1, cells: &a },
+        "A3 has a formula",
+    );
+    refused(&with("<f>SUM(A2:A99)</f>"), &Edit::Append { cells: &a }, "A2 may be computed from A4");
+    let last = ROWS.replace(r#"<c r="A3"><v>2</v></c>"#, r#"<c r="A3"><f>1+1</f><v>2</v></c>"#);
+    refused(&last, &Edit::Append { cells: &a }, "A3 has a formula that a new row would be without");
+    // What it does not look at may change, and whoever opens the file computes it.
+    let told = after(&with("<f>B3+Other!C3</f>"), &Edit::Set { row: 1, cells: &c }).unwrap();
+    assert!(told.contains(r#"<c r="C3" s="1"><v>46082</v></c></row></sheetData><sheetCalcPr fullCalcOnLoad="1"/><pageMargins"#), "{told}");
+    let off = with("<f>B3</f>").replace("<pageMargins", r#"<sheetCalcPr fullCalcOnLoad="0"/><pageMargins"#);
+    let told = after(&off, &Edit::Set { row: 1, cells: &c }).unwrap();
+    assert_eq!(told.matches(r#"<sheetCalcPr fullCalcOnLoad="1"/>"#).count(), 1, "{told}");
+    assert_eq!(told.matches("sheetCalcPr").count(), 1, "{told}");
+}
+
+#[test]
+fn a_column_of_formulas_is_computed() {
+    let inside = r#"<sheetData><row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row><row><c><v>1</v></c><c><f>A2</f><v>1</v></c></row><row><c><v>2</v></c><c><f>A3</f><v>2</v></c></row></sheetData>"#;
+    let loaded = xlsx().load(&Parts::new(inside).packed()).unwrap_or_else(|why| panic!("{why:?}"));
+    assert_eq!(loaded.tables[0].computed, [(1, "it is computed by a formula".to_owned())]);
+}
+
+#[test]
+fn rows_stay_where_something_counts_on_them() {
+    let with = |more: &str| ROWS.replace("<pageMargins", &format!("{more}<pageMargins"));
+    let first = Edit::Remove { row: 0 };
+    refused(&with(r#"<mergeCells><mergeCell ref="A3:B3"/></mergeCells>"#), &first, "merged");
+    refused(&with(r#"<hyperlinks><hyperlink ref="A3"/></hyperlinks>"#), &first, "links");
+    refused(&with(r#"<drawing r:id="rId9"/>"#), &first, "a picture or a chart");
+    refused(&with(r#"<legacyDrawing r:id="rId9"/>"#), &first, "comments");
+    refused(&with(r#"<extLst><ext/></extLst>"#), &first, "something beside its cells");
+    refused(
+        &with(
+            r#"<dataValidations><dataValidation sqref="A2:A3"><formula1>B2</formula1></dataValidation></dataValidations>"#,
+        ),
+        &first,
+        "a rule for formats or entries",
+    );
+    refused(&with(r#"<conditionalFormatting sqref="A2"/>"#), &first, "a rule of its own");
+    refused(&with(r#"<tableParts><tablePart r:id="rId1"/></tableParts>"#), &first, "would have to shrink");
+    refused(&ROWS.replace(r#"<row r="3">"#, "<row>"), &first, "have no numbers");
+    // The last row moves nothing but itself.
+    assert!(
+        after(&with(r#"<hyperlinks><hyperlink ref="A3"/></hyperlinks>"#), &Edit::Remove { row: 1 }).is_ok()
+    );
+    let others = |formula: &str| {
+        let other =
+            format!(r#"<sheetData><row r="1"><c r="A1"><f>{formula}</f><v>1</v></c></row></sheetData>"#);
+        edited(&Parts::of(&[("Sheet1", ROWS), ("Other", &other)]).packed(), &first).map(drop)
+    };
+    assert_eq!(
+        others("Sheet1!A3"),
+        Err("rows would move, and A1 on `Other` may be computed from them".into())
+    );
+    assert_eq!(
+        others("SUM('sheet1'!A:A)"),
+        Err("rows would move, and A1 on `Other` may be computed from them".into())
+    );
+    assert_eq!(others("Rate"), Err("rows would move, and A1 on `Other` may be computed from them".into()));
+    assert_eq!(others("Sheet1!A1+B9"), Ok(()));
+    let named = |name: &str, formula: &str| {
+        let names = format!(
+            r#"</sheets><definedNames><definedName name="{name}">{formula}</definedName></definedNames>"#
+        );
+        edited(&Parts::new(ROWS).replacing("xl/workbook.xml", "</sheets>", &names).packed(), &first).map(drop)
+    };
+    assert_eq!(
+        named("Rate", "Sheet1!$A$3"),
+        Err("rows would move, and the name `Rate` means some of them".into())
+    );
+    assert_eq!(named("Rate", "Sheet1!$A$1"), Ok(()));
+    assert_eq!(named("_xlnm._FilterDatabase", "Sheet1!$A$1:$C$3"), Ok(()));
+    let charts = Parts::new(ROWS).with("xl/charts/chart1.xml", "<c/>").packed();
+    assert!(edited(&charts, &first).unwrap_err().contains("a chart or a pivot table"));
+}
+
+#[test]
+fn sheets_that_nobody_may_write_to_are_not_written() {
+    let set = [put(0, Held::Integer(5))];
+    let set = Edit::Set { row: 0, cells: &set };
+    let protected = ROWS.replace("<pageMargins", r#"<sheetProtection sheet="1"/><pageMargins"#);
+    refused(&protected, &set, "protected");
+    let loaded = xlsx().load(&Parts::new(&protected).packed()).unwrap_or_else(|why| panic!("{why:?}"));
+    assert!(loaded.tables[0].read_only.is_some());
+    let signed = Parts::new(ROWS).with("_xmlsignatures/sig1.xml", "<s/>").packed();
+    assert!(edited(&signed, &set).unwrap_err().contains("signed"));
+    let table =
+        ROWS.replace("<pageMargins", r#"<tableParts><tablePart r:id="rId1"/></tableParts><pageMargins"#);
+    refused(&table, &Edit::Append { cells: &[put(0, Held::Integer(5))] }, "would have to grow");
+    let merged =
+        ROWS.replace("<pageMargins", r#"<mergeCells><mergeCell ref="A2:B2"/></mergeCells><pageMargins"#);
+    refused(&merged, &Edit::Set { row: 0, cells: &[put(1, Held::Text("x"))] }, "B2 is merged");
+    refused(ROWS, &Edit::Append { cells: &[put(0, Held::Null)] }, "without any value");
+    refused(ROWS, &Edit::Set { row: 0, cells: &[put(2, Held::Integer(5))] }, "formatted to show a date");
+    refused(
+        ROWS,
+        &Edit::Set { row: 0, cells: &[put(2, Held::Moment("1899-01-01"))] },
+        "no cell of this column",
+    );
+    refused(ROWS, &Edit::Set { row: 9, cells: &[] }, "nothing has this key");
+    refused(ROWS, &Edit::Set { row: 0, cells: &[put(9, Held::Integer(5))] }, "no such column");
+}
+
+/// A package with everything that a write must leave alone: descriptors, extra fields, a comment.
+#[test]
+fn every_other_byte_stays() {
+    let mut entries: Vec<Entry> = Parts::of(&[("Sheet1", ROWS), ("Sheet2", ROWS)])
+        .0
+        .iter()
+        .map(|(name, content)| Entry::new(name, content))
+        .collect();
+    entries.push(Entry::new("xl/media/image1.png", b"\x89PNG"));
+    for (at, entry) in entries.iter_mut().enumerate() {
+        entry.is_described = at % 2 == 0;
+        entry.extra = if at % 3 == 0 { b"\x34\x12\x02\x00hi".to_vec() } else { Vec::new() };
+    }
+    // One whose bytes are of a kind that nothing here can unpack.
+    entries.last_mut().unwrap().method = 12;
+    let before = pack(&entries, b"a comment");
+    let after = edited(&before, &Edit::Append { cells: &[put(0, Held::Integer(3))] }).unwrap();
+    let changed = "xl/worksheets/sheet1.xml";
+    let start = |bytes: &[u8], name: &str| {
+        let needle = [&(name.len() as u16).to_le_bytes()[..], &[]].concat();
+        let at = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
+        assert!(bytes[at - 4..].starts_with(&needle));
+        at - 30
+    };
+    // Up to the changed part everything is as it was, and from the next one on, up to the directory.
+    let (old, new) = (start(&before, changed), start(&after, changed));
+    assert_eq!(before[..old], after[..new]);
+    let (old, new) = (start(&before, "xl/worksheets/sheet2.xml"), start(&after, "xl/worksheets/sheet2.xml"));
+    let directory = |bytes: &[u8]| bytes.windows(4).position(|window| window == b"PK\x01\x02").unwrap();
+    assert_eq!(before[old..directory(&before)], after[new..directory(&after)]);
+    assert!(after.ends_with(b"a comment"));
+    assert_eq!(told(&after, &xlsx()).matches("Sheet2: id|name|day\n1|").count(), 1);
+}
+
+/// A workbook as a spreadsheet program would save it.
+fn real() -> Vec<u8> {
+    let mut book = Workbook::new();
+    let date = Style::new().set_num_format("yyyy-mm-dd");
+    let sheet = book.add_worksheet();
+    for (at, name) in ["id", "name", "price", "day", "ok"].iter().enumerate() {
+        sheet.write(0, at as u16, *name).unwrap();
+    }
+    for row in 1..6 {
+        sheet.write(row, 0, row).unwrap();
+        sheet.write(row, 1, format!("name <{row}> & co")).unwrap();
+        sheet.write(row, 2, f64::from(row) / 10.0).unwrap();
+        sheet.write_number_with_format(row, 3, f64::from(46_000 + row), &date).unwrap();
+        sheet.write(row, 4, row % 2 == 0).unwrap();
+    }
+    sheet.set_freeze_panes(1, 0).unwrap();
+    sheet.set_column_width(1, 30).unwrap();
+    let other = book.add_worksheet().set_name("Sums").unwrap();
+    other.write(0, 0, "sum").unwrap();
+    other.write_formula(1, 0, Formula::new("SUM(Sheet1!C:C)").set_result("1.5")).unwrap();
+    let mut chart = Chart::new(ChartType::Line);
+    chart.add_series().set_values("Sheet1!$C$2:$C$6");
+    other.insert_chart(3, 3, &chart).unwrap();
+    book.save_to_buffer().unwrap()
+}
+
+fn raw_parts(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
+    let mut parts = Vec::new();
+    for at in 0..archive.len() {
+        let mut part = archive.by_index_raw(at).unwrap();
+        let mut content = Vec::new();
+        part.read_to_end(&mut content).unwrap();
+        parts.push((part.name().unwrap().into_owned(), content));
+    }
+    parts
+}
+
+#[test]
+fn another_reader_of_packages_finds_only_the_sheet_changed() {
+    let before = real();
+    let cells = [
+        put(0, Held::Integer(9)),
+        put(1, Held::Text("=1+1")),
+        put(3, Held::Moment("2026-02-11")),
+        put(4, Held::Boolean(true)),
+    ];
+    let after = edited(&before, &Edit::Append { cells: &cells }).unwrap();
+    let (old, new) = (raw_parts(&before), raw_parts(&after));
+    assert_eq!(old.len(), new.len());
+    for ((name, old), (new_name, new)) in old.iter().zip(&new) {
+        assert_eq!(name, new_name);
+        assert_eq!(old == new, name != "xl/worksheets/sheet1.xml", "{name}");
+    }
+    let mut other: Xlsx<_> = Xlsx::new(Cursor::new(after)).unwrap();
+    let range = other.worksheet_range("Sheet1").unwrap();
+    let last: Vec<Data> = range.rows().next_back().unwrap().to_vec();
+    assert_eq!(last[0], Data::Float(9.0));
+    assert_eq!(last[1], Data::String("=1+1".into()));
+    assert_eq!(last[2], Data::Empty);
+    assert!(matches!(&last[3], Data::DateTime(day) if day.as_f64() == 46_064.0), "{last:?}");
+    assert_eq!(last[4], Data::Bool(true));
+    assert!(other.worksheet_formula("Sheet1").unwrap().is_empty());
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Set(prop::sample::Index, Vec<(usize, Shown)>),
+    Append(Vec<(usize, Shown)>),
+    Remove(prop::sample::Index),
+}
+
+fn value() -> impl Strategy<Value = (usize, Shown)> {
+    let text = prop_oneof!["[ -~]{0,12}", "\\PC{0,6}", "[\\x01-\\x1f_x0-9A-F]{0,12}", Just("=A1".to_owned())];
+    prop_oneof![
+        (-EXACT_MAX..=EXACT_MAX).prop_map(|n| (0, Shown::Integer(n))),
+        text.prop_map(|text| (1, Shown::Text(text))),
+        any::<f64>()
+            .prop_filter("fits", |n| n.is_normal() && n.abs() < 9e307 && n.fract() != 0.0)
+            .prop_map(|n| (2, Shown::Real(n))),
+        (1..2_900_000_i64).prop_filter("was", |n| *n != 60).prop_map(|day| {
+            let text =
+                super::super::moment::told(day as f64, super::super::moment::Shown::Date, Default::default());
+            (3, Shown::Moment(text.unwrap()))
+        }),
+        any::<bool>().prop_map(|yes| (4, Shown::Boolean(yes))),
+        (1..5_usize).prop_map(|column| (column, Shown::Null)),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let values = || prop::collection::vec(value(), 1..5);
+    prop_oneof![
+        3 => (any::<prop::sample::Index>(), values()).prop_map(|(row, values)| Step::Set(row, values)),
+        2 => values().prop_map(Step::Append),
+        1 => any::<prop::sample::Index>().prop_map(Step::Remove),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever is written reads back as it was asked for, and everything else as it was.
+    #[test]
+    fn random_edits_read_back(steps in prop::collection::vec(step(), 1..12)) {
+        let header = |at: &str, text: &str| format!(r#"<c r="{at}" t="inlineStr"><is><t>{text}</t></is></c>"#);
+        let names = [header("A1", "id"), header("B1", "name"), header("C1", "price"), header("D1", "day"), header("E1", "ok")];
+        let sheet = format!(
+            r#"<sheetData><row r="1">{}</row><row r="2"><c r="A2"><v>1</v></c><c r="D2" s="1"><v>46064</v></c></row></sheetData>"#,
+            names.concat()
+        );
+        let mut bytes = Parts::of(&[("Sheet1", &sheet), ("Sheet2", ROWS)]).packed();
+        let mut model = vec![vec![Shown::Integer(1), Shown::Null, Shown::Null, Shown::Moment("2026-02-11".into()), Shown::Null]];
+        for step in steps {
+            let by_column = |values: &[(usize, Shown)]| {
+                let mut values = values.to_vec();
+                values.sort_by_key(|(column, _)| *column);
+                values.dedup_by_key(|(column, _)| *column);
+                values
+            };
+            let result = match &step {
+                Step::Set(row, values) => {
+                    let (row, values) = (row.index(model.len()), by_column(values));
+                    let cells: Vec<_> = values.iter().map(|(column, value)| put(*column, value.held())).collect();
+                    let result = edited(&bytes, &Edit::Set { row, cells: &cells });
+                    values.into_iter().for_each(|(column, value)| model[row][column] = value);
+                    result
+                }
+                Step::Append(values) => {
+                    let mut values = by_column(values);
+                    values.retain(|(column, _)| *column != 0);
+                    values.insert(0, (0, Shown::Integer(5)));
+                    let cells: Vec<_> = values.iter().map(|(column, value)| put(*column, value.held())).collect();
+                    let result = edited(&bytes, &Edit::Append { cells: &cells });
+                    let mut row = vec![Shown::Null; 5];
+                    values.into_iter().for_each(|(column, value)| row[column] = value);
+                    model.push(row);
+                    result
+                }
+                Step::Remove(_) if model.len() == 1 => continue,
+                Step::Remove(row) => {
+                    let row = row.index(model.len());
+                    model.remove(row);
+                    edited(&bytes, &Edit::Remove { row })
+                }
+            };
+            bytes = result.map_err(TestCaseError::fail)?;
+            let loaded = xlsx().load(&bytes).map_err(|why| TestCaseError::fail(why.why))?;
+            prop_assert_eq!(&rows(&loaded.tables[0]), &model, "{:?}", step);
+            prop_assert_eq!(rows(&loaded.tables[1]).len(), 2);
+        }
+        let mut other: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).unwrap();
+        prop_assert_eq!(other.worksheet_range("Sheet1").unwrap().rows().skip(1).filter(|row| row.iter().any(|cell| *cell != Data::Empty)).count(), model.len());
+    }
+}

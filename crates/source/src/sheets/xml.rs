@@ -1,0 +1,265 @@
+//! XML of a workbook's parts: no document type, no entities but the five, and only so deep.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use quick_xml::XmlVersion;
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::reader::Reader;
+
+use super::budget::{Budget, DEPTH_MAX, broken};
+use crate::rows::Unreadable;
+
+/// A part as text. Everybody writes UTF-8.
+pub(super) fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    std::str::from_utf8(bytes).map_err(|_| broken("a part of the file is not in UTF-8"))
+}
+
+pub(super) struct Xml<'a> {
+    reader: Reader<&'a [u8]>,
+    depth: usize,
+    at: usize,
+}
+
+pub(super) enum Node<'a> {
+    /// `is_empty` if no end follows.
+    Start {
+        tag: Tag<'a>,
+        is_empty: bool,
+    },
+    End,
+    Text(Cow<'a, str>),
+    Eof,
+}
+
+pub(super) struct Tag<'a>(BytesStart<'a>);
+
+impl<'a> Xml<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { reader: Reader::from_str(text), depth: 0, at: 0 }
+    }
+
+    /// How many elements are open.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The bytes of the last node.
+    pub(super) fn span(&self) -> Range<usize> {
+        self.at..self.end()
+    }
+
+    fn end(&self) -> usize {
+        usize::try_from(self.reader.buffer_position()).expect("parts fit into memory")
+    }
+
+    pub(super) fn next(&mut self, budget: &mut Budget) -> Result<Node<'a>, Unreadable> {
+        loop {
+            budget.step()?;
+            self.at = self.end();
+            let bad = || broken("a part of the file is no valid XML");
+            match self.reader.read_event().map_err(|_| bad())? {
+                Event::Start(start) => {
+                    self.depth += 1;
+                    if self.depth > DEPTH_MAX {
+                        return Err(broken("a part of the file is nested too deeply"));
+                    }
+                    return Ok(Node::Start { tag: Tag(start), is_empty: false });
+                }
+                Event::Empty(start) => return Ok(Node::Start { tag: Tag(start), is_empty: true }),
+                Event::End(_) => {
+                    self.depth = self.depth.checked_sub(1).ok_or_else(bad)?;
+                    return Ok(Node::End);
+                }
+                Event::Text(text) => return Ok(Node::Text(text.xml10_content())),
+                Event::CData(text) => return Ok(Node::Text(text.xml10_content())),
+                Event::GeneralRef(name) => {
+                    if let Some(c) = name.resolve_char_ref().map_err(|_| bad())? {
+                        return Ok(Node::Text(c.to_string().into()));
+                    }
+                    let known = resolve_predefined_entity(&name.xml10_content()).ok_or_else(bad)?;
+                    return Ok(Node::Text(known.into()));
+                }
+                Event::DocType(_) => return Err(broken("a part of the file has a document type")),
+                Event::Eof if self.depth > 0 => return Err(bad()),
+                Event::Eof => return Ok(Node::Eof),
+                Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+            }
+        }
+    }
+
+    /// Walks over the rest of an element that was opened.
+    pub(super) fn skip(&mut self, budget: &mut Budget) -> Result<(), Unreadable> {
+        let outside = self.depth.saturating_sub(1);
+        while self.depth > outside {
+            if let Node::Eof = self.next(budget)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The text directly inside an element that was opened, up to its end; elements in it are walked over.
+    pub(super) fn inner_text(&mut self, out: &mut String, budget: &mut Budget) -> Result<(), Unreadable> {
+        let inside = self.depth;
+        loop {
+            match self.next(budget)? {
+                Node::Text(text) if self.depth == inside => {
+                    budget.text(text.len())?;
+                    out.push_str(&text);
+                }
+                Node::End if self.depth < inside => return Ok(()),
+                Node::Eof => return Ok(()),
+                Node::Text(_) | Node::Start { .. } | Node::End => {}
+            }
+        }
+    }
+}
+
+impl Tag<'_> {
+    /// Without its prefix.
+    pub(super) fn name(&self) -> &str {
+        self.0.local_name().into_inner()
+    }
+
+    /// An attribute by its name, as it is written, without regard to prefixes other than the one in `name`.
+    pub(super) fn attribute(&self, name: &str) -> Result<Option<String>, Unreadable> {
+        let bad = || broken("a part of the file is no valid XML");
+        let mut attributes = self.0.attributes();
+        for attribute in attributes.with_checks(false) {
+            let attribute = attribute.map_err(|_| bad())?;
+            if attribute.key.as_ref() == name {
+                let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|_| bad())?;
+                return Ok(Some(value.into_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An attribute whose prefix is chosen by whoever wrote the file: `r:id`.
+    pub(super) fn prefixed(&self, local: &str) -> Result<Option<String>, Unreadable> {
+        let bad = || broken("a part of the file is no valid XML");
+        let mut attributes = self.0.attributes();
+        for attribute in attributes.with_checks(false) {
+            let attribute = attribute.map_err(|_| bad())?;
+            if attribute.key.prefix().is_some() && attribute.key.local_name().into_inner() == local {
+                let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|_| bad())?;
+                return Ok(Some(value.into_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn is_on(&self, name: &str) -> Result<bool, Unreadable> {
+        Ok(self.attribute(name)?.is_some_and(|value| matches!(value.as_str(), "1" | "true" | "on")))
+    }
+
+    /// The bytes of an attribute's value, counted from the tag's `<`.
+    pub(super) fn value_place(&self, name: &str) -> Option<Range<usize>> {
+        let raw: &str = &self.0;
+        let mut attributes = self.0.attributes();
+        let attribute = attributes.with_checks(false).flatten().find(|one| one.key.as_ref() == name)?;
+        let Cow::Borrowed(value) = attribute.value else { return None };
+        let from = value.as_ptr() as usize - raw.as_ptr() as usize + 1;
+        Some(from..from + value.len())
+    }
+}
+
+/// `_x000D_` and its like, as workbooks write what XML cannot.
+pub(super) fn unescaped(text: String) -> String {
+    if !text.contains("_x") {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find("_x") {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let pair = unit(rest).and_then(|first| {
+            let second = unit(&rest[7..]).unwrap_or(0);
+            let alone = char::from_u32(first.into()).map(|c| (c, 7));
+            alone.or_else(|| char::decode_utf16([first, second]).next()?.ok().map(|c| (c, 14)))
+        });
+        match pair {
+            Some((c, len)) => {
+                out.push(c);
+                rest = &rest[len..];
+            }
+            None => {
+                out.push('_');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The code unit that `_xHHHH_` at the beginning of a text stands for.
+fn unit(text: &str) -> Option<u16> {
+    let bytes = text.as_bytes().get(..7)?;
+    let is_escape =
+        bytes.starts_with(b"_x") && bytes[6] == b'_' && bytes[2..6].iter().all(u8::is_ascii_hexdigit);
+    if is_escape { u16::from_str_radix(&text[2..6], 16).ok() } else { None }
+}
+
+/// Whether a text begins like an escape, up to what would end it.
+fn looks_escaped(text: &str) -> bool {
+    let bytes = text.as_bytes().get(..6);
+    bytes.is_some_and(|bytes| bytes.starts_with(b"_x") && bytes[2..].iter().all(u8::is_ascii_hexdigit))
+}
+
+/// A text as it stands between tags, so that [`unescaped`] gives it back.
+pub(super) fn escaped(text: &str) -> String {
+    use std::fmt::Write;
+    let mut out = String::with_capacity(text.len() + 8);
+    for (at, c) in text.char_indices() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            // Whatever comes next: it may be written as something that begins with `_`.
+            '_' if looks_escaped(&text[at..]) => out.push_str("_x005F_"),
+            '\t' | '\n' => out.push(c),
+            // A carriage return that stands there plainly is a line feed to every reader of XML.
+            '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => {
+                write!(out, "_x{:04X}_", u32::from(c)).expect("a String takes everything");
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{escaped, unescaped};
+
+    #[test]
+    fn escapes_of_workbooks_are_read() {
+        for (raw, expected) in [
+            ("a_x000D_b", "a\rb"),
+            ("_x005F_x000D_", "_x000D_"),
+            ("_xD83D__xDE00_", "😀"),
+            ("_xD83D_", "_xD83D_"),
+            ("_x00g0_", "_x00g0_"),
+            ("_x000D", "_x000D"),
+            ("_x000é_", "_x000é_"),
+            ("_x_x0041_", "_xA"),
+        ] {
+            assert_eq!(unescaped(raw.to_owned()), expected, "{raw}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_escaped_reads_back(text in "(_|x|0|4|1|A|_x0041_|_x005F_|\\PC|[\\x01-\\x1f]|😀){0,20}") {
+            let plain = quick_xml::escape::unescape(&escaped(&text)).unwrap().into_owned();
+            prop_assert_eq!(unescaped(plain), text);
+        }
+    }
+}

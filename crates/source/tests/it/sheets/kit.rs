@@ -1,0 +1,106 @@
+//! Workbooks of a few sheets, made part by part.
+
+use std::io::{Cursor, Write};
+
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+const RELS: &str = "http://schemas.openxmlformats.org/package/2006/relationships";
+const DOC: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    Nothing,
+    Text(&'a str),
+    Number(&'a str),
+    Boolean(bool),
+    /// `2026-02-11`
+    Date(&'a str),
+    /// A formula and what it came to.
+    Formula(&'a str, &'a str),
+}
+
+/// Style 1 shows dates.
+pub fn workbook(sheets: &[(&str, &[Vec<Value<'_>>])]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let mut part = |name: &str, content: &str| {
+        zip.start_file(name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(content.as_bytes()).unwrap();
+    };
+    let all = |make: &dyn Fn(usize, &str) -> String| -> String {
+        sheets.iter().enumerate().map(|(at, (name, _))| make(at + 1, name)).collect()
+    };
+    let overrides = all(&|id, _| {
+        format!(
+            r#"<Override PartName="/xl/worksheets/sheet{id}.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>"#
+        )
+    });
+    part(
+        "[Content_Types].xml",
+        &format!(
+            r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
+<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/>{overrides}</Types>"#
+        ),
+    );
+    part(
+        "_rels/.rels",
+        &format!(
+            r#"<Relationships xmlns="{RELS}"><Relationship Id="rId1" Type="{DOC}/officeDocument" Target="xl/workbook.xml"/></Relationships>"#
+        ),
+    );
+    let list = all(&|id, name| format!(r#"<sheet name="{name}" sheetId="{id}" r:id="rId{id}"/>"#));
+    part(
+        "xl/workbook.xml",
+        &format!(r#"<workbook xmlns="{MAIN}" xmlns:r="{DOC}"><sheets>{list}</sheets></workbook>"#),
+    );
+    let relations = all(&|id, _| {
+        format!(r#"<Relationship Id="rId{id}" Type="{DOC}/worksheet" Target="worksheets/sheet{id}.xml"/>"#)
+    });
+    part(
+        "xl/_rels/workbook.xml.rels",
+        &format!(
+            r#"<Relationships xmlns="{RELS}">{relations}<Relationship Id="rId99" Type="{DOC}/styles" Target="styles.xml"/></Relationships>"#
+        ),
+    );
+    part(
+        "xl/styles.xml",
+        &format!(
+            r#"<styleSheet xmlns="{MAIN}"><fonts count="1"><font/></fonts><fills count="1"><fill/></fills><borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="14" applyNumberFormat="1"/></cellXfs></styleSheet>"#
+        ),
+    );
+    for (at, (_, rows)) in sheets.iter().enumerate() {
+        let rows: String = rows.iter().enumerate().map(|(at, row)| row_xml(at + 1, row)).collect();
+        let xml = format!(r#"<worksheet xmlns="{MAIN}"><sheetData>{rows}</sheetData></worksheet>"#);
+        part(&format!("xl/worksheets/sheet{}.xml", at + 1), &xml);
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+fn row_xml(number: usize, cells: &[Value<'_>]) -> String {
+    let cells: String = cells
+        .iter()
+        .zip('A'..='Z')
+        .map(|(value, letter)| cell_xml(&format!("{letter}{number}"), *value))
+        .collect();
+    format!(r#"<row r="{number}">{cells}</row>"#)
+}
+
+fn cell_xml(at: &str, value: Value<'_>) -> String {
+    match value {
+        Value::Nothing => String::new(),
+        Value::Text(text) => {
+            let text = text.replace('&', "&amp;").replace('<', "&lt;");
+            format!(r#"<c r="{at}" t="inlineStr"><is><t xml:space="preserve">{text}</t></is></c>"#)
+        }
+        Value::Number(digits) => format!(r#"<c r="{at}"><v>{digits}</v></c>"#),
+        Value::Boolean(yes) => format!(r#"<c r="{at}" t="b"><v>{}</v></c>"#, u8::from(yes)),
+        Value::Date(day) => format!(r#"<c r="{at}" s="1"><v>{}</v></c>"#, serial(day)),
+        Value::Formula(formula, digits) => format!(r#"<c r="{at}"><f>{formula}</f><v>{digits}</v></c>"#),
+    }
+}
+
+/// Days since 1899-12-30.
+fn serial(day: &str) -> i64 {
+    contract::time::read(day.as_bytes()).unwrap().seconds / 86_400 + 25_569
+}

@@ -1,0 +1,182 @@
+//! Rows of a workbook on disk, written through the source.
+
+use contract::Cell;
+use contract::manifest::Workbook;
+use contract::source::{Change, Claim, Shape, ShapeColumn, Source, Write, WriteFault, Written};
+use source::sheets::{Options, Sheets};
+use tempfile::TempDir;
+
+use super::kit::{Value, workbook};
+use crate::json::kit::{all, columns, notes, shape, write};
+
+struct Disk {
+    folder: TempDir,
+}
+
+impl Disk {
+    fn new(rows: &[Vec<Value<'_>>]) -> Self {
+        let disk = Self { folder: tempfile::tempdir().unwrap() };
+        std::fs::write(disk.path(), workbook(&[("People", rows)])).unwrap();
+        disk
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("people.xlsx")
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.path()).unwrap()
+    }
+
+    fn open(&self) -> Sheets {
+        Sheets::open(&self.path(), Options { look_every_ms: 0, ..Options::new(Workbook::Xlsx) })
+    }
+}
+
+fn people() -> Disk {
+    use Value::{Boolean, Date, Nothing, Number, Text};
+    Disk::new(&[
+        vec![Text("id"), Text("name"), Text("born"), Text("ok"), Text("price")],
+        vec![Number("1"), Text("Ada"), Date("1915-12-10"), Boolean(true), Number("1.5")],
+        vec![Number("2"), Text("Bob"), Date("2001-02-03"), Boolean(false), Number("2")],
+        vec![Number("3"), Text("=1+1"), Nothing, Boolean(true), Number("0.1")],
+    ])
+}
+
+#[test]
+fn a_sheet_has_kinds() {
+    let sheets = people().open();
+    let disk = people();
+    let table = disk.open().facts().unwrap().tables.remove(0);
+    assert_eq!(columns(&table), "id integer, name text, born date?, ok boolean, price number");
+    assert_eq!((table.name.as_str(), table.rows, table.read_only.as_deref()), ("People", Some(3), None));
+    assert!(sheets.facts().is_err(), "its folder is gone");
+}
+
+#[test]
+fn rows_are_created_updated_and_deleted() {
+    let disk = people();
+    let sheets = disk.open();
+    let shape = shape(&sheets);
+    let cells = [
+        (0, Cell::Integer(4)),
+        (1, Cell::Text("+cmd|' /C calc'!A0")),
+        (2, Cell::Text("2026-02-11")),
+        (3, Cell::Integer(0)),
+        (4, Cell::Real(0.25)),
+    ];
+    let (written, clerk) = write(&sheets, &shape, Change::Create { cells: &cells }).unwrap();
+    assert_eq!(written, Written::Done);
+    let row = r#"{"id":4,"name":"+cmd|' /C calc'!A0","born":"2026-02-11","ok":false,"price":0.25}"#;
+    assert_eq!(clerk.after.as_deref(), Some(row));
+    let key = [Cell::Integer(2)];
+    let cells = [(1, Cell::Text("Bobby")), (2, Cell::Null)];
+    write(&sheets, &shape, Change::Update { key: &key, cells: &cells }).unwrap();
+    write(&sheets, &shape, Change::Delete { key: &[Cell::Integer(1)] }).unwrap();
+    let expected = [
+        r#"{"id":2,"name":"Bobby","born":null,"ok":false,"price":2}"#,
+        r#"{"id":3,"name":"=1+1","born":null,"ok":true,"price":0.1}"#,
+        row,
+    ];
+    assert_eq!(all(&sheets), expected);
+    assert_eq!(all(&disk.open()), expected);
+}
+
+#[test]
+fn what_cannot_be_written_changes_nothing() {
+    let disk = people();
+    let sheets = disk.open();
+    let shape = shape(&sheets);
+    let before = disk.bytes();
+    let long = "x".repeat(40_000);
+    let update = |cell: (usize, Cell<'_>)| {
+        let change = Change::Update { key: &[Cell::Integer(1)], cells: &[cell] };
+        match write(&sheets, &shape, change) {
+            Err(WriteFault::Refused { column, why }) => format!("{column:?}: {why}"),
+            Err(fault) => fault.to_string(),
+            Ok(_) => "written".to_owned(),
+        }
+    };
+    for (cell, expected) in [
+        ((1, Cell::Text(&long)), "Some(1): a cell of a workbook holds 32767 characters"),
+        ((1, Cell::Text("a\0")), "Some(1): a workbook has no NUL"),
+        ((2, Cell::Text("1815-12-10")), "Some(2): no cell of this column"),
+        ((4, Cell::Real(f64::INFINITY)), "Some(4): a workbook has no infinite numbers"),
+        ((4, Cell::Real(5e-324)), "Some(4): the number is too large or too small"),
+        ((0, Cell::Integer(9_007_199_254_740_993)), "Some(0): a workbook keeps no more than 53 bits"),
+        ((0, Cell::Integer(2)), "there is a record with this key already"),
+        ((0, Cell::Null), "Some(0): a key must have a value"),
+    ] {
+        let told = update(cell);
+        assert!(told.starts_with(expected), "{cell:?}: {told}");
+    }
+    let gone = write(&sheets, &shape, Change::Delete { key: &[Cell::Integer(99)] });
+    assert!(matches!(gone, Err(WriteFault::NotFound)));
+    assert_eq!(disk.bytes(), before);
+}
+
+#[test]
+fn a_claim_is_kept_once_and_a_dry_run_is_not() {
+    let disk = people();
+    let sheets = disk.open();
+    let shape = shape(&sheets);
+    let writer = sheets.writer(&shape).unwrap();
+    let cells = [(0, Cell::Integer(7)), (1, Cell::Text("G")), (3, Cell::Integer(1)), (4, Cell::Integer(1))];
+    let claim = Some(Claim { id: [1; 32], asked: [2; 32] });
+    let ask = |dry_run| {
+        let write = Write { change: Change::Create { cells: &cells }, claim, dry_run, now_ms: 1000 };
+        writer.write(&write, &mut notes(&shape)).unwrap()
+    };
+    let before = disk.bytes();
+    assert_eq!(ask(true), Written::Done);
+    assert_eq!(disk.bytes(), before);
+    assert_eq!(ask(false), Written::Done);
+    let once = disk.bytes();
+    let row = br#"{"id":7,"name":"G","born":null,"ok":true,"price":1}"#.to_vec();
+    assert_eq!(ask(false), Written::Replayed(row));
+    assert_eq!(disk.bytes(), once);
+    assert_eq!(all(&sheets).len(), 4);
+}
+
+#[test]
+fn computed_columns_are_told_and_not_written() {
+    use Value::{Formula, Number, Text};
+    let disk = Disk::new(&[
+        vec![Text("id"), Text("n"), Text("twice")],
+        vec![Number("1"), Number("2"), Formula("B2*2", "4")],
+        vec![Number("2"), Number("3"), Formula("B3*2", "6")],
+    ]);
+    let sheets = disk.open();
+    let facts = sheets.facts().unwrap();
+    let why = facts.tables[0].columns[2].read_only.as_deref();
+    assert_eq!(why, Some("it is computed by a formula"));
+    let shape = shape(&sheets);
+    let told = |cell: (usize, Cell<'_>)| {
+        let change = Change::Update { key: &[Cell::Integer(1)], cells: &[cell] };
+        write(&sheets, &shape, change).err().map(|fault| fault.to_string())
+    };
+    assert_eq!(told((2, Cell::Integer(9))).as_deref(), Some("it is computed by a formula"));
+    let stale = "C2 may be computed from B2, and only a spreadsheet program computes it anew";
+    assert_eq!(told((1, Cell::Integer(9))).as_deref(), Some(stale));
+    assert_eq!(told((0, Cell::Integer(9))), None);
+    assert_eq!(all(&sheets), [r#"{"id":9,"n":2,"twice":4}"#, r#"{"id":2,"n":3,"twice":6}"#]);
+}
+
+/// A contract that calls digits decimals, and keeps what a workbook keeps of them.
+#[test]
+fn decimals_are_exact_or_refused() {
+    let disk = people();
+    let sheets = disk.open();
+    let mut shape = shape(&sheets);
+    shape.columns[4] = ShapeColumn { kind: contract::Kind::Decimal, ..shape.columns[4].clone() };
+    let update = |shape: &Shape, digits: &str| {
+        let cells = [(4, Cell::Text(digits))];
+        let change = Change::Update { key: &[Cell::Integer(1)], cells: &cells };
+        write(&sheets, shape, change).map(|(_, clerk)| clerk.after.unwrap())
+    };
+    assert!(update(&shape, "12.25").unwrap().contains(r#""price":"12.25""#));
+    assert!(update(&shape, "0.1").unwrap().contains(r#""price":"0.1""#));
+    let refused = update(&shape, "12345678901234567.8901").unwrap_err();
+    assert!(refused.to_string().starts_with("a workbook keeps about 15 digits"), "{refused}");
+    assert!(update(&shape, "1.50").is_err(), "it would read back as 1.5");
+}
