@@ -20,6 +20,9 @@ pub(super) struct Column {
     /// Text that means "no value".
     pub(super) null: Option<String>,
     affinity: Affinity,
+    /// As its table declares it.
+    pub(super) declared: String,
+    pub(super) is_required: bool,
     /// Where SQLite's own order is not the order of the kind.
     pub(super) sorted: Option<Sorted>,
     /// A collation whose index finds candidates, among which bytes decide.
@@ -75,6 +78,8 @@ impl Column {
             mixed: shape.mixed,
             null: shape.null.clone(),
             affinity: declared.affinity,
+            declared: declared.declared.clone(),
+            is_required: declared.is_required,
             sorted: None,
             loose: None,
         };
@@ -83,6 +88,23 @@ impl Column {
             column.loose = table.loose_collation(at);
         }
         column
+    }
+
+    /// Of what a statement gives: it is only looked at.
+    pub(super) fn of_statement(shape: &ShapeColumn) -> Self {
+        Self {
+            name: shape.name.clone(),
+            quoted: quoted(&shape.name),
+            kind: shape.kind,
+            nullable: shape.nullable,
+            mixed: shape.mixed,
+            null: shape.null.clone(),
+            affinity: Affinity::Blob,
+            declared: String::new(),
+            is_required: false,
+            sorted: None,
+            loose: None,
+        }
     }
 
     fn order(&self, is_utf16: bool) -> Option<Sorted> {
@@ -261,6 +283,11 @@ impl Column {
         }
     }
 
+    /// Whether numbers become texts in it.
+    pub(super) fn is_text(&self) -> bool {
+        self.affinity == Affinity::Text
+    }
+
     fn is_numeric(&self) -> bool {
         matches!(self.affinity, Affinity::Integer | Affinity::Real | Affinity::Numeric)
     }
@@ -277,7 +304,7 @@ impl Column {
 }
 
 /// A number as text, the way it is told.
-fn told(cell: Cell<'_>) -> Option<String> {
+pub(super) fn told(cell: Cell<'_>) -> Option<String> {
     match cell {
         Cell::Integer(n) => Some(n.to_string()),
         Cell::Real(n) if n.is_finite() => Some(n.to_string()),

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use contract::source::SourceFault;
-use rusqlite::{Error, ErrorCode};
+use contract::source::{SourceFault, WriteFault};
+use rusqlite::{Error, ErrorCode, ffi};
 
 /// Why a read did not come to its end.
 #[derive(Debug)]
@@ -53,6 +53,11 @@ impl Fail {
         }
     }
 
+    /// Whether somebody was cut off in the middle of a change, which has to be taken back before anybody can read.
+    pub(super) fn is_unfinished(&self) -> bool {
+        matches!(self, Self::Sql(error) if is_unfinished(error))
+    }
+
     pub(super) fn into_fault(self, path: &Path) -> SourceFault {
         match self {
             Self::Sql(error) => of_error(&error, path),
@@ -60,6 +65,10 @@ impl Fail {
             Self::Fault(fault) => fault,
         }
     }
+}
+
+fn is_unfinished(error: &Error) -> bool {
+    matches!(error, Error::SqliteFailure(code, _) if code.extended_code == ffi::SQLITE_READONLY_ROLLBACK)
 }
 
 /// The file's name without its folder.
@@ -82,6 +91,13 @@ fn of_error(error: &Error, path: &Path) -> SourceFault {
             changed(format!("`{name}` is damaged; restore a backup, or run `.recover` on a copy of it"), log)
         }
         Some(ErrorCode::TooBig) => changed(format!("`{name}` has {TOO_BIG}; make it smaller"), log),
+        Some(ErrorCode::ReadOnly) if is_unfinished(error) => unavailable(
+            format!(
+                "another program was cut off while it changed `{name}`, and we may not put it right; open it once with \
+                 a program that may write to it"
+            ),
+            log,
+        ),
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => closed(path, log),
         Some(ErrorCode::PermissionDenied | ErrorCode::SystemIoFailure) => {
             unavailable(format!("`{name}` cannot be read; check the disk and who may read the file"), log)
@@ -91,6 +107,117 @@ fn of_error(error: &Error, path: &Path) -> SourceFault {
             changed(format!("`{name}` no longer has the tables and columns it had; read it in again"), log)
         }
         Some(_) => unavailable(format!("`{name}` cannot be read; the log says why"), log),
+    }
+}
+
+/// The same for who writes.
+pub(super) fn of_writing(fail: Fail, path: &Path) -> SourceFault {
+    let name = name_of(path);
+    let code = match &fail {
+        Fail::Sql(error) => error.sqlite_error_code(),
+        Fail::Late | Fail::Fault(_) => None,
+    };
+    let log = || format!("{}: {fail:?}", path.display());
+    match code {
+        Some(ErrorCode::DiskFull) => {
+            let told = format!("there is no room left for `{name}`; nothing was written");
+            SourceFault::Unavailable { told, log: log() }
+        }
+        Some(ErrorCode::TooBig) => {
+            let told = "this is more than 64 MiB, and larger values are not kept".into();
+            SourceFault::Unavailable { told, log: log() }
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) if path.exists() => {
+            closed_to_writers(path, log())
+        }
+        _ => fail.into_fault(path),
+    }
+}
+
+pub(super) fn closed_to_writers(path: &Path, log: String) -> SourceFault {
+    let name = name_of(path);
+    let told = format!("`{name}` cannot be written to; check who may write to the file and to its folder");
+    SourceFault::Unavailable { told, log }
+}
+
+/// Whose rules a row may break, to name them by.
+#[derive(Debug, Default)]
+pub(super) struct Rules<'a> {
+    pub(super) table: &'a str,
+    /// Names, with their places in a shape.
+    pub(super) columns: Vec<(&'a str, usize)>,
+    pub(super) key: &'a [usize],
+    /// What a foreign key has against it.
+    pub(super) reference: Option<&'static str>,
+}
+
+impl Rules<'_> {
+    /// What the database has against a row, in our words. The driver's say only which column it is.
+    pub(super) fn refused(&self, error: &Error) -> Option<WriteFault> {
+        let Error::SqliteFailure(code, said) = error else { return None };
+        let said = said.as_deref().unwrap_or_default();
+        let refused = |column, why: &str| Some(WriteFault::Refused { column, why: why.to_owned() });
+        match (code.code, code.extended_code) {
+            (
+                ErrorCode::ConstraintViolation,
+                ffi::SQLITE_CONSTRAINT_UNIQUE
+                | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+                | ffi::SQLITE_CONSTRAINT_ROWID,
+            ) => {
+                let named = self.listed(said);
+                let is_key = named.len() == self.key.len() && self.key.iter().all(|at| named.contains(at));
+                match named[..] {
+                    [_, ..] if is_key => Some(WriteFault::Exists),
+                    [only] => refused(Some(only), "another record has this value already"),
+                    _ => refused(named.first().copied(), "another record has the same values already"),
+                }
+            }
+            (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_NOTNULL) => {
+                refused(self.listed(said).first().copied(), "a value is required")
+            }
+            (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_CHECK) => {
+                refused(self.mentioned(said), "a rule of the table (CHECK) does not allow it")
+            }
+            (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => {
+                let both = "it refers to a record that is not there, or others refer to it";
+                refused(None, self.reference.unwrap_or(both))
+            }
+            (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_TRIGGER) => {
+                refused(None, "a trigger of the table does not allow it")
+            }
+            (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_DATATYPE) => {
+                let name = said.rsplit_once(" column ").map_or(said, |(_, name)| name);
+                refused(self.place(name), "the column keeps other kinds of values")
+            }
+            (ErrorCode::ConstraintViolation, _) => refused(None, "a rule of the database does not allow it"),
+            (ErrorCode::TypeMismatch, _) => refused(None, "its number has to be an integer"),
+            _ => None,
+        }
+    }
+
+    /// `table.column`
+    fn place(&self, name: &str) -> Option<usize> {
+        let name = name.strip_prefix(self.table)?.strip_prefix('.')?;
+        self.columns.iter().find(|(known, _)| *known == name).map(|(_, at)| *at)
+    }
+
+    /// `…: table.column, table.column`
+    fn listed(&self, said: &str) -> Vec<usize> {
+        let Some((_, names)) = said.split_once(": ") else { return Vec::new() };
+        names.split(", ").filter_map(|name| self.place(name)).collect()
+    }
+
+    /// The only column of which a rule speaks.
+    fn mentioned(&self, said: &str) -> Option<usize> {
+        let (_, rule) = said.split_once(": ")?;
+        let mut words = rule.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let mut known: Vec<usize> = words
+            .by_ref()
+            .filter_map(|word| self.columns.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)))
+            .map(|(_, at)| *at)
+            .collect();
+        known.dedup();
+        if let [only] = known[..] { Some(only) } else { None }
     }
 }
 
@@ -109,7 +236,8 @@ fn closed(path: &Path, log: String) -> SourceFault {
 }
 
 /// Whether the header says that changes go to a log beside the file. Bytes 18 and 19 are the versions for
-/// writing and reading: 2 is WAL.
+/// writing and reading: 2 is WAL. To close the file gives back all locks that this process has on it (POSIX says
+/// so), so this is for files that SQLite cannot open, and has not open.
 fn is_wal(path: &Path) -> bool {
     use std::io::Read;
     let mut header = [0; 20];

@@ -19,19 +19,29 @@
 //! What a column is said to hold is what its rows hold (`survey`), since SQLite stores anything anywhere.
 
 mod chunked;
+mod claims;
 mod column;
 mod copy;
+mod desk;
+mod exact;
+mod examine;
 mod fault;
+mod fts;
+mod gate;
 mod janitor;
+mod lex;
 mod page;
 mod plan;
 mod pool;
 mod reader;
 mod schema;
+mod search;
 mod session;
 mod sorted;
+mod statement;
 mod survey;
 mod walk;
+mod writer;
 
 #[cfg(test)]
 mod agreement;
@@ -39,19 +49,26 @@ mod agreement;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use contract::source::{Facts, Reader, Shape, Source, SourceFault};
+use contract::source::{
+    BadStatement, Facts, Prepared, Reader, Shape, Source, SourceFault, StatementFacts, StatementShape, Writer,
+};
 
 pub use copy::copy;
+use desk::Desk;
 use pool::Pool;
 use schema::Schema;
 
 /// One database file.
 pub struct Sqlite {
     pool: Arc<Pool>,
+    /// Where writers take turns.
+    desk: Arc<Desk>,
     options: Options,
     /// What was declared when somebody last asked. A database of hundreds of tables has as many readers, and
     /// each is made from what its contract was made from.
     schema: Mutex<Option<Arc<Schema>>>,
+    /// What was found then: statements give columns of the same kinds.
+    facts: Mutex<Option<Arc<Facts>>>,
 }
 
 /// How much may be asked of us, and of the file.
@@ -77,7 +94,8 @@ impl Sqlite {
     /// Opens nothing yet: a file that is missing or broken is found by whoever reads.
     pub fn new(path: &Path, options: Options) -> Self {
         let pool = Arc::new(Pool::new(path, options.connections_max));
-        Self { pool, options, schema: Mutex::default() }
+        let desk = Arc::new(Desk::new(&pool));
+        Self { pool, desk, options, schema: Mutex::default(), facts: Mutex::default() }
     }
 
     /// A database that is there and has a schema that can be read.
@@ -93,16 +111,40 @@ impl Sqlite {
         *self.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&schema));
         Ok(schema)
     }
+
+    /// What was declared when somebody last looked.
+    fn known(&self) -> Result<Arc<Schema>, SourceFault> {
+        let known = self.schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        known.map_or_else(|| self.look(), Ok)
+    }
 }
 
 impl Source for Sqlite {
     fn facts(&self) -> Result<Facts, SourceFault> {
-        survey::facts(&self.pool, &self.options, &*self.look()?)
+        let facts = survey::facts(&self.pool, &self.options, &*self.look()?)?;
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(facts.clone()));
+        Ok(facts)
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        let known = self.schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let schema = known.map_or_else(|| self.look(), Ok)?;
-        Ok(Arc::new(reader::TableReader::new(&self.pool, &self.options, &schema, shape)?))
+        Ok(Arc::new(reader::TableReader::new(&self.pool, &self.options, &*self.known()?, shape)?))
+    }
+
+    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
+        Ok(Arc::new(writer::TableWriter::new(&self.desk, &self.options, &*self.known()?, shape)?))
+    }
+
+    fn examine(&self, sql: &str) -> Result<StatementFacts, BadStatement> {
+        let found = self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let found = found.map_or_else(|| self.facts().map(Arc::new), Ok);
+        let known = found.and_then(|facts| Ok((facts, self.known()?)));
+        let (facts, schema) =
+            known.map_err(|fault| BadStatement { message: fault.to_string(), help: None, at: None })?;
+        examine::examine(&self.pool, &schema, &facts, sql)
+    }
+
+    fn prepare(&self, statement: &StatementShape) -> Result<Arc<dyn Prepared>, SourceFault> {
+        let schema = self.known()?;
+        Ok(Arc::new(statement::Script::new(&self.pool, &self.desk, &self.options, &schema, statement)?))
     }
 }

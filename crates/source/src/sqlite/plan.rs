@@ -113,6 +113,16 @@ impl Grammar<'_> {
     }
 }
 
+impl Grammar<'_> {
+    /// The row with a key, and behind its columns where it lies: quoted columns.
+    pub(super) fn row_at(&self, address: &str) -> Plan {
+        let filters = self.key.iter().map(|column| (*column, Test::Equals)).collect();
+        let form = Form { filters, sort: None, part: Part::Row };
+        let Grammar { table, columns, key, .. } = *self;
+        Grammar { table, columns, key, rowid: Some(address) }.plan(&form)
+    }
+}
+
 impl Writer<'_> {
     fn select(&mut self) {
         let names: Vec<&str> = self.grammar.columns.iter().map(|column| column.quoted.as_str()).collect();

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use contract::source::SourceFault;
 
 use super::fault::Fail;
+use super::gate::Permit;
 use super::janitor::Janitor;
-use super::session::{Permit, Session, Since};
+use super::session::{Generation, Session, Since};
 
 /// How long somebody else's lock is waited for. A reader must not wait longer than it may make others wait.
 const PATIENCE: Duration = Duration::from_millis(45);
@@ -54,7 +55,7 @@ pub(super) struct State {
     pub(super) open: usize,
     /// Threads that wait for a connection: to wake nobody costs a system call too.
     waiting: usize,
-    generation: u64,
+    generation: Generation,
     file: Option<FileId>,
     /// When to look at the path again.
     look_at: Option<Instant>,
@@ -87,7 +88,7 @@ impl Pool {
             idle: Vec::new(),
             open: 0,
             waiting: 0,
-            generation: 0,
+            generation: Generation::default(),
             file: None,
             look_at: None,
             row_read: None,
@@ -130,7 +131,7 @@ impl Pool {
         patience: Duration,
         mut run: impl FnMut(&Session) -> Result<T, Fail>,
     ) -> Result<T, Fail> {
-        let mut since = None;
+        let (mut since, mut is_restored) = (None, false);
         loop {
             match self.take(wanted).and_then(|loan| loan.run(&mut run)) {
                 Err(fail) if fail.is_busy() => {
@@ -140,21 +141,64 @@ impl Pool {
                     }
                     std::thread::sleep(PAUSE);
                 }
+                Err(fail) if fail.is_unfinished() && !is_restored => {
+                    is_restored = true;
+                    self.restore()?;
+                }
                 other => return other,
             }
         }
     }
 
+    /// Somebody was cut off in the middle of a change, and left a journal with which to take it back. SQLite does that
+    /// before anybody can read, on a connection that may write; what was committed stays as it is.
+    #[cold]
+    fn restore(&self) -> Result<(), Fail> {
+        let session = Session::open_to_write(&self.absolute()?, PATIENCE)?;
+        session.gate.set(Permit::Schema);
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        session.connection.query_row("SELECT count(*) FROM main.sqlite_schema", [], count)?;
+        Ok(())
+    }
+
     /// A connection that may ask for the schema: rare, and not kept.
     pub(super) fn schema<T>(&self, run: impl Fn(&Session) -> Result<T, Fail>) -> Result<T, SourceFault> {
-        let since = Instant::now();
+        self.aside(&Permit::Schema, run).map_err(|fail| self.fault(fail))
+    }
+
+    /// A connection that is not kept, for what others may not do.
+    pub(super) fn aside<T>(
+        &self,
+        permit: &Permit,
+        run: impl Fn(&Session) -> Result<T, Fail>,
+    ) -> Result<T, Fail> {
+        let (since, mut is_restored) = (Instant::now(), false);
         loop {
-            let opened = self.absolute().and_then(|path| Ok(Session::open(&path, Permit::Schema, 0)?));
+            let opened = self
+                .absolute()
+                .and_then(|path| Ok(Session::open(&path, permit.clone(), Generation::default())?));
             match opened.and_then(|session| run(&session)) {
                 Err(fail) if fail.is_busy() && since.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-                other => return other.map_err(|fail| self.fault(fail)),
+                Err(fail) if fail.is_unfinished() && !is_restored => {
+                    is_restored = true;
+                    self.restore()?;
+                }
+                other => return other,
             }
         }
+    }
+
+    /// We committed ourselves. No read that begins from now on may see what was kept before.
+    pub(super) fn wrote(&self) {
+        let mut state = self.shared.lock();
+        state.generation.write = state.generation.write.wrapping_add(1);
+        let (generation, before) = (state.generation, state.idle.len());
+        state.idle.retain_mut(|session| {
+            session.generation = generation;
+            session.let_go().is_ok()
+        });
+        state.open -= before - state.idle.len();
+        self.shared.wake(state);
     }
 
     pub(super) fn fault(&self, fail: Fail) -> SourceFault {
@@ -207,7 +251,7 @@ impl Pool {
         Ok(loan)
     }
 
-    fn open(&self, generation: u64) -> Result<Loan<'_>, Fail> {
+    fn open(&self, generation: Generation) -> Result<Loan<'_>, Fail> {
         let opened = self.absolute().and_then(|path| Ok(Session::open(&path, Permit::Rows, generation)?));
         match opened {
             Ok(session) => Ok(Loan { pool: self, session: Some(Box::new(session)) }),
@@ -227,7 +271,7 @@ impl Pool {
         }
         let file = file_id(&self.given);
         if file.is_none() || file != state.file {
-            state.generation += 1;
+            state.generation.file = state.generation.file.wrapping_add(1);
             state.open -= state.idle.len();
             state.idle.clear();
             state.file = file;
@@ -239,11 +283,11 @@ impl Pool {
         Ok(())
     }
 
-    fn absolute(&self) -> Result<PathBuf, Fail> {
+    pub(super) fn absolute(&self) -> Result<PathBuf, Fail> {
         self.given.canonicalize().map_err(|_| self.missing())
     }
 
-    fn missing(&self) -> Fail {
+    pub(super) fn missing(&self) -> Fail {
         let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
         Fail::Sql(rusqlite::Error::SqliteFailure(error, None))
     }
@@ -312,7 +356,7 @@ impl Loan<'_> {
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        let Some(session) = self.session.take() else { return };
+        let Some(mut session) = self.session.take() else { return };
         session.hold();
         let shared = &self.pool.shared;
         let mut state = shared.lock();
@@ -322,6 +366,13 @@ impl Drop for Loan<'_> {
             if is_news {
                 state.janitor = Janitor::Awake;
             }
+            state.idle.push(session);
+        } else if session.generation.file == state.generation.file
+            && session.let_go().is_ok()
+            && session.is_sound()
+        {
+            // We wrote while it was lent, so it keeps to nothing from before.
+            session.generation = state.generation;
             state.idle.push(session);
         } else {
             state.open -= 1;
@@ -334,10 +385,10 @@ impl Drop for Loan<'_> {
 }
 
 #[cfg(unix)]
-type FileId = (u64, u64, u64, i64, i64);
+pub(super) type FileId = (u64, u64, u64, i64, i64);
 
 #[cfg(unix)]
-fn file_id(path: &Path) -> Option<FileId> {
+pub(super) fn file_id(path: &Path) -> Option<FileId> {
     use std::os::unix::fs::MetadataExt;
     let file = std::fs::metadata(path).ok()?;
     // A file copied over this one stays the same file, and may say that nothing changed: connections would go on
@@ -348,10 +399,10 @@ fn file_id(path: &Path) -> Option<FileId> {
 
 /// Where an open file cannot be replaced there is nothing to look for.
 #[cfg(not(unix))]
-type FileId = ();
+pub(super) type FileId = ();
 
 #[cfg(not(unix))]
-fn file_id(path: &Path) -> Option<FileId> {
+pub(super) fn file_id(path: &Path) -> Option<FileId> {
     std::fs::metadata(path).ok().map(|_| ())
 }
 

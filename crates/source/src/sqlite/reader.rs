@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use contract::source::{Filter, More, Place, Position, Query, Read, Reader, Shape, SourceFault, Test};
+use contract::source::{
+    Filter, More, Place, Position, Query, Read, Reader, Search, Searched, Shape, SourceFault, Test,
+};
 use contract::{Cell, Value};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -40,6 +42,8 @@ pub(super) struct TableReader {
     pub(super) pool: Arc<Pool>,
     pub(super) table: Table,
     pub(super) columns: Vec<Column>,
+    /// Their places in the table.
+    pub(super) places: Vec<usize>,
     pub(super) key: Vec<usize>,
     /// Whether no two rows can have one key, and an index finds it.
     pub(super) key_is_declared: bool,
@@ -47,7 +51,7 @@ pub(super) struct TableReader {
     pub(super) paging: Paging,
     pub(super) hold: Duration,
     list_ms_max: u64,
-    sql_name: String,
+    pub(super) sql_name: String,
     is_small: bool,
     /// Whether there were few enough rows to count them for every list.
     is_counted: bool,
@@ -118,6 +122,7 @@ impl TableReader {
             sql_name: table.sql_name(),
             table,
             columns,
+            places,
             key,
             key_is_declared,
             paging,
@@ -159,7 +164,7 @@ impl TableReader {
         }
     }
 
-    fn grammar(&self) -> Grammar<'_> {
+    pub(super) fn grammar(&self) -> Grammar<'_> {
         let rowid = match &self.paging {
             Paging::Rowid(rowid) => Some(rowid.as_str()),
             Paging::Key | Paging::Offset => None,
@@ -186,7 +191,19 @@ impl TableReader {
     }
 
     /// Hands a row's values over, or says which is not as it was.
-    fn cells<T>(&self, row: &Row<'_>, hand: impl FnOnce(&[Cell<'_>]) -> T) -> Result<T, Fail> {
+    #[inline]
+    pub(super) fn cells<T>(&self, row: &Row<'_>, hand: impl FnOnce(&[Cell<'_>]) -> T) -> Result<T, Fail> {
+        self.cells_from(row, 0, hand)
+    }
+
+    /// The same where other columns come first.
+    #[inline(always)]
+    fn cells_from<T>(
+        &self,
+        row: &Row<'_>,
+        from: usize,
+        hand: impl FnOnce(&[Cell<'_>]) -> T,
+    ) -> Result<T, Fail> {
         let count = self.columns.len();
         let mut few = [Cell::Null; FEW];
         let mut many = Vec::new();
@@ -198,11 +215,13 @@ impl TableReader {
             }
         };
         for (at, (cell, column)) in cells.iter_mut().zip(&self.columns).enumerate() {
-            *cell = column.cell(row.get_ref(at)?).map_err(|expected| self.broken(row, column, expected))?;
+            let value = row.get_ref(from + at)?;
+            *cell = column.cell(value).map_err(|expected| self.broken(row, from, column, expected))?;
         }
         for at in &self.key {
             if cells[*at] == Cell::Null {
-                return Err(self.broken(row, &self.columns[*at], Expected("a value in every row")).into());
+                let expected = Expected("a value in every row");
+                return Err(self.broken(row, from, &self.columns[*at], expected).into());
             }
         }
         Ok(hand(cells))
@@ -210,10 +229,17 @@ impl TableReader {
 
     /// Callers learn which column; which row it is says the log, to whoever can correct it.
     #[cold]
-    fn broken(&self, row: &Row<'_>, column: &Column, Expected(expected): Expected) -> SourceFault {
+    fn broken(
+        &self,
+        row: &Row<'_>,
+        from: usize,
+        column: &Column,
+        Expected(expected): Expected,
+    ) -> SourceFault {
         let what = format!("table `{}`, column `{}`: expected {expected}", self.table.name, column.name);
-        let part =
-            |at: &usize| Some(format!("`{}` {}", self.columns[*at].name, shown(row.get_ref(*at).ok()?)));
+        let part = |at: &usize| {
+            Some(format!("`{}` {}", self.columns[*at].name, shown(row.get_ref(from + *at).ok()?)))
+        };
         let key: Vec<String> = self.key.iter().filter_map(part).collect();
         SourceFault::Changed {
             told: format!("{what}, and a row has something else; the log of the server says which"),
@@ -228,13 +254,23 @@ impl TableReader {
 
     /// Adds a row to a page.
     pub(super) fn push(&self, row: &Row<'_>, place: i64, page: &mut Page) -> Result<(), Fail> {
-        self.cells(row, |cells| {
+        self.push_from(row, 0, place, page)
+    }
+
+    pub(super) fn push_from(
+        &self,
+        row: &Row<'_>,
+        from: usize,
+        place: i64,
+        page: &mut Page,
+    ) -> Result<(), Fail> {
+        self.cells_from(row, from, |cells| {
             cells.iter().for_each(|cell| page.push(*cell));
             page.end_row(place);
         })
     }
 
-    fn key_filters<'a>(&self, key: &[Cell<'a>]) -> Vec<Filter<'a>> {
+    pub(super) fn key_filters<'a>(&self, key: &[Cell<'a>]) -> Vec<Filter<'a>> {
         let columns = self.key.iter().zip(key);
         columns.map(|(column, value)| Filter { column: *column, test: Test::Equals, value: *value }).collect()
     }
@@ -254,7 +290,7 @@ impl TableReader {
     }
 
     /// The row with a key that only happens to be one: perhaps by reading all, perhaps there are two.
-    fn search(&self, filters: Vec<Filter<'_>>, row: &mut dyn FnMut(&[Cell<'_>])) -> Result<bool, Fail> {
+    fn look_for(&self, filters: Vec<Filter<'_>>, row: &mut dyn FnMut(&[Cell<'_>])) -> Result<bool, Fail> {
         let mut page = Page::new(self.columns.len());
         let query = Query { filters, rows_max: 2, ..Query::default() };
         match self.fill(&query, None, 2, &mut page) {
@@ -471,7 +507,7 @@ impl Reader for TableReader {
                 self.find(&[Filter { column: *column, test: Test::Equals, value: *value }], row)
             }
             (true, ..) => self.find(&self.key_filters(key), row),
-            (false, ..) => self.search(self.key_filters(key), row),
+            (false, ..) => self.look_for(self.key_filters(key), row),
         };
         found.map_err(|fail| self.pool.fault(fail))
     }
@@ -485,6 +521,14 @@ impl Reader for TableReader {
             return Err(SourceFault::Stopped);
         }
         self.pages(query, row).map_err(|fail| self.pool.fault(fail))
+    }
+
+    fn search(
+        &self,
+        search: &Search<'_>,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<Searched, SourceFault> {
+        self.by_words(search, row).map_err(|fail| self.pool.fault(fail))
     }
 }
 

@@ -2,8 +2,13 @@
 //!
 //! All names in our statements come from here, quoted; none comes from a caller.
 
+use std::collections::HashSet;
+
 use contract::source::LeftOut;
 use rusqlite::{Connection, Result, Row};
+
+use super::claims;
+use super::fts::{self, Index5};
 
 /// One table or view, as declared.
 #[derive(Debug, Clone)]
@@ -15,6 +20,17 @@ pub(super) struct Table {
     indexes: Vec<Index>,
     pub(super) is_strict: bool,
     pub(super) address: Address,
+    pub(super) class: Class,
+    /// What finds its rows by words.
+    pub(super) words: Option<Index5>,
+}
+
+/// What a table is to SQLite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Plain,
+    View,
+    Virtual,
 }
 
 /// By what a row can be found again without a search, and in which order all rows can be walked.
@@ -37,6 +53,9 @@ pub(super) struct Declared {
     pub(super) is_required: bool,
     /// Whether it is another name for the rowid, and so can hold integers only.
     pub(super) is_rowid: bool,
+    pub(super) has_default: bool,
+    /// Whether SQLite computes it from others.
+    pub(super) is_computed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +85,10 @@ pub(super) struct Schema {
     pub(super) left_out: Vec<LeftOut>,
     pub(super) is_utf16: bool,
     pub(super) is_wal: bool,
+    /// What virtual tables keep their own data in, in small letters.
+    shadows: HashSet<String>,
+    /// Which table refers to which by a foreign key, in small letters.
+    references: Vec<(String, String)>,
 }
 
 const TABLES_MAX: usize = 1000;
@@ -84,30 +107,101 @@ pub(super) fn read(connection: &Connection) -> Result<Schema> {
         left_out: Vec::new(),
         is_utf16: encoding != "UTF-8",
         is_wal: journal.eq_ignore_ascii_case("wal"),
+        shadows: HashSet::new(),
+        references: references(connection)?,
     };
-    for listed in list(connection)? {
+    let all = list(connection)?;
+    for listed in &all {
         if schema.tables.len() == TABLES_MAX {
             schema.notes.push(format!("only the first {TABLES_MAX} tables are read"));
             break;
         }
         match listed.kind.as_str() {
-            "table" | "view" => match table(connection, &listed) {
-                Ok(table) => schema.tables.push(table),
+            "table" | "view" => match table(connection, listed, Class::of(listed)) {
+                Ok(mut table) => {
+                    table.words = fts::index_of(connection, &all, &table)?;
+                    schema.tables.push(table);
+                }
                 Err(error) if is_own_fault(&error) => {
                     schema.left_out.push(left_out(&listed.name, UNREADABLE));
                 }
                 Err(error) => return Err(error),
             },
-            "virtual" => {
-                let why =
-                    format!("it is a virtual table{}; copy what it holds into a table", listed.module());
-                schema.left_out.push(left_out(&listed.name, why));
-            }
+            "virtual" => virtual_table(connection, listed, &mut schema)?,
             // What a virtual table keeps its own data in.
-            _ => {}
+            _ => {
+                schema.shadows.insert(listed.name.to_ascii_lowercase());
+            }
         }
     }
     Ok(schema)
+}
+
+/// A table of words that keeps its texts itself can be read like another; all else virtual is left out.
+fn virtual_table(connection: &Connection, listed: &Listed, schema: &mut Schema) -> Result<()> {
+    let why = match fts::Made::read(&listed.sql) {
+        Some(made) if made.content == fts::Content::Own => match table(connection, listed, Class::Virtual) {
+            Ok(mut table) => {
+                table.words = Some(made.own_index(&table));
+                schema.tables.push(table);
+                return Ok(());
+            }
+            Err(error) if is_own_fault(&error) => UNREADABLE.to_owned(),
+            Err(error) => return Err(error),
+        },
+        Some(fts::Made { content: fts::Content::Of(table), .. }) => {
+            format!("it is the index of words of `{table}`")
+        }
+        Some(_) | None => {
+            format!("it is a virtual table{}; copy what it holds into a table", listed.module())
+        }
+    };
+    schema.left_out.push(left_out(&listed.name, why));
+    Ok(())
+}
+
+/// Who refers to whom.
+fn references(connection: &Connection) -> Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare(
+        "SELECT DISTINCT s.name, f.\"table\" FROM main.sqlite_schema AS s, \
+         pragma_foreign_key_list(s.name, 'main') AS f WHERE s.type = 'table'",
+    )?;
+    let lower = |row: &Row<'_>, at| row.get::<_, String>(at).map(|name| name.to_ascii_lowercase());
+    let pairs = statement.query_map([], |row| Ok((lower(row, 0)?, lower(row, 1)?)))?;
+    // A table whose name is not text is left out elsewhere.
+    Ok(pairs.filter_map(Result::ok).collect())
+}
+
+impl Schema {
+    pub(super) fn shadows(&self) -> HashSet<String> {
+        self.shadows.clone()
+    }
+
+    /// The tables that change when rows of one do, in small letters: those that refer to it may be changed with
+    /// it, and what a trigger puts into an index of words is kept in tables of that index.
+    pub(super) fn reach(&self, table: &str) -> HashSet<String> {
+        let mut reach = HashSet::from([table.to_ascii_lowercase()]);
+        loop {
+            let more: Vec<&String> = self
+                .references
+                .iter()
+                .filter(|(child, parent)| reach.contains(parent) && !reach.contains(child))
+                .map(|(child, _)| child)
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            reach.extend(more.into_iter().cloned());
+        }
+        reach.extend(self.shadows.iter().cloned());
+        reach
+    }
+}
+
+impl Class {
+    fn of(listed: &Listed) -> Self {
+        if listed.kind == "view" { Self::View } else { Self::Plain }
+    }
 }
 
 pub(super) const UNREADABLE: &str = "it refers to something that is gone or not allowed";
@@ -127,13 +221,13 @@ pub(super) fn is_own_fault(error: &rusqlite::Error) -> bool {
     }
 }
 
-struct Listed {
-    name: String,
-    kind: String,
+pub(super) struct Listed {
+    pub(super) name: String,
+    pub(super) kind: String,
     is_without_rowid: bool,
     is_strict: bool,
     /// How it was made.
-    sql: String,
+    pub(super) sql: String,
 }
 
 impl Listed {
@@ -163,15 +257,16 @@ fn list(connection: &Connection) -> Result<Vec<Listed>> {
         })
     })?;
     let is_own = |listed: &Result<Listed>| {
-        listed.as_ref().is_ok_and(|listed| listed.name.to_ascii_lowercase().starts_with("sqlite_"))
+        listed.as_ref().is_ok_and(|listed| {
+            listed.name.to_ascii_lowercase().starts_with("sqlite_") || claims::is_table(&listed.name)
+        })
     };
     listed.filter(|listed| !is_own(listed)).collect()
 }
 
-fn table(connection: &Connection, listed: &Listed) -> Result<Table> {
+fn table(connection: &Connection, listed: &Listed, class: Class) -> Result<Table> {
     let (mut columns, primary) = columns(connection, listed)?;
-    let is_view = listed.kind == "view";
-    let indexes = if is_view { Vec::new() } else { indexes(connection, &listed.name)? };
+    let indexes = if class == Class::Plain { indexes(connection, &listed.name)? } else { Vec::new() };
     // `INTEGER PRIMARY KEY` is the rowid; with `DESC` it is not, and then there is an index for it.
     if let [only] = primary[..]
         && columns[only].declared == "INTEGER"
@@ -183,13 +278,13 @@ fn table(connection: &Connection, listed: &Listed) -> Result<Table> {
     for at in &primary {
         columns[*at].is_required |= columns[*at].is_rowid || listed.is_without_rowid || listed.is_strict;
     }
-    let address = match is_view {
-        true => Address::None,
-        false if listed.is_without_rowid => Address::Primary(primary.clone()),
-        false => rowid_name(&columns).map_or(Address::None, Address::Rowid),
+    let address = match class {
+        Class::View => Address::None,
+        Class::Plain if listed.is_without_rowid => Address::Primary(primary.clone()),
+        Class::Plain | Class::Virtual => rowid_name(&columns).map_or(Address::None, Address::Rowid),
     };
     let name = listed.name.clone();
-    Ok(Table { name, columns, primary, indexes, is_strict: listed.is_strict, address })
+    Ok(Table { name, columns, primary, indexes, is_strict: listed.is_strict, address, class, words: None })
 }
 
 /// A name for the rowid that no column has taken.
@@ -203,7 +298,8 @@ fn rowid_name(columns: &[Declared]) -> Option<String> {
 
 fn columns(connection: &Connection, listed: &Listed) -> Result<(Vec<Declared>, Vec<usize>)> {
     let mut statement = connection.prepare(
-        "SELECT name, type, \"notnull\", pk FROM pragma_table_xinfo(?1, 'main') WHERE hidden <> 1",
+        "SELECT name, type, \"notnull\", pk, dflt_value IS NOT NULL, hidden IN (2, 3) \
+         FROM pragma_table_xinfo(?1, 'main') WHERE hidden <> 1",
     )?;
     let mut primary = Vec::new();
     let read = |row: &Row<'_>| {
@@ -214,6 +310,8 @@ fn columns(connection: &Connection, listed: &Listed) -> Result<(Vec<Declared>, V
             declared,
             is_required: row.get(2)?,
             is_rowid: false,
+            has_default: row.get(4)?,
+            is_computed: row.get(5)?,
         };
         Ok((column, row.get::<_, i64>(3)?))
     };

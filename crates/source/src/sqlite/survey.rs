@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::{EXACT_MAX, Guess};
-use contract::source::{ColumnFacts, Facts, SourceFault, TableFacts};
+use contract::source::{ColumnFacts, Facts, SearchFacts, SourceFault, TableFacts};
 use contract::{Cell, Kind};
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
@@ -14,9 +14,10 @@ use rusqlite::Row;
 
 use super::Options;
 use super::column::raw;
+use super::desk;
 use super::fault::{Fail, TOO_BIG, name_of};
 use super::pool::Pool;
-use super::schema::{self, Affinity, Declared, Schema, Table, quoted};
+use super::schema::{self, Affinity, Class, Declared, Schema, Table, quoted};
 use super::walk::{Limits, Step, Walk, Walked};
 
 /// How many values may be remembered to find a key: some 16 bytes each.
@@ -28,9 +29,15 @@ pub(super) fn facts(pool: &Pool, options: &Options, schema: &Schema) -> Result<F
     let Schema { tables, notes, left_out, is_wal, .. } = schema;
     let surveyed_tables = Vec::with_capacity(tables.len());
     let mut facts = Facts { tables: surveyed_tables, notes: notes.clone(), left_out: left_out.clone() };
+    let forbidden = desk::forbidden(pool.path());
     for table in tables {
         match surveyed(pool, table, options, *is_wal, &mut facts.notes) {
-            Ok(table) => facts.tables.push(table),
+            Ok(mut surveyed) => {
+                facts.notes.extend(table.columns.iter().filter_map(|column| rounded(table, column)));
+                surveyed.read_only = read_only(table).or_else(|| forbidden.clone());
+                surveyed.search = search(table);
+                facts.tables.push(surveyed);
+            }
             // A view may call what is not allowed, or what is gone.
             Err(Fail::Sql(error)) if schema::is_own_fault(&error) => {
                 facts.left_out.push(schema::left_out(&table.name, schema::UNREADABLE));
@@ -55,6 +62,45 @@ pub(super) fn facts(pool: &Pool, options: &Options, schema: &Schema) -> Result<F
         return Err(SourceFault::Changed { told, log });
     }
     Ok(facts)
+}
+
+/// Why no row of it can be changed, if none can.
+fn read_only(table: &Table) -> Option<String> {
+    match table.class {
+        Class::Plain => None,
+        Class::View => Some("it is a view".into()),
+        Class::Virtual => Some("it is a virtual table".into()),
+    }
+}
+
+fn search(table: &Table) -> SearchFacts {
+    match &table.words {
+        None => SearchFacts::Scan,
+        Some(index) => {
+            let mut places: Vec<usize> = index.columns.iter().map(|(_, at)| *at).collect();
+            places.sort_unstable();
+            places.dedup();
+            SearchFacts::Indexed(places)
+        }
+    }
+}
+
+/// What SQLite keeps of a number that is no integer.
+const DIGITS_MAX: u32 = 15;
+
+/// What its owner should know of a column that promises more digits than SQLite keeps.
+fn rounded(table: &Table, column: &Declared) -> Option<String> {
+    let (name, digits) = column.declared.split_once('(')?;
+    let digits: u32 = digits.split([',', ')']).next()?.trim().parse().ok()?;
+    let is_number = matches!(column.affinity, Affinity::Numeric | Affinity::Real);
+    let is_meant = is_decimal(name) || column.affinity == Affinity::Real;
+    (is_number && is_meant && digits > DIGITS_MAX).then(|| {
+        let (table, Declared { name, declared, .. }) = (&table.name, column);
+        format!(
+            "`{table}`: `{name}` is declared as `{declared}`, and SQLite keeps {DIGITS_MAX} digits of a fraction; what \
+             has more is not written; a column of the type TEXT keeps them all"
+        )
+    })
 }
 
 /// Looks at a table once. If nothing that is declared can be its key, it is looked at again to find one: to
@@ -284,7 +330,14 @@ impl Seen {
             }
         }
         let values = if is_whole && kind == Kind::Text && !mixed { self.guess.values() } else { Vec::new() };
-        ColumnFacts { nullable: !column.is_required, mixed, values, ..ColumnFacts::new(&column.name, kind) }
+        ColumnFacts {
+            nullable: !column.is_required,
+            mixed,
+            values,
+            has_default: column.has_default || column.is_rowid,
+            read_only: column.is_computed.then(|| "it is computed by the database".into()),
+            ..ColumnFacts::new(&column.name, kind)
+        }
     }
 
     /// Why this column cannot be part of a key, if it cannot. SQLite lets a primary key be NULL, any number of

@@ -53,13 +53,15 @@ fn what_is_no_database_says_so() {
 fn a_database_without_tables_says_so() {
     let db = Db::new("CREATE TABLE t(a); DROP TABLE t");
     check(&db.path, "`shop.db` has no tables; is it the right file?");
-    let db = Db::new("CREATE VIRTUAL TABLE docs USING fts5(body); INSERT INTO docs VALUES('hello')");
+    let db = Db::new("CREATE VIRTUAL TABLE places USING rtree(id, x, y); INSERT INTO places VALUES(1, 2, 3)");
     check(
         &db.path,
-        "`shop.db` has no tables that can be read: `docs` is left out: it is a virtual table (fts5); copy what it \
+        "`shop.db` has no tables that can be read: `places` is left out: it is a virtual table (rtree); copy what it \
          holds into a table",
     );
-    let db = Db::new("CREATE VIRTUAL TABLE docs USING fts5(body); CREATE VIEW v AS SELECT * FROM gone");
+    let db = Db::new(
+        "CREATE VIRTUAL TABLE docs USING fts5(body, content=''); CREATE VIEW v AS SELECT * FROM gone",
+    );
     let fault = db.source().facts().expect_err("a fault");
     assert!(told(&fault).ends_with(", and 1 more"), "{fault:?}");
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use contract::source::{
-    Facts, Filter, More, Place, Position, Query, Reader, Shape, ShapeColumn, Sort, Source, SourceFault,
-    TableFacts, Test,
+    BadStatement, Change, Claim, Clerk, Facts, Filter, More, Place, Position, Prepared, Query, Reader,
+    Search, Searched, Shape, ShapeColumn, Sort, Source, SourceFault, Stale, StatementFacts, StatementShape,
+    StatementTerms, TableFacts, Test, Unwritable, Write, WriteFault, Writer, Written,
 };
 use contract::{Cell, Value};
 use rusqlite::Connection;
@@ -56,6 +57,196 @@ impl Db {
         names.sort();
         names
     }
+}
+
+/// One table, to write to and to read.
+pub(super) struct Desk {
+    pub(super) facts: TableFacts,
+    pub(super) reader: Arc<dyn Reader>,
+    writer: Arc<dyn Writer>,
+}
+
+/// A clerk who writes down the row, and may object or add to it.
+#[derive(Default)]
+pub(super) struct Notary {
+    pub(super) is_stale: bool,
+    pub(super) is_unwritable: bool,
+    pub(super) adds: Vec<(usize, Value)>,
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+}
+
+impl Clerk for Notary {
+    fn before(&mut self, row: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
+        self.before = Some(line(row));
+        if self.is_stale { Err(Stale) } else { Ok(self.adds.clone()) }
+    }
+
+    fn after(&mut self, row: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
+        let line = line(row);
+        self.after = Some(line.clone());
+        if self.is_unwritable { Err(Unwritable) } else { Ok(line.into_bytes()) }
+    }
+}
+
+/// A row as SQL writes it.
+pub(super) fn line(row: &[Cell<'_>]) -> String {
+    row.iter().map(|cell| shown(&cell.to_value())).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn claim(id: u8, asked: u8) -> Option<Claim> {
+    Some(Claim { id: [id; 32], asked: [asked; 32] })
+}
+
+impl Desk {
+    pub(super) fn new(db: &Db, table: &str) -> Self {
+        Self::of(&db.source(), table)
+    }
+
+    pub(super) fn of(source: &Sqlite, table: &str) -> Self {
+        Self::try_of(source, table).expect("a table")
+    }
+
+    pub(super) fn try_of(source: &Sqlite, table: &str) -> Result<Self, SourceFault> {
+        let facts = source.facts()?.tables;
+        let facts = facts.into_iter().find(|facts| facts.name == table).expect("the table");
+        let shape = shape(&facts);
+        let reader = source.reader(&shape)?;
+        Ok(Self { reader, writer: source.writer(&shape)?, facts })
+    }
+
+    pub(super) fn place(&self, column: &str) -> usize {
+        self.facts.columns.iter().position(|known| known.name == column).expect("the column")
+    }
+
+    pub(super) fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
+        self.writer.write(write, clerk)
+    }
+
+    /// What is told of a change, or why it was not made.
+    pub(super) fn change(&self, change: Change<'_>) -> String {
+        self.change_with(change, None, &mut Notary::default())
+    }
+
+    pub(super) fn change_with(
+        &self,
+        change: Change<'_>,
+        claim: Option<Claim>,
+        notary: &mut Notary,
+    ) -> String {
+        let write = Write { change, claim, dry_run: false, now_ms: 1_000 };
+        match self.write(&write, notary) {
+            Ok(Written::Done) => notary.after.clone().expect("told"),
+            Ok(Written::Replayed(told)) => format!("again: {}", String::from_utf8(told).expect("text")),
+            Err(fault) => self.said(&fault),
+        }
+    }
+
+    pub(super) fn said(&self, fault: &WriteFault) -> String {
+        match fault {
+            WriteFault::Refused { column: Some(at), why } => {
+                format!("`{}`: {why}", self.facts.columns[*at].name)
+            }
+            fault => fault.to_string(),
+        }
+    }
+
+    pub(super) fn create(&self, cells: &[(&str, Cell<'_>)]) -> String {
+        let cells = self.cells(cells);
+        self.change(Change::Create { cells: &cells })
+    }
+
+    pub(super) fn update(&self, key: &[Cell<'_>], cells: &[(&str, Cell<'_>)]) -> String {
+        let cells = self.cells(cells);
+        self.change(Change::Update { key, cells: &cells })
+    }
+
+    pub(super) fn delete(&self, key: &[Cell<'_>]) -> String {
+        self.change(Change::Delete { key })
+    }
+
+    pub(super) fn cells<'a>(&self, cells: &[(&str, Cell<'a>)]) -> Vec<(usize, Cell<'a>)> {
+        cells.iter().map(|(name, cell)| (self.place(name), *cell)).collect()
+    }
+
+    pub(super) fn get(&self, key: &[Cell<'_>]) -> Option<Vec<Value>> {
+        get(self.reader.as_ref(), key).expect("no fault")
+    }
+}
+
+pub(super) fn search(
+    reader: &dyn Reader,
+    words: &[&str],
+    columns: &[usize],
+    scan_rows_max: usize,
+) -> (Vec<Vec<Value>>, Searched) {
+    let search = Search { words: words.to_vec(), columns, rows_max: 100, scan_rows_max, stop: None };
+    let mut rows = Vec::new();
+    let searched = reader.search(&search, &mut |cells| {
+        rows.push(cells.iter().map(|cell| cell.to_value()).collect());
+        More::Yes
+    });
+    (rows, searched.expect("no fault"))
+}
+
+/// A statement as a contract runs it.
+pub(super) fn statement_shape(sql: &str, facts: &StatementFacts, changes_max: u64) -> StatementShape {
+    let columns = facts.columns.iter().enumerate().map(|(at, column)| ShapeColumn {
+        at,
+        name: column.name.clone(),
+        kind: column.kind,
+        nullable: column.nullable,
+        mixed: column.mixed,
+        null: None,
+    });
+    StatementShape {
+        sql: sql.to_owned(),
+        parameters: facts.parameters.clone(),
+        columns: columns.collect(),
+        writes: facts.writes,
+        changes_max,
+    }
+}
+
+pub(super) fn prepared(source: &Sqlite, sql: &str) -> Result<Arc<dyn Prepared>, BadStatement> {
+    let facts = source.examine(sql)?;
+    Ok(source.prepare(&statement_shape(sql, &facts, 10)).expect("a statement that was examined"))
+}
+
+/// The rows that a statement gives, a line each.
+pub(super) fn rows_of(statement: &dyn Prepared, arguments: &[Cell<'_>]) -> Result<Vec<String>, SourceFault> {
+    let mut rows = Vec::new();
+    statement.read(arguments, None, &mut |cells| {
+        rows.push(line(cells));
+        More::Yes
+    })?;
+    Ok(rows)
+}
+
+/// What a statement that writes tells.
+pub(super) fn ran(
+    statement: &dyn Prepared,
+    arguments: &[Cell<'_>],
+    terms: &StatementTerms,
+) -> Result<(Vec<String>, Written, Option<u64>), WriteFault> {
+    let (mut rows, mut changed) = (Vec::new(), None);
+    let written = statement.write(
+        arguments,
+        terms,
+        &mut |cells| {
+            rows.push(line(cells));
+            More::Yes
+        },
+        &mut |rows| {
+            changed = Some(rows);
+            Ok(format!("{rows} changed").into_bytes())
+        },
+    )?;
+    Ok((rows, written, changed))
+}
+
+pub(super) fn terms(claim: Option<Claim>) -> StatementTerms {
+    StatementTerms { claim, dry_run: false, now_ms: 1_000 }
 }
 
 pub(super) fn shape(facts: &TableFacts) -> Shape {

@@ -1,0 +1,208 @@
+//! The one connection that writes. Whoever has it has it alone; others wait for a moment.
+//!
+//! It is opened when somebody has something to write, and only on a file that is there. Each time it is given away
+//! it is looked whether the path still leads to the file it was opened on, as nobody else left it. Everything happens in
+//! one transaction that is begun for writing, so nobody else's change can come between a look and a write.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use contract::source::{SourceFault, WriteFault};
+
+use super::claims::Trouble;
+use super::fault::{self, Fail, Rules};
+use super::gate::Permit;
+use super::pool::{FileId, Pool, file_id};
+use super::session::Session;
+
+/// How long somebody else's lock is waited for, and our own: a caller waits.
+const PATIENCE: Duration = Duration::from_millis(2_000);
+
+pub(super) struct Desk {
+    pub(super) pool: Arc<Pool>,
+    seat: Mutex<Seat>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Seat {
+    is_taken: bool,
+    idle: Option<Open>,
+}
+
+struct Open {
+    session: Box<Session>,
+    /// As it was left.
+    file: Option<FileId>,
+}
+
+/// How a transaction ends that did what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Keep,
+    Undo,
+}
+
+impl Desk {
+    pub(super) fn new(pool: &Arc<Pool>) -> Self {
+        Self { pool: Arc::clone(pool), seat: Mutex::default(), freed: Condvar::new() }
+    }
+
+    /// Runs one transaction: all of it or nothing. What virtual tables keep may still be written at its end.
+    pub(super) fn write<T>(
+        &self,
+        kept: &Arc<HashSet<String>>,
+        run: impl FnOnce(&Session) -> Result<(End, T), WriteFault>,
+    ) -> Result<T, WriteFault> {
+        let mut turn = self.sit_down()?;
+        let open = self.opened(turn.open.take())?;
+        let session = &open.session;
+        own(session);
+        session.hold();
+        self.sql(session, "BEGIN IMMEDIATE")?;
+        let ended = match self.still_there(&open) {
+            Ok(()) => run(session),
+            Err(fault) => Err(fault),
+        };
+        session.gate.set(Permit::Tables(Arc::clone(kept)));
+        session.hold();
+        let ended = match ended {
+            Ok((End::Keep, done)) => match self.sql(session, "COMMIT") {
+                Ok(()) => {
+                    // Before anybody is told that it is done.
+                    self.pool.wrote();
+                    Ok(done)
+                }
+                Err(fault) => Err(fault),
+            },
+            Ok((End::Undo, done)) => Ok(done),
+            Err(fault) => Err(fault),
+        };
+        if !session.connection.is_autocommit() {
+            // If that fails the connection is closed, which does the same.
+            let _ = self.sql(session, "ROLLBACK");
+        }
+        own(session);
+        if session.connection.is_autocommit() {
+            turn.open = Some(Open { file: file_id(self.pool.path()), ..open });
+        }
+        ended
+    }
+
+    /// Whether these statements can be prepared, in a database that can be written to.
+    pub(super) fn try_out(&self, permit: Permit, statements: &[&str]) -> Result<(), SourceFault> {
+        let mut turn = self.sit_down()?;
+        let open = self.opened(turn.open.take())?;
+        open.session.gate.set(permit);
+        for sql in statements {
+            open.session.connection.prepare_cached(sql).map_err(|error| self.fault(error))?;
+        }
+        own(&open.session);
+        turn.open = Some(open);
+        Ok(())
+    }
+
+    pub(super) fn fault(&self, error: rusqlite::Error) -> SourceFault {
+        fault::of_writing(Fail::from(error), self.pool.path())
+    }
+
+    pub(super) fn of_claims(&self, trouble: Trouble) -> WriteFault {
+        match trouble {
+            Trouble::Sql(error) => self.fault(error).into(),
+            Trouble::Fault(fault) => fault,
+        }
+    }
+
+    fn sql(&self, session: &Session, sql: &str) -> Result<(), WriteFault> {
+        let done = session.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+        // What is only judged at the end: a foreign key that is deferred.
+        done.map(drop)
+            .map_err(|error| Rules::default().refused(&error).unwrap_or_else(|| self.fault(error).into()))
+    }
+
+    fn sit_down(&self) -> Result<Turn<'_>, SourceFault> {
+        let seat = self.lock();
+        let waited = self.freed.wait_timeout_while(seat, PATIENCE, |seat| seat.is_taken);
+        let (mut seat, wait) = waited.unwrap_or_else(PoisonError::into_inner);
+        if wait.timed_out() && seat.is_taken {
+            return Err(SourceFault::Busy { log: "others of ours are writing".into() });
+        }
+        seat.is_taken = true;
+        Ok(Turn { desk: self, open: seat.idle.take() })
+    }
+
+    /// The connection there is, if the file is as we left it; else a new one.
+    fn opened(&self, open: Option<Open>) -> Result<Open, SourceFault> {
+        let file = file_id(self.pool.path());
+        if let Some(open) = open.filter(|open| file.is_some() && open.file == file) {
+            return Ok(open);
+        }
+        let path = self.pool.absolute().map_err(|fail| self.pool.fault(fail))?;
+        let session = Session::open_to_write(&path, PATIENCE).map_err(|error| self.fault(error))?;
+        if session.connection.is_readonly("main").unwrap_or(true) {
+            return Err(fault::closed_to_writers(self.pool.path(), "opened read only".into()));
+        }
+        Ok(Open { session: Box::new(session), file })
+    }
+
+    /// Whether the file that is locked now is the one that the path leads to.
+    fn still_there(&self, open: &Open) -> Result<(), WriteFault> {
+        let now = file_id(self.pool.path());
+        if which(now) == which(open.file) {
+            return Ok(());
+        }
+        let fault = match now {
+            None => self.pool.fault(self.pool.missing()),
+            Some(_) => SourceFault::Busy { log: "another file was put in its place".into() },
+        };
+        Err(fault.into())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seat> {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Between statements nothing is allowed but to begin and to end.
+fn own(session: &Session) {
+    session.gate.set(Permit::Tables(Arc::default()));
+}
+
+#[cfg(unix)]
+fn which(file: Option<FileId>) -> Option<(u64, u64)> {
+    file.map(|(device, node, ..)| (device, node))
+}
+
+#[cfg(not(unix))]
+fn which(file: Option<FileId>) -> Option<()> {
+    file
+}
+
+/// Somebody sits at the desk until this ends, however it ends.
+struct Turn<'d> {
+    desk: &'d Desk,
+    open: Option<Open>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut seat = self.desk.lock();
+        seat.is_taken = false;
+        seat.idle = self.open.take();
+        drop(seat);
+        self.desk.freed.notify_one();
+    }
+}
+
+/// Why nothing can be written to this file at all, as its owner may have meant it.
+pub(super) fn forbidden(path: &Path) -> Option<String> {
+    let is_closed = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.permissions().readonly());
+    if is_closed(path) {
+        return Some("the file is read only".into());
+    }
+    let path = path.canonicalize().ok()?;
+    // A journal has to be made beside it.
+    path.parent().is_some_and(is_closed).then(|| "its folder is read only".into())
+}

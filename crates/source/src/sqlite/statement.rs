@@ -1,0 +1,364 @@
+//! An author's statement, run with a caller's values.
+//!
+//! One that reads runs on a connection that cannot write, as long as it may and as long as somebody waits. It cannot
+//! go on where it was, so its lock is held until it ends: in WAL mode that keeps nobody waiting; with a rollback
+//! journal writers wait, so it has a second there, and whoever has longer statements should use WAL. One that writes
+//! runs in one transaction with its claim.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use contract::Cell;
+use contract::source::{
+    More, Prepared, SourceFault, StatementShape, StatementTerms, Unwritable, WriteFault, Written,
+};
+use rusqlite::{Row, Statement};
+
+use super::Options;
+use super::claims;
+use super::column::{Bound, Column, Expected};
+use super::desk::{Desk, End};
+use super::fault::{self, Fail, Rules};
+use super::gate::Permit;
+use super::pool::Pool;
+use super::schema::{Schema, quoted};
+use super::session::{Brake, Session};
+
+/// How long writers may be kept waiting where readers do that.
+const HOLD: Duration = Duration::from_millis(1_000);
+/// How long somebody else's lock is waited for.
+const PATIENCE: Duration = Duration::from_millis(1_000);
+/// How soon a caller who left is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Tables with so few rows are read in no time.
+const SMALL_ROWS: i64 = 2_000;
+
+pub(super) struct Script {
+    pool: Arc<Pool>,
+    desk: Arc<Desk>,
+    sql: String,
+    parameters: Vec<String>,
+    /// With their places in what the statement gives.
+    columns: Vec<(usize, Column)>,
+    changes_max: u64,
+    writes: bool,
+    /// What virtual tables keep their data in.
+    kept: Arc<HashSet<String>>,
+    is_short: bool,
+    time_reading: Duration,
+    time_writing: Duration,
+}
+
+impl Script {
+    pub(super) fn new(
+        pool: &Arc<Pool>,
+        desk: &Arc<Desk>,
+        options: &Options,
+        schema: &Schema,
+        shape: &StatementShape,
+    ) -> Result<Self, SourceFault> {
+        let time = Duration::from_millis(options.list_ms_max);
+        let columns = shape.columns.iter().map(|column| (column.at, Column::of_statement(column)));
+        let mut script = Self {
+            pool: Arc::clone(pool),
+            desk: Arc::clone(desk),
+            sql: shape.sql.clone(),
+            parameters: shape.parameters.clone(),
+            columns: columns.collect(),
+            changes_max: shape.changes_max,
+            writes: shape.writes,
+            kept: Arc::new(schema.shadows()),
+            is_short: false,
+            time_reading: if schema.is_wal { time } else { time.min(HOLD) },
+            time_writing: time,
+        };
+        let looked = pool.aside(&Permit::Examine, |session| script.look(session));
+        script.is_short = looked.map_err(|fail| pool.fault(fail))?;
+        if shape.writes {
+            desk.try_out(Permit::Statement, &[&script.sql])?;
+        }
+        Ok(script)
+    }
+
+    /// Whether the statement is still what it was said to be; and whether it is short.
+    fn look(&self, session: &Session) -> Result<bool, Fail> {
+        let statement = session.connection.prepare(&self.sql)?;
+        let given = statement.column_count();
+        if statement.readonly() == self.writes || self.columns.iter().any(|(at, _)| *at >= given) {
+            let told = "a statement no longer does what it did; read the database in again".to_owned();
+            return Err(SourceFault::Changed { log: format!("{told}: {}", self.sql), told }.into());
+        }
+        drop(statement);
+        let tables: Vec<String> = session.gate.noted().tables.into_iter().collect();
+        if self.writes {
+            return Ok(false);
+        }
+        let mut plan = session.connection.prepare(&format!("EXPLAIN QUERY PLAN {}", self.sql))?;
+        let mut rows = plan.raw_query();
+        let mut scans = 0;
+        while let Some(row) = rows.next()? {
+            match Step::of(&row.get::<_, String>(3)?) {
+                Step::Quick => {}
+                Step::Scan => scans += 1,
+                Step::Slow => return Ok(false),
+            }
+        }
+        Ok(scans == 0 || (scans == 1 && self.are_small(session, &tables)?))
+    }
+
+    fn are_small(&self, session: &Session, tables: &[String]) -> Result<bool, Fail> {
+        for table in tables {
+            let name = quoted(table);
+            let rows_max = SMALL_ROWS + 1;
+            let sql = format!("SELECT count(*) FROM (SELECT 1 FROM main.{name} LIMIT {rows_max})");
+            session.hold_at_most(LOOK_EVERY);
+            let counted = session.connection.query_row(&sql, [], |row| row.get::<_, i64>(0));
+            session.hold();
+            if counted.map_or(true, |rows| rows > SMALL_ROWS) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn bind(&self, statement: &mut Statement<'_>, arguments: &[Cell<'_>]) -> rusqlite::Result<()> {
+        statement.clear_bindings();
+        for (name, cell) in self.parameters.iter().zip(arguments) {
+            if let Some(at) = statement.parameter_index(&format!(":{name}"))? {
+                statement.raw_bind_parameter(at, Bound::Cell(*cell))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cells<T>(&self, row: &Row<'_>, hand: impl FnOnce(&[Cell<'_>]) -> T) -> Result<T, Fail> {
+        let mut cells = Vec::with_capacity(self.columns.len());
+        for (at, column) in &self.columns {
+            let cell = column.cell(row.get_ref(*at)?).map_err(|Expected(expected)| {
+                let what = format!("column `{}`: expected {expected}", column.name);
+                let told = format!("{what}, and a row has something else; the data is not what it was");
+                SourceFault::Changed { told, log: format!("{what}, in the rows of {}", self.sql) }
+            })?;
+            cells.push(cell);
+        }
+        Ok(hand(&cells))
+    }
+
+    fn run(
+        &self,
+        session: &Session,
+        arguments: &[Cell<'_>],
+        handed: &mut u64,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<(), Fail> {
+        let mut statement = session.connection.prepare_cached(&self.sql)?;
+        self.bind(&mut statement, arguments)?;
+        let mut rows = statement.raw_query();
+        while let Some(found) = rows.next()? {
+            *handed += 1;
+            if self.cells(found, &mut *row)? == More::No {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one that writes, to its end, and says how many rows it changed.
+    fn change(
+        &self,
+        session: &Session,
+        arguments: &[Cell<'_>],
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<u64, Fail> {
+        let mut statement = session.connection.prepare_cached(&self.sql)?;
+        self.bind(&mut statement, arguments)?;
+        let mut rows = statement.raw_query();
+        let mut more = More::Yes;
+        while let Some(found) = rows.next()? {
+            if more == More::Yes {
+                more = self.cells(found, &mut *row)?;
+            }
+        }
+        drop(rows);
+        drop(statement);
+        Ok(session.connection.changes())
+    }
+}
+
+impl Prepared for Script {
+    fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    fn read(
+        &self,
+        arguments: &[Cell<'_>],
+        stop: Option<&AtomicBool>,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<(), SourceFault> {
+        let is_stopped = || stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+        if self.writes {
+            return Err(SourceFault::read_only());
+        }
+        if is_stopped() {
+            return Err(SourceFault::Stopped);
+        }
+        let mut handed = 0;
+        let read = self.pool.read_within(PATIENCE, |session| {
+            let _lent = Lent::to_author(session);
+            session.hold_at_most(self.time_reading);
+            let mut run = || self.run(session, arguments, &mut handed, row);
+            let ran = match stop {
+                Some(stop) if !self.is_short => watched(stop, &session.brake(), &mut run),
+                Some(_) | None => run(),
+            };
+            match ran {
+                // What was handed over cannot be taken back.
+                Err(fail) if fail.is_busy() && handed > 0 => Err(self.pool.fault(fail).into()),
+                ran => ran,
+            }
+        });
+        match read {
+            Err(Fail::Late) if is_stopped() => Err(SourceFault::Stopped),
+            read => read.map_err(|fail| self.pool.fault(fail)),
+        }
+    }
+
+    fn write(
+        &self,
+        arguments: &[Cell<'_>],
+        terms: &StatementTerms,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+        told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
+    ) -> Result<Written, WriteFault> {
+        if !self.writes {
+            return Err(SourceFault::read_only().into());
+        }
+        self.desk.write(&self.kept, |session| {
+            let trouble = |trouble| self.desk.of_claims(trouble);
+            if let Some(claim) = &terms.claim
+                && let Some(told) = claims::find(session, claim).map_err(trouble)?
+            {
+                return Ok((End::Undo, Written::Replayed(told)));
+            }
+            session.gate.set(Permit::Statement);
+            session.hold_at_most(self.time_writing);
+            let changed = self.change(session, arguments, row).map_err(|fail| self.judged(fail))?;
+            session.hold();
+            if changed > self.changes_max {
+                return Err(WriteFault::TooMany { rows: changed, most: self.changes_max });
+            }
+            let told = told(changed).map_err(|Unwritable| WriteFault::Unwritable)?;
+            if terms.dry_run {
+                return Ok((End::Undo, Written::Done));
+            }
+            if let Some(claim) = &terms.claim {
+                claims::store(session, claim, &told, terms.now_ms).map_err(trouble)?;
+            }
+            Ok((End::Keep, Written::Done))
+        })
+    }
+}
+
+impl Script {
+    fn judged(&self, fail: Fail) -> WriteFault {
+        let refused = match &fail {
+            Fail::Sql(error) => Rules::default().refused(error),
+            Fail::Late | Fail::Fault(_) => None,
+        };
+        refused.unwrap_or_else(|| fault::of_writing(fail, self.pool.path()).into())
+    }
+}
+
+/// A pooled connection may do what authors may, until this ends.
+struct Lent<'s>(&'s Session);
+
+impl<'s> Lent<'s> {
+    fn to_author(session: &'s Session) -> Self {
+        session.gate.set(Permit::Statement);
+        Self(session)
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.gate.set(Permit::Rows);
+    }
+}
+
+/// Runs something that another thread ends when nobody waits for it any more. SQLite's machine asks only a clock that
+/// the connection owns, and a caller's bell is not the connection's.
+fn watched<T>(stop: &AtomicBool, brake: &Brake, run: &mut dyn FnMut() -> T) -> T {
+    struct Done<'d>(&'d AtomicBool, Option<std::thread::Thread>);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+            if let Some(thread) = &self.1 {
+                thread.unpark();
+            }
+        }
+    }
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = || {
+            while !is_done.load(Ordering::Acquire) {
+                if stop.load(Ordering::Relaxed) {
+                    brake.pull();
+                    return;
+                }
+                std::thread::park_timeout(LOOK_EVERY);
+            }
+        };
+        // Without a thread it ends when its time is over.
+        let watcher = std::thread::Builder::new().name("sqlite-stop".to_owned()).spawn_scoped(scope, watch);
+        let _done = Done(&is_done, watcher.ok().map(|watcher| watcher.thread().clone()));
+        run()
+    })
+}
+
+/// A line of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// At most one row, found by its number; or what is done with few rows.
+    Quick,
+    Scan,
+    Slow,
+}
+
+impl Step {
+    fn of(line: &str) -> Self {
+        if line.starts_with("SEARCH ") && line.ends_with(" USING INTEGER PRIMARY KEY (rowid=?)") {
+            return Self::Quick;
+        }
+        if line == "SCAN CONSTANT ROW" || line.starts_with("USE TEMP B-TREE FOR ") {
+            return Self::Quick;
+        }
+        // Of one table, at most all of it.
+        let is_one = line.starts_with("SCAN ") || (line.starts_with("SEARCH ") && line.contains(" USING "));
+        if is_one && !line.contains("VIRTUAL TABLE") { Self::Scan } else { Self::Slow }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Step;
+
+    #[test]
+    fn only_what_is_known_to_be_quick_is() {
+        for (line, expected) in [
+            ("SEARCH t USING INTEGER PRIMARY KEY (rowid=?)", Step::Quick),
+            ("SEARCH t USING INTEGER PRIMARY KEY (rowid>?)", Step::Scan),
+            ("SEARCH t USING INDEX i (a=?)", Step::Scan),
+            ("SCAN t", Step::Scan),
+            ("SCAN CONSTANT ROW", Step::Quick),
+            ("USE TEMP B-TREE FOR ORDER BY", Step::Quick),
+            ("SCAN f VIRTUAL TABLE INDEX 0:M1", Step::Slow),
+            ("MATERIALIZE n", Step::Slow),
+            ("RECURSIVE STEP", Step::Slow),
+        ] {
+            assert_eq!(Step::of(line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Killed at any instant: what was acknowledged is there, nothing is there twice, and the database is whole.
+//!
+//! The process that is killed is this test again, told by its environment where to write.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use contract::Cell;
+use contract::source::{Change, Claim, Source, Write, Written};
+use source::sqlite::{Options, Sqlite};
+
+use super::kit::{Db, Desk, Notary};
+
+const PLACE: &str = "SPILE_TEST_WRITES_TO";
+const FROM: &str = "SPILE_TEST_WRITES_FROM";
+/// More of them on request; so many in every run.
+const ROUNDS: &str = "SPILE_TEST_ROUNDS";
+
+fn claim_of(n: u64) -> Option<Claim> {
+    let mut id = [0; 32];
+    id[..8].copy_from_slice(&n.to_be_bytes());
+    Some(Claim { id, asked: id })
+}
+
+/// Makes rows until it is killed, and says so of each. Does nothing where nobody asked for it.
+#[test]
+fn child() {
+    let (Ok(path), Ok(from)) = (std::env::var(PLACE), std::env::var(FROM)) else { return };
+    let source = Sqlite::new(std::path::Path::new(&path), Options::default());
+    // Somebody else may write right now.
+    let desk = loop {
+        if let Ok(desk) = Desk::try_of(&source, "t") {
+            break desk;
+        }
+    };
+    for n in from.parse::<u64>().expect("a number").. {
+        loop {
+            let name = n.to_string();
+            let cells = desk.cells(&[("name", Cell::Text(&name))]);
+            let write = Write {
+                change: Change::Create { cells: &cells },
+                claim: claim_of(n),
+                dry_run: false,
+                now_ms: n,
+            };
+            if desk.write(&write, &mut Notary::default()).is_ok() {
+                break;
+            }
+        }
+        use std::io::Write as _;
+        writeln!(std::io::stdout().lock(), "did {n}").expect("somebody listens");
+    }
+}
+
+/// Starts a child and kills it after it has said so many things, or in the middle of the next.
+fn run(path: &std::path::Path, from: u64, said_before_kill: usize, spin: u32) -> Vec<u64> {
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "sqlite::crash::child", "--nocapture"])
+        .env(PLACE, path)
+        .env(FROM, from.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a process");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut did = Vec::new();
+    let number = |line: String| line.rsplit_once("did ").and_then(|(_, n)| n.parse::<u64>().ok());
+    while did.len() < said_before_kill {
+        let line = lines.next().expect("it goes on").expect("a line");
+        did.extend(number(line));
+    }
+    for _ in 0..spin {
+        std::hint::spin_loop();
+    }
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+    // What was said before it died counts.
+    did.extend(lines.map_while(Result::ok).filter_map(number));
+    did
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_and_none_is_doubled() {
+    let rounds: u64 = std::env::var(ROUNDS).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10);
+    for mode in ["DELETE", "WAL"] {
+        let db = Db::new(&format!(
+            "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT)"
+        ));
+        let mut from = 0;
+        // Any numbers that differ.
+        let mut dice = 0x9e37_79b9_u32;
+        for _ in 0..rounds {
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let did = run(&db.path, from, 1 + (dice >> 28) as usize, (dice >> 4) % 400_000);
+            let last = *did.last().expect("at least one");
+            // Whether the one behind the last was done nobody was told. Asked again, it is done once.
+            let source = db.source();
+            let desk = Desk::of(&source, "t");
+            for n in [last, last + 1] {
+                let name = n.to_string();
+                let cells = desk.cells(&[("name", Cell::Text(&name))]);
+                let write = Write {
+                    change: Change::Create { cells: &cells },
+                    claim: claim_of(n),
+                    dry_run: false,
+                    now_ms: n,
+                };
+                let written = desk.write(&write, &mut Notary::default()).expect("written");
+                assert!(
+                    n != last || matches!(written, Written::Replayed(_)),
+                    "an acknowledged claim is lost"
+                );
+            }
+            from = last + 2;
+            let other = db.writer();
+            let sound: String =
+                other.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
+            assert_eq!(sound, "ok");
+            let (rows, names): (i64, i64) = other
+                .query_row("SELECT count(*), count(DISTINCT name) FROM t", [], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+                .expect("counts");
+            let expected = i64::try_from(from).expect("small");
+            assert_eq!((rows, names), (expected, expected), "{mode}: lost or doubled");
+        }
+        assert!(db.source().facts().is_ok());
+    }
+}
+
+#[test]
+fn two_processes_take_turns() {
+    for mode in ["DELETE", "WAL"] {
+        let db = Db::new(&format!(
+            "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT)"
+        ));
+        std::thread::scope(|scope| {
+            let one = scope.spawn(|| run(&db.path, 0, 20, 0));
+            let two = scope.spawn(|| run(&db.path, 1_000_000, 20, 0));
+            let did: Vec<u64> = [one, two].into_iter().flat_map(|run| run.join().expect("ran")).collect();
+            let other = db.writer();
+            for n in did {
+                let found: i64 = other
+                    .query_row("SELECT count(*) FROM t WHERE name = ?1", [n.to_string()], |row| row.get(0))
+                    .expect("a number");
+                assert_eq!(found, 1, "{n}");
+            }
+        });
+    }
+}

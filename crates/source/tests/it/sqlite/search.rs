@@ -1,0 +1,118 @@
+//! Words in rows: by an index, and by looking.
+
+use contract::Value;
+use contract::source::{SearchFacts, Searched};
+
+use super::kit::{Db, search, shown};
+
+const NOTES: &str = "
+    CREATE TABLE notes(id INTEGER PRIMARY KEY, title TEXT, body TEXT, stars INTEGER);
+    INSERT INTO notes VALUES
+        (1, 'Green tea', 'leaves from Uji', 5), (2, 'Coffee', 'not TEA at all, tea-time', 42),
+        (3, 'Water', NULL, 1), (4, 'ÄPFEL', 'Straße', 7);";
+
+const INDEX: &str = "
+    CREATE VIRTUAL TABLE words USING fts5(title, body, content='notes', content_rowid='id');
+    INSERT INTO words(words) VALUES('rebuild');";
+
+/// The first columns of the rows that have the words.
+fn check(db: &Db, table: &str, words: &[&str], columns: &[usize], expected: &[&str]) {
+    let (_, reader) = db.reader(table);
+    let (rows, searched) = search(reader.as_ref(), words, columns, 1_000);
+    let firsts: Vec<String> = rows.iter().map(|row| shown(&row[0])).collect();
+    assert_eq!(firsts, expected, "{words:?}");
+    assert_eq!(searched, Searched::All);
+}
+
+#[test]
+fn looking_finds_words_anywhere_in_any_case() {
+    let db = Db::new(NOTES);
+    assert_eq!(db.facts().tables[0].search, SearchFacts::Scan);
+    check(&db, "notes", &["tea"], &[1, 2], &["1", "2"]);
+    check(&db, "notes", &["EA", "oFFee"], &[1, 2], &["2"]);
+    check(&db, "notes", &["tea"], &[1], &["1"]);
+    check(&db, "notes", &["äpfel"], &[1, 2], &["4"]);
+    check(&db, "notes", &["42"], &[3], &["2"]);
+    check(&db, "notes", &["%"], &[1, 2], &[]);
+    check(&db, "notes", &["_"], &[1, 2], &[]);
+    check(&db, "notes", &["'; DROP TABLE notes; --"], &[1, 2], &[]);
+    check(&db, "notes", &["null"], &[2], &[]);
+}
+
+#[test]
+fn looking_goes_no_further_than_it_may() {
+    let db = Db::new(NOTES);
+    let (_, reader) = db.reader("notes");
+    let (rows, searched) = search(reader.as_ref(), &["e"], &[1], 2);
+    assert_eq!((rows.len(), searched), (2, Searched::Cut));
+    let (rows, searched) = search(reader.as_ref(), &["e"], &[1], 4);
+    assert_eq!((rows.len(), searched), (4, Searched::All), "{rows:?}");
+    let stop = std::sync::atomic::AtomicBool::new(true);
+    let asked = contract::source::Search {
+        words: vec!["e"],
+        columns: &[1],
+        rows_max: 9,
+        scan_rows_max: 9,
+        stop: Some(&stop),
+    };
+    let stopped = reader.search(&asked, &mut |_| contract::source::More::Yes);
+    assert!(matches!(stopped, Err(contract::source::SourceFault::Stopped)));
+}
+
+#[test]
+fn an_index_of_words_is_found_and_used() {
+    let db = Db::new(&format!("{NOTES} {INDEX}"));
+    let facts = db.facts();
+    assert_eq!(facts.tables.len(), 1);
+    assert_eq!(facts.tables[0].search, SearchFacts::Indexed(vec![1, 2]));
+    assert_eq!(facts.left_out[0].to_string(), "`words` is left out: it is the index of words of `notes`");
+    // The row in which it is said more often comes first.
+    check(&db, "notes", &["tea"], &[1, 2], &["2", "1"]);
+    check(&db, "notes", &["gre", "UJI"], &[1, 2], &["1"]);
+    check(&db, "notes", &["tea"], &[1], &["1"]);
+    check(&db, "notes", &["eaves"], &[1, 2], &[]);
+    // What the index cannot tell is looked for.
+    check(&db, "notes", &["tea-time"], &[1, 2], &["2"]);
+    check(&db, "notes", &["42"], &[1, 3], &["2"]);
+    // FTS5's own words are words.
+    for word in ["NOT", "AND", "OR", "NEAR", "title", "tea*"] {
+        let expected: &[&str] = if word == "NOT" { &["2"] } else { &[] };
+        check(&db, "notes", &[word], &[1, 2], if word == "title" { &[] } else { expected });
+    }
+}
+
+#[test]
+fn a_table_of_words_is_a_table() {
+    let db = Db::new(
+        "CREATE VIRTUAL TABLE docs USING fts5(name, body, note UNINDEXED);
+         INSERT INTO docs VALUES('a', 'green tea', 'tea'), ('b', 'coffee', 'tea')",
+    );
+    let facts = db.facts();
+    assert_eq!(facts.tables[0].search, SearchFacts::Indexed(vec![0, 1]));
+    assert_eq!(facts.tables[0].rows, Some(2));
+    check(&db, "docs", &["tea"], &[0, 1], &["'a'"]);
+    check(&db, "docs", &["tea"], &[2], &["'a'", "'b'"]);
+    let (_, reader) = db.reader("docs");
+    assert_eq!(super::kit::all(reader.as_ref())[1][1], Value::Text("coffee".into()));
+}
+
+#[test]
+fn trigrams_know_three_letters() {
+    let db = Db::new(&format!(
+        "{NOTES} CREATE VIRTUAL TABLE words USING fts5(title, body, content=notes, content_rowid=id, tokenize='trigram');
+         INSERT INTO words(words) VALUES('rebuild');"
+    ));
+    check(&db, "notes", &["eave"], &[1, 2], &["1"]);
+    check(&db, "notes", &["ea"], &[1, 2], &["1", "2"]);
+    check(&db, "notes", &["-ti"], &[1, 2], &["2"]);
+}
+
+#[test]
+fn views_and_tables_without_rowid_are_looked_through() {
+    let db = Db::new(
+        "CREATE TABLE t(a TEXT PRIMARY KEY, b TEXT) WITHOUT ROWID; INSERT INTO t VALUES('x', 'Tea'), ('y', 'Milk');
+         CREATE VIEW v AS SELECT a, b FROM t;",
+    );
+    check(&db, "t", &["tea"], &[1], &["'x'"]);
+    check(&db, "v", &["milk"], &[1], &["'y'"]);
+}

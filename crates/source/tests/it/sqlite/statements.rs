@@ -1,0 +1,416 @@
+//! Statements of an author: what is found out before they run, what they may not, and running them.
+
+use std::sync::atomic::AtomicBool;
+
+use contract::source::{More, Source, SourceFault, StatementTerms, WriteFault, Written};
+use contract::{Cell, Kind};
+
+use super::kit::{Db, Desk, claim, prepared, ran, rows_of, statement_shape, terms};
+
+const SHOP: &str = "
+    CREATE TABLE customers(id INTEGER PRIMARY KEY, name TEXT NOT NULL, plan TEXT, joined DATE NOT NULL);
+    CREATE TABLE orders(id INTEGER PRIMARY KEY, customer INTEGER NOT NULL REFERENCES customers(id), total REAL NOT NULL);
+    CREATE VIEW recent AS SELECT name, joined FROM customers;
+    INSERT INTO customers VALUES(1, 'Ann', 'pro', '2026-01-01'), (2, 'Bob', NULL, '2026-02-01');
+    INSERT INTO orders VALUES(1, 1, 9.5), (2, 1, 20.25), (3, 2, 7.5);";
+
+/// Names, kinds, `?` for what may be missing, `*` for what may be anything.
+fn columns(sql: &str) -> String {
+    let db = Db::new(SHOP);
+    let facts = db.source().examine(sql).expect("a statement");
+    let columns = facts.columns.iter().map(|column| {
+        let nullable = if column.nullable { "?" } else { "" };
+        let mixed = if column.mixed { "*" } else { "" };
+        format!("{} {}{nullable}{mixed}", column.name, column.kind.as_str())
+    });
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn columns_are_what_their_tables_hold() {
+    for (sql, expected) in [
+        ("SELECT id, name, plan, joined FROM customers", "id integer, name text, plan text?, joined date"),
+        (
+            "SELECT name AS who, total FROM orders JOIN customers ON customers.id = customer;",
+            "who text, total number",
+        ),
+        (
+            "SELECT name, total FROM customers LEFT JOIN orders ON customer = customers.id",
+            "name text?, total number?",
+        ),
+        (
+            "SELECT count(*) AS n, count(DISTINCT plan), sum(total) FROM customers, orders",
+            "n integer, count(DISTINCT plan) integer, sum(total) number?*",
+        ),
+        ("SELECT name, count(*) c FROM customers", "name text?, c integer"),
+        ("SELECT name, count(*) AS c FROM customers GROUP BY name", "name text, c integer"),
+        ("SELECT count(*) + 1 AS n, upper(name) AS u FROM customers", "n number?*, u number?*"),
+        ("SELECT (SELECT name FROM customers WHERE id = 99) AS n", "n text?"),
+        ("SELECT name FROM customers UNION SELECT total FROM orders", "name number?*"),
+        ("SELECT name FROM recent", "name number?*"),
+        ("WITH c AS (SELECT name FROM customers) SELECT name FROM c", "name text?"),
+        ("VALUES (1)", "column1 number?*"),
+        (
+            "INSERT INTO orders(customer, total) VALUES(1, 2.5) RETURNING id, total",
+            "id integer, total number",
+        ),
+        ("DELETE FROM orders WHERE id = :id", ""),
+    ] {
+        assert_eq!(columns(sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn parameters_tables_and_writing_are_known() {
+    let db = Db::new(SHOP);
+    let source = db.source();
+    let facts = source
+        .examine(
+            "SELECT :b, name FROM customers WHERE id = :a OR id = :b -- :c\n AND name <> ':d';  /* end */",
+        )
+        .expect("a statement");
+    assert_eq!(facts.parameters, ["b", "a"]);
+    assert_eq!(facts.tables, ["customers"]);
+    assert!(!facts.writes);
+    let facts = source.examine("UPDATE customers SET plan = (SELECT max(id) FROM orders)").expect("one");
+    assert_eq!(facts.tables, ["customers", "orders"]);
+    assert!(facts.writes);
+    let facts = source.examine("WITH x AS (SELECT 1) DELETE FROM orders").expect("one");
+    assert!(facts.writes, "whatever it begins with");
+    assert_eq!(source.examine("SELECT name FROM recent").expect("one").tables, ["customers", "recent"]);
+}
+
+/// What is wrong, the words it is about, and the way out.
+fn check(sql: &str, message: &str, about: &str, help: Option<&str>) {
+    let db = Db::new(SHOP);
+    let bad = db.source().examine(sql).expect_err(sql);
+    assert_eq!(bad.message, message, "{sql}");
+    assert_eq!(bad.at.map_or("", |at| &sql[at]), about, "{sql}");
+    assert_eq!(bad.help.as_deref(), help, "{sql}");
+}
+
+#[test]
+fn what_is_wrong_has_a_place_and_a_way_out() {
+    check("SELECT nam FROM customers", "there is no column `nam`", "nam", Some("did you mean `name`?"));
+    check(
+        "SELECT 1 FROM custommers",
+        "there is no table `custommers`",
+        "custommers",
+        Some("did you mean `customers`?"),
+    );
+    check("SELECT c.nme FROM customers c", "there is no column `c.nme`", "c", Some("did you mean `name`?"));
+    check(
+        "INSERT INTO orders(totl) VALUES(1)",
+        "the table `orders` has no column `totl`",
+        "totl",
+        Some("did you mean `total`?"),
+    );
+    check("SELECT \"gone\" FROM customers", "there is no column `gone`", "\"gone\"", None);
+    check("SELECT lenght(name) FROM customers", "there is no function `lenght`", "lenght", None);
+    check(
+        "SELECT id FROM customers, orders",
+        "`id` is in more than one table",
+        "id",
+        Some("write the table's name in front: `table.id`"),
+    );
+    check("SELECT FROM customers", "SQLite does not understand `FROM` here", "FROM", None);
+    check("SELECT 1 +", "the statement ends too early", "+", None);
+    check("SELECT 'a", "this text has no end", "'a", None);
+    check("", "the statement is empty", "", Some("write a `SELECT`"));
+    check(" -- nothing", "the statement is empty", "", Some("write a `SELECT`"));
+    let named = Some("write `:name`, and declare `name` as an argument");
+    check("SELECT ?", "`?` has no name that callers could use", "?", named);
+    check("SELECT ?1", "`?1` has no name that callers could use", "?1", named);
+    check(
+        "SELECT @who",
+        "`@who` has no name that callers could use",
+        "@who",
+        Some("write `:who`, and declare `who` as an argument"),
+    );
+    check(
+        "SELECT $who",
+        "`$who` has no name that callers could use",
+        "$who",
+        Some("write `:who`, and declare `who` as an argument"),
+    );
+    check(
+        "SELECT :größe",
+        "`:größe` cannot be the name of an argument",
+        ":größe",
+        Some("a name has letters, digits and `_`, and begins with a letter"),
+    );
+    let one = Some("a tool has one statement; make a tool of each, or one statement of both");
+    check("SELECT 1; DELETE FROM orders", "a second statement begins here", "DELETE", one);
+}
+
+/// The corpus of things that were tried on other servers: stacked statements, writes in disguise, other files,
+/// settings, functions with effects, comments, byte order marks. Each is refused, or reads and leaves no trace.
+const CORPUS: [&str; 62] = [
+    "COMMIT; DROP SCHEMA public CASCADE;",
+    "SELECT 1; COMMIT; DELETE FROM orders",
+    "ROLLBACK; DELETE FROM orders",
+    "BEGIN; DELETE FROM orders; COMMIT",
+    "SELECT 1;;DELETE FROM orders",
+    "SELECT 1;/**/DELETE/**/FROM/**/orders",
+    "SELECT 1;--\nDELETE FROM orders",
+    "SELECT 1\0; DELETE FROM orders",
+    "\u{feff}DELETE FROM orders",
+    "\u{feff}SELECT 1; DELETE FROM orders",
+    "/* SELECT */ DELETE FROM orders",
+    "-- SELECT\nDELETE FROM orders",
+    "dElEtE FROM orders",
+    "WITH x AS (SELECT 1) DELETE FROM orders",
+    "WITH x AS (DELETE FROM orders RETURNING *) SELECT * FROM x",
+    "WITH x(a) AS (VALUES(1)) INSERT INTO orders SELECT 9, a, a FROM x",
+    "REPLACE INTO orders VALUES(1, 1, 1)",
+    "INSERT INTO orders SELECT * FROM orders",
+    "UPDATE orders SET total = 0 RETURNING *",
+    "INSERT INTO orders VALUES(9, 1, 1) ON CONFLICT DO UPDATE SET total = 0",
+    "EXPLAIN DELETE FROM orders",
+    "EXPLAIN QUERY PLAN SELECT 1",
+    "PRAGMA writable_schema = 1",
+    "PRAGMA journal_mode = OFF",
+    "PRAGMA user_version = 7",
+    "PRAGMA wal_checkpoint(TRUNCATE)",
+    "PRAGMA database_list",
+    "SELECT * FROM pragma_database_list",
+    "SELECT * FROM pragma_table_info('orders')",
+    "SELECT * FROM sqlite_master",
+    "SELECT sql FROM sqlite_schema",
+    "SELECT * FROM sqlite_temp_master",
+    "SELECT * FROM dbstat",
+    "SELECT * FROM sqlite_dbpage",
+    "UPDATE sqlite_schema SET sql = ''",
+    "INSERT INTO sqlite_sequence VALUES('x', 1)",
+    "ATTACH 'other.db' AS other",
+    "ATTACH DATABASE ':memory:' AS m",
+    "DETACH main",
+    "VACUUM",
+    "VACUUM INTO 'copy.db'",
+    "ANALYZE",
+    "REINDEX",
+    "CREATE TABLE x(a)",
+    "CREATE TEMP TABLE x AS SELECT * FROM orders",
+    "CREATE TRIGGER g AFTER INSERT ON orders BEGIN DELETE FROM customers; END",
+    "CREATE VIRTUAL TABLE x USING fts5(a)",
+    "DROP TABLE orders",
+    "ALTER TABLE orders RENAME TO x",
+    "SAVEPOINT s",
+    "RELEASE s",
+    "SELECT load_extension('evil')",
+    "SELECT LOAD_EXTENSION('evil', 'entry')",
+    "SELECT fts3_tokenizer('simple')",
+    "SELECT fts3_tokenizer('simple', x'4141414141414141')",
+    "SELECT readfile('/etc/passwd')",
+    "SELECT writefile('out', 'x')",
+    "SELECT edit('x', 'sh')",
+    "COPY orders TO PROGRAM 'id'",
+    "SELECT $$; DELETE FROM orders; $$",
+    "SELECT * FROM orders INTO OUTFILE '/tmp/x'",
+    "SELECT zeroblob(2000000000)",
+];
+
+#[test]
+fn nothing_of_the_corpus_leaves_a_trace() {
+    for mode in ["DELETE", "WAL"] {
+        let db = Db::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
+        let source = db.source();
+        source.facts().expect("facts");
+        let bytes = || {
+            let log = std::fs::read(db.folder.path().join("shop.db-wal")).unwrap_or_default();
+            (std::fs::read(&db.path).expect("bytes"), log)
+        };
+        let before = bytes();
+        for sql in CORPUS {
+            match source.examine(sql) {
+                Err(bad) => {
+                    assert!(!bad.message.is_empty());
+                    // A contract that says otherwise does not help.
+                    let shape = contract::source::StatementShape {
+                        sql: sql.to_owned(),
+                        parameters: Vec::new(),
+                        columns: Vec::new(),
+                        writes: false,
+                        changes_max: u64::MAX,
+                    };
+                    if let Ok(statement) = source.prepare(&shape) {
+                        let _ = rows_of(statement.as_ref(), &[]);
+                    }
+                }
+                Ok(facts) => {
+                    // To read: on a connection that cannot do anything else.
+                    let shape =
+                        contract::source::StatementShape { writes: false, ..statement_shape(sql, &facts, 0) };
+                    if let Ok(statement) = source.prepare(&shape) {
+                        let _ = rows_of(statement.as_ref(), &[]);
+                    }
+                    // To write: what changes more than it may is taken back.
+                    if facts.writes {
+                        let statement = source.prepare(&statement_shape(sql, &facts, 0)).expect("prepared");
+                        let terms = StatementTerms { claim: None, dry_run: true, now_ms: 0 };
+                        assert!(ran(statement.as_ref(), &[], &terms).is_err(), "{sql}");
+                    }
+                }
+            }
+            assert_eq!(bytes(), before, "{sql}");
+        }
+        let names = db.files();
+        assert!(names.iter().all(|name| name.starts_with("shop.db")), "{names:?}");
+    }
+}
+
+#[test]
+fn rows_come_as_they_are_asked_for() {
+    let db = Db::new(SHOP);
+    let source = db.source();
+    let statement = prepared(
+        &source,
+        "SELECT name, total * 2 AS twice FROM orders JOIN customers ON customers.id = customer
+         WHERE total >= :least AND name LIKE :like ORDER BY total",
+    )
+    .expect("a statement");
+    let rows = rows_of(statement.as_ref(), &[Cell::Text("9"), Cell::Text("a%")]).expect("rows");
+    assert_eq!(rows, ["'Ann' 19.0", "'Ann' 40.5"]);
+    let hostile = rows_of(statement.as_ref(), &[Cell::Integer(0), Cell::Text("' OR 1=1 --")]).expect("rows");
+    assert_eq!(hostile, [""; 0]);
+    assert_eq!(rows_of(statement.as_ref(), &[Cell::Null, Cell::Text("%")]).expect("rows"), [""; 0]);
+    let mut seen = 0;
+    let enough = statement.read(&[Cell::Integer(0), Cell::Text("%")], None, &mut |_| {
+        seen += 1;
+        More::No
+    });
+    assert!(enough.is_ok() && seen == 1);
+    // The connection goes back to what everybody may do.
+    let desk = Desk::of(&source, "customers");
+    assert!(desk.get(&[Cell::Integer(1)]).is_some());
+}
+
+#[test]
+fn short_is_what_finds_one_row_or_reads_little() {
+    let db = Db::new(SHOP);
+    db.write(
+        "CREATE TABLE big(id INTEGER PRIMARY KEY, v INT);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+         INSERT INTO big SELECT i, i FROM n",
+    );
+    let source = db.source();
+    for (sql, expected) in [
+        ("SELECT name FROM customers WHERE id = :id", true),
+        ("SELECT name FROM customers ORDER BY name", true),
+        ("SELECT v FROM big WHERE id = :id", true),
+        ("SELECT v FROM big JOIN customers ON customers.id = v WHERE big.id = :id", true),
+        ("SELECT v FROM big WHERE v = :v", false),
+        ("SELECT count(*) FROM customers, orders", false),
+        ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n", false),
+        ("DELETE FROM orders WHERE id = :id", false),
+    ] {
+        assert_eq!(prepared(&source, sql).expect("a statement").is_short(), expected, "{sql}");
+    }
+}
+
+const ENDLESS: &str =
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+
+#[test]
+fn what_does_not_end_is_ended() {
+    let db = Db::new(SHOP);
+    let options = source::sqlite::Options { list_ms_max: 50, ..Default::default() };
+    let source = source::sqlite::Sqlite::new(&db.path, options);
+    let statement = prepared(&source, ENDLESS).expect("a statement");
+    let ended = rows_of(statement.as_ref(), &[]);
+    assert!(matches!(ended, Err(SourceFault::TooSlow)), "{ended:?}");
+    let endless = format!("INSERT INTO orders SELECT i, 1, i FROM ({})", ENDLESS.replace("count(*)", "i"));
+    let statement = prepared(&source, &endless).expect("a statement");
+    let ended = ran(statement.as_ref(), &[], &terms(None));
+    assert!(
+        matches!(ended, Err(WriteFault::Source(SourceFault::TooSlow) | WriteFault::Refused { .. })),
+        "{ended:?}"
+    );
+    // And whoever comes next is served.
+    let rows =
+        prepared(&source, "SELECT count(*) FROM orders").map(|statement| rows_of(statement.as_ref(), &[]));
+    assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
+}
+
+#[test]
+fn nobody_waits_for_what_nobody_wants() {
+    let db = Db::new(&format!("PRAGMA journal_mode = WAL; {SHOP}"));
+    let source = db.source();
+    let statement = prepared(&source, ENDLESS).expect("a statement");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| statement.read(&[], Some(&stop), &mut |_| More::Yes));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(matches!(read.join().expect("ended"), Err(SourceFault::Stopped)));
+    });
+    let rows =
+        prepared(&source, "SELECT count(*) FROM orders").map(|statement| rows_of(statement.as_ref(), &[]));
+    assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
+}
+
+#[test]
+fn a_statement_writes_all_or_nothing() {
+    let db = Db::new(SHOP);
+    let source = db.source();
+    let totals = || {
+        rows_of(prepared(&source, "SELECT total FROM orders ORDER BY id").expect("one").as_ref(), &[])
+            .expect("rows")
+    };
+    let raise =
+        prepared(&source, "UPDATE orders SET total = total + :by WHERE customer = :who RETURNING id, total")
+            .expect("one");
+    let arguments = [Cell::Real(1.0), Cell::Integer(1)];
+    let dry = StatementTerms { dry_run: true, ..terms(claim(1, 1)) };
+    let (rows, written, changed) = ran(raise.as_ref(), &arguments, &dry).expect("would do");
+    assert_eq!((rows.len(), written, changed), (2, Written::Done, Some(2)));
+    assert_eq!(totals(), ["9.5", "20.25", "7.5"]);
+    let (rows, ..) = ran(raise.as_ref(), &arguments, &terms(None)).expect("done");
+    assert_eq!(rows, ["1 10.5", "2 21.25"]);
+    assert_eq!(totals(), ["10.5", "21.25", "7.5"]);
+    // More rows than are allowed.
+    let facts = source.examine("DELETE FROM orders").expect("one");
+    let all = source.prepare(&statement_shape("DELETE FROM orders", &facts, 2)).expect("one");
+    let fault = ran(all.as_ref(), &[], &terms(None)).expect_err("refused");
+    assert_eq!(fault.to_string(), "this would change 3 rows, and at most 2 are allowed; nothing was changed");
+    assert_eq!(totals().len(), 3);
+    // A rule of the database, and a clerk who cannot tell.
+    let orphan = prepared(&source, "INSERT INTO orders(customer, total) VALUES(99, 1)").expect("one");
+    let fault = ran(orphan.as_ref(), &[], &terms(None)).expect_err("refused");
+    assert_eq!(fault.to_string(), "it refers to a record that is not there, or others refer to it");
+    let untold =
+        raise.write(&arguments, &terms(None), &mut |_| More::Yes, &mut |_| Err(contract::source::Unwritable));
+    assert!(matches!(untold, Err(WriteFault::Unwritable)));
+    assert_eq!(totals(), ["10.5", "21.25", "7.5"]);
+    // Each does what it is for.
+    assert!(raise.read(&arguments, None, &mut |_| More::Yes).is_err());
+    let read = prepared(&source, "SELECT 1").expect("one");
+    assert!(ran(read.as_ref(), &[], &terms(None)).is_err());
+}
+
+#[test]
+fn a_row_of_another_kind_is_told() {
+    let db = Db::new(SHOP);
+    let source = db.source();
+    let statement = prepared(&source, "SELECT joined FROM customers").expect("a statement");
+    db.write("INSERT INTO customers VALUES(3, 'Cy', NULL, 'yesterday')");
+    let fault = rows_of(statement.as_ref(), &[]).expect_err("a fault");
+    assert_eq!(
+        fault.to_string(),
+        "column `joined`: expected a date such as 2026-02-11, and a row has something else; the data is not what it was"
+    );
+}
+
+#[test]
+fn digits_that_cannot_be_kept_are_told_of() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a DECIMAL(20,4), b DECIMAL(10,2), c NUMERIC( 18 ), d VARCHAR(200), e TEXT)",
+    );
+    let facts = db.facts();
+    assert_eq!(facts.notes.len(), 2, "{:?}", facts.notes);
+    assert_eq!(
+        facts.notes[0],
+        "`t`: `a` is declared as `DECIMAL(20,4)`, and SQLite keeps 15 digits of a fraction; what has more is not \
+         written; a column of the type TEXT keeps them all"
+    );
+    assert_eq!(facts.tables[0].columns[1].kind, Kind::Decimal);
+}

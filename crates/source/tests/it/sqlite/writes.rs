@@ -1,0 +1,398 @@
+//! One row by its key: made, changed, removed; and every way in which it is not.
+
+use contract::source::{Change, Source, SourceFault, Write, WriteFault, Written};
+use contract::{Cell, Value};
+use source::sqlite::{Options, Sqlite};
+
+use super::kit::{Db, Desk, Notary, shape};
+
+const SHOP: &str = "
+    CREATE TABLE customers(id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE, plan TEXT DEFAULT 'free',
+        age INTEGER CHECK (age > 0), rev INTEGER NOT NULL DEFAULT 1);
+    CREATE TABLE orders(id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customers(id));
+    INSERT INTO customers(id, email, age) VALUES(1, 'ann@x', 30), (2, 'bob@x', 40);
+    INSERT INTO orders VALUES(1, 1);";
+
+fn shop() -> (Db, Desk) {
+    let db = Db::new(SHOP);
+    let desk = Desk::new(&db, "customers");
+    (db, desk)
+}
+
+/// Every row as somebody else sees it.
+fn rows(db: &Db, sql: &str) -> Vec<String> {
+    let writer = db.writer();
+    let mut statement = writer.prepare(sql).expect("valid SQL");
+    let rows = statement.query_map([], |row| row.get::<_, String>(0)).expect("rows");
+    rows.map(|row| row.expect("a row")).collect()
+}
+
+const EMAILS: &str = "SELECT id || ' ' || email FROM customers ORDER BY id";
+
+#[test]
+fn a_row_is_made_changed_and_removed() {
+    for mode in ["DELETE", "WAL", "TRUNCATE", "PERSIST"] {
+        let db = Db::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
+        let desk = Desk::new(&db, "customers");
+        assert_eq!(desk.create(&[("email", Cell::Text("cy@x"))]), "3 'cy@x' 'free' null 1");
+        assert_eq!(desk.update(&[Cell::Integer(3)], &[("age", Cell::Integer(7))]), "3 'cy@x' 'free' 7 1");
+        assert_eq!(desk.get(&[Cell::Integer(3)]).expect("the row")[3], Value::Integer(7), "our own write");
+        assert_eq!(desk.delete(&[Cell::Integer(2)]), "2 'bob@x' 'free' 40 1");
+        assert_eq!(rows(&db, EMAILS), ["1 ann@x", "3 cy@x"]);
+        let now: String = db.writer().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
+        // What a connection for itself has is not kept in the file.
+        let expected = if mode == "WAL" { "wal" } else { "delete" };
+        assert_eq!(now, expected);
+    }
+}
+
+#[test]
+fn what_the_table_says_is_known() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT DEFAULT 'x', b INT AS (id * 2), c INT AS (id) STORED, d);
+         CREATE VIEW v AS SELECT id, a FROM t;
+         CREATE VIRTUAL TABLE docs USING fts5(body);",
+    );
+    let facts = db.facts();
+    let columns: Vec<(bool, Option<&str>)> = facts.tables[0]
+        .columns
+        .iter()
+        .map(|column| (column.has_default, column.read_only.as_deref()))
+        .collect();
+    let computed = Some("it is computed by the database");
+    assert_eq!(columns, [(true, None), (true, None), (false, computed), (false, computed), (false, None)]);
+    let closed: Vec<Option<&str>> = facts.tables.iter().map(|table| table.read_only.as_deref()).collect();
+    assert_eq!(closed, [None, Some("it is a view"), Some("it is a virtual table")]);
+    let shape = shape(&facts.tables[1]);
+    assert!(db.source().writer(&shape).is_err());
+}
+
+#[test]
+fn a_computed_column_is_told_and_not_set() {
+    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, b INT AS (id * 2))");
+    let desk = Desk::new(&db, "t");
+    assert_eq!(desk.create(&[("id", Cell::Integer(4))]), "4 8");
+    let told = desk.create(&[("id", Cell::Integer(5)), ("b", Cell::Integer(1))]);
+    assert!(told.contains("no longer has the tables and columns"), "{told}");
+    assert_eq!(desk.get(&[Cell::Integer(5)]), None);
+}
+
+#[test]
+fn rules_of_the_database_are_told_in_our_words() {
+    let (db, desk) = shop();
+    let email = |text| ("email", Cell::Text(text));
+    let taken = "there is a record with this key already";
+    assert_eq!(desk.create(&[("id", Cell::Integer(1)), email("new@x")]), taken);
+    assert_eq!(desk.create(&[email("ann@x")]), "`email`: another record has this value already");
+    assert_eq!(desk.create(&[("age", Cell::Integer(3))]), "`email`: a value is required");
+    let check = "`age`: a rule of the table (CHECK) does not allow it";
+    assert_eq!(desk.create(&[email("new@x"), ("age", Cell::Integer(0))]), check);
+    assert_eq!(desk.update(&[Cell::Integer(1)], &[("age", Cell::Integer(-1))]), check);
+    assert_eq!(desk.update(&[Cell::Integer(1)], &[("email", Cell::Null)]), "`email`: a value is required");
+    assert_eq!(desk.update(&[Cell::Integer(9)], &[email("z@x")]), "nothing has this key");
+    assert_eq!(desk.delete(&[Cell::Integer(9)]), "nothing has this key");
+    assert_eq!(desk.delete(&[Cell::Integer(1)]), "other records refer to it");
+    let orders = Desk::new(&db, "orders");
+    let missing = "it refers to a record that is not there";
+    assert_eq!(orders.create(&[("customer", Cell::Integer(99))]), missing);
+    assert_eq!(orders.create(&[("customer", Cell::Integer(2))]), "2 2");
+    assert_eq!(rows(&db, EMAILS), ["1 ann@x", "2 bob@x"]);
+}
+
+#[test]
+fn a_deferred_rule_is_told_at_the_end() {
+    let db = Db::new(
+        "CREATE TABLE p(id INTEGER PRIMARY KEY);
+         CREATE TABLE c(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id) DEFERRABLE INITIALLY DEFERRED)",
+    );
+    let desk = Desk::new(&db, "c");
+    let told = desk.create(&[("id", Cell::Integer(1)), ("p", Cell::Integer(9))]);
+    assert_eq!(told, "it refers to a record that is not there, or others refer to it");
+    assert_eq!(desk.get(&[Cell::Integer(1)]), None);
+}
+
+#[test]
+fn foreign_keys_do_what_they_say() {
+    let db = Db::new(
+        "CREATE TABLE p(id INTEGER PRIMARY KEY, name TEXT);
+         CREATE TABLE c(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id) ON DELETE CASCADE ON UPDATE CASCADE);
+         CREATE TABLE d(id INTEGER PRIMARY KEY, c INTEGER REFERENCES c(id) ON DELETE SET NULL);
+         INSERT INTO p VALUES(1, 'a'), (2, 'b'); INSERT INTO c VALUES(1, 1), (2, 2); INSERT INTO d VALUES(1, 1);",
+    );
+    let desk = Desk::new(&db, "p");
+    assert_eq!(desk.delete(&[Cell::Integer(1)]), "1 'a'");
+    assert_eq!(rows(&db, "SELECT id || ' ' || ifnull(c, 'null') FROM d"), ["1 null"]);
+    assert_eq!(desk.update(&[Cell::Integer(2)], &[("id", Cell::Integer(7))]), "7 'b'");
+    assert_eq!(rows(&db, "SELECT id || ' ' || p FROM c"), ["2 7"]);
+}
+
+#[test]
+fn triggers_run_as_they_are_declared() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, seen TEXT);
+         CREATE TABLE log(what TEXT);
+         CREATE TRIGGER a AFTER INSERT ON t BEGIN
+           UPDATE t SET seen = upper(new.name) WHERE id = new.id; INSERT INTO log VALUES('new ' || new.id); END;
+         CREATE TRIGGER b BEFORE DELETE ON t WHEN old.id = 1 BEGIN SELECT RAISE(ABORT, 'secret words'); END;
+         CREATE TRIGGER c BEFORE DELETE ON t WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END;
+         CREATE TRIGGER d AFTER UPDATE OF name ON t WHEN new.name = 'Bad'
+           BEGIN UPDATE t SET name = 'Good' WHERE id = new.id; END;",
+    );
+    let desk = Desk::new(&db, "t");
+    assert_eq!(desk.create(&[("name", Cell::Text("ann"))]), "1 'ann' 'ANN'", "other columns may change");
+    assert_eq!(desk.create(&[("name", Cell::Text("bob"))]), "2 'bob' 'BOB'");
+    assert_eq!(rows(&db, "SELECT what FROM log"), ["new 1", "new 2"]);
+    assert_eq!(desk.delete(&[Cell::Integer(1)]), "a trigger of the table does not allow it");
+    assert_eq!(desk.delete(&[Cell::Integer(2)]), "a trigger of the table keeps it from being changed");
+    let told = desk.update(&[Cell::Integer(2)], &[("name", Cell::Text("Bad"))]);
+    assert_eq!(told, "`name`: a trigger of the table makes something else of it");
+    assert_eq!(rows(&db, "SELECT name FROM t"), ["ann", "bob"]);
+}
+
+#[test]
+fn an_index_of_words_follows() {
+    let db = Db::new(
+        "CREATE TABLE docs(id INTEGER PRIMARY KEY, body TEXT);
+         CREATE VIRTUAL TABLE words USING fts5(body, content='docs', content_rowid='id');
+         CREATE TRIGGER i AFTER INSERT ON docs BEGIN INSERT INTO words(rowid, body) VALUES(new.id, new.body); END;
+         CREATE TRIGGER d AFTER DELETE ON docs
+           BEGIN INSERT INTO words(words, rowid, body) VALUES('delete', old.id, old.body); END;",
+    );
+    let desk = Desk::new(&db, "docs");
+    assert_eq!(desk.create(&[("body", Cell::Text("green tea"))]), "1 'green tea'");
+    let found = |word| super::kit::search(desk.reader.as_ref(), &[word], &[1], 10).0.len();
+    assert_eq!(found("green"), 1);
+    assert_eq!(desk.delete(&[Cell::Integer(1)]), "1 'green tea'");
+    assert_eq!(found("green"), 0);
+}
+
+#[test]
+fn a_table_that_replaces_does_not_when_we_create() {
+    let db = Db::new(
+        "CREATE TABLE t(k TEXT PRIMARY KEY ON CONFLICT REPLACE NOT NULL, v TEXT UNIQUE ON CONFLICT IGNORE);
+         INSERT INTO t VALUES('a', 'old'), ('b', 'other')",
+    );
+    let desk = Desk::new(&db, "t");
+    let created = desk.create(&[("k", Cell::Text("a")), ("v", Cell::Text("new"))]);
+    assert_eq!(created, "there is a record with this key already");
+    let told = desk.update(&[Cell::Text("b")], &[("v", Cell::Text("old"))]);
+    assert_eq!(told, "`v`: another record has this value already");
+    assert_eq!(rows(&db, "SELECT k || v FROM t ORDER BY k"), ["aold", "bother"]);
+}
+
+#[test]
+fn keys_of_every_shape() {
+    let db = Db::new(
+        "CREATE TABLE pair(a TEXT NOT NULL, b INTEGER NOT NULL, v TEXT, PRIMARY KEY(b, a)) WITHOUT ROWID;
+         CREATE TABLE loose(name TEXT, v TEXT);
+         CREATE TABLE taken(rowid TEXT PRIMARY KEY NOT NULL, oid TEXT, _rowid_ TEXT);
+         INSERT INTO loose VALUES('x', '1'), ('y', '2');",
+    );
+    let pair = Desk::new(&db, "pair");
+    let key = |a, b| [("a", Cell::Text(a)), ("b", Cell::Integer(b))];
+    assert_eq!(pair.create(&key("x", 1)), "'x' 1 null");
+    assert_eq!(pair.create(&key("x", 1)), "there is a record with this key already");
+    let keyed = [Cell::Integer(1), Cell::Text("x")];
+    assert_eq!(pair.update(&keyed, &[("v", Cell::Text("z"))]), "'x' 1 'z'");
+    assert_eq!(pair.update(&keyed, &[("a", Cell::Text("w"))]), "'w' 1 'z'", "a part of the key");
+    assert_eq!(pair.delete(&[Cell::Integer(1), Cell::Text("w")]), "'w' 1 'z'");
+    // A key that nobody declared stays one.
+    let loose = Desk::new(&db, "loose");
+    assert_eq!(loose.create(&[("name", Cell::Text("x"))]), "there is a record with this key already");
+    assert_eq!(loose.create(&[("v", Cell::Text("3"))]), "`name`: a value is required");
+    let told = loose.update(&[Cell::Text("x")], &[("name", Cell::Text("y"))]);
+    assert_eq!(told, "there is a record with this key already");
+    assert_eq!(loose.update(&[Cell::Text("x")], &[("name", Cell::Text("w"))]), "'w' '1'");
+    db.write("INSERT INTO loose VALUES('w', '4')");
+    assert!(loose.delete(&[Cell::Text("w")]).contains("the key `name` repeats"));
+    let taken = Desk::new(&db, "taken");
+    assert_eq!(taken.create(&[("rowid", Cell::Text("k"))]), "'k' null null");
+    assert_eq!(taken.update(&[Cell::Text("k")], &[("oid", Cell::Text("o"))]), "'k' 'o' null");
+    assert_eq!(taken.delete(&[Cell::Text("k")]), "'k' 'o' null");
+}
+
+#[test]
+fn the_clerk_may_object_and_add() {
+    let (db, desk) = shop();
+    let said = desk.cells(&[("age", Cell::Integer(31))]);
+    let update = || Change::Update { key: &[Cell::Integer(1)], cells: &said };
+    let mut stale = Notary { is_stale: true, ..Notary::default() };
+    let told = desk.change_with(update(), None, &mut stale);
+    assert_eq!(told, "the record changed since it was read");
+    assert_eq!(stale.before.as_deref(), Some("1 'ann@x' 'free' 30 1"));
+    let mut speechless = Notary { is_unwritable: true, ..Notary::default() };
+    let told = desk.change_with(update(), None, &mut speechless);
+    assert_eq!(told, "the record as it would be does not fit its contract");
+    assert_eq!(desk.get(&[Cell::Integer(1)]).expect("the row")[3], Value::Integer(30));
+    let mut counting = Notary { adds: vec![(4, Value::Integer(2))], ..Notary::default() };
+    assert_eq!(desk.change_with(update(), None, &mut counting), "1 'ann@x' 'free' 31 2");
+    let mut stale = Notary { is_stale: true, ..Notary::default() };
+    desk.change_with(Change::Delete { key: &[Cell::Integer(2)] }, None, &mut stale);
+    assert_eq!(rows(&db, EMAILS).len(), 2);
+}
+
+#[test]
+fn a_dry_run_judges_and_keeps_nothing() {
+    let (db, desk) = shop();
+    let before = std::fs::read(&db.path).expect("bytes");
+    let dry = |change| {
+        let mut notary = Notary::default();
+        let claim = super::kit::claim(1, 1);
+        let written = desk.write(&Write { change, claim, dry_run: true, now_ms: 1 }, &mut notary);
+        written.map(|written| (written, notary.after))
+    };
+    let email = desk.cells(&[("email", Cell::Text("cy@x"))]);
+    let (written, after) = dry(Change::Create { cells: &email }).expect("would do");
+    assert_eq!((written, after.as_deref()), (Written::Done, Some("3 'cy@x' 'free' null 1")));
+    dry(Change::Update { key: &[Cell::Integer(2)], cells: &email }).expect("would do");
+    dry(Change::Delete { key: &[Cell::Integer(2)] }).expect("would do");
+    let fault = dry(Change::Delete { key: &[Cell::Integer(1)] }).expect_err("refused");
+    assert!(matches!(fault, WriteFault::Refused { .. }));
+    assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
+    assert_eq!(db.files(), ["shop.db"]);
+}
+
+#[test]
+fn somebody_who_holds_the_lock_is_waited_for_and_then_told() {
+    for mode in ["DELETE", "WAL"] {
+        let db = Db::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
+        let desk = Desk::new(&db, "customers");
+        let other = db.writer();
+        other.execute_batch("BEGIN IMMEDIATE").expect("begins");
+        assert_eq!(desk.delete(&[Cell::Integer(2)]), "the source is busy; try again");
+        other.execute_batch("COMMIT").expect("ends");
+        assert_eq!(desk.delete(&[Cell::Integer(2)]), "2 'bob@x' 'free' 40 1");
+    }
+}
+
+#[test]
+fn nobody_elses_change_comes_between() {
+    for mode in ["DELETE", "WAL"] {
+        let db = Db::new(&format!(
+            "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 0)"
+        ));
+        // Four of ours at two desks, and one of others.
+        let (one, two) = (Desk::new(&db, "t"), Desk::new(&db, "t"));
+        let rounds = 25;
+        std::thread::scope(|scope| {
+            for desk in [&one, &one, &two, &two] {
+                scope.spawn(move || {
+                    for _ in 0..rounds {
+                        increase(desk);
+                    }
+                });
+            }
+            let other = db.writer();
+            other.busy_timeout(std::time::Duration::from_secs(60)).expect("set");
+            for _ in 0..rounds {
+                other.execute("UPDATE t SET n = n + 1", []).expect("written");
+            }
+        });
+        let n = one.get(&[Cell::Integer(1)]).expect("the row")[1].clone();
+        assert_eq!(n, Value::Integer(rounds * 5), "{mode}");
+    }
+}
+
+/// Reads, adds one, and writes only if nobody else did.
+fn increase(desk: &Desk) {
+    struct Same(i64);
+    impl contract::source::Clerk for Same {
+        fn before(&mut self, row: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, contract::source::Stale> {
+            if row[1] == Cell::Integer(self.0) { Ok(Vec::new()) } else { Err(contract::source::Stale) }
+        }
+        fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, contract::source::Unwritable> {
+            Ok(Vec::new())
+        }
+    }
+    loop {
+        // Others write all the time, and a read does not wait for long.
+        let Ok(Some(row)) = super::kit::get(desk.reader.as_ref(), &[Cell::Integer(1)]) else { continue };
+        let Value::Integer(n) = row[1] else { panic!("no number") };
+        let cells = [(1, Cell::Integer(n + 1))];
+        let change = Change::Update { key: &[Cell::Integer(1)], cells: &cells };
+        match desk.write(&Write { change, claim: None, dry_run: false, now_ms: 1 }, &mut Same(n)) {
+            Ok(_) => return,
+            Err(WriteFault::Stale | WriteFault::Source(SourceFault::Busy { .. })) => {}
+            Err(fault) => panic!("{fault:?}"),
+        }
+    }
+}
+
+#[test]
+fn our_own_write_is_seen_by_whoever_reads_next() {
+    let db = Db::new(
+        "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 0)",
+    );
+    let desk = Desk::new(&db, "t");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Reads that come closely share a state for a while.
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    desk.get(&[Cell::Integer(1)]);
+                }
+            });
+        }
+        for n in 1..200 {
+            for _ in 0..20 {
+                desk.get(&[Cell::Integer(1)]);
+            }
+            let told = desk.update(&[Cell::Integer(1)], &[("n", Cell::Integer(n))]);
+            assert_eq!(told, format!("1 {n}"));
+            assert_eq!(desk.get(&[Cell::Integer(1)]).expect("the row")[1], Value::Integer(n));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_file_that_is_gone_is_not_made() {
+    let (db, desk) = shop();
+    std::fs::remove_file(&db.path).expect("removed");
+    assert_eq!(desk.delete(&[Cell::Integer(2)]), "`shop.db` is not there; check the path");
+    assert_eq!(db.files(), [""; 0]);
+    // Another one in its place is the one that is written to.
+    db.write(SHOP);
+    assert_eq!(desk.delete(&[Cell::Integer(2)]), "2 'bob@x' 'free' 40 1");
+    assert_eq!(rows(&db, EMAILS), ["1 ann@x"]);
+}
+
+#[test]
+fn a_file_that_may_not_be_written_says_so() {
+    let (db, _) = shop();
+    let mut permissions = std::fs::metadata(&db.path).expect("a file").permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&db.path, permissions).expect("set");
+    let facts = db.facts();
+    assert_eq!(facts.tables[0].read_only.as_deref(), Some("the file is read only"));
+}
+
+#[test]
+fn a_row_that_is_too_large_is_told_and_not_written() {
+    let (db, desk) = shop();
+    let long = "x".repeat(40 << 20);
+    let told = desk.create(&[("email", Cell::Text(&long)), ("plan", Cell::Text(&long))]);
+    assert_eq!(told, "this is more than 64 MiB, and larger values are not kept");
+    assert_eq!(rows(&db, EMAILS), ["1 ann@x", "2 bob@x"]);
+}
+
+#[test]
+fn nothing_is_opened_to_write_before_somebody_writes() {
+    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    let source = Sqlite::new(&db.path, Options::default());
+    let facts = source.facts().expect("facts");
+    source.reader(&shape(&facts.tables[0])).expect("a reader");
+    let opened = std::fs::read_dir("/proc/self/fd").expect("a folder").filter_map(|entry| {
+        let entry = entry.ok()?;
+        let is_ours = std::fs::read_link(entry.path()).is_ok_and(|path| path == db.path);
+        let flags =
+            std::fs::read_to_string(format!("/proc/self/fdinfo/{}", entry.file_name().to_string_lossy()));
+        is_ours.then(|| flags.unwrap_or_default())
+    });
+    for flags in opened {
+        let flags =
+            flags.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags").trim().to_owned();
+        assert!(flags.ends_with('0'), "opened for writing: {flags}");
+    }
+}
