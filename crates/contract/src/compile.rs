@@ -213,6 +213,7 @@ impl<'m> Compiler<'m> {
     /// Takes over what the author says about a field.
     fn say(&mut self, field: &mut Field, said: &manifest::Field, found: Kind) {
         field.description.clone_from(&said.description);
+        field.sensitive = said.sensitive;
         field.format = said.format.as_ref().map(|format| format.value.to_owned());
         if let Some(format) = &said.format
             && field.kind != Kind::Text

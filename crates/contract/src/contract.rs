@@ -140,6 +140,9 @@ pub enum Meaning {
     Filter { column: usize, test: Test },
 }
 
+/// How long a tool that is known to take its time may take, if its author says no number.
+pub const LONG_RUNNING_MS: u64 = 10 * 60 * 1000;
+
 impl Tool {
     /// As a provider offers it. Nothing leaves the source.
     pub fn offered(&self, contract: &Contract) -> call::Tool {
@@ -147,6 +150,8 @@ impl Tool {
             title: self.title.clone(),
             output: Some(self.output.clone()),
             annotations: self.annotations(contract),
+            rate: self.rate,
+            call_timeout_ms: self.call_timeout_ms.or(self.long_running.then_some(LONG_RUNNING_MS)),
             ..call::Tool::new(&self.name, &self.description, self.input.clone())
         }
     }

@@ -29,6 +29,8 @@ pub struct Field {
     pub allowed: Vec<Json>,
     /// The values there are now: good to know, and no promise.
     pub seen: Vec<String>,
+    /// Whether its values are kept out of logs and recordings.
+    pub sensitive: bool,
     /// `"name":`, written once.
     key: Box<str>,
 }
@@ -61,6 +63,7 @@ impl Field {
             description: None,
             allowed: Vec::new(),
             seen: Vec::new(),
+            sensitive: false,
             key: String::from_utf8_lossy(&key).into(),
         }
     }

@@ -27,7 +27,9 @@ struct Inner {
     readers: Vec<Arc<dyn Reader>>,
     tools: HashMap<Box<str>, usize, foldhash::quality::RandomState>,
     catalog: Arc<Catalog>,
-    sealer: Sealer,
+    sealer: Arc<Sealer>,
+    /// What a cursor of each collection is bound to: it means nothing for other columns or another key.
+    shapes: Vec<[u8; 32]>,
 }
 
 impl Compiled {
@@ -38,15 +40,28 @@ impl Compiled {
             tools: contract.tools.iter().map(|tool| tool.offered(&contract)).collect(),
             changes: true,
             instructions: contract.instructions.clone(),
+            rate: contract.rate,
             ..Catalog::default()
         };
+        let shapes =
+            contract.collections.iter().map(|one| digest_of(&[format!("{:?}", one.shape).as_bytes()]));
         Self(Arc::new(Inner {
             tools: tools.collect(),
             catalog: Arc::new(catalog),
-            sealer: Sealer::new(world),
+            sealer: Arc::new(Sealer::new(world)),
+            shapes: shapes.collect(),
             contract,
             readers,
         }))
+    }
+
+    /// Takes the place of another: cursors of that one still open where they mean the same.
+    #[must_use]
+    pub fn in_place_of(mut self, other: &Self) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.sealer = other.0.sealer.clone();
+        }
+        self
     }
 }
 
@@ -228,8 +243,12 @@ impl Inner {
     fn bound(&self, tool: &Tool, listing: &Listing<'_>) -> [u8; 32] {
         let filters = format!("{:?}", listing.filters);
         let sort = format!("{:?}", listing.sort);
-        let version = self.contract.version.as_bytes();
-        digest_of(&[version, tool.name.as_bytes(), filters.as_bytes(), sort.as_bytes()])
+        let shape: &[u8] = if let Operation::List { collection, .. } = &tool.operation {
+            &self.shapes[*collection]
+        } else {
+            &[]
+        };
+        digest_of(&[shape, tool.name.as_bytes(), filters.as_bytes(), sort.as_bytes()])
     }
 }
 

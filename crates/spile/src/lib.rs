@@ -2,8 +2,12 @@
 
 mod banner;
 pub mod client;
+pub mod dev;
+pub mod diff;
+pub mod lock;
 mod progress;
 pub mod project;
+mod reload;
 mod report;
 pub mod serve;
 mod settings;

@@ -17,6 +17,7 @@ use contract::source::{Facts, Reader, Shape, Source, SourceFault};
 use contract::{Collection, Contract, init, names};
 use source::{csv, sqlite};
 
+use crate::lock::Locked;
 use crate::progress::Progress;
 use crate::words::counted;
 
@@ -131,6 +132,10 @@ pub struct Looked {
     pub found: Vec<Diagnostic>,
     /// One line for each source: what it is and how it was read.
     pub sources: Vec<String>,
+    /// The data files, whether they could be read or not.
+    pub files: Vec<PathBuf>,
+    /// How it stands to the lock file.
+    pub locked: Locked,
 }
 
 /// A contract and what answers it.
@@ -155,7 +160,7 @@ impl Project {
         let Some(manifest) = manifest else { return Ok(looked) };
         let known: Vec<Known<'_>> =
             opened.iter().map(|one| Known { name: &one.name, facts: &one.facts }).collect();
-        let (contract, mut found) = compile(&manifest, &known, &names::server_name(&self.name));
+        let (mut contract, mut found) = compile(&manifest, &known, &names::server_name(&self.name));
         if matches!(self.plan, Plan::Files(_)) {
             // Nobody has seen the manifest that was made.
             found.iter_mut().for_each(|one| one.at = None);
@@ -166,6 +171,9 @@ impl Project {
         looked.sources = opened.iter().map(|one| described(one, contract.as_ref())).collect();
         looked.found.append(&mut found);
         looked.found.extend(contract.iter().flat_map(renamed));
+        if let Some(contract) = &mut contract {
+            looked.locked = Locked::number(self, contract);
+        }
         if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
             looked.ready = readers(contract, &manifest, &opened, &mut looked.found);
         }
@@ -195,6 +203,7 @@ impl Project {
         };
         for one in &manifest.sources {
             let path = self.folder.join(&one.path.value);
+            looked.files.push(path.clone());
             match open(&one.name.value, &path, &one.path.value, &one.settings) {
                 Ok(source) => opened.push(source),
                 Err(error) => looked.found.push(match error.at {
@@ -217,6 +226,7 @@ impl Project {
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
             let Some(kind) = kind_of(file) else { continue };
+            looked.files.push(file.clone());
             match open(&name, file, &file_name(file), &settings(kind)) {
                 Ok(source) => opened.push(source),
                 Err(error) => looked.found.push(error),

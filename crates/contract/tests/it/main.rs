@@ -4,7 +4,9 @@ mod bad_contracts;
 mod bad_manifests;
 mod bad_sections;
 mod init;
+mod judge;
 mod kinds;
+mod lock;
 mod manifest;
 mod pages;
 
