@@ -19,6 +19,15 @@ pub struct Catalog {
     pub changes: bool,
     /// What a model should know about this provider as a whole.
     pub instructions: Option<String>,
+    /// How often its tools may be called, all of them and by all callers together.
+    pub rate: Option<Rate>,
+}
+
+/// So many calls in so long a time: at once if nobody called before, then one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    pub calls: u32,
+    pub per_ms: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -34,6 +43,10 @@ pub struct Tool {
     pub icons: Option<Json>,
     pub meta: Option<Json>,
     pub task: TaskUse,
+    /// How often each caller may call it.
+    pub rate: Option<Rate>,
+    /// How long a call may take; else what holds for the server.
+    pub call_timeout_ms: Option<u64>,
 }
 
 impl Tool {
@@ -48,6 +61,8 @@ impl Tool {
             icons: None,
             meta: None,
             task: TaskUse::Never,
+            rate: None,
+            call_timeout_ms: None,
         }
     }
 }

@@ -16,7 +16,7 @@ mod request;
 
 pub use ask::{Answer, Ask, Asks, Elicited, Journal};
 pub use caller::{Caller, Caps, Principal};
-pub use catalog::{Annotations, Catalog, Prompt, PromptArgument, Resource, TaskUse, Template, Tool};
+pub use catalog::{Annotations, Catalog, Prompt, PromptArgument, Rate, Resource, TaskUse, Template, Tool};
 pub use emit::{Emit, Event, Level, Wanted};
 pub use fault::{Failure, Fault, Problem, Reason, Thing};
 pub use limits::Limits;

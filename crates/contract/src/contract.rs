@@ -146,6 +146,8 @@ impl Contract {
         self.tools.iter().any(|tool| tool.annotations(self).read_only == Some(false))
     }
 }
+/// How long a tool that is known to take its time may take, if its author says no number.
+pub const LONG_RUNNING_MS: u64 = 10 * 60 * 1000;
 
 impl Tool {
     /// As a provider offers it. Nothing leaves the source.
@@ -154,6 +156,8 @@ impl Tool {
             title: self.title.clone(),
             output: Some(self.output.clone()),
             annotations: self.annotations(contract),
+            rate: self.rate,
+            call_timeout_ms: self.call_timeout_ms.or(self.long_running.then_some(LONG_RUNNING_MS)),
             ..call::Tool::new(&self.name, &self.description, self.input.clone())
         }
     }

@@ -12,6 +12,9 @@ use crate::source::Test;
 /// A failure as data, beside the record: some clients hold failures to the schema too.
 const FAILURE: &str = r#"{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}"#;
 
+/// How the values there are begin to be told. What follows is no promise.
+pub(crate) const VALUES_NOW: &str = "Values now: ";
+
 pub(crate) fn get_input(collection: &Collection) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
@@ -402,7 +405,7 @@ fn described(field: &Field, with_values: bool) -> Option<String> {
     if !with_values || !field.allowed.is_empty() || field.seen.is_empty() {
         return said;
     }
-    let values = format!("Values now: {}", field.seen.join(", "));
+    let values = format!("{VALUES_NOW}{}", field.seen.join(", "));
     Some(match said {
         Some(said) => format!("{}. {values}", said.trim_end_matches('.')),
         None => values,

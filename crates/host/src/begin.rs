@@ -18,6 +18,7 @@ use wire::{
 
 use crate::events::Watch;
 use crate::live::{Line, Live, NotTaken};
+use crate::observe::Observed;
 use crate::path::{self, Ended, Job};
 use crate::questions;
 use crate::registry::Registry;
@@ -53,19 +54,21 @@ impl Server {
         if call.target != Target::Tool || !request.peer.version.has(Feature::MirrorHeaders) {
             return Ok(());
         }
-        let registry = self.registry();
-        if !registry.mirrors {
-            return Ok(());
-        }
-        let Some(tool) = registry.tool(&call.name()) else { return Ok(()) };
-        for mirrored in &tool.mirrored {
-            let argument = mirrored.find(call.arguments());
-            if let Err(why) = wire::heads::param_mirrors(head(&mirrored.header), argument) {
-                let told = Told::new(Code::HeaderMismatch, 400, format!("header {} {why}", mirrored.header));
-                return Err(Refusal::new(&told, Some(&request.id), request.peer.version));
+        self.with_registry(|registry| {
+            if !registry.mirrors {
+                return Ok(());
             }
-        }
-        Ok(())
+            let Some(tool) = registry.tool(&call.name()) else { return Ok(()) };
+            for mirrored in &tool.mirrored {
+                let argument = mirrored.find(call.arguments());
+                if let Err(why) = wire::heads::param_mirrors(head(&mirrored.header), argument) {
+                    let told =
+                        Told::new(Code::HeaderMismatch, 400, format!("header {} {why}", mirrored.header));
+                    return Err(Refusal::new(&told, Some(&request.id), request.peer.version));
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Answers a request, or starts to.
@@ -78,32 +81,32 @@ impl Server {
                 self.begin_call(registry, Asking { call, resume, task }, peer, to, who, line)
             }
             What::List(list, cursor) => self.list(&registry, list, cursor.as_deref(), &to, who),
-            What::Ping => self.empty(&to),
+            What::Ping => empty(&registry, &to),
             What::Discover => {
                 let mut body = Vec::with_capacity(512);
-                shape::discover(&mut body, &to, &self.stamp, &registry.offer, is_public(who));
+                shape::discover(&mut body, &to, &registry.stamp, &registry.offer, is_public(who));
                 ready(body)
             }
             What::Initialize { requested, caps } => {
                 self.initialize(&registry, requested, caps, to, who, &line)
             }
-            What::Subscribe(uri) => self.with_live(&to, who, &line, |live| {
+            What::Subscribe(uri) => self.with_live(&registry, &to, who, &line, |live| {
                 live.watch.subscribe(
                     uri,
                     self.limits.subscriptions_per_peer_max,
                     self.limits.subscription_bytes_max,
                 )
             }),
-            What::Unsubscribe(uri) => self.with_live(&to, who, &line, |live| {
+            What::Unsubscribe(uri) => self.with_live(&registry, &to, who, &line, |live| {
                 live.watch.unsubscribe(&uri);
                 true
             }),
-            What::SetLevel(level) => self.with_live(&to, who, &line, |live| {
+            What::SetLevel(level) => self.with_live(&registry, &to, who, &line, |live| {
                 live.set_level(level);
                 true
             }),
             What::Listen(filter) => self.listen(&registry, filter, peer, to, who, &line),
-            What::Task(op) => self.task(op, peer, to, who, line),
+            What::Task(op) => self.task(registry, op, peer, to, who, line),
         }
     }
 
@@ -150,7 +153,7 @@ impl Server {
     ) -> Begun {
         let peer = Peer::greeted(requested, caps);
         let mut body = Vec::with_capacity(512);
-        shape::initialize(&mut body, &ReplyTo { version: requested, ..to }, &self.stamp, &registry.offer);
+        shape::initialize(&mut body, &ReplyTo { version: requested, ..to }, &registry.stamp, &registry.offer);
         match line {
             Line::Pipe(live) => {
                 live.set_peer(peer);
@@ -171,7 +174,7 @@ impl Server {
             );
         };
         let mut body = Vec::with_capacity(members.len() + 256);
-        shape::page(&mut body, to, &self.stamp, members, LIST_TTL_MS, is_public(who));
+        shape::page(&mut body, to, &registry.stamp, members, LIST_TTL_MS, is_public(who));
         ready(body)
     }
 
@@ -218,7 +221,7 @@ impl Server {
         }
         let journal = match resume {
             None => Journal::default(),
-            Some(resume) => match questions::resume(self, &who.principal, &call, *resume) {
+            Some(resume) => match questions::resume(self, &registry, &who.principal, &call, *resume) {
                 Ok(journal) => journal,
                 Err(fault) => return told(&Told::from_fault(&fault, to.version), &to),
             },
@@ -231,15 +234,23 @@ impl Server {
         let emit = if hears { Emit::new(wanted) } else { Emit::silent() };
         let caller = Caller { principal: who.principal.clone(), caps: peer.caps };
         let job = Job { call, peer, caller, who: who.clone(), line, emit: emit.clone(), journal, task };
-        let work = Box::pin(path::answer(self.clone(), registry, job));
-        Begun::Call(Serving::new(self.clone(), to, emit, work))
+        let observed = Observed::new(self, &job.call, who);
+        let work = Box::pin(path::answer(self.clone(), registry.clone(), job));
+        Begun::Call(Serving::new(self.clone(), registry, to, emit, work, observed))
     }
 
     /// Does something to what a client of the handshake era has open, and answers with an empty result.
-    fn with_live(&self, to: &ReplyTo, who: &Who, line: &Line, act: impl FnOnce(&Live) -> bool) -> Begun {
+    fn with_live(
+        &self,
+        registry: &Registry,
+        to: &ReplyTo,
+        who: &Who,
+        line: &Line,
+        act: impl FnOnce(&Live) -> bool,
+    ) -> Begun {
         let live = match line {
             // Nothing is kept for a request that stands alone: it is accepted, and there is no effect.
-            Line::Alone => return self.empty(to),
+            Line::Alone => return empty(registry, to),
             Line::Pipe(live) => live.clone(),
             Line::Session(ticket) => match self.live(ticket, who) {
                 Ok(live) => live,
@@ -247,7 +258,7 @@ impl Server {
             },
         };
         if act(&live) {
-            self.empty(to)
+            empty(registry, to)
         } else {
             busy(429, to, "too many subscriptions in this session; drop some first")
         }
@@ -298,7 +309,15 @@ impl Server {
         Begun::Listen(Listening::new(self.clone(), to, watch, first))
     }
 
-    fn task(self: &Arc<Self>, op: TaskOp, peer: Peer, to: ReplyTo, who: &Who, line: Line) -> Begun {
+    fn task(
+        self: &Arc<Self>,
+        registry: Arc<Registry>,
+        op: TaskOp,
+        peer: Peer,
+        to: ReplyTo,
+        who: &Who,
+        line: Line,
+    ) -> Begun {
         let declares = peer.version.has(Feature::TaskExtension);
         if declares && !peer.caps.has(Caps::TASKS) {
             return told(&Told::from_fault(&Fault::MissingCapability(Caps::TASKS), to.version), &to);
@@ -306,27 +325,27 @@ impl Server {
         let now_ms = self.world.now_ms();
         let id = match &op {
             TaskOp::Get(id) | TaskOp::Update(id, _) | TaskOp::Cancel(id) | TaskOp::Result(id) => id,
-            TaskOp::List(cursor) => return self.task_list(cursor.as_deref(), &to, who, &line),
+            TaskOp::List(cursor) => return self.task_list(&registry, cursor.as_deref(), &to, who, &line),
         };
         let task = match self.tasks.find(id, &Holder::new(&who.principal, &line), now_ms) {
             Ok(task) => task,
             Err(fault) => return told(&Told::from_fault(&fault, to.version), &to),
         };
         match op {
-            TaskOp::Get(_) => self.task_view(&task.view(), &to),
+            TaskOp::Get(_) => task_view(&registry, &task.view(), &to),
             TaskOp::Update(_, answers) => {
                 task.update(self, answers);
-                self.empty(&to)
+                empty(&registry, &to)
             }
             TaskOp::Cancel(_) if declares => {
                 task.cancel(self);
-                self.empty(&to)
+                empty(&registry, &to)
             }
             // 2025-11-25, tasks/cancel: a task that is over MUST be refused; the answer is the task.
             TaskOp::Cancel(_) => match task.view().detail {
                 Detail::Working | Detail::Input(_) => {
                     task.cancel(self);
-                    self.task_view(&task.view(), &to)
+                    task_view(&registry, &task.view(), &to)
                 }
                 Detail::Completed(_) | Detail::Failed(_) | Detail::Cancelled => {
                     told(&Told::invalid_params("the task is over already"), &to)
@@ -343,13 +362,20 @@ impl Server {
                     return refusal;
                 }
                 let work = task_result(self.clone(), task, live, emit.clone());
-                Begun::Call(Serving::new(self.clone(), to, emit, Box::pin(work)))
+                Begun::Call(Serving::new(self.clone(), registry, to, emit, Box::pin(work), None))
             }
-            TaskOp::List(_) => self.empty(&to),
+            TaskOp::List(_) => empty(&registry, &to),
         }
     }
 
-    fn task_list(&self, cursor: Option<&str>, to: &ReplyTo, who: &Who, line: &Line) -> Begun {
+    fn task_list(
+        &self,
+        registry: &Registry,
+        cursor: Option<&str>,
+        to: &ReplyTo,
+        who: &Who,
+        line: &Line,
+    ) -> Begun {
         let holder = Holder::new(&who.principal, line);
         // 2025-11-25, Task Isolation: whoever cannot be told from others MUST NOT be shown a list.
         if let (Holder::Bearer, Line::Alone) = (&holder, line) {
@@ -366,21 +392,21 @@ impl Server {
         let until = (from + self.limits.page_items_max).min(tasks.len());
         let next = (until < tasks.len()).then(|| tasks[until - 1].id.clone());
         let mut body = Vec::with_capacity(256);
-        shape::task_list(&mut body, to, &self.stamp, &tasks[from..until], next.as_deref());
+        shape::task_list(&mut body, to, &registry.stamp, &tasks[from..until], next.as_deref());
         ready(body)
     }
+}
 
-    fn task_view(&self, task: &TaskView, to: &ReplyTo) -> Begun {
-        let mut body = Vec::with_capacity(512);
-        task.answer(&mut body, to, &self.stamp);
-        ready(body)
-    }
+fn task_view(registry: &Registry, task: &TaskView, to: &ReplyTo) -> Begun {
+    let mut body = Vec::with_capacity(512);
+    task.answer(&mut body, to, &registry.stamp);
+    ready(body)
+}
 
-    fn empty(&self, to: &ReplyTo) -> Begun {
-        let mut body = Vec::with_capacity(192);
-        shape::empty(&mut body, to, &self.stamp);
-        ready(body)
-    }
+fn empty(registry: &Registry, to: &ReplyTo) -> Begun {
+    let mut body = Vec::with_capacity(192);
+    shape::empty(&mut body, to, &registry.stamp);
+    ready(body)
 }
 
 /// Tool lists change with a restart or a reload, and a change is announced.

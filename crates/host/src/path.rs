@@ -15,6 +15,7 @@ use wire::{Peer, TaskWish};
 use crate::catch::{Caught, caught};
 use crate::live::Line;
 use crate::questions::{Asked, ask};
+use crate::rate::Wait;
 use crate::registry::{Owner, Registry, Tool};
 use crate::server::{Server, Who};
 
@@ -49,15 +50,20 @@ pub(crate) async fn answer(
             return Ok(Ended::Reply(tell(&server, tool, *problem))); // is it well formed
         }
         may_be_a_task(tool, &job)?;
+        if let Some(gate) = &tool.gate
+            && let Err(wait) = gate.pass(&job.who, server.world.now_ms())
+        {
+            return Ok(Ended::Reply(tell(&server, tool, too_often(wait)))); // is it not too often
+        }
     }
     loop {
-        let outcome = run(&server, &owner, &job).await;
+        let outcome = run(&server, &registry, &owner, &job).await;
         let outcome = match outcome {
             Outcome::Detach(work) if goes_on_as_task(&owner, &job) => {
                 let started = server.tasks.start(&server, &registry, job, work);
                 return started.map(Ended::Task).or_else(|fault| failed(&server, &owner, fault));
             }
-            Outcome::Detach(work) => finish(&server, Run::Later(work)).await,
+            Outcome::Detach(work) => finish(timeout_ms(&registry, &owner), Run::Later(work)).await,
             other => other,
         };
         match outcome {
@@ -66,7 +72,7 @@ pub(crate) async fn answer(
             Outcome::Failed(fault) => return failed(&server, &owner, fault),
             Outcome::Detach(_) => return Err(Fault::Bug { log: "detached work detached again".into() }),
             // Boxed, because it is rare and would make every call's future larger.
-            Outcome::NeedInput(asks) => match Box::pin(ask(&server, &mut job, &asks)).await {
+            Outcome::NeedInput(asks) => match Box::pin(ask(&server, &registry, &mut job, &asks)).await {
                 Ok(Asked::Answered) => {}
                 Ok(Asked::Sealed(state)) => return Ok(Ended::Input { asks, state }),
                 Ok(Asked::Refused(message)) => {
@@ -79,14 +85,15 @@ pub(crate) async fn answer(
 }
 
 /// One round: the provider's own function, under the deadline and with its panics caught.
-async fn run(server: &Server, owner: &Owner<'_>, job: &Job) -> Outcome {
+async fn run(server: &Server, registry: &Registry, owner: &Owner<'_>, job: &Job) -> Outcome {
     let cx = Cx { caller: &job.caller, journal: &job.journal, emit: &job.emit, world: &server.world };
+    let after_ms = timeout_ms(registry, owner);
     match owner {
-        Owner::Tool(tool) => finish(server, caught(|| tool.provider.run(&job.call, &cx))).await,
-        Owner::One(provider) => finish(server, caught(|| provider.run(&job.call, &cx))).await,
+        Owner::Tool(tool) => finish(after_ms, caught(|| tool.provider.run(&job.call, &cx))).await,
+        Owner::One(provider) => finish(after_ms, caught(|| provider.run(&job.call, &cx))).await,
         Owner::Readers(readers) => {
             for reader in *readers {
-                match finish(server, caught(|| reader.run(&job.call, &cx))).await {
+                match finish(after_ms, caught(|| reader.run(&job.call, &cx))).await {
                     Outcome::Failed(Fault::Unknown { .. }) => {}
                     outcome => return outcome,
                 }
@@ -99,16 +106,21 @@ async fn run(server: &Server, owner: &Owner<'_>, job: &Job) -> Outcome {
 
 /// Waits for what is not at hand; when time is up the work is dropped, and with it everything it held.
 #[inline]
-async fn finish(server: &Server, run: Run) -> Outcome {
+async fn finish(after_ms: u64, run: Run) -> Outcome {
     match run {
         Run::Now(outcome) => outcome,
-        Run::Later(work) => {
-            let after_ms = server.limits.call_timeout_ms;
-            match Box::pin(timeout(Duration::from_millis(after_ms), Caught(work))).await {
-                Ok(outcome) => outcome,
-                Err(_) => Outcome::Failed(Fault::Timeout { after_ms }),
-            }
-        }
+        Run::Later(work) => match Box::pin(timeout(Duration::from_millis(after_ms), Caught(work))).await {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Failed(Fault::Timeout { after_ms }),
+        },
+    }
+}
+
+#[inline]
+fn timeout_ms(registry: &Registry, owner: &Owner<'_>) -> u64 {
+    match owner {
+        Owner::Tool(tool) => tool.call_timeout_ms,
+        Owner::One(_) | Owner::Readers(_) => registry.terms.call_timeout_ms,
     }
 }
 
@@ -162,6 +174,12 @@ fn tell(server: &Server, tool: &Tool, mut problem: Problem) -> Reply {
     let reference = problem.reference.get_or_insert_with(|| reference(&*server.world));
     tracing::info!(%reference, code = problem.code.as_str(), field = problem.field.as_deref(), "a call failed");
     shape(tool, ToolReply::problem(&problem))
+}
+
+fn too_often(wait: Wait) -> Problem {
+    let retry_after_ms = Some(wait.retry_after_ms);
+    let message = format!("too many calls; try again in {} ms", wait.retry_after_ms);
+    Problem { retry_after_ms, ..Problem::new(Failure::RateLimited, message) }
 }
 
 /// A name for one failure, short enough to be read out.

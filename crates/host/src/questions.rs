@@ -13,6 +13,7 @@ use wire::{Feature, Resume};
 
 use crate::live::{Line, Live};
 use crate::path::Job;
+use crate::registry::Registry;
 use crate::seal::{Purpose, digest_of};
 use crate::server::Server;
 
@@ -30,7 +31,12 @@ pub(crate) enum Asked {
 const STATE_BYTES_MAX: usize = 256 << 10;
 
 /// Puts the questions to whoever called.
-pub(crate) async fn ask(server: &Server, job: &mut Job, asks: &Asks) -> Result<Asked, Fault> {
+pub(crate) async fn ask(
+    server: &Server,
+    registry: &Registry,
+    job: &mut Job,
+    asks: &Asks,
+) -> Result<Asked, Fault> {
     let lacking = job.caller.caps.lacks(asks.needs());
     if !lacking.is_empty() {
         return Err(Fault::MissingCapability(lacking));
@@ -44,7 +50,7 @@ pub(crate) async fn ask(server: &Server, job: &mut Job, asks: &Asks) -> Result<A
         return Err(Fault::BadParams { at: "params".into(), why: "too many rounds of questions".into() });
     }
     if job.peer.version.has(Feature::InputRequired) {
-        return seal(server, job).map(Asked::Sealed);
+        return seal(server, registry, job).map(Asked::Sealed);
     }
     // 2025-06-18 knows texts, numbers, yes or no, and one choice of many; a form that needs more cannot be shown.
     if !job.peer.version.has(Feature::ElicitationMode) && asks.iter().any(|(_, ask)| ask.has_lists()) {
@@ -96,8 +102,9 @@ async fn ask_live(server: &Server, job: &mut Job, live: &Live, asks: &Asks) -> R
     asked
 }
 
-/// What a seal is bound to: it opens for the same caller and the same call only.
-fn bound(server: &Server, principal: &Principal, call: &Call) -> [u8; 32] {
+/// What a seal is bound to: it opens for the same caller and the same call only, as long as what is called
+/// promises the same.
+fn bound(registry: &Registry, principal: &Principal, call: &Call) -> [u8; 32] {
     let target: &[u8] = match call.target {
         Target::Tool => b"tool",
         Target::Prompt => b"prompt",
@@ -109,11 +116,13 @@ fn bound(server: &Server, principal: &Principal, call: &Call) -> [u8; 32] {
         node.compact_into(&mut arguments);
     }
     let name = call.name();
-    let contract = server.version.as_bytes();
+    let tool = registry.tool(&name).filter(|_| call.target == Target::Tool);
+    let tool = tool.map(|tool| tool.fingerprint.to_be_bytes());
+    let contract = tool.as_ref().map_or(registry.terms.version.as_bytes(), |tool| tool);
     digest_of(&[principal.as_str().as_bytes(), contract, target, name.as_bytes(), &arguments])
 }
 
-fn seal(server: &Server, job: &Job) -> Result<String, Fault> {
+fn seal(server: &Server, registry: &Registry, job: &Job) -> Result<String, Fault> {
     let expires_ms = server.world.now_ms().saturating_add(server.limits.ask_timeout_ms);
     let mut plain = Vec::with_capacity(64);
     plain.extend_from_slice(&expires_ms.to_be_bytes());
@@ -128,13 +137,14 @@ fn seal(server: &Server, job: &Job) -> Result<String, Fault> {
         let why = format!("the answers so far exceed {STATE_BYTES_MAX} bytes");
         return Err(Fault::BadParams { at: "params.inputResponses".into(), why });
     }
-    let bound = bound(server, &job.caller.principal, &job.call);
+    let bound = bound(registry, &job.caller.principal, &job.call);
     Ok(server.sealer.seal(Purpose::RequestState, &bound, plain, &*server.world))
 }
 
 /// The journal that a client brings back. A bad seal is an error; a missing answer is asked for again.
 pub(crate) fn resume(
     server: &Server,
+    registry: &Registry,
     principal: &Principal,
     call: &Call,
     resume: Resume,
@@ -142,7 +152,7 @@ pub(crate) fn resume(
     let mut journal = match resume.state {
         None => Journal::default(),
         Some(state) => {
-            let bound = bound(server, principal, call);
+            let bound = bound(registry, principal, call);
             let plain = server.sealer.open(Purpose::RequestState, &bound, &state);
             let plain = plain.map_err(|_| Fault::BadState("not one that was given for this request"))?;
             read_journal(&plain, server.world.now_ms())?

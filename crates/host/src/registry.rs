@@ -7,9 +7,10 @@ use call::{Call, Catalog, CompletionOf, Fault, Provider, Target, TaskUse, Thing}
 use contract::{Check, Mirrored, mirrored};
 use hashbrown::HashMap;
 use json::Json;
-use wire::shape::{self, Offer};
+use wire::shape::{self, Offer, Stamp};
 use wire::{List, Version};
 
+use crate::rate::{All, Gate};
 use crate::template::Pattern;
 
 type Map<V> = HashMap<Box<str>, V, foldhash::quality::RandomState>;
@@ -17,6 +18,11 @@ type Map<V> = HashMap<Box<str>, V, foldhash::quality::RandomState>;
 /// Immutable; a change makes a new one. Calls under way keep the one they started with.
 pub struct Registry {
     pub offer: Offer,
+    pub(crate) terms: Terms,
+    pub(crate) stamp: Stamp,
+    pub(crate) providers: Vec<Arc<dyn Provider>>,
+    /// The allowances of the providers, in their order.
+    allowances: Vec<Option<Arc<All>>>,
     catalog: Catalog,
     tools: Map<Tool>,
     prompts: Map<Prompt>,
@@ -29,7 +35,18 @@ pub struct Registry {
     /// Tells this catalog from another, so that a cursor of the other is not taken for one of ours.
     fingerprint: u32,
     pages: Pages,
-    page_items_max: usize,
+}
+
+/// What holds for everything that is served together.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    pub(crate) name: String,
+    /// The contract's.
+    pub(crate) version: String,
+    pub(crate) call_timeout_ms: u64,
+    pub(crate) page_items_max: usize,
+    /// Counts how often what is served was replaced by something else.
+    pub(crate) generation: u64,
 }
 
 /// By list, version and page.
@@ -40,6 +57,11 @@ pub(crate) struct Tool {
     pub(crate) check: Check,
     pub(crate) mirrored: Vec<Mirrored>,
     pub(crate) task: TaskUse,
+    /// `None` if it may be called as often as anybody likes.
+    pub(crate) gate: Option<Box<Gate>>,
+    pub(crate) call_timeout_ms: u64,
+    /// Tells it from another tool of its name: what it promises.
+    pub(crate) fingerprint: u64,
     output: Option<Json>,
     output_check: OnceLock<Option<Check>>,
 }
@@ -75,9 +97,18 @@ pub(crate) enum Owner<'r> {
 }
 
 impl Registry {
-    pub fn new(providers: &[Arc<dyn Provider>], page_items_max: usize) -> Result<Self, BadCatalog> {
+    /// What was counted by the registry `before` goes on.
+    pub(crate) fn new(
+        providers: Vec<Arc<dyn Provider>>,
+        terms: Terms,
+        before: Option<&Self>,
+    ) -> Result<Self, BadCatalog> {
         let mut registry = Self {
             offer: Offer::default(),
+            stamp: Stamp::new(&terms.name, &terms.version),
+            terms,
+            providers: Vec::new(),
+            allowances: Vec::new(),
             catalog: Catalog::default(),
             tools: Map::default(),
             prompts: Map::default(),
@@ -87,24 +118,30 @@ impl Registry {
             mirrors: false,
             fingerprint: 0,
             pages: Pages::default(),
-            page_items_max: page_items_max.max(1),
         };
-        for provider in providers {
-            registry.add(provider)?;
+        for provider in &providers {
+            registry.add(provider, before)?;
         }
+        registry.providers = providers;
         registry.settle();
         Ok(registry)
     }
 
-    fn add(&mut self, provider: &Arc<dyn Provider>) -> Result<(), BadCatalog> {
+    fn add(&mut self, provider: &Arc<dyn Provider>, before: Option<&Self>) -> Result<(), BadCatalog> {
         let catalog = provider.catalog();
+        let counted = before.and_then(|before| before.allowances.get(self.allowances.len())?.as_ref());
+        let all = catalog.rate.map(|rate| All::after(rate, counted));
         for tool in &catalog.tools {
             let bad = |why| BadCatalog::BadTool { name: tool.name.clone(), why };
+            let was = before.and_then(|before| before.tool(&tool.name));
             let entry = Tool {
                 provider: provider.clone(),
                 check: Check::compile(&tool.input).map_err(bad)?,
                 mirrored: mirrored(&tool.input).map_err(bad)?,
                 task: tool.task,
+                gate: Gate::new(tool.rate, all.as_ref(), was.and_then(|was| was.gate.as_deref())),
+                call_timeout_ms: tool.call_timeout_ms.unwrap_or(self.terms.call_timeout_ms),
+                fingerprint: fingerprint(tool),
                 output: tool.output.clone(),
                 output_check: OnceLock::new(),
             };
@@ -143,11 +180,12 @@ impl Registry {
                 none => *none = Some(text.clone()),
             }
         }
-        let all = &mut self.catalog;
+        let (allowance, all) = (all, &mut self.catalog);
         all.tools.extend_from_slice(&catalog.tools);
         all.resources.extend_from_slice(&catalog.resources);
         all.templates.extend_from_slice(&catalog.templates);
         all.prompts.extend_from_slice(&catalog.prompts);
+        self.allowances.push(allowance);
         Ok(())
     }
 
@@ -227,17 +265,26 @@ impl Registry {
         pages.get(page).map(Vec::as_slice)
     }
 
+    /// Whether a list reads the same to everybody.
+    pub(crate) fn lists_as(&self, other: &Self, list: List) -> bool {
+        let version = Version::NEWEST;
+        let here = self.pages[list as usize][version.index()].get_or_init(|| self.render(list, version));
+        let there = other.pages[list as usize][version.index()].get_or_init(|| other.render(list, version));
+        here == there
+    }
+
     fn render(&self, list: List, version: Version) -> Vec<Vec<u8>> {
+        let page_items_max = self.terms.page_items_max.max(1);
         let items = match list {
             List::Tools => self.catalog.tools.len(),
             List::Resources => self.catalog.resources.len(),
             List::Templates => self.catalog.templates.len(),
             List::Prompts => self.catalog.prompts.len(),
         };
-        let pages = items.div_ceil(self.page_items_max).max(1);
+        let pages = items.div_ceil(page_items_max).max(1);
         let render = |page: usize| {
-            let from = page * self.page_items_max;
-            let range = from..(from + self.page_items_max).min(items);
+            let from = page * page_items_max;
+            let range = from..(from + page_items_max).min(items);
             let next = (page + 1 < pages).then(|| self.cursor(page + 1));
             shape::list_members(&self.catalog, list, version, range, next.as_deref())
         };
@@ -254,6 +301,12 @@ impl Registry {
         (cursor == self.cursor(page) && u32::from_str_radix(fingerprint, 16) == Ok(self.fingerprint))
             .then_some(page)
     }
+}
+
+fn fingerprint(tool: &call::Tool) -> u64 {
+    let words = (&tool.title, &tool.description);
+    let schemas = (tool.input.as_str(), tool.output.as_ref().map(Json::as_str));
+    foldhash::fast::FixedState::default().hash_one((&tool.name, words, schemas))
 }
 
 fn insert<V>(map: &mut Map<V>, what: Thing, name: &str, value: V) -> Result<(), BadCatalog> {

@@ -2,19 +2,20 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, ready};
 
 use call::{Change, Fault, Limits, Listener, Principal, Provider, World};
 use json::ScanLimits;
 use wire::code::Told;
 use wire::method::Method;
-use wire::shape::{self, Stamp};
-use wire::{Bare, Id, Opened, Refusal, Terms};
+use wire::shape;
+use wire::{Bare, Id, List, Opened, Refusal, Terms};
 
 use crate::events::{Hub, News, Watch};
 use crate::live::Live;
-use crate::registry::{BadCatalog, Registry};
+use crate::observe::Observer;
+use crate::registry::{self, BadCatalog, Registry};
 use crate::seal::Sealer;
 use crate::sessions::{Full, Owner, Sessions, Ticket};
 use crate::tasks::Tasks;
@@ -28,23 +29,60 @@ pub struct Config {
     pub world: Arc<dyn World>,
 }
 
+/// What is served, and can be replaced while it is.
+pub struct Served {
+    /// The contract's version.
+    pub version: String,
+    pub providers: Vec<Arc<dyn Provider>>,
+    /// How long a call may take; else what the server's limits say.
+    pub call_timeout_ms: Option<u64>,
+}
+
 pub struct Server {
     pub name: String,
-    pub version: String,
     pub limits: Limits,
     scan_limits: ScanLimits,
     pub(crate) world: Arc<dyn World>,
-    pub(crate) stamp: Stamp,
     pub(crate) sealer: Sealer,
     pub(crate) hub: Hub,
     pub(crate) tasks: Tasks,
     pub(crate) counts: Counts,
     pub(crate) sessions: Sessions,
-    providers: Vec<Arc<dyn Provider>>,
     registry: RwLock<Arc<Registry>>,
     /// One change at a time: an older catalog must not replace a newer one.
     changing: Mutex<()>,
+    reload: Mutex<Option<Reload>>,
+    pub(crate) observer: OnceLock<Arc<dyn Observer>>,
     started_ms: u64,
+}
+
+/// What came of the last change of what is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reload {
+    pub at_ms: u64,
+    pub outcome: Reloaded,
+    /// For whoever runs the server.
+    pub why: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reloaded {
+    /// It is served.
+    Served,
+    /// It comes to the same as what is served.
+    Unchanged,
+    /// It cannot be served, or must not; the last good one still is.
+    Kept,
+}
+
+impl Reloaded {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Unchanged => "unchanged",
+            Self::Kept => "kept",
+        }
+    }
 }
 
 #[derive(Default)]
@@ -64,6 +102,8 @@ pub struct Who {
 /// What `/status` tells.
 #[derive(Debug, Clone)]
 pub struct Status {
+    pub version: String,
+    pub reload: Option<Reload>,
     pub tools: usize,
     pub resources: usize,
     pub prompts: usize,
@@ -76,10 +116,22 @@ pub struct Status {
 
 impl Server {
     pub fn new(config: Config, providers: Vec<Arc<dyn Provider>>) -> Result<Arc<Self>, BadCatalog> {
-        let Config { name, version, limits, world } = config;
-        let registry = Registry::new(&providers, limits.page_items_max)?;
+        let version = config.version.clone();
+        Self::serving(config, Served { version, providers, call_timeout_ms: None })
+    }
+
+    /// The version is that of what is served.
+    pub fn serving(config: Config, served: Served) -> Result<Arc<Self>, BadCatalog> {
+        let Config { name, version: _, limits, world } = config;
+        let terms = registry::Terms {
+            name: name.clone(),
+            version: served.version,
+            call_timeout_ms: served.call_timeout_ms.unwrap_or(limits.call_timeout_ms),
+            page_items_max: limits.page_items_max,
+            generation: 0,
+        };
+        let registry = Registry::new(served.providers, terms, None)?;
         let server = Arc::new(Self {
-            stamp: Stamp::new(&name, &version),
             scan_limits: ScanLimits { depth_max: limits.json_depth_max, slots_max: limits.json_slots_max },
             sealer: Sealer::new(&*world),
             hub: Hub::default(),
@@ -88,17 +140,62 @@ impl Server {
             sessions: Sessions::default(),
             registry: RwLock::new(Arc::new(registry)),
             changing: Mutex::default(),
+            reload: Mutex::default(),
+            observer: OnceLock::new(),
             started_ms: world.now_ms(),
             name,
-            version,
             limits,
             world,
-            providers,
         });
-        for provider in &server.providers {
-            provider.attach(Arc::new(Ear(Arc::downgrade(&server))));
-        }
+        server.attach(&server.registry());
         Ok(server)
+    }
+
+    fn attach(self: &Arc<Self>, registry: &Registry) {
+        let generation = registry.terms.generation;
+        for provider in &registry.providers {
+            provider.attach(Arc::new(Ear { server: Arc::downgrade(self), generation }));
+        }
+    }
+
+    /// Serves something else from now on. Calls under way finish on what they started with; whoever listens is
+    /// told of each list that reads differently, once. If it cannot be served, nothing changes.
+    pub fn swap(self: &Arc<Self>, served: Served) -> Result<(), BadCatalog> {
+        let alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.registry();
+        let terms = registry::Terms {
+            version: served.version,
+            call_timeout_ms: served.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms),
+            generation: old.terms.generation + 1,
+            ..old.terms.clone()
+        };
+        let new = Arc::new(Registry::new(served.providers, terms, Some(&old))?);
+        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
+        self.attach(&new);
+        drop(alone);
+        for (lists, change) in [
+            (&[List::Tools][..], Change::Tools),
+            (&[List::Prompts], Change::Prompts),
+            (&[List::Resources, List::Templates], Change::Resources),
+        ] {
+            if lists.iter().any(|list| !old.lists_as(&new, *list)) {
+                self.hub.tell(&change);
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers what came of a change, for [`Server::status`].
+    pub fn reloaded(&self, outcome: Reloaded, why: Option<String>) {
+        let reload = Reload { at_ms: self.world.now_ms(), outcome, why };
+        *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
+    }
+
+    /// Tells `observer` of every call from now on. There can be one.
+    pub fn observe(&self, observer: Arc<dyn Observer>) {
+        if self.observer.set(observer).is_err() {
+            tracing::warn!("somebody observes the calls already");
+        }
     }
 
     #[inline]
@@ -107,7 +204,13 @@ impl Server {
     }
 
     fn serves(&self, method: Method) -> bool {
-        self.registry.read().unwrap_or_else(PoisonError::into_inner).offer.serves(method)
+        self.with_registry(|registry| registry.offer.serves(method))
+    }
+
+    /// A short look, without taking hold of it.
+    #[inline]
+    pub(crate) fn with_registry<T>(&self, look: impl FnOnce(&Registry) -> T) -> T {
+        look(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reads one message.
@@ -167,11 +270,16 @@ impl Server {
         self.sessions.end(ticket, self.world.now_ms(), self.limits.session_age_ms);
     }
 
-    /// Something changed: the registry is made anew, and whoever wanted to know is told.
-    fn changed(&self, change: &Change) {
+    /// Something changed: the registry is made anew, and whoever wanted to know is told. A provider that was
+    /// replaced meanwhile has nothing to say any more.
+    fn changed(&self, change: &Change, generation: u64) {
         if !matches!(change, Change::Resource(_)) {
             let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-            match Registry::new(&self.providers, self.limits.page_items_max) {
+            let old = self.registry();
+            if old.terms.generation != generation {
+                return;
+            }
+            match Registry::new(old.providers.clone(), old.terms.clone(), Some(&old)) {
                 Ok(registry) => {
                     *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
                 }
@@ -185,8 +293,11 @@ impl Server {
     }
 
     pub fn status(&self) -> Status {
-        let (tools, resources, prompts) = self.registry().counts();
+        let registry = self.registry();
+        let (tools, resources, prompts) = registry.counts();
         Status {
+            version: registry.terms.version.clone(),
+            reload: self.reload.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tools,
             resources,
             prompts,
@@ -263,12 +374,15 @@ fn read_key(name: &str) -> Option<[u8; 16]> {
 }
 
 /// How a provider reaches the server that took it in, without keeping it alive.
-struct Ear(Weak<Server>);
+struct Ear {
+    server: Weak<Server>,
+    generation: u64,
+}
 
 impl Listener for Ear {
     fn changed(&self, change: Change) {
-        if let Some(server) = self.0.upgrade() {
-            server.changed(&change);
+        if let Some(server) = self.server.upgrade() {
+            server.changed(&change, self.generation);
         }
     }
 }

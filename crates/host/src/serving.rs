@@ -11,18 +11,23 @@ use wire::{Feature, Id, Version};
 
 use crate::events::{News, Watch};
 use crate::live::{Live, Waiting};
+use crate::observe::Observed;
 use crate::path::{Ended, log};
+use crate::registry::Registry;
 use crate::server::Server;
 use crate::streams::Streams;
 
 /// A call under way. Dropping it is the cancellation.
 pub struct Serving {
     server: Arc<Server>,
+    /// What the call started with.
+    registry: Arc<Registry>,
     to: ReplyTo,
     emit: Emit,
     work: Work,
     /// The end, held back until everything said before it is out.
     end: Option<Ended>,
+    observed: Option<Box<Observed>>,
 }
 
 /// A call, wherever it is on the path.
@@ -43,10 +48,17 @@ pub enum Out {
 }
 
 impl Serving {
-    pub(crate) fn new(server: Arc<Server>, to: ReplyTo, emit: Emit, work: Work) -> Self {
+    pub(crate) fn new(
+        server: Arc<Server>,
+        registry: Arc<Registry>,
+        to: ReplyTo,
+        emit: Emit,
+        work: Work,
+        observed: Option<Box<Observed>>,
+    ) -> Self {
         server.counts.active.fetch_add(1, Ordering::Relaxed);
         server.counts.calls.fetch_add(1, Ordering::Relaxed);
-        Self { server, to, emit, work, end: None }
+        Self { server, registry, to, emit, work, end: None, observed }
     }
 
     pub fn to(&self) -> &ReplyTo {
@@ -94,15 +106,18 @@ impl Serving {
         }
     }
 
-    fn last(&self, ended: &Ended) -> Out {
-        let ended = match ended {
+    fn last(&mut self, ended: &Ended) -> Out {
+        let said = match ended {
             Ended::Reply(reply) => shape::Ended::Reply(reply),
             Ended::Input { asks, state } => shape::Ended::Input { asks, state },
             Ended::Task(task) => shape::Ended::Task(task),
             Ended::Fault(fault) => shape::Ended::Fault(fault),
         };
         let mut body = Vec::with_capacity(768);
-        let status = shape::answer(&mut body, &self.to, &self.server.stamp, &ended);
+        let status = shape::answer(&mut body, &self.to, &self.registry.stamp, &said);
+        if let Some(observed) = self.observed.take() {
+            observed.ended(&self.server, Some(ended), body.len());
+        }
         Out::Final { status, body }
     }
 }
@@ -110,6 +125,9 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.server.counts.active.fetch_sub(1, Ordering::Relaxed);
+        if let Some(observed) = self.observed.take() {
+            observed.ended(&self.server, None, 0);
+        }
     }
 }
 
@@ -285,7 +303,10 @@ impl Listening {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => {
                     self.over = true;
-                    return Poll::Ready(Some(shape::listening_ended(&self.to.id, &self.server.stamp)));
+                    return Poll::Ready(Some(shape::listening_ended(
+                        &self.to.id,
+                        &self.server.registry().stamp,
+                    )));
                 }
                 Poll::Ready(Some(news)) => news,
             };
@@ -309,7 +330,7 @@ impl Server {
             News::Change(change) => Some(shape::change(change, Some(&to.id))),
             News::Task(id) => {
                 let task = self.tasks.view(id)?;
-                Some(shape::task_changed(&to.id, &task, &self.stamp, to.version))
+                Some(shape::task_changed(&to.id, &task, &self.registry().stamp, to.version))
             }
         }
     }

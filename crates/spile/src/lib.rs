@@ -2,10 +2,14 @@
 
 mod banner;
 pub mod client;
+pub mod dev;
+pub mod diff;
 pub mod install;
+pub mod lock;
 pub mod pack;
 mod progress;
 pub mod project;
+mod reload;
 mod replace;
 mod report;
 pub mod serve;

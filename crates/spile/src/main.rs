@@ -8,7 +8,10 @@ use anyhow::{Context, bail};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use contract::diagnostic::Diagnostic;
+use spile::dev::dev;
+use spile::diff::{DiffArgs, diff};
 use spile::install::{self, InstallArgs};
+use spile::lock::compile;
 use spile::pack::{self, PackArgs};
 use spile::project::{Looked, MANIFEST, Project};
 use spile::serve::{ServeArgs, Service, serve, start_logging};
@@ -46,11 +49,30 @@ enum Command {
         /// What `serve` takes
         #[arg(default_value = ".")]
         path: PathBuf,
+        /// Fail if it is not what the lock file says
+        #[arg(long)]
+        locked: bool,
     },
     /// Make one file of a server: an executable that needs nothing installed, a bundle, or a registry's description
     Pack(PackArgs),
     /// Add a server to an MCP client's settings
     Install(InstallArgs),
+    /// Serve over HTTP while you work: follow every save, say what changed, log every call
+    Dev {
+        /// What `serve` takes
+        #[arg(default_value = ".")]
+        path: PathBuf,
+        #[command(flatten)]
+        args: ServeArgs,
+    },
+    /// Lock what a manifest promises now, and give it a version: writes spile.lock
+    Compile {
+        /// A manifest, or the folder of one
+        #[arg(default_value = ".")]
+        path: PathBuf,
+    },
+    /// Say what changed since a contract was locked: same, compatible or breaking
+    Diff(DiffArgs),
     #[command(flatten)]
     Client(client::Command),
     /// Print a completion script for a shell
@@ -66,7 +88,10 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve { paths, args } => served(&paths, &args),
         Command::Init { path, force } => init(&path, force),
-        Command::Check { path } => check(&path),
+        Command::Check { path, locked } => check(&path, locked),
+        Command::Dev { path, args } => dev(&path, args),
+        Command::Compile { path } => compile(&path),
+        Command::Diff(args) => Ok(diff(&args)),
         Command::Pack(args) => pack::run(&args),
         Command::Install(args) => install::run(&args),
         Command::Client(command) => Ok(client::run(command)),
@@ -118,9 +143,15 @@ fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(path: &Path) -> anyhow::Result<ExitCode> {
-    let Looked { ready, found, sources } = Project::find(path)?.look()?;
+fn check(path: &Path, must_be_locked: bool) -> anyhow::Result<ExitCode> {
+    let Looked { ready, mut found, sources, locked, .. } = Project::find(path)?.look()?;
+    let mut unlocked = locked.told(must_be_locked);
+    let fails = must_be_locked && !unlocked.is_empty();
+    found.append(&mut unlocked);
     tell(&found);
+    if fails {
+        return Ok(ExitCode::FAILURE);
+    }
     let Some(ready) = ready else { return Ok(ExitCode::FAILURE) };
     match std::io::stdout().write_all(report(&ready.contract, &sources).as_bytes()) {
         // A reader that has seen enough, such as `head`, is no failure.

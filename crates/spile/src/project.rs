@@ -20,6 +20,7 @@ use contract::{Collection, Contract, Operation, init, names};
 use host::Answers;
 use source::{csv, json, sqlite};
 
+use crate::lock::Locked;
 use crate::progress::Progress;
 use crate::words::counted;
 
@@ -145,6 +146,10 @@ pub struct Looked {
     pub found: Vec<Diagnostic>,
     /// One line for each source: what it is and how it was read.
     pub sources: Vec<String>,
+    /// The data files, whether they could be read or not.
+    pub files: Vec<PathBuf>,
+    /// How it stands to the lock file.
+    pub locked: Locked,
 }
 
 /// A contract and what answers it.
@@ -173,7 +178,7 @@ impl Project {
             .zip(&examined)
             .map(|(one, statements)| Known { name: &one.name, facts: &one.facts, statements })
             .collect();
-        let (contract, mut found) = compile(&manifest, &known, &names::server_name(&self.name));
+        let (mut contract, mut found) = compile(&manifest, &known, &names::server_name(&self.name));
         if matches!(self.plan, Plan::Files(_)) {
             // Nobody has seen the manifest that was made.
             found.iter_mut().for_each(|one| one.at = None);
@@ -184,6 +189,9 @@ impl Project {
         looked.sources = opened.iter().map(|one| described(one, contract.as_ref())).collect();
         looked.found.append(&mut found);
         looked.found.extend(contract.iter().flat_map(renamed));
+        if let Some(contract) = &mut contract {
+            looked.locked = Locked::number(self, contract);
+        }
         if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
             looked.ready = ready(contract, &manifest, &opened, &mut looked.found);
         }
@@ -213,6 +221,7 @@ impl Project {
         };
         for one in &manifest.sources {
             let path = self.path_of(&one.name.value, &one.path.value);
+            looked.files.push(path.clone());
             match open(&one.name.value, &path, &one.path.value, &one.settings) {
                 Ok(source) => opened.push(source),
                 Err(error) => looked.found.push(match error.at {
@@ -239,6 +248,7 @@ impl Project {
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
             let Some(kind) = kind_of(file) else { continue };
+            looked.files.push(file.clone());
             match open(&name, file, &file_name(file), &settings(kind)) {
                 Ok(source) => opened.push(source),
                 Err(error) => looked.found.push(error),

@@ -16,14 +16,15 @@ use door::stdio::Output;
 #[cfg(unix)]
 use door::unix::SocketFile;
 use door::{Guard, Token};
-use host::{Compiled, Config, RealWorld, Server};
+use host::{Config, RealWorld, Served, Server};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::banner::{self, Places, Shown};
-use crate::project::{Looked, Project, Ready};
+use crate::project::{Looked, Project};
+use crate::reload::{self, Breaking, Made, Marks, Tell, Watched};
 use crate::settings;
 
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
@@ -100,6 +101,8 @@ pub struct Service {
     pub command: Vec<String>,
     /// How long one of its calls may take; else what holds for all.
     pub call_timeout_ms: Option<u64>,
+    /// What it is made from, if that can change.
+    pub(crate) watched: Option<Watched>,
 }
 
 impl Service {
@@ -110,6 +113,7 @@ impl Service {
             providers: vec![provider],
             command: Vec::new(),
             call_timeout_ms: None,
+            watched: None,
         }
     }
 }
@@ -117,41 +121,60 @@ impl Service {
 impl Service {
     /// What a path on the command line means, and all there is to say of it. No service: something is wrong.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let (service, found) = Self::of(&Project::find(path)?)?;
-        let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
-        let service = service.map(|service| Self { command: vec!["serve".into(), absolute], ..service });
+        let (seen, began) = (Marks::of(path, &[]), SystemTime::now());
+        let Looked { ready, mut found, files, locked, .. } = Project::find(path)?.look()?;
+        found.append(&mut locked.told(false));
+        let service = ready.map(|ready| {
+            let made = Made::new(ready, None);
+            let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
+            let command = vec!["serve".into(), absolute];
+            let service = Self { command, ..Self::of(&made) };
+            Self { watched: Some(Watched::new(path, made, files, seen, began)), ..service }
+        });
         Ok((service, found))
     }
 
-    /// The same for a project that was found.
-    pub fn of(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+    /// What is packed into this program. It does not change while it is served.
+    pub fn packed(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let Looked { ready, found, .. } = project.look()?;
-        let service = ready.map(|Ready { contract, answers, call_timeout_ms }| {
-            let (name, version) = (contract.name.clone(), contract.version.clone());
-            let provider = Compiled::new(contract, answers, &RealWorld::default());
-            Self { call_timeout_ms, ..Self::new(&name, &version, Arc::new(provider)) }
-        });
+        let service = ready.map(|ready| Self::of(&Made::new(ready, None)));
         Ok((service, found))
+    }
+
+    fn of(made: &Made) -> Self {
+        Self {
+            call_timeout_ms: made.call_timeout_ms,
+            ..Self::new(&made.name, &made.version, made.provider.clone())
+        }
     }
 
     /// What answers for it.
     pub(crate) fn server(self) -> anyhow::Result<Arc<Server>> {
         let Self { name, version, providers, call_timeout_ms, .. } = self;
-        let mut limits = settings::limits()?;
-        limits.call_timeout_ms = call_timeout_ms.unwrap_or(limits.call_timeout_ms);
-        let config = Config { name, version, limits, world: Arc::new(RealWorld::default()) };
-        Ok(Server::new(config, providers)?)
+        let limits = settings::limits()?;
+        let config = Config { name, version: version.clone(), limits, world: Arc::new(RealWorld::default()) };
+        Ok(Server::serving(config, Served { version, providers, call_timeout_ms })?)
     }
 }
 
-/// Serves until told to stop.
+/// Serves until told to stop. What is served follows what it is made from, unless that would break callers.
 pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
+    serve_with(services, args, |_| (Breaking::Kept, reload::log()))
+}
+
+/// `begun` is shown the servers before anybody can call them, and says how changes are taken.
+pub(crate) fn serve_with(
+    services: Vec<Service>,
+    args: &ServeArgs,
+    begun: impl FnOnce(&[Arc<Server>]) -> (Breaking, Tell),
+) -> anyhow::Result<()> {
     let address = args.address()?;
     let guard = guard(args, address)?;
     let tls = tls(args, address)?;
     let mut shown = Vec::with_capacity(services.len());
     let mut servers = Vec::with_capacity(services.len());
-    for service in services {
+    let mut watched = Vec::with_capacity(services.len());
+    for mut service in services {
         let tools = service
             .providers
             .iter()
@@ -162,8 +185,13 @@ pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
             tools: tools.collect(),
             command: service.command.clone(),
         });
-        servers.push(service.server()?);
+        let followed = service.watched.take();
+        let server = service.server()?;
+        watched.extend(followed.map(|followed| (Arc::downgrade(&server), followed)));
+        servers.push(server);
     }
+    let (breaking, tell) = begun(&servers);
+    reload::start(watched, breaking, tell);
     match (address, args.socket()) {
         (Some(_), _) | (_, Some(_)) => serve_sockets(
             address,

@@ -18,6 +18,8 @@ mod variables;
 
 use std::sync::Arc;
 
+/// `rate_limit = "60/min"`
+pub use call::Rate;
 use toml::de::DeTable;
 
 use crate::diagnostic::{Diagnostic, Origin, Placed, Severity};
@@ -63,13 +65,6 @@ pub struct Server {
     pub call_timeout_ms: Option<u64>,
     /// For all callers together, over all tools.
     pub rate_limit: Option<Rate>,
-}
-
-/// `rate_limit = "60/min"`: so many calls in so long a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    pub calls: u32,
-    pub per_ms: u64,
 }
 
 /// `[sources.NAME]`

@@ -222,13 +222,19 @@ fn status(site: &Site) -> Vec<u8> {
         let status = server.status();
         let number = |n: usize| n as i64;
         let entry = Json::object(|o| {
-            o.str("name", &server.name).str("contractVersion", &server.version);
+            o.str("name", &server.name).str("contractVersion", &status.version);
             o.int("tools", number(status.tools)).int("resources", number(status.resources));
             o.int("prompts", number(status.prompts)).int("sessions", number(status.sessions));
             o.int("subscriptions", number(status.listening));
             o.int("calls", status.calls.min(i64::MAX as u64) as i64);
             o.int("callsActive", number(status.calls_active));
             o.int("uptimeMs", status.uptime_ms.min(i64::MAX as u64) as i64);
+            if let Some(reload) = &status.reload {
+                o.object("reload", |o| {
+                    o.int("atMs", reload.at_ms.min(i64::MAX as u64) as i64);
+                    o.str("outcome", reload.outcome.as_str()).maybe_str("why", reload.why.as_deref());
+                });
+            }
         });
         out.extend_from_slice(entry.as_str().as_bytes());
     });

@@ -21,7 +21,7 @@ use contract::{Contract, Operation};
 use hashbrown::HashMap;
 
 use self::read::Asked;
-use crate::seal::Sealer;
+use crate::seal::{Sealer, digest_of};
 
 /// A contract together with what answers it.
 pub struct Compiled(Arc<Inner>);
@@ -41,7 +41,9 @@ struct Inner {
     answers: Answers,
     tools: HashMap<Box<str>, usize, foldhash::quality::RandomState>,
     catalog: Arc<Catalog>,
-    sealer: Sealer,
+    sealer: Arc<Sealer>,
+    /// What a cursor of each collection is bound to: it means nothing for other columns or another key.
+    shapes: Vec<[u8; 32]>,
 }
 
 impl Compiled {
@@ -51,15 +53,28 @@ impl Compiled {
             tools: contract.tools.iter().map(|tool| tool.offered(&contract)).collect(),
             changes: true,
             instructions: contract.instructions.clone(),
+            rate: contract.rate,
             ..Catalog::default()
         };
+        let shapes =
+            contract.collections.iter().map(|one| digest_of(&[format!("{:?}", one.shape).as_bytes()]));
         Self(Arc::new(Inner {
             tools: tools.collect(),
             catalog: Arc::new(catalog),
-            sealer: Sealer::new(world),
+            sealer: Arc::new(Sealer::new(world)),
+            shapes: shapes.collect(),
             contract,
             answers,
         }))
+    }
+
+    /// Takes the place of another: cursors of that one still open where they mean the same.
+    #[must_use]
+    pub fn in_place_of(mut self, other: &Self) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.sealer = other.0.sealer.clone();
+        }
+        self
     }
 }
 

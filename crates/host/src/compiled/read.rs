@@ -6,7 +6,7 @@ use call::{Outcome, Problem, ToolReply, World};
 use contract::bind::{Arg, Listing, Searching};
 use contract::shape::{self, Page, Rows, Unfit};
 use contract::source::{Position, Query, Reader, Search};
-use contract::{Collection, Tool, cursor};
+use contract::{Collection, Operation, Tool, cursor};
 
 use super::fault::{bad_cursor, misfit, not_found, refused};
 use super::{Aside, Inner};
@@ -148,7 +148,11 @@ impl Inner {
     fn bound(&self, tool: &Tool, listing: &Listing<'_>) -> [u8; 32] {
         let filters = format!("{:?}", listing.filters);
         let sort = format!("{:?}", listing.sort);
-        let version = self.contract.version.as_bytes();
-        digest_of(&[version, tool.name.as_bytes(), filters.as_bytes(), sort.as_bytes()])
+        let shape: &[u8] = if let Operation::List { collection, .. } = &tool.operation {
+            &self.shapes[*collection]
+        } else {
+            &[]
+        };
+        digest_of(&[shape, tool.name.as_bytes(), filters.as_bytes(), sort.as_bytes()])
     }
 }

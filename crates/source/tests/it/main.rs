@@ -4,9 +4,9 @@ mod clerk;
 mod csv;
 #[cfg(unix)]
 mod full;
+mod json;
 #[cfg(unix)]
 mod killed;
-mod json;
 mod same;
 mod sheets;
 mod sqlite;

@@ -52,7 +52,7 @@ fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode
     start_logging(&args.serve);
     let laid_out = lay_out(file, trailer, &about)?;
     let project = project(own, &about, &laid_out, args.data.as_deref())?;
-    let (service, found) = Service::of(&project)?;
+    let (service, found) = Service::packed(&project)?;
     crate::tell(&found);
     let Some(service) = service else { return Ok(ExitCode::FAILURE) };
     if about.sources.len() > 0 && !about.is_writable && service.version != about.version {

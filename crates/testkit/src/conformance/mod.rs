@@ -86,6 +86,7 @@ impl Default for Conformance {
             logs: true,
             watches: true,
             changes: true,
+            rate: None,
             instructions: None,
         };
         let handlers = rows().chain([&tools::EXTRA]).map(|row| (row.name, row.run)).collect();

@@ -267,6 +267,7 @@ fn catalog() -> Catalog {
         watches: true,
         changes: true,
         instructions: Some("Mind the step.".into()),
+        ..Catalog::default()
     }
 }
 

@@ -1,0 +1,366 @@
+//! Which change breaks whom, as a table: what was, what is, and what is said of it.
+
+use std::collections::BTreeMap;
+
+use call::Annotations;
+use contract::judge::{Promise, Promises, Verdict, judge, worst};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn promise(input: Value, output: Value) -> Promise {
+    Promise { words: String::new(), annotations: Annotations::default(), input, output }
+}
+
+fn one(promise: Promise) -> Promises {
+    Promises { instructions: String::new(), tools: BTreeMap::from([("t".to_owned(), promise)]) }
+}
+
+/// An object with these properties, of which some must be there.
+fn object(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+#[track_caller]
+fn said(old: &Promises, new: &Promises, verdict: Verdict, lines: &[&str]) {
+    let found = judge(old, new);
+    let all: Vec<String> = found.iter().map(|one| format!("{} {one}", one.verdict.as_str())).collect();
+    assert_eq!(all, lines);
+    assert_eq!(worst(&found), verdict);
+    // Whatever can be said of it, nothing is said of what is the same.
+    assert_eq!((judge(old, old), judge(new, new)), (vec![], vec![]));
+}
+
+/// As an argument `a`.
+#[track_caller]
+fn input(was: Value, is: Value, verdict: Verdict, line: &str) {
+    let whole = |a: Value| one(promise(object(json!({ "a": a }), &[]), json!({})));
+    said(&whole(was), &whole(is), verdict, &[line]);
+}
+
+/// As a field `a` of the items of a list.
+#[track_caller]
+fn output(was: Value, is: Value, verdict: Verdict, line: &str) {
+    let list = |a: Value| {
+        let item = object(json!({ "a": a }), &["a"]);
+        let page = object(json!({"items": {"type": "array", "items": item}}), &["items"]);
+        let failure = json!({"properties": {"code": {"type": "string"}}, "required": ["code"]});
+        one(promise(json!({}), json!({"type": "object", "anyOf": [page, failure]})))
+    };
+    said(&list(was), &list(is), verdict, &[line]);
+}
+
+use Verdict::{Breaking, Compatible, Words};
+
+const TAKES_MORE: &str = "more is taken than before";
+const TAKES_LESS: &str = "what was taken before may be refused";
+const TELLS_LESS: &str = "no more is told than before";
+const TELLS_MORE: &str = "readers may be told what they do not expect";
+
+/// A keyword that gets narrower from left to right, on both sides and in both directions.
+#[track_caller]
+fn narrows(wide: Value, narrow: Value, narrower: &str, wider: &str) {
+    let of = |side: &str, verdict: &str, what: &str, why: &str| format!("{verdict} t {side}: {what}; {why}");
+    let (a, b) = (wide, narrow);
+    input(a.clone(), b.clone(), Breaking, &of("input.a", "breaking", narrower, TAKES_LESS));
+    input(b.clone(), a.clone(), Compatible, &of("input.a", "compatible", wider, TAKES_MORE));
+    output(a.clone(), b.clone(), Compatible, &of("output.items[].a", "compatible", narrower, TELLS_LESS));
+    output(b, a, Breaking, &of("output.items[].a", "breaking", wider, TELLS_MORE));
+}
+
+#[test]
+fn what_is_narrower_breaks_callers_and_what_is_wider_breaks_readers() {
+    let text = || json!({"type": "string"});
+    narrows(json!({"type": ["string", "null"]}), text(), "it is never null any more", "it may be null too");
+    narrows(
+        json!({"type": "number"}),
+        json!({"type": "integer"}),
+        "it is never number any more",
+        "it may be number too",
+    );
+    narrows(
+        json!({}),
+        text(),
+        "it is never array or boolean or integer or null or number or object any more",
+        "it may be array or boolean or integer or null or number or object too",
+    );
+    narrows(
+        json!({"enum": ["free", "ruby", 7]}),
+        json!({"enum": [7, "free"]}),
+        "without \"ruby\" now",
+        "with \"ruby\" now",
+    );
+    narrows(json!({"enum": ["x", "y"]}), json!({"const": "x"}), "without \"y\" now", "with \"y\" now");
+    narrows(
+        text(),
+        json!({"type": "string", "enum": ["a"]}),
+        "only some values may stand here now",
+        "any value may stand here now",
+    );
+    for (least, low, high) in
+        [("minimum", 0, 1), ("minLength", 1, 2), ("minItems", 0, 3), ("exclusiveMinimum", 4, 5)]
+    {
+        narrows(
+            json!({least: low}),
+            json!({least: high}),
+            &format!("`{least}` was {low} and is {high} now"),
+            &format!("`{least}` was {high} and is {low} now"),
+        );
+    }
+    for most in ["maximum", "maxLength", "maxItems", "exclusiveMaximum", "maxProperties"] {
+        narrows(
+            json!({most: 100}),
+            json!({most: 50}),
+            &format!("`{most}` was 100 and is 50 now"),
+            &format!("`{most}` was 50 and is 100 now"),
+        );
+        narrows(
+            json!({}),
+            json!({most: 50}),
+            &format!("`{most}` is 50 now"),
+            &format!("`{most}` was 50 and is gone"),
+        );
+    }
+    narrows(
+        text(),
+        json!({"type": "string", "format": "email"}),
+        "`format` is \"email\" now",
+        "`format` was \"email\" and is gone",
+    );
+    narrows(
+        text(),
+        json!({"type": "string", "pattern": "^x$"}),
+        "`pattern` is \"^x$\" now",
+        "`pattern` was \"^x$\" and is gone",
+    );
+    narrows(
+        json!({"type": "array"}),
+        json!({"type": "array", "uniqueItems": true}),
+        "nothing may come twice now",
+        "the same may come twice now",
+    );
+    narrows(
+        json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        json!({"anyOf": [{"type": "string"}]}),
+        "it has one shape less",
+        "it may have another shape too",
+    );
+    narrows(
+        json!({}),
+        json!({"anyOf": [{"type": "string"}]}),
+        "only some shapes may stand here now",
+        "any shape may stand here now",
+    );
+}
+
+#[test]
+fn what_is_not_understood_breaks_both() {
+    const UNSHOWN: &str = "it cannot be shown to be compatible";
+    for (was, is, what) in [
+        (json!({"format": "date"}), json!({"format": "email"}), "`format` was \"date\" and is \"email\" now"),
+        (json!({"pattern": "a"}), json!({"pattern": "b"}), "`pattern` was \"a\" and is \"b\" now"),
+        (json!({"not": {}}), json!({}), "`not` was {} and is gone"),
+        (json!({}), json!({"$ref": "#/x"}), "`$ref` is \"#/x\" now"),
+        (json!({"oneOf": []}), json!({"oneOf": [{}]}), "`oneOf` was [] and is [{}] now"),
+        (
+            json!({"x-mcp-header": "A"}),
+            json!({"x-mcp-header": "B"}),
+            "`x-mcp-header` was \"A\" and is \"B\" now",
+        ),
+        (json!({"maximum": 1}), json!({"maximum": "2"}), "`maximum` was 1 and is \"2\" now"),
+        (json!({"anyOf": 1}), json!({"anyOf": []}), "`anyOf` is no list"),
+        (
+            json!({"anyOf": [{"type": "string"}]}),
+            json!({"anyOf": [{"type": "null"}, {"type": "integer"}]}),
+            "it has other shapes",
+        ),
+        (json!(false), json!({}), "a schema that is `false` came or went"),
+    ] {
+        input(was.clone(), is.clone(), Breaking, &format!("breaking t input.a: {what}; {UNSHOWN}"));
+        output(was, is, Breaking, &format!("breaking t output.items[].a: {what}; {UNSHOWN}"));
+    }
+    let other = "it was string and is integer now";
+    input(
+        json!({"type": "string"}),
+        json!({"type": "integer"}),
+        Breaking,
+        &format!("breaking t input.a: {other}"),
+    );
+    output(
+        json!({"type": "string"}),
+        json!({"type": "integer"}),
+        Breaking,
+        &format!("breaking t output.items[].a: {other}"),
+    );
+}
+
+#[test]
+fn a_default_is_no_promise() {
+    let why = "`default` was 100 and is 50 now; what is taken and told is as before";
+    input(
+        json!({"default": 100}),
+        json!({"default": 50}),
+        Compatible,
+        &format!("compatible t input.a: {why}"),
+    );
+}
+
+#[test]
+fn arguments_come_and_go() {
+    let text = || json!({"type": "string"});
+    let of = |properties: Value, required: &[&str]| one(promise(object(properties, required), json!({})));
+    let (a, b) = (of(json!({"a": text()}), &["a"]), of(json!({"a": text(), "b": text()}), &["a"]));
+    said(&a, &b, Compatible, &["compatible t input.b: a new argument that may be left out"]);
+    said(&b, &a, Breaking, &["breaking t input.b: the argument is gone; whoever says it is refused"]);
+    let must = of(json!({"a": text(), "b": text()}), &["b", "a"]);
+    let why = "breaking t input.b: a new argument that must be said; whoever does not know it is refused";
+    said(&a, &must, Breaking, &[why]);
+    said(&b, &must, Breaking, &["breaking t input.b: it must be said now; whoever leaves it out is refused"]);
+    said(&must, &b, Compatible, &["compatible t input.b: it may be left out now"]);
+    let open =
+        |properties: Value| one(promise(json!({"type": "object", "properties": properties}), json!({})));
+    let why = "breaking t input.a: the argument is gone; whoever says it is not heard";
+    said(&open(json!({"a": {}})), &open(json!({})), Breaking, &[why]);
+    said(
+        &of(json!({}), &[]),
+        &open(json!({})),
+        Compatible,
+        &["compatible t input: other names may stand here now; more is taken than before"],
+    );
+    said(
+        &open(json!({})),
+        &of(json!({}), &[]),
+        Breaking,
+        &["breaking t input: no other names may stand here now; what was taken before may be refused"],
+    );
+}
+
+#[test]
+fn fields_come_and_go() {
+    let of = |properties: Value, required: &[&str]| one(promise(json!({}), object(properties, required)));
+    let (a, b) = (of(json!({"a": {}}), &["a"]), of(json!({"a": {}, "b": {}}), &["a", "b"]));
+    let why = "compatible t output.b: a new field; readers find all that they knew, and a client that holds results \
+               to the old schema has to fetch the list again";
+    said(&a, &b, Compatible, &[why]);
+    said(&b, &a, Breaking, &["breaking t output.b: the field is gone; whoever reads it finds nothing"]);
+    let may = of(json!({"a": {}, "b": {}}), &["a"]);
+    said(
+        &b,
+        &may,
+        Breaking,
+        &["breaking t output.b: it may be missing now; whoever relies on it finds nothing"],
+    );
+    said(&may, &b, Compatible, &["compatible t output.b: it is always there now"]);
+    let open = one(promise(json!({}), json!({"type": "object", "properties": {"a": {}}, "required": ["a"]})));
+    let why = "compatible t output: there may be fields that are not named; readers pass over them";
+    said(&a, &open, Compatible, &[why]);
+    let other = |what: Value| one(promise(json!({}), json!({"additionalProperties": what})));
+    said(
+        &other(json!({"type": "string"})),
+        &other(json!({"type": ["string", "null"]})),
+        Breaking,
+        &["breaking t output.*: it may be null too; readers may be told what they do not expect"],
+    );
+    said(
+        &other(json!({})),
+        &other(json!(false)),
+        Breaking,
+        &["breaking t output: what may stand under other names changed; it cannot be shown to be compatible"],
+    );
+}
+
+#[test]
+fn tools_come_and_go() {
+    let tool = || promise(json!({}), json!({}));
+    let none = Promises::default();
+    said(&none, &one(tool()), Compatible, &["compatible t: a new tool"]);
+    said(&one(tool()), &none, Breaking, &["breaking t: the tool is gone; whoever calls it fails"]);
+    let words = one(Promise { words: "other".into(), ..tool() });
+    said(&one(tool()), &words, Words, &["compatible t: it is described in other words"]);
+    let instructed = Promises { instructions: "x".into(), ..one(tool()) };
+    said(&one(tool()), &instructed, Words, &["compatible the instructions are other words"]);
+}
+
+#[test]
+fn hints_are_what_clients_decide_by() {
+    let hinted = |annotations| one(Promise { annotations, ..promise(json!({}), json!({})) });
+    let reads = Annotations { read_only: Some(true), ..Annotations::default() };
+    let writes = Annotations { read_only: Some(false), ..Annotations::default() };
+    let unsaid = Annotations::default();
+    let why = "breaking t readOnlyHint: it writes now; a client that lets reading pass would not ask";
+    said(&hinted(reads), &hinted(writes), Breaking, &[why]);
+    said(&hinted(reads), &hinted(unsaid), Breaking, &[why]);
+    said(&hinted(unsaid), &hinted(writes), Verdict::Same, &[]);
+    said(&hinted(writes), &hinted(reads), Compatible, &["compatible t readOnlyHint: it is true now"]);
+    let adds = Annotations { destructive: Some(false), ..writes };
+    let why = "breaking t destructiveHint: it can destroy now; a client that lets adding pass would not ask";
+    said(&hinted(adds), &hinted(writes), Breaking, &[why]);
+    said(&hinted(writes), &hinted(adds), Compatible, &["compatible t destructiveHint: it is false now"]);
+    let again = Annotations { idempotent: Some(true), ..writes };
+    let why = "breaking t idempotentHint: it does more when it is repeated; a client that repeats it would";
+    said(&hinted(again), &hinted(writes), Breaking, &[why]);
+    let far = Annotations { open_world: Some(true), ..writes };
+    let near = Annotations { open_world: Some(false), ..writes };
+    said(&hinted(near), &hinted(far), Compatible, &["compatible t openWorldHint: it is true now"]);
+}
+
+/// Schemas of the shapes that ours have.
+fn schema() -> impl Strategy<Value = Value> {
+    let types = prop::sample::subsequence(vec!["string", "integer", "number", "null"], 1..=4);
+    let leaf = (types, prop::option::of(0..3i64), prop::option::of(3..6i64)).prop_map(|(types, min, max)| {
+        let mut schema = json!({ "type": types });
+        for (keyword, bound) in [("minimum", min), ("maximum", max)] {
+            if let Some(bound) = bound {
+                schema[keyword] = json!(bound);
+            }
+        }
+        schema
+    });
+    let members = prop::collection::btree_map("[abc]", (leaf, any::<bool>()), 0..3);
+    members.prop_map(|members| {
+        let required: Vec<&String> = members.iter().filter(|(_, (_, must))| *must).map(|(name, _)| name).collect();
+        let properties: BTreeMap<&String, &Value> = members.iter().map(|(name, (schema, _))| (name, schema)).collect();
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    })
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!("x")),
+        Just(json!(null)),
+        (-1..8i64).prop_map(|n| json!(n)),
+        Just(json!(2.5)),
+    ];
+    prop::collection::btree_map("[abc]", leaf, 0..4).prop_map(|members| json!(members))
+}
+
+fn admits(schema: &Value, value: &Value) -> bool {
+    let schema = json::Json::parse(&schema.to_string()).expect("JSON");
+    let check = contract::Check::compile(&schema).expect("a schema");
+    check.admits(&json::Json::parse(&value.to_string()).expect("JSON"))
+}
+
+proptest! {
+    /// What is called compatible is: whatever the old schema took, the new one takes.
+    #[test]
+    fn compatible_input_takes_whatever_was_taken(was in schema(), is in schema(), values in prop::collection::vec(value(), 20)) {
+        let of = |input: &Value| one(promise(input.clone(), json!({})));
+        if worst(&judge(&of(&was), &of(&is))) < Breaking {
+            for value in &values {
+                prop_assert!(!admits(&was, value) || admits(&is, value), "{value} fits {was} and not {is}");
+            }
+        }
+    }
+
+    /// And whatever is told now, the old schema knew, but for fields that are new.
+    #[test]
+    fn compatible_output_tells_nothing_unexpected(was in schema(), is in schema(), values in prop::collection::vec(value(), 20)) {
+        let of = |output: &Value| one(promise(json!({}), output.clone()));
+        if worst(&judge(&of(&was), &of(&is))) < Breaking {
+            for value in &values {
+                let mut known = value.clone();
+                known.as_object_mut().expect("an object").retain(|name, _| was["properties"].get(name).is_some());
+                prop_assert!(!admits(&is, value) || admits(&was, &known), "{value} fits {is} and not {was}");
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! `spile.lock`: what is written is read, and what somebody did to it is found.
+
+use std::collections::BTreeMap;
+
+use call::Annotations;
+use contract::diagnostic::render;
+use contract::judge::{Promise, Promises, Verdict};
+use contract::lock::{Lock, Number, TEXT_BYTES_MAX};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn lock() -> Lock {
+    let get = Promise {
+        words: "0123456789abcdef".into(),
+        annotations: Annotations { read_only: Some(true), open_world: Some(false), ..Annotations::default() },
+        input: json!({"type": "object", "properties": {"email": {"type": "string", "format": "email"}}}),
+        output: json!({"type": "object", "properties": {"plan": {"enum": ["it's '''free'''", "ru\u{7f}by\n"]}}}),
+    };
+    let odd = Promise { annotations: Annotations::default(), ..get.clone() };
+    let tools = BTreeMap::from([("get_customers".to_owned(), get), ("odd. \"name\"".to_owned(), odd)]);
+    let promises = Promises { instructions: "fedcba".into(), tools };
+    Lock::new(Number { major: 1, minor: 2, patch: 3 }, promises)
+}
+
+#[test]
+fn it_reads_like_this() {
+    insta::assert_snapshot!(lock().write(), @r#"
+    # What this server promises, written by `spile compile`: keep it in version control.
+    # `spile diff` says what a change means to those who call.
+
+    format = 1
+    version = "1.2.3"
+    instructions = "fedcba"
+
+    [tools.get_customers]
+    hash = "ade49d292c894fc0e2acfd6dabdaaa79"
+    words = "0123456789abcdef"
+    hints = { readOnlyHint = true, openWorldHint = false }
+    input = '''
+    {
+      "properties": {
+        "email": {
+          "format": "email",
+          "type": "string"
+        }
+      },
+      "type": "object"
+    }
+    '''
+    output = '''
+    {
+      "properties": {
+        "plan": {
+          "enum": [
+            "it\u0027s \u0027\u0027\u0027free\u0027\u0027\u0027",
+            "ru\u007fby\n"
+          ]
+        }
+      },
+      "type": "object"
+    }
+    '''
+
+    [tools."odd. \"name\""]
+    hash = "90b82a4d6a14e968d51e0bf243fae43e"
+    words = "0123456789abcdef"
+    hints = {  }
+    input = '''
+    {
+      "properties": {
+        "email": {
+          "format": "email",
+          "type": "string"
+        }
+      },
+      "type": "object"
+    }
+    '''
+    output = '''
+    {
+      "properties": {
+        "plan": {
+          "enum": [
+            "it\u0027s \u0027\u0027\u0027free\u0027\u0027\u0027",
+            "ru\u007fby\n"
+          ]
+        }
+      },
+      "type": "object"
+    }
+    '''
+    "#);
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let written = lock().write();
+    assert_eq!(Lock::read("spile.lock", &written).expect("it is ours"), lock());
+    // As git hands it out on Windows.
+    assert_eq!(Lock::read("spile.lock", &written.replace('\n', "\r\n")).expect("it is ours"), lock());
+    let empty = Lock::new(Number::FIRST, Promises::default());
+    assert_eq!(Lock::read("spile.lock", &empty.write()).expect("it is ours"), empty);
+}
+
+#[test]
+fn tools_that_two_branches_add_stand_apart() {
+    let lines = lock().write();
+    let (before, after) = lines.split_once("\n[tools.\"odd").expect("in the order of their names");
+    assert!(before.contains("[tools.get_customers]") && !after.contains("get_customers"));
+}
+
+#[test]
+fn what_was_changed_by_hand_is_named() {
+    let changed = lock().write().replacen("\"email\"", "\"phone\"", 1);
+    let lock = Lock::read("spile.lock", &changed).expect("it is readable");
+    assert_eq!(lock.altered, ["get_customers"]);
+}
+
+/// What is told about a file that cannot be used.
+#[track_caller]
+fn refused(text: &str) -> String {
+    render(&Lock::read("spile.lock", text).expect_err("it cannot be used"), false)
+}
+
+#[test]
+fn what_cannot_be_read_says_why_and_the_way_out() {
+    let good = lock().write();
+    let merged = good.replace(
+        "version = \"1.2.3\"",
+        "<<<<<<< HEAD\nversion = \"1.2.3\"\n=======\nversion = \"1.3.0\"\n>>>>>>> other",
+    );
+    insta::assert_snapshot!(refused(&merged), @r#"
+    error: two versions of this file were merged, and both are still here
+     --> spile.lock:5:1
+      |
+    5 | <<<<<<< HEAD
+      | ^^^^^^^^^^^^
+      = help: keep one side, with the higher `version`; then `spile compile` makes it right
+    "#);
+    insta::assert_snapshot!(refused("format = 1\nversion = \"1.2\"\n"), @r#"
+    error: expected a version such as "1.0.0"
+     --> spile.lock:2:11
+      |
+    2 | version = "1.2"
+      |           ^^^^^
+      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused("format = 2\n"), @r#"
+    error: this lock file is of another kind than this version of spile knows
+     --> spile.lock:1:10
+      |
+    1 | format = 2
+      |          ^
+      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused("version = \"1.0.0\"\n"), @r#"
+    error: `format` is missing
+     --> spile.lock:1:1
+      |
+    1 | version = "1.0.0"
+      | ^
+      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused("format = 1\nversion = \n"), @r#"
+    error: string values must be quoted, expected literal string
+     --> spile.lock:2:11
+      |
+    2 | version =
+      |           ^
+      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused("format = 1\nversion = 1\n"), @r#"
+    error: expected a text in quotes
+     --> spile.lock:2:11
+      |
+    2 | version = 1
+      |           ^
+      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused("format = 1\nversion = \"1.0.0\"\ntools = 3\n"), @r#"
+    error: expected a table
+     --> spile.lock:3:9
+      |
+    3 | tools = 3
+      |         ^
+      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused("format = 1\nversion = \"1.0.0\"\n[tools.x]\nhash = \"\"\n"), @r#"
+    error: `words` is missing
+     --> spile.lock:3:8
+      |
+    3 | [tools.x]
+      |        ^
+      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused(&good.replacen("readOnlyHint = true", "readOnlyHint = 1", 1)), @r#"
+    error: expected true or false
+      --> spile.lock:11:26
+       |
+    11 | hints = { readOnlyHint = 1, openWorldHint = false }
+       |                          ^
+       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused(&good.replacen("readOnlyHint", "readonly", 1)), @r#"
+    error: no such hint
+      --> spile.lock:11:11
+       |
+    11 | hints = { readonly = true, openWorldHint = false }
+       |           ^^^^^^^^
+       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    insta::assert_snapshot!(refused(&good.replacen("'''\n{", "'''\n[", 1)), @r#"
+    error: not a schema: expected `,` or `]` at line 2 column 15
+      --> spile.lock:12:9
+       |
+    12 | input = '''
+       |         ^^^
+       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
+    assert!(refused(&" ".repeat(TEXT_BYTES_MAX + 1)).contains("longer than 16 MiB"));
+}
+
+#[test]
+fn numbers_are_plain() {
+    for bad in [
+        "",
+        "1",
+        "1.0",
+        "1.0.0.0",
+        "01.0.0",
+        "1.00.0",
+        "-1.0.0",
+        "+1.0.0",
+        "1.0.x",
+        "1..0",
+        "4294967296.0.0",
+        " 1.0.0",
+    ] {
+        let text = format!("format = 1\nversion = \"{bad}\"\n");
+        assert!(refused(&text).contains("expected a version such as"), "{bad}");
+    }
+}
+
+#[test]
+fn the_next_number_says_how_much_changed() {
+    let number = Number { major: 1, minor: 2, patch: 3 };
+    for (verdict, then) in [
+        (Verdict::Same, "1.2.3"),
+        (Verdict::Words, "1.2.4"),
+        (Verdict::Compatible, "1.3.0"),
+        (Verdict::Breaking, "2.0.0"),
+    ] {
+        assert_eq!(number.after(verdict).to_string(), then);
+    }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..4).prop_map(|members| json!(members)),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_written_is_read(name in any::<String>(), input in any_json(), output in any_json()) {
+        let promise = Promise { words: "w".into(), annotations: Annotations::default(), input, output };
+        let promises = Promises { instructions: String::new(), tools: BTreeMap::from([(name, promise)]) };
+        let lock = Lock::new(Number::FIRST, promises);
+        let read = Lock::read("spile.lock", &lock.write());
+        prop_assert_eq!(read.map_err(|why| render(&why, false)), Ok(lock));
+    }
+
+    #[test]
+    fn nothing_makes_it_panic(text in any::<String>(), at in 0..2000usize, put in "[\\PC\n]{0,4}") {
+        let _ = Lock::read("spile.lock", &text);
+        let mut written = lock().write();
+        if written.is_char_boundary(at) {
+            written.insert_str(at, &put);
+        }
+        let _ = Lock::read("spile.lock", &written);
+    }
+}

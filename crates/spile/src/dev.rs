@@ -1,0 +1,203 @@
+//! `spile dev`: serve over HTTP, follow every save, and say on stderr what happens.
+//!
+//! A change that breaks callers is served at once, with a warning: the only caller is whoever made it.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use call::{Reply, Target};
+use contract::Contract;
+use contract::judge::{Verdict, worst};
+use host::{Called, Ending, Observer, Server};
+
+use crate::banner::say;
+use crate::lock::lines;
+use crate::reload::{Breaking, News};
+use crate::report::tell;
+use crate::serve::{ServeArgs, Service, serve_with, start_logging};
+use crate::settings;
+
+/// The first port, unless another is asked for; then the next ones, in case another server of ours is there.
+const PORT: u16 = 3333;
+const PORTS: u16 = 10;
+/// So much of a value is shown.
+const VALUE_CHARS_MAX: usize = 40;
+/// So much of all arguments is shown.
+const ARGUMENTS_CHARS_MAX: usize = 160;
+
+pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
+    start_logging(&args);
+    let (service, found) = Service::from_path(path)?;
+    tell(&found);
+    let Some(service) = service else { return Ok(ExitCode::FAILURE) };
+    let secrets = Arc::new(Secrets::default());
+    if let Some(watched) = &service.watched {
+        secrets.learn(watched.made().contract());
+    }
+    let args = somewhere(args)?;
+    serve_with(vec![service], &args, |servers| {
+        for server in servers {
+            server.observe(Arc::new(Log { secrets: secrets.clone() }));
+        }
+        (Breaking::Served, Box::new(move |server, news| changed(server, news, &secrets)))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where to listen if nobody says: the first port that is free.
+fn somewhere(args: ServeArgs) -> anyhow::Result<ServeArgs> {
+    #[cfg(unix)]
+    let is_said = args.bind.is_some() || args.http || args.socket.is_some();
+    #[cfg(not(unix))]
+    let is_said = args.bind.is_some() || args.http;
+    if is_said {
+        return Ok(args);
+    }
+    if settings::text("PORT")?.is_some() || settings::text("SPILE_HOST")?.is_some() {
+        return Ok(ServeArgs { http: true, ..args });
+    }
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let is_free = |port: &u16| TcpListener::bind(at(*port)).is_ok();
+    // If none is free, the first says what is the matter.
+    let port = (PORT..PORT + PORTS).find(is_free).unwrap_or(PORT);
+    if port != PORT {
+        say(&format!("port {PORT} is in use; taking {port}"));
+    }
+    Ok(ServeArgs { bind: Some(at(port)), ..args })
+}
+
+/// What a save came to.
+fn changed(server: &Server, news: &News<'_>, secrets: &Secrets) {
+    let now = clock();
+    match news {
+        News::Served { contract, differences, found } => {
+            secrets.learn(contract);
+            tell(found);
+            let what = match worst(differences) {
+                Verdict::Same => "served; what callers see is the same".to_owned(),
+                Verdict::Words | Verdict::Compatible => "served; compatible".to_owned(),
+                Verdict::Breaking => "served; breaking: `serve` would have kept the last contract".to_owned(),
+            };
+            say(&format!("{now}  {} {}  {what}\n{}", contract.name, contract.version, lines(differences))
+                .trim_end()
+                .to_owned());
+            if contract.name != server.name {
+                say(&format!("  the path is still /mcp/{}: a new name needs a restart", server.name));
+            }
+        }
+        News::Unchanged { found } => {
+            tell(found);
+            say(&format!("{now}  {}  nothing changed", server.name));
+        }
+        News::Wrong { found } => {
+            tell(found);
+            say(&format!("{now}  {}  not served; the last good contract stays", server.name));
+        }
+        // Nothing is refused here.
+        News::Refused { differences } => say(&lines(differences)),
+    }
+}
+
+/// Arguments whose values are nobody's to print.
+#[derive(Default)]
+struct Secrets(RwLock<HashSet<String>>);
+
+impl Secrets {
+    /// What is sensitive now; what was sensitive before may still be on its way.
+    fn learn(&self, contract: &Contract) {
+        let fields = contract.collections.iter().flat_map(|collection| &collection.fields);
+        let arguments = contract.statements.iter().flat_map(|one| &one.arguments).map(|one| &one.field);
+        let names = fields.chain(arguments).filter(|field| field.sensitive).map(|field| &field.name);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.extend(names.flat_map(|name| [name.clone(), format!("{name}_min"), format!("{name}_max")]));
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// A line for each call.
+struct Log {
+    secrets: Arc<Secrets>,
+}
+
+impl Observer for Log {
+    fn called(&self, called: &Called<'_>) {
+        say(&format!("{}  {}", clock(), self.line(called)));
+    }
+}
+
+impl Log {
+    fn line(&self, called: &Called<'_>) -> String {
+        let what = match called.call.target {
+            Target::Tool => "",
+            Target::Prompt => "prompt ",
+            Target::Resource => "resource ",
+            Target::Completion { .. } => "completion ",
+        };
+        let name = plain(&called.call.name(), VALUE_CHARS_MAX);
+        let arguments = self.arguments(called);
+        let outcome = match &called.ending {
+            Ending::Reply(Reply::Tool(reply)) if reply.is_error => {
+                let code = reply.structured.as_ref().map(json::Json::doc);
+                let code = code
+                    .as_ref()
+                    .and_then(|doc| doc.root().get("code")?.str().map(|code| plain(&code, VALUE_CHARS_MAX)));
+                code.unwrap_or_else(|| "failed".into())
+            }
+            Ending::Reply(_) => "ok".into(),
+            Ending::Asked => "asks the user".into(),
+            Ending::Task => "goes on as a task".into(),
+            Ending::Fault(fault) => format!("error: {}", plain(&fault.to_string(), ARGUMENTS_CHARS_MAX)),
+            Ending::GivenUp => "given up by the caller".into(),
+        };
+        let (ms, bytes) = (called.took_ms, called.bytes);
+        format!("{what}{name}({arguments})  {outcome}  {ms} ms  {bytes} bytes")
+    }
+
+    fn arguments(&self, called: &Called<'_>) -> String {
+        let Some(arguments) = called.call.arguments() else { return String::new() };
+        let members = arguments.members().map(|(name, value)| {
+            let name = name.str().unwrap_or_default();
+            // A page's place and words to search for may hold what is sensitive.
+            let may_hold = matches!(&*name, "query" | "idempotency_key") && !self.secrets.is_empty();
+            let shown = if self.secrets.has(&name) || may_hold {
+                "***".to_owned()
+            } else {
+                match value.str() {
+                    Some(text) => plain(&text, VALUE_CHARS_MAX),
+                    None => plain(value.raw(), VALUE_CHARS_MAX),
+                }
+            };
+            format!("{}={shown}", plain(&name, VALUE_CHARS_MAX))
+        });
+        let all: Vec<String> = members.collect();
+        plain(&all.join(" "), ARGUMENTS_CHARS_MAX)
+    }
+}
+
+/// One line, not long, and nothing that a terminal would obey.
+fn plain(text: &str, chars_max: usize) -> String {
+    let mut out: String =
+        text.chars().map(|c| if c.is_control() { '·' } else { c }).take(chars_max).collect();
+    if text.chars().nth(chars_max).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+/// The time of day in UTC.
+fn clock() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{hour:02}:{minute:02}:{second:02}Z")
+}
