@@ -451,10 +451,17 @@ fn to_hex(bytes: &[u8]) -> String {
 }
 
 fn hex(text: &[u8]) -> Option<Digest> {
-    let (pairs, []) = text.as_chunks::<2>() else { return None };
-    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
-    bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
+    let pairs: &[u8; 64] = text.try_into().ok()?;
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let mut out = Digest::default();
+    for (byte, pair) in out.iter_mut().zip(pairs.as_chunks::<2>().0) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(out)
 }
 
 /// A line has no other end than its own.

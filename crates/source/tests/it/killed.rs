@@ -26,6 +26,8 @@ use crate::clerk::Scribe;
 
 const PATH: &str = "SPILE_KILL_PATH";
 const FROM: &str = "SPILE_KILL_FROM";
+/// How many writes one writer makes, if it is not killed: for whoever starts one by hand.
+const WRITES: &str = "SPILE_KILL_WRITES";
 const ROUNDS: &str = "SPILE_KILL_ROUNDS";
 const ROUNDS_IN_CI: usize = 20;
 /// Numbers of one writer; the other's begin behind. They have to begin with a row to be made.
@@ -91,7 +93,8 @@ fn writer() {
     let source = open(Path::new(&path));
     let writer = source.writer(&shape(source.as_ref())).unwrap();
     let mut stdout = std::io::stdout();
-    for number in from.. {
+    let writes = std::env::var(WRITES).map_or(i64::MAX, |writes| writes.parse().unwrap());
+    for number in from..from.saturating_add(writes) {
         loop {
             match take(writer.as_ref(), number) {
                 Ok(_) => break,
