@@ -18,7 +18,8 @@ fn search(
     let disk = Disk::new("people.csv", PEOPLE);
     let csv = disk.csv_with(None, Some("NA"));
     let reader = reader(&csv);
-    let search = Search { words: words.to_vec(), columns, rows_max, scan_rows_max, stop: None };
+    let search =
+        Search { words: words.to_vec(), columns, rows_max, scan_rows_max, stop: None, progress: None };
     let mut found = Vec::new();
     let searched = reader.search(&search, &mut |cells| {
         found.push(super::kit::row(cells)[0].clone().unwrap());
@@ -58,7 +59,14 @@ fn a_search_has_an_end() {
     let disk = Disk::new("people.csv", PEOPLE);
     let csv = disk.csv();
     let reader = csv.reader(&shape(&csv)).unwrap();
-    let mut search = Search { words: vec!["n"], columns: &[1], rows_max: 10, scan_rows_max: 10, stop: None };
+    let mut search = Search {
+        words: vec!["n"],
+        columns: &[1],
+        rows_max: 10,
+        scan_rows_max: 10,
+        stop: None,
+        progress: None,
+    };
     let mut rows = 0;
     let enough = reader.search(&search, &mut |_| {
         rows += 1;

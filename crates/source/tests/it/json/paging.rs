@@ -173,7 +173,8 @@ fn a_search_finds_records_that_have_every_word() {
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     let search = |words: &[&str], columns: &[usize], rows_max: usize, scan_rows_max: usize| {
-        let search = Search { words: words.to_vec(), columns, rows_max, scan_rows_max, stop: None };
+        let search =
+            Search { words: words.to_vec(), columns, rows_max, scan_rows_max, stop: None, progress: None };
         let mut rows = Vec::new();
         let searched = reader.search(&search, &mut |cells| {
             rows.push(super::kit::told(&shape, cells));
@@ -197,6 +198,13 @@ fn a_search_finds_records_that_have_every_word() {
     assert_eq!(search(&["ann"], &[1], 10, 2), ("1".to_owned(), Searched::Cut));
     assert_eq!(search(&["ann"], &[1], 10, 3), ("1 3".to_owned(), Searched::All));
     let stop = AtomicBool::new(true);
-    let gone = Search { words: vec!["a"], columns: &[1], rows_max: 1, scan_rows_max: 1, stop: Some(&stop) };
+    let gone = Search {
+        words: vec!["a"],
+        columns: &[1],
+        rows_max: 1,
+        scan_rows_max: 1,
+        stop: Some(&stop),
+        progress: None,
+    };
     assert!(matches!(reader.search(&gone, &mut |_| More::Yes), Err(SourceFault::Stopped)));
 }

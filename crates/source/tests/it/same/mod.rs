@@ -186,6 +186,7 @@ fn every_kind_of_file_that_can_be_searched_finds_the_same_rows() {
                 rows_max: 1000,
                 scan_rows_max: 1000,
                 stop: None,
+                progress: None,
             };
             let mut rows = Vec::new();
             let searched = reader.search(&search, &mut |cells| {

@@ -180,7 +180,8 @@ pub(super) fn search(
     columns: &[usize],
     scan_rows_max: usize,
 ) -> (Vec<Vec<Value>>, Searched) {
-    let search = Search { words: words.to_vec(), columns, rows_max: 100, scan_rows_max, stop: None };
+    let search =
+        Search { words: words.to_vec(), columns, rows_max: 100, scan_rows_max, stop: None, progress: None };
     let mut rows = Vec::new();
     let searched = reader.search(&search, &mut |cells| {
         rows.push(cells.iter().map(|cell| cell.to_value()).collect());

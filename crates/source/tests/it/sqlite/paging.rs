@@ -198,6 +198,7 @@ fn check(case: &Case) {
             after: after.as_ref(),
             rows_max: case.rows_max,
             stop: None,
+            progress: None,
         };
         reader.is_short(&Read::List(&query));
         let (page, total) = list(reader.as_ref(), &query).expect("a page");

@@ -54,6 +54,7 @@ fn looking_goes_no_further_than_it_may() {
         rows_max: 9,
         scan_rows_max: 9,
         stop: Some(&stop),
+        progress: None,
     };
     let stopped = reader.search(&asked, &mut |_| contract::source::More::Yes);
     assert!(matches!(stopped, Err(contract::source::SourceFault::Stopped)));
