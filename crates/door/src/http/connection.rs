@@ -104,7 +104,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 // are apart, and not behind a library that chooses, because every connection keeps room for what it may become.
 
 async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, socket: impl Io) -> hyper::Result<()> {
-    let socket = TokioIo::new(Strict::new(socket, link.clone()));
+    let socket = TokioIo::new(Strict::new(socket));
     let connection = pin!(
         http1::Builder::new()
             .header_read_timeout(None)

@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use json::Json;
+use wire::Head;
 use wire::code::Code;
 
 use super::body::{Body, Left};
@@ -81,6 +82,9 @@ pub(crate) fn answer(
                 answered.await?
             }
         };
+        if !shared && !matches!(seen.upgrade, Head::Absent) {
+            upgrade::part(&mut response);
+        }
         if let Origin::Allowed(origin) = &origin {
             cors::expose(&mut response, origin);
         }
