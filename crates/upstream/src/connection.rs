@@ -18,6 +18,7 @@ use wire::frame::Framing;
 use wire::{Filter, List};
 
 use crate::link;
+use crate::masked;
 use crate::process;
 use crate::spawned::{End, Running};
 use crate::target::Target;
@@ -221,7 +222,7 @@ impl Connection {
                 let probe_ms = options.terms.probe_ms.min(WEBSOCKET_PROBE_MS);
                 let options = Options { terms: Terms { probe_ms, ..options.terms }, ..options };
                 let socket = link::socket::open(url, &options).await?;
-                options.saw(Seen::Opened(&format!("connected to {url}")));
+                options.saw(Seen::Opened(&format!("connected to {}", masked::address(url.as_str()))));
                 let mut new = Self::new(options, Link::Pipe, company);
                 let (driver, ending) = link::socket::drive(new.shared.clone(), socket);
                 new.tasks.spawn(driver);

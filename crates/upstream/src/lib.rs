@@ -8,6 +8,7 @@
 
 mod connection;
 mod link;
+pub mod masked;
 pub mod process;
 mod spawned;
 mod target;

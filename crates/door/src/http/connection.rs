@@ -64,13 +64,18 @@ type Ended = io::Result<hyper::Result<()>>;
 async fn serve_plain(link: Arc<Link>, arrived: Arc<Arrived>) -> Ended {
     let local = arrived.local;
     let opening = Opening::read(&link.stream, local).await?;
-    let speaks = opening.speaks(local);
+    let speaks = opening.speaks(local).unwrap_or(match local {
+        Local::Address(_) => Speaks::Http1,
+        // A last line counts also without its end.
+        #[cfg(unix)]
+        Local::Socket => Speaks::Pipe,
+    });
     let socket = Socket { link: link.clone(), opening };
     Ok(match speaks {
-        Some(Speaks::Http2) => Box::pin(serve_http2(link, arrived, socket)).await,
-        Some(Speaks::Http1) | None => serve_http1(link, arrived, socket).await,
+        Speaks::Http2 => Box::pin(serve_http2(link, arrived, socket)).await,
+        Speaks::Http1 => serve_http1(link, arrived, socket).await,
         #[cfg(unix)]
-        Some(Speaks::Pipe) => {
+        Speaks::Pipe => {
             Box::pin(local::serve(socket, &link, &arrived.site)).await;
             Ok(())
         }
@@ -99,7 +104,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 // are apart, and not behind a library that chooses, because every connection keeps room for what it may become.
 
 async fn serve_http1(link: Arc<Link>, arrived: Arc<Arrived>, socket: impl Io) -> hyper::Result<()> {
-    let socket = TokioIo::new(Strict::new(socket, link.clone()));
+    let socket = TokioIo::new(Strict::new(socket));
     let connection = pin!(
         http1::Builder::new()
             .header_read_timeout(None)

@@ -65,9 +65,15 @@ pub(crate) fn stream(
         Head::One(id) => std::str::from_utf8(id).ok().and_then(EventId::parse),
         Head::Absent | Head::Twice => None,
     };
-    let resumed = last.and_then(|last| Streams::attach(&live, last.stream, Some(last.event)));
-    let Some(attached) = resumed.or_else(|| Streams::attach(&live, GET_STREAM, None)) else {
-        return reply::status(StatusCode::NOT_FOUND);
+    let attached = match last {
+        Some(last) => Streams::attach(&live, last.stream, Some(last.event)),
+        None => Streams::attach(&live, GET_STREAM, None),
+    };
+    // 2025-11-25, Resumability: "MUST NOT replay messages that would have been delivered on a different stream".
+    // Whoever waits there for an answer would wait for ever.
+    let Some(attached) = attached else {
+        let why = "the stream of this Last-Event-ID is not kept any more; ask again";
+        return reply::refuse(StatusCode::BAD_REQUEST, Code::InvalidRequest, why);
     };
     let mut first = Vec::new();
     if ticket.peer.version.has(Feature::Priming) {

@@ -9,20 +9,28 @@ use wire::code::{Code, Told};
 use super::{Link, Site};
 use crate::pipe::{self, Lines};
 
-/// Whether these are the first bytes of a pipe: a message, or the headers before one. A method of HTTP is in
-/// capitals. `None` as long as it is not clear.
+/// Whether these are the first bytes of a pipe: a message, the headers before one, or what is neither but no request
+/// of HTTP. That is a method, in capitals, and where to. `None` as long as it is not clear.
 pub(super) fn is_pipe(bytes: &[u8]) -> Option<bool> {
     const HEADER: &[u8] = b"content-";
     let said = bytes.trim_ascii_start();
-    if !said.first()?.is_ascii_uppercase() {
-        return Some(true);
-    }
+    let is_method = |c: &u8| c.is_ascii_uppercase() || *c == b'-';
+    let method = said.iter().take_while(|c| is_method(c)).count();
     let known = said.len().min(HEADER.len());
-    match said[..known].eq_ignore_ascii_case(&HEADER[..known]) {
-        true if known < HEADER.len() => None,
-        is_header => Some(is_header),
+    if said[..known].eq_ignore_ascii_case(&HEADER[..known]) {
+        return (known == HEADER.len() || !said.first()?.is_ascii_uppercase()).then_some(true);
+    }
+    match &said[method..] {
+        _ if method == 0 || method > METHOD_BYTES_MAX => Some(true),
+        [] | [b' '] => None,
+        [b' ', ..] if &said[..method] == b"CONNECT" => Some(false),
+        [b' ', b'/' | b'*' | b'h' | b'H', ..] => Some(false),
+        _ => Some(true),
     }
 }
+
+/// The longest of the registered ones, `UPDATEREDIRECTREF`.
+const METHOD_BYTES_MAX: usize = 17;
 
 /// Serves a pipe, if there is somebody to serve it and nobody has to prove who they are.
 pub(super) async fn serve(io: impl AsyncRead + AsyncWrite + Unpin, link: &Arc<Link>, site: &Site) {
@@ -68,10 +76,21 @@ mod tests {
             ("CONTENT-LENGTH: 5", Some(true)),
             ("CONNECT x", Some(false)),
             ("CON", None),
-            ("CONN", Some(false)),
+            ("CONN", None),
             ("COPY /", Some(false)),
-            ("G", Some(false)),
+            ("G", None),
+            ("GET", None),
+            ("GET ", None),
+            ("GET /", Some(false)),
             ("GET / HTTP/1.1", Some(false)),
+            ("M-SEARCH * HTTP/1.1", Some(false)),
+            ("OPTIONS * HTTP/1.1", Some(false)),
+            ("GET http://a/ HTTP/1.1", Some(false)),
+            ("HELLO\n", Some(true)),
+            ("Hello", Some(true)),
+            ("NOT JSON", Some(true)),
+            ("NaN", Some(true)),
+            ("AAAAAAAAAAAAAAAAAAAAAAAA", Some(true)),
             ("\r\nPOST /mcp", Some(false)),
             ("get / HTTP/1.1", Some(true)),
         ] {

@@ -334,6 +334,26 @@ pub(crate) async fn read(
     Ok(bytes)
 }
 
+/// Waits a little for the end of a body that nobody wants, before its request is answered.
+///
+/// On HTTP/2 a request that is answered before it is complete is reset, and a client that is still sending may see
+/// that and not the answer. And what is wrong with the rest of it would go unnoticed.
+pub(crate) async fn pass_over(mut body: Incoming) {
+    let rest = async {
+        let mut passed = 0;
+        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            passed += frame.data_ref().map_or(0, |data| data.len());
+            if passed > PASSED_BYTES_MAX {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_millis(PASSED_MS_MAX), rest).await;
+}
+
+const PASSED_BYTES_MAX: usize = 64 << 10;
+const PASSED_MS_MAX: u64 = 500;
+
 /// A length is believed only so far before the bytes are there.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 

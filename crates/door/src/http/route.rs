@@ -8,8 +8,9 @@ use std::task::Poll;
 use host::{Server, Who};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use json::Json;
+use wire::Head;
 use wire::code::Code;
 
 use super::body::{Body, Left};
@@ -57,7 +58,12 @@ pub(crate) fn answer(
         let seen = Seen::new(&parts.headers);
         let (goal, origin) = admit(&arrived, &parts, &seen);
         let answer = match goal {
-            Goal::Reached(response) => Answer::Now(response),
+            Goal::Reached(response) => {
+                if shared && !body.is_end_stream() {
+                    Box::pin(post::pass_over(body)).await;
+                }
+                Answer::Now(response)
+            }
             Goal::Post(asked) => match post::read(body, asked.server(), &arrived.site.timing, shared).await {
                 Ok(mut bytes) => {
                     arrived.link.body_complete();
@@ -81,6 +87,9 @@ pub(crate) fn answer(
                 answered.await?
             }
         };
+        if !shared && !matches!(seen.upgrade, Head::Absent) {
+            upgrade::part(&mut response);
+        }
         if let Origin::Allowed(origin) = &origin {
             cors::expose(&mut response, origin);
         }

@@ -56,10 +56,15 @@ pub(crate) fn answer(arrived: &Arrived, parts: &Parts, server: &Arc<Server>, who
             arrived.upgrade(Upgrade { on, server: server.clone(), who });
             switch(key)
         }
-        Err(mut refused) => {
-            refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            *refused
-        }
+        Err(refused) => *refused,
+    }
+}
+
+/// Whoever asked for an upgrade and got none may have gone on as if it had: what it has sent is not read as requests.
+#[cold]
+pub(crate) fn part(response: &mut Response<Body>) {
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
 }
 

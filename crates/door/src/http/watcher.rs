@@ -84,12 +84,6 @@ impl Link {
         }
     }
 
-    /// Whether nothing is under way: what comes next begins a request.
-    #[inline]
-    pub(crate) fn is_between(&self) -> bool {
-        self.doing.load(Relaxed) == Doing::Idle as u8
-    }
-
     pub(crate) fn write_stalls(&self) {
         // Only the first of a row of stalls counts.
         if self.stalled.load(Relaxed) == 0 {

@@ -230,8 +230,9 @@ fn behind_a_length_beside_chunks_nothing_is_read() {
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
         "Content-Length: 5\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n",
     ] {
-        let answers = raw(&door, format!("{head}{both}\r\n{chunks}{behind}").as_bytes());
-        assert_eq!(answers, [400], "{both}");
+        let request = format!("{head}{both}\r\n{chunks}{behind}");
+        assert_eq!(raw(&door, request.as_bytes()), [400], "{both}");
+        assert_eq!(raw(&door, format!("{behind}{request}").as_bytes()), [200, 400], "behind another: {both}");
     }
 }
 
@@ -252,6 +253,12 @@ fn bare_line_feeds_are_refused() {
         behind.to_owned(),
     ] {
         assert_eq!(raw(&door, request.as_bytes()), [400], "{request:?}");
+        let first = "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+        assert_eq!(
+            raw(&door, format!("{first}{request}").as_bytes()),
+            [200, 400],
+            "behind another: {request:?}"
+        );
     }
     // A body may have line feeds, and so may the next head's neighbours.
     let spread = body.replace(',', ",\n");
@@ -259,6 +266,38 @@ fn bare_line_feeds_are_refused() {
     for _ in 0..3 {
         assert_eq!(client.ask(&post(spread.clone())).status, 200);
     }
+}
+
+/// RFC 9112, 7.1.1: what is behind the size of a chunk is a list of names and values, or nothing.
+#[test]
+fn chunks_are_read_to_the_letter() {
+    let door = Door::open();
+    let head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
+    let (body, behind) = (ping(1), "GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    let size = format!("{:x}", body.len());
+    for (line, last, expected) in [
+        ("\r\n", "0\r\n\r\n", &[200, 200][..]),
+        (";a;b=c;d=\"e;\\\"\"\r\n", "0;f\r\nX: y\r\n\r\n", &[200, 200]),
+        (" \r\n", "0\r\n\r\n", &[400]),
+        (";\r\n", "0\r\n\r\n", &[400]),
+        (";a=\"\r\n", "0\r\n\r\n", &[400]),
+        (" a\r\n", "0\r\n\r\n", &[400]),
+        ("\n", "0\r\n\r\n", &[400]),
+        ("\r\n", "0 \r\n\r\n", &[400]),
+        ("\r\n", "0\r\nX: y\nZ: z\r\n\r\n", &[400]),
+    ] {
+        let request = format!("{head}Transfer-Encoding: chunked\r\n\r\n{size}{line}{body}\r\n{last}{behind}");
+        assert_eq!(raw(&door, request.as_bytes()), expected, "{line:?} {last:?}");
+    }
+}
+
+/// Whoever asks for an upgrade may go on in another tongue: what it has sent is never read as requests.
+#[test]
+fn an_upgrade_that_is_passed_over_ends_the_connection() {
+    let door = Door::open();
+    let asks = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    let behind = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    assert_eq!(raw(&door, format!("{asks}{behind}").as_bytes()), [200]);
 }
 
 #[test]

@@ -55,6 +55,22 @@ fn run<T>(door: &Door, test: impl Future<Output = T>) -> T {
     door.runtime.block_on(async { tokio::time::timeout(AT_MOST, test).await }).expect("it ends in time")
 }
 
+/// RFC 9113, 8.1.1: a body of another length than was said is a stream error, also where nobody wants the body.
+#[test]
+fn what_is_refused_is_still_read_to_its_end() {
+    let door = Door::open();
+    run(&door, async {
+        let sender = connect(&door).await;
+        for path in ["/nowhere", "/health", "/mcp"] {
+            let ask = post(ping(1)).at(path);
+            let lies = ask.with("Content-Type", "text/plain").with("Content-Length", "1000");
+            let failed = send(&sender, &lies, "127.0.0.1").await.expect_err("a stream error");
+            assert_eq!(failed.reason(), Some(h2::Reason::PROTOCOL_ERROR), "{path}: {failed}");
+        }
+    });
+    door.serves();
+}
+
 #[test]
 fn host_and_origin_are_judged_as_ever() {
     let door = Door::with(|setup| {

@@ -213,7 +213,10 @@ fn http_and_pipe_byte_by_byte() {
             "CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\nConnection: close\r\n\r\n".into(),
             "HTTP/1.1 40",
         ),
-        ("capitals", "HELLO\r\n\r\n".into(), "HTTP/1.1 400 "),
+        ("a line in capitals", "HELLO\r\n\r\n".into(), "{\"jsonrpc\":\"2.0\""),
+        ("words in capitals", "NOT JSON\n".into(), "{\"jsonrpc\":\"2.0\""),
+        ("a capital and no end", "Hello".into(), "{\"jsonrpc\":\"2.0\""),
+        ("HTTP that breaks its rules", "GET /health HTTP/1.1\n\n".into(), "HTTP/1.1 400 "),
     ] {
         let mut client = door.connect_unix();
         for byte in sent.as_bytes() {
@@ -233,7 +236,7 @@ fn http_and_pipe_byte_by_byte() {
         client.send(sent.as_bytes());
         client.end();
         let answer = String::from_utf8(client.rest()).expect("text");
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{what}: {answer}");
+        assert!(answer.is_empty() || answer.starts_with("{\"jsonrpc\":"), "{what}: {answer}");
     }
     door.serves();
 }

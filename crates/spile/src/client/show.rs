@@ -26,6 +26,12 @@ fn name_of(node: Node<'_>) -> String {
     plain::line(&text(node, "name").unwrap_or_default()).into_owned()
 }
 
+/// The name of what is listed. A row without one would look like more of the row above.
+fn listed_name(node: Node<'_>) -> String {
+    let name = name_of(node);
+    if name.trim().is_empty() { "(no name)".to_owned() } else { name }
+}
+
 /// What a tool says it does to the world. Nobody has to believe it.
 fn hints(tool: Node<'_>) -> String {
     let hint =
@@ -45,7 +51,7 @@ pub(crate) fn tools(tools: &[Json], screen: &Screen) -> String {
         let schema = root.get("inputSchema").map(Schema::read).unwrap_or_default();
         let arguments: Vec<String> =
             schema.in_short().iter().map(|one| plain::line(one).into_owned()).collect();
-        table.rows.push(vec![name_of(root), some(&arguments, 6), hints(root), first_line(root)]);
+        table.rows.push(vec![listed_name(root), some(&arguments, 6), hints(root), first_line(root)]);
     }
     table.text(screen, 0)
 }
@@ -54,7 +60,7 @@ pub(crate) fn tools(tools: &[Json], screen: &Screen) -> String {
 pub(crate) fn tool(tool: &Json, screen: &Screen) -> String {
     let doc = tool.doc();
     let root = doc.root();
-    let mut out = screen.bold(&name_of(root));
+    let mut out = screen.bold(&listed_name(root));
     if let Some(title) = text(root, "title") {
         let _ = write!(out, " · {}", plain::line(&title));
     }
@@ -146,7 +152,7 @@ pub(crate) fn prompts(prompts: &[Json], screen: &Screen) -> String {
                 format!("{}{}", name_of(one), if is_required { "*" } else { "?" })
             })
             .collect();
-        table.rows.push(vec![name_of(doc.root()), some(&arguments, 6), first_line(doc.root())]);
+        table.rows.push(vec![listed_name(doc.root()), some(&arguments, 6), first_line(doc.root())]);
     }
     table.text(screen, 0)
 }
@@ -349,5 +355,25 @@ fn indented(out: &mut String, node: Node<'_>, depth: usize) {
         }
         Kind::Array | Kind::Object => out.extend([open, close]),
         Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::String => out.push_str(node.raw()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use json::Json;
+
+    use super::{prompts, tools};
+    use crate::client::screen::Screen;
+
+    #[test]
+    fn what_has_no_name_is_listed_all_the_same() {
+        for named in [r#"{"name":""}"#, r#"{"name":"  "}"#, "{}", r#"{"name":7}"#] {
+            let list = [Json::parse(named).expect("it is JSON")];
+            for shown in
+                [tools(&list, &Screen::stdout().endless()), prompts(&list, &Screen::stdout().endless())]
+            {
+                assert!(shown.contains("(no name)"), "{named}: {shown}");
+            }
+        }
     }
 }

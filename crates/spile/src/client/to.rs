@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use call::Caps;
 use clap::{Args, ValueEnum};
-use upstream::{Connection, Options, Seen, Tap, Target, process};
+use upstream::{Connection, Options, Seen, Tap, Target, masked, process};
 use wire::Version;
 use wire::client::{Speak, Terms};
 use wire::frame::Framing;
@@ -128,12 +128,12 @@ impl To {
         let (at, reach) = match (&self.url, &self.command, &self.from) {
             (Some(url), ..) => {
                 let target = Target::parse(url).map_err(|error| Trouble::usage(format!("--url: {error}")))?;
-                (url.clone(), Reach::At(target))
+                (masked::address(url).into_owned(), Reach::At(target))
             }
             (None, Some(line), _) => {
                 let command = process::Command::parse(line);
                 let command = command.map_err(|error| Trouble::usage(format!("--command: {error}")))?;
-                // Without the variables in front: they may be secrets.
+                // Without the variables in front, and what looks like a secret: `masked` says what does.
                 (command.to_string(), Reach::Start(command))
             }
             (None, None, from) => {

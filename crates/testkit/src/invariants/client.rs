@@ -215,8 +215,9 @@ impl Game {
         let under_way = self.calls_max + self.asks_max;
         assert!(made <= 16 + 4 * under_way + 2 * bytes, "{bytes} bytes came to {made} things");
         assert!(written <= 4096 + 1024 * under_way + 64 * bytes, "{bytes} bytes came to {written}");
-        let [calls, ids, asks] = self.client.table_sizes();
+        let [calls, ids, asks, due] = self.client.table_sizes();
         assert!(calls <= self.calls_max && ids <= calls && asks <= self.asks_max, "{calls} {ids} {asks}");
+        assert!(due <= calls, "{due} deadlines of {calls}");
         let waiting = self.tickets.iter().filter(|ticket| !self.ended.contains(ticket)).count();
         assert!(waiting <= calls, "{waiting} wait, and it knows of {calls}");
     }
@@ -264,7 +265,7 @@ impl Game {
         self.client.closed("the end");
         self.look(0);
         assert!(self.is_over && self.client.is_over());
-        assert_eq!(self.client.table_sizes(), [0; 3]);
+        assert_eq!(self.client.table_sizes(), [0; 4]);
         let known: BTreeSet<Ticket> = self.tickets.iter().copied().collect();
         assert_eq!(self.ended, known, "every ticket that was given ends, and no other");
         assert_eq!(self.client.deadline(), None, "nothing is left to wait for");

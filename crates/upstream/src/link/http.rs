@@ -14,6 +14,7 @@ use wire::client::{Do, Exchange, Failure, Then};
 
 use super::Ending;
 use crate::connection::Shared;
+use crate::masked;
 use crate::trace::{Direction, Seen};
 
 /// How long the farewell may take.
@@ -241,7 +242,8 @@ impl Carrier {
         }
         let host = self.url.host_str().unwrap_or_default();
         let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        let mut head = format!("{} {}\nhost: {host}{port}\n", request.method(), self.url);
+        let url = masked::address(self.url.as_str());
+        let mut head = format!("{} {url}\nhost: {host}{port}\n", request.method());
         let theirs = &self.shared.options.headers;
         for (name, value) in request.headers() {
             // What the user gave may be a secret.

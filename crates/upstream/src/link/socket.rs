@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Response};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode};
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -84,10 +85,46 @@ pub(crate) fn drive(
     (work, ending)
 }
 
+/// What there is to say before the connection is let go.
+enum Last {
+    Nothing,
+    /// RFC 6455, 5.5.1: a Close is answered with a Close. The library has it ready.
+    Answer,
+    /// 7.1.7: whoever breaks off says why.
+    Complaint(CloseCode),
+}
+
+impl Last {
+    fn about(error: &Error) -> Self {
+        match error {
+            Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Self::Nothing,
+            Error::Protocol(_) => Self::Complaint(CloseCode::Protocol),
+            Error::Utf8(_) => Self::Complaint(CloseCode::Invalid),
+            Error::Capacity(_) => Self::Complaint(CloseCode::Size),
+            _ => Self::Nothing,
+        }
+    }
+
+    async fn say(self, socket: &mut Socket) {
+        match self {
+            Self::Nothing => return,
+            Self::Answer => {
+                let _ = socket.flush().await;
+            }
+            Self::Complaint(code) => {
+                let _ = socket.close(Some(CloseFrame { code, reason: "".into() })).await;
+            }
+        }
+        // 7.1.1: it is the server that closes. A socket that is closed over unread bytes is reset, and the server
+        // may lose what it was told last.
+        let _ = tokio::io::copy(socket.get_mut(), &mut tokio::io::sink()).await;
+    }
+}
+
 async fn carry(shared: Arc<Shared>, socket: Socket, mut closing: oneshot::Receiver<()>) {
     let (mut sink, mut stream) = socket.split();
     let mut is_asked = false;
-    let why = loop {
+    let (why, last) = loop {
         tokio::select! {
             biased;
             _ = &mut closing, if shared.is_carried() => {
@@ -96,22 +133,22 @@ async fn carry(shared: Arc<Shared>, socket: Socket, mut closing: oneshot::Receiv
                 // What is still said is read until the other side has closed too.
                 let goodbye = async { while let Some(Ok(_)) = stream.next().await {} };
                 let _ = tokio::time::timeout(LAST_WORDS, goodbye).await;
-                break "the connection was closed".to_owned();
+                break ("the connection was closed".to_owned(), Last::Nothing);
             }
             todo = shared.todo() => {
-                let Some(todo) = todo else { break "the connection was closed".to_owned() };
+                let Some(todo) = todo else { break ("the connection was closed".to_owned(), Last::Nothing) };
                 let Do::Send(send) = todo else { continue };
                 shared.saw(Seen::Frame { direction: Direction::Out, message: &send.body, exchange: None });
                 shared.saw(Seen::Bytes { direction: Direction::Out, bytes: &send.body });
                 let text = String::from_utf8(send.body).expect("what we write is UTF-8");
                 if let Err(error) = sink.send(Message::text(text)).await {
-                    break format!("the server cannot be written to: {error}");
+                    break (format!("the server cannot be written to: {error}"), Last::Nothing);
                 }
             }
             message = tokio::time::timeout(QUIET, stream.next()) => {
                 let Ok(message) = message else {
                     if is_asked || sink.send(Message::Ping("spile".into())).await.is_err() {
-                        break "the server does not answer any more".to_owned();
+                        break ("the server does not answer any more".to_owned(), Last::Nothing);
                     }
                     is_asked = true;
                     continue;
@@ -131,16 +168,22 @@ async fn carry(shared: Arc<Shared>, socket: Socket, mut closing: oneshot::Receiv
                     Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                     Some(Ok(Message::Close(frame))) => {
                         let said = frame.filter(|frame| !frame.reason.is_empty());
-                        break match said {
+                        let why = match said {
                             Some(frame) => format!("the server closed the connection: {}", frame.reason),
                             None => "the server closed the connection".to_owned(),
                         };
+                        break (why, Last::Answer);
                     }
-                    Some(Err(error)) => break format!("the connection broke off: {error}"),
-                    None => break "the server closed the connection".to_owned(),
+                    Some(Err(error)) => {
+                        break (format!("the connection broke off: {error}"), Last::about(&error));
+                    }
+                    None => break ("the server closed the connection".to_owned(), Last::Nothing),
                 }
             }
         }
     };
     shared.with(|client, _| client.closed(&why));
+    if let Ok(mut socket) = sink.reunite(stream) {
+        let _ = tokio::time::timeout(LAST_WORDS, last.say(&mut socket)).await;
+    }
 }

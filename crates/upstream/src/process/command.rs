@@ -1,9 +1,12 @@
 //! What to run, and how patiently.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use crate::masked;
 
 /// A program and what it is given. There is no shell: arguments arrive as they are here.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -38,17 +41,21 @@ impl Command {
     }
 }
 
-/// The program and its arguments, as one would type them. Variables are left out, as below.
+/// The program and its arguments, as one would type them. Variables are left out, as below, and secrets hidden.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
-        for (at, word) in std::iter::once(&self.program).chain(&self.args).enumerate() {
-            let (word, gap) = (word.to_string_lossy(), if at == 0 { "" } else { " " });
+        let words = std::iter::once(&self.program).chain(&self.args).map(|word| word.to_string_lossy());
+        let mut before: Option<Cow<'_, str>> = None;
+        for whole in words {
+            let gap = if before.is_some() { " " } else { "" };
+            let word = masked::word(&whole, before.as_deref()).into_owned();
             if !word.is_empty() && word.chars().all(is_plain) {
                 write!(f, "{gap}{word}")?;
             } else {
                 write!(f, "{gap}'{}'", word.replace('\'', "'\\''").escape_debug())?;
             }
+            before = Some(whole);
         }
         Ok(())
     }

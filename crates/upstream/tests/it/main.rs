@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 
 mod end;
+mod goodbye;
 mod kinds;
 mod leak;
 mod start;

@@ -1,6 +1,6 @@
 //! The machine itself: what was asked, what is under way, what came back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use call::Level;
 use json::{Json, Node, scan};
@@ -49,6 +49,8 @@ pub struct Client {
     pub(super) complaint: Option<Told>,
     pub(super) calls: BTreeMap<Ticket, Pending>,
     pub(super) ids: BTreeMap<u64, Ticket>,
+    /// The deadlines of all calls, the next one first: it is asked for with every frame.
+    due: BTreeSet<(u64, Ticket)>,
     pub(super) asks: BTreeMap<AskId, OpenAsk>,
     pub(super) mirrors: BTreeMap<String, Mirror>,
     /// The exchange of the stream that belongs to no request.
@@ -68,7 +70,7 @@ pub(super) struct Pending {
     pub(super) goes: Goes,
     /// The message under way; none while it waits for the server to be ready, or for answers.
     pub(super) id: Option<u64>,
-    pub(super) deadline: Option<u64>,
+    deadline: Option<u64>,
     pub(super) epoch: u32,
     pub(super) round: u32,
     pub(super) resumes: u32,
@@ -119,6 +121,7 @@ impl Client {
             complaint: None,
             calls: BTreeMap::new(),
             ids: BTreeMap::new(),
+            due: BTreeSet::new(),
             asks: BTreeMap::new(),
             mirrors: BTreeMap::new(),
             stream: None,
@@ -212,6 +215,7 @@ impl Client {
             round_state,
         };
         self.calls.insert(ticket, pending);
+        self.due.extend(deadline.map(|deadline| (deadline, ticket)));
         match self.phase {
             Phase::Open => self.send_pending(ticket),
             Phase::Over => self.fail(ticket, Failure::Closed("the connection is closed".to_owned())),
@@ -568,6 +572,9 @@ impl Client {
         if let Some(id) = pending.id {
             self.ids.remove(&id);
         }
+        if let Some(deadline) = pending.deadline {
+            self.due.remove(&(deadline, ticket));
+        }
         let asks = self.asks.extract_if(.., |_, ask| ask.of() == Some(ticket));
         self.events.extend(asks.map(|(id, _)| Event::Withdrawn(id)));
         Some(pending)
@@ -581,7 +588,8 @@ impl Client {
             Phase::Probing { until, .. } | Phase::Greeting { until, .. } => Some(until),
             Phase::Fresh | Phase::Open | Phase::Over => None,
         };
-        self.calls.values().filter_map(|pending| pending.deadline).chain(opening).min()
+        let next = self.due.first().map(|(deadline, _)| *deadline);
+        next.into_iter().chain(opening).min()
     }
 
     pub fn tick(&mut self, now: u64) {
@@ -598,15 +606,15 @@ impl Client {
             }
             Phase::Probing { .. } | Phase::Greeting { .. } | Phase::Fresh | Phase::Open | Phase::Over => {}
         }
-        let is_due = |pending: &Pending| pending.deadline.is_some_and(|deadline| deadline <= now);
-        let due: Vec<Ticket> =
-            self.calls.iter().filter(|(_, pending)| is_due(pending)).map(|(ticket, _)| *ticket).collect();
-        for ticket in due {
+        let due: Vec<(u64, Ticket)> = self.due.iter().copied().take_while(|(at, _)| *at <= now).collect();
+        for (at, ticket) in due {
             // While somebody is being asked, it is not the server that takes its time.
             if self.is_asked_about(ticket)
                 && let Some(pending) = self.calls.get_mut(&ticket)
             {
                 pending.deadline = pending.call.timeout_ms.map(|ms| now.saturating_add(ms));
+                self.due.remove(&(at, ticket));
+                self.due.extend(pending.deadline.map(|deadline| (deadline, ticket)));
                 continue;
             }
             let asked_for = self.calls.get(&ticket).and_then(|pending| pending.call.timeout_ms);
@@ -664,10 +672,10 @@ impl Client {
         self.greeting.as_ref()
     }
 
-    /// How many requests, ids under way and questions it keeps: for those who test that it forgets them.
+    /// How many requests, ids under way, questions and deadlines it keeps: for those who test that it forgets them.
     #[doc(hidden)]
-    pub fn table_sizes(&self) -> [usize; 3] {
-        [self.calls.len(), self.ids.len(), self.asks.len()]
+    pub fn table_sizes(&self) -> [usize; 4] {
+        [self.calls.len(), self.ids.len(), self.asks.len(), self.due.len()]
     }
 
     pub(super) fn heard(&mut self, now: u64) {

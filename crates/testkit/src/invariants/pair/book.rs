@@ -455,11 +455,11 @@ impl Book {
 
     /// Nobody waits for something that the client has forgotten, and what was stopped does not work.
     pub(super) fn balances(&self, client: &Client) {
-        let [calls, ids, asks] = client.table_sizes();
+        let [calls, ids, asks, due] = client.table_sizes();
         let waiting = self.lines.values().filter(|line| !line.ended).count();
         assert!(calls >= waiting, "{waiting} wait, and the client knows of {calls}");
-        let fits = calls <= self.calls_max && ids <= calls && asks <= self.asks_max;
-        assert!(fits, "{calls} calls, {ids} ids, {asks} questions");
+        let fits = calls <= self.calls_max && ids <= calls && due <= calls && asks <= self.asks_max;
+        assert!(fits, "{calls} calls, {ids} ids, {due} deadlines, {asks} questions");
         assert_eq!(asks, self.asks.values().filter(|ask| ask.is_open).count());
         let notes = self.script.notes();
         for n in &self.stopped {
@@ -481,7 +481,7 @@ impl Book {
 
     pub(super) fn is_settled(&self, client: &Client) {
         assert!(self.over.is_some() && client.is_over());
-        assert_eq!(client.table_sizes(), [0; 3], "the client keeps something");
+        assert_eq!(client.table_sizes(), [0; 4], "the client keeps something");
         assert!(self.lines.values().all(|line| line.ended));
     }
 }
