@@ -115,7 +115,7 @@ async fn a_value_that_would_not_come_back_as_it_is_is_refused() {
             "big",
             "a whole number of 64 bits is wanted, without zeros before it",
         ),
-        (json!({"active": "yes"}), "active", "expected boolean or null"),
+        (json!({"active": "yes"}), "active", "expected null or boolean"),
         (json!({"photo": "AP8"}), "photo", "not base64 (RFC 4648, with padding, on one line)"),
         (json!({"photo": "AP8Q\n"}), "photo", "not base64 (RFC 4648, with padding, on one line)"),
     ] {

@@ -1,6 +1,7 @@
 //! `spile trace`: everything that passes between us and a server, as it passes; recorded, and shown again.
 
 mod entry;
+mod mask;
 mod print;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use clap::{Args, Parser};
 use upstream::{Seen, Tap, process};
 
 use self::entry::{Entry, What};
+use self::mask::Mask;
 use self::print::Printer;
 use super::steps::{Showing, Step};
 use super::to::To;
@@ -117,7 +119,7 @@ impl Tap for Watcher {
         let mut outlets = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         outlets.printer.print(&entry);
         if let Some(record) = &mut outlets.record {
-            record.add(&entry);
+            record.add(entry);
         }
     }
 }
@@ -126,6 +128,7 @@ impl Tap for Watcher {
 struct Recording {
     file: File,
     failed: Option<std::io::Error>,
+    mask: Mask,
 }
 
 impl Recording {
@@ -137,7 +140,7 @@ impl Recording {
         }
         let file = Self::open(path)
             .map_err(|error| Trouble::usage(format!("--record: `{shown}` cannot be written: {error}")))?;
-        let mut recording = Self { file, failed: None };
+        let mut recording = Self { file, failed: None, mask: Mask::default() };
         recording.write(&entry::head(server));
         Ok(recording)
     }
@@ -165,8 +168,10 @@ impl Recording {
         Ok(file)
     }
 
-    fn add(&mut self, entry: &Entry) {
-        self.write(&entry.to_line());
+    fn add(&mut self, entry: Entry) {
+        if let Some(entry) = self.mask.recorded(entry) {
+            self.write(&entry.to_line());
+        }
     }
 
     fn write(&mut self, line: &str) {
