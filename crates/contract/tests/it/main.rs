@@ -9,6 +9,7 @@ mod bad_tools;
 mod init;
 mod keys;
 mod kinds;
+mod lint;
 mod manifest;
 mod pages;
 
