@@ -62,6 +62,8 @@ impl std::fmt::Display for Thing {
 pub enum Failure {
     InvalidArguments,
     NotFound,
+    Conflict,
+    Forbidden,
     InputRefused,
     RateLimited,
     Timeout,
@@ -73,13 +75,23 @@ pub enum Failure {
 
 impl Failure {
     /// Each with its code and what it means.
-    pub const TABLE: [(Self, &'static str, &'static str); 9] = [
+    pub const TABLE: [(Self, &'static str, &'static str); 11] = [
         (
             Self::InvalidArguments,
             "invalid_arguments",
             "an argument is missing, wrong or unknown; `field` and `reason` say which and why",
         ),
         (Self::NotFound, "not_found", "nothing has this key"),
+        (
+            Self::Conflict,
+            "conflict",
+            "the record is there already, or not in the state that was meant; read it and decide",
+        ),
+        (
+            Self::Forbidden,
+            "forbidden",
+            "this is not allowed here, whoever asks again; `message` says what would be",
+        ),
         (Self::InputRefused, "input_refused", "a question was put to the client, and it would not answer"),
         (Self::RateLimited, "rate_limited", "too much at once; `retry_after_ms` says when to try again"),
         (Self::Timeout, "timeout", "it took too long and was stopped"),

@@ -34,6 +34,8 @@ impl std::error::Error for BadSchema {}
 /// A schema is walked at compile time and partly on each call; these keep both short.
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// So many faults are looked at to find the one that helps most.
+const ERRORS_MAX: usize = 8;
 /// So many arguments are named to whoever gets one wrong.
 const KNOWN_SHOWN_MAX: usize = 24;
 
@@ -74,7 +76,12 @@ impl Check {
 
     #[cold]
     fn explain(&self, arguments: Node<'_>) -> Box<Problem> {
-        let Err(error) = self.validator.validate(On::Tape(arguments)) else {
+        // What is missing says more than that there is too little.
+        let is_vague =
+            |error: &ValidationError<'_>| matches!(error.kind(), ValidationErrorKind::MinProperties { .. });
+        let mut errors: Vec<_> = self.validator.iter_errors(On::Tape(arguments)).take(ERRORS_MAX).collect();
+        errors.sort_by_key(is_vague);
+        let Some(error) = errors.into_iter().next() else {
             // The two entry points of one validator cannot disagree; if they do, say the little we know.
             return Box::new(Problem::new(
                 Failure::InvalidArguments,
@@ -167,6 +174,10 @@ impl Check {
             }
             ValidationErrorKind::UniqueItems => {
                 (at, Reason::NotAllowed, "has the same item twice; name each once".into(), None)
+            }
+            ValidationErrorKind::MinProperties { limit } => {
+                let why = format!("too few arguments: at least {limit} are wanted");
+                (at, Reason::MissingRequired, why, None)
             }
             ValidationErrorKind::MultipleOf { multiple_of } => {
                 (at, Reason::OutOfRange, format!("not a multiple of {multiple_of}"), None)

@@ -175,7 +175,16 @@ fn reads() -> Annotations {
     Annotations { read_only: Some(true), open_world: Some(false), ..Annotations::default() }
 }
 
+/// What a record's state is called in results, where no field of its own says it.
+pub const VERSION: &str = "_version";
+
 impl Collection {
+    /// Whether records are told with their [`VERSION`].
+    #[inline]
+    pub fn tells_version(&self) -> bool {
+        matches!(self.writes, Some(Writes { version: Versioning::Digest, .. }))
+    }
+
     pub fn key_fields(&self) -> impl Iterator<Item = &Field> {
         self.shape.key.iter().map(|at| &self.fields[*at])
     }

@@ -29,6 +29,8 @@ pub struct Field {
     pub allowed: Vec<Json>,
     /// The values there are now: good to know, and no promise.
     pub seen: Vec<String>,
+    /// Never written to logs, recordings or the call log, nor shown in questions.
+    pub sensitive: bool,
     /// `"name":`, written once.
     key: Box<str>,
 }
@@ -40,8 +42,10 @@ pub struct Misfit;
 /// Where a schema stands, which decides how strict it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// An argument: what is not of its kind is refused.
+    /// An argument to choose by: what is not of its kind is refused.
     Input,
+    /// An argument that is to be kept: exactly as it will be told again.
+    Write,
     /// A result: we promise no more than clients can use.
     Output,
 }
@@ -61,25 +65,33 @@ impl Field {
             description: None,
             allowed: Vec::new(),
             seen: Vec::new(),
+            sensitive: false,
             key: String::from_utf8_lossy(&key).into(),
         }
     }
 
     /// Writes the schema of one value.
     pub fn schema(&self, out: &mut Object<'_>, side: Side, description: Option<&str>) {
-        let nullable = self.nullable && side == Side::Output;
+        let nullable = self.nullable && side != Side::Input;
         // What can be told can be asked for.
         let mixed = self.mixed;
         match self.kind {
             Kind::Json => {}
-            Kind::Blob => {
+            Kind::Blob if side == Side::Output => {
                 out.array("anyOf", blob_schemas(nullable), |out, schema| {
                     out.extend_from_slice(schema.as_bytes());
                 });
             }
+            Kind::Blob => {
+                out.raw("type", if nullable { r#"["string","null"]"# } else { r#""string""# });
+                out.str("contentEncoding", "base64");
+            }
             _ => self.scalar_schema(out, side, nullable, mixed),
         }
         out.maybe_str("description", description);
+        if self.sensitive {
+            out.bool(SENSITIVE, true);
+        }
     }
 
     fn scalar_schema(&self, out: &mut Object<'_>, side: Side, nullable: bool, mixed: bool) {
@@ -107,16 +119,19 @@ impl Field {
             return;
         }
         let (format, pattern) = match self.kind {
+            // What is kept has one way of being written, so that it reads back as it was.
+            Kind::Int64 if side == Side::Write => (Some("int64"), Some(INTEGER_KEPT)),
+            Kind::Decimal if side == Side::Write => (Some("decimal"), Some(DECIMAL_KEPT)),
             Kind::Int64 => (Some("int64"), Some(INTEGER_PATTERN)),
             Kind::Decimal => (Some("decimal"), Some(DECIMAL_PATTERN)),
             Kind::Date => (Some("date"), None),
             Kind::Timestamp => (Some("date-time"), None),
             Kind::LocalTimestamp => (Some("local-date-time"), Some(LOCAL_PATTERN)),
             // Callers are held to what the author says; rows are not, so it is no promise about them.
-            _ => (self.format.as_deref().filter(|_| side == Side::Input), None),
+            _ => (self.format.as_deref().filter(|_| side != Side::Output), None),
         };
         out.maybe_str("format", format);
-        if side == Side::Input {
+        if side != Side::Output {
             out.maybe_str("pattern", pattern);
         }
     }
@@ -194,6 +209,21 @@ impl Field {
         Ok(())
     }
 
+    /// Whether a value that was said is told again as it was, now that a source has kept it.
+    pub fn keeps(&self, said: Cell<'_>, kept: Cell<'_>) -> bool {
+        if let (Cell::Blob(said), Cell::Blob(kept)) = (said, kept) {
+            return said == kept;
+        }
+        let told = |cell| {
+            let mut out = Vec::new();
+            self.value(&mut out, cell).ok().map(|()| out)
+        };
+        let (Some(said), Some(kept)) = (told(said), told(kept)) else { return false };
+        // A number may be written in many ways.
+        let number = |json: &[u8]| std::str::from_utf8(json).ok()?.parse().ok().map(f64::to_bits);
+        said == kept || self.kind == Kind::Number && number(&said).is_some_and(|n| number(&kept) == Some(n))
+    }
+
     /// How a value reads in a line of text.
     pub fn readable(&self, out: &mut String, cell: Cell<'_>) {
         match (self.kind, cell) {
@@ -211,7 +241,12 @@ impl Field {
     }
 }
 
+/// Marks a property that recordings must not show.
+pub const SENSITIVE: &str = "x-sensitive";
+
 const INTEGER_PATTERN: &str = "^-?[0-9]{1,19}$";
+const INTEGER_KEPT: &str = "^(0|-?[1-9][0-9]{0,18})$";
+const DECIMAL_KEPT: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
 const DECIMAL_PATTERN: &str = r"^-?[0-9]+(\.[0-9]+)?$";
 const LOCAL_PATTERN: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?$";
 

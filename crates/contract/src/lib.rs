@@ -27,6 +27,7 @@ pub mod manifest;
 pub mod names;
 mod nearest;
 pub mod order;
+pub mod question;
 mod schemas;
 pub mod shape;
 pub mod source;
@@ -37,8 +38,8 @@ pub mod tokens;
 pub use cell::{Cell, Value};
 pub use check::{BadSchema, Check};
 pub use contract::{
-    Argument, Collection, Confirm, Contract, Meaning, Operation, Rate, Returns, Statement, Tool, Versioning,
-    Writes,
+    Argument, Collection, Confirm, Contract, Meaning, Operation, Rate, Returns, Statement, Tool, VERSION,
+    Versioning, Writes,
 };
 pub use headers::{Mirrored, mirrored};
 pub use kind::Kind;

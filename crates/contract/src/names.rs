@@ -16,8 +16,19 @@ pub const COLLECTION_CHARS_MAX: usize = 40;
 pub const TOOL_CHARS_MAX: usize = 48;
 pub const SERVER_CHARS_MAX: usize = 128;
 
-/// Arguments that every list tool has. A field of such a name gets a `_` behind it.
-pub const RESERVED: [&str; 4] = ["cursor", "limit", "sort", "fields"];
+/// Arguments that tools have besides fields, and what results have. A field of such a name gets a `_` behind it,
+/// whatever its collection can do now: its name must not change when there is more to be done.
+pub const RESERVED: [&str; 9] = [
+    "cursor",
+    "limit",
+    "sort",
+    "fields",
+    "query",
+    "idempotency_key",
+    "dry_run",
+    "expected_version",
+    "_version",
+];
 
 /// What a field with an order has behind its name in the arguments of a list tool.
 pub const RANGE_ENDS: [&str; 2] = ["_min", "_max"];
@@ -32,6 +43,18 @@ pub fn argument_names(headers: &[&str]) -> Vec<String> {
     let wanted =
         headers.iter().enumerate().map(|(at, header)| field_name(header, at + 1)).collect::<Vec<_>>();
     distinct(headers, &wanted, For::Fields)
+}
+
+/// The same for the columns of a statement's result, which are no arguments of anything.
+pub fn result_names(headers: &[&str]) -> Vec<String> {
+    let wanted =
+        headers.iter().enumerate().map(|(at, header)| field_name(header, at + 1)).collect::<Vec<_>>();
+    distinct(headers, &wanted, For::Results)
+}
+
+/// Whether an argument may be called so: `[A-Za-z0-9_]{1,64}`.
+pub fn is_argument_name(name: &str) -> bool {
+    is_word(name, ARGUMENT_CHARS_MAX)
 }
 
 /// A server's name, from that of a folder or file: one line that is not blank.
@@ -83,6 +106,7 @@ fn is_word(name: &str, chars_max: usize) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Fields,
+    Results,
     Collections,
 }
 
@@ -118,13 +142,13 @@ impl Names<'_> {
         let is_range = |end| name.strip_suffix(end).is_some_and(|field| self.wanted.contains(field));
         match self.what_for {
             For::Fields => RESERVED.contains(&name) || RANGE_ENDS.into_iter().any(is_range),
-            For::Collections => false,
+            For::Results | For::Collections => false,
         }
     }
 
     fn another(&mut self, want: &str) -> String {
         let chars_max = match self.what_for {
-            For::Fields => FIELD_CHARS_MAX,
+            For::Fields | For::Results => FIELD_CHARS_MAX,
             For::Collections => COLLECTION_CHARS_MAX,
         };
         let base =
@@ -147,7 +171,7 @@ impl Names<'_> {
     fn is_free(&self, name: &str) -> bool {
         let makes = |end| self.wanted.contains(format!("{name}{end}").as_str());
         let is_new = !self.taken.contains(name) && !self.wanted.contains(name);
-        is_new && (self.what_for == For::Collections || !RANGE_ENDS.into_iter().any(makes))
+        is_new && (self.what_for != For::Fields || !RANGE_ENDS.into_iter().any(makes))
     }
 }
 

@@ -3,8 +3,10 @@
 use json::Json;
 use json::write::{self, Object};
 
-use crate::contract::{Collection, Meaning};
+use crate::bind::{IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
+use crate::contract::{Collection, Meaning, Returns, Statement, VERSION, Versioning};
 use crate::field::{Field, Side};
+use crate::question::is_hidden;
 use crate::source::Test;
 
 /// A failure as data, beside the record: some clients hold failures to the schema too.
@@ -13,16 +15,19 @@ const FAILURE: &str = r#"{"properties":{"code":{"type":"string"},"message":{"typ
 pub(crate) fn get_input(collection: &Collection) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
-        schema.object("properties", |properties| {
-            for field in collection.key_fields() {
-                properties.object(&field.name, |out| {
-                    field.schema(out, Side::Input, described(field, false).as_deref());
-                });
-            }
-        });
+        schema.object("properties", |properties| key_schema(properties, collection));
         schema.array("required", collection.key_fields(), |out, field| write::string(out, &field.name));
         schema.bool("additionalProperties", false);
     })
+}
+
+/// The parts of the key, as arguments.
+fn key_schema(properties: &mut Object<'_>, collection: &Collection) {
+    for field in collection.key_fields() {
+        properties.object(&field.name, |out| {
+            field.schema(out, Side::Input, described(field, false).as_deref());
+        });
+    }
 }
 
 /// The schema, and what each argument means.
@@ -45,10 +50,7 @@ pub(crate) fn list_input(
             meanings.push(("fields".to_owned(), Meaning::Fields));
             properties.object("fields", |fields| fields_schema(fields, collection));
             meanings.push(("limit".to_owned(), Meaning::Limit));
-            properties.object("limit", |limit| {
-                limit.str("type", "integer").int("minimum", 1).int("maximum", collection.rows_max as i64);
-                limit.int("default", collection.rows_max as i64);
-            });
+            properties.object("limit", |limit| limit_schema(limit, collection));
             meanings.push(("cursor".to_owned(), Meaning::Cursor));
             properties.object("cursor", |cursor| {
                 cursor.str("type", "string").str("description", "nextCursor of the page before");
@@ -57,6 +59,134 @@ pub(crate) fn list_input(
         schema.bool("additionalProperties", false);
     });
     (schema, meanings)
+}
+
+pub(crate) fn search_input(collection: &Collection) -> Json {
+    Json::object(|schema| {
+        schema.str("type", "object");
+        schema.object("properties", |properties| {
+            properties.object("query", |query| {
+                query.str("type", "string").str("pattern", r"\S").int("maxLength", QUERY_CHARS_MAX as i64);
+                query.str("description", "words, all of which a record must have");
+            });
+            properties.object("fields", |fields| fields_schema(fields, collection));
+            properties.object("limit", |limit| limit_schema(limit, collection));
+        });
+        schema.raw("required", r#"["query"]"#).bool("additionalProperties", false);
+    })
+}
+
+/// A new record: these fields may be said, and the required ones must.
+pub(crate) fn create_input(collection: &Collection, fields: &[usize], required: &[usize]) -> Json {
+    let named = |at: &usize| collection.fields[*at].name.as_str();
+    Json::object(|schema| {
+        schema.str("type", "object");
+        schema.object("properties", |properties| {
+            settable_schema(properties, collection, fields);
+            once_schema(properties);
+        });
+        if !required.is_empty() {
+            schema.array("required", required.iter().map(named), write::string);
+        }
+        schema.bool("additionalProperties", false);
+    })
+}
+
+/// The key, and some of these fields: at least one, though a schema that is a plain object cannot say it fully.
+pub(crate) fn update_input(collection: &Collection, fields: &[usize]) -> Json {
+    keyed_input(collection, |properties| settable_schema(properties, collection, fields), 1)
+}
+
+pub(crate) fn delete_input(collection: &Collection) -> Json {
+    keyed_input(collection, |_| {}, 0)
+}
+
+/// What finds one record and says which state of it is meant, with `more` in between.
+fn keyed_input(collection: &Collection, more: impl FnOnce(&mut Object<'_>), least: usize) -> Json {
+    Json::object(|schema| {
+        schema.str("type", "object");
+        schema.object("properties", |properties| {
+            key_schema(properties, collection);
+            more(properties);
+            properties.object("expected_version", |version| expected_schema(version, collection));
+            once_schema(properties);
+        });
+        let must = collection.writes.as_ref().is_some_and(|writes| writes.version_required);
+        let names = collection.key_fields().map(|field| field.name.as_str());
+        let names: Vec<&str> = names.chain(must.then_some("expected_version")).collect();
+        schema.array("required", &names, |out, name| write::string(out, name));
+        if least > 0 {
+            schema.int("minProperties", (names.len() + least) as i64);
+        }
+        schema.bool("additionalProperties", false);
+    })
+}
+
+fn settable_schema(properties: &mut Object<'_>, collection: &Collection, fields: &[usize]) {
+    for field in fields.iter().map(|at| &collection.fields[*at]) {
+        properties.object(&field.name, |out| {
+            field.schema(out, Side::Write, described(field, true).as_deref());
+        });
+    }
+}
+
+fn expected_schema(out: &mut Object<'_>, collection: &Collection) {
+    match collection.writes.as_ref().map(|writes| writes.version) {
+        Some(Versioning::Field(at)) => {
+            let field = &collection.fields[at];
+            let about = format!("{} of the record as you know it; another is a conflict", field.name);
+            field.schema(out, Side::Write, Some(&about));
+        }
+        Some(Versioning::Digest) | None => {
+            out.str("type", "string");
+            out.str("description", "_version of the record as you know it; another is a conflict");
+        }
+    }
+}
+
+/// What makes a repetition harmless, and what only tries.
+fn once_schema(properties: &mut Object<'_>) {
+    properties.object("idempotency_key", |key| {
+        key.str("type", "string").int("minLength", 1).int("maxLength", IDEMPOTENCY_KEY_CHARS_MAX as i64);
+        key.str("description", "any text of your own; the same again does nothing twice");
+    });
+    properties.object("dry_run", |dry_run| {
+        dry_run.str("type", "boolean").str("description", "say what would be, and write nothing");
+    });
+}
+
+pub(crate) fn statement_input(statement: &Statement) -> Json {
+    Json::object(|schema| {
+        schema.str("type", "object");
+        schema.object("properties", |properties| {
+            for argument in &statement.arguments {
+                let field = &argument.field;
+                properties.object(&field.name, |out| {
+                    field.schema(out, Side::Write, field.description.as_deref());
+                    let mut default = Vec::new();
+                    if argument.default != crate::Value::Null
+                        && field.value(&mut default, argument.default.as_cell()).is_ok()
+                    {
+                        out.raw("default", Json::written(default).as_str());
+                    }
+                });
+            }
+            if statement.shape.writes {
+                once_schema(properties);
+            }
+        });
+        let required = statement.arguments.iter().filter(|argument| argument.required);
+        let required: Vec<&str> = required.map(|argument| argument.field.name.as_str()).collect();
+        if !required.is_empty() {
+            schema.array("required", &required, |out, name| write::string(out, name));
+        }
+        schema.bool("additionalProperties", false);
+    })
+}
+
+fn limit_schema(limit: &mut Object<'_>, collection: &Collection) {
+    limit.str("type", "integer").int("minimum", 1).int("maximum", collection.rows_max as i64);
+    limit.int("default", collection.rows_max as i64);
 }
 
 fn filter(properties: &mut Object<'_>, meanings: &mut Vec<(String, Meaning)>, field: &Field, column: usize) {
@@ -85,38 +215,25 @@ fn sort_schema(sort: &mut Object<'_>, collection: &Collection, sorts: &[usize]) 
 fn fields_schema(fields: &mut Object<'_>, collection: &Collection) {
     fields.str("type", "array");
     fields.object("items", |items| {
-        items.array("enum", &collection.fields, |out, field| write::string(out, &field.name));
+        let names = collection.fields.iter().map(|field| field.name.as_str());
+        let version = collection.tells_version().then_some(VERSION);
+        items.array("enum", names.chain(version), write::string);
     });
     fields.int("minItems", 1).bool("uniqueItems", true).str("description", "only these fields; default all");
 }
 
 pub(crate) fn get_output(collection: &Collection) -> Json {
-    or_failure(|record| {
-        record_schema(record, collection);
-        record.array("required", &collection.fields, |out, field| write::string(out, &field.name));
-        record.bool("additionalProperties", false);
-    })
+    or_failure(|record| whole_record(record, collection))
 }
 
 pub(crate) fn list_output(collection: &Collection) -> Json {
     or_failure(|page| {
         page.object("properties", |properties| {
-            properties.object("items", |items| {
-                items.str("type", "array").int("maxItems", collection.rows_max as i64);
-                let about = format!("at most {} bytes together", collection.bytes_max);
-                items.str("description", &about);
-                items.object("items", |item| {
-                    item.str("type", "object");
-                    record_schema(item, collection);
-                    item.bool("additionalProperties", false);
-                });
-            });
+            items_schema(properties, collection, Whole::No);
             properties.object("nextCursor", |cursor| {
                 cursor.str("type", "string");
             });
-            properties.object("truncated", |truncated| {
-                truncated.str("type", "boolean").str("description", "whether there are more");
-            });
+            truncated_schema(properties);
             properties.object("total", |total| {
                 total.str("type", "integer");
             });
@@ -124,6 +241,122 @@ pub(crate) fn list_output(collection: &Collection) -> Json {
         page.raw("required", r#"["items","truncated"]"#);
         page.bool("additionalProperties", false);
     })
+}
+
+pub(crate) fn search_output(collection: &Collection) -> Json {
+    or_failure(|found| {
+        found.object("properties", |properties| {
+            items_schema(properties, collection, Whole::No);
+            truncated_schema(properties);
+            properties.object("searched", |searched| {
+                searched.str("type", "string").str("description", "`all`, or how many rows were looked at");
+            });
+        });
+        found.raw("required", r#"["items","truncated","searched"]"#).bool("additionalProperties", false);
+    })
+}
+
+/// What came of a write, and the record as it is now; of one that is deleted, as it was.
+pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
+    or_failure(|written| {
+        written.object("properties", |properties| {
+            properties.object("outcome", |outcome| {
+                outcome.array("enum", outcomes, |out, one| write::string(out, one));
+            });
+            properties.object("record", |record| {
+                record.str("type", "object");
+                whole_record(record, collection);
+            });
+            said_schema(properties);
+        });
+        written.raw("required", r#"["outcome","record"]"#).bool("additionalProperties", false);
+    })
+}
+
+pub(crate) fn statement_output(statement: &Statement) -> Json {
+    let (result, writes) = (&statement.result, statement.shape.writes);
+    if statement.returns == Returns::One && !writes {
+        return or_failure(|record| whole_record(record, result));
+    }
+    or_failure(|told| {
+        let mut required = Vec::new();
+        told.object("properties", |properties| {
+            if writes {
+                required.push("changed");
+                properties.object("changed", |changed| {
+                    changed.str("type", "integer").str("description", "how many rows were changed");
+                });
+            }
+            match statement.returns {
+                _ if result.fields.is_empty() => {}
+                Returns::One => {
+                    required.push("record");
+                    properties.object("record", |record| {
+                        record.str("type", "object");
+                        whole_record(record, result);
+                    });
+                }
+                Returns::Many => {
+                    required.extend(["items", "truncated"]);
+                    items_schema(properties, result, Whole::Yes);
+                    truncated_schema(properties);
+                }
+            }
+            if writes {
+                said_schema(properties);
+            }
+        });
+        told.array("required", &required, |out, name| write::string(out, name));
+        told.bool("additionalProperties", false);
+    })
+}
+
+/// What there is to say of a write besides what came of it.
+fn said_schema(properties: &mut Object<'_>) {
+    properties.object("dry_run", |dry_run| {
+        dry_run.bool("const", true).str("description", "nothing was written");
+    });
+    properties.object("replayed", |replayed| {
+        replayed.bool("const", true).str("description", "it was done before, with this idempotency_key");
+    });
+}
+
+/// Whether items have all fields, or those that were asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    Yes,
+    No,
+}
+
+fn items_schema(properties: &mut Object<'_>, collection: &Collection, whole: Whole) {
+    properties.object("items", |items| {
+        items.str("type", "array").int("maxItems", collection.rows_max as i64);
+        let about = format!("at most {} bytes together", collection.bytes_max);
+        items.str("description", &about);
+        items.object("items", |item| {
+            item.str("type", "object");
+            if whole == Whole::Yes {
+                return whole_record(item, collection);
+            }
+            record_schema(item, collection);
+            item.bool("additionalProperties", false);
+        });
+    });
+}
+
+fn truncated_schema(properties: &mut Object<'_>) {
+    properties.object("truncated", |truncated| {
+        truncated.str("type", "boolean").str("description", "whether there are more");
+    });
+}
+
+/// A record with all its fields.
+fn whole_record(record: &mut Object<'_>, collection: &Collection) {
+    record_schema(record, collection);
+    let names = collection.fields.iter().map(|field| field.name.as_str());
+    let version = collection.tells_version().then_some(VERSION);
+    record.array("required", names.chain(version), write::string);
+    record.bool("additionalProperties", false);
 }
 
 fn or_failure(fill: impl FnOnce(&mut Object<'_>)) -> Json {
@@ -141,16 +374,19 @@ fn record_schema(out: &mut Object<'_>, collection: &Collection) {
                 field.schema(out, Side::Output, described(field, false).as_deref());
             });
         }
+        if collection.tells_version() {
+            properties.object(VERSION, |version| {
+                version.str("type", "string").str("description", "of its state; see expected_version");
+            });
+        }
     });
 }
 
 /// A header is for people to read, and models read it too: one line, not long, nothing that hides or turns.
 fn plain(header: &str) -> String {
     const CHARS_MAX: usize = 100;
-    let hides =
-        ['\u{200b}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2060}'..='\u{206f}', '\u{feff}'..='\u{feff}'];
-    let is_odd = |c: char| c.is_control() || hides.iter().any(|range| range.contains(&c));
-    let mut out: String = header.chars().map(|c| if is_odd(c) { ' ' } else { c }).take(CHARS_MAX).collect();
+    let mut out: String =
+        header.chars().map(|c| if is_hidden(c) { ' ' } else { c }).take(CHARS_MAX).collect();
     if header.chars().nth(CHARS_MAX).is_some() {
         out.push('…');
     }

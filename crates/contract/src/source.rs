@@ -206,6 +206,8 @@ pub struct Search<'a> {
     /// More rows than this are not looked at where there is no index.
     pub scan_rows_max: usize,
     pub stop: Option<&'a std::sync::atomic::AtomicBool>,
+    /// Grows with the rows that were looked at, where somebody wants to know.
+    pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }
 
 /// How far a search came.
@@ -234,6 +236,10 @@ pub struct Write<'a> {
 }
 
 /// Cells come with their places in the shape's columns. What is not named keeps its value, or its default.
+///
+/// A cell is what its column's kind says: an integer for `Integer` and `Int64`, 0 or 1 for `Boolean`, a real for
+/// `Number`, bytes for `Blob`, and for all others a text, which for `Json` is JSON on one line. In a mixed column
+/// any text may come. What the source cannot hold exactly is [`WriteFault::Refused`].
 #[derive(Debug)]
 pub enum Change<'a> {
     /// A key that is there already is [`WriteFault::Exists`].
@@ -413,6 +419,8 @@ pub struct Query<'a> {
     pub rows_max: usize,
     /// Rings when nobody waits any more.
     pub stop: Option<&'a std::sync::atomic::AtomicBool>,
+    /// Grows with the rows that were looked at, where somebody wants to know.
+    pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }
 
 #[derive(Debug, Clone, Copy)]

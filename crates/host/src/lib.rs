@@ -25,7 +25,7 @@ mod template;
 mod world;
 
 pub use begin::Begun;
-pub use compiled::Compiled;
+pub use compiled::{Answers, Compiled};
 pub use events::{News, Watch};
 pub use live::{Line, Live, Waiting};
 pub use mail::Mail;

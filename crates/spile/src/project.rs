@@ -1,7 +1,7 @@
 //! What a path on the command line means, and the way from it to something that can be served.
 //!
 //! ```text
-//! path → Project (manifest or data files) → sources, facts → manifest → contract → readers
+//! path → Project (manifest or data files) → sources, facts → manifest → contract → readers, writers, statements
 //! ```
 //!
 //! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use contract::compile::{Known, compile};
+use contract::compile::{Examined, Known, compile};
 use contract::diagnostic::{Diagnostic, Severity};
-use contract::manifest::{self, Formulas, Manifest, Settings, SourceKind, Workbook};
-use contract::source::{Facts, Reader, Shape, Source, SourceFault};
-use contract::{Collection, Contract, init, names};
+use contract::manifest::{self, Body, Formulas, Manifest, Settings, SourceKind, Workbook};
+use contract::source::{Facts, Shape, Source, SourceFault};
+use contract::{Collection, Contract, Operation, init, names};
+use host::Answers;
 use source::{csv, sqlite};
 
 use crate::progress::Progress;
@@ -142,7 +143,7 @@ pub struct Looked {
 /// A contract and what answers it.
 pub struct Ready {
     pub contract: Contract,
-    pub readers: Vec<Arc<dyn Reader>>,
+    pub answers: Answers,
     pub call_timeout_ms: Option<u64>,
 }
 
@@ -159,8 +160,12 @@ impl Project {
             }
         };
         let Some(manifest) = manifest else { return Ok(looked) };
-        let known: Vec<Known<'_>> =
-            opened.iter().map(|one| Known { name: &one.name, facts: &one.facts }).collect();
+        let examined: Vec<Vec<Examined<'_>>> = opened.iter().map(|one| examined(&manifest, one)).collect();
+        let known: Vec<Known<'_>> = opened
+            .iter()
+            .zip(&examined)
+            .map(|(one, statements)| Known { name: &one.name, facts: &one.facts, statements })
+            .collect();
         let (contract, mut found) = compile(&manifest, &known, &names::server_name(&self.name));
         if matches!(self.plan, Plan::Files(_)) {
             // Nobody has seen the manifest that was made.
@@ -173,7 +178,7 @@ impl Project {
         looked.found.append(&mut found);
         looked.found.extend(contract.iter().flat_map(renamed));
         if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
-            looked.ready = readers(contract, &manifest, &opened, &mut looked.found);
+            looked.ready = ready(contract, &manifest, &opened, &mut looked.found);
         }
         looked.manifest = Some(manifest);
         looked.is_written = matches!(self.plan, Plan::Manifest(_));
@@ -387,35 +392,74 @@ fn renamed(contract: &Contract) -> Vec<Diagnostic> {
     found
 }
 
-fn readers(
+/// What a source says of the statements that name it.
+fn examined<'m>(manifest: &'m Manifest, opened: &Opened) -> Vec<Examined<'m>> {
+    let of_it = manifest.tools.iter().filter_map(|tool| match &tool.body {
+        Body::Statement(statement) if statement.source.value == opened.name => Some((tool, statement)),
+        Body::Statement(_) | Body::Uses(_) => None,
+    });
+    of_it
+        .map(|(tool, statement)| (tool.name.value.as_str(), opened.source.examine(&statement.sql.value)))
+        .collect()
+}
+
+/// Everything that answers the contract. What is not written to gets nobody who could.
+fn ready(
     contract: Contract,
     manifest: &Manifest,
     opened: &[Opened],
     found: &mut Vec<Diagnostic>,
 ) -> Option<Ready> {
-    let mut readers = Vec::with_capacity(contract.collections.len());
-    for collection in &contract.collections {
-        let source = opened.iter().find(|one| one.name == collection.source)?;
-        match source.source.reader(&collection.shape) {
-            Ok(reader) => readers.push(reader),
+    let errors = found.len();
+    let source = |name: &str| opened.iter().find(|one| one.name == name);
+    let mut answers = Answers { readers: Vec::new(), writers: Vec::new(), statements: Vec::new() };
+    for (at, collection) in contract.collections.iter().enumerate() {
+        let from = source(&collection.source)?;
+        let place = manifest.collections.iter().find(|one| one.name.value == collection.name);
+        // What a reader minds is most often the key.
+        let place = place.map(|place| place.key.first().map_or(&place.name.at, |key| &key.at));
+        let failed = |fault: &SourceFault, found: &mut Vec<Diagnostic>| {
+            let file = file_name(from.file.as_ref());
+            let error = explained(&*from.source, Some(&collection.shape), fault, &file);
+            found.push(match place {
+                Some(place) if error.at.is_none() => error.at(place),
+                Some(_) | None => error,
+            });
+        };
+        match from.source.reader(&collection.shape) {
+            Ok(reader) => answers.readers.push(reader),
+            Err(fault) => failed(&fault, found),
+        }
+        let writer = is_written(&contract, at).then(|| from.source.writer(&collection.shape));
+        match writer.transpose() {
+            Ok(writer) => answers.writers.push(writer),
+            Err(fault) => failed(&fault, found),
+        }
+    }
+    for statement in &contract.statements {
+        let from = source(&statement.source)?;
+        match from.source.prepare(&statement.shape) {
+            Ok(prepared) => answers.statements.push(prepared),
             Err(fault) => {
-                let place = manifest.collections.iter().find(|one| one.name.value == collection.name);
-                let error = explained(
-                    &*source.source,
-                    Some(&collection.shape),
-                    &fault,
-                    &file_name(source.file.as_ref()),
-                );
-                // What a reader minds is most often the key.
-                found.push(match place {
-                    Some(place) if error.at.is_none() => {
-                        error.at(place.key.first().map_or(&place.name.at, |key| &key.at))
-                    }
-                    Some(_) | None => error,
-                });
+                let error = Diagnostic::error(told(&fault, &file_name(from.file.as_ref())));
+                let tool = manifest.tools.iter().find(|tool| tool.name.value == statement.result.name);
+                found.push(tool.map_or(error.clone(), |tool| error.at(&tool.name.at)));
             }
         }
     }
-    let whole = readers.len() == contract.collections.len();
-    whole.then_some(Ready { contract, readers, call_timeout_ms: manifest.server.call_timeout_ms })
+    let call_timeout_ms = manifest.server.call_timeout_ms;
+    (found.len() == errors).then_some(Ready { contract, answers, call_timeout_ms })
+}
+
+/// Whether a tool writes to this collection.
+fn is_written(contract: &Contract, at: usize) -> bool {
+    contract.tools.iter().any(|tool| match &tool.operation {
+        Operation::Create { collection, .. }
+        | Operation::Update { collection, .. }
+        | Operation::Delete { collection } => *collection == at,
+        Operation::Get { .. }
+        | Operation::List { .. }
+        | Operation::Search { .. }
+        | Operation::Statement { .. } => false,
+    })
 }

@@ -118,9 +118,9 @@ impl Service {
     /// What a path on the command line means, and all there is to say of it. No service: something is wrong.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let Looked { ready, found, .. } = Project::find(path)?.look()?;
-        let service = ready.map(|Ready { contract, readers, call_timeout_ms }| {
+        let service = ready.map(|Ready { contract, answers, call_timeout_ms }| {
             let (name, version) = (contract.name.clone(), contract.version.clone());
-            let provider = Compiled::new(contract, readers, &RealWorld::default());
+            let provider = Compiled::new(contract, answers, &RealWorld::default());
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             Self {
                 command: vec!["serve".into(), absolute],

@@ -23,7 +23,7 @@ fn told_of(table: TableFacts, more: &str) -> String {
     let why = "it has a value of more than 64 MiB".into();
     let left_out = vec![LeftOut { table: "films".into(), why }];
     let facts = Facts { tables: vec![table], left_out, ..Facts::default() };
-    let (_, found) = compile(&manifest, &[Known { name: "s", facts: &facts }], "people");
+    let (_, found) = compile(&manifest, &[Known::new("s", &facts)], "people");
     render_all(&found, false)
 }
 

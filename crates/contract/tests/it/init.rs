@@ -184,7 +184,7 @@ proptest! {
 
         let tables: Vec<&TableFacts> = csv.tables.iter().chain(&sqlite.tables).collect();
         let (first, second) = (&manifest.sources[0].name.value, &manifest.sources[1].name.value);
-        let known = [Known { name: first, facts: &csv }, Known { name: second, facts: &sqlite }];
+        let known = [Known::new(first, &csv), Known::new(second, &sqlite)];
         let (contract, told) = compile(&manifest, &known, "x");
         let contract = contract.ok_or_else(|| TestCaseError::fail(format!("{told:?}\n{text}")))?;
         prop_assert_eq!(contract.collections.len(), tables.len());

@@ -3,6 +3,7 @@
 mod bad_collections;
 mod bad_contracts;
 mod bad_manifests;
+mod bad_operations;
 mod bad_sections;
 mod bad_sources;
 mod bad_tools;
@@ -11,6 +12,7 @@ mod keys;
 mod kinds;
 mod lint;
 mod manifest;
+mod operations;
 mod pages;
 
 use contract::{Check, Mirrored, mirrored};

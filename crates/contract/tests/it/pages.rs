@@ -25,7 +25,7 @@ fn compiled(more: &str, columns: Vec<ColumnFacts>) -> Contract {
     let text = format!("[sources.s]\npath = \"people.csv\"\n[collections.people]\nsource = \"s\"\n{more}");
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
     let facts = facts(columns);
-    let (contract, found) = compile(&manifest, &[Known { name: "s", facts: &facts }], "people");
+    let (contract, found) = compile(&manifest, &[Known::new("s", &facts)], "people");
     contract.unwrap_or_else(|| panic!("{found:?}"))
 }
 

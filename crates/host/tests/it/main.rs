@@ -4,6 +4,7 @@
 mod pair;
 mod taken_over;
 mod under_way;
+mod writing;
 
 use proptest::prelude::*;
 use testkit::invariants;

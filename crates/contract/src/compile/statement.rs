@@ -1,0 +1,254 @@
+//! Statements of the author's own: what their source says they take and give, held against what the author says.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::field::Columns;
+use super::tools::plain;
+use super::{Compiler, Known, Made, instead};
+use crate::cell::Value;
+use crate::contract::{Argument, Collection, Operation, Returns, Statement};
+use crate::diagnostic::At;
+use crate::field::Field;
+use crate::kind::Kind;
+use crate::manifest::{self, Body, Literal};
+use crate::names;
+use crate::nearest::did_you_mean;
+use crate::schemas;
+use crate::source::{BadStatement, Shape, ShapeColumn, StatementFacts, StatementShape};
+
+impl<'m> Compiler<'m> {
+    /// All statements, and a tool for each that is not hidden.
+    pub(super) fn statements(&mut self, known: &[Known<'_>], tools: &mut Vec<Made<'m>>) -> Vec<Statement> {
+        let mut statements = Vec::new();
+        for tool in &self.manifest.tools {
+            let Body::Statement(wanted) = &tool.body else { continue };
+            // What the sources lack was told when they were opened.
+            let Some(source) = known.iter().find(|one| one.name == wanted.source.value) else { continue };
+            let Some((_, examined)) = source.statements.iter().find(|(name, _)| *name == tool.name.value)
+            else {
+                continue;
+            };
+            let made = match examined {
+                Ok(facts) => self.statement(tool, wanted, facts),
+                Err(bad) => {
+                    self.bad(wanted, bad);
+                    None
+                }
+            };
+            let Some(statement) = made.filter(|_| !tool.hidden) else { continue };
+            let (input, output) =
+                (schemas::statement_input(&statement), schemas::statement_output(&statement));
+            let names: Vec<&str> = statement.result.fields.iter().map(|field| field.name.as_str()).collect();
+            let description = match (&*names, statement.shape.writes) {
+                ([], _) => "Changes what its statement says, and tells how many rows.".to_owned(),
+                (names, true) => format!("Changes rows, and gives their {}.", names.join(", ")),
+                (names, false) => format!("Gives {}.", names.join(", ")),
+            };
+            let operation = Operation::Statement { statement: statements.len() };
+            let mut made = plain(tool.name.value.clone(), description, (input, output), operation);
+            Self::said(&mut made, tool, statement.shape.writes);
+            made.text = tool.text.as_ref().and_then(|text| self.line(text, &statement.result));
+            tools.push(Made { tool: made, at: Some(&tool.name.at) });
+            statements.push(statement);
+        }
+        statements
+    }
+
+    fn bad(&mut self, wanted: &manifest::Statement, bad: &BadStatement) {
+        let at = match &bad.at {
+            Some(span) => wanted.sql.at.inside(&wanted.sql.value, span.clone()),
+            None => wanted.sql.at.clone(),
+        };
+        let help = bad.help.clone().unwrap_or_else(|| "correct the statement".into());
+        self.error(&at, bad.message.clone(), help);
+    }
+
+    fn statement(
+        &mut self,
+        tool: &manifest::Tool,
+        wanted: &manifest::Statement,
+        facts: &StatementFacts,
+    ) -> Option<Statement> {
+        let errors = self.errors();
+        self.judge_writing(tool, wanted, facts);
+        let arguments = self.arguments(wanted, facts);
+        let (columns, fields) = self.result(tool, wanted, facts);
+        let shape = StatementShape {
+            sql: wanted.sql.value.clone(),
+            parameters: facts.parameters.clone(),
+            columns,
+            writes: facts.writes,
+            changes_max: u64::from(wanted.changes_max),
+        };
+        let result = Collection {
+            name: tool.name.value.clone(),
+            source: wanted.source.value.clone(),
+            shape: Shape { table: String::new(), columns: shape.columns.clone(), key: Vec::new() },
+            fields,
+            rows_max: wanted.rows_max as usize,
+            bytes_max: wanted.bytes_max as usize,
+            writes: None,
+        };
+        let source = wanted.source.value.clone();
+        let statement = Statement { source, shape, arguments, result, returns: wanted.returns };
+        (self.errors() == errors).then_some(statement)
+    }
+
+    fn judge_writing(&mut self, tool: &manifest::Tool, wanted: &manifest::Statement, facts: &StatementFacts) {
+        match (facts.writes, wanted.writes) {
+            (true, false) => {
+                let help = "say `writes = true` if that is what you want, or let it only read";
+                self.error(&wanted.sql.at, "this statement writes".into(), help.into());
+            }
+            (false, true) => {
+                let message = "this statement only reads".to_owned();
+                self.warning(&tool.name.at, message, "leave `writes = true` out");
+            }
+            (true, true) | (false, false) => {}
+        }
+        if facts.columns.is_empty() && (!facts.writes || wanted.returns == Returns::One) {
+            let message = "this statement gives no columns".to_owned();
+            let help = if facts.writes {
+                "add `returning …`, or leave `returns = \"one\"` out"
+            } else {
+                "a statement that reads is a `select`"
+            };
+            self.error(&wanted.sql.at, message, help.into());
+        }
+    }
+
+    /// One for each parameter of the statement, in its order.
+    fn arguments(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) -> Vec<Argument> {
+        let declared = || wanted.arguments.iter().map(|argument| argument.name.value.as_str());
+        for argument in &wanted.arguments {
+            let name = &argument.name;
+            if !facts.parameters.contains(&name.value) {
+                let open = facts.parameters.iter().map(String::as_str);
+                let open = open.filter(|parameter| declared().all(|one| one != *parameter));
+                let help = did_you_mean(&name.value, open)
+                    .unwrap_or_else(|| format!("write `:{}` where it belongs, or leave it out", name.value));
+                self.error(&name.at, format!("the statement has no `:{}`", name.value), help);
+            }
+        }
+        let mut arguments = Vec::with_capacity(facts.parameters.len());
+        for parameter in &facts.parameters {
+            match wanted.arguments.iter().find(|argument| argument.name.value == *parameter) {
+                Some(argument) => arguments.push(self.argument(argument)),
+                None => {
+                    let at = place_of(wanted, parameter);
+                    let unused = declared().filter(|name| facts.parameters.iter().all(|one| one != name));
+                    let help = did_you_mean(parameter, unused)
+                        .unwrap_or_else(|| format!("add `arguments.{parameter} = {{ type = \"string\" }}`"));
+                    self.error(&at, format!("nothing says what `:{parameter}` is"), help);
+                }
+            }
+        }
+        arguments
+    }
+
+    fn argument(&mut self, said: &manifest::Argument) -> Argument {
+        let mut field = Field::new(&said.name.value, &said.name.value, said.kind);
+        field.description.clone_from(&said.description);
+        field.format = said.format.as_ref().map(|format| format.value.to_owned());
+        if let Some(format) = &said.format
+            && field.kind != Kind::Text
+        {
+            let message = format!("`{}` is {} here, and has no format", field.name, field.kind.as_str());
+            self.error(&format.at, message, "formats are for text; leave it out".into());
+        }
+        self.allow(&mut field, &said.allowed);
+        let default = match &said.default {
+            None => Value::Null,
+            Some(literal) => self.default(said, &field, literal),
+        };
+        Argument { field, required: said.required && said.default.is_none(), default }
+    }
+
+    /// What an argument is where nothing is said: a value that a caller could have said.
+    fn default(&mut self, said: &manifest::Argument, field: &Field, literal: &Literal) -> Value {
+        let value = match (literal, field.kind) {
+            (Literal::Integer(n), Kind::Integer) => Some(Value::Integer(*n)),
+            (Literal::Integer(n), Kind::Number) => Some(Value::Real(*n as f64)),
+            (Literal::Number(digits), Kind::Number) => digits.parse().ok().map(Value::Real),
+            (Literal::Boolean(yes), Kind::Boolean) => Some(Value::Integer((*yes).into())),
+            (Literal::Text(text), Kind::Int64) => text.parse().ok().map(Value::Integer),
+            (Literal::Text(text), Kind::Blob) => STANDARD.decode(text).ok().map(Value::Blob),
+            (
+                Literal::Text(text),
+                Kind::Text | Kind::Decimal | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Json,
+            ) => Some(Value::Text(text.clone())),
+            (Literal::Text(_) | Literal::Integer(_) | Literal::Number(_) | Literal::Boolean(_), _) => None,
+        };
+        let fits = value.as_ref().is_some_and(|value| field.value(&mut Vec::new(), value.as_cell()).is_ok());
+        if !fits {
+            let message = format!("the default of `{}` is not a value that it can have", said.name.value);
+            let help = match field.allowed.first() {
+                Some(_) => "choose one of the values of its `enum`".to_owned(),
+                None => {
+                    format!("it is {}; write such a value, or leave the default out", field.kind.as_str())
+                }
+            };
+            self.error(&said.name.at, message, help);
+        }
+        value.unwrap_or(Value::Null)
+    }
+
+    /// The columns of the result that are shown.
+    fn result(
+        &mut self,
+        tool: &manifest::Tool,
+        wanted: &manifest::Statement,
+        facts: &StatementFacts,
+    ) -> (Vec<ShapeColumn>, Vec<Field>) {
+        let headers: Vec<&str> = facts.columns.iter().map(|column| column.name.as_str()).collect();
+        for (at, header) in headers.iter().enumerate() {
+            if headers[..at].contains(header) {
+                let message = format!("two columns of the result are called `{header}`");
+                self.error(&wanted.sql.at, message, "name one of them with `as`".into());
+            }
+        }
+        for field in &wanted.fields {
+            if !headers.contains(&field.column.value.as_str()) {
+                let message = format!("the statement gives no column `{}`", field.column.value);
+                let help = instead(&field.column.value, headers.iter().copied());
+                self.error(&field.column.at, message, help);
+            }
+        }
+        let names = names::result_names(&headers);
+        let fields = self.fields(&Columns {
+            said: &wanted.fields,
+            facts: &facts.columns,
+            names: &names,
+            rows: None,
+            null: None,
+        });
+        if fields.is_empty() && !facts.columns.is_empty() {
+            let message = format!("`{}` has no field to show", tool.name.value);
+            self.error(&tool.name.at, message, "leave `hidden = true` out for one of its columns".into());
+        }
+        let columns = fields.iter().map(|(at, field)| ShapeColumn {
+            at: *at,
+            name: field.column.clone(),
+            kind: field.kind,
+            nullable: field.nullable,
+            mixed: field.mixed,
+            null: super::collection::null_text(&wanted.fields, None, &field.column),
+        });
+        (columns.collect(), fields.into_iter().map(|(_, field)| field).collect())
+    }
+}
+
+/// Where a parameter stands in the statement, first of all.
+fn place_of(wanted: &manifest::Statement, parameter: &str) -> At {
+    let sql = &wanted.sql.value;
+    let is_it = |at: &usize| {
+        let behind = sql[at + 1..].strip_prefix(parameter);
+        behind.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+    };
+    let at = sql.match_indices([':', '@', '$']).map(|(at, _)| at).find(is_it);
+    match at {
+        Some(at) => wanted.sql.at.inside(sql, at..at + 1 + parameter.len()),
+        None => wanted.sql.at.clone(),
+    }
+}
