@@ -22,6 +22,7 @@ pub mod init;
 pub mod judge;
 pub mod kind;
 mod line;
+pub mod lint;
 pub mod lock;
 mod loops;
 pub mod manifest;

@@ -1,6 +1,7 @@
 //! Arguments, wiring and diagnostics: what stands between a command line and a serving process.
 
 mod banner;
+pub mod check;
 pub mod client;
 pub mod dev;
 pub mod diff;
@@ -18,4 +19,4 @@ mod settings;
 mod socket;
 mod words;
 
-pub use report::{report, tell};
+pub use report::{print, tell};

@@ -150,6 +150,12 @@ pub struct Looked {
     pub files: Vec<PathBuf>,
     /// How it stands to the lock file.
     pub locked: Locked,
+    /// What the contract was made from, for whoever wants to look closer.
+    pub manifest: Option<Manifest>,
+    /// Whether somebody wrote that manifest.
+    pub is_written: bool,
+    /// What each source holds, by its name.
+    pub facts: Vec<(String, Facts)>,
 }
 
 /// A contract and what answers it.
@@ -195,6 +201,9 @@ impl Project {
         if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
             looked.ready = ready(contract, &manifest, &opened, &mut looked.found);
         }
+        looked.manifest = Some(manifest);
+        looked.is_written = matches!(self.plan, Plan::Manifest(_));
+        looked.facts = opened.into_iter().map(|one| (one.name, one.facts)).collect();
         Ok(looked)
     }
 

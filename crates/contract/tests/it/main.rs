@@ -11,6 +11,7 @@ mod init;
 mod judge;
 mod keys;
 mod kinds;
+mod lint;
 mod lock;
 mod manifest;
 mod operations;

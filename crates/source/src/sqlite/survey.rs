@@ -330,12 +330,17 @@ impl Seen {
             }
         }
         let values = if is_whole && kind == Kind::Text && !mixed { self.guess.values() } else { Vec::new() };
+        // SQLite makes a binary fraction of a decimal in a column of numbers, before anybody can see it.
+        let is_number = matches!(column.affinity, Affinity::Numeric | Affinity::Real | Affinity::Integer);
+        let inexact = (kind == Kind::Decimal && is_number)
+            .then(|| "keeps 15 digits of a decimal, because SQLite itself rounds what is beyond".to_owned());
         ColumnFacts {
             nullable: !column.is_required,
             mixed,
             values,
             has_default: column.has_default || column.is_rowid,
             read_only: column.is_computed.then(|| "it is computed by the database".into()),
+            inexact,
             ..ColumnFacts::new(&column.name, kind)
         }
     }
