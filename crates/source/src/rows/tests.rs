@@ -37,8 +37,8 @@ impl Format for Toy {
                 table.read_only = (name == "locked").then(|| "it is locked".to_owned());
                 loaded.tables.push(table);
             } else if let Some(table) = loaded.tables.last_mut() {
-                let row: Vec<Cell<'_>> = line.split(',').map(cell).collect();
-                table.push(&row);
+                let place = table.len() + 1;
+                table.push_held(place, line.split(',').map(|text| cell(text).into()).enumerate());
             } else {
                 let why = "does not begin with a table".to_owned();
                 return Err(Unreadable { why, help: None, at: None });
