@@ -167,7 +167,7 @@ impl Grid {
         let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];
         for at in &layout.rows {
             let row = &self.rows[*at];
-            budget.cells(row.cells.len())?;
+            budget.step()?;
             let ours = row.cells.iter().filter_map(|cell| {
                 let place = layout.columns.binary_search(&cell.column).ok()?;
                 plain[place] |= !cell.is_formula;

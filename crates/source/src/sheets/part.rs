@@ -12,8 +12,10 @@ use crate::rows::Unreadable;
 #[derive(Default)]
 pub(super) struct Part {
     pub(super) rows: Vec<PartRow>,
-    pub(super) cells: Vec<SeenCell>,
+    pub(super) cells: Vec<PartCell>,
     pub(super) formulas: Vec<SeenFormula>,
+    /// What each formula looks at on this sheet; nothing where it may be anything.
+    watched: Vec<(Place, Option<Area>)>,
     /// The tag that opens `<sheetData>`, and the one that closes it; none closes an empty one.
     pub(super) data: Option<(Range<usize>, Option<Range<usize>>)>,
     /// Elements beside `<sheetData>`, and inside those.
@@ -32,6 +34,40 @@ pub(super) struct PartRow {
     pub(super) cells: Range<usize>,
 }
 
+/// A cell without its value. There may be millions, so places in the part have 32 bits.
+pub(super) struct PartCell {
+    pub(super) at: Place,
+    pub(super) style: u32,
+    span: Range<u32>,
+    /// Where `B7` stands; empty if it does not.
+    place_at: Range<u32>,
+    pub(super) is_formula: bool,
+    pub(super) has_value: bool,
+}
+
+impl PartCell {
+    fn new(cell: &SeenCell) -> Self {
+        let short = |at: usize| u32::try_from(at).expect("parts are bounded");
+        let short = |at: &Range<usize>| short(at.start)..short(at.end);
+        Self {
+            at: cell.at,
+            style: cell.style,
+            span: short(&cell.span),
+            place_at: cell.place_at.as_ref().map_or(0..0, short),
+            is_formula: cell.is_formula,
+            has_value: cell.value.is_some(),
+        }
+    }
+
+    pub(super) fn span(&self) -> Range<usize> {
+        self.span.start as usize..self.span.end as usize
+    }
+
+    pub(super) fn place_at(&self) -> Option<Range<usize>> {
+        (!self.place_at.is_empty()).then_some(self.place_at.start as usize..self.place_at.end as usize)
+    }
+}
+
 pub(super) struct Beside {
     pub(super) name: String,
     pub(super) depth: usize,
@@ -42,7 +78,8 @@ pub(super) struct Beside {
 }
 
 impl Part {
-    pub(super) fn read(text: &str, book: &Book, budget: &mut Budget) -> Result<Self, Unreadable> {
+    /// The part of the sheet that is called `name`.
+    pub(super) fn read(text: &str, name: &str, book: &Book, budget: &mut Budget) -> Result<Self, Unreadable> {
         let mut part = Self::default();
         scan(text, book, budget, &mut |piece| {
             match piece {
@@ -56,12 +93,15 @@ impl Part {
                     }
                 }
                 Piece::Cell(cell) => {
-                    part.cells.push(cell);
+                    part.cells.push(PartCell::new(&cell));
                     if let Some(row) = part.rows.last_mut() {
                         row.cells.end = part.cells.len();
                     }
                 }
-                Piece::Formula(formula) => part.formulas.push(formula),
+                Piece::Formula(formula) => {
+                    part.watch(&formula, name);
+                    part.formulas.push(SeenFormula { text: String::new(), ..formula });
+                }
                 Piece::Data { open } => {
                     let name = text[open.clone()].trim_start_matches('<');
                     part.prefix = name.find("sheetData").map_or("", |at| &name[..at]).to_owned();
@@ -84,11 +124,11 @@ impl Part {
         Some(&self.rows[at])
     }
 
-    pub(super) fn cells(&self, row: &PartRow) -> &[SeenCell] {
+    pub(super) fn cells(&self, row: &PartRow) -> &[PartCell] {
         &self.cells[row.cells.clone()]
     }
 
-    pub(super) fn cell(&self, at: Place) -> Option<&SeenCell> {
+    pub(super) fn cell(&self, at: Place) -> Option<&PartCell> {
         let cells = self.cells(self.row(at.row)?);
         let place = cells.binary_search_by_key(&at.column, |cell| cell.at.column).ok()?;
         Some(&cells[place])
@@ -104,17 +144,25 @@ impl Part {
         merged.filter_map(|one| Area::parse(&one.areas.as_ref()?.1))
     }
 
-    /// The cell whose formula looks at this one, if there may be one on this sheet called `sheet`.
-    pub(super) fn watcher(&self, sheet: &str, at: Place) -> Option<Place> {
-        let looks = |formula: &&SeenFormula| {
-            references(&formula.text).into_iter().any(|one| match one {
-                Reference::Unknown => true,
-                Reference::Cells(Some(of), _) if !of.eq_ignore_ascii_case(sheet) => false,
-                Reference::Cells(_, area) => stretched(area, formula).has(at),
-            })
-        };
-        self.formulas.iter().find(looks).map(|formula| formula.at)
+    fn watch(&mut self, formula: &SeenFormula, name: &str) {
+        let seen = references(&formula.text).into_iter().filter_map(|one| match one {
+            Reference::Unknown => Some(None),
+            Reference::Cells(Some(of), _) if !is_same_name(&of, name) => None,
+            Reference::Cells(_, area) => Some(Some(stretched(area, formula))),
+        });
+        self.watched.extend(seen.map(|area| (formula.at, area)));
     }
+
+    /// The cell whose formula looks at this one, if there may be one on this sheet.
+    pub(super) fn watcher(&self, at: Place) -> Option<Place> {
+        let looks = |(_, area): &&(Place, Option<Area>)| area.is_none_or(|area| area.has(at));
+        self.watched.iter().find(looks).map(|(at, _)| *at)
+    }
+}
+
+/// Names of sheets are equal without regard to case.
+pub(super) fn is_same_name(a: &str, b: &str) -> bool {
+    a.to_lowercase() == b.to_lowercase()
 }
 
 /// What a formula looks at from all the cells that share it: each looks as much further as it stands further.
@@ -161,6 +209,10 @@ impl Splices {
         let mut out = String::with_capacity(text.len() + 256);
         let mut done = 0;
         for (at, new) in &self.0 {
+            // None is made over another, unless the file itself says odd things: what comes of that is read back.
+            if at.start < done {
+                continue;
+            }
             out.push_str(&text[done..at.start]);
             out.push_str(new);
             done = at.end;

@@ -81,10 +81,17 @@ pub(super) fn scan(
             }
         }
     }
+    let mut has_data = false;
     loop {
         match xml.next(budget)? {
             Node::Eof => return Ok(()),
-            Node::Start { tag, is_empty } if tag.name() == "sheetData" && xml.depth() <= 2 => {
+            Node::Start { tag, is_empty }
+                if tag.name() == "sheetData" && xml.depth() + usize::from(is_empty) == 2 =>
+            {
+                if has_data {
+                    return Err(broken("a sheet of the workbook is damaged"));
+                }
+                has_data = true;
                 see(Piece::Data { open: xml.span() })?;
                 if !is_empty {
                     Rows { xml: &mut xml, book, budget, row: 0 }.walk(see)?;

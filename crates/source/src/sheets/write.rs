@@ -10,9 +10,9 @@ use contract::source::WriteFault;
 use super::book::{Book, SheetKind};
 use super::budget::Budget;
 use super::encode::{Encoded, encoded};
-use super::grid::Layout;
+use super::grid::{Layout, Row};
 use super::moment::Shown;
-use super::part::{Part, PartRow, Splices};
+use super::part::{Part, PartRow, Splices, is_same_name};
 use super::place::{Area, Place, ROWS_MAX, Reference, references};
 use super::sheet::{Piece, Sheet, scan};
 use super::xml::text;
@@ -52,7 +52,8 @@ impl Writing<'_> {
         if self.archive.has_under("_xmlsignatures/") {
             return Err(refused("the workbook is signed, and a change would break the signature"));
         }
-        let part = Part::read(self.text, self.book, budget).map_err(unreadable)?;
+        let part =
+            Part::read(self.text, &self.book.sheets[self.at].name, self.book, budget).map_err(unreadable)?;
         let mut splices = Splices::default();
         match edit {
             Edit::Set { row, cells } => self.set(&part, *row, cells, &mut splices)?,
@@ -63,9 +64,10 @@ impl Writing<'_> {
         Ok(splices.apply(self.text))
     }
 
-    fn number(&self, row: usize) -> Result<u32, WriteFault> {
+    /// A row of the table, as it was read.
+    fn known(&self, row: usize) -> Result<&Row, WriteFault> {
         let row = self.layout.rows.get(row).and_then(|at| self.sheet.grid.rows.get(*at));
-        row.map(|row| row.number).ok_or(WriteFault::NotFound)
+        row.ok_or(WriteFault::NotFound)
     }
 
     fn place(&self, row: u32, put: &Put<'_>) -> Result<Place, WriteFault> {
@@ -80,15 +82,14 @@ impl Writing<'_> {
         puts: &[Put<'_>],
         splices: &mut Splices,
     ) -> Result<(), WriteFault> {
-        let number = self.number(row)?;
+        let known = self.known(row)?;
+        let number = known.number;
         let row = part.row(number).ok_or(WriteFault::NotFound)?;
         let mut new = Vec::new();
         for put in puts {
             let at = self.place(number, put)?;
             let cell = part.cell(at);
-            let held = cell
-                .and_then(|cell| cell.value.as_ref())
-                .map_or(Held::Null, |one| one.held(&self.book.texts));
+            let held = known.get(at.column).map_or(Held::Null, |cell| cell.value.held(&self.book.texts));
             if held == put.value && !is_other_zero(held, put.value) {
                 continue;
             }
@@ -96,7 +97,7 @@ impl Writing<'_> {
             let style = cell.map_or_else(|| self.style_above(part, at), |cell| cell.style);
             let encoded = self.encoded(part, at, put, style)?;
             match cell {
-                Some(cell) => splices.put(cell.span.clone(), cell_xml(part, at, &encoded)),
+                Some(cell) => splices.put(cell.span(), cell_xml(part, at, &encoded)),
                 None if put.value == Held::Null => {}
                 None => new.push((at.column, cell_xml(part, at, &encoded))),
             }
@@ -112,8 +113,7 @@ impl Writing<'_> {
                  program, or turn the table into a range there",
             ));
         }
-        let is_used =
-            |row: &&PartRow| part.cells(row).iter().any(|cell| cell.value.is_some() || cell.is_formula);
+        let is_used = |row: &&PartRow| part.cells(row).iter().any(|cell| cell.has_value || cell.is_formula);
         let last =
             part.rows.iter().rev().find(is_used).map_or(0, |row| row.number).max(self.layout.header_row);
         let number = last + 1;
@@ -152,7 +152,7 @@ impl Writing<'_> {
                 let mut new = Vec::new();
                 for (column, xml) in cells {
                     match part.cell(Place { row: number, column }) {
-                        Some(cell) => splices.put(cell.span.clone(), xml),
+                        Some(cell) => splices.put(cell.span(), xml),
                         None => new.push((column, xml)),
                     }
                 }
@@ -199,7 +199,7 @@ impl Writing<'_> {
         splices: &mut Splices,
         budget: &mut Budget,
     ) -> Result<(), WriteFault> {
-        let number = self.number(row)?;
+        let number = self.known(row)?.number;
         let row = part.row(number).ok_or(WriteFault::NotFound)?;
         self.may_remove(part, row, budget)?;
         let is_last = part.rows.last().is_some_and(|last| last.number == number);
@@ -213,9 +213,9 @@ impl Writing<'_> {
             };
             splices.put(at.clone(), (below.number - 1).to_string());
             for cell in part.cells(below) {
-                if let Some(at) = &cell.place_at {
+                if let Some(at) = cell.place_at() {
                     let moved = Place { row: cell.at.row - 1, column: cell.at.column };
-                    splices.put(at.clone(), moved.to_string());
+                    splices.put(at, moved.to_string());
                 }
             }
         }
@@ -294,7 +294,7 @@ impl Writing<'_> {
         let looks = |formula: &str, is_own: bool| {
             references(formula).into_iter().any(|one| match one {
                 Reference::Unknown => !is_own,
-                Reference::Cells(Some(of), area) => of.eq_ignore_ascii_case(sheet) && area.last.row >= from,
+                Reference::Cells(Some(of), area) => is_same_name(&of, sheet) && area.last.row >= from,
                 Reference::Cells(None, _) => false,
             })
         };
@@ -344,8 +344,7 @@ impl Writing<'_> {
         if part.merged().any(|area| area.has(at) && area.first != at) {
             return Err(refused_at(put, format!("{at} is merged with the cell before it")));
         }
-        let sheet = &self.book.sheets[self.at].name;
-        match part.watcher(sheet, at) {
+        match part.watcher(at) {
             Some(watcher) => Err(refused_at(
                 put,
                 format!(
@@ -454,7 +453,7 @@ fn insert_cells(
     }
     new.sort();
     let there = part.cells(row);
-    if there.iter().any(|cell| cell.place_at.is_none()) {
+    if there.iter().any(|cell| cell.place_at().is_none()) {
         return Err(refused("the row's cells have no names; save the file in a spreadsheet program"));
     }
     let Some(close) = &row.close else {
@@ -466,7 +465,7 @@ fn insert_cells(
     };
     for (column, xml) in new {
         let next = there.iter().find(|cell| cell.at.column > column);
-        splices.insert(next.map_or(close.start, |cell| cell.span.start), xml);
+        splices.insert(next.map_or(close.start, |cell| cell.span().start), xml);
     }
     Ok(())
 }

@@ -156,6 +156,7 @@ fn sheets_that_lie_are_refused() {
         (r#"<sheetData><row><c><v>1 2</v></c></row></sheetData>"#, "damaged"),
         (r#"<sheetData><row><c t="b"><v>2</v></c></row></sheetData>"#, "damaged"),
         (r#"<sheetData><row><c t="x"><v>2</v></c></row></sheetData>"#, "damaged"),
+        (r#"<sheetData/><sheetData/>"#, "damaged"),
         (r#"<sheetData><row>"#, "no valid XML"),
         (r#"<sheetData></row>"#, "no valid XML"),
         (r#"<sheetData><row r=1/></sheetData>"#, "no valid XML"),
