@@ -28,10 +28,15 @@ fn check_with(seed: &str, declared: &str, value: Cell<'_>, expected: Result<Cell
     for (mode, options) in [("DELETE", ""), ("WAL", ""), ("DELETE", "WITHOUT ROWID")] {
         let desk = table(mode, declared, options, seed);
         let created = desk.create(&[("k", Cell::Text("a")), ("v", value)]);
+        // The same of a row that is there.
+        desk.create(&[("k", Cell::Text("b"))]);
+        let updated = desk.update(&[Cell::Text("b")], &[("v", value)]);
         match expected {
             Ok(expected) => {
                 assert!(!created.contains('`'), "{declared} {value:?}: {created}");
                 let row = desk.get(&[Cell::Text("a")]).expect("the row");
+                assert_eq!(updated.replacen('b', "a", 1), created);
+                assert_eq!(desk.get(&[Cell::Text("b")]).expect("the row")[1], row[1]);
                 let is_same = match (&row[1], expected) {
                     (Value::Real(a), Cell::Real(b)) => a.to_bits() == b.to_bits(),
                     (stored, expected) => stored.as_cell() == expected,
@@ -40,7 +45,9 @@ fn check_with(seed: &str, declared: &str, value: Cell<'_>, expected: Result<Cell
             }
             Err(why) => {
                 assert_eq!(created, format!("`v`: {why}"), "{declared} {value:?}");
+                assert_eq!(updated, created);
                 assert_eq!(desk.get(&[Cell::Text("a")]), None, "nothing is left of it");
+                assert_eq!(desk.get(&[Cell::Text("b")]).expect("the row")[1], Value::Null);
             }
         }
     }
