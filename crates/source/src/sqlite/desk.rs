@@ -1,8 +1,8 @@
 //! The one connection that writes. Whoever has it has it alone; others wait for a moment.
 //!
-//! It is opened when somebody has something to write, and only on a file that is there. Each time it is given away
-//! it is looked whether the path still leads to the file it was opened on, as nobody else left it. Everything happens in
-//! one transaction that is begun for writing, so nobody else's change can come between a look and a write.
+//! It is opened when somebody has something to write, and only on a file that is there. Each time it is looked
+//! whether the path still leads to that file, as we left it; else it is opened anew. Everything happens in one
+//! transaction that is begun for writing, so nobody else's change can come between a look and a write.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! One connection: to read and nothing else, or the one that writes.
 //!
 //! What forbids writing, each enough by itself: the file is opened read only, `query_only`, and an authorizer
-//! that knows the few things our statements do (`gate`). The one that writes has the authorizer only (`desk`). Defensive mode and an untrusted schema are for what a hostile
-//! file may hold. Temporary data stays in memory.
+//! that knows the few things our statements do (`gate`). The one that writes has the authorizer only (`desk`).
+//! Defensive mode and an untrusted schema are for what a hostile file may hold. Temporary data stays in memory.
 //!
 //! In WAL mode a connection can keep to one state of the database for some reads: to begin and end one takes two
 //! locks of the system, which cost more than to read a row. How long is for the pool to say.

@@ -367,11 +367,19 @@ fn a_file_that_is_gone_is_not_made() {
 #[test]
 fn a_file_that_may_not_be_written_says_so() {
     let (db, _) = shop();
-    let mut permissions = std::fs::metadata(&db.path).expect("a file").permissions();
-    permissions.set_readonly(true);
-    std::fs::set_permissions(&db.path, permissions).expect("set");
-    let facts = db.facts();
-    assert_eq!(facts.tables[0].read_only.as_deref(), Some("the file is read only"));
+    let close = |path: &std::path::Path, is_closed| {
+        let mut permissions = std::fs::metadata(path).expect("there").permissions();
+        permissions.set_readonly(is_closed);
+        std::fs::set_permissions(path, permissions).expect("set");
+    };
+    let told = || db.facts().tables[0].read_only.clone();
+    assert_eq!(told(), None);
+    close(&db.path, true);
+    assert_eq!(told().as_deref(), Some("the file is read only"));
+    close(&db.path, false);
+    close(db.folder.path(), true);
+    assert_eq!(told().as_deref(), Some("its folder is read only"));
+    close(db.folder.path(), false);
 }
 
 #[test]
