@@ -23,6 +23,7 @@ pub(super) struct Column {
     /// As its table declares it.
     pub(super) declared: String,
     pub(super) is_required: bool,
+    pub(super) is_computed: bool,
     /// Where SQLite's own order is not the order of the kind.
     pub(super) sorted: Option<Sorted>,
     /// A collation whose index finds candidates, among which bytes decide.
@@ -80,6 +81,7 @@ impl Column {
             affinity: declared.affinity,
             declared: declared.declared.clone(),
             is_required: declared.is_required,
+            is_computed: declared.is_computed,
             sorted: None,
             loose: None,
         };
@@ -102,6 +104,7 @@ impl Column {
             affinity: Affinity::Blob,
             declared: String::new(),
             is_required: false,
+            is_computed: false,
             sorted: None,
             loose: None,
         }

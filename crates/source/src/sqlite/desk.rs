@@ -1,8 +1,8 @@
 //! The one connection that writes. Whoever has it has it alone; others wait for a moment.
 //!
-//! It is opened when somebody has something to write, and only on a file that is there. Each time it is given away
-//! it is looked whether the path still leads to the file it was opened on, as nobody else left it. Everything happens in
-//! one transaction that is begun for writing, so nobody else's change can come between a look and a write.
+//! It is opened when somebody has something to write, and only on a file that is there. Each time it is looked
+//! whether the path still leads to that file, as we left it; else it is opened anew. Everything happens in one
+//! transaction that is begun for writing, so nobody else's change can come between a look and a write.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -205,4 +205,87 @@ pub(super) fn forbidden(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     // A journal has to be made beside it.
     path.parent().is_some_and(is_closed).then(|| "its folder is read only".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use contract::source::{Change, Clerk, Shape, ShapeColumn, Stale, Unwritable, Write, Writer};
+    use contract::{Cell, Kind, Value};
+
+    use super::super::pool::Pool;
+    use super::super::schema;
+    use super::super::writer::TableWriter;
+    use super::Desk;
+
+    struct Silent;
+
+    impl Clerk for Silent {
+        fn before(&mut self, _: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
+            Ok(Vec::new())
+        }
+
+        fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// A desk at which only so many pages fit into the file, as on a disk that is full.
+    #[test]
+    fn a_full_disk_is_told_and_nothing_is_written() {
+        for mode in ["DELETE", "WAL"] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("t.db");
+            let other = rusqlite::Connection::open(&path).expect("a database");
+            let sql = format!("PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
+            other.execute_batch(&sql).expect("a table");
+            let pool = Arc::new(Pool::new(&path, 2));
+            let desk = Arc::new(Desk::new(&pool));
+            let schema = pool.schema(|session| Ok(schema::read(&session.connection)?)).expect("a schema");
+            let column = |at, name: &str, kind| ShapeColumn {
+                at,
+                name: name.into(),
+                kind,
+                nullable: at > 0,
+                mixed: false,
+                null: None,
+            };
+            let columns = vec![column(0, "id", Kind::Integer), column(1, "v", Kind::Text)];
+            let shape = Shape { table: "t".into(), columns, key: vec![0] };
+            let writer = TableWriter::new(&desk, &Default::default(), &schema, &shape).expect("a writer");
+            let mut seat = desk.lock();
+            let connection = &mut seat.idle.as_mut().expect("tried out").session.connection;
+            let none: Option<fn(rusqlite::hooks::AuthContext<'_>) -> rusqlite::hooks::Authorization> = None;
+            connection.authorizer(none).expect("set");
+            connection.query_row("PRAGMA max_page_count = 3", [], |_| Ok(())).expect("set");
+            drop(seat);
+            let create = |id, text: &str| {
+                let cells = [(0, Cell::Integer(id)), (1, Cell::Text(text))];
+                let change = Change::Create { cells: &cells };
+                writer.write(&Write { change, claim: None, dry_run: false, now_ms: 0 }, &mut Silent)
+            };
+            let fault = create(1, &"x".repeat(1 << 20)).expect_err("there is no room");
+            assert_eq!(fault.to_string(), "there is no room left for `t.db`; nothing was written");
+            let rows: i64 =
+                other.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).expect("a number");
+            assert_eq!(rows, 0);
+            create(1, "x").expect("what fits is written");
+        }
+    }
+
+    #[test]
+    fn nobody_sits_down_where_somebody_sits() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("t.db");
+        rusqlite::Connection::open(&path)
+            .expect("a database")
+            .execute_batch("CREATE TABLE t(a)")
+            .expect("a table");
+        let desk = Desk::new(&Arc::new(Pool::new(&path, 2)));
+        let turn = desk.sit_down().expect("free");
+        assert!(matches!(desk.sit_down(), Err(contract::source::SourceFault::Busy { .. })));
+        drop(turn);
+        assert!(desk.sit_down().is_ok());
+    }
 }

@@ -9,6 +9,9 @@ use super::column::{Bound, Column, told};
 
 /// A value as the column keeps it, or why it cannot.
 pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>, String> {
+    if column.is_computed {
+        return Err(COMPUTED.into());
+    }
     Ok(Bound::Cell(match cell {
         Cell::Real(n) if !n.is_finite() => return Err("it is not a finite number".into()),
         Cell::Real(n) if n == 0.0 && n.is_sign_negative() => return Err(SIGNED_ZERO.into()),
@@ -24,6 +27,8 @@ pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>,
     }))
 }
 
+/// Nobody sets what the database makes of other columns.
+pub(super) const COMPUTED: &str = "it is computed by the database";
 const SIGNED_ZERO: &str = "SQLite keeps no zero with a sign; send 0";
 
 /// Why what is stored now is not what was said, if it is not.

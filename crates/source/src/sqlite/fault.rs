@@ -8,6 +8,8 @@ use std::path::Path;
 use contract::source::{SourceFault, WriteFault};
 use rusqlite::{Error, ErrorCode, ffi};
 
+use super::session::Writing;
+
 /// Why a read did not come to its end.
 #[derive(Debug)]
 pub(super) enum Fail {
@@ -237,9 +239,12 @@ fn closed(path: &Path, log: String) -> SourceFault {
 
 /// Whether the header says that changes go to a log beside the file. Bytes 18 and 19 are the versions for
 /// writing and reading: 2 is WAL. To close the file gives back all locks that this process has on it (POSIX says
-/// so), so this is for files that SQLite cannot open, and has not open.
+/// so), so where we may hold some it is not looked.
 fn is_wal(path: &Path) -> bool {
     use std::io::Read;
+    if Writing::is_any() {
+        return false;
+    }
     let mut header = [0; 20];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header));
     read.is_ok() && header[19] == 2

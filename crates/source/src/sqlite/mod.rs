@@ -1,22 +1,31 @@
-//! An SQLite database, read only.
+//! An SQLite database.
 //!
-//! Nothing is written, created or locked for longer than a moment:
+//! Who reads writes nothing, creates nothing, and locks nothing for longer than a moment:
 //!
 //! - The file is opened read only, and only if it is there. An authorizer lets our own statements pass and
-//!   nothing else (`session`). Names come from the schema, values are bound (`plan`).
+//!   nothing else (`gate`). Names come from the schema, values are bound (`plan`).
 //! - A row that is served was read less than 50 ms ago, and no writer waits for us longer than that. Reads by
 //!   key take microseconds. A list that takes longer gives its lock back and goes on in pieces (`walk`), and
-//!   reads the rows of its page again at the end.
+//!   reads the rows of its page again at the end. An author's statement cannot do that (`statement`).
 //! - A read sees what was committed before it, but for reads by key in WAL mode that follow each other closely:
 //!   while nobody commits they share one state of the database, for a millisecond at most (`pool`). It is let
 //!   go some 5 ms after the last read at the latest (`janitor`), so a checkpoint that waits for readers does
-//!   not wait longer.
+//!   not wait longer. What we wrote ourselves is seen by every read that begins after it was acknowledged.
 //! - The journal mode is never changed. Beside a database with a rollback journal nothing appears. A database
 //!   in WAL mode can only be read with its `-wal` and `-shm` files, so SQLite makes them if they are missing,
 //!   and they stay: a reader may not fold the log into the database and remove it. Where they cannot be made
 //!   that is an error. To read without them would need a promise that nobody writes, which nobody can give.
+//! - One exception: a journal of somebody who was killed in the middle of a change has to be played back before
+//!   anybody can read. SQLite does that on a connection that may write, which is closed again (`pool`).
+//!
+//! Who writes has one connection for all, opened when the first writer is made (`desk`). A row is changed by its key
+//! and read back (`writer`, `exact`), a statement runs as it is (`statement`); either in one transaction together with
+//! its claim (`claims`), on the disk before it is acknowledged.
 //!
 //! What a column is said to hold is what its rows hold (`survey`), since SQLite stores anything anywhere.
+//!
+//! Nobody but SQLite may open the file in this process, not even to look at it: to close it would give back the locks
+//! that SQLite holds on it.
 
 mod chunked;
 mod claims;

@@ -1,15 +1,15 @@
 //! One connection: to read and nothing else, or the one that writes.
 //!
 //! What forbids writing, each enough by itself: the file is opened read only, `query_only`, and an authorizer
-//! that knows the few things our statements do (`gate`). The one that writes has the authorizer only (`desk`). Defensive mode and an untrusted schema are for what a hostile
-//! file may hold. Temporary data stays in memory.
+//! that knows the few things our statements do (`gate`). The one that writes has the authorizer only (`desk`).
+//! Defensive mode and an untrusted schema are for what a hostile file may hold. Temporary data stays in memory.
 //!
 //! In WAL mode a connection can keep to one state of the database for some reads: to begin and end one takes two
 //! locks of the system, which cost more than to read a row. How long is for the pool to say.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -29,6 +29,8 @@ pub(super) struct Session {
     pub(super) generation: Generation,
     /// Whether who reads keeps nobody from writing. While a connection is open nobody can change that.
     pub(super) is_wal: bool,
+    /// Counted as long as it is open, if it writes.
+    _writing: Option<Writing>,
     /// Until when reads may see the state that is kept, if one is.
     kept_until: Option<Instant>,
     /// Changes whenever somebody else commits.
@@ -47,6 +49,30 @@ pub(super) struct Generation {
 pub(super) enum Since {
     Same,
     Changed,
+}
+
+/// How many connections of this process may write.
+static WRITING: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them.
+pub(super) struct Writing;
+
+impl Writing {
+    fn begin() -> Self {
+        WRITING.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+
+    /// Whether a file may be opened without SQLite: to close it would give back all locks that this process has on it.
+    pub(super) fn is_any() -> bool {
+        WRITING.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        WRITING.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// When a statement has to let go.
@@ -116,7 +142,10 @@ impl Session {
         connection.busy_timeout(patience)?;
         connection.set_limit(Limit::SQLITE_LIMIT_TRIGGER_DEPTH, TRIGGER_DEPTH_WRITING)?;
         let nothing = Permit::Tables(Arc::default());
-        Self::set_up(connection, &CONFIG_WRITING, SETUP_WRITING, nothing, Generation::default())
+        let writing = Writing::begin();
+        let session =
+            Self::set_up(connection, &CONFIG_WRITING, SETUP_WRITING, nothing, Generation::default())?;
+        Ok(Self { _writing: Some(writing), ..session })
     }
 
     fn set_up(
@@ -144,7 +173,16 @@ impl Session {
         let watched = Arc::clone(&deadline);
         connection.progress_handler(STEPS, Some(move || watched.is_over()))?;
         let is_wal = mode == "wal";
-        Ok(Self { connection, gate, deadline, generation, is_wal, kept_until: None, version: None })
+        Ok(Self {
+            connection,
+            gate,
+            deadline,
+            generation,
+            is_wal,
+            _writing: None,
+            kept_until: None,
+            version: None,
+        })
     }
 
     /// Keeps to the state of the database as it is now.

@@ -87,8 +87,7 @@ impl Script {
         let statement = session.connection.prepare(&self.sql)?;
         let given = statement.column_count();
         if statement.readonly() == self.writes || self.columns.iter().any(|(at, _)| *at >= given) {
-            let told = "a statement no longer does what it did; read the database in again".to_owned();
-            return Err(SourceFault::Changed { log: format!("{told}: {}", self.sql), told }.into());
+            return Err(self.changed());
         }
         drop(statement);
         let tables: Vec<String> = session.gate.noted().tables.into_iter().collect();
@@ -133,6 +132,20 @@ impl Script {
         Ok(())
     }
 
+    /// Whether the columns are still those that were examined: `*` stands for others when a table has others.
+    fn check_names(&self, row: &Row<'_>) -> Result<(), Fail> {
+        let statement = row.as_ref();
+        let is_same = |(at, column): &(usize, Column)| {
+            *at < statement.column_count() && statement.column_name(*at).is_ok_and(|name| name == column.name)
+        };
+        if self.columns.iter().all(is_same) { Ok(()) } else { Err(self.changed()) }
+    }
+
+    fn changed(&self) -> Fail {
+        let told = "a statement no longer gives what it gave; read the database in again".to_owned();
+        SourceFault::Changed { log: format!("{told}: {}", self.sql), told }.into()
+    }
+
     fn cells<T>(&self, row: &Row<'_>, hand: impl FnOnce(&[Cell<'_>]) -> T) -> Result<T, Fail> {
         let mut cells = Vec::with_capacity(self.columns.len());
         for (at, column) in &self.columns {
@@ -157,6 +170,9 @@ impl Script {
         self.bind(&mut statement, arguments)?;
         let mut rows = statement.raw_query();
         while let Some(found) = rows.next()? {
+            if *handed == 0 {
+                self.check_names(found)?;
+            }
             *handed += 1;
             if self.cells(found, &mut *row)? == More::No {
                 break;
@@ -175,8 +191,11 @@ impl Script {
         let mut statement = session.connection.prepare_cached(&self.sql)?;
         self.bind(&mut statement, arguments)?;
         let mut rows = statement.raw_query();
-        let mut more = More::Yes;
+        let (mut more, mut is_first) = (More::Yes, true);
         while let Some(found) = rows.next()? {
+            if std::mem::take(&mut is_first) {
+                self.check_names(found)?;
+            }
             if more == More::Yes {
                 more = self.cells(found, &mut *row)?;
             }

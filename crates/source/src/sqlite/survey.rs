@@ -15,6 +15,7 @@ use rusqlite::Row;
 use super::Options;
 use super::column::raw;
 use super::desk;
+use super::exact::COMPUTED;
 use super::fault::{Fail, TOO_BIG, name_of};
 use super::pool::Pool;
 use super::schema::{self, Affinity, Class, Declared, Schema, Table, quoted};
@@ -339,7 +340,7 @@ impl Seen {
             mixed,
             values,
             has_default: column.has_default || column.is_rowid,
-            read_only: column.is_computed.then(|| "it is computed by the database".into()),
+            read_only: column.is_computed.then(|| COMPUTED.into()),
             inexact,
             ..ColumnFacts::new(&column.name, kind)
         }

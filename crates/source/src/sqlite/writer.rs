@@ -190,6 +190,7 @@ impl TableWriter {
         {
             return Err(WriteFault::Exists);
         }
+        let values = self.values(said)?;
         let names: Vec<&str> = said.iter().map(|(at, _)| reader.columns[*at].quoted.as_str()).collect();
         let row = match &names[..] {
             [] => "DEFAULT VALUES".to_owned(),
@@ -198,7 +199,6 @@ impl TableWriter {
         let address: Vec<&str> = self.address.iter().map(|(name, _)| name.as_str()).collect();
         // `OR ABORT`: a table may be declared to replace rows with the same key, and this is none of that.
         let sql = format!("INSERT OR ABORT INTO {} {row} RETURNING {}", reader.sql_name, address.join(", "));
-        let values = self.values(said)?;
         let inserted = session.connection.prepare_cached(&sql).and_then(|mut statement| {
             let mut rows = statement.query(params_from_iter(values))?;
             let mut address = None;
@@ -286,6 +286,7 @@ impl TableWriter {
                 let found = found(key)?;
                 let more = clerk.before(&cells(&found.cells)).map_err(|Stale| WriteFault::Stale)?;
                 let mut said = said.to_vec();
+                said.retain(|(at, _)| !more.iter().any(|(other, _)| other == at));
                 said.extend(more.iter().map(|(at, value)| (*at, value.as_cell())));
                 let row = self.update(session, &found, &said)?;
                 after(clerk, &row)

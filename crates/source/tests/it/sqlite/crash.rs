@@ -148,3 +148,32 @@ fn two_processes_take_turns() {
         });
     }
 }
+
+#[test]
+fn a_change_that_was_cut_off_is_taken_back_before_anybody_reads() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+         INSERT INTO t SELECT i, 'before' || i FROM n;",
+    );
+    // Half of a change, as it lies on the disk: so many pages that they had to be written before the end.
+    let other = db.writer();
+    other.execute_batch("PRAGMA cache_size = 2; BEGIN; UPDATE t SET name = 'after' || id").expect("begun");
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("shop.db");
+    for (from, to) in [("shop.db", "shop.db"), ("shop.db-journal", "shop.db-journal")] {
+        std::fs::copy(db.folder.path().join(from), folder.path().join(to)).expect("a copy");
+    }
+    assert!(
+        std::fs::read(&copy).expect("bytes").windows(6).any(|bytes| bytes == b"after1"),
+        "nothing was cut off"
+    );
+    let cut = Db { folder, path: copy };
+    let (facts, reader) = cut.reader("t");
+    assert_eq!(facts.rows, Some(2_000));
+    for id in [1, 1_000, 2_000] {
+        let row = super::kit::get(reader.as_ref(), &[Cell::Integer(id)]).expect("no fault").expect("a row");
+        assert_eq!(row[1], contract::Value::Text(format!("before{id}")));
+    }
+    assert_eq!(cut.files(), ["shop.db"], "nothing is left of it");
+}

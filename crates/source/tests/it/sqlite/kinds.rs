@@ -412,3 +412,15 @@ fn a_key_matches_what_was_told_and_nothing_like_it() {
         assert_eq!(found.is_some(), there, "{declared} {stored} {asked:?}");
     }
 }
+
+#[test]
+fn columns_and_indexes_that_compute_are_read() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, loud TEXT AS (upper(name)));
+         CREATE INDEX i ON t(lower(name)); CREATE INDEX j ON t(id) WHERE length(name) > 1;
+         INSERT INTO t(name) VALUES('Ann');",
+    );
+    let (_, reader) = db.reader("t");
+    let row = all(reader.as_ref()).remove(0);
+    assert_eq!(row.iter().map(shown).collect::<Vec<_>>(), ["1", "'Ann'", "'ANN'"]);
+}

@@ -401,6 +401,24 @@ fn a_row_of_another_kind_is_told() {
 }
 
 #[test]
+fn a_star_that_stands_for_other_columns_is_told() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b TEXT, c TEXT); INSERT INTO t VALUES(1, 'a', 'b', 'c')",
+    );
+    let source = db.source();
+    let all = prepared(&source, "SELECT * FROM t").expect("a statement");
+    let touch = prepared(&source, "UPDATE t SET c = :c RETURNING *").expect("a statement");
+    assert_eq!(rows_of(all.as_ref(), &[]).expect("rows"), ["1 'a' 'b' 'c'"]);
+    db.write("ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN d TEXT");
+    let told = "a statement no longer gives what it gave; read the database in again";
+    assert_eq!(rows_of(all.as_ref(), &[]).expect_err("a fault").to_string(), told);
+    let fault = ran(touch.as_ref(), &[Cell::Text("z")], &terms(None)).expect_err("a fault");
+    assert_eq!(fault.to_string(), told);
+    let named = prepared(&source, "SELECT c FROM t").expect("a statement");
+    assert_eq!(rows_of(named.as_ref(), &[]).expect("rows"), ["'c'"], "nothing was kept");
+}
+
+#[test]
 fn digits_that_cannot_be_kept_are_told_of() {
     let db = Db::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a DECIMAL(20,4), b DECIMAL(10,2), c NUMERIC( 18 ), d VARCHAR(200), e TEXT)",

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::kit::{Db, Desk};
 
 /// A table that has a row already, so that its column is known to hold such values.
-fn table(mode: &str, declared: &str, options: &str, seed: &str) -> Desk {
+fn table(mode: &str, declared: &str, options: &str, seed: &str) -> (Db, Desk) {
     let db = Db::new(&format!(
         "PRAGMA journal_mode = {mode}; CREATE TABLE t(k TEXT PRIMARY KEY NOT NULL, v {declared}) {options}"
     ));
@@ -14,9 +14,7 @@ fn table(mode: &str, declared: &str, options: &str, seed: &str) -> Desk {
         db.write(&format!("INSERT INTO t VALUES('seed', {seed})"));
     }
     let desk = Desk::new(&db, "t");
-    // The folder has to outlive the desk.
-    std::mem::forget(db);
-    desk
+    (db, desk)
 }
 
 /// What becomes of a value in a column: the same, or a reason.
@@ -26,12 +24,17 @@ fn check(declared: &str, value: Cell<'_>, expected: Result<Cell<'_>, &str>) {
 
 fn check_with(seed: &str, declared: &str, value: Cell<'_>, expected: Result<Cell<'_>, &str>) {
     for (mode, options) in [("DELETE", ""), ("WAL", ""), ("DELETE", "WITHOUT ROWID")] {
-        let desk = table(mode, declared, options, seed);
+        let (_db, desk) = table(mode, declared, options, seed);
         let created = desk.create(&[("k", Cell::Text("a")), ("v", value)]);
+        // The same of a row that is there.
+        desk.create(&[("k", Cell::Text("b"))]);
+        let updated = desk.update(&[Cell::Text("b")], &[("v", value)]);
         match expected {
             Ok(expected) => {
                 assert!(!created.contains('`'), "{declared} {value:?}: {created}");
                 let row = desk.get(&[Cell::Text("a")]).expect("the row");
+                assert_eq!(updated.replacen('b', "a", 1), created);
+                assert_eq!(desk.get(&[Cell::Text("b")]).expect("the row")[1], row[1]);
                 let is_same = match (&row[1], expected) {
                     (Value::Real(a), Cell::Real(b)) => a.to_bits() == b.to_bits(),
                     (stored, expected) => stored.as_cell() == expected,
@@ -40,7 +43,9 @@ fn check_with(seed: &str, declared: &str, value: Cell<'_>, expected: Result<Cell
             }
             Err(why) => {
                 assert_eq!(created, format!("`v`: {why}"), "{declared} {value:?}");
+                assert_eq!(updated, created);
                 assert_eq!(desk.get(&[Cell::Text("a")]), None, "nothing is left of it");
+                assert_eq!(desk.get(&[Cell::Text("b")]).expect("the row")[1], Value::Null);
             }
         }
     }
@@ -111,7 +116,7 @@ fn what_would_change_is_refused() {
 #[test]
 fn strict_tables_say_what_they_keep() {
     let strict = |declared: &str, value| {
-        let desk = table("DELETE", declared, "STRICT", "");
+        let (_db, desk) = table("DELETE", declared, "STRICT", "");
         desk.create(&[("k", Cell::Text("a")), ("v", value)])
     };
     assert_eq!(strict("INTEGER", Cell::Integer(BIG - 2)), format!("'a' {}", BIG - 2));

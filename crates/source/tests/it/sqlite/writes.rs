@@ -73,7 +73,7 @@ fn a_computed_column_is_told_and_not_set() {
     let desk = Desk::new(&db, "t");
     assert_eq!(desk.create(&[("id", Cell::Integer(4))]), "4 8");
     let told = desk.create(&[("id", Cell::Integer(5)), ("b", Cell::Integer(1))]);
-    assert!(told.contains("no longer has the tables and columns"), "{told}");
+    assert_eq!(told, "`b`: it is computed by the database");
     assert_eq!(desk.get(&[Cell::Integer(5)]), None);
 }
 
@@ -226,6 +226,12 @@ fn the_clerk_may_object_and_add() {
     assert_eq!(desk.get(&[Cell::Integer(1)]).expect("the row")[3], Value::Integer(30));
     let mut counting = Notary { adds: vec![(4, Value::Integer(2))], ..Notary::default() };
     assert_eq!(desk.change_with(update(), None, &mut counting), "1 'ann@x' 'free' 31 2");
+    // Whatever a caller says of a column that the clerk keeps.
+    let both = desk.cells(&[("rev", Cell::Integer(77)), ("age", Cell::Integer(32))]);
+    let mut counting = Notary { adds: vec![(4, Value::Integer(3))], ..Notary::default() };
+    let told =
+        desk.change_with(Change::Update { key: &[Cell::Integer(1)], cells: &both }, None, &mut counting);
+    assert_eq!(told, "1 'ann@x' 'free' 32 3");
     let mut stale = Notary { is_stale: true, ..Notary::default() };
     desk.change_with(Change::Delete { key: &[Cell::Integer(2)] }, None, &mut stale);
     assert_eq!(rows(&db, EMAILS).len(), 2);
@@ -361,11 +367,19 @@ fn a_file_that_is_gone_is_not_made() {
 #[test]
 fn a_file_that_may_not_be_written_says_so() {
     let (db, _) = shop();
-    let mut permissions = std::fs::metadata(&db.path).expect("a file").permissions();
-    permissions.set_readonly(true);
-    std::fs::set_permissions(&db.path, permissions).expect("set");
-    let facts = db.facts();
-    assert_eq!(facts.tables[0].read_only.as_deref(), Some("the file is read only"));
+    let close = |path: &std::path::Path, is_closed| {
+        let mut permissions = std::fs::metadata(path).expect("there").permissions();
+        permissions.set_readonly(is_closed);
+        std::fs::set_permissions(path, permissions).expect("set");
+    };
+    let told = || db.facts().tables[0].read_only.clone();
+    assert_eq!(told(), None);
+    close(&db.path, true);
+    assert_eq!(told().as_deref(), Some("the file is read only"));
+    close(&db.path, false);
+    close(db.folder.path(), true);
+    assert_eq!(told().as_deref(), Some("its folder is read only"));
+    close(db.folder.path(), false);
 }
 
 #[test]
@@ -395,4 +409,30 @@ fn nothing_is_opened_to_write_before_somebody_writes() {
             flags.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags").trim().to_owned();
         assert!(flags.ends_with('0'), "opened for writing: {flags}");
     }
+}
+
+#[test]
+fn what_sqlite_keeps_for_itself_does_not_stand_in_the_way() {
+    let db = Db::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT COLLATE NOCASE, x REAL DEFAULT (abs(-1.5)));
+         CREATE UNIQUE INDEX i ON t(lower(v)) WHERE v IS NOT NULL;
+         CREATE VIRTUAL TABLE places USING rtree(id, a, b);
+         CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO places VALUES(new.id, 1, 2); END;
+         ANALYZE;",
+    );
+    let source = db.source();
+    let desk = Desk::of(&source, "t");
+    assert_eq!(desk.create(&[("v", Cell::Text("a"))]), "1 'a' 1.5");
+    assert_eq!(desk.create(&[("v", Cell::Text("A"))]), "another record has the same values already");
+    assert_eq!(desk.delete(&[Cell::Integer(1)]), "1 'a' 1.5");
+    let insert =
+        super::kit::prepared(&source, "INSERT INTO t(v) VALUES(:v) RETURNING id").expect("a statement");
+    let (rows, ..) =
+        super::kit::ran(insert.as_ref(), &[Cell::Text("b")], &super::kit::terms(None)).expect("done");
+    assert_eq!(rows, ["2"], "numbers are not used again");
+    assert_eq!(rows_of_places(&db), 2);
+}
+
+fn rows_of_places(db: &Db) -> i64 {
+    db.writer().query_row("SELECT count(*) FROM places", [], |row| row.get(0)).expect("a number")
 }
