@@ -158,12 +158,10 @@ pub fn worst(found: &[Difference]) -> Verdict {
 }
 
 fn judge_tool(name: &str, was: &Promise, is: &Promise, found: &mut Vec<Difference>) {
+    let before = found.len();
     let mut add = |verdict, at: String, why: String| {
         found.push(Difference { verdict, tool: name.to_owned(), at, why });
     };
-    if was.words != is.words {
-        add(Verdict::Words, String::new(), "it is described in other words".into());
-    }
     for ((hint, was), (_, is)) in hints(&was.annotations).into_iter().zip(hints(&is.annotations)) {
         if let Some((verdict, why)) = hint_changed(hint, was, is) {
             add(verdict, hint.to_owned(), why);
@@ -171,6 +169,11 @@ fn judge_tool(name: &str, was: &Promise, is: &Promise, found: &mut Vec<Differenc
     }
     for (side, was, is) in [(Side::Input, &was.input, &is.input), (Side::Output, &was.output, &is.output)] {
         compare(side, was, is, &mut add);
+    }
+    // What came or went has words of its own.
+    if found.len() == before && was.words != is.words {
+        let (tool, at, why) = (name.to_owned(), String::new(), "it is described in other words".into());
+        found.push(Difference { verdict: Verdict::Words, tool, at, why });
     }
 }
 

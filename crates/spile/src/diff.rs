@@ -10,7 +10,7 @@ use contract::judge::{Difference, Promises, Verdict, judge, worst};
 use contract::lock::{Lock, TEXT_BYTES_MAX};
 use json::Json;
 
-use crate::lock::{file_of, lines, parse, read};
+use crate::lock::{file_of, intact, lines, parse, read};
 use crate::project::{Looked, Project};
 use crate::report::tell;
 
@@ -91,6 +91,7 @@ fn judged(args: &DiffArgs) -> anyhow::Result<Result<Judged, Vec<Diagnostic>>> {
         None => beside(&own),
         Some(against) => other(against, &own),
     };
+    let old = old.and_then(|(name, lock)| Ok((name.clone(), intact(&name, lock)?)));
     let (against, old) = match old {
         Ok(old) => old,
         Err(why) => return Ok(Err(vec![why])),
@@ -169,9 +170,12 @@ impl<'a> Revision<'a> {
         if ended.status.success() || bytes.len() > TEXT_BYTES_MAX {
             return Ok(bytes);
         }
-        let said = String::from_utf8_lossy(&ended.stderr);
-        let said = said.lines().next().unwrap_or_default().trim_start_matches("fatal: ");
-        let message = format!("git has no `{file}` of `{}`: {said}", self.0);
+        // In whatever words: LC_ALL says which.
+        if String::from_utf8_lossy(&ended.stderr).contains("not a git repository") {
+            let message = format!("`{}` is no file, and this is no git repository", self.0);
+            return Err(Diagnostic::error(message).help("name a lock file with --against FILE"));
+        }
+        let message = format!("git has no `{file}` of `{}`", self.0);
         Err(Diagnostic::error(message)
             .help("name a revision that has one; `git log -- spile.lock` lists them"))
     }

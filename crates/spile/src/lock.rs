@@ -52,6 +52,17 @@ pub(crate) fn parse(name: &str, bytes: Vec<u8>) -> Result<Lock, Diagnostic> {
     Lock::read(name, &String::from_utf8(bytes).map_err(not_text)?)
 }
 
+/// As it was written.
+pub(crate) fn intact(name: &str, lock: Lock) -> Result<Lock, Diagnostic> {
+    match lock.altered.first() {
+        None => Ok(lock),
+        Some(tool) => {
+            let message = format!("`{name}` was changed by hand or by a merge: `{tool}` is not what it was");
+            Err(Diagnostic::error(message).help("`spile compile` makes it right"))
+        }
+    }
+}
+
 impl Locked {
     /// Gives the contract its number: the locked one, and behind it what it is really made of where that differs.
     pub(crate) fn number(project: &Project, contract: &mut Contract) -> Self {
@@ -61,13 +72,10 @@ impl Locked {
             Ok(None) => return Self::No,
             Err(why) => return Self::Unreadable(why),
         };
-        if let Some(tool) = lock.altered.first() {
-            let message = format!(
-                "`{}` was changed by hand or by a merge: `{tool}` is not what it was",
-                file.display()
-            );
-            return Self::Unreadable(Diagnostic::error(message).help("`spile compile` makes it right"));
-        }
+        let lock = match intact(&file.display().to_string(), lock) {
+            Ok(lock) => lock,
+            Err(why) => return Self::Unreadable(why),
+        };
         let differences = judge(&lock.promises, &Promises::of(contract));
         let hash = contract.version.rsplit('+').next().unwrap_or_default();
         contract.version = match worst(&differences) {

@@ -323,7 +323,7 @@ impl Marks {
         let beside = |file: &PathBuf| {
             let mut wal = file.clone().into_os_string();
             wal.push("-wal");
-            [Mark::of(file), Mark::of(Path::new(&wal))]
+            [Mark::of(file), Mark::of(Path::new(&wal)).unless_empty()]
         };
         Self { own, data: data.iter().flat_map(beside).collect() }
     }
@@ -341,6 +341,14 @@ impl Marks {
 }
 
 impl Mark {
+    /// To look into a database may make an empty file beside it, and to be done with it may take that away.
+    fn unless_empty(self) -> Self {
+        match self {
+            Self::There { bytes: 0, .. } => Self::Gone,
+            mark => mark,
+        }
+    }
+
     fn of(file: &Path) -> Self {
         match std::fs::metadata(file) {
             Err(_) => Self::Gone,

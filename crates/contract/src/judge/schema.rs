@@ -245,14 +245,14 @@ impl Judge<'_> {
         self.others(at, was, is);
     }
 
-    /// What must be there, of what was known before and still is.
+    /// What must be there, but for what came or went as a whole.
     fn required(&mut self, at: &str, was: &Map<String, Value>, is: &Map<String, Value>) {
-        let knows = |of: &Map<String, Value>, name: &str| {
+        let names = |of: &Map<String, Value>, name: &str| {
             let properties = of.get("properties").and_then(Value::as_object);
-            properties.is_none_or(|properties| properties.contains_key(name))
+            properties.is_some_and(|properties| properties.contains_key(name))
         };
         let (old, new) = (required(was), required(is));
-        for name in old.symmetric_difference(&new).filter(|name| knows(was, name) && knows(is, name)) {
+        for name in old.symmetric_difference(&new).filter(|name| names(was, name) == names(is, name)) {
             let at = format!("{at}.{name}");
             match (self.side, new.contains(name)) {
                 (Side::Input, true) => {

@@ -216,6 +216,14 @@ fn arguments_come_and_go() {
     said(&a, &must, Breaking, &[why]);
     said(&b, &must, Breaking, &["breaking t input.b: it must be said now; whoever leaves it out is refused"]);
     said(&must, &b, Compatible, &["compatible t input.b: it may be left out now"]);
+    // Whether it is described or not.
+    let unnamed = of(json!({"a": text()}), &["a", "c"]);
+    said(
+        &a,
+        &unnamed,
+        Breaking,
+        &["breaking t input.c: it must be said now; whoever leaves it out is refused"],
+    );
     let open =
         |properties: Value| one(promise(json!({"type": "object", "properties": properties}), json!({})));
     let why = "breaking t input.a: the argument is gone; whoever says it is not heard";

@@ -2,6 +2,7 @@
 //! Each sentence that once was false stands here by itself.
 
 mod pair;
+mod swapped;
 mod taken_over;
 mod under_way;
 mod writing;

@@ -175,6 +175,16 @@ impl Served {
         self.said.iter().find_map(|line| address_in(line)).map(|address| address.port())
     }
 
+    /// Waits until it says so on stderr.
+    pub fn wait_for(&mut self, what: &str) {
+        while !self.said.iter().any(|line| line.contains(what)) {
+            match self.stderr.recv_timeout(AT_MOST) {
+                Ok(line) => self.said.push(line),
+                Err(_) => panic!("it does not say `{what}`: {:#?}", self.said),
+            }
+        }
+    }
+
     /// Head and body of the answer.
     pub fn post(&self, path: &str, heads: &str, body: &str) -> (String, String) {
         let (address, length) = (self.address, body.len());

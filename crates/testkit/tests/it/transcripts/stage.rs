@@ -237,6 +237,7 @@ fn catalog() -> Catalog {
         "announce",
     ];
     Catalog {
+        rate: None,
         tools: [decorated, numbers, route, job].into_iter().chain(names.map(plain)).collect(),
         resources: vec![plan()],
         templates: vec![Template {

@@ -1,0 +1,420 @@
+//! What is served follows what it is made from, on every door and in both eras, and whoever listens hears of it once.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::stand::{AT_MOST, Place, Served, lines_of};
+
+const PEOPLE: &[u8] = b"id,name\n1,Ada\n2,Bea\n";
+
+fn manifest(description: &str) -> String {
+    format!(
+        "[server]\nname = \"people\"\n\n[sources.data]\nkind = \"csv\"\npath = \"people.csv\"\n\n\
+         [collections.people]\nsource = \"data\"\nkey = \"id\"\ndescription = \"{description}\"\n"
+    )
+}
+
+fn place() -> Place {
+    Place::new(&[("people.csv", PEOPLE), ("spile.toml", manifest("One.").as_bytes())])
+}
+
+const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+const LISTEN: &str = r#"{"jsonrpc":"2.0","id":"ear","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},META}}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
+const CHANGED: &str = "notifications/tools/list_changed";
+
+/// A server at the other end of a pipe.
+struct Pipe {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: Receiver<String>,
+}
+
+impl Pipe {
+    fn open(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let stdin = child.stdin.take().expect("stdin is a pipe");
+        let stdout = lines_of(child.stdout.take().expect("stdout is a pipe"));
+        Self { child, stdin, stdout }
+    }
+
+    fn send(&mut self, message: &str) {
+        writeln!(self.stdin, "{}", message.replace("META", META)).expect("it reads");
+    }
+
+    fn next(&self) -> String {
+        self.stdout.recv_timeout(AT_MOST).expect("it says something")
+    }
+
+    /// Asks, and says what came before the answer.
+    fn ask(&mut self, message: &str) -> (String, Vec<String>) {
+        self.send(message);
+        let mut before = Vec::new();
+        loop {
+            let line = self.next();
+            if line.contains("\"result\"") || line.contains("\"error\"") {
+                return (line, before);
+            }
+            before.push(line);
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn over_stdio_each_era_hears_of_it_once() {
+    let place = place();
+    let mut pipe = Pipe::open(&mut place.spile(&["serve"]));
+    let (greeting, _) = pipe.ask(
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+    );
+    assert!(greeting.contains(r#""listChanged":true"#), "{greeting}");
+    pipe.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    pipe.send(LISTEN);
+    assert!(pipe.next().contains("acknowledged"));
+    for round in 1..=3 {
+        place.write("spile.toml", manifest(&format!("Round {round}.")).as_bytes());
+        // One for the handshake and one for the subscription, which says whose it is.
+        let told = [pipe.next(), pipe.next()];
+        assert!(told.iter().all(|line| line.contains(CHANGED)), "{told:?}");
+        assert_eq!(told.iter().filter(|line| line.contains("subscriptionId")).count(), 1, "{told:?}");
+        let (list, before) = pipe.ask(LIST);
+        assert_eq!(before, [""; 0], "nothing is told twice");
+        assert!(list.contains(&format!("Round {round}.")), "{list}");
+    }
+}
+
+/// A response that goes on, event by event.
+struct Stream(Receiver<String>);
+
+impl Stream {
+    /// A request whose answer is a stream.
+    fn open(served: &Served, head: &str, body: &str) -> Self {
+        let mut stream = TcpStream::connect(served.address).expect("it listens");
+        let (address, length) = (served.address, body.len());
+        let request = format!(
+            "{head}Host: {address}\r\nAccept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        Self(lines_of(stream))
+    }
+
+    /// The next piece of data that is a message.
+    fn next(&self) -> String {
+        loop {
+            let line = self.0.recv_timeout(AT_MOST).expect("it goes on");
+            if let Some(data) = line.strip_prefix("data: ").filter(|data| data.starts_with('{')) {
+                return data.to_owned();
+            }
+        }
+    }
+
+    /// What has come and nobody has looked at.
+    fn rest(&self) -> Vec<String> {
+        self.0.try_iter().filter(|line| line.contains(CHANGED)).collect()
+    }
+}
+
+fn status(served: &Served) -> Value {
+    let mut stream = TcpStream::connect(served.address).expect("it listens");
+    let request = format!("GET /status HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", served.address);
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it is closed");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let whole: Value = serde_json::from_str(body).expect("JSON");
+    whole["servers"][0].clone()
+}
+
+/// Waits until the status says so.
+fn until(served: &Served, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let now = status(served);
+        if is_so(&now) {
+            return now;
+        }
+        assert!(began.elapsed() < AT_MOST, "{what}: {now}");
+        std::thread::yield_now();
+    }
+}
+
+fn reloaded(status: &Value, outcome: &str, why: &str) -> bool {
+    status["reload"]["outcome"] == outcome
+        && status["reload"]["why"].as_str().unwrap_or_default().contains(why)
+}
+
+#[test]
+fn over_http_each_era_hears_of_it_once() {
+    let place = place();
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let modern = "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n";
+    let modern = Stream::open(&served, modern, &LISTEN.replace("META", META));
+    assert!(modern.next().contains("acknowledged"));
+    let (head, _) = served.post(
+        "/mcp",
+        "",
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+    );
+    let session = head
+        .lines()
+        .find_map(|line| line.to_lowercase().strip_prefix("mcp-session-id: ").map(|_| line[16..].to_owned()));
+    let session = session.unwrap_or_else(|| panic!("a session: {head}"));
+    let older = Stream::open(
+        &served,
+        &format!("GET /mcp HTTP/1.1\r\nMcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n"),
+        "",
+    );
+    // The stream is there when its head is.
+    older.0.recv_timeout(AT_MOST).expect("it is answered");
+    let oldest = Stream::open(&served, "GET /sse HTTP/1.1\r\n", "");
+    let endpoint = loop {
+        let line = oldest.0.recv_timeout(AT_MOST).expect("it is answered");
+        if let Some(endpoint) = line.strip_prefix("data: ") {
+            break endpoint.to_owned();
+        }
+    };
+    served.post(
+        &endpoint,
+        "",
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+    );
+    assert!(oldest.next().contains("protocolVersion"));
+    for round in 1..=3 {
+        place.write("spile.toml", manifest(&format!("Round {round}.")).as_bytes());
+        for stream in [&modern, &older, &oldest] {
+            assert!(stream.next().contains(CHANGED));
+        }
+        let (_, list) = served.post("/mcp", "", LIST);
+        assert!(list.contains(&format!("Round {round}.")), "{list}");
+        assert!(reloaded(&status(&served), "served", ""));
+    }
+    for stream in [&modern, &older, &oldest] {
+        assert_eq!(stream.rest(), [""; 0], "nothing is told twice");
+    }
+}
+
+#[test]
+fn what_is_wrong_or_breaks_callers_is_not_served() {
+    let place = place();
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let version = status(&served)["contractVersion"].clone();
+    assert!(status(&served).get("reload").is_none());
+
+    place.write("spile.toml", b"[server]\nnmae = \"people\"\n");
+    let now =
+        until(&served, "a slip", |status| reloaded(status, "kept", "spile.toml:2:1: unknown key `nmae`"));
+    assert_eq!(now["contractVersion"], version);
+
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    std::fs::remove_file(place.folder.join("people.csv")).expect("it is there");
+    until(&served, "nothing is left", |status| reloaded(status, "kept", "nothing to serve"));
+    place.write("people.csv", PEOPLE);
+
+    place.write(
+        "spile.toml",
+        manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
+    );
+    let now =
+        until(&served, "a tool less", |status| reloaded(status, "kept", "list_people: the tool is gone"));
+    assert_eq!(now["contractVersion"], version);
+    let (_, list) = served.post("/mcp", "", LIST);
+    assert!(list.contains("list_people"), "{list}");
+
+    place.write("spile.toml", manifest("One.").as_bytes());
+    until(&served, "as it was", |status| reloaded(status, "unchanged", ""));
+
+    // Data alone: a column more is compatible, and a column less is not.
+    place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
+    let now = until(&served, "a column more", |status| reloaded(status, "served", ""));
+    assert_ne!(now["contractVersion"], version);
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_people","arguments":{"id":1}}}"#;
+    let (_, told) = served.post("/mcp", "", call);
+    assert!(told.contains(r#"\"phone\":5"#), "{told} {}", status(&served));
+    place.write("people.csv", b"id,phone\n1,5\n2,6\n");
+    until(&served, "a column less", |status| reloaded(status, "kept", "output.name: the field is gone"));
+    // The last good contract stays, and says what is the matter with its data.
+    let (_, told) = served.post("/mcp", "", call);
+    assert!(told.contains("source_changed"), "{told}");
+}
+
+#[test]
+fn the_version_is_the_locked_one_and_says_if_it_is_not() {
+    let place = place();
+    assert_eq!(place.run(&["compile"]).code, Some(0));
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    assert_eq!(status(&served)["contractVersion"], "1.0.0");
+    place.write("spile.toml", manifest("Two.").as_bytes());
+    let is = |version: &'static str| {
+        move |status: &Value| status["contractVersion"].as_str().is_some_and(|it| it.starts_with(version))
+    };
+    until(&served, "an unlocked change", is("1.0.0+"));
+    assert_eq!(place.run(&["compile"]).code, Some(0));
+    until(&served, "a locked change", is("1.0.1"));
+}
+
+/// How often it is reloaded; `cargo xtask judges` asks for 200.
+fn rounds() -> usize {
+    std::env::var("SPILE_RELOADS").map_or(20, |rounds| rounds.parse().expect("a number"))
+}
+
+#[test]
+fn no_call_fails_while_it_is_reloaded_again_and_again() {
+    let place = place();
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let address = served.address;
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (stop, answered) = (stop.clone(), answered.clone());
+            std::thread::spawn(move || {
+                let stream = TcpStream::connect(address).expect("it listens");
+                stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+                let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+                let mut cursor = None;
+                while !stop.load(Ordering::Relaxed) {
+                    cursor = call(&stream, &mut reader, cursor);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for round in 1..=rounds() {
+        let calls = answered.load(Ordering::Relaxed);
+        place.write("spile.toml", manifest(&format!("Round {round}.")).as_bytes());
+        let began = Instant::now();
+        while !served.post("/mcp", "", LIST).1.contains(&format!("Round {round}.")) {
+            assert!(began.elapsed() < AT_MOST, "round {round} is not served");
+            std::thread::yield_now();
+        }
+        assert!(callers.iter().all(|caller| !caller.is_finished()), "a call failed in round {round}");
+        while answered.load(Ordering::Relaxed) == calls {
+            std::thread::yield_now();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for caller in callers {
+        caller.join().expect("no call failed");
+    }
+    assert!(answered.load(Ordering::Relaxed) >= rounds());
+}
+
+/// A page of one row, or the next one: cursors outlive a reload.
+fn call(mut stream: &TcpStream, reader: &mut BufReader<TcpStream>, cursor: Option<String>) -> Option<String> {
+    let cursor = cursor.map_or_else(String::new, |cursor| format!(r#","cursor":"{cursor}""#));
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"list_people","arguments":{{"limit":1{cursor}}}}}}}"#
+    );
+    let length = body.len();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+         MCP-Protocol-Version: 2025-11-25\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all((head + &body).as_bytes()).expect("it reads");
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("it answers");
+        assert!(!line.is_empty(), "it stays open");
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a number");
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut answer = vec![0; length];
+    reader.read_exact(&mut answer).expect("it answers whole");
+    let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+    let result = &answer["result"];
+    assert_eq!(result["isError"], false, "{answer}");
+    result["structuredContent"]["nextCursor"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn dev_says_what_happens() {
+    let place = Place::new(&[
+        ("people.csv", b"id,name,secret\n1,Ada,x\n2,Bea,y\n"),
+        (
+            "spile.toml",
+            format!("{}\n[collections.people.fields]\nsecret = {{ sensitive = true }}\n", manifest("One."))
+                .as_bytes(),
+        ),
+    ]);
+    let mut dev = Served::start(&mut place.spile(&["dev", "--bind", "127.0.0.1:0"]));
+    let call = |name: &str, arguments: &str| {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{name}","arguments":{arguments}}}}}"#
+        );
+        dev.post("/mcp", "", &body)
+    };
+    call("get_people", r#"{"id":1}"#);
+    call("get_people", r#"{"id":7}"#);
+    call("get_people", r#"{"no":"a\u001b[31m\nb"}"#);
+    call(
+        "list_people",
+        r#"{"name":"a very long name that nobody has and that goes on for ever","secret":"x"}"#,
+    );
+    call("nothing", "{}");
+    let good = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it is there");
+    place.write("spile.toml", good.replace("description", "descriptoin").as_bytes());
+    dev.wait_for("not served; the last good contract stays");
+    place.write("spile.toml", good.replace("One.", "Two.").as_bytes());
+    dev.wait_for("served; compatible");
+    dev.wait_for("described in other words");
+    place.write("people.csv", b"id,secret\n1,x\n2,y\n");
+    dev.wait_for("served; breaking");
+    let (_, list) = dev.post("/mcp", "", LIST);
+    assert!(!list.contains("\"name\":{\"type\""), "it is served at once: {list}");
+    let port = format!(":{}", dev.address.port());
+    let (stdout, stderr, code) = dev.stop();
+    assert_eq!((code, &*stdout), (Some(0), ""));
+    let said = place.readable(stderr.replace(&port, ":PORT").as_bytes());
+    insta::assert_snapshot!("dev_log", said.lines().map(timeless).collect::<Vec<_>>().join("\n"));
+}
+
+/// Without what is different each time.
+fn timeless(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut out: Vec<String> = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let is_clock = word.len() == 9 && word.ends_with('Z') && word.as_bytes()[2] == b':';
+        let is_time = words.get(at + 1) == Some(&"ms") && word.parse::<u64>().is_ok();
+        let is_version = word.strip_prefix("0+").is_some_and(|hash| hash.len() == 8);
+        out.push(match () {
+            () if is_clock => "<time>".into(),
+            () if is_time => "<n>".into(),
+            () if is_version => "0+<hash>".into(),
+            () => (*word).to_owned(),
+        });
+    }
+    out.join(" ")
+}
+
+#[test]
+fn dev_takes_the_next_port_if_the_first_is_in_use() {
+    let place = place();
+    // Somebody may be there already; then there is nothing to take.
+    let taken = std::net::TcpListener::bind("127.0.0.1:3333");
+    let dev = Served::start(&mut place.spile(&["dev"]));
+    assert!((3334..3343).contains(&dev.address.port()), "{}", dev.address);
+    drop(taken);
+}
