@@ -40,13 +40,19 @@ pub struct Options {
     pub workbook: Workbook,
     /// By sheet: the row that has the names, from 1. The first one with a text in it where nothing is said.
     pub header_rows: HashMap<String, u32>,
+    /// The same for a sheet that is not named there.
+    pub header_row: Option<u32>,
     /// How long to trust that the file is what it was. 0: not beyond one call.
     pub look_every_ms: u64,
 }
 
 impl Options {
+    fn header_row_of(&self, sheet: &str) -> Option<u32> {
+        self.header_rows.get(sheet).copied().or(self.header_row)
+    }
+
     pub fn new(workbook: Workbook) -> Self {
-        Self { workbook, header_rows: HashMap::new(), look_every_ms: 20 }
+        Self { workbook, header_rows: HashMap::new(), header_row: None, look_every_ms: 20 }
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             leave_out("it is hidden in the workbook".into());
             continue;
         }
-        match sheet.grid.layout(&[], options.header_rows.get(&sheet.name).copied()) {
+        match sheet.grid.layout(&[], options.header_row_of(&sheet.name)) {
             Ok(layout) => {
                 let (table, notes) = sheet.grid.table(&sheet.name, &layout, &[], reading.budget)?;
                 loaded.tables.push(table);

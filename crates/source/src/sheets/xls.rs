@@ -81,7 +81,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             continue;
         }
         let grid = globals.sheet(&stream, bound.at, budget)?;
-        match grid.layout(&globals.texts, options.header_rows.get(&bound.name).copied()) {
+        match grid.layout(&globals.texts, options.header_row_of(&bound.name)) {
             Ok(layout) => {
                 let (table, notes) = grid.table(&bound.name, &layout, &globals.texts, budget)?;
                 loaded.tables.push(table);

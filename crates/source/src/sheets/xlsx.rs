@@ -29,7 +29,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
         }
         let bytes = archive.read(*at, budget)?;
         let sheet = sheet(&archive, &book, target, text(&bytes)?, budget)?;
-        match sheet.grid.layout(&book.texts, options.header_rows.get(name).copied()) {
+        match sheet.grid.layout(&book.texts, options.header_row_of(name)) {
             Ok(layout) => {
                 let (mut table, notes) = sheet.grid.table(name, &layout, &book.texts, budget)?;
                 if sheet.is_protected {
@@ -66,7 +66,7 @@ pub(super) fn rewrite(
         let bytes = archive.read(*place, budget).map_err(unreadable)?;
         let text = text(&bytes).map_err(unreadable)?;
         let sheet = sheet(&archive, &book, target, text, budget).map_err(unreadable)?;
-        let header_row = options.header_rows.get(&part.name).copied();
+        let header_row = options.header_row_of(&part.name);
         let Ok(layout) = sheet.grid.layout(&book.texts, header_row) else { continue };
         if tables == table {
             let writing =

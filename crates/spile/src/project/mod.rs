@@ -6,26 +6,29 @@
 //!
 //! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+mod packing;
+mod sources;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use contract::compile::{Examined, Known, compile};
 use contract::diagnostic::{Diagnostic, Severity};
-use contract::manifest::{self, Body, Formulas, Manifest, Settings, SourceKind, Workbook};
-use contract::source::{Facts, Shape, Source, SourceFault};
-use contract::{Collection, Contract, Operation, init, names};
+use contract::manifest::{self, Body, Manifest, SourceKind};
+use contract::source::{Facts, SourceFault};
+use contract::{Contract, Operation, init, names};
 use host::Answers;
-use source::{csv, json, sqlite};
 
 use crate::lock::Locked;
-use crate::progress::Progress;
-use crate::words::counted;
+pub use packing::{PackedSource, Packing};
+use sources::{Opened, Opening, described, explained, open, settings, told};
 
 pub const MANIFEST: &str = "spile.toml";
-const ENDINGS: &str = ".csv .tsv .db .sqlite .sqlite3";
+const ENDINGS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
+/// JSON files that are settings of some program wherever they lie.
+const NOT_DATA: [&str; 5] =
+    ["package.json", "package-lock.json", "tsconfig.json", "mcp.json", "composer.json"];
 /// A folder with more data files than this is not meant to be served as it is.
 const FILES_MAX: usize = 100;
 
@@ -87,7 +90,8 @@ impl Project {
             return Ok(Self::new(name, &folder, Plan::Manifest(path.into())));
         }
         if kind_of(path).is_none() {
-            let way_out = if is_workbook(path) { "; save the sheet as CSV" } else { "" };
+            let is_numbers = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("numbers"));
+            let way_out = if is_numbers { "; export it as XLSX or CSV" } else { "" };
             bail!("`{}` is neither a {MANIFEST} nor a data file ({ENDINGS}){way_out}", path.display());
         }
         let name =
@@ -110,15 +114,14 @@ fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = std::fs::read_dir(here).with_context(|| format!("`{}` cannot be read", here.display()))?;
     let paths = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
-    let is_data = |path: &PathBuf| !file_name(path).starts_with('.') && kind_of(path).is_some();
+    let is_data = |path: &PathBuf| {
+        let name = file_name(path);
+        // A spreadsheet program keeps `~$customers.xlsx` beside what it has open.
+        !name.starts_with(['.', '~']) && !NOT_DATA.contains(&name.as_str()) && kind_of(path).is_some()
+    };
     let mut files: Vec<PathBuf> = paths.filter(|path| is_data(path) && path.is_file()).collect();
     files.sort();
     Ok(files)
-}
-
-fn is_workbook(path: &Path) -> bool {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    matches!(ending.as_deref(), Some("xlsx" | "xlsm" | "xls" | "ods" | "numbers"))
 }
 
 fn kind_of(path: &Path) -> Option<SourceKind> {
@@ -127,16 +130,6 @@ fn kind_of(path: &Path) -> Option<SourceKind> {
 
 fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| "server".into(), |name| name.to_string_lossy().into_owned())
-}
-
-/// A source that was opened, and what it holds.
-struct Opened {
-    name: String,
-    /// As people know it.
-    file: String,
-    kind: SourceKind,
-    source: Arc<dyn Source>,
-    facts: Facts,
 }
 
 /// A project that has been looked at: what can be served, if nothing is wrong, and what there is to say.
@@ -231,7 +224,14 @@ impl Project {
         for one in &manifest.sources {
             let path = self.path_of(&one.name.value, &one.path.value);
             looked.files.push(path.clone());
-            match open(&one.name.value, &path, &one.path.value, &one.settings) {
+            let opening = Opening {
+                name: &one.name.value,
+                path: &path,
+                file: &one.path.value,
+                settings: &one.settings,
+                header_rows: header_rows(&manifest, &one.name.value),
+            };
+            match open(&opening) {
                 Ok(source) => opened.push(source),
                 Err(error) => looked.found.push(match error.at {
                     Some(_) => error,
@@ -258,8 +258,21 @@ impl Project {
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
             let Some(kind) = kind_of(file) else { continue };
             looked.files.push(file.clone());
-            match open(&name, file, &file_name(file), &settings(kind)) {
+            let (shown, settings) = (file_name(file), settings(kind));
+            let opening = Opening {
+                name: &name,
+                path: file,
+                file: &shown,
+                settings: &settings,
+                header_rows: Vec::new(),
+            };
+            match open(&opening) {
                 Ok(source) => opened.push(source),
+                // Much that is JSON is no table, and nobody has said that this one is.
+                Err(error) if kind == SourceKind::Json && files.len() > 1 => {
+                    let why = format!("`{shown}` is left out: {}", error.message);
+                    looked.found.push(Diagnostic::note(why));
+                }
                 Err(error) => looked.found.push(error),
             }
         }
@@ -301,71 +314,6 @@ impl Project {
     }
 }
 
-/// What packing needs to know.
-pub struct Packing {
-    pub manifest: String,
-    pub lock: Option<Vec<u8>>,
-    /// The files that sources read.
-    pub sources: Vec<PackedSource>,
-    /// Variables that the manifest reads.
-    pub variables: Vec<String>,
-}
-
-pub struct PackedSource {
-    pub name: String,
-    pub path: PathBuf,
-    pub kind: SourceKind,
-}
-
-impl Project {
-    /// What goes into one file.
-    pub fn packing(&self) -> anyhow::Result<Packing> {
-        let (manifest, text) = match &self.plan {
-            Plan::Manifest(file) => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("`{}` cannot be read", file.display()))?;
-                (None, text)
-            }
-            Plan::Files(files) => {
-                let made = self.made_manifest(files, &mut Vec::new(), &mut Looked::default())?;
-                let (manifest, text) = made.context("these files cannot be served")?;
-                (Some(manifest), text)
-            }
-        };
-        let (read, variables) = asked(&text)?;
-        let manifest = manifest.unwrap_or(read);
-        let lock = std::fs::read(self.folder.join("spile.lock")).ok();
-        let sources = manifest.sources.iter().map(|one| PackedSource {
-            name: one.name.value.clone(),
-            path: self.path_of(&one.name.value, &one.path.value),
-            kind: one.settings.kind(),
-        });
-        Ok(Packing { sources: sources.collect(), lock, variables, manifest: text })
-    }
-
-    /// The variables that a manifest reads.
-    pub fn variables(&self) -> anyhow::Result<Vec<String>> {
-        match &self.plan {
-            Plan::Manifest(file) => Ok(asked(&std::fs::read_to_string(file)?)?.1),
-            Plan::Files(_) => Ok(Vec::new()),
-        }
-    }
-}
-
-/// A manifest, and which variables it asked for.
-fn asked(text: &str) -> anyhow::Result<(Manifest, Vec<String>)> {
-    let names = RefCell::new(BTreeSet::new());
-    let env = |name: &str| {
-        names.borrow_mut().insert(name.to_owned());
-        std::env::var(name).ok()
-    };
-    let manifest = match manifest::parse(MANIFEST, text, &env) {
-        Ok((manifest, _)) => manifest,
-        Err(found) => bail!("{}", contract::diagnostic::render_all(&found, false)),
-    };
-    Ok((manifest, names.into_inner().into_iter().collect()))
-}
-
 impl Looked {
     pub fn errors(&self) -> usize {
         self.found.iter().filter(|one| one.severity == Severity::Error).count()
@@ -376,60 +324,14 @@ fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-fn settings(kind: SourceKind) -> Settings {
-    match kind {
-        SourceKind::Sqlite => Settings::Sqlite,
-        SourceKind::Csv => Settings::Csv { delimiter: None, null: None, formulas: Formulas::default() },
-        SourceKind::Xlsx => Settings::Sheets(Workbook::Xlsx),
-        SourceKind::Xls => Settings::Sheets(Workbook::Xls),
-        SourceKind::Ods => Settings::Sheets(Workbook::Ods),
-        SourceKind::Json => Settings::Json { at: None },
-        SourceKind::JsonLines => Settings::JsonLines,
-    }
-}
-
-fn open(name: &str, path: &Path, file: &str, settings: &Settings) -> Result<Opened, Diagnostic> {
-    let source: Arc<dyn Source> = match settings {
-        Settings::Csv { delimiter, null, formulas } => {
-            let options = csv::Options {
-                delimiter: *delimiter,
-                null: null.clone(),
-                formulas: *formulas,
-                ..csv::Options::default()
-            };
-            Arc::new(csv::Csv::open(path, options))
-        }
-        Settings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
-        Settings::Json { at } => {
-            Arc::new(json::Json::open(path, json::Options::new(json::Form::Document { at: at.clone() })))
-        }
-        Settings::JsonLines => Arc::new(json::Json::open(path, json::Options::new(json::Form::Lines))),
-        Settings::Sheets(_) => {
-            return Err(Diagnostic::error(format!("`{file}` cannot be read by this version yet")));
-        }
-    };
-    let _progress = Progress::on(file, path);
-    let facts = source.facts().map_err(|fault| explained(&*source, None, &fault, &file_name(path)))?;
-    Ok(Opened { name: name.into(), file: file.into(), kind: settings.kind(), source, facts })
-}
-
-/// What keeps a source from being read: in its own words if it has some, else in those of the fault.
-fn explained(source: &dyn Source, shape: Option<&Shape>, fault: &SourceFault, file: &str) -> Diagnostic {
-    source.explain(shape).unwrap_or_else(|| Diagnostic::error(told(fault, file)))
-}
-
-/// Callers need not know which file it is; whoever starts the server does.
-fn told(fault: &SourceFault, file: &str) -> String {
-    match fault {
-        SourceFault::Busy { .. } => {
-            format!("`{file}` is locked by another program; try again when it is done")
-        }
-        SourceFault::TooSlow => format!("`{file}` takes too long to read"),
-        SourceFault::Stopped
-        | SourceFault::Moved
-        | SourceFault::Unavailable { .. }
-        | SourceFault::Changed { .. } => fault.to_string(),
-    }
+/// Which rows of a source's sheets have the names, as far as collections say.
+fn header_rows<'m>(manifest: &'m Manifest, source: &str) -> Vec<(Option<&'m str>, u32)> {
+    let of = manifest.collections.iter().filter(|one| one.source.value == source);
+    let said = of.filter_map(|one| {
+        let sheet = one.table.as_ref().map(|table| table.value.as_str());
+        Some((sheet, one.header_row?))
+    });
+    said.collect()
 }
 
 fn rendered(opened: &[Opened], name: &str) -> String {
@@ -438,31 +340,6 @@ fn rendered(opened: &[Opened], name: &str) -> String {
         .map(|one| init::Found { name: &one.name, path: &one.file, kind: one.kind, facts: &one.facts })
         .collect();
     init::render(&sources, name)
-}
-
-/// A source as it is served: where the author chose another key, that one.
-fn described(one: &Opened, contract: Option<&Contract>) -> String {
-    let tables = one.facts.tables.iter().map(|table| {
-        let served = contract.and_then(|contract| {
-            let is_it = |c: &&Collection| c.source == one.name && c.shape.table == table.name;
-            contract.collections.iter().find(is_it)
-        });
-        let key: Vec<usize> = match served {
-            Some(served) => served.shape.key.iter().map(|at| served.shape.columns[*at].at).collect(),
-            None => table.key.clone(),
-        };
-        let rows = table.rows.map_or_else(|| "rows not counted".into(), |rows| counted(rows, "row"));
-        let named = |at: &usize| match table.columns[*at].name.trim() {
-            "" => format!("column {}", at + 1),
-            name => name.to_owned(),
-        };
-        let names: Vec<String> = key.iter().map(named).collect();
-        let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
-        format!("{}: {rows}, {}, {key}", table.name, counted(table.columns.len() as u64, "column"))
-    });
-    let notes = one.facts.notes.iter().cloned();
-    let parts: Vec<String> = tables.chain(notes).collect();
-    format!("{}\n    {}", one.file, parts.join("\n    "))
 }
 
 /// Columns whose own name is blank, or there twice: callers know them by another, and their owner is told.

@@ -1,0 +1,130 @@
+//! The files that a project reads, opened and looked at.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::diagnostic::Diagnostic;
+use contract::manifest::{Formulas, Settings, SourceKind, Workbook};
+use contract::source::{Facts, Shape, Source, SourceFault};
+use contract::{Collection, Contract};
+use source::{csv, json, sheets, sqlite};
+
+use super::file_name;
+use crate::progress::Progress;
+use crate::words::counted;
+
+/// A source that was opened, and what it holds.
+pub(super) struct Opened {
+    pub(super) name: String,
+    /// As people know it.
+    pub(super) file: String,
+    pub(super) kind: SourceKind,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) facts: Facts,
+}
+
+pub(super) fn settings(kind: SourceKind) -> Settings {
+    match kind {
+        SourceKind::Sqlite => Settings::Sqlite,
+        SourceKind::Csv => Settings::Csv { delimiter: None, null: None, formulas: Formulas::default() },
+        SourceKind::Xlsx => Settings::Sheets(Workbook::Xlsx),
+        SourceKind::Xls => Settings::Sheets(Workbook::Xls),
+        SourceKind::Ods => Settings::Sheets(Workbook::Ods),
+        SourceKind::Json => Settings::Json { at: None },
+        SourceKind::JsonLines => Settings::JsonLines,
+    }
+}
+
+/// How a source is opened.
+pub(super) struct Opening<'a> {
+    pub(super) name: &'a str,
+    pub(super) path: &'a Path,
+    /// As people know it.
+    pub(super) file: &'a str,
+    pub(super) settings: &'a Settings,
+    /// Collections that say which row of their sheet has the names: the sheet, if it is said, and the row.
+    pub(super) header_rows: Vec<(Option<&'a str>, u32)>,
+}
+
+pub(super) fn open(opening: &Opening<'_>) -> Result<Opened, Diagnostic> {
+    let Opening { name, path, file, settings, .. } = *opening;
+    let source: Arc<dyn Source> = match settings {
+        Settings::Csv { delimiter, null, formulas } => {
+            let options = csv::Options {
+                delimiter: *delimiter,
+                null: null.clone(),
+                formulas: *formulas,
+                ..csv::Options::default()
+            };
+            Arc::new(csv::Csv::open(path, options))
+        }
+        Settings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
+        Settings::Json { at } => {
+            Arc::new(json::Json::open(path, json::Options::new(json::Form::Document { at: at.clone() })))
+        }
+        Settings::JsonLines => Arc::new(json::Json::open(path, json::Options::new(json::Form::Lines))),
+        Settings::Sheets(workbook) => {
+            let mut options = sheets::Options::new(*workbook);
+            for (sheet, row) in &opening.header_rows {
+                match sheet {
+                    Some(sheet) => drop(options.header_rows.insert((*sheet).to_owned(), *row)),
+                    // It is the only one, or it is not found anyway.
+                    None => options.header_row = Some(*row),
+                }
+            }
+            Arc::new(sheets::Sheets::open(path, options))
+        }
+    };
+    let _progress = Progress::on(file, path);
+    let facts = source.facts().map_err(|fault| explained(&*source, None, &fault, &file_name(path)))?;
+    Ok(Opened { name: name.into(), file: file.into(), kind: settings.kind(), source, facts })
+}
+
+/// What keeps a source from being read: in its own words if it has some, else in those of the fault.
+pub(super) fn explained(
+    source: &dyn Source,
+    shape: Option<&Shape>,
+    fault: &SourceFault,
+    file: &str,
+) -> Diagnostic {
+    source.explain(shape).unwrap_or_else(|| Diagnostic::error(told(fault, file)))
+}
+
+/// Callers need not know which file it is; whoever starts the server does.
+pub(super) fn told(fault: &SourceFault, file: &str) -> String {
+    match fault {
+        SourceFault::Busy { .. } => {
+            format!("`{file}` is locked by another program; try again when it is done")
+        }
+        SourceFault::TooSlow => format!("`{file}` takes too long to read"),
+        SourceFault::Stopped
+        | SourceFault::Moved
+        | SourceFault::Unavailable { .. }
+        | SourceFault::Changed { .. } => fault.to_string(),
+    }
+}
+
+/// A source as it is served: where the author chose another key, that one.
+pub(super) fn described(one: &Opened, contract: Option<&Contract>) -> String {
+    let tables = one.facts.tables.iter().map(|table| {
+        let served = contract.and_then(|contract| {
+            let is_it = |c: &&Collection| c.source == one.name && c.shape.table == table.name;
+            contract.collections.iter().find(is_it)
+        });
+        let key: Vec<usize> = match served {
+            Some(served) => served.shape.key.iter().map(|at| served.shape.columns[*at].at).collect(),
+            None => table.key.clone(),
+        };
+        let rows = table.rows.map_or_else(|| "rows not counted".into(), |rows| counted(rows, "row"));
+        let named = |at: &usize| match table.columns[*at].name.trim() {
+            "" => format!("column {}", at + 1),
+            name => name.to_owned(),
+        };
+        let names: Vec<String> = key.iter().map(named).collect();
+        let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
+        format!("{}: {rows}, {}, {key}", table.name, counted(table.columns.len() as u64, "column"))
+    });
+    let notes = one.facts.notes.iter().cloned();
+    let parts: Vec<String> = tables.chain(notes).collect();
+    format!("{}\n    {}", one.file, parts.join("\n    "))
+}
