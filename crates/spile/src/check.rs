@@ -60,8 +60,7 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 /// What is worth a look in something that can be served.
 fn linted(looked: &Looked) -> Vec<Diagnostic> {
     let (Some(ready), Some(manifest)) = (&looked.ready, &looked.manifest) else { return Vec::new() };
-    let known: Vec<Known<'_>> =
-        looked.facts.iter().map(|(name, facts)| Known { name, facts, statements: &[] }).collect();
+    let known: Vec<Known<'_>> = looked.facts.iter().map(|(name, facts)| Known::new(name, facts)).collect();
     let mut findings = lint::lint(&ready.contract, manifest, &known);
     if !looked.is_written {
         // Nobody has left anything out of a manifest that nobody wrote, and it has no places to point to.

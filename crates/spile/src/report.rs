@@ -139,8 +139,11 @@ pub fn tell(found: &[Diagnostic]) {
 
 #[cfg(test)]
 mod tests {
-    use super::worth_a_look;
+    use super::{report, worth_a_look};
+    use contract::compile::{Known, compile};
     use contract::diagnostic::{At, Diagnostic, Origin};
+    use contract::source::{ColumnFacts, Facts, StatementFacts};
+    use contract::{Kind, manifest};
     use std::sync::Arc;
 
     #[test]
@@ -165,6 +168,31 @@ mod tests {
           note     another [2J
                    look
           and 2 more of these sorts; --json has them all
+        ");
+    }
+    #[test]
+    fn statements_are_told_as_their_source_proved_them() {
+        let text = "[sources.crm]\npath = 'crm.db'\n\
+                    [tools.top_plans]\nsql = 'select plan, count(*) as n from c where d >= :since'\n\
+                    arguments.since = { type = 'date' }\ndescription = 'Plans.'\n\
+                    [tools.close]\nsql = 'update c set d = 1'\nwrites = true\nchanges_max = 5\ndescription = 'Close.'\n";
+        let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a manifest");
+        let reads = StatementFacts {
+            parameters: vec!["since".into()],
+            columns: vec![ColumnFacts::new("plan", Kind::Text), ColumnFacts::new("n", Kind::Integer)],
+            ..StatementFacts::default()
+        };
+        let writes = StatementFacts { writes: true, ..StatementFacts::default() };
+        let (facts, statements) = (Facts::default(), [("top_plans", Ok(reads)), ("close", Ok(writes))]);
+        let known = [Known { statements: &statements, ..Known::new("crm", &facts) }];
+        let (contract, told) = compile(&manifest, &known, "shop");
+        let contract = contract.unwrap_or_else(|| panic!("{told:?}"));
+        let report = report(&contract, &[], &[]);
+        let proven = report.split("\nstatements").nth(1).and_then(|rest| rest.split("\n\n").next());
+        insta::assert_snapshot!(proven.expect("statements are told"), @r"
+        , each prepared and typed by its source
+          top_plans on crm: reads; gives plan text, n integer
+          close on crm: writes at most 5 rows; gives nothing
         ");
     }
 }

@@ -4,7 +4,7 @@ use contract::compile::{Known, compile};
 use contract::diagnostic::{Diagnostic, render_all};
 use contract::lint::lint;
 use contract::manifest::{self, Manifest};
-use contract::source::{ColumnFacts, Facts, TableFacts};
+use contract::source::{ColumnFacts, Facts, StatementFacts, TableFacts};
 use contract::{Contract, Kind};
 use insta::assert_snapshot;
 use json::Json;
@@ -22,13 +22,13 @@ fn columns() -> Vec<ColumnFacts> {
 fn compiled(facts: &Facts, text: &str) -> (Contract, Manifest) {
     let text = format!("[sources.s]\npath = \"s.db\"\n{text}");
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
-    let (contract, told) = compile(&manifest, &[Known { name: "s", facts }], "people");
+    let (contract, told) = compile(&manifest, &[Known::new("s", facts)], "people");
     (contract.unwrap_or_else(|| panic!("{}", render_all(&told, false))), manifest)
 }
 
 fn found(facts: &Facts, text: &str) -> Vec<Diagnostic> {
     let (contract, manifest) = compiled(facts, text);
-    lint(&contract, &manifest, &[Known { name: "s", facts }])
+    lint(&contract, &manifest, &[Known::new("s", facts)])
 }
 
 /// Each as `severity code: message`.
@@ -140,13 +140,13 @@ fn schemas_that_clients_refuse() {
     ] {
         let mut odd = contract.clone();
         odd.tools[0].input = Json::parse(schema).expect("JSON");
-        let found = lint(&odd, &manifest, &[Known { name: "s", facts: &facts }]);
+        let found = lint(&odd, &manifest, &[Known::new("s", &facts)]);
         assert_eq!(codes(&found), expected, "{schema}");
         assert!(found.iter().all(|one| one.at.is_some()), "{schema}");
     }
     let mut odd = contract;
     odd.tools[1].input = Json::parse(r#"{"anyOf":[],"properties":{"a-b":{}}}"#).expect("JSON");
-    let found = lint(&odd, &manifest, &[Known { name: "s", facts: &facts }]);
+    let found = lint(&odd, &manifest, &[Known::new("s", &facts)]);
     assert_snapshot!(render_all(&found, false), @r#"
     warning: the arguments of `list_people` are an `anyOf` at the top, which some clients refuse
      --> spile.toml:3:14
@@ -168,7 +168,7 @@ fn schemas_that_clients_refuse() {
 fn what_is_too_long_or_too_many() {
     let facts = facts(columns());
     let (contract, manifest) = compiled(&facts, GOOD);
-    let known = [Known { name: "s", facts: &facts }];
+    let known = [Known::new("s", &facts)];
     let with = |change: &dyn Fn(&mut Contract)| {
         let mut odd = contract.clone();
         change(&mut odd);
@@ -188,7 +188,9 @@ fn what_is_too_long_or_too_many() {
 #[test]
 fn types_that_the_values_do_not_have() {
     let check = |kind: Kind, declared: Kind, expected: &[&str]| {
-        let facts = facts(vec![ColumnFacts::new("id", Kind::Integer), ColumnFacts::new("x", kind)]);
+        // What no value can be is refused by the compiler; here some may.
+        let mixed = ColumnFacts { mixed: true, ..ColumnFacts::new("x", kind) };
+        let facts = facts(vec![ColumnFacts::new("id", Kind::Integer), mixed]);
         let text = format!("{GOOD}fields.x = {{ as = '{}' }}", declared.as_str());
         assert_eq!(codes(&found(&facts, &text)), expected, "{kind:?} as {declared:?}");
     };
@@ -242,4 +244,32 @@ fn columns_that_round() {
     assert_eq!(codes(&found(&facts, &hidden)), [] as [&str; 0]);
     let written = format!("{GOOD}operations = ['get', 'list', 'update']\n");
     assert_eq!(codes(&found(&facts, &written)), ["warning column_rounds"]);
+}
+
+#[test]
+fn a_statement_without_a_description_is_a_tool_that_nobody_can_choose() {
+    let facts = facts(columns());
+    let text = format!(
+        "[sources.s]\npath = \"s.db\"\n{GOOD}[tools.count]\nsql = 'select 1 as n'\n[tools.most]\nsql = 'select 2 as n'\n\
+         [tools.told]\nsql = 'select 3 as n'\ndescription = 'The number three.'\n"
+    );
+    let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
+    let gives = || {
+        Ok(StatementFacts {
+            columns: vec![ColumnFacts::new("n", Kind::Integer)],
+            ..StatementFacts::default()
+        })
+    };
+    let statements = ["count", "most", "told"].map(|name| (name, gives()));
+    let known = [Known { statements: &statements, ..Known::new("s", &facts) }];
+    let (contract, told) = compile(&manifest, &known, "people");
+    let contract = contract.unwrap_or_else(|| panic!("{}", render_all(&told, false)));
+    assert_snapshot!(render_all(&lint(&contract, &manifest, &known), false), @r"
+    warning: 2 tools have no description: `count`, `most`
+     --> spile.toml:5:8
+      |
+    5 | [tools.count]
+      |        ^^^^^
+      = help: say what a statement answers and when to use it; nobody sees the statement itself
+    ");
 }
