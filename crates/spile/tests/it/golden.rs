@@ -40,6 +40,67 @@ fn from_the_database() {
     check(&place);
 }
 
+/// The verb tutor: what it is asked for, what it does not know, and what it does not have.
+#[test]
+fn the_verb_tutor() {
+    let place = Place::example("verbs");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/verbs.txt");
+    let golden = std::fs::read_to_string(&file).expect("a transcript is readable");
+    let (stdio, http) = (played(&golden, &mut Pipe::open(&place)), played(&golden, &mut Web::open(&place)));
+    if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
+        std::fs::write(&file, &stdio).expect("a transcript can be written");
+    } else {
+        assert!(stdio == golden, "over stdio it is now:\n{stdio}");
+    }
+    assert!(http == stdio, "over HTTP it is:\n{http}");
+}
+
+/// A list sends the very bytes that arguments are checked with, for every example.
+#[test]
+fn what_is_listed_is_what_is_checked() {
+    for entry in std::fs::read_dir(crate::stand::examples()).expect("there are examples") {
+        let folder = entry.expect("a folder is readable").path();
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let place = Place::example(&name);
+        let looked = spile::project::Project::find(&place.folder).and_then(|project| project.look());
+        let contract =
+            looked.expect("an example can be read").ready.expect("an example can be served").contract;
+        let ask = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+        let listed = Pipe::open(&place).ask(ask).expect("an answer");
+        assert!(!contract.tools.is_empty());
+        for tool in &contract.tools {
+            // `Check` is compiled from this text, wherever the contract is served.
+            contract::Check::compile(&tool.input).expect("a schema");
+            for (member, schema) in [("inputSchema", &tool.input), ("outputSchema", &tool.output)] {
+                let bytes = format!("\"{member}\":{}", schema.as_str());
+                assert!(listed.contains(&bytes), "{name}: {} of {} is sent otherwise", member, tool.name);
+            }
+        }
+    }
+}
+
+/// The database is the text beside it, so that it can be read and changed.
+#[test]
+fn the_verbs_are_those_of_the_text() {
+    let place = Place::example("verbs");
+    let sql = std::fs::read_to_string(place.folder.join("verbs.sql")).expect("there is a text");
+    let made = rusqlite::Connection::open_in_memory().expect("a database");
+    made.execute_batch(&sql).expect("the text is SQL");
+    let kept = rusqlite::Connection::open(place.folder.join("verbs.db")).expect("a database");
+    for table in ["forms", "irregular", "spanish", "subjects"] {
+        let rows = |from: &rusqlite::Connection| -> Vec<Vec<String>> {
+            let mut all = from
+                .prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2, 3"))
+                .or_else(|_| from.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")))
+                .expect("a table");
+            let columns = all.column_count();
+            let rows = all.query_map((), |row| (0..columns).map(|at| row.get(at)).collect()).expect("rows");
+            rows.map(|row| row.expect("a row")).collect()
+        };
+        assert_eq!(rows(&made), rows(&kept), "{table}");
+    }
+}
+
 const VERSIONS: [&str; 3] = ["2024-11-05", "2025-06-18", "2026-07-28"];
 
 fn file(version: &str) -> PathBuf {

@@ -7,20 +7,20 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::clients::{Server, cached, node};
-use crate::stand::{SPILE, example};
+use crate::stand::{SPILE, examples};
 
 /// What it exits with when a tool says that it failed.
 const TOOL_FAILED: i32 = 5;
 
 #[test]
 fn over_stdio() {
-    let example = example().to_string_lossy().into_owned();
+    let example = examples().join("customers").to_string_lossy().into_owned();
     check(&[SPILE, "serve", &example]);
 }
 
 #[test]
 fn over_http() {
-    let example = example().to_string_lossy().into_owned();
+    let example = examples().join("customers").to_string_lossy().into_owned();
     let server = Server::start(SPILE, &["serve", &example]);
     check(&[&server.url, "--transport", "http"]);
 }

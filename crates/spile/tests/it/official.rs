@@ -2,12 +2,12 @@
 //! over every door, at every protocol version they know. What exactly is in `crates/testkit/clients`.
 
 use crate::clients::{self, Client, Door};
-use crate::stand::{SPILE, example};
+use crate::stand::{SPILE, examples};
 
 clients::every_client_over_every_door!(check);
 
 /// One row of the table.
 fn check(client: Client, door: Door) {
-    let example = example().to_string_lossy().into_owned();
+    let example = examples().join("customers").to_string_lossy().into_owned();
     clients::check(client, door, SPILE, &[("customers", &["serve", &example])]);
 }

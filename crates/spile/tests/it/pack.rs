@@ -60,7 +60,7 @@ fn packed(args: &[&str]) -> (Place, PathBuf) {
 #[test]
 fn one_file_answers_as_serving_does() {
     let (alone, program) = packed(&["--with-data"]);
-    let mut serve = bare(Path::new(SPILE), &crate::stand::example());
+    let mut serve = bare(Path::new(SPILE), &crate::stand::examples().join("customers"));
     serve.arg("serve");
     let expected = answers(serve);
     assert_eq!(expected.len(), 4);
@@ -76,7 +76,7 @@ fn without_data_the_files_are_looked_for_beside_it() {
     let out = bare(&program, &alone.folder).stdin(Stdio::null()).output().expect("it starts");
     let said = alone.readable(&out.stderr);
     assert!(!out.status.success() && said.contains("customers.csv"), "{said}");
-    let data = crate::stand::example().join("customers.csv");
+    let data = crate::stand::examples().join("customers").join("customers.csv");
     std::fs::copy(data, alone.folder.join("customers.csv")).expect("a copy");
     assert_eq!(answers(bare(&program, &alone.folder)).len(), 4);
     // The current folder is of no importance.

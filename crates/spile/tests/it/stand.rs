@@ -36,8 +36,13 @@ impl Place {
 
     /// The example that the documentation uses.
     pub fn customers() -> Self {
+        Self::example("customers")
+    }
+
+    /// A copy of an example.
+    pub fn example(name: &str) -> Self {
         let place = Self::new(&[]);
-        for entry in std::fs::read_dir(example()).expect("the example is there") {
+        for entry in std::fs::read_dir(examples().join(name)).expect("the example is there") {
             let path = entry.expect("a folder is readable").path();
             let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
             place.write(&name, &std::fs::read(&path).expect("a file is readable"));
@@ -105,8 +110,8 @@ pub fn scripted() -> Place {
     Place::new(&[("server.sh", include_bytes!("scripted.sh"))])
 }
 
-pub fn example() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/customers")
+pub fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
 /// What the program said, and how it ended.

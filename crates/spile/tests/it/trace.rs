@@ -11,12 +11,16 @@ use crate::stand::{Place, SPILE, Said, Served};
 const STEPS: [&str; 3] = ["tools", "call lookup_customer email=dana@acme.test", "call lookup_customer"];
 
 fn session(place: &Place, framing: &str, more: &[&str]) -> Said {
-    let command = format!("{SPILE} serve");
-    let args = ["trace", "--command", &command, "--framing", framing, "--protocol", "2025-11-25"];
-    let said = place.run(&[&args[..], more, &STEPS].concat());
+    let said = traced(place, framing, "2025-11-25", more, &STEPS);
     // The last step is a tool that fails.
     assert_eq!(said.code, Some(1), "{said}");
     said
+}
+
+fn traced(place: &Place, framing: &str, version: &str, more: &[&str], steps: &[&str]) -> Said {
+    let command = format!("{SPILE} serve");
+    let args = ["trace", "--command", &command, "--framing", framing, "--protocol", version];
+    place.run(&[&args[..], more, steps].concat())
 }
 
 #[test]
@@ -26,6 +30,24 @@ fn a_session_is_what_it_was() {
         let seen = readable(&session(&place, framing, &[]).stdout);
         let bytes = by_direction(&session(&place, framing, &["--raw"]).stdout);
         golden(&format!("trace-{framing}.txt"), &format!("{seen}\n{bytes}"));
+    }
+}
+
+/// The lesson that the tutor was asked for, in the framing and version of that lesson, and in today's.
+#[test]
+fn the_verb_tutor_says_ate_and_comio() {
+    let place = Place::example("verbs");
+    let steps = [
+        "tools",
+        "call conjugate verb=eat tense=past_simple person=3sg",
+        "call lookup_spanish english_form=ate",
+    ];
+    for (framing, version) in [("headers", "2024-11-05"), ("lines", "2025-11-25")] {
+        let seen = traced(&place, framing, version, &[], &steps);
+        let raw = traced(&place, framing, version, &["--raw"], &steps);
+        assert_eq!((seen.code, raw.code), (Some(0), Some(0)), "{seen}");
+        let (seen, bytes) = (readable(&seen.stdout), by_direction(&raw.stdout));
+        golden(&format!("verbs-{framing}.txt"), &format!("{seen}\n{bytes}"));
     }
 }
 
