@@ -21,6 +21,7 @@ pub mod infer;
 pub mod init;
 pub mod kind;
 mod line;
+pub mod lint;
 mod loops;
 pub mod manifest;
 pub mod names;

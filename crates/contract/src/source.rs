@@ -108,6 +108,9 @@ pub struct ColumnFacts {
     pub has_default: bool,
     /// Why no caller can set it, if none can: it is computed.
     pub read_only: Option<String>,
+    /// What happens to values that are written, if they are not kept digit by digit: half a sentence for whoever
+    /// owns it, behind the column's name.
+    pub inexact: Option<String>,
 }
 
 impl TableFacts {
@@ -136,6 +139,7 @@ impl ColumnFacts {
             values: Vec::new(),
             has_default: false,
             read_only: None,
+            inexact: None,
         }
     }
 }

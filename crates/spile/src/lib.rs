@@ -1,6 +1,7 @@
 //! Arguments, wiring and diagnostics: what stands between a command line and a serving process.
 
 mod banner;
+pub mod check;
 pub mod client;
 mod progress;
 pub mod project;
@@ -11,4 +12,4 @@ mod settings;
 mod socket;
 mod words;
 
-pub use report::{report, tell};
+pub use report::{print, tell};

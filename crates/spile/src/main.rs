@@ -8,9 +8,10 @@ use anyhow::{Context, bail};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use contract::diagnostic::Diagnostic;
-use spile::project::{Looked, MANIFEST, Project};
+use spile::check::{CheckArgs, check};
+use spile::project::{MANIFEST, Project};
 use spile::serve::{ServeArgs, Service, serve, start_logging};
-use spile::{client, report, tell};
+use spile::{client, tell};
 
 /// Turns spreadsheets and databases into MCP servers that every agent can use.
 #[derive(Debug, Parser)]
@@ -39,12 +40,10 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
-    /// Say what would be served, what it costs, and what is wrong; serve nothing
-    Check {
-        /// What `serve` takes
-        #[arg(default_value = ".")]
-        path: PathBuf,
-    },
+    /// Say what would be served, what it costs, and what is wrong or worth a look; serve nothing
+    Check(CheckArgs),
+    /// Print the JSON Schema of spile.toml, for editors
+    Schema,
     #[command(flatten)]
     Client(client::Command),
     /// Print a completion script for a shell
@@ -57,7 +56,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve { paths, args } => served(&paths, &args),
         Command::Init { path, force } => init(&path, force),
-        Command::Check { path } => check(&path),
+        Command::Check(args) => check(&args),
+        Command::Schema => printed(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "spile", &mut std::io::stdout());
@@ -91,25 +91,26 @@ fn served(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
 
 fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
     let project = Project::find(path)?;
-    let file = project.folder.join(MANIFEST);
+    let project_folder = project.folder.clone();
+    let file = project_folder.join(MANIFEST);
     if file.exists() && !force {
         bail!("`{}` is there already; --force replaces it", file.display());
     }
     let (text, found) = project.without_manifest()?.manifest_text()?;
     tell(&found);
     let Some(text) = text else { return Ok(ExitCode::FAILURE) };
+    // Editors find the schema by the first line of the manifest; it is that of this version.
+    let schema = project_folder.join(contract::init::SCHEMA_PATH);
+    let made = schema.parent().map_or(Ok(()), std::fs::create_dir_all);
+    made.and_then(|()| std::fs::write(&schema, contract::manifest::schema()))
+        .with_context(|| format!("`{}` cannot be written", schema.display()))?;
     std::fs::write(&file, text).with_context(|| format!("`{}` cannot be written", file.display()))?;
     writeln!(std::io::stderr(), "wrote {0}; `spile check {0}` says what it makes", file.display())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(path: &Path) -> anyhow::Result<ExitCode> {
-    let Looked { ready, found, sources } = Project::find(path)?.look()?;
-    tell(&found);
-    let Some(ready) = ready else { return Ok(ExitCode::FAILURE) };
-    match std::io::stdout().write_all(report(&ready.contract, &sources).as_bytes()) {
-        // A reader that has seen enough, such as `head`, is no failure.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+/// A reader that has seen enough, such as `head`, is no failure.
+fn printed(text: &str) -> anyhow::Result<ExitCode> {
+    spile::print(text)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -132,6 +132,12 @@ pub struct Looked {
     pub found: Vec<Diagnostic>,
     /// One line for each source: what it is and how it was read.
     pub sources: Vec<String>,
+    /// What the contract was made from, for whoever wants to look closer.
+    pub manifest: Option<Manifest>,
+    /// Whether somebody wrote that manifest.
+    pub is_written: bool,
+    /// What each source holds, by its name.
+    pub facts: Vec<(String, Facts)>,
 }
 
 /// A contract and what answers it.
@@ -174,6 +180,9 @@ impl Project {
         if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
             looked.ready = ready(contract, &manifest, &opened, &mut looked.found);
         }
+        looked.manifest = Some(manifest);
+        looked.is_written = matches!(self.plan, Plan::Manifest(_));
+        looked.facts = opened.into_iter().map(|one| (one.name, one.facts)).collect();
         Ok(looked)
     }
 

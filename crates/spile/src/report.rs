@@ -1,16 +1,20 @@
-//! What `spile check` prints: the tools, what they cost, and where they come from. And what was found on the way.
+//! What `spile check` prints for people: the tools, what they cost, where they come from, and what is worth a look.
+//! And what was found on the way.
 
 use std::fmt::Write;
 use std::io::Write as _;
 
 use contract::diagnostic::{Diagnostic, Severity, render_all};
-use contract::{Contract, Tool, tokens};
+use contract::{Contract, Operation, Tool, tokens};
 
 use crate::banner::in_colour;
 use crate::words::{counted, grouped, some};
 
+/// So many findings of one sort are shown; what is beyond is counted.
+const SHOWN_MAX: usize = 3;
+
 /// Readable without colour, and the same every time.
-pub fn report(contract: &Contract, sources: &[String]) -> String {
+pub(crate) fn report(contract: &Contract, sources: &[String], findings: &[Diagnostic]) -> String {
     let costs: Vec<usize> = contract.tools.iter().map(cost).collect();
     let total = costs.iter().sum::<usize>() as u64;
     let tools = counted(contract.tools.len() as u64, "tool");
@@ -18,31 +22,108 @@ pub fn report(contract: &Contract, sources: &[String]) -> String {
         format!("{} {} · {tools} · about {} tokens\n\n", contract.name, contract.version, grouped(total));
     let width = contract.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for (tool, cost) in contract.tools.iter().zip(&costs) {
-        let _ =
-            writeln!(out, "  {:width$}  {:>6} tokens  {}", tool.name, grouped(*cost as u64), arguments(tool));
+        let (cost, arguments) = (grouped(*cost as u64), some(&arguments(tool), 8));
+        let _ = writeln!(out, "  {:width$}  {cost:>6} tokens  {arguments}", tool.name);
     }
     out.push_str("\nsources\n");
     for source in sources {
         let _ = writeln!(out, "  {source}");
     }
+    let proven: Vec<String> = contract.tools.iter().filter_map(|tool| proven(tool, contract)).collect();
+    if !proven.is_empty() {
+        out.push_str("\nstatements, each prepared and typed by its source\n");
+        proven.iter().for_each(|line| out.extend(["  ", line, "\n"]));
+    }
+    out += &worth_a_look(findings);
     out.push_str("\nTokens are an estimate for the o200k vocabulary; clients add a little of their own.\n");
     out
 }
 
+/// What a source has made of a statement.
+fn proven(tool: &Tool, contract: &Contract) -> Option<String> {
+    let Operation::Statement { statement } = tool.operation else { return None };
+    let statement = &contract.statements[statement];
+    let does = match statement.shape.writes {
+        true => format!("writes at most {}", counted(statement.shape.changes_max, "row")),
+        false => "reads".into(),
+    };
+    let typed: Vec<String> = statement
+        .result
+        .fields
+        .iter()
+        .map(|field| format!("{} {}", field.name, field.kind.as_str()))
+        .collect();
+    let gives = if typed.is_empty() { "nothing".into() } else { some(&typed, 8) };
+    Some(format!("{} on {}: {does}; gives {gives}", tool.name, statement.source))
+}
+
+/// One line for what it is, one for where and the way out.
+fn worth_a_look(findings: &[Diagnostic]) -> String {
+    if findings.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("\nworth a look: {}\n", counts(findings));
+    let mut seen: Vec<(Option<&str>, usize)> = Vec::new();
+    for one in findings {
+        let times = match seen.iter_mut().find(|(code, _)| *code == one.code) {
+            Some((_, times)) => times,
+            None => {
+                seen.push((one.code, 0));
+                &mut seen.last_mut().expect("it was just put there").1
+            }
+        };
+        *times += 1;
+        if *times > SHOWN_MAX {
+            continue;
+        }
+        let word = one.severity.as_str();
+        let place = one.at.as_ref().map(|at| format!("{}:{}:{}: ", at.file(), at.line(), at.column()));
+        let way_out = format!("{}{}", place.unwrap_or_default(), one.help.as_deref().unwrap_or_default());
+        let _ = writeln!(out, "  {word:7}  {}", plain(&one.message));
+        let _ = writeln!(out, "           {}", plain(&way_out));
+    }
+    let more: usize = seen.iter().map(|(_, times)| times.saturating_sub(SHOWN_MAX)).sum();
+    if more > 0 {
+        let _ = writeln!(out, "  and {more} more of these sorts; --json has them all");
+    }
+    out
+}
+
+/// `1 warning, 2 notes`
+fn counts(findings: &[Diagnostic]) -> String {
+    let counted = [Severity::Error, Severity::Warning, Severity::Note].into_iter().filter_map(|severity| {
+        let times = findings.iter().filter(|one| one.severity == severity).count();
+        (times > 0).then(|| counted(times as u64, severity.as_str()))
+    });
+    counted.collect::<Vec<_>>().join(", ")
+}
+
+/// Nothing in a file may move the cursor.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// What a tool costs every conversation: its name, its description and what it takes. Results cost extra.
-fn cost(tool: &Tool) -> usize {
+pub(crate) fn cost(tool: &Tool) -> usize {
     tokens::estimate(&tool.name) + tokens::estimate(&tool.description) + tokens::estimate(tool.input.as_str())
 }
 
-fn arguments(tool: &Tool) -> String {
+pub(crate) fn arguments(tool: &Tool) -> Vec<String> {
     let schema = tool.input.doc();
     let properties = schema.root().get("properties");
-    let names: Vec<String> = properties
+    properties
         .into_iter()
         .flat_map(|properties| properties.members())
         .filter_map(|(name, _)| name.str().map(Into::into))
-        .collect();
-    some(&names.iter().map(String::as_str).collect::<Vec<_>>(), 8)
+        .collect()
+}
+
+/// On stdout. A reader that has seen enough, such as `head`, is no failure.
+pub fn print(text: &str) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Says on stderr what is wrong or worth knowing.
@@ -54,4 +135,64 @@ pub fn tell(found: &[Diagnostic]) {
     let is_end = found.iter().any(|one| one.severity == Severity::Error);
     let text = render_all(found, in_colour());
     let _ = writeln!(std::io::stderr(), "{}{}", text.trim_end(), if is_end { "" } else { "\n" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{report, worth_a_look};
+    use contract::compile::{Known, compile};
+    use contract::diagnostic::{At, Diagnostic, Origin};
+    use contract::source::{ColumnFacts, Facts, StatementFacts};
+    use contract::{Kind, manifest};
+    use std::sync::Arc;
+
+    #[test]
+    fn findings_are_counted_and_only_a_few_of_a_sort_are_shown() {
+        assert_eq!(worth_a_look(&[]), "");
+        let origin = Arc::new(Origin::new("spile.toml", "[server]\nname = 'x'\n"));
+        let placed = |n: usize| {
+            let one = Diagnostic::warning(format!("number {n}")).code("a").help("change it");
+            one.at(&At::new(&origin, 9..13))
+        };
+        let mut all: Vec<Diagnostic> = (1..=5).map(placed).collect();
+        all.push(Diagnostic::note("another\u{1b}[2J").code("b").help("look"));
+        insta::assert_snapshot!(worth_a_look(&all), @r"
+
+        worth a look: 5 warnings, 1 note
+          warning  number 1
+                   spile.toml:2:1: change it
+          warning  number 2
+                   spile.toml:2:1: change it
+          warning  number 3
+                   spile.toml:2:1: change it
+          note     another [2J
+                   look
+          and 2 more of these sorts; --json has them all
+        ");
+    }
+    #[test]
+    fn statements_are_told_as_their_source_proved_them() {
+        let text = "[sources.crm]\npath = 'crm.db'\n\
+                    [tools.top_plans]\nsql = 'select plan, count(*) as n from c where d >= :since'\n\
+                    arguments.since = { type = 'date' }\ndescription = 'Plans.'\n\
+                    [tools.close]\nsql = 'update c set d = 1'\nwrites = true\nchanges_max = 5\ndescription = 'Close.'\n";
+        let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a manifest");
+        let reads = StatementFacts {
+            parameters: vec!["since".into()],
+            columns: vec![ColumnFacts::new("plan", Kind::Text), ColumnFacts::new("n", Kind::Integer)],
+            ..StatementFacts::default()
+        };
+        let writes = StatementFacts { writes: true, ..StatementFacts::default() };
+        let (facts, statements) = (Facts::default(), [("top_plans", Ok(reads)), ("close", Ok(writes))]);
+        let known = [Known { statements: &statements, ..Known::new("crm", &facts) }];
+        let (contract, told) = compile(&manifest, &known, "shop");
+        let contract = contract.unwrap_or_else(|| panic!("{told:?}"));
+        let report = report(&contract, &[], &[]);
+        let proven = report.split("\nstatements").nth(1).and_then(|rest| rest.split("\n\n").next());
+        insta::assert_snapshot!(proven.expect("statements are told"), @r"
+        , each prepared and typed by its source
+          top_plans on crm: reads; gives plan text, n integer
+          close on crm: writes at most 5 rows; gives nothing
+        ");
+    }
 }

@@ -309,7 +309,7 @@ fn field_name(reader: &mut Reader<'_>, said: Said) -> Option<Placed<String>> {
     }
     let message = format!("{} cannot be the name of a field", said.quoted());
     let help = if names::RESERVED.contains(&said.value.as_str()) {
-        format!("every list tool has an argument {}; choose another", said.quoted())
+        format!("tools have an argument {} of their own; choose another", said.quoted())
     } else {
         let most = names::FIELD_CHARS_MAX;
         format!("use letters without marks, digits and `_`, at most {most}")

@@ -632,3 +632,25 @@ const PIECES: [&str; 44] = [
     "true",
     "2026-01-01",
 ];
+
+/// What is told counts once, whatever names are in it.
+#[test]
+fn there_are_at_least_a_hundred_different_things_to_be_told() {
+    let files = [
+        include_str!("bad_manifests.rs"),
+        include_str!("bad_sections.rs"),
+        include_str!("bad_sources.rs"),
+        include_str!("bad_collections.rs"),
+        include_str!("bad_tools.rs"),
+        include_str!("bad_contracts.rs"),
+        include_str!("bad_operations.rs"),
+    ];
+    let lines = files.iter().flat_map(|file| file.lines()).map(str::trim_start);
+    let told = lines.filter(|line| line.starts_with("error: ") || line.starts_with("warning: "));
+    let without_names = told.map(|line| {
+        let outside = line.split('`').step_by(2).collect::<String>();
+        outside.replace(|c: char| c.is_ascii_digit(), "")
+    });
+    let different: std::collections::BTreeSet<String> = without_names.collect();
+    assert!(different.len() >= 100, "{} are left: {different:#?}", different.len());
+}

@@ -297,7 +297,7 @@ size = { name = "Größe" }
       |
     4 | max = { name = "limit" }
       |                ^^^^^^^
-      = help: every list tool has an argument `limit`; choose another
+      = help: tools have an argument `limit` of their own; choose another
 
     error: `Größe` cannot be the name of a field
      --> spile.toml:5:17

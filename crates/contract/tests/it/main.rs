@@ -10,6 +10,7 @@ mod bad_tools;
 mod init;
 mod keys;
 mod kinds;
+mod lint;
 mod manifest;
 mod operations;
 mod pages;

@@ -92,9 +92,7 @@ fn everything_there_is_to_say_is_understood() {
     );
 
     let [customers, plans] = manifest.collections.as_slice() else { panic!("two collections") };
-    let names = |placed: &[contract::diagnostic::Placed<String>]| {
-        placed.iter().map(|one| one.value.clone()).collect::<Vec<_>>()
-    };
+    let names = |placed: &[Placed<String>]| placed.iter().map(|one| one.value.clone()).collect::<Vec<_>>();
     assert_eq!(customers.table.as_ref().map(|table| table.value.as_str()), Some("Customers"));
     assert_eq!(names(&customers.key), ["email"]);
     let operations = customers.operations.as_ref().expect("said").iter().map(|one| one.value);

@@ -284,7 +284,17 @@ impl Seen {
             }
         }
         let values = if is_whole && kind == Kind::Text && !mixed { self.guess.values() } else { Vec::new() };
-        ColumnFacts { nullable: !column.is_required, mixed, values, ..ColumnFacts::new(&column.name, kind) }
+        // SQLite makes a binary fraction of a decimal in a column of numbers, before anybody can see it.
+        let is_number = matches!(column.affinity, Affinity::Numeric | Affinity::Real | Affinity::Integer);
+        let inexact = (kind == Kind::Decimal && is_number)
+            .then(|| "keeps 15 digits of a decimal, because SQLite itself rounds what is beyond".to_owned());
+        ColumnFacts {
+            nullable: !column.is_required,
+            mixed,
+            values,
+            inexact,
+            ..ColumnFacts::new(&column.name, kind)
+        }
     }
 
     /// Why this column cannot be part of a key, if it cannot. SQLite lets a primary key be NULL, any number of

@@ -27,6 +27,114 @@ fn check_says_what_would_be_served() {
     assert_eq!(check("check_several_files", &several, &["check"]).code, Some(0));
 }
 
+/// A manifest with something to look at in every part of it.
+const ODD: &[u8] = br#"[server]
+name = "shop"
+
+[sources.people]
+path = "people.csv"
+
+[sources.orders]
+path = "orders.db"
+
+[collections.people]
+source = "people"
+key = "id"
+
+[collections.orders]
+source = "orders"
+
+[collections.orders.fields]
+total = { as = "number" }
+
+[tools.find]
+uses = "people.get"
+description = "Look up a person by number."
+
+[tools.lookup]
+uses = "orders.get"
+description = "Look up the person by a number."
+"#;
+
+fn odd() -> Place {
+    let place = Place::new(&[PEOPLE, ("spile.toml", ODD)]);
+    let made = rusqlite::Connection::open(place.folder.join("orders.db")).expect("it opens");
+    made.execute_batch(
+        "CREATE TABLE orders (no INTEGER PRIMARY KEY, total DECIMAL(20,4)); INSERT INTO orders VALUES (1, 9.5)",
+    )
+    .expect("it is SQL");
+    place
+}
+
+#[test]
+fn check_says_what_is_worth_a_look() {
+    assert_eq!(check("check_worth_a_look", &odd(), &["check"]).code, Some(0));
+}
+
+#[test]
+fn check_tells_programs_the_same() {
+    let said = check("check_json", &odd(), &["check", "--json"]);
+    assert_eq!((said.code, &*said.stderr), (Some(0), ""));
+    for (name, files, path) in [
+        ("check_json_missing", &[][..], "people.csv"),
+        (
+            "check_json_bad_manifest",
+            &[("spile.toml", &b"[server]\nnmae = 'x'\n[sources.a]\npath = 'a.csv'\n"[..])],
+            ".",
+        ),
+        (
+            "check_json_bad_fit",
+            &[PEOPLE, ("spile.toml", b"[sources.a]\npath = 'people.csv'\n[collections.b]\nkey = 'nmae'\n")],
+            ".",
+        ),
+        ("check_json_bad_data", &[("people.csv", b"")], "people.csv"),
+    ] {
+        let said = check(name, &Place::new(files), &["check", path, "--json"]);
+        assert_eq!((said.code, &*said.stderr), (Some(1), ""), "{name}");
+        let told: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON, whatever happens");
+        assert_eq!((&told["ok"], &told["tools"]), (&false.into(), &serde_json::json!([])), "{name}");
+        assert_eq!(told["counts"]["error"], told["findings"].as_array().expect("an array").len(), "{name}");
+    }
+}
+
+/// What docs/check.md shows is what there is.
+#[test]
+fn the_shape_of_the_json_is_documented() {
+    let docs = include_str!("../../../../docs/check.md");
+    let shown = docs.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let shown: serde_json::Value = serde_json::from_str(shown).expect("JSON");
+    let said = odd().run(&["check", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let members = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    assert_eq!(members(&told), members(&shown));
+    for part in ["tools", "findings"] {
+        assert_eq!(members(&told[part][0]), members(&shown[part][0]), "{part}");
+    }
+    for finding in told["findings"].as_array().expect("an array") {
+        let code = finding["code"].as_str().expect("a code");
+        assert!(docs.contains(&format!("| `{code}` |")), "{code} is documented");
+    }
+}
+
+#[test]
+fn the_schema_is_printed_and_written_beside_a_new_manifest() {
+    let place = Place::new(&[PEOPLE]);
+    let said = place.run(&["schema"]);
+    assert_eq!((said.code, &*said.stderr), (Some(0), ""));
+    assert_eq!(
+        said.stdout,
+        include_str!("../../../../docs/spile.schema.json"),
+        "`cargo xtask docs` prints it anew"
+    );
+    assert_eq!(place.run(&["init"]).code, Some(0));
+    let text = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it was written");
+    let named = text.lines().next().and_then(|line| line.strip_prefix("#:schema ")).expect("the first line");
+    let schema = std::fs::read_to_string(place.folder.join(named)).expect("it is where the manifest says");
+    assert_eq!(schema, said.stdout);
+}
+
 /// The first line of `check`: name and version.
 fn version(said: &Said) -> String {
     said.stdout.split(" · ").next().unwrap_or_default().to_owned()
@@ -45,7 +153,7 @@ fn init_writes_what_serving_without_a_manifest_means() {
         let made = place.run(&["init", path]);
         assert_eq!((made.code, &*made.stdout), (Some(0), ""), "{made}");
         let mut now = place.files();
-        now.retain(|(file, _)| !file.ends_with("spile.toml"));
+        now.retain(|(file, _)| !file.ends_with("spile.toml") && !file.ends_with(".spile/schema.json"));
         assert_eq!(now, data, "{path}: data is never touched");
         let after = place.run(&["check", "spile.toml"]);
         assert_eq!((before.code, after.code), (Some(0), Some(0)), "{before}\n{after}");
@@ -61,9 +169,11 @@ fn init_writes_what_serving_without_a_manifest_means() {
     }
 }
 
-/// All that `check` says behind the first line.
+/// The tools and sources that `check` names behind the first line. A manifest that somebody could have written has
+/// more that is worth a look.
 fn tools(said: &Said) -> &str {
-    said.stdout.split_once('\n').map_or("", |(_, rest)| rest)
+    let rest = said.stdout.split_once('\n').map_or("", |(_, rest)| rest);
+    rest.split("\nworth a look").next().and_then(|rest| rest.split("\nTokens are").next()).unwrap_or(rest)
 }
 
 #[test]

@@ -1,0 +1,371 @@
+//! What a contract can be right about and still be hard to use: for models that choose between its tools, for
+//! clients that refuse what others take, and for whoever trusts a column with their digits.
+//!
+//! Nothing here keeps anything from being served. Findings that come in numbers are one finding.
+
+use json::{Json, Node};
+
+use crate::compile::Known;
+use crate::contract::{Contract, Operation, Tool};
+use crate::diagnostic::{At, Diagnostic, Severity};
+use crate::kind::Kind;
+use crate::manifest::{self, Body, Manifest};
+use crate::names;
+use crate::source::{ColumnFacts, TableFacts};
+
+/// More tools than this are refused by some clients, or cut.
+pub const TOOLS_MAX: usize = 128;
+/// Longer instructions are cut by some clients.
+pub const INSTRUCTIONS_BYTES_MAX: usize = 2048;
+/// Longer descriptions are refused by some clients.
+pub const DESCRIPTION_CHARS_MAX: usize = 1024;
+/// Descriptions that share so many of their words, in percent, read alike.
+const ALIKE_PERCENT: usize = 75;
+/// So many descriptions are compared with each other.
+const COMPARED_MAX: usize = 500;
+
+/// All that is worth a look, the worst first.
+pub fn lint(contract: &Contract, manifest: &Manifest, known: &[Known<'_>]) -> Vec<Diagnostic> {
+    let mut linter = Linter { contract, manifest, found: Vec::new() };
+    linter.descriptions();
+    linter.alike();
+    linter.names();
+    linter.schemas();
+    linter.sizes();
+    for collection in &manifest.collections {
+        if let Some(table) = table_of(collection, contract, known) {
+            linter.types(collection, table);
+            linter.rounding(collection, table);
+        }
+    }
+    linter.found.sort_by_key(|one| one.severity);
+    linter.found
+}
+
+struct Linter<'a> {
+    contract: &'a Contract,
+    manifest: &'a Manifest,
+    found: Vec<Diagnostic>,
+}
+
+impl Linter<'_> {
+    fn warn(&mut self, code: &'static str, at: Option<&At>, message: String, help: &str) {
+        let one = Diagnostic::warning(message).code(code).help(help);
+        self.found.push(Diagnostic { at: at.cloned(), ..one });
+    }
+
+    fn note(&mut self, code: &'static str, at: Option<&At>, message: String, help: &str) {
+        let one = Diagnostic::note(message).code(code).help(help);
+        self.found.push(Diagnostic { at: at.cloned(), ..one });
+    }
+
+    /// Where a tool is declared, or the collection that it was made for.
+    fn place(&self, tool: &Tool) -> Option<&At> {
+        let own = self.manifest.tools.iter().find(|one| one.name.value == tool.name).map(|one| &one.name.at);
+        own.or_else(|| {
+            let of = &self.contract.collections[collection_of(tool)?].name;
+            self.manifest.collections.iter().find(|one| one.name.value == *of).map(|one| &one.name.at)
+        })
+    }
+
+    fn descriptions(&mut self) {
+        let manifest = self.manifest;
+        let is_mute =
+            |tool: &&manifest::Tool| !tool.hidden && tool.description.is_none() && is_statement(tool);
+        let tools: Vec<_> = manifest.tools.iter().filter(is_mute).map(|tool| &tool.name).collect();
+        if let [first, ..] = tools.as_slice() {
+            let names: Vec<&str> = tools.iter().map(|name| name.value.as_str()).collect();
+            let message = format!("{} no description: {}", has(names.len(), "tool"), some(&names));
+            let help = "say what a statement answers and when to use it; nobody sees the statement itself";
+            self.warn("description_missing", Some(&first.at), message, help);
+        }
+        let mute: Vec<_> = manifest
+            .collections
+            .iter()
+            .filter(|one| one.description.is_none() && self.relies_on_description(&one.name.value))
+            .map(|one| &one.name)
+            .collect();
+        if let [first, ..] = mute.as_slice() {
+            let names: Vec<&str> = mute.iter().map(|name| name.value.as_str()).collect();
+            let message = format!("{} no description: {}", has(names.len(), "collection"), some(&names));
+            let help = "say what a record is in a sentence; models choose their tools by it";
+            self.note("description_missing", Some(&first.at), message, help);
+        }
+    }
+
+    /// Whether a tool of the collection has no description of its own.
+    fn relies_on_description(&self, collection: &str) -> bool {
+        self.contract.tools.iter().any(|tool| {
+            let of = collection_of(tool).map(|at| self.contract.collections[at].name.as_str());
+            let own = self.manifest.tools.iter().find(|one| one.name.value == tool.name);
+            of == Some(collection) && own.is_none_or(|own| own.description.is_none())
+        })
+    }
+
+    /// What authors wrote, each with each of its sort. What is made from an operation differs by the operation.
+    fn alike(&mut self) {
+        let tools = self.manifest.tools.iter().filter(|tool| !tool.hidden);
+        let tools: Vec<_> =
+            tools.filter_map(|tool| Some((&tool.name, Said::new(tool.description.as_deref()?)))).collect();
+        let collections = self.manifest.collections.iter();
+        let collections: Vec<_> =
+            collections.filter_map(|one| Some((&one.name, Said::new(one.description.as_deref()?)))).collect();
+        for (what, all) in [("tools", tools), ("collections", collections)] {
+            let all = &all[..all.len().min(COMPARED_MAX)];
+            for (at, (name, mine)) in all.iter().enumerate() {
+                let Some((other, theirs)) = all[..at].iter().find(|(_, other)| mine.is_like(other)) else {
+                    continue;
+                };
+                let how = if mine.text == theirs.text {
+                    "have the same description"
+                } else {
+                    "read almost the same"
+                };
+                let message = format!("the {what} `{}` and `{}` {how}", other.value, name.value);
+                let help = "a model cannot tell which to use; say in each what the other does not do";
+                self.warn("descriptions_alike", Some(&name.at), message, help);
+            }
+        }
+    }
+
+    fn names(&mut self) {
+        let most = names::TOOL_CHARS_MAX;
+        let contract = self.contract;
+        for tool in contract.tools.iter().filter(|tool| tool.name.chars().count() > most) {
+            let message = format!("the name `{}` has more than {most} characters", tool.name);
+            let help = "clients put their own name for the server before it and refuse more than 64 together";
+            let at = self.place(tool).cloned();
+            self.warn("tool_name_long", at.as_ref(), message, help);
+        }
+        if contract.tools.len() > TOOLS_MAX {
+            let message = format!(
+                "there are {} tools; some clients take no more than {TOOLS_MAX}",
+                contract.tools.len()
+            );
+            let help = "leave some out with `operations`, or make two servers of it";
+            self.warn("tools_many", None, message, help);
+        }
+    }
+
+    fn schemas(&mut self) {
+        let contract = self.contract;
+        for tool in &contract.tools {
+            let at = self.place(tool).cloned();
+            for refused in refused(&tool.input) {
+                let message = format!("the arguments of `{}` {}", tool.name, refused.what);
+                self.warn(refused.code, at.as_ref(), message, refused.help);
+            }
+        }
+    }
+
+    fn sizes(&mut self) {
+        let contract = self.contract;
+        let instructions = contract.instructions.as_deref().unwrap_or_default();
+        if instructions.len() > INSTRUCTIONS_BYTES_MAX {
+            let message = format!("the instructions have {} bytes", instructions.len());
+            let help = "some clients cut them after 2048; put first what matters most, and the rest into descriptions";
+            self.warn("instructions_long", None, message, help);
+        }
+        for tool in &contract.tools {
+            let chars = tool.description.chars().count();
+            if chars > DESCRIPTION_CHARS_MAX {
+                let at = self.place(tool).cloned();
+                let message = format!("the description of `{}` has {chars} characters", tool.name);
+                let help = "some clients refuse more than 1024; shorten it";
+                self.warn("description_long", at.as_ref(), message, help);
+            }
+        }
+    }
+
+    /// Types that are declared, compared with what every value is.
+    fn types(&mut self, collection: &manifest::Collection, table: &TableFacts) {
+        for field in &collection.fields {
+            let Some(declared) = &field.kind else { continue };
+            let Some(column) = table.columns.iter().find(|one| one.name == field.column.value) else {
+                continue;
+            };
+            // Without rows a column is whatever it is said to be.
+            if table.rows == Some(0) {
+                continue;
+            }
+            if let Some((severity, why)) = differs(column, declared.value) {
+                let message = format!(
+                    "`{}` is declared `{}`, and its values are `{}`: {why}",
+                    column.name,
+                    declared.value.as_str(),
+                    column.kind.as_str()
+                );
+                let help = format!("leave `as` out, or say `as = \"{}\"`", column.kind.as_str());
+                let one = Diagnostic::error(message).code("type_differs").at(&declared.at).help(help);
+                self.found.push(Diagnostic { severity, ..one });
+            }
+        }
+    }
+
+    fn rounding(&mut self, collection: &manifest::Collection, table: &TableFacts) {
+        let hidden =
+            |column: &str| collection.fields.iter().any(|field| field.hidden && field.column.value == column);
+        let rounds: Vec<&ColumnFacts> =
+            table.columns.iter().filter(|column| column.inexact.is_some() && !hidden(&column.name)).collect();
+        let [first, ..] = rounds.as_slice() else { return };
+        let why = first.inexact.as_deref().unwrap_or_default();
+        let names: Vec<&str> = rounds.iter().map(|column| column.name.as_str()).collect();
+        let message = format!("`{}`: {} {why}", collection.name.value, some(&names));
+        let help = "what is stored already is told as it is; for exact digits declare the column TEXT in the database";
+        let writes = collection.operations.iter().flatten().any(|one| one.value.writes());
+        let at = Some(&collection.name.at);
+        if writes {
+            self.warn("column_rounds", at, message, help);
+        } else {
+            self.note("column_rounds", at, message, help);
+        }
+    }
+}
+
+/// Why a declared kind does not hold for every value, if it does not.
+fn differs(column: &ColumnFacts, declared: Kind) -> Option<(Severity, &'static str)> {
+    use Kind::{Boolean, Date, Decimal, Int64, Integer, Json, LocalTimestamp, Number, Text, Timestamp};
+    let why = match (column.kind, declared) {
+        (found, declared) if found == declared => return None,
+        // Whatever it is can be told as text, but for bytes.
+        (Integer | Int64 | Decimal | Number | Boolean | Date | Timestamp | LocalTimestamp | Json, Text)
+        | (Integer, Int64 | Decimal | Number)
+        | (Int64 | Number, Decimal)
+        | (Boolean, Integer)
+        | (Text, Json) => return None,
+        // An author may want numbers all the same.
+        (Int64 | Decimal, Number) => return Some((Severity::Note, "digits may be lost")),
+        (Integer, Boolean) => "numbers other than 0 and 1 are no booleans",
+        (Int64, Integer) => "some are beyond 2^53, where programs that read JSON lose digits",
+        (Decimal | Number, Integer | Int64) => "a call that meets a fraction fails",
+        (_, _) => "a call that meets such a value fails",
+    };
+    Some((Severity::Warning, why))
+}
+
+/// The facts that a collection was compiled from.
+fn table_of<'k>(
+    collection: &manifest::Collection,
+    contract: &Contract,
+    known: &[Known<'k>],
+) -> Option<&'k TableFacts> {
+    let facts = known.iter().find(|one| one.name == collection.source.value)?.facts;
+    let compiled = contract.collections.iter().find(|one| one.name == collection.name.value)?;
+    facts.tables.iter().find(|table| table.name == compiled.shape.table)
+}
+
+fn is_statement(tool: &manifest::Tool) -> bool {
+    match tool.body {
+        Body::Statement(_) => true,
+        Body::Uses(_) => false,
+    }
+}
+
+fn collection_of(tool: &Tool) -> Option<usize> {
+    match tool.operation {
+        Operation::Get { collection }
+        | Operation::List { collection, .. }
+        | Operation::Search { collection, .. }
+        | Operation::Create { collection, .. }
+        | Operation::Update { collection, .. }
+        | Operation::Delete { collection } => Some(collection),
+        Operation::Statement { .. } => None,
+    }
+}
+
+/// What some clients refuse in a schema of arguments.
+struct Refused {
+    code: &'static str,
+    /// Behind "the arguments of …".
+    what: String,
+    help: &'static str,
+}
+
+fn refused(input: &Json) -> Vec<Refused> {
+    let doc = input.doc();
+    let root = doc.root();
+    let mut found = Vec::new();
+    for key in ["anyOf", "oneOf", "allOf"].into_iter().filter(|key| root.get(key).is_some()) {
+        found.push(Refused {
+            code: "schema_union",
+            what: format!("are an `{key}` at the top, which some clients refuse"),
+            help: "make two tools of it",
+        });
+    }
+    if let Some(remote) = remote_ref(root) {
+        found.push(Refused {
+            code: "schema_remote_ref",
+            what: format!("refer to `{remote}`, which no client fetches"),
+            help: "write the schema out",
+        });
+    }
+    let names = root.get("properties").into_iter().flat_map(|properties| properties.members());
+    let odd: Vec<String> = names
+        .filter_map(|(name, _)| name.str().map(std::borrow::Cow::into_owned))
+        .filter(|name| name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
+        .collect();
+    if !odd.is_empty() {
+        let odd: Vec<&str> = odd.iter().map(String::as_str).collect();
+        found.push(Refused {
+            code: "argument_name",
+            what: format!("have names that some clients refuse: {}", some(&odd)),
+            help: "use letters without marks, digits and `_`; a field gets another name with `name = \"…\"`",
+        });
+    }
+    found
+}
+
+/// The first `$ref` that leaves the schema.
+fn remote_ref(node: Node<'_>) -> Option<String> {
+    for (key, value) in node.members() {
+        let refers = key.is("$ref").then(|| value.str()).flatten();
+        if let Some(away) = refers.filter(|to| !to.starts_with('#')) {
+            return Some(away.into_owned());
+        }
+        if let Some(found) = remote_ref(value) {
+            return Some(found);
+        }
+    }
+    node.elements().find_map(remote_ref)
+}
+
+/// What an author says about something.
+struct Said<'a> {
+    text: &'a str,
+    /// The words that say something, in order of the alphabet, each once.
+    words: Vec<String>,
+}
+
+impl<'a> Said<'a> {
+    fn new(text: &'a str) -> Self {
+        const EMPTY: [&str; 20] = [
+            "a", "an", "and", "are", "by", "for", "from", "given", "in", "is", "it", "its", "of", "or",
+            "that", "the", "this", "to", "which", "who",
+        ];
+        let split = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+        let mut words: Vec<String> =
+            split.filter(|word| !word.is_empty() && !EMPTY.contains(&word.as_str())).collect();
+        words.sort();
+        words.dedup();
+        Self { text, words }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let shared = self.words.iter().filter(|word| other.words.binary_search(word).is_ok()).count();
+        let all = self.words.len() + other.words.len() - shared;
+        self.text == other.text || (all > 0 && shared * 100 >= all * ALIKE_PERCENT)
+    }
+}
+
+/// `1 tool has`, `3 tools have`
+fn has(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what} has") } else { format!("{n} {what}s have") }
+}
+
+/// The first few names, and how many more there are.
+fn some(names: &[&str]) -> String {
+    const SHOWN_MAX: usize = 8;
+    let shown: Vec<String> = names.iter().take(SHOWN_MAX).map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+}

@@ -1,0 +1,275 @@
+//! What is worth a look in contracts that can be served, and that nothing else is.
+
+use contract::compile::{Known, compile};
+use contract::diagnostic::{Diagnostic, render_all};
+use contract::lint::lint;
+use contract::manifest::{self, Manifest};
+use contract::source::{ColumnFacts, Facts, StatementFacts, TableFacts};
+use contract::{Contract, Kind};
+use insta::assert_snapshot;
+use json::Json;
+
+fn facts(columns: Vec<ColumnFacts>) -> Facts {
+    let table =
+        |name: &str| TableFacts { key: vec![0], rows: Some(9), ..TableFacts::new(name, columns.clone()) };
+    Facts { tables: vec![table("people"), table("orders")], ..Facts::default() }
+}
+
+fn columns() -> Vec<ColumnFacts> {
+    vec![ColumnFacts::new("id", Kind::Integer), ColumnFacts::new("name", Kind::Text)]
+}
+
+fn compiled(facts: &Facts, text: &str) -> (Contract, Manifest) {
+    let text = format!("[sources.s]\npath = \"s.db\"\n{text}");
+    let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
+    let (contract, told) = compile(&manifest, &[Known::new("s", facts)], "people");
+    (contract.unwrap_or_else(|| panic!("{}", render_all(&told, false))), manifest)
+}
+
+fn found(facts: &Facts, text: &str) -> Vec<Diagnostic> {
+    let (contract, manifest) = compiled(facts, text);
+    lint(&contract, &manifest, &[Known::new("s", facts)])
+}
+
+/// Each as `severity code: message`.
+fn codes(found: &[Diagnostic]) -> Vec<String> {
+    let line = |one: &Diagnostic| {
+        let code = one.code.expect("a finding has a code");
+        assert!(one.help.is_some(), "{code} has a way out");
+        format!("{} {code}", one.severity.as_str())
+    };
+    found.iter().map(line).collect()
+}
+
+fn told(facts: &Facts, text: &str) -> String {
+    render_all(&found(facts, text), false)
+}
+
+const GOOD: &str = "[collections.people]\ndescription = 'People who work here.'\n";
+
+#[test]
+fn what_is_good_is_left_alone() {
+    assert_eq!(codes(&found(&facts(columns()), GOOD)), [] as [&str; 0]);
+    // A description of its own is as good as the collection's.
+    let own = "[collections.people]\noperations = ['get']\n[tools.find]\nuses = 'people.get'\ndescription = 'Find.'";
+    assert_eq!(codes(&found(&facts(columns()), own)), [] as [&str; 0]);
+}
+
+#[test]
+fn collections_without_a_description_are_one_note() {
+    assert_snapshot!(told(&facts(columns()), "[collections.people]\n[collections.orders]\n"), @r"
+    note: 2 collections have no description: `people`, `orders`
+     --> spile.toml:3:14
+      |
+    3 | [collections.people]
+      |              ^^^^^^
+      = help: say what a record is in a sentence; models choose their tools by it
+    ");
+    assert_snapshot!(told(&facts(columns()), &format!("{GOOD}[collections.orders]\n")), @r"
+    note: 1 collection has no description: `orders`
+     --> spile.toml:5:14
+      |
+    5 | [collections.orders]
+      |              ^^^^^^
+      = help: say what a record is in a sentence; models choose their tools by it
+    ");
+}
+
+#[test]
+fn tools_that_read_alike() {
+    let tools = |a: &str, b: &str| {
+        format!(
+            "{GOOD}[tools.find]\nuses = 'people.get'\ndescription = '{a}'\n[tools.all]\nuses = 'people.list'\ndescription = '{b}'\n"
+        )
+    };
+    let facts = facts(columns());
+    assert_snapshot!(told(&facts, &tools("Look up people.", "Look up people.")), @r"
+    warning: the tools `find` and `all` have the same description
+     --> spile.toml:8:8
+      |
+    8 | [tools.all]
+      |        ^^^
+      = help: a model cannot tell which to use; say in each what the other does not do
+    ");
+    assert_snapshot!(
+        told(&facts, &tools("Return the people who work in an office.", "Return people that work in the office.")),
+        @r"
+    warning: the tools `find` and `all` read almost the same
+     --> spile.toml:8:8
+      |
+    8 | [tools.all]
+      |        ^^^
+      = help: a model cannot tell which to use; say in each what the other does not do
+    "
+    );
+    for (a, b) in [
+        ("One person by number.", "All persons, in pages."),
+        ("Count the orders of a day.", "Count the orders of a customer."),
+        ("的", "人"),
+    ] {
+        assert_eq!(codes(&found(&facts, &tools(a, b))), [] as [&str; 0], "{a} {b}");
+    }
+}
+
+#[test]
+fn collections_that_read_alike() {
+    let text = "[collections.people]\ndescription = 'Rows of the shop.'\n[collections.orders]\ndescription = 'Rows of the shop.'\n";
+    assert_snapshot!(told(&facts(columns()), text), @r"
+    warning: the collections `people` and `orders` have the same description
+     --> spile.toml:5:14
+      |
+    5 | [collections.orders]
+      |              ^^^^^^
+      = help: a model cannot tell which to use; say in each what the other does not do
+    ");
+}
+
+#[test]
+fn schemas_that_clients_refuse() {
+    let facts = facts(columns());
+    let (contract, manifest) = compiled(&facts, GOOD);
+    for (schema, expected) in [
+        (r#"{"type":"object","anyOf":[{"required":["a"]}]}"#, &["warning schema_union"][..]),
+        (r#"{"oneOf":[],"allOf":[]}"#, &["warning schema_union", "warning schema_union"]),
+        (r#"{"type":"object","properties":{"a":{"anyOf":[{"type":"string"}]}}}"#, &[]),
+        (r#"{"properties":{"a":{"$ref":"https://acme.test/a.json"}}}"#, &["warning schema_remote_ref"]),
+        (r#"{"properties":{"a":{"items":[{"$ref":"other.json#/a"}]}}}"#, &["warning schema_remote_ref"]),
+        (r##"{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{}}}"##, &[]),
+        (r#"{"properties":{"größe":{},"a-b":{},"a.b":{},"ok_1":{}}}"#, &["warning argument_name"]),
+        (r#"{"properties":{"":{}}}"#, &["warning argument_name"]),
+    ] {
+        let mut odd = contract.clone();
+        odd.tools[0].input = Json::parse(schema).expect("JSON");
+        let found = lint(&odd, &manifest, &[Known::new("s", &facts)]);
+        assert_eq!(codes(&found), expected, "{schema}");
+        assert!(found.iter().all(|one| one.at.is_some()), "{schema}");
+    }
+    let mut odd = contract;
+    odd.tools[1].input = Json::parse(r#"{"anyOf":[],"properties":{"a-b":{}}}"#).expect("JSON");
+    let found = lint(&odd, &manifest, &[Known::new("s", &facts)]);
+    assert_snapshot!(render_all(&found, false), @r#"
+    warning: the arguments of `list_people` are an `anyOf` at the top, which some clients refuse
+     --> spile.toml:3:14
+      |
+    3 | [collections.people]
+      |              ^^^^^^
+      = help: make two tools of it
+
+    warning: the arguments of `list_people` have names that some clients refuse: `a-b`
+     --> spile.toml:3:14
+      |
+    3 | [collections.people]
+      |              ^^^^^^
+      = help: use letters without marks, digits and `_`; a field gets another name with `name = "…"`
+    "#);
+}
+
+#[test]
+fn what_is_too_long_or_too_many() {
+    let facts = facts(columns());
+    let (contract, manifest) = compiled(&facts, GOOD);
+    let known = [Known::new("s", &facts)];
+    let with = |change: &dyn Fn(&mut Contract)| {
+        let mut odd = contract.clone();
+        change(&mut odd);
+        codes(&lint(&odd, &manifest, &known))
+    };
+    assert_eq!(with(&|odd| odd.instructions = Some("x".repeat(2048))), [] as [&str; 0]);
+    assert_eq!(with(&|odd| odd.instructions = Some("x".repeat(2049))), ["warning instructions_long"]);
+    assert_eq!(with(&|odd| odd.tools[0].name = "x".repeat(48)), [] as [&str; 0]);
+    assert_eq!(with(&|odd| odd.tools[0].name = "x".repeat(49)), ["warning tool_name_long"]);
+    assert_eq!(with(&|odd| odd.tools[0].description = "é".repeat(1024)), [] as [&str; 0]);
+    assert_eq!(with(&|odd| odd.tools[0].description = "é".repeat(1025)), ["warning description_long"]);
+    let many = |n: usize| move |odd: &mut Contract| odd.tools = vec![odd.tools[0].clone(); n];
+    assert_eq!(with(&many(128)), [] as [&str; 0]);
+    assert_eq!(with(&many(129)), ["warning tools_many"]);
+}
+
+#[test]
+fn types_that_the_values_do_not_have() {
+    let check = |kind: Kind, declared: Kind, expected: &[&str]| {
+        // What no value can be is refused by the compiler; here some may.
+        let mixed = ColumnFacts { mixed: true, ..ColumnFacts::new("x", kind) };
+        let facts = facts(vec![ColumnFacts::new("id", Kind::Integer), mixed]);
+        let text = format!("{GOOD}fields.x = {{ as = '{}' }}", declared.as_str());
+        assert_eq!(codes(&found(&facts, &text)), expected, "{kind:?} as {declared:?}");
+    };
+    for kind in Kind::ALL {
+        check(kind, kind, &[]);
+    }
+    let differs = &["warning type_differs"][..];
+    check(Kind::Integer, Kind::Text, &[]);
+    check(Kind::Integer, Kind::Decimal, &[]);
+    check(Kind::Timestamp, Kind::Text, &[]);
+    check(Kind::Blob, Kind::Text, differs);
+    check(Kind::Int64, Kind::Integer, differs);
+    check(Kind::Decimal, Kind::Number, &["note type_differs"]);
+    check(Kind::Decimal, Kind::Integer, differs);
+    check(Kind::Text, Kind::Date, differs);
+    check(Kind::Date, Kind::Timestamp, differs);
+    let facts = facts(vec![ColumnFacts::new("id", Kind::Integer), ColumnFacts::new("price", Kind::Decimal)]);
+    assert_snapshot!(told(&facts, &format!("{GOOD}fields.price = {{ as = 'number' }}")), @r#"
+    note: `price` is declared `number`, and its values are `decimal`: digits may be lost
+     --> spile.toml:5:23
+      |
+    5 | fields.price = { as = 'number' }
+      |                       ^^^^^^^^
+      = help: leave `as` out, or say `as = "decimal"`
+    "#);
+}
+
+#[test]
+fn a_table_without_rows_is_what_it_is_said_to_be() {
+    let mut facts = facts(vec![ColumnFacts::new("id", Kind::Integer), ColumnFacts::new("x", Kind::Text)]);
+    facts.tables.iter_mut().for_each(|table| table.rows = Some(0));
+    assert_eq!(codes(&found(&facts, &format!("{GOOD}fields.x = {{ as = 'date' }}"))), [] as [&str; 0]);
+}
+
+#[test]
+fn columns_that_round() {
+    let price = ColumnFacts {
+        inexact: Some("keeps 15 digits of a decimal, because SQLite itself rounds what is beyond".into()),
+        ..ColumnFacts::new("price", Kind::Decimal)
+    };
+    let facts = facts(vec![ColumnFacts::new("id", Kind::Integer), price]);
+    assert_snapshot!(told(&facts, GOOD), @r"
+    note: `people`: `price` keeps 15 digits of a decimal, because SQLite itself rounds what is beyond
+     --> spile.toml:3:14
+      |
+    3 | [collections.people]
+      |              ^^^^^^
+      = help: what is stored already is told as it is; for exact digits declare the column TEXT in the database
+    ");
+    let hidden = format!("{GOOD}fields.price = {{ hidden = true }}");
+    assert_eq!(codes(&found(&facts, &hidden)), [] as [&str; 0]);
+    let written = format!("{GOOD}operations = ['get', 'list', 'update']\n");
+    assert_eq!(codes(&found(&facts, &written)), ["warning column_rounds"]);
+}
+
+#[test]
+fn a_statement_without_a_description_is_a_tool_that_nobody_can_choose() {
+    let facts = facts(columns());
+    let text = format!(
+        "[sources.s]\npath = \"s.db\"\n{GOOD}[tools.count]\nsql = 'select 1 as n'\n[tools.most]\nsql = 'select 2 as n'\n\
+         [tools.told]\nsql = 'select 3 as n'\ndescription = 'The number three.'\n"
+    );
+    let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
+    let gives = || {
+        Ok(StatementFacts {
+            columns: vec![ColumnFacts::new("n", Kind::Integer)],
+            ..StatementFacts::default()
+        })
+    };
+    let statements = ["count", "most", "told"].map(|name| (name, gives()));
+    let known = [Known { statements: &statements, ..Known::new("s", &facts) }];
+    let (contract, told) = compile(&manifest, &known, "people");
+    let contract = contract.unwrap_or_else(|| panic!("{}", render_all(&told, false)));
+    assert_snapshot!(render_all(&lint(&contract, &manifest, &known), false), @r"
+    warning: 2 tools have no description: `count`, `most`
+     --> spile.toml:5:8
+      |
+    5 | [tools.count]
+      |        ^^^^^
+      = help: say what a statement answers and when to use it; nobody sees the statement itself
+    ");
+}

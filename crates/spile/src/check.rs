@@ -1,0 +1,129 @@
+//! `spile check`: what would be served, proven as far as it can be without serving it.
+//!
+//! Exit codes: 0 if it can be served, whatever is worth a look; 1 if something keeps it from being served; 2 for a
+//! command line that means nothing. docs/check.md has the shape of `--json`, which stays as it is: members may
+//! come, and none goes or changes its meaning.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use contract::compile::Known;
+use contract::diagnostic::{Diagnostic, Severity};
+use contract::{Contract, Operation, lint};
+use json::Json;
+use json::write::{self, Object};
+
+use crate::project::{Looked, Project};
+use crate::report::{arguments, cost, print, report, tell};
+
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// What `serve` takes
+    #[arg(default_value = ".")]
+    pub path: PathBuf,
+    /// Print everything as one JSON object, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let looked = match Project::find(&args.path).and_then(|project| project.look()) {
+        Ok(looked) => looked,
+        // A program that asked for JSON gets JSON, whatever happens.
+        Err(error) if args.json => {
+            let found = vec![Diagnostic::error(format!("{error:#}")).code("path")];
+            Looked { found, ..Looked::default() }
+        }
+        Err(error) => return Err(error),
+    };
+    let findings = linted(&looked);
+    let contract = looked.ready.as_ref().map(|ready| &ready.contract);
+    if args.json {
+        let all: Vec<&Diagnostic> = looked.found.iter().chain(&findings).collect();
+        print(&format!("{}\n", as_json(contract, &all).as_str()))?;
+    } else {
+        tell(&looked.found);
+        if let Some(contract) = contract {
+            print(&report(contract, &looked.sources, &findings))?;
+        }
+    }
+    Ok(if contract.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is worth a look in something that can be served.
+fn linted(looked: &Looked) -> Vec<Diagnostic> {
+    let (Some(ready), Some(manifest)) = (&looked.ready, &looked.manifest) else { return Vec::new() };
+    let known: Vec<Known<'_>> = looked.facts.iter().map(|(name, facts)| Known::new(name, facts)).collect();
+    let mut findings = lint::lint(&ready.contract, manifest, &known);
+    if !looked.is_written {
+        // Nobody has left anything out of a manifest that nobody wrote, and it has no places to point to.
+        findings.retain(|one| one.code != Some("description_missing"));
+        findings.iter_mut().for_each(|one| one.at = None);
+    }
+    findings
+}
+
+fn as_json(contract: Option<&Contract>, findings: &[&Diagnostic]) -> Json {
+    let count = |severity| findings.iter().filter(|one| one.severity == severity).count() as i64;
+    let tools = contract.map_or(&[][..], |contract| &contract.tools);
+    Json::object(|o| {
+        o.bool("ok", contract.is_some());
+        o.maybe_str("server", contract.map(|contract| contract.name.as_str()));
+        o.maybe_str("version", contract.map(|contract| contract.version.as_str()));
+        o.int("tokens", tools.iter().map(cost).sum::<usize>() as i64);
+        o.array("tools", tools, |out, tool| {
+            let mut o = Object::new(out);
+            o.str("name", &tool.name).int("tokens", cost(tool) as i64);
+            o.bool("writes", contract.is_some_and(|contract| writes(contract, &tool.operation)));
+            o.array("arguments", &arguments(tool), |out, name| write::string(out, name));
+            o.end();
+        });
+        let proven = contract.into_iter().flat_map(|contract| {
+            contract.tools.iter().filter_map(|tool| match tool.operation {
+                Operation::Statement { statement } => Some((tool, &contract.statements[statement])),
+                _ => None,
+            })
+        });
+        o.array("statements", proven, |out, (tool, statement)| {
+            let mut o = Object::new(out);
+            o.str("tool", &tool.name).str("source", &statement.source).bool("writes", statement.shape.writes);
+            o.array("columns", &statement.result.fields, |out, field| {
+                let mut o = Object::new(out);
+                o.str("name", &field.name).str("as", field.kind.as_str());
+                o.end();
+            });
+            o.end();
+        });
+        o.object("counts", |o| {
+            o.int("error", count(Severity::Error));
+            o.int("warning", count(Severity::Warning));
+            o.int("note", count(Severity::Note));
+        });
+        o.array("findings", findings, |out, one| finding(out, one));
+    })
+}
+
+fn writes(contract: &Contract, operation: &Operation) -> bool {
+    match operation {
+        Operation::Get { .. } | Operation::List { .. } | Operation::Search { .. } => false,
+        Operation::Create { .. } | Operation::Update { .. } | Operation::Delete { .. } => true,
+        Operation::Statement { statement } => contract.statements[*statement].shape.writes,
+    }
+}
+
+fn finding(out: &mut Vec<u8>, one: &Diagnostic) {
+    let mut o = Object::new(out);
+    o.str("severity", one.severity.as_str()).str("code", code(one));
+    if let Some(at) = &one.at {
+        o.str("file", at.file()).int("line", at.line() as i64).int("column", at.column() as i64);
+    }
+    o.str("message", &one.message).maybe_str("help", one.help.as_deref());
+    o.end();
+}
+
+/// What has no word of its own is about how a manifest fits the data, or about the data.
+fn code(one: &Diagnostic) -> &'static str {
+    let in_manifest = one.at.as_ref().is_some_and(|at| at.file().ends_with(".toml"));
+    one.code.unwrap_or(if in_manifest { "contract" } else { "data" })
+}
