@@ -419,3 +419,31 @@ fn refused(field: &str, reason: Reason, message: String) -> Box<Problem> {
         ..Problem::new(Failure::InvalidArguments, message)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{asked, exact};
+
+    #[test]
+    fn a_number_is_kept_if_no_digit_of_it_is_lost() {
+        for good in ["0", "-0.0", "0.1", "1E+2", "100", "1.50", "5e-324", "1.7976931348623157e308", "0e999"] {
+            let n: f64 = good.parse().expect("a number");
+            assert_eq!(exact(good).map(f64::to_bits), Some(n.to_bits()), "{good}");
+        }
+        for bad in
+            ["1e400", "-1e400", "1e-400", "9007199254740993", "0.12345678901234567890", "1.5e99999999999"]
+        {
+            assert_eq!(exact(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_does_not_depend_on_order_or_key() {
+        let of = |text: &str| asked(Some(json::Json::parse(text).expect("JSON").doc().root()));
+        let one = of(r#"{"a":1,"idempotency_key":"k","b":{"x": [1]}}"#);
+        assert_eq!(one, of(r#"{"b":{"x":[1]},"\u0061":1}"#));
+        for other in [r#"{"a":1}"#, r#"{"a":1,"b":{"x":[2]}}"#, r#"{"a":1,"b":{"x":[1]},"dry_run":false}"#] {
+            assert_ne!(one, of(other), "{other}");
+        }
+    }
+}
