@@ -1,8 +1,9 @@
 //! Answers reads from the newest state of the file that fits the contract.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use contract::source::{Filter, More, Place, Query, Read, Reader, Search, Searched, SourceFault};
+use contract::source::{Filter, More, Place, Query, Read, Reader, Search, Searched, SourceFault, Test};
 use contract::{Cell, order};
 
 use super::column::{Column, Told};
@@ -84,6 +85,13 @@ impl Reader for Live {
     }
 }
 
+/// A filter, ready to be tried on many rows.
+struct Sieve<'a> {
+    column: &'a Column,
+    test: Test,
+    bound: Told<'a>,
+}
+
 /// Which rows pass, and how many.
 struct Marked {
     bits: Vec<u64>,
@@ -122,7 +130,7 @@ impl Fit {
         seen: usize,
         row: &mut dyn FnMut(&[Cell<'_>], Place) -> More,
     ) -> Result<Option<u64>, SourceFault> {
-        let filters = &query.filters[..];
+        let filters = self.sieves(&query.filters);
         let mut told = Vec::new();
         let (mut at, mut passed) = (seen, 0);
         let mut marked = None;
@@ -131,13 +139,13 @@ impl Fit {
                 go_on(query.stop)?;
             }
             if at - seen == MARK_AFTER_ROWS && !filters.is_empty() {
-                marked = Some(self.mark(query)?);
+                marked = Some(self.mark(&filters, query.stop)?);
             }
             let number = order.row(at);
             at += 1;
             let passes = match &marked {
                 Some(marked) => marked.has(number),
-                None => self.passes(number, filters),
+                None => self.passes(number, &filters),
             };
             if !passes {
                 continue;
@@ -159,13 +167,13 @@ impl Fit {
     }
 
     /// Marks all rows that pass, in the order of the file: in any other each row is a miss of the cache.
-    fn mark(&self, query: &Query<'_>) -> Result<Marked, SourceFault> {
+    fn mark(&self, filters: &[Sieve<'_>], stop: Option<&AtomicBool>) -> Result<Marked, SourceFault> {
         let mut marked = Marked { bits: vec![0; (self.table.len() as usize).div_ceil(64)], count: 0 };
         for row in 0..self.table.len() {
             if (row as usize).is_multiple_of(ROWS_PER_LOOK) {
-                go_on(query.stop)?;
+                go_on(stop)?;
             }
-            if self.passes(row, &query.filters) {
+            if self.passes(row, filters) {
                 marked.bits[row as usize / 64] |= 1 << (row % 64);
                 marked.count += 1;
             }
@@ -173,12 +181,18 @@ impl Fit {
         Ok(marked)
     }
 
-    fn passes(&self, row: u32, filters: &[Filter<'_>]) -> bool {
-        filters.iter().all(|filter| {
+    fn sieves<'a>(&'a self, filters: &[Filter<'a>]) -> Vec<Sieve<'a>> {
+        let sieve = |filter: &Filter<'a>| {
             let column = &self.columns[filter.column];
+            Sieve { column, test: filter.test, bound: column.compared(Told::Cell(filter.value)) }
+        };
+        filters.iter().map(sieve).collect()
+    }
+
+    fn passes(&self, row: u32, filters: &[Sieve<'_>]) -> bool {
+        filters.iter().all(|Sieve { column, test, bound }| {
             let own = column.compared(column.told(&self.table, row));
-            let bound = column.compared(Told::Cell(filter.value));
-            order::passes(column.kind, own.cell(), filter.test, bound.cell())
+            order::passes(column.kind, own.cell(), *test, bound.cell())
         })
     }
 

@@ -152,3 +152,6 @@ impl Source for Rows {
 fn fault(watch: &Watch<Kept>, trouble: &Trouble) -> SourceFault {
     trouble.fault(&watch.file, &watch.path, watch.content.format.name())
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,14 +107,8 @@ impl Table {
         }
     }
 
-    /// Takes a row. It has a cell for each column, and its place is how many there are then. What there is no room
-    /// for makes the table one that is not served.
-    pub(crate) fn push(&mut self, row: &[Cell<'_>]) {
-        let place = u32::try_from(self.places.len() + 1).unwrap_or(u32::MAX);
-        self.push_held(place, row.iter().map(|cell| Held::from(*cell)).enumerate());
-    }
-
-    /// Takes a row that stands at a place in the file. Columns that it does not name have no value.
+    /// Takes a row that stands at a place in the file. Columns that it does not name have no value. What there is
+    /// no room for makes the table one that is not served.
     ///
     /// # Panics
     /// If it names a column that is not there.

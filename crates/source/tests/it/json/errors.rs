@@ -195,3 +195,15 @@ fn a_file_out_of_reach_may_come_back() {
     disk.write("{\"a\":1}");
     assert!(json.facts().is_ok());
 }
+
+#[test]
+fn a_file_that_is_too_large_is_not_read() {
+    let disk = Disk::new(Form::Lines, "");
+    let file = std::fs::OpenOptions::new().write(true).open(&disk.path).unwrap();
+    file.set_len(u64::from(u32::MAX)).unwrap();
+    let told = "has 4294967295 bytes, and 4294967294 is the most; put the data into a SQLite database";
+    match disk.json().facts() {
+        Err(SourceFault::Changed { told: got, .. }) => assert_eq!(got, format!("`people.jsonl` {told}")),
+        other => panic!("{other:?}"),
+    }
+}

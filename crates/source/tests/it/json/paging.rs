@@ -1,14 +1,14 @@
 //! Filters, sorts, pages and search over records.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::Cell;
 use contract::source::{
-    Filter, More, Position, Query, Read, Search, Searched, Shape, Sort, SourceFault, Test,
+    Change, Filter, More, Position, Query, Read, Search, Searched, Shape, Sort, Source, SourceFault, Test,
 };
 use source::json::Form;
 
-use super::kit::{Disk, everything, list, page, pages, reader, shape};
+use super::kit::{Disk, everything, list, notes, page, pages, plainly, reader, shape};
 
 fn ids(rows: &[String]) -> String {
     let id = |row: &String| row[6..].split([',', '}']).next().unwrap().to_owned();
@@ -199,4 +199,46 @@ fn a_search_finds_records_that_have_every_word() {
     let stop = AtomicBool::new(true);
     let gone = Search { words: vec!["a"], columns: &[1], rows_max: 1, scan_rows_max: 1, stop: Some(&stop) };
     assert!(matches!(reader.search(&gone, &mut |_| More::Yes), Err(SourceFault::Stopped)));
+}
+
+#[test]
+fn pages_go_on_while_others_write() {
+    const ROWS: i64 = 40;
+    let lines: String = (0..ROWS).map(|id| format!("{{\"id\":{id},\"n\":{}}}\n", id % 5)).collect();
+    let disk = Disk::new(Form::Lines, lines);
+    let json = disk.json();
+    let shape = shape(&json);
+    let reader = reader(&json, &shape);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let writer = json.writer(&shape).unwrap();
+            // Odd ones go, come back, and change.
+            for round in 0..30 {
+                let id = (round * 7 % ROWS) | 1;
+                let (key, n) = ([Cell::Integer(id)], [(1, Cell::Integer(round))]);
+                let new = [(0, Cell::Integer(id)), (1, Cell::Integer(round))];
+                for change in [
+                    Change::Update { key: &key, cells: &n },
+                    Change::Delete { key: &key },
+                    Change::Create { cells: &new },
+                ] {
+                    writer.write(&plainly(change), &mut notes(&shape)).unwrap();
+                }
+            }
+            is_done.store(true, Ordering::SeqCst);
+        });
+        let mut is_last = false;
+        while !is_last {
+            is_last = is_done.load(Ordering::SeqCst) || writing.is_finished();
+            for sort in [None, Some(Sort { column: 1, descending: true })] {
+                let read =
+                    pages(reader.as_ref(), &shape, &Query { sort, rows_max: 3, ..Query::default() }, || {});
+                for id in (0..ROWS).step_by(2) {
+                    let row = format!("{{\"id\":{id},\"n\":{}}}", id % 5);
+                    assert_eq!(read.iter().filter(|one| **one == row).count(), 1, "{id}");
+                }
+            }
+        }
+    });
 }
