@@ -12,7 +12,7 @@ use super::budget::Budget;
 use super::encode::{Encoded, encoded};
 use super::grid::{Layout, Row};
 use super::moment::Shown;
-use super::part::{Part, PartRow, Splices, is_same_name};
+use super::part::{Beside, Part, PartRow, Splices, is_same_name};
 use super::place::{Area, Place, ROWS_MAX, Reference, references};
 use super::sheet::{Piece, Sheet, scan};
 use super::xml::text;
@@ -267,8 +267,10 @@ impl Writing<'_> {
             "sheetProtection",
         ];
         let is_last = part.rows.last().is_some_and(|last| last.number == number);
-        let harmful = part.elements().find(|one| !HARMLESS.contains(&one.name.as_str()));
-        if let Some(one) = harmful.filter(|_| !is_last) {
+        // If the row is the last one, nothing moves; but what is said of it alone would be said of the next one there.
+        let stays = |one: &&Beside| is_last && one.name != "legacyDrawing";
+        let mut harmful = part.elements().filter(|one| !HARMLESS.contains(&one.name.as_str()));
+        if let Some(one) = harmful.find(|one| !stays(one)) {
             let what = match one.name.as_str() {
                 "drawing" | "picture" => "a picture or a chart",
                 "legacyDrawing" => "comments",
@@ -277,6 +279,13 @@ impl Writing<'_> {
                 _ => "something beside its cells",
             };
             return Err(refused(format!("rows would move, and the sheet has {what} that would stay")));
+        }
+        let is_link = |one: &&Beside| {
+            let area = one.areas.as_ref().and_then(|(_, text)| Area::parse(text));
+            one.name == "hyperlink" && area.is_some_and(|area| area.last.row >= number)
+        };
+        if part.beside.iter().any(|one| is_link(&one)) {
+            return Err(refused("the row has a link that would stay"));
         }
         let mut rules = part.beside.iter().filter(|one| RULES.contains(&one.name.as_str()));
         if !is_last && rules.any(|one| !references(text_behind(self.text, one.span.end)).is_empty()) {

@@ -16,6 +16,7 @@ mod scan;
 mod script;
 mod seal;
 mod session;
+mod sheets;
 mod sse;
 mod websocket;
 
@@ -31,6 +32,7 @@ pub use pair::{pair, spelled};
 pub use scan::scan;
 pub use seal::seal;
 pub use session::session;
+pub use sheets::sheets;
 pub use sse::sse;
 pub use websocket::websocket;
 

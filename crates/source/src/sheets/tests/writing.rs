@@ -254,9 +254,12 @@ fn rows_stay_where_something_counts_on_them() {
     refused(&with(r#"<tableParts><tablePart r:id="rId1"/></tableParts>"#), &first, "would have to shrink");
     refused(&ROWS.replace(r#"<row r="3">"#, "<row>"), &first, "have no numbers");
     // The last row moves nothing but itself.
+    let last = Edit::Remove { row: 1 };
     assert!(
-        after(&with(r#"<hyperlinks><hyperlink ref="A3"/></hyperlinks>"#), &Edit::Remove { row: 1 }).is_ok()
+        after(&with(r#"<hyperlinks><hyperlink ref="A2"/></hyperlinks><drawing r:id="x"/>"#), &last).is_ok()
     );
+    refused(&with(r#"<hyperlinks><hyperlink ref="A3"/></hyperlinks>"#), &last, "a link that would stay");
+    refused(&with(r#"<legacyDrawing r:id="rId9"/>"#), &last, "comments");
     let others = |formula: &str| {
         let other =
             format!(r#"<sheetData><row r="1"><c r="A1"><f>{formula}</f><v>1</v></c></row></sheetData>"#);
