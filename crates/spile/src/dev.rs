@@ -78,13 +78,12 @@ fn changed(server: &Server, news: &News<'_>, secrets: &Secrets) {
             secrets.learn(contract);
             tell(found);
             let what = match worst(differences) {
-                Verdict::Same => "served; what callers see is the same".to_owned(),
-                Verdict::Words | Verdict::Compatible => "served; compatible".to_owned(),
-                Verdict::Breaking => "served; breaking: `serve` would have kept the last contract".to_owned(),
+                Verdict::Same => "served; what callers see is the same",
+                Verdict::Words | Verdict::Compatible => "served; compatible",
+                Verdict::Breaking => "served; breaking: `serve` would have kept the last contract",
             };
-            say(&format!("{now}  {} {}  {what}\n{}", contract.name, contract.version, lines(differences))
-                .trim_end()
-                .to_owned());
+            let head = format!("{now}  {} {}  {what}", contract.name, contract.version);
+            say(format!("{head}\n{}", lines(differences)).trim_end());
             if contract.name != server.name {
                 say(&format!("  the path is still /mcp/{}: a new name needs a restart", server.name));
             }

@@ -87,8 +87,6 @@ impl Locked {
 
     /// What `spile check` says of it: `must` makes an error of what is not locked.
     pub fn told(&self, must: bool) -> Vec<Diagnostic> {
-        let say =
-            |message: String| if must { Diagnostic::error(message) } else { Diagnostic::warning(message) };
         match self {
             Self::No if must => {
                 let help = "`spile compile` writes the lock file of a manifest";
@@ -114,7 +112,12 @@ impl Locked {
                         format!("{changes} since {} not locked, compatible: {first}", lock.version)
                     }
                 };
-                vec![say(message).help("`spile diff` says all of it, `spile compile` locks it")]
+                let found = match verdict {
+                    _ if must => Diagnostic::error(message),
+                    Verdict::Breaking => Diagnostic::warning(message),
+                    Verdict::Same | Verdict::Words | Verdict::Compatible => Diagnostic::note(message),
+                };
+                vec![found.help("`spile diff` says all of it, `spile compile` locks it")]
             }
         }
     }
