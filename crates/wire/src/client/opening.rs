@@ -64,9 +64,9 @@ impl Client {
         self.events.extend(asks.map(|(id, _)| Event::Withdrawn(id)));
         // What was subscribed to is forgotten with the session, and will be subscribed to again.
         let is_part = |pending: &Pending| matches!(pending.goes, Goes::Subscribe { .. });
-        let parts = self.calls.extract_if(.., |_, pending| is_part(pending));
-        for id in parts.filter_map(|(_, pending)| pending.id) {
-            self.ids.remove(&id);
+        let parts = self.calls.iter().filter(|(_, pending)| is_part(pending)).map(|(ticket, _)| *ticket);
+        for ticket in parts.collect::<Vec<_>>() {
+            self.drop_call(ticket);
         }
         for pending in self.calls.values_mut().filter(|pending| matches!(pending.goes, Goes::Listen)) {
             pending.id = None;
