@@ -10,7 +10,8 @@ use crate::seal::digest_of;
 /// What the user said to a question.
 pub(super) enum Said {
     Yes,
-    No,
+    /// What the caller is told then.
+    No(&'static str),
     /// Nothing yet, or nothing that makes sense.
     Nothing,
 }
@@ -43,11 +44,12 @@ pub(super) fn said(journal: &Journal, key: &str) -> Said {
         Some(Elicited::Accepted(content)) => {
             match content.and_then(|content| content.get("confirm")).and_then(|yes| yes.bool()) {
                 Some(true) => Said::Yes,
-                Some(false) => Said::No,
+                Some(false) => Said::No(DECLINED),
                 None => Said::Nothing,
             }
         }
-        Some(Elicited::Declined | Elicited::Cancelled) => Said::No,
+        Some(Elicited::Declined) => Said::No(DECLINED),
+        Some(Elicited::Cancelled) => Said::No("the question was not answered; nothing was written"),
         None => Said::Nothing,
     }
 }
@@ -65,6 +67,8 @@ pub(super) fn question(key: String, message: String) -> Outcome {
     Outcome::NeedInput(Asks::one(key, Ask::Form { message, schema }))
 }
 
-pub(super) fn declined() -> Outcome {
-    Problem::new(Failure::InputRefused, "the user said no; nothing was written").into()
+const DECLINED: &str = "the user said no; nothing was written";
+
+pub(super) fn declined(why: &str) -> Outcome {
+    Problem::new(Failure::InputRefused, why).into()
 }

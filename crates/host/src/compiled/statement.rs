@@ -161,7 +161,7 @@ impl Running<'_> {
         let key = confirm::key(self.tool, &changed.to_be_bytes(), asked);
         match confirm::said(&aside.journal, &key) {
             Said::Yes => Ok(()),
-            Said::No => Err(Why::Asked(confirm::declined())),
+            Said::No(why) => Err(Why::Asked(confirm::declined(why))),
             Said::Nothing => {
                 let message = question::statement(self.statement, changed, self.arguments);
                 Err(Why::Asked(confirm::question(key, message)))

@@ -222,7 +222,7 @@ impl Desk<'_> {
         let key = confirm::key(self.tool, state.as_bytes(), self.asked);
         match confirm::said(journal, &key) {
             Said::Yes => Ok(()),
-            Said::No => Err(Why::Asked(confirm::declined())),
+            Said::No(why) => Err(Why::Asked(confirm::declined(why))),
             Said::Nothing => {
                 let message = question::record(self.collection, self.doing, &before, row);
                 Err(Why::Asked(confirm::question(key, message)))
