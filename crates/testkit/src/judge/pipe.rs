@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 /// Nothing here takes this long unless it is broken.
 const AT_MOST: Duration = Duration::from_secs(60);
+/// More answers than this are not held.
+const ANSWERS_MAX: usize = 1024;
 
 pub(super) struct Pipe {
     child: Child,
@@ -34,7 +36,8 @@ impl Pipe {
             .spawn()
             .with_context(|| format!("`{}` cannot be started", spile.display()))?;
         let output = child.stdout.take().context("its stdout is a pipe")?;
-        let (send, answers) = channel();
+        // Full, it makes the server wait, as a client that does not read does.
+        let (send, answers) = sync_channel(ANSWERS_MAX);
         std::thread::spawn(move || {
             // A line that was cut by the end is no answer.
             for line in BufReader::new(output).lines().map_while(Result::ok) {
