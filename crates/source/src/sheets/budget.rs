@@ -114,5 +114,6 @@ pub(super) fn broken(why: impl Into<String>) -> Unreadable {
 }
 
 pub(super) fn mended(why: impl Into<String>, help: &str) -> Unreadable {
-    Unreadable { why: why.into(), help: Some(help.to_owned()), at: None }
+    // It stands behind the name of the file.
+    Unreadable { why: format!("cannot be read: {}", why.into()), help: Some(help.to_owned()), at: None }
 }

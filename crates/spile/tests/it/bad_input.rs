@@ -108,7 +108,7 @@ fn databases_that_cannot_be_read() {
     damaged[4096..4196].fill(0xaa);
     check("db_damaged", &[("people.db", &damaged)], "people.db");
     check("db_cut_short", &[("people.db", &whole[..4096])], "people.db");
-    let virtual_only = database("CREATE VIRTUAL TABLE docs USING fts5(body); INSERT INTO docs VALUES ('x')");
+    let virtual_only = database("CREATE VIRTUAL TABLE docs USING fts4(body); INSERT INTO docs VALUES ('x')");
     check("db_of_virtual_tables", &[("people.db", &virtual_only)], "people.db");
     let huge = database(
         "CREATE TABLE films (id INTEGER PRIMARY KEY, film BLOB); INSERT INTO films VALUES (1, zeroblob(70000000))",

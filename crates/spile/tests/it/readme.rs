@@ -105,7 +105,9 @@ fn copy(from: &Path, to: &Path) {
 fn every_command_does_what_it_says() {
     let clone = tempfile::tempdir().expect("a folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    copy(&root.join("examples/customers"), &clone.path().join("examples/customers"));
+    for example in ["customers", "stock", "verbs"] {
+        copy(&root.join("examples").join(example), &clone.path().join("examples").join(example));
+    }
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let here = |text: &str| text.replace("127.0.0.1:3333", &format!("127.0.0.1:{port}"));
     let steps = steps();

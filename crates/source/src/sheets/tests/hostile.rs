@@ -133,7 +133,7 @@ fn time_is_bounded_too() {
     let mut spent = Budget::lasting(Duration::ZERO);
     let bytes = parts().packed();
     let why = xlsx_format::load(&bytes, &xlsx(), &mut spent).err().expect("there is no time");
-    assert_eq!(why.why, "the workbook takes longer than 60 seconds to read");
+    assert_eq!(why.why, "cannot be read: the workbook takes longer than 60 seconds to read");
 }
 
 #[test]
