@@ -9,6 +9,7 @@ mod commands;
 mod golden;
 mod inspector;
 mod install;
+mod limits;
 mod locking;
 mod official;
 mod pack;

@@ -1,0 +1,145 @@
+//! What a manifest says about how often and how long, kept by the program on every door.
+
+use std::io::Write;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::Receiver;
+
+use serde_json::{Value, json};
+
+use crate::stand::{AT_MOST, Place, Served, lines_of};
+
+/// A count that takes as long as it is let.
+const SLOW: &str = "with recursive n(i) as (select 1 union all select i + 1 from n where i < :most) select count(*) as n from n";
+
+fn place(manifest: &str) -> Place {
+    let place = Place::new(&[("spile.toml", manifest.as_bytes())]);
+    let database = rusqlite::Connection::open(place.folder.join("shop.db")).expect("a database");
+    database
+        .execute_batch("CREATE TABLE t (k TEXT PRIMARY KEY, v TEXT); INSERT INTO t VALUES ('a', 'b')")
+        .expect("a table");
+    place
+}
+
+/// A server on a pipe that keeps what it says besides answers.
+struct Pipe {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<String>,
+    told: Vec<Value>,
+}
+
+impl Pipe {
+    fn open(place: &Place) -> Self {
+        let mut command = place.spile(&["serve"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let output = lines_of(child.stdout.take().expect("stdout is a pipe"));
+        let input = child.stdin.take();
+        Self { child, input, output, told: Vec::new() }
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        let message = message(tool, arguments);
+        writeln!(self.input.as_mut().expect("open"), "{message}").expect("it reads");
+        loop {
+            let line = self.output.recv_timeout(AT_MOST).expect("an answer in time");
+            let said: Value = serde_json::from_str(&line).expect("JSON");
+            if said["id"] == 1 {
+                return said["result"].clone();
+            }
+            self.told.push(said);
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        // It has nothing more to say to anybody.
+        let _ = self.child.wait();
+    }
+}
+
+fn message(tool: &str, arguments: &Value) -> Value {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": "p",
+    });
+    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
+}
+
+fn over_http(served: &Served, tool: &str, arguments: &Value) -> Value {
+    let heads = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
+    let (_, body) = served.post("/mcp", &heads, &message(tool, arguments).to_string());
+    let said: Value = serde_json::from_str(&body).expect("JSON");
+    said["result"].clone()
+}
+
+/// The third call within a minute is told when to try again.
+fn check_rate(mut call: impl FnMut(&str) -> Value) {
+    for _ in 0..2 {
+        assert_eq!(call("get_t")["isError"], false);
+    }
+    let refused = call("get_t");
+    assert_eq!(refused["isError"], true, "{refused}");
+    let why = &refused["structuredContent"];
+    assert_eq!((&why["code"], &why["retryable"]), (&json!("rate_limited"), &json!(true)), "{why}");
+    let after = why["retry_after_ms"].as_u64().expect("when to try again");
+    assert!((1..=60_000).contains(&after), "{why}");
+    // Another tool has an allowance of its own.
+    assert_eq!(call("list_t")["isError"], false);
+}
+
+#[test]
+fn a_rate_is_a_reasoned_result_on_every_door() {
+    let manifest = "[sources.s]\npath = \"shop.db\"\n[collections.t]\n[tools.get_t]\nuses = \"t.get\"\nrate_limit = \"2/min\"\n";
+    let place = place(manifest);
+    let arguments = |tool: &str| if tool == "get_t" { json!({ "k": "a" }) } else { json!({}) };
+    let mut pipe = Pipe::open(&place);
+    check_rate(|tool| pipe.call(tool, &arguments(tool)));
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    check_rate(|tool| over_http(&served, tool, &arguments(tool)));
+}
+
+#[test]
+fn a_server_has_one_for_all_its_tools() {
+    let manifest = "[server]\nrate_limit = \"2/h\"\n[sources.s]\npath = \"shop.db\"\n[collections.t]\n";
+    let place = place(manifest);
+    let mut pipe = Pipe::open(&place);
+    assert_eq!(pipe.call("get_t", &json!({ "k": "a" }))["isError"], false);
+    assert_eq!(pipe.call("list_t", &json!({}))["isError"], false);
+    let refused = pipe.call("list_t", &json!({}));
+    assert_eq!(refused["structuredContent"]["code"], "rate_limited", "{refused}");
+}
+
+#[test]
+fn a_tool_that_takes_too_long_is_stopped() {
+    let manifest = format!(
+        "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\ncall_timeout_ms = 60\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
+    );
+    let place = place(&manifest);
+    let mut pipe = Pipe::open(&place);
+    assert_eq!(pipe.call("slow", &json!({ "most": 10 }))["structuredContent"]["n"], 10);
+    let stopped = pipe.call("slow", &json!({ "most": 1_000_000_000 }));
+    assert_eq!(stopped["structuredContent"]["code"], "timeout", "{stopped}");
+    // It holds nothing up.
+    assert_eq!(pipe.call("slow", &json!({ "most": 5 }))["structuredContent"]["n"], 5);
+}
+
+#[test]
+fn a_tool_that_is_known_to_run_long_says_so_to_whoever_wants_to_know() {
+    let manifest = format!(
+        "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\nlong_running = true\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
+    );
+    let place = place(&manifest);
+    let mut pipe = Pipe::open(&place);
+    assert_eq!(pipe.call("slow", &json!({ "most": 200_000 }))["structuredContent"]["n"], 200_000);
+    let progress: Vec<&Value> =
+        pipe.told.iter().filter(|said| said["method"] == "notifications/progress").collect();
+    assert!(!progress.is_empty(), "{:?}", pipe.told);
+    assert!(progress.iter().all(|said| said["params"]["progressToken"] == "p"));
+    let steps: Vec<f64> = progress.iter().filter_map(|said| said["params"]["progress"].as_f64()).collect();
+    assert!(steps.is_sorted(), "{steps:?}");
+}
