@@ -253,13 +253,13 @@ async fn the_user_is_asked_before_anything_is_written() {
 async fn who_says_no_has_nothing_written() {
     for era in ERAS {
         let mut client = people(era, ASK);
-        for answer in [
-            json!({"action": "decline"}),
-            json!({"action": "cancel"}),
-            json!({"action": "accept", "content": {"confirm": false}}),
+        for (answer, why) in [
+            (json!({"action": "decline"}), "the user said no"),
+            (json!({"action": "cancel"}), "the question was not answered"),
+            (json!({"action": "accept", "content": {"confirm": false}}), "the user said no"),
         ] {
             let told = client.call_as("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
-            assert_eq!(told, "input_refused - the user said no; nothing was written", "{era:?}");
+            assert_eq!(told, format!("input_refused - {why}; nothing was written"), "{era:?}");
         }
         assert_eq!(client.table.state().writes, 0);
     }
