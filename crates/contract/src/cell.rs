@@ -39,9 +39,10 @@ impl Cell<'_> {
         use Cell::{Blob, Integer, Null, Real, Text};
         match (self, other) {
             (Integer(a), Integer(b)) => a.cmp(&b),
-            (Real(a), Real(b)) => a.total_cmp(&b),
-            (Integer(a), Real(b)) => (a as f64).total_cmp(&b),
-            (Real(a), Integer(b)) => a.total_cmp(&(b as f64)),
+            // There is one zero, whatever its sign.
+            (Real(a), Real(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
+            (Integer(a), Real(b)) => (a as f64).total_cmp(&(b + 0.0)),
+            (Real(a), Integer(b)) => (a + 0.0).total_cmp(&(b as f64)),
             (Text(a), Text(b)) => a.cmp(b),
             (Blob(a), Blob(b)) => a.cmp(b),
             (Null, Null) => Ordering::Equal,

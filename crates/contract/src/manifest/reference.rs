@@ -21,6 +21,7 @@ says what it makes, and [docs/check.md](check.md) says what else is looked at.
 - **`${NAME}`** in a text is replaced from the environment, `${NAME:-default}` has a default, and `$${` is a literal
   `${`. A variable that is not set is an error. In `sql` nothing is replaced: values come as arguments.
 - **A path** starts in the folder of the manifest.
+- **Kinds**, which `as` names: how each is told and kept, and which values survive, is in [docs/types.md](types.md).
 
 ```toml
 ";

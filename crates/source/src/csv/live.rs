@@ -8,9 +8,10 @@ use contract::source::{Filter, More, Place, Query, Read, Reader, Search, Searche
 use contract::{Cell, Kind};
 
 use super::fit::{Column, Fit, Plan};
-use super::sort::{Order, ROWS_PER_LOOK, go_on};
+use super::sort::Order;
 use super::watch::Watch;
 use crate::hunt::Hunt;
+use crate::pace::Pace;
 
 /// As many rows are walked where a call arrives.
 const SHORT_ROWS_MAX: usize = 2000;
@@ -62,12 +63,13 @@ impl Reader for Live {
     ) -> Result<Option<u64>, SourceFault> {
         self.watch.look();
         let fit = self.now()?;
-        let order = fit.order(query.sort, query.stop)?;
+        let mut pace = Pace::of_query(query);
+        let order = fit.order(query.sort, &mut pace)?;
         let seen = match query.after {
             Some(after) => fit.seen(&order, query.sort, after)?,
             None => 0,
         };
-        fit.walk(query, &order, seen, row)
+        fit.walk(query, &order, seen, &mut pace, row)
     }
 
     fn search(
@@ -137,6 +139,7 @@ impl Fit {
         let mut columns: Vec<&Column> = search.columns.iter().map(|place| &self.columns[*place]).collect();
         columns.sort_unstable_by_key(|column| column.field);
         let (mut scratch, mut passed) = (Scratch::default(), 0);
+        let mut pace = Pace::of_search(search);
         for number in 0..self.table.len() {
             if number as usize >= search.scan_rows_max {
                 return Ok(Searched::Cut);
@@ -144,9 +147,7 @@ impl Fit {
             if passed >= search.rows_max {
                 break;
             }
-            if (number as usize).is_multiple_of(ROWS_PER_LOOK) {
-                go_on(search.stop)?;
-            }
+            pace.row()?;
             if !self.has_all(number, &columns, &mut hunt, &mut scratch.text) {
                 continue;
             }
@@ -193,6 +194,7 @@ impl Fit {
         query: &Query<'_>,
         order: &Order,
         seen: usize,
+        pace: &mut Pace<'_>,
         row: &mut dyn FnMut(&[Cell<'_>], Place) -> More,
     ) -> Result<Option<u64>, SourceFault> {
         let filters = self.filters(query);
@@ -200,11 +202,9 @@ impl Fit {
         let (mut at, mut passed) = (seen, 0);
         let mut marked = None;
         while at < order.len() && passed < query.rows_max {
-            if (at - seen).is_multiple_of(ROWS_PER_LOOK) {
-                go_on(query.stop)?;
-            }
+            pace.row()?;
             if at - seen == MARK_AFTER_ROWS && !filters.is_empty() {
-                marked = Some(self.mark(&filters, query)?);
+                marked = Some(self.mark(&filters, pace)?);
             }
             let number = order.row(at);
             at += 1;
@@ -232,13 +232,11 @@ impl Fit {
     }
 
     /// Marks all rows that pass, in the order of the file: in any other each row is a miss of the cache.
-    fn mark(&self, filters: &[Sieve<'_>], query: &Query<'_>) -> Result<Marked, SourceFault> {
+    fn mark(&self, filters: &[Sieve<'_>], pace: &mut Pace<'_>) -> Result<Marked, SourceFault> {
         let mut marked = Marked { bits: vec![0; self.table.rows.len().div_ceil(64)], count: 0 };
         let mut scratch = String::new();
         for row in 0..self.table.len() {
-            if (row as usize).is_multiple_of(ROWS_PER_LOOK) {
-                go_on(query.stop)?;
-            }
+            pace.row()?;
             if self.passes(row, filters, &mut scratch) {
                 marked.bits[row as usize / 64] |= 1 << (row % 64);
                 marked.count += 1;

@@ -33,6 +33,8 @@ impl Wanted {
                 Cow::Borrowed(if n == 1 { "true" } else { "false" })
             }
             Cell::Integer(n) => Cow::Owned(n.to_string()),
+            // Without a point, many a reader makes a whole number of it, and those have one zero.
+            Cell::Real(n) if n == 0.0 && n.is_sign_negative() => Cow::Borrowed("-0.0"),
             Cell::Real(n) if n.is_finite() => Cow::Owned(n.to_string()),
             Cell::Real(_) => return Err("a CSV file holds no number that is not finite".into()),
             Cell::Blob(_) => return Err("a CSV file holds text, and no bytes".into()),

@@ -1,6 +1,5 @@
 //! Answers reads from the newest state of the file that fits the contract.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::source::{Filter, More, Place, Query, Read, Reader, Search, Searched, SourceFault, Test};
@@ -8,9 +7,11 @@ use contract::{Cell, order};
 
 use super::column::{Column, Told};
 use super::fit::{Fit, Plan};
-use super::order::{Order, ROWS_PER_LOOK, go_on};
+use super::order::Order;
 use super::state::{Kept, State};
 use super::trouble::Trouble;
+use crate::hunt::Hunt;
+use crate::pace::Pace;
 use crate::watch::{Follow, Watch};
 
 /// As many rows are walked where a call arrives.
@@ -67,12 +68,13 @@ impl Reader for Live {
     ) -> Result<Option<u64>, SourceFault> {
         self.watch.look();
         let fit = self.now()?;
-        let order = fit.order(query.sort, query.stop)?;
+        let mut pace = Pace::of_query(query);
+        let order = fit.order(query.sort, &mut pace)?;
         let seen = match query.after {
             Some(after) => fit.seen(&order, query.sort, after)?,
             None => 0,
         };
-        fit.walk(query, &order, seen, row)
+        fit.walk(query, &order, seen, &mut pace, row)
     }
 
     fn search(
@@ -128,6 +130,7 @@ impl Fit {
         query: &Query<'_>,
         order: &Order,
         seen: usize,
+        pace: &mut Pace<'_>,
         row: &mut dyn FnMut(&[Cell<'_>], Place) -> More,
     ) -> Result<Option<u64>, SourceFault> {
         let filters = self.sieves(&query.filters);
@@ -135,11 +138,9 @@ impl Fit {
         let (mut at, mut passed) = (seen, 0);
         let mut marked = None;
         while at < order.len() && passed < query.rows_max {
-            if (at - seen).is_multiple_of(ROWS_PER_LOOK) {
-                go_on(query.stop)?;
-            }
+            pace.row()?;
             if at - seen == MARK_AFTER_ROWS && !filters.is_empty() {
-                marked = Some(self.mark(&filters, query.stop)?);
+                marked = Some(self.mark(&filters, pace)?);
             }
             let number = order.row(at);
             at += 1;
@@ -167,12 +168,10 @@ impl Fit {
     }
 
     /// Marks all rows that pass, in the order of the file: in any other each row is a miss of the cache.
-    fn mark(&self, filters: &[Sieve<'_>], stop: Option<&AtomicBool>) -> Result<Marked, SourceFault> {
+    fn mark(&self, filters: &[Sieve<'_>], pace: &mut Pace<'_>) -> Result<Marked, SourceFault> {
         let mut marked = Marked { bits: vec![0; (self.table.len() as usize).div_ceil(64)], count: 0 };
         for row in 0..self.table.len() {
-            if (row as usize).is_multiple_of(ROWS_PER_LOOK) {
-                go_on(stop)?;
-            }
+            pace.row()?;
             if self.passes(row, filters) {
                 marked.bits[row as usize / 64] |= 1 << (row % 64);
                 marked.count += 1;
@@ -216,32 +215,23 @@ impl Fit {
         search: &Search<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
     ) -> Result<Searched, SourceFault> {
-        let words: Vec<String> = search.words.iter().map(|word| word.to_lowercase()).collect();
+        let mut hunt = Hunt::new(&search.words);
+        let mut pace = Pace::of_search(search);
         let rows = self.table.len() as usize;
         let (mut told, mut found) = (Vec::new(), 0);
-        let mut left = Vec::new();
         for number in 0..rows.min(search.scan_rows_max) {
-            if number.is_multiple_of(ROWS_PER_LOOK) {
-                go_on(search.stop)?;
-            }
             if found == search.rows_max {
                 return Ok(Searched::All);
             }
+            pace.row()?;
             let number = number as u32;
-            left.clear();
-            left.extend(0..words.len());
-            for place in search.columns {
-                if left.is_empty() {
-                    break;
-                }
+            hunt.begin();
+            let has_all = search.columns.iter().any(|place| {
                 let column = &self.columns[*place];
                 let value = column.told(&self.table, number);
-                if let Some(text) = column.text(value.cell()) {
-                    let text = lowered(&text);
-                    left.retain(|word| !text.contains(&words[*word]));
-                }
-            }
-            if left.is_empty() {
+                column.text(value.cell()).is_some_and(|text| hunt.see(&text))
+            });
+            if has_all {
                 found += 1;
                 let mut more = More::Yes;
                 self.hand(number, &mut told, |cells| more = row(cells));
@@ -253,9 +243,4 @@ impl Fit {
         let is_cut = rows > search.scan_rows_max && found < search.rows_max;
         Ok(if is_cut { Searched::Cut } else { Searched::All })
     }
-}
-
-/// In small letters, as words are; most texts are ASCII, where that is quick.
-fn lowered(text: &str) -> String {
-    if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_lowercase() }
 }

@@ -1,7 +1,6 @@
 //! Orders of a table's rows: made when first asked for, the last few kept.
 
 use std::cmp::Ordering;
-use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::order::{Rank, compare};
@@ -10,11 +9,10 @@ use contract::{Cell, Value};
 
 use super::column::{Column, Told};
 use super::fit::Fit;
+use crate::pace::Pace;
 
 /// Each takes four bytes for each row.
 const KEPT_MAX: usize = 4;
-/// How many rows are walked between two looks at whether anybody waits.
-pub(super) const ROWS_PER_LOOK: usize = 4096;
 
 /// Row numbers in an order.
 #[derive(Clone)]
@@ -104,14 +102,14 @@ impl Fit {
         self.by(sort).is_none_or(|by| self.sorts.kept().iter().any(|(one, _)| *one == by))
     }
 
-    pub(super) fn order(&self, sort: Option<Sort>, stop: Option<&AtomicBool>) -> Result<Order, SourceFault> {
+    pub(super) fn order(&self, sort: Option<Sort>, pace: &mut Pace<'_>) -> Result<Order, SourceFault> {
         let Some(by) = self.by(sort) else { return Ok(Order::File(self.table.len())) };
         if let Some(rows) = self.sorts.get(by) {
             return Ok(Order::By(rows));
         }
         // Two who want the same wait for one another; who finds an order ready does not wait.
         let _one = self.sorts.building.lock().unwrap_or_else(PoisonError::into_inner);
-        self.build(by, stop)
+        self.build(by, pace)
     }
 
     fn by(&self, sort: Option<Sort>) -> Option<By> {
@@ -123,26 +121,26 @@ impl Fit {
         }
     }
 
-    fn build(&self, by: By, stop: Option<&AtomicBool>) -> Result<Order, SourceFault> {
+    fn build(&self, by: By, pace: &mut Pace<'_>) -> Result<Order, SourceFault> {
         if let Some(rows) = self.sorts.get(by) {
             return Ok(Order::By(rows));
         }
         let rows = match by {
-            By::Key => self.by_key(stop)?,
+            By::Key => self.by_key(pace)?,
             By::Column(sort) => {
                 let base = match self.key.is_empty() {
                     true => Order::File(self.table.len()),
-                    false => self.build(By::Key, stop)?,
+                    false => self.build(By::Key, pace)?,
                 };
-                self.by_column(sort, &base, stop)?
+                self.by_column(sort, &base, pace)?
             }
         };
         Ok(Order::By(self.sorts.keep(by, rows)))
     }
 
-    fn by_key(&self, stop: Option<&AtomicBool>) -> Result<Vec<u32>, SourceFault> {
+    fn by_key(&self, pace: &mut Pace<'_>) -> Result<Vec<u32>, SourceFault> {
         let first = &self.columns[self.key[0]];
-        let (mut entries, _) = self.entries(first, &Order::File(self.table.len()), stop)?;
+        let (mut entries, _) = self.entries(first, &Order::File(self.table.len()), pace)?;
         entries.sort_unstable_by(|a, b| {
             self.compare_entries(first, a, b).then_with(|| self.compare_rows(a.row, b.row))
         });
@@ -150,14 +148,9 @@ impl Fit {
     }
 
     /// Leaves rows that are equal in the order in which they stood: by key.
-    fn by_column(
-        &self,
-        sort: Sort,
-        base: &Order,
-        stop: Option<&AtomicBool>,
-    ) -> Result<Vec<u32>, SourceFault> {
+    fn by_column(&self, sort: Sort, base: &Order, pace: &mut Pace<'_>) -> Result<Vec<u32>, SourceFault> {
         let column = &self.columns[sort.column];
-        let (mut entries, without) = self.entries(column, base, stop)?;
+        let (mut entries, without) = self.entries(column, base, pace)?;
         // A stable sort: columns to sort by have few different values, and it makes use of that.
         entries.sort_by(|a, b| {
             let order = self.compare_entries(column, a, b);
@@ -174,14 +167,12 @@ impl Fit {
         &self,
         column: &Column,
         base: &Order,
-        stop: Option<&AtomicBool>,
+        pace: &mut Pace<'_>,
     ) -> Result<(Vec<Entry>, Vec<u32>), SourceFault> {
         let mut entries = Vec::with_capacity(base.len());
         let mut without = Vec::new();
         for i in 0..base.len() {
-            if i.is_multiple_of(ROWS_PER_LOOK) {
-                go_on(stop)?;
-            }
+            pace.row()?;
             let row = base.row(i);
             let told = self.compared(row, column);
             let rank = match told.cell() {
@@ -290,12 +281,4 @@ impl Fit {
 
 fn first_unequal(mut orders: impl Iterator<Item = Ordering>) -> Ordering {
     orders.find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal)
-}
-
-/// Whether anybody still waits.
-pub(super) fn go_on(stop: Option<&AtomicBool>) -> Result<(), SourceFault> {
-    match stop {
-        Some(stop) if stop.load(Atomic::Relaxed) => Err(SourceFault::Stopped),
-        Some(_) | None => Ok(()),
-    }
 }

@@ -59,7 +59,7 @@ impl TableReader {
         let Some(walk) = Walk::new(&self.table, &names).filter(|_| self.paging != Paging::Offset) else {
             return Err(SourceFault::TooSlow.into());
         };
-        let limits = Limits { until: self.until(), stop: query.stop };
+        let limits = Limits { until: self.until(), stop: query.stop, progress: query.progress };
         let mut after = after.cloned();
         page.clear();
         loop {

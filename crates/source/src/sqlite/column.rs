@@ -55,13 +55,13 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// A value as SQLite has it. Text that is not UTF-8 is bytes. There is one zero.
+/// A value as SQLite has it. Text that is not UTF-8 is bytes.
 #[inline]
 pub(super) fn raw(value: ValueRef<'_>) -> Cell<'_> {
     match value {
         ValueRef::Null => Cell::Null,
         ValueRef::Integer(n) => Cell::Integer(n),
-        ValueRef::Real(n) => Cell::Real(n + 0.0),
+        ValueRef::Real(n) => Cell::Real(n),
         ValueRef::Text(bytes) => std::str::from_utf8(bytes).map_or(Cell::Blob(bytes), Cell::Text),
         ValueRef::Blob(bytes) => Cell::Blob(bytes),
     }
@@ -291,7 +291,8 @@ impl Column {
         self.affinity == Affinity::Text
     }
 
-    fn is_numeric(&self) -> bool {
+    /// Whether texts become numbers in it, and zeros lose their sign.
+    pub(super) fn is_numeric(&self) -> bool {
         matches!(self.affinity, Affinity::Integer | Affinity::Real | Affinity::Numeric)
     }
 

@@ -14,7 +14,9 @@ pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>,
     }
     Ok(Bound::Cell(match cell {
         Cell::Real(n) if !n.is_finite() => return Err("it is not a finite number".into()),
-        Cell::Real(n) if n == 0.0 && n.is_sign_negative() => return Err(SIGNED_ZERO.into()),
+        Cell::Real(n) if n == 0.0 && n.is_sign_negative() && column.is_numeric() => {
+            return Err(SIGNED_ZERO.into());
+        }
         Cell::Text(text) if column.null.as_deref() == Some(text) => {
             return Err("this text stands for no value here; send null instead".into());
         }
@@ -29,7 +31,7 @@ pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>,
 
 /// Nobody sets what the database makes of other columns.
 pub(super) const COMPUTED: &str = "it is computed by the database";
-const SIGNED_ZERO: &str = "SQLite keeps no zero with a sign; send 0";
+const SIGNED_ZERO: &str = "SQLite keeps no zero with a sign in a column of numbers; send 0";
 
 /// Why what is stored now is not what was said, if it is not.
 pub(super) fn difference(column: &Column, said: Cell<'_>, stored: Cell<'_>) -> Option<String> {
@@ -75,7 +77,8 @@ fn is_same(kind: Kind, said: Cell<'_>, stored: Cell<'_>) -> bool {
 /// Whether a binary fraction is this integer, and not only near it.
 fn is_equal(n: i64, x: f64) -> bool {
     const END: f64 = 9_223_372_036_854_775_808.0;
-    x.fract() == 0.0 && (-END..END).contains(&x) && x as i64 == n
+    let is_signed_zero = x == 0.0 && x.is_sign_negative();
+    !is_signed_zero && x.fract() == 0.0 && (-END..END).contains(&x) && x as i64 == n
 }
 
 fn is_zero(text: &str) -> bool {
@@ -116,6 +119,7 @@ mod tests {
         check(Kind::Json, Cell::Text("12"), Cell::Integer(12), false);
         check(Kind::Boolean, Cell::Integer(1), Cell::Text("false"), false);
         check(Kind::Number, Cell::Real(-0.0), Cell::Real(0.0), false);
+        check(Kind::Number, Cell::Real(-0.0), Cell::Integer(0), false);
         check(Kind::Text, Cell::Text(""), Cell::Null, false);
         check(Kind::Blob, Cell::Blob(b"a"), Cell::Text("a"), false);
     }

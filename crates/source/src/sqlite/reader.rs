@@ -21,6 +21,7 @@ use super::plan::{Form, Grammar, Part, Plan, Values};
 use super::pool::Pool;
 use super::schema::{Address, Schema, Table};
 use super::session::Session;
+use crate::pace;
 
 /// How long a statement may hold its lock. Who waits 50 ms for us gets through, even if our thread has to wait
 /// for a processor meanwhile.
@@ -430,7 +431,11 @@ impl TableReader {
                     total = Some(self.walk(query, after.as_ref(), rows_max - read, &mut page)?);
                     if page.rows() < rows_max - read { Filled::End } else { Filled::More }
                 }
-                filled => filled?,
+                filled => {
+                    let filled = filled?;
+                    pace::tell(query.progress, page.rows() as u64);
+                    filled
+                }
             };
             read += page.rows();
             if self.hand_over(query, &page, row)? == More::No {

@@ -3,6 +3,7 @@
 //! An index finds words that begin with what was asked for, and the best rows first. Looking finds it anywhere, in the
 //! order of the table, in pieces like a long list (`walk`), and no further than it may.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,17 +17,14 @@ use super::page::Page;
 use super::reader::TableReader;
 use super::schema::quoted;
 use super::walk::{self, Limits, Step, Walk, Walked};
+use crate::hunt::Hunt;
+use crate::pace;
 
 /// An index is asked in one go, whoever waits to write.
 const HOLD: Duration = Duration::from_millis(40);
 /// What is found is kept until the lock is given back.
 const BYTES_MAX: usize = 32 << 20;
 const ROWS_MAX: usize = 10_000;
-
-/// What is looked for in a row.
-struct Words {
-    lower: Vec<String>,
-}
 
 impl TableReader {
     pub(super) fn by_words(
@@ -84,14 +82,17 @@ impl TableReader {
             Ok(Searched::All)
         });
         match read {
-            Ok(searched) => Ok(Some(searched)),
+            Ok(searched) => {
+                pace::tell(search.progress, page.rows() as u64);
+                Ok(Some(searched))
+            }
             Err(Fail::Late) => Ok(None),
             Err(fail) => Err(fail),
         }
     }
 
     fn look_through(&self, search: &Search<'_>, page: &mut Page) -> Result<Searched, Fail> {
-        let words = Words { lower: search.words.iter().map(|word| word.to_lowercase()).collect() };
+        let mut hunt = Hunt::new(&search.words);
         let rows_max = search.rows_max.min(ROWS_MAX);
         let names: Vec<&str> = self.columns.iter().map(|column| column.quoted.as_str()).collect();
         page.clear();
@@ -102,14 +103,14 @@ impl TableReader {
                 return Ok(Step::Enough);
             }
             seen += 1;
-            if self.has(row, from, search.columns, &words)? {
+            if self.has(row, from, search.columns, &mut hunt)? {
                 self.push_from(row, from, 0, page)?;
             }
             Ok(if page.rows() == rows_max { Step::Enough } else { Step::On })
         };
         let walked = match Walk::new(&self.table, &names) {
             Some(walk) => {
-                let limits = Limits { until: self.until(), stop: search.stop };
+                let limits = Limits { until: self.until(), stop: search.stop, progress: search.progress };
                 walk.run(&self.pool, &limits, &mut |row| each(row, walk.address, page))?
             }
             None => {
@@ -121,6 +122,7 @@ impl TableReader {
                     let mut statement = session.connection.prepare_cached(&sql)?;
                     let mut rows = statement.query([])?;
                     while let Some(row) = rows.next()? {
+                        pace::tell(search.progress, 1);
                         if each(row, 0, page)? == Step::Enough {
                             return Ok(Walked::Part);
                         }
@@ -140,22 +142,24 @@ impl TableReader {
         row: &rusqlite::Row<'_>,
         from: usize,
         columns: &[usize],
-        words: &Words,
+        hunt: &mut Hunt,
     ) -> Result<bool, Fail> {
-        let mut texts = Vec::with_capacity(columns.len());
+        hunt.begin();
         for at in columns {
             let cell = self.columns[*at].lenient(row.get_ref(from + at)?);
-            texts.extend(text(cell));
+            if text(cell).is_some_and(|text| hunt.see(&text)) {
+                return Ok(true);
+            }
         }
-        Ok(words.lower.iter().all(|word| texts.iter().any(|text| text.contains(word.as_str()))))
+        Ok(false)
     }
 }
 
-/// What a value reads as, in small letters. Bytes are not read.
-fn text(cell: Cell<'_>) -> Option<String> {
+/// What a value reads as. Bytes are not read.
+fn text(cell: Cell<'_>) -> Option<Cow<'_, str>> {
     match cell {
-        Cell::Text(text) => Some(text.to_lowercase()),
-        Cell::Integer(_) | Cell::Real(_) => told(cell),
+        Cell::Text(text) => Some(Cow::Borrowed(text)),
+        Cell::Integer(_) | Cell::Real(_) => told(cell).map(Cow::Owned),
         Cell::Null | Cell::Blob(_) => None,
     }
 }

@@ -80,7 +80,8 @@ fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn number(real: f64, whole: i64) -> Vec<u8> {
-    let bits = real.to_bits();
+    // There is one zero.
+    let bits = (real + 0.0).to_bits();
     // The order of `f64::total_cmp`: negative numbers turned round, positive ones behind them.
     let bits = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
     let mut out = tagged(NUMBER, &bits.to_be_bytes());

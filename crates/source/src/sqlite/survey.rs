@@ -157,7 +157,7 @@ fn survey(
     let mut seen = Survey::new(table, options.scan_rows_max, search);
     let walked = match Walk::new(table, &names) {
         Some(walk) => {
-            let limits = Limits { until: Instant::now() + time, stop: None };
+            let limits = Limits { until: Instant::now() + time, stop: None, progress: None };
             walk.run(pool, &limits, &mut |row| seen.row(row, walk.address))?
         }
         None => {

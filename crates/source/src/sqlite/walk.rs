@@ -4,7 +4,7 @@
 //! back again and again, and goes on behind the row where it was. Rows that others change meanwhile may be seen
 //! as they were or as they are; none that stays is missed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use contract::Value;
@@ -16,6 +16,7 @@ use super::fault::Fail;
 use super::pool::Pool;
 use super::schema::{Address, Table, quoted};
 use super::session::Session;
+use crate::pace;
 
 /// How long a lock is held in one go: about as long as a thread is left running on a busy machine, so that it
 /// seldom sleeps with the lock in its hand.
@@ -23,7 +24,7 @@ const CHUNK: Duration = Duration::from_millis(3);
 /// How long somebody else's lock is waited for on the way. To give up would waste all that was read.
 pub(super) const PATIENCE: Duration = Duration::from_millis(1000);
 /// How many rows between looks at the clock.
-const ROWS_PER_LOOK: u32 = 32;
+const ROWS_PER_LOOK: u64 = 32;
 
 pub(super) struct Walk {
     first: String,
@@ -36,6 +37,7 @@ pub(super) struct Walk {
 pub(super) struct Limits<'s> {
     pub(super) until: Instant,
     pub(super) stop: Option<&'s AtomicBool>,
+    pub(super) progress: Option<&'s AtomicU64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +97,7 @@ impl Walk {
             }
             let patience = PATIENCE.min(limits.until - now);
             // Only the first step of a statement can find the database busy, so no row is seen twice.
-            match pool.read_within(patience, |session| self.chunk(session, last.as_deref(), each))? {
+            match pool.read_within(patience, |session| self.chunk(session, last.as_deref(), limits, each))? {
                 Chunk::End => return Ok(Walked::Whole),
                 Chunk::Enough => return Ok(Walked::Part),
                 Chunk::Until(address) => last = Some(address),
@@ -107,6 +109,7 @@ impl Walk {
         &self,
         session: &Session,
         last: Option<&[Value]>,
+        limits: &Limits<'_>,
         each: &mut dyn FnMut(&Row<'_>) -> Result<Step, Fail>,
     ) -> Result<Chunk, Fail> {
         let sql = if last.is_some() { &self.next } else { &self.first };
@@ -114,16 +117,22 @@ impl Walk {
         let bound = last.unwrap_or_default().iter().map(|value| Bound::Cell(value.as_cell()));
         let start = Instant::now();
         let mut rows = statement.query(params_from_iter(bound))?;
-        let mut seen = 0_u32;
+        let mut seen = 0_u64;
         while let Some(row) = rows.next()? {
             if each(row)? == Step::Enough {
+                pace::tell(limits.progress, seen % ROWS_PER_LOOK + 1);
                 return Ok(Chunk::Enough);
             }
             seen += 1;
-            if seen.is_multiple_of(ROWS_PER_LOOK) && start.elapsed() >= CHUNK {
+            if !seen.is_multiple_of(ROWS_PER_LOOK) {
+                continue;
+            }
+            pace::tell(limits.progress, ROWS_PER_LOOK);
+            if start.elapsed() >= CHUNK {
                 return Ok(Chunk::Until(self.address_of(row)?));
             }
         }
+        pace::tell(limits.progress, seen % ROWS_PER_LOOK);
         Ok(Chunk::End)
     }
 

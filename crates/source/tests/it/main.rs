@@ -10,3 +10,4 @@ mod killed;
 mod same;
 mod sheets;
 mod sqlite;
+mod survive;

@@ -273,7 +273,7 @@ fn as_kind(csv: &Csv, kind: Kind) -> Shape {
 fn numbers_are_written_so_that_they_come_back() {
     for (n, field) in [
         (0.1, "0.1"),
-        (-0.0, "-0"),
+        (-0.0, "-0.0"),
         (1e21, "1000000000000000000000"),
         (5e-324, &format!("{}", 5e-324)),
         (f64::MAX, &format!("{}", f64::MAX)),

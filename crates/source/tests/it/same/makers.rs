@@ -14,8 +14,11 @@ use super::Made;
 use super::data::{COLUMNS, ROWS, TABLE};
 use crate::sheets::kit::{self, Value};
 
+/// SQLite with an index of words.
+const INDEXED: &str = "sqlite, indexed";
+
 pub fn all() -> Vec<Made> {
-    vec![csv(), sqlite(), json_lines(), json_document(), xlsx()]
+    vec![csv(), sqlite("sqlite"), sqlite(INDEXED), json_lines(), json_document(), xlsx()]
 }
 
 fn folder(ending: &str) -> (TempDir, PathBuf) {
@@ -34,10 +37,10 @@ fn csv() -> Made {
     writer.flush().unwrap();
     drop(writer);
     let source = Csv::open(&path, csv::Options::default());
-    Made { name: "csv", source: Box::new(source), searches: false, _folder: folder }
+    Made { name: "csv", source: Box::new(source), _folder: folder }
 }
 
-fn sqlite() -> Made {
+fn sqlite(name: &'static str) -> Made {
     let (folder, path) = folder("db");
     let connection = rusqlite::Connection::open(&path).unwrap();
     let columns = COLUMNS.iter().map(|column| {
@@ -61,8 +64,13 @@ fn sqlite() -> Made {
         let values = values.collect::<Vec<_>>().join(", ");
         connection.execute_batch(&format!("INSERT INTO {TABLE} VALUES ({values})")).unwrap();
     }
+    if name == INDEXED {
+        let index = "CREATE VIRTUAL TABLE words USING fts5(team, note, content = 'people');
+            INSERT INTO words(words) VALUES('rebuild')";
+        connection.execute_batch(index).unwrap();
+    }
     let source = Sqlite::new(&path, sqlite::Options::default());
-    Made { name: "sqlite", source: Box::new(source), searches: false, _folder: folder }
+    Made { name, source: Box::new(source), _folder: folder }
 }
 
 /// A row as an object; what has no value is missing, or `null`.
@@ -88,7 +96,7 @@ fn json_lines() -> Made {
     let lines: String = (0..ROWS.len()).map(|at| format!("{}\n", object(at))).collect();
     std::fs::write(&path, lines).unwrap();
     let source = Json::open(&path, json::Options::new(Form::Lines));
-    Made { name: "jsonl", source: Box::new(source), searches: true, _folder: folder }
+    Made { name: "jsonl", source: Box::new(source), _folder: folder }
 }
 
 fn json_document() -> Made {
@@ -97,7 +105,7 @@ fn json_document() -> Made {
     std::fs::write(&path, format!("{{\"rows\": [\n{}\n]}}", objects.join(",\n"))).unwrap();
     let form = Form::Document { at: Some("/rows".to_owned()) };
     let source = Json::open(&path, json::Options::new(form));
-    Made { name: "json", source: Box::new(source), searches: true, _folder: folder }
+    Made { name: "json", source: Box::new(source), _folder: folder }
 }
 
 /// What a workbook has no form for, whole numbers beyond 53 bits and times with a zone, stands in it as text.
@@ -117,5 +125,5 @@ fn xlsx() -> Made {
     let rows: Vec<Vec<Value<'_>>> = std::iter::once(header).chain(rows).collect();
     std::fs::write(&path, kit::workbook(&[(TABLE, &rows)])).unwrap();
     let source = Sheets::open(&path, sheets::Options::new(Workbook::Xlsx));
-    Made { name: "xlsx", source: Box::new(source), searches: true, _folder: folder }
+    Made { name: "xlsx", source: Box::new(source), _folder: folder }
 }

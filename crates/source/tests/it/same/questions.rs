@@ -72,5 +72,9 @@ pub fn searches() -> Vec<(Vec<&'static str>, Vec<usize>)> {
         (vec!["🦀"], vec![8]),
         (vec!["two", "lines"], vec![8]),
         (vec!["nobody"], vec![1, 8]),
+        (vec!["ed"], vec![1]),
+        (vec!["beginn"], vec![8]),
+        (vec!["ext"], vec![8]),
+        (vec!["00"], vec![8]),
     ]
 }

@@ -84,6 +84,7 @@ fn exact_values_stay_exact() {
     kept("TEXT", Cell::Text("=1+1"));
     kept("TEXT", Cell::Text("'; DROP TABLE t; --"));
     kept("", Cell::Text("007"));
+    check_with("1.5", "", Cell::Real(-0.0), Ok(Cell::Real(-0.0)));
 }
 
 #[test]
@@ -106,8 +107,9 @@ fn what_would_change_is_refused() {
     refused("JSON", Cell::Text("12"));
     refused("TEXT", Cell::Integer(7));
     refused("TEXT", Cell::Real(0.5));
-    check("REAL", Cell::Real(-0.0), Err("SQLite keeps no zero with a sign; send 0"));
-    check("NUMERIC", Cell::Text("-0.0"), Err("SQLite keeps no zero with a sign; send 0"));
+    let signed = "SQLite keeps no zero with a sign in a column of numbers; send 0";
+    check("REAL", Cell::Real(-0.0), Err(signed));
+    check("NUMERIC", Cell::Text("-0.0"), Err(signed));
     for number in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
         check("REAL", Cell::Real(number), Err("it is not a finite number"));
     }
