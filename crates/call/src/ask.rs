@@ -139,13 +139,16 @@ impl Answer {
 pub struct Journal {
     /// How often the call was entered before this.
     pub round: u32,
+    /// What tells this call from another that asks for the same; there is one once something was asked. A client can
+    /// come back with the same answers twice: what must not be done twice is claimed under this.
+    pub call: Option<[u8; 16]>,
     entries: Vec<(String, Json)>,
 }
 
 impl Journal {
     /// An empty journal of a call that was entered before.
-    pub fn at(round: u32) -> Self {
-        Self { round, entries: Vec::new() }
+    pub fn at(round: u32, call: [u8; 16]) -> Self {
+        Self { round, call: Some(call), entries: Vec::new() }
     }
 
     /// Later answers to the same key replace earlier ones.

@@ -46,6 +46,11 @@ pub(crate) async fn ask(
     }
     job.journal.forget(asks);
     job.journal.round += 1;
+    job.journal.call.get_or_insert_with(|| {
+        let mut random = [0; 16];
+        server.world.fill(&mut random);
+        random
+    });
     if job.journal.round > server.limits.rounds_max {
         return Err(Fault::BadParams { at: "params".into(), why: "too many rounds of questions".into() });
     }
@@ -127,6 +132,7 @@ fn seal(server: &Server, registry: &Registry, job: &Job) -> Result<String, Fault
     let mut plain = Vec::with_capacity(64);
     plain.extend_from_slice(&expires_ms.to_be_bytes());
     plain.extend_from_slice(&job.journal.round.to_be_bytes());
+    plain.extend_from_slice(&job.journal.call.unwrap_or_default());
     for (key, answer) in job.journal.entries() {
         for piece in [key, answer.as_str()] {
             plain.extend_from_slice(&(piece.len() as u32).to_be_bytes());
@@ -171,8 +177,9 @@ fn read_journal(plain: &[u8], now_ms: u64) -> Result<Journal, Fault> {
     if now_ms >= u64::from_be_bytes(*expires) {
         return Err(Fault::BadState("expired; call again without it"));
     }
-    let (round, mut rest) = rest.split_first_chunk().ok_or_else(broken)?;
-    let mut journal = Journal::at(u32::from_be_bytes(*round));
+    let (round, rest) = rest.split_first_chunk().ok_or_else(broken)?;
+    let (call, mut rest) = rest.split_first_chunk().ok_or_else(broken)?;
+    let mut journal = Journal::at(u32::from_be_bytes(*round), *call);
     let mut piece = || -> Option<&str> {
         let (len, after) = rest.split_first_chunk()?;
         let (text, after) = after.split_at_checked(u32::from_be_bytes(*len) as usize)?;

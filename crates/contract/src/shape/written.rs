@@ -64,7 +64,7 @@ pub fn told(told: Told, dry_run: bool) -> ToolReply {
 /// What was told when it was done. `None` if that is nothing that we could have told.
 pub fn replayed(kept: &[u8]) -> Option<ToolReply> {
     let json = Json::parse(std::str::from_utf8(kept).ok()?).ok().filter(Json::is_object)?;
-    let text = "done before, with the same idempotency_key; nothing was written now. It was: ";
+    let text = "this was done before; nothing was written now. It was: ";
     let text = format!("{text}{json}");
     Some(reply(text, with(json.as_str().as_bytes().to_vec(), "replayed")))
 }

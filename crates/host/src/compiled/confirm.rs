@@ -38,8 +38,9 @@ pub(super) fn key(tool: &Tool, state: &[u8], asked: &[u8]) -> String {
     format!("confirm-{hex}")
 }
 
+/// An answer counts only if we asked: to a question that nobody put there is no yes.
 pub(super) fn said(journal: &Journal, key: &str) -> Said {
-    let answer = journal.answer(key);
+    let answer = journal.answer(key).filter(|_| journal.call.is_some());
     match answer.as_ref().and_then(Answer::elicited) {
         Some(Elicited::Accepted(content)) => {
             match content.and_then(|content| content.get("confirm")).and_then(|yes| yes.bool()) {

@@ -72,11 +72,18 @@ impl Inner {
     }
 }
 
-/// A try claims nothing: it leaves no trace.
+/// A try claims nothing: it leaves no trace. What the user said yes to is done once, however often the client comes
+/// back with that yes.
 pub(super) fn claim(tool: &Tool, once: &Once<'_>, aside: &Aside, asked: [u8; 32]) -> Option<Claim> {
-    let key = once.idempotency_key.as_ref().filter(|_| !once.dry_run)?;
-    let who = aside.caller.principal.as_str();
-    let id = digest_of(&[b"claim", who.as_bytes(), tool.name.as_bytes(), key.as_bytes()]);
+    if once.dry_run {
+        return None;
+    }
+    let who = aside.caller.principal.as_str().as_bytes();
+    let id = match (&once.idempotency_key, &aside.journal.call) {
+        (Some(key), _) => digest_of(&[b"claim", who, tool.name.as_bytes(), key.as_bytes()]),
+        (None, Some(call)) => digest_of(&[b"call", who, tool.name.as_bytes(), call]),
+        (None, None) => return None,
+    };
     Some(Claim { id, asked })
 }
 

@@ -372,6 +372,22 @@ async fn a_statement_that_is_for_one_record() {
     );
 }
 
+/// A seal opens as often as it is brought back; what the user agreed to is done once.
+#[tokio::test]
+async fn a_yes_that_comes_twice_is_one() {
+    let mut client = people(Era::Newest, &format!("{RENAME}confirm = \"ask\"\n"));
+    let told = client.call_as("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| yes()).await;
+    assert_eq!(part(&told, "changed"), 1);
+    // The same question would be asked of the same state.
+    client.table.put("d", "Dana");
+    assert_eq!(part(&client.again().await, "replayed"), true);
+    assert_eq!(client.table.state().writes, 1);
+    // Another call is another: it is asked about, and done.
+    let told = client.call_as("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| yes()).await;
+    assert_eq!(part(&told, "changed"), 1);
+    assert_eq!((client.asked.len(), client.table.state().writes), (2, 2));
+}
+
 #[tokio::test]
 async fn a_statement_writes_once_and_not_too_much() {
     for era in ERAS {

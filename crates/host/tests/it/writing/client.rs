@@ -32,6 +32,8 @@ pub struct Client {
     caps: Caps,
     who: Who,
     /// What the user was asked, in order.
+    /// The last request of the last call.
+    last: Value,
     pub asked: Vec<String>,
     /// How far calls said they were.
     pub progress: Vec<String>,
@@ -70,7 +72,18 @@ impl Client {
         let live = server.pipe();
         let (asked, progress) = (Vec::new(), Vec::new());
         let who = Who::default();
-        Self { table, server, live, contract, era, caps: Caps::ELICIT_FORM, who, asked, progress }
+        Self {
+            table,
+            server,
+            live,
+            contract,
+            era,
+            caps: Caps::ELICIT_FORM,
+            who,
+            asked,
+            last: Value::Null,
+            progress,
+        }
     }
 
     #[must_use]
@@ -115,7 +128,15 @@ impl Client {
             params["inputResponses"] = responses;
             params["requestState"] = result["requestState"].clone();
         };
+        self.last = params;
         self.told(tool, &result)
+    }
+
+    /// Sends the last request of the last call once more, as a client does whose connection broke.
+    pub async fn again(&mut self) -> String {
+        let params = self.last.clone();
+        let answer = self.send(&params, &mut |_| panic!("nobody should be asked")).await;
+        self.told(params["name"].as_str().expect("a name"), &answer["result"])
     }
 
     fn put(&mut self, params: &Value, user: &mut dyn FnMut(&str) -> Value) -> Value {
