@@ -65,7 +65,7 @@ pub struct Tally {
     pub done_again: u64,
 }
 
-const ASKED_PER_ROUND: u32 = 40;
+const ASKED_PER_ROUND: u32 = 8;
 /// A kill comes after so long at most, counted from the first call.
 const ALIVE_US_MAX: u64 = 60_000;
 /// The whole is looked at every so many rounds, and at the end.
