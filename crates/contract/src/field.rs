@@ -8,6 +8,8 @@ use json::{Json, ScanLimits, scan};
 use crate::cell::Cell;
 use crate::infer::{self, EXACT_MAX};
 use crate::kind::Kind;
+use crate::order;
+use crate::source::Test;
 
 /// Longer bytes are told by their size only.
 pub const BLOB_BYTES_MAX: usize = 64 << 10;
@@ -181,6 +183,10 @@ impl Field {
                 out.extend_from_slice(text.as_bytes());
             }
             (Kind::Number, Cell::Real(n)) if n.is_finite() => write::number(out, n),
+            // Where a text may stand, a whole number that not every reader keeps is one.
+            (Kind::Number, Cell::Integer(n)) if self.mixed && n.unsigned_abs() > EXACT_MAX.unsigned_abs() => {
+                stray(out, cell);
+            }
             (Kind::Number, Cell::Integer(n)) => write::integer(out, n),
             (Kind::Int64 | Kind::Decimal | Kind::Text, Cell::Integer(n)) => {
                 write::string(out, &n.to_string());
@@ -218,6 +224,12 @@ impl Field {
             let mut out = Vec::new();
             self.value(&mut out, cell).ok().map(|()| out)
         };
+        // Where a source has numbers, `12.50` is the number 12.5.
+        if let (Kind::Decimal, Cell::Integer(_) | Cell::Real(_)) = (self.kind, kept)
+            && order::passes(self.kind, kept, Test::Equals, said)
+        {
+            return true;
+        }
         let (Some(said), Some(kept)) = (told(said), told(kept)) else { return false };
         // A number may be written in many ways.
         let number = |json: &[u8]| std::str::from_utf8(json).ok()?.parse().ok().map(f64::to_bits);
@@ -231,6 +243,11 @@ impl Field {
             (Kind::Boolean, Cell::Integer(n)) => out.push_str(if n == 0 { "false" } else { "true" }),
             (_, Cell::Text(text)) => out.push_str(text),
             (_, Cell::Integer(n)) => out.push_str(&n.to_string()),
+            (_, Cell::Real(n)) if !n.is_finite() => {
+                let mut out_of_range = Vec::with_capacity(12);
+                stray(&mut out_of_range, cell);
+                out.push_str(String::from_utf8_lossy(&out_of_range).trim_matches('"'));
+            }
             (_, Cell::Real(n)) => {
                 let mut number = Vec::with_capacity(24);
                 write::number(&mut number, n);
@@ -346,6 +363,22 @@ mod tests {
             let mixed = quoted.as_ref().map_or(*expected, |quoted| Ok(quoted.as_str()));
             check(&field(*kind, true, true), *cell, mixed);
             check(&field(*kind, true, false), Cell::Null, Ok("null"));
+        }
+    }
+
+    #[test]
+    fn what_was_said_is_kept_or_not() {
+        let text = Cell::Text;
+        for (kind, said, kept, yes) in [
+            (Kind::Decimal, text("12.50"), Cell::Real(12.5), true),
+            (Kind::Decimal, text("100.00"), Cell::Integer(100), true),
+            (Kind::Decimal, text("12345678901234567.8901"), Cell::Real(12_345_678_901_234_568.0), false),
+            (Kind::Decimal, text("12.50"), text("12.5"), false),
+            (Kind::Number, Cell::Real(2.0), Cell::Integer(2), true),
+            (Kind::Text, text("007"), Cell::Integer(7), false),
+            (Kind::Integer, Cell::Integer(7), Cell::Integer(8), false),
+        ] {
+            assert_eq!(field(kind, false, false).keeps(said, kept), yes, "{kind:?} {said:?} {kept:?}");
         }
     }
 

@@ -359,6 +359,8 @@ pub struct StatementShape {
     pub columns: Vec<ShapeColumn>,
     pub writes: bool,
     pub changes_max: u64,
+    /// How long it may take, where its author says so: then others may have to wait for as long.
+    pub time_ms: Option<u64>,
 }
 
 /// A statement that can be run.
@@ -472,7 +474,7 @@ pub enum SourceFault {
     /// Somebody else writes; the same will work in a moment.
     #[error("the source is busy; try again")]
     Busy { log: String },
-    #[error("this takes too long; narrow it with filters")]
+    #[error("this takes too long; ask for less")]
     TooSlow,
     /// A cursor of a table without a key, from before the table changed.
     #[error("the data changed since this cursor was given; start again without it")]

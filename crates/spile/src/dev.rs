@@ -103,24 +103,34 @@ fn changed(server: &Server, news: &News<'_>, secrets: &Secrets) {
 
 /// Arguments whose values are nobody's to print.
 #[derive(Default)]
-struct Secrets(RwLock<HashSet<String>>);
+struct Secrets(RwLock<Names>);
+
+#[derive(Default)]
+struct Names {
+    sensitive: HashSet<String>,
+    /// What may be printed: where something is sensitive, a name that nobody knows may be a slip for it.
+    known: HashSet<String>,
+}
 
 impl Secrets {
     /// What is sensitive now; what was sensitive before may still be on its way.
     fn learn(&self, contract: &Contract) {
         let fields = contract.collections.iter().flat_map(|collection| &collection.fields);
         let arguments = contract.statements.iter().flat_map(|one| &one.arguments).map(|one| &one.field);
-        let names = fields.chain(arguments).filter(|field| field.sensitive).map(|field| &field.name);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        known.extend(names.flat_map(|name| [name.clone(), format!("{name}_min"), format!("{name}_max")]));
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for field in fields.chain(arguments) {
+            let name = &field.name;
+            let all = [name.clone(), format!("{name}_min"), format!("{name}_max")];
+            if field.sensitive { names.sensitive.extend(all) } else { names.known.extend(all) }
+        }
+        let own = ["sort", "fields", "limit", "cursor", "dry_run", "expected_version"];
+        names.known.extend(own.map(str::to_owned));
     }
 
+    /// Whether a value is not shown. Words to search for may hold what is sensitive, and so may a key.
     fn has(&self, name: &str) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(name)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        !names.sensitive.is_empty() && (names.sensitive.contains(name) || !names.known.contains(name))
     }
 }
 
@@ -167,9 +177,7 @@ impl Log {
         let Some(arguments) = called.call.arguments() else { return String::new() };
         let members = arguments.members().map(|(name, value)| {
             let name = name.str().unwrap_or_default();
-            // A page's place and words to search for may hold what is sensitive.
-            let may_hold = matches!(&*name, "query" | "idempotency_key") && !self.secrets.is_empty();
-            let shown = if self.secrets.has(&name) || may_hold {
+            let shown = if self.secrets.has(&name) {
                 "***".to_owned()
             } else {
                 match value.str() {

@@ -30,7 +30,7 @@ struct Cli {
 enum Command {
     /// Serve data files or a manifest: on stdin and stdout, over HTTP and WebSocket, or on a unix socket
     Serve {
-        /// A data file (.csv .tsv .db .sqlite .sqlite3), a spile.toml, or a folder of them; several are several servers
+        /// A data file (.csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite), a spile.toml, or a folder of them; several are several servers
         #[arg(default_value = ".")]
         paths: Vec<PathBuf>,
         #[command(flatten)]

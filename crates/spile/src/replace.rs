@@ -32,7 +32,7 @@ pub(crate) fn with(
     fill: impl FnOnce(&mut NamedTempFile) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // A link that somebody made stays one.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| led_to(path));
     let unwritten = || format!("`{}` cannot be written", path.display());
     let mut temporary = temporary(&path, mode).with_context(unwritten)?;
     fill(&mut temporary)?;
@@ -53,10 +53,21 @@ pub(crate) fn new_file(path: &Path, bytes: &[u8], mode: Mode<'_>) -> io::Result<
     sync_folder(&folder(path))
 }
 
+/// Where a link leads, also if nothing is there yet.
+fn led_to(path: &Path) -> PathBuf {
+    match std::fs::read_link(path) {
+        Ok(to) => folder(path).join(to),
+        Err(_) => path.to_owned(),
+    }
+}
+
 fn temporary(path: &Path, mode: Mode<'_>) -> io::Result<NamedTempFile> {
     let made = Builder::new().prefix(".spile-").suffix(".tmp").tempfile_in(folder(path));
     // Without the name that it would have had.
-    let file = made.map_err(|error| io::Error::from(error.kind()))?;
+    let file = made.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
+        kind => io::Error::from(kind),
+    })?;
     if let Some(permissions) = permissions(path, mode)? {
         file.as_file().set_permissions(permissions)?;
     }

@@ -7,7 +7,7 @@ use super::field::Columns;
 use super::tools::plain;
 use super::{Compiler, Known, Made, instead};
 use crate::cell::Value;
-use crate::contract::{Argument, Collection, Operation, Returns, Statement};
+use crate::contract::{Argument, Collection, LONG_RUNNING_MS, Operation, Returns, Statement};
 use crate::diagnostic::At;
 use crate::field::Field;
 use crate::kind::Kind;
@@ -80,6 +80,7 @@ impl<'m> Compiler<'m> {
             columns,
             writes: facts.writes,
             changes_max: u64::from(wanted.changes_max),
+            time_ms: tool.call_timeout_ms.or(tool.long_running.then_some(LONG_RUNNING_MS)),
         };
         let result = Collection {
             name: tool.name.value.clone(),

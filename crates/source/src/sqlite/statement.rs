@@ -26,7 +26,7 @@ use super::pool::Pool;
 use super::schema::{Schema, quoted};
 use super::session::{Brake, Session};
 
-/// How long writers may be kept waiting where readers do that.
+/// How long writers may be kept waiting where readers do that, unless the author allows for more.
 const HOLD: Duration = Duration::from_millis(1_000);
 /// How long somebody else's lock is waited for.
 const PATIENCE: Duration = Duration::from_millis(1_000);
@@ -59,7 +59,8 @@ impl Script {
         schema: &Schema,
         shape: &StatementShape,
     ) -> Result<Self, SourceFault> {
-        let time = Duration::from_millis(options.list_ms_max);
+        let time = Duration::from_millis(shape.time_ms.unwrap_or(options.list_ms_max));
+        let hold = if schema.is_wal || shape.time_ms.is_some() { time } else { time.min(HOLD) };
         let columns = shape.columns.iter().map(|column| (column.at, Column::of_statement(column)));
         let mut script = Self {
             pool: Arc::clone(pool),
@@ -71,7 +72,7 @@ impl Script {
             writes: shape.writes,
             kept: Arc::new(schema.shadows()),
             is_short: false,
-            time_reading: if schema.is_wal { time } else { time.min(HOLD) },
+            time_reading: hold,
             time_writing: time,
         };
         let looked = pool.aside(&Permit::Examine, |session| script.look(session));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value, value};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TomlError, Value, value};
 
 use super::jsonc::{self, Set};
 use super::{Entry, is_plain};
@@ -128,8 +128,11 @@ impl Place {
                 }
             }
             Format::Toml => {
-                let mut document: DocumentMut =
-                    text.parse().map_err(|error| anyhow::anyhow!("{file} was left as it is: {error}"))?;
+                let mut document: DocumentMut = text.parse().map_err(|error: TomlError| {
+                    let at = error.span().map_or(0, |span| span.start);
+                    let line = text[..at.min(text.len())].matches('\n').count() + 1;
+                    anyhow::anyhow!("{file}, line {line}: this is not TOML; the file was left as it is")
+                })?;
                 let servers = document.entry("mcp_servers").or_insert_with(|| {
                     let mut table = Table::new();
                     table.set_implicit(true);
@@ -145,7 +148,14 @@ impl Place {
                     _ => {}
                 }
                 servers.insert(&entry.name, Item::Table(wanted));
-                Ok(Some(document.to_string()))
+                let written = document.to_string();
+                // The library writes one kind of line end.
+                let is_windows = text.contains("\r\n");
+                Ok(Some(if is_windows {
+                    written.replace("\r\n", "\n").replace('\n', "\r\n")
+                } else {
+                    written
+                }))
             }
         }
     }

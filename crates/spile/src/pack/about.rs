@@ -19,6 +19,8 @@ pub struct About {
     pub(super) sources: Vec<(String, String)>,
     /// Whether callers may write to them.
     pub(super) is_writable: bool,
+    /// What tells the data of this server from that of another of its name.
+    pub(super) id: Option<String>,
 }
 
 impl About {
@@ -32,6 +34,7 @@ impl About {
                 }
             });
             about.bool("writable", self.is_writable);
+            about.maybe_str("id", self.id.as_deref());
         });
         json.as_str().to_owned()
     }
@@ -55,6 +58,7 @@ impl About {
                 .filter_map(|(name, place)| Some((name.str()?.into_owned(), place.str()?.into_owned())))
                 .collect(),
             is_writable: root.get("writable").and_then(|value| value.bool()).with_context(broken)?,
+            id: root.get("id").and_then(|id| id.str()).map(Into::into),
         })
     }
 }

@@ -84,7 +84,18 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     let looked = project.look()?;
     crate::tell(&looked.found);
     let Some(ready) = looked.ready else { return Ok(ExitCode::FAILURE) };
-    let packing = project.packing()?;
+    let packing = project.packing(args.with_data && ready.contract.writes())?;
+    if let Some(made) = &packing.made {
+        writeln!(
+            io::stderr(),
+            "made {}, which tells this server's data from another's; keep it with the manifest",
+            made.display()
+        )?;
+    }
+    let beside = packing.sources.iter().find(|source| !args.with_data && source.path.is_relative());
+    if let (Format::Mcpb, Some(source)) = (args.format, beside) {
+        bail!("a bundle has nothing beside it, and `{}` would not be found; add --with-data", source.name);
+    }
     let server = Server::new(&ready.contract, packing, args.with_data)?;
     match args.format {
         Format::Executable => {
@@ -141,15 +152,27 @@ impl Server {
         }
         let first = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
         let instructions = contract.instructions.as_deref().map(first).filter(|line| !line.is_empty());
+        // A value that is only in the environment of whoever packs is not for everybody to read.
+        let values: Vec<String> =
+            packing.variables.iter().filter_map(|name| std::env::var(name).ok()).collect();
+        let tells =
+            |text: &str| values.iter().any(|value| !value.is_empty() && text.contains(value.as_str()));
+        let instructions = instructions.filter(|text| !tells(text));
+        let described = |text: &str| if tells(text) { String::new() } else { text.to_owned() };
         Ok(Self {
             description: instructions.unwrap_or_else(|| format!("Tools for {}.", contract.name)),
-            tools: contract.tools.iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect(),
+            tools: contract
+                .tools
+                .iter()
+                .map(|tool| (tool.name.clone(), described(&tool.description)))
+                .collect(),
             about: About {
                 name: contract.name.clone(),
                 version: contract.version.clone(),
                 variables: packing.variables,
                 sources,
                 is_writable: contract.writes(),
+                id: packing.id,
             },
             manifest: packing.manifest,
             lock: packing.lock,
@@ -182,6 +205,9 @@ fn executable(out: &mut File, server: &Server, args: &PackArgs) -> anyhow::Resul
         None => std::env::current_exe().context("where this program lies cannot be told")?,
     };
     let mut program = File::open(&path).with_context(|| format!("`{}` cannot be read", path.display()))?;
+    if args.program.is_some() && !trailer::can_be_packed(&mut program)? {
+        bail!("`{}` is no build of spile, and would not know what is packed into it", path.display());
+    }
     // A program that has something packed already is taken without it.
     let length = match Trailer::of(&mut program)? {
         Some(trailer) => trailer.from,

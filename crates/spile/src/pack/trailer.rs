@@ -12,6 +12,15 @@ use std::path::Path;
 const MAGIC: &[u8; 16] = b"spile packed v1\n";
 const BYTES: u64 = 32 + 8 + 16;
 
+/// Whether a program looks for a payload behind its end: then it has our mark in it.
+pub(super) fn can_be_packed(program: &mut File) -> io::Result<bool> {
+    let mut bytes = Vec::new();
+    program.rewind()?;
+    program.read_to_end(&mut bytes)?;
+    program.rewind()?;
+    Ok(memchr::memmem::find(&bytes, MAGIC).is_some())
+}
+
 /// Where the payload of a packed program lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Trailer {

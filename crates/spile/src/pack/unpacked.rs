@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::{CommandFactory, FromArgMatches, Parser};
+use contract::diagnostic::Diagnostic;
 use zip::ZipArchive;
 
 use super::about::{self, About};
@@ -51,10 +52,20 @@ fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode
     let args = cli(own, &about);
     start_logging(&args.serve);
     let laid_out = lay_out(file, trailer, &about)?;
-    let project = project(own, &about, &laid_out, args.data.as_deref())?;
-    let (service, found) = Service::packed(&project)?;
+    let (project, kept) = project(own, &about, &laid_out, args.data.as_deref())?;
+    let (service, mut found) = Service::packed(&project)?;
+    if let (Some(kept), None) = (&kept, &service) {
+        let why = format!(
+            "its data is in `{}`, from before; what is packed now was not laid over it",
+            kept.display()
+        );
+        found.push(Diagnostic::note(why).help("choose another folder with --data, or move that one away"));
+    }
     crate::tell(&found);
     let Some(service) = service else { return Ok(ExitCode::FAILURE) };
+    if let Some(kept) = kept {
+        crate::banner::say(&format!("its data is in {}, as it was left", kept.display()));
+    }
     if about.sources.len() > 0 && !about.is_writable && service.version != about.version {
         bail!("what is packed does not make {} {} any more; get the file again", about.name, about.version);
     }
@@ -158,7 +169,14 @@ fn is_ours(folder: &Path) -> bool {
     what.is_dir()
 }
 
-fn project(own: &Path, about: &About, laid_out: &Path, data: Option<&Path>) -> anyhow::Result<Project> {
+/// What is served, and the folder of data that was there before.
+fn project(
+    own: &Path,
+    about: &About,
+    laid_out: &Path,
+    data: Option<&Path>,
+) -> anyhow::Result<(Project, Option<PathBuf>)> {
+    let mut kept = None;
     let manifest = laid_out.join(about::MANIFEST);
     let beside = own.parent().unwrap_or(Path::new("")).to_owned();
     let mut moved = BTreeMap::new();
@@ -169,7 +187,9 @@ fn project(own: &Path, about: &About, laid_out: &Path, data: Option<&Path>) -> a
         };
         for (name, place) in &about.sources {
             let to = folder.join(inside(place)?.strip_prefix("data").unwrap_or(Path::new(place)));
-            if !to.exists() {
+            if to.exists() {
+                kept = Some(folder.clone());
+            } else {
                 let seed = std::fs::read(laid_out.join(inside(place)?))?;
                 private(to.parent().unwrap_or(&folder))
                     .and_then(|()| replace::new_file(&to, &seed, Mode::Usual))
@@ -188,14 +208,22 @@ fn project(own: &Path, about: &About, laid_out: &Path, data: Option<&Path>) -> a
         }
     }
     let folder = data.map_or(beside, Path::to_owned);
-    Ok(Project::packed(&about.name, folder, manifest, moved))
+    Ok((Project::packed(&about.name, folder, manifest, moved), kept))
+}
+
+/// Two servers of one name are two: they are told apart by what was made when they were first packed.
+fn named(about: &About) -> String {
+    match &about.id {
+        Some(id) => format!("{}-{}", plain(&about.name), plain(id)),
+        None => plain(&about.name),
+    }
 }
 
 /// Where data that is written to lives.
 fn data_folder(own: &Path, about: &About) -> anyhow::Result<PathBuf> {
     let share = folder_of("XDG_DATA_HOME").or_else(|| home().map(|home| home.join(".local/share")));
     if let Some(share) = share {
-        return Ok(share.join("spile").join(plain(&about.name)));
+        return Ok(share.join("spile").join(named(about)));
     }
     let name = own.file_name().context("this program has no name")?;
     let mut beside = OsString::from(name);

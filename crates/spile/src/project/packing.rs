@@ -4,10 +4,14 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use call::World;
 use contract::manifest::{self, Manifest, SourceKind};
+use host::RealWorld;
 
 use super::{Looked, MANIFEST, Plan, Project};
+
+const ID_CHARS: usize = 16;
 
 /// What packing needs to know.
 pub struct Packing {
@@ -17,6 +21,10 @@ pub struct Packing {
     pub sources: Vec<PackedSource>,
     /// Variables that the manifest reads.
     pub variables: Vec<String>,
+    /// What tells this project's data from another's.
+    pub id: Option<String>,
+    /// Where that was written down, if it was made now.
+    pub made: Option<PathBuf>,
 }
 
 pub struct PackedSource {
@@ -26,8 +34,8 @@ pub struct PackedSource {
 }
 
 impl Project {
-    /// What goes into one file.
-    pub fn packing(&self) -> anyhow::Result<Packing> {
+    /// What goes into one file. With data that is written to, the project needs an id, and gets one.
+    pub fn packing(&self, needs_id: bool) -> anyhow::Result<Packing> {
         let (manifest, text) = match &self.plan {
             Plan::Manifest(file) => {
                 let text = std::fs::read_to_string(file)
@@ -48,7 +56,26 @@ impl Project {
             path: self.path_of(&one.name.value, &one.path.value),
             kind: one.settings.kind(),
         });
-        Ok(Packing { sources: sources.collect(), lock, variables, manifest: text })
+        let (id, made) = if needs_id { self.id()? } else { (None, None) };
+        Ok(Packing { sources: sources.collect(), lock, variables, manifest: text, id, made })
+    }
+
+    /// Chance decides it once; a project that is packed again keeps it, and with it the data of those who run it.
+    fn id(&self) -> anyhow::Result<(Option<String>, Option<PathBuf>)> {
+        let file = self.folder.join(".spile").join("id");
+        if let Ok(text) = std::fs::read_to_string(&file) {
+            let id = text.trim();
+            let is_id = id.len() == ID_CHARS && id.bytes().all(|b| b.is_ascii_hexdigit());
+            ensure!(is_id, "`{}` is not what was written there; remove it", file.display());
+            return Ok((Some(id.to_owned()), None));
+        }
+        let mut random = [0; ID_CHARS / 2];
+        RealWorld::default().fill(&mut random);
+        let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let written = std::fs::create_dir_all(self.folder.join(".spile"))
+            .and_then(|()| std::fs::write(&file, format!("{id}\n")));
+        written.with_context(|| format!("`{}` cannot be written", file.display()))?;
+        Ok((Some(id), Some(file)))
     }
 
     /// The variables that a manifest reads.

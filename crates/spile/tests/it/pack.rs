@@ -177,12 +177,43 @@ fn what_cannot_be_packed_is_refused() {
         ("pack_odd_id", vec!["pack", "--output", "x", "--format", "server-json", "--id", "acme"]),
         ("pack_without_output", vec!["pack"]),
         ("pack_no_program", vec!["pack", "--output", "x", "--program", "nothing"]),
+        ("pack_other_program", vec!["pack", "--output", "x", "--program", "customers.csv"]),
+        ("pack_bundle_without_data", vec!["pack", "--output", "x", "--format", "mcpb"]),
     ] {
         insta::assert_snapshot!(name, place.run(&args));
     }
     assert!(!place.folder.join("x").exists());
     let names: Vec<PathBuf> = place.files().into_iter().map(|(path, _)| path).collect();
     assert_eq!(names.len(), 4, "nothing half made is left: {names:?}");
+}
+
+/// Somebody's data is nobody else's, and what was written stays when the server is packed again.
+#[test]
+fn what_is_written_to_a_packed_server_stays_its_own() {
+    let home = Place::new(&[]);
+    let packed = |word: &str| {
+        let place = Place::new(&[
+            ("stock.csv", format!("sku,word\na,{word}\n").as_bytes()),
+            ("spile.toml", b"[server]\nname = \"stock\"\n[sources.s]\npath = \"stock.csv\"\n[collections.stock]\nkey = \"sku\"\noperations = [\"get\", \"update\"]\n"),
+        ]);
+        let said = place.run(&["pack", "--with-data", "--output", "server"]);
+        assert_eq!(said.code, Some(0), "{said}");
+        place
+    };
+    let call = |place: &Place, words: &[&str]| {
+        let command = place.folder.join("server").to_string_lossy().into_owned();
+        let args = [&["call"], words, &["--command", &command, "--output", "json"]].concat();
+        let said = home.run_with(&args, &[("HOME", &home.folder.to_string_lossy())]);
+        assert_eq!(said.code, Some(0), "{said}");
+        said.stdout
+    };
+    let (ours, theirs) = (packed("one"), packed("two"));
+    assert!(call(&ours, &["update_stock", "sku=a", "word=changed"]).contains("changed"));
+    assert!(call(&theirs, &["get_stock", "sku=a"]).contains("two"), "another server of the same name");
+    // Packed again, with other data: what was written is not laid over.
+    ours.write("stock.csv", b"sku,word\na,newer\n");
+    assert_eq!(ours.run(&["pack", "--with-data", "--output", "server", "--force"]).code, Some(0));
+    assert!(call(&ours, &["get_stock", "sku=a"]).contains("changed"));
 }
 
 #[test]

@@ -206,6 +206,7 @@ pub(super) fn statement_shape(sql: &str, facts: &StatementFacts, changes_max: u6
         columns: columns.collect(),
         writes: facts.writes,
         changes_max,
+        time_ms: None,
     }
 }
 

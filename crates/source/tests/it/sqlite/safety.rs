@@ -129,7 +129,7 @@ fn an_endless_view_ends() {
     assert!(!reader.is_short(&contract::source::Read::Get));
     let query = Query { rows_max: 9, ..Query::default() };
     let fault = list(reader.as_ref(), &query).expect_err("a fault");
-    assert_eq!(fault.to_string(), "this takes too long; narrow it with filters");
+    assert_eq!(fault.to_string(), "this takes too long; ask for less");
 }
 
 #[test]

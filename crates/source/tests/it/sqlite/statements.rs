@@ -232,6 +232,7 @@ fn nothing_of_the_corpus_leaves_a_trace() {
                         columns: Vec::new(),
                         writes: false,
                         changes_max: u64::MAX,
+                        time_ms: None,
                     };
                     if let Ok(statement) = source.prepare(&shape) {
                         let _ = rows_of(statement.as_ref(), &[]);
