@@ -117,7 +117,7 @@ fn a_server_has_one_for_all_its_tools() {
 #[test]
 fn a_tool_that_takes_too_long_is_stopped() {
     let manifest = format!(
-        "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\ncall_timeout_ms = 60\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
+        "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\ncall_timeout_ms = 1000\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
     );
     let place = place(&manifest);
     let mut pipe = Pipe::open(&place);
