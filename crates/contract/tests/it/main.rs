@@ -7,6 +7,7 @@ mod bad_operations;
 mod bad_sections;
 mod bad_sources;
 mod bad_tools;
+mod cut;
 mod init;
 mod judge;
 mod keys;
