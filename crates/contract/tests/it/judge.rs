@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use call::Annotations;
+use contract::Confirm;
 use contract::judge::{Promise, Promises, Verdict, judge, worst};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn promise(input: Value, output: Value) -> Promise {
-    Promise { words: String::new(), annotations: Annotations::default(), input, output }
+    let (words, annotations) = (String::new(), Annotations::default());
+    Promise { words, annotations, confirm: Confirm::Never, input, output }
 }
 
 fn one(promise: Promise) -> Promises {
@@ -210,9 +212,7 @@ fn how_long_a_list_may_be_is_no_promise_to_readers() {
     let of = |side: &str, what: &str, why: &str| format!("{side}.a: `maxItems` {what}; {why}");
     let longer = "a list may be longer; readers find all that they knew, and a client that holds results to the \
                   old schema has to fetch the list again";
-    for (was, is, what) in
-        [(&short, &long, "was 50 and is 100 now"), (&long, &any, "was 100 and is gone")]
-    {
+    for (was, is, what) in [(&short, &long, "was 50 and is 100 now"), (&long, &any, "was 100 and is gone")] {
         let (reader, caller) = ("compatible t output.items[]", "compatible t input");
         output(was.clone(), is.clone(), Compatible, &of(reader, what, longer));
         input(was.clone(), is.clone(), Compatible, &of(caller, what, TAKES_MORE));
@@ -344,6 +344,16 @@ fn hints_are_what_clients_decide_by() {
     let far = Annotations { open_world: Some(true), ..writes };
     let near = Annotations { open_world: Some(false), ..writes };
     said(&hinted(near), &hinted(far), Compatible, &["compatible t openWorldHint: it is true now"]);
+}
+
+#[test]
+fn who_cannot_ask_is_refused_where_the_user_is_asked() {
+    let tool = |confirm| one(Promise { confirm, ..promise(json!({}), json!({})) });
+    let (never, ask) = (tool(Confirm::Never), tool(Confirm::Ask));
+    let why = "breaking t confirm: the user is asked now; a client that shows no questions is refused";
+    said(&never, &ask, Breaking, &[why]);
+    said(&ask, &never, Compatible, &["compatible t confirm: the user is not asked any more"]);
+    assert_ne!(never.tools["t"].hash(), ask.tools["t"].hash());
 }
 
 /// Schemas of the shapes that ours have.
