@@ -14,7 +14,7 @@ use call::Annotations;
 use ring::digest;
 use serde_json::Value;
 
-use crate::contract::{Contract, Tool};
+use crate::contract::{Confirm, Contract, Tool};
 use schema::{Side, canonical, compare};
 
 /// How much a change matters to those who know the old contract.
@@ -74,6 +74,8 @@ pub struct Promise {
     /// A digest of all that is only there to be read.
     pub words: String,
     pub annotations: Annotations,
+    /// Whether the user is asked: a client that shows no questions is refused then.
+    pub confirm: Confirm,
     /// Schemas without their words.
     pub input: Value,
     pub output: Value,
@@ -96,6 +98,7 @@ impl Promise {
         Self {
             words: digest([title, &tool.description, &input_words, &output_words]),
             annotations: tool.offered(contract).annotations,
+            confirm: tool.confirm,
             input,
             output,
         }
@@ -104,7 +107,10 @@ impl Promise {
     /// Tells it from every other.
     pub fn hash(&self) -> String {
         let hints = hints(&self.annotations).map(|(_, said)| format!("{said:?}")).join(",");
-        digest([&self.words, &*hints, &self.input.to_string(), &self.output.to_string()])
+        let (input, output) = (self.input.to_string(), self.output.to_string());
+        // What asks nobody has the hash that it had when nothing was known of asking.
+        let asks = (self.confirm == Confirm::Ask).then_some("ask");
+        digest([&self.words, &*hints, &input, &output].into_iter().chain(asks))
     }
 }
 
@@ -166,6 +172,16 @@ fn judge_tool(name: &str, was: &Promise, is: &Promise, found: &mut Vec<Differenc
         if let Some((verdict, why)) = hint_changed(hint, was, is) {
             add(verdict, hint.to_owned(), why);
         }
+    }
+    match (was.confirm, is.confirm) {
+        (Confirm::Never, Confirm::Ask) => {
+            let why = "the user is asked now; a client that shows no questions is refused";
+            add(Verdict::Breaking, "confirm".to_owned(), why.to_owned());
+        }
+        (Confirm::Ask, Confirm::Never) => {
+            add(Verdict::Compatible, "confirm".to_owned(), "the user is not asked any more".to_owned());
+        }
+        (Confirm::Never, Confirm::Never) | (Confirm::Ask, Confirm::Ask) => {}
     }
     for (side, was, is) in [(Side::Input, &was.input, &is.input), (Side::Output, &was.output, &is.output)] {
         compare(side, was, is, &mut add);

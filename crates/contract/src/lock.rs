@@ -14,6 +14,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::contract::Confirm;
 use crate::diagnostic::{At, Diagnostic, Origin};
 use crate::judge::{Promise, Promises, Verdict, hints};
 
@@ -92,6 +93,9 @@ impl Lock {
             let hints = hints(&promise.annotations).into_iter();
             let hints = hints.filter_map(|(hint, said)| Some(format!("{hint} = {}", said?)));
             let _ = writeln!(out, "hints = {{ {} }}", hints.collect::<Vec<_>>().join(", "));
+            if promise.confirm == Confirm::Ask {
+                let _ = writeln!(out, "confirm = \"ask\"");
+            }
             for (side, schema) in [("input", &promise.input), ("output", &promise.output)] {
                 let _ = writeln!(out, "{side} = '''\n{}'''", pretty(schema));
             }
@@ -215,9 +219,21 @@ impl Reader {
         Ok(Promise {
             words: self.text(tool, "words", at.clone())?.0.to_owned(),
             annotations,
+            confirm: self.confirm(tool, at.clone())?,
             input: schema("input")?,
             output: schema("output")?,
         })
+    }
+
+    /// Unsaid: nobody is asked.
+    fn confirm(&self, tool: &DeTable<'_>, at: Range<usize>) -> Result<Confirm, Diagnostic> {
+        if !tool.contains_key("confirm") {
+            return Ok(Confirm::Never);
+        }
+        match self.text(tool, "confirm", at)? {
+            ("ask", _) => Ok(Confirm::Ask),
+            (_, at) => Err(self.bad(at, "expected \"ask\"")),
+        }
     }
 
     fn text<'t>(

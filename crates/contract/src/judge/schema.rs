@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::Verdict;
+use crate::field::SENSITIVE;
 use crate::schemas::VALUES_NOW;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +132,15 @@ impl Judge<'_> {
         }
         if was.get("default") != is.get("default") {
             let what = changed("default", was.get("default"), is.get("default"));
-            self.say(Verdict::Compatible, at, format!("{what}; what is taken and told is as before"));
+            let why = "whoever leaves it out gets something else than before";
+            self.say(Verdict::Compatible, at, format!("{what}; {why}"));
+        }
+        if was.get(SENSITIVE) != is.get(SENSITIVE) {
+            let why = match is_true(is.get(SENSITIVE)) {
+                true => "it is sensitive now; nobody should write it down",
+                false => "it is not sensitive any more",
+            };
+            self.say(Verdict::Words, at, why);
         }
         if was.contains_key("properties") || is.contains_key("properties") {
             self.object(at, was, is);
@@ -195,7 +204,16 @@ impl Judge<'_> {
             },
             (_, _) => Turn::Other,
         };
-        self.turned(&turn, at, &changed(keyword, was, is));
+        let what = changed(keyword, was, is);
+        match (self.side, keyword, &turn) {
+            // As many as a page has is a limit and no promise: readers take one after the other.
+            (Side::Output, "maxItems", Turn::Wider) => {
+                let why = "a list may be longer; readers find all that they knew, and a client that holds \
+                           results to the old schema has to fetch the list again";
+                self.say(Verdict::Compatible, at, format!("{what}; {why}"));
+            }
+            (_, _, _) => self.turned(&turn, at, &what),
+        }
     }
 
     fn object(&mut self, at: &str, was: &Map<String, Value>, is: &Map<String, Value>) {
@@ -348,7 +366,7 @@ const BOUNDS: &[(&str, End)] = &[
 ];
 
 /// What is judged somewhere above.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "additionalProperties",
     "anyOf",
     "const",
@@ -361,6 +379,7 @@ const KNOWN: [&str; 12] = [
     "required",
     "type",
     "uniqueItems",
+    SENSITIVE,
 ];
 
 /// `true` is a schema without a keyword.

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use call::Annotations;
+use contract::Confirm;
 use contract::judge::{Promise, Promises, Verdict, judge, worst};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn promise(input: Value, output: Value) -> Promise {
-    Promise { words: String::new(), annotations: Annotations::default(), input, output }
+    let (words, annotations) = (String::new(), Annotations::default());
+    Promise { words, annotations, confirm: Confirm::Never, input, output }
 }
 
 fn one(promise: Promise) -> Promises {
@@ -106,7 +108,7 @@ fn what_is_narrower_breaks_callers_and_what_is_wider_breaks_readers() {
             &format!("`{least}` was {high} and is {low} now"),
         );
     }
-    for most in ["maximum", "maxLength", "maxItems", "exclusiveMaximum", "maxProperties"] {
+    for most in ["maximum", "maxLength", "exclusiveMaximum", "maxProperties"] {
         narrows(
             json!({most: 100}),
             json!({most: 50}),
@@ -194,14 +196,47 @@ fn what_is_not_understood_breaks_both() {
 }
 
 #[test]
-fn a_default_is_no_promise() {
-    let why = "`default` was 100 and is 50 now; what is taken and told is as before";
+fn a_default_is_no_promise_and_says_what_it_does() {
+    let why = "`default` was 100 and is 50 now; whoever leaves it out gets something else than before";
     input(
         json!({"default": 100}),
         json!({"default": 50}),
         Compatible,
         &format!("compatible t input.a: {why}"),
     );
+}
+
+#[test]
+fn how_long_a_list_may_be_is_no_promise_to_readers() {
+    let (short, long, any) = (json!({"maxItems": 50}), json!({"maxItems": 100}), json!({}));
+    let of = |side: &str, what: &str, why: &str| format!("{side}.a: `maxItems` {what}; {why}");
+    let longer = "a list may be longer; readers find all that they knew, and a client that holds results to the \
+                  old schema has to fetch the list again";
+    for (was, is, what) in [(&short, &long, "was 50 and is 100 now"), (&long, &any, "was 100 and is gone")] {
+        let (reader, caller) = ("compatible t output.items[]", "compatible t input");
+        output(was.clone(), is.clone(), Compatible, &of(reader, what, longer));
+        input(was.clone(), is.clone(), Compatible, &of(caller, what, TAKES_MORE));
+    }
+    for (was, is, what) in [(&long, &short, "was 100 and is 50 now"), (&any, &long, "is 100 now")] {
+        let (reader, caller) = ("compatible t output.items[]", "breaking t input");
+        output(was.clone(), is.clone(), Compatible, &of(reader, what, TELLS_LESS));
+        input(was.clone(), is.clone(), Breaking, &of(caller, what, TAKES_LESS));
+    }
+    // No schema of ours has one that is no number.
+    let why = "breaking t output.items[].a: `maxItems` was 50 and is \"9\" now; it cannot be shown to be compatible";
+    output(short, json!({"maxItems": "9"}), Breaking, why);
+}
+
+#[test]
+fn what_is_sensitive_is_words() {
+    let (open, sensitive) = (json!({"type": "string"}), json!({"type": "string", "x-sensitive": true}));
+    for (was, is, why) in [
+        (&open, &sensitive, "it is sensitive now; nobody should write it down"),
+        (&sensitive, &open, "it is not sensitive any more"),
+    ] {
+        input(was.clone(), is.clone(), Words, &format!("compatible t input.a: {why}"));
+        output(was.clone(), is.clone(), Words, &format!("compatible t output.items[].a: {why}"));
+    }
 }
 
 #[test]
@@ -309,6 +344,16 @@ fn hints_are_what_clients_decide_by() {
     let far = Annotations { open_world: Some(true), ..writes };
     let near = Annotations { open_world: Some(false), ..writes };
     said(&hinted(near), &hinted(far), Compatible, &["compatible t openWorldHint: it is true now"]);
+}
+
+#[test]
+fn who_cannot_ask_is_refused_where_the_user_is_asked() {
+    let tool = |confirm| one(Promise { confirm, ..promise(json!({}), json!({})) });
+    let (never, ask) = (tool(Confirm::Never), tool(Confirm::Ask));
+    let why = "breaking t confirm: the user is asked now; a client that shows no questions is refused";
+    said(&never, &ask, Breaking, &[why]);
+    said(&ask, &never, Compatible, &["compatible t confirm: the user is not asked any more"]);
+    assert_ne!(never.tools["t"].hash(), ask.tools["t"].hash());
 }
 
 /// Schemas of the shapes that ours have.

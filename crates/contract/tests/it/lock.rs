@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use call::Annotations;
+use contract::Confirm;
 use contract::diagnostic::render;
 use contract::judge::{Promise, Promises, Verdict};
 use contract::lock::{Lock, Number, TEXT_BYTES_MAX};
@@ -13,6 +14,7 @@ fn lock() -> Lock {
     let get = Promise {
         words: "0123456789abcdef".into(),
         annotations: Annotations { read_only: Some(true), open_world: Some(false), ..Annotations::default() },
+        confirm: Confirm::Never,
         input: json!({"type": "object", "properties": {"email": {"type": "string", "format": "email"}}}),
         output: json!({"type": "object", "properties": {"plan": {"enum": ["it's '''free'''", "ru\u{7f}by\n"]}}}),
     };
@@ -100,6 +102,28 @@ fn what_is_written_is_read() {
     assert_eq!(Lock::read("spile.lock", &written.replace('\n', "\r\n")).expect("it is ours"), lock());
     let empty = Lock::new(Number::FIRST, Promises::default());
     assert_eq!(Lock::read("spile.lock", &empty.write()).expect("it is ours"), empty);
+}
+
+#[test]
+fn who_is_asked_is_written_down() {
+    let never = lock();
+    let mut asks = lock();
+    asks.promises.tools.get_mut("get_customers").expect("it is there").confirm = Confirm::Ask;
+    let written = asks.write();
+    assert_eq!(Lock::read("spile.lock", &written).expect("it is ours"), asks);
+    // A file that says nothing of it is from before, or asks nobody.
+    assert!(written.contains("confirm = \"ask\"\n") && !never.write().contains("confirm"), "{written}");
+    let altered = written.replace("confirm = \"ask\"\n", "");
+    let altered = Lock::read("spile.lock", &altered).expect("it is readable");
+    assert_eq!((altered.promises, &altered.altered[..]), (never.promises, &["get_customers".to_owned()][..]));
+    insta::assert_snapshot!(refused(&written.replace("\"ask\"", "\"maybe\"")), @r#"
+    error: expected "ask"
+      --> spile.lock:12:11
+       |
+    12 | confirm = "maybe"
+       |           ^^^^^^^
+       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+    "#);
 }
 
 #[test]
@@ -270,8 +294,9 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_is_written_is_read(name in any::<String>(), input in any_json(), output in any_json()) {
-        let promise = Promise { words: "w".into(), annotations: Annotations::default(), input, output };
+    fn whatever_is_written_is_read(name in any::<String>(), input in any_json(), output in any_json(), asks in any::<bool>()) {
+        let confirm = if asks { Confirm::Ask } else { Confirm::Never };
+        let promise = Promise { words: "w".into(), annotations: Annotations::default(), confirm, input, output };
         let promises = Promises { instructions: String::new(), tools: BTreeMap::from([(name, promise)]) };
         let lock = Lock::new(Number::FIRST, promises);
         let read = Lock::read("spile.lock", &lock.write());
