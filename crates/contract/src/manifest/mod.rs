@@ -11,6 +11,7 @@ mod reader;
 mod reference;
 mod schema;
 mod sections;
+mod slips;
 mod sources;
 mod syntax;
 mod tools;

@@ -1,9 +1,10 @@
-//! What the parser of TOML says, in words for people who do not know TOML.
+//! What the parser of TOML says: what of it is told, and whether the rest can be read.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::reader::quoted;
+use super::slips::{self, Spot};
 use crate::diagnostic::{At, Diagnostic, Origin};
 
 /// How the parser says that a key is there twice. The rest of such a text can be read all the same.
@@ -26,14 +27,17 @@ pub(super) fn judge(origin: &Arc<Origin>, errors: &[toml::de::Error]) -> Syntax 
         let spans = errors.into_iter().map(|(span, _)| span);
         return Syntax::Readable(twice(origin, spans));
     }
+    if let Some((message, help)) = slips::of_format(&origin.text) {
+        let at = At::new(origin, broken[0].0.clone());
+        return Syntax::Broken(vec![Diagnostic::error(message).at(&at).help(help)]);
+    }
     let mut told: Vec<Diagnostic> = Vec::new();
     let mut seen_until = 0;
     for (span, message) in broken {
         // What follows on the same line is most often the same slip.
         if told.is_empty() || origin.text[seen_until..span.start.min(end)].contains('\n') {
-            let (message, help) = words(message, origin.text.get(span.clone()).unwrap_or_default());
-            let one = Diagnostic::error(message).at(&At::new(origin, span.clone()));
-            told.push(Diagnostic { help: help.map(str::to_owned), ..one });
+            let (what, help) = slips::words(message, &Spot::new(&origin.text, span));
+            told.push(Diagnostic::error(what).at(&At::new(origin, span.clone())).help(help));
             seen_until = span.start.min(end);
         }
     }
@@ -58,38 +62,4 @@ fn twice(origin: &Arc<Origin>, spans: impl Iterator<Item = Range<usize>>) -> Vec
         }
     }
     told
-}
-
-/// Whatever has no better words keeps those of the parser.
-fn words(message: &str, there: &str) -> (String, Option<&'static str>) {
-    let (what, _) = message.split_once(", expected").unwrap_or((message, ""));
-    let (better, help) = match what {
-        "string values must be quoted" => ("a text needs quotes", "write it in quotes: `\"…\"`"),
-        "invalid basic string" => (
-            "this text does not end on its line",
-            "end it with `\"`; a text of several lines stands in `\"\"\"`",
-        ),
-        "invalid literal string" => {
-            ("this text does not end on its line", "end it with `'`; a text of several lines stands in `'''`")
-        }
-        "missing escaped value" => (
-            "a `\\` in double quotes must be followed by one of its letters",
-            "write the text in single quotes, as in `'C:\\data'`, or each `\\` twice",
-        ),
-        "missing comma between array elements" => {
-            ("a `,` is missing in an array", "or is it the `]` of the line before?")
-        }
-        "unclosed array" => ("an array has no `]`", "write `]` behind its last value"),
-        "unclosed table" | "unclosed array table" => ("a header has no `]`", "write `]` behind its name"),
-        "unclosed inline table" => ("a `{` has no `}`", "write `}` behind the last value"),
-        "invalid unquoted key" | "unquoted keys cannot be empty" => (
-            "this cannot stand in a key",
-            "write `key = value`; a key with other characters than letters, digits, `-` and `_` needs quotes",
-        ),
-        "key with no value" => ("a key without a value", "write `key = value`"),
-        "missing value" | "missing value for key" => ("there is no value", "write one behind the `=`"),
-        _ if there.is_empty() => return (message.to_owned(), None),
-        _ => return (format!("{}: {message}", quoted(there)), None),
-    };
-    (better.to_owned(), Some(help))
 }

@@ -17,6 +17,7 @@ mod lock;
 mod manifest;
 mod operations;
 mod pages;
+mod slips;
 
 use contract::{Check, Mirrored, mirrored};
 use json::{Json, ScanLimits, scan};
