@@ -117,10 +117,20 @@ impl Asked {
         if asked == cell {
             return true;
         }
-        let mut field = Field::new(&column.name, &column.name, column.kind);
-        (field.nullable, field.mixed) = (true, column.mixed);
+        let field = field(column);
         let (mut a, mut b) = (Vec::new(), Vec::new());
         let are_told = field.value(&mut a, asked).is_ok() && field.value(&mut b, cell).is_ok();
         are_told && a == b
     }
+
+    /// Whether a value that stands there already is told exactly as this one would be.
+    pub(super) fn is_there(&self, column: &Column, cell: Cell<'_>) -> bool {
+        field(column).keeps(self.value.as_cell(), cell)
+    }
+}
+
+fn field(column: &Column) -> Field {
+    let mut field = Field::new(&column.name, &column.name, column.kind);
+    (field.nullable, field.mixed) = (true, column.mixed);
+    field
 }

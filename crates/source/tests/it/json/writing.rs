@@ -74,6 +74,23 @@ fn an_update_changes_the_members_it_names_and_no_other_byte() {
     check(Form::Lines, "{\"id\":2,\"n\":1}", set(&[]), "{\"id\":2,\"n\":1}");
 }
 
+/// Who is told the same before and after has changed nothing.
+#[test]
+fn what_is_told_as_it_is_asked_for_is_not_written() {
+    for (cell, content) in [
+        (Cell::Text("true"), "{\"id\":2,\"a\":true}\n{\"id\":3,\"a\":\"x\"}"),
+        (Cell::Text("7"), "{\"id\":2,\"a\":7}\n{\"id\":3,\"a\":\"x\"}\n{\"id\":4,\"a\":\"y\"}"),
+        (Cell::Text("1.50"), "{\"id\":2,\"a\":1.50}\n{\"id\":3,\"a\":\"x\"}\n{\"id\":4,\"a\":\"y\"}"),
+        (Cell::Real(1.0), "{\"id\":2,\"a\":1.0}\n{\"id\":3,\"a\":2.5}"),
+        (Cell::Text("{\"b\":1}"), "{\"id\":2,\"a\":{ \"b\" : 1 }}"),
+        (Cell::Null, "{\"id\":2}\n{\"id\":3,\"a\":\"x\"}"),
+    ] {
+        check(Form::Lines, content, set(&[(1, cell)]), content);
+    }
+    let zero = "{\"id\":2,\"a\":-0.0}\n{\"id\":3,\"a\":2.5}";
+    check(Form::Lines, zero, set(&[(1, Cell::Real(0.0))]), "{\"id\":2,\"a\":0}\n{\"id\":3,\"a\":2.5}");
+}
+
 #[test]
 fn a_new_record_looks_like_the_last_one() {
     let cells = [(1, Cell::Text("Cid")), (0, Cell::Integer(3))];

@@ -17,11 +17,13 @@ pub enum Value<'a> {
     Boolean(bool),
     /// `2026-02-11`
     Date(&'a str),
+    /// A number, and the style that shows it.
+    Styled(u8, &'a str),
     /// A formula and what it came to.
     Formula(&'a str, &'a str),
 }
 
-/// Style 1 shows dates.
+/// Style 1 shows dates, 2 times, 3 hours that go on, 4 dates with times.
 pub fn workbook(sheets: &[(&str, &[Vec<Value<'_>>])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut part = |name: &str, content: &str| {
@@ -66,7 +68,7 @@ pub fn workbook(sheets: &[(&str, &[Vec<Value<'_>>])]) -> Vec<u8> {
     part(
         "xl/styles.xml",
         &format!(
-            r#"<styleSheet xmlns="{MAIN}"><fonts count="1"><font/></fonts><fills count="1"><fill/></fills><borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="14" applyNumberFormat="1"/></cellXfs></styleSheet>"#
+            r#"<styleSheet xmlns="{MAIN}"><fonts count="1"><font/></fonts><fills count="1"><fill/></fills><borders count="1"><border/></borders><cellStyleXfs count="1"><xf/></cellStyleXfs><cellXfs count="5"><xf numFmtId="0"/><xf numFmtId="14" applyNumberFormat="1"/><xf numFmtId="21" applyNumberFormat="1"/><xf numFmtId="46" applyNumberFormat="1"/><xf numFmtId="22" applyNumberFormat="1"/></cellXfs></styleSheet>"#
         ),
     );
     for (at, (_, rows)) in sheets.iter().enumerate() {
@@ -96,6 +98,7 @@ fn cell_xml(at: &str, value: Value<'_>) -> String {
         Value::Number(digits) => format!(r#"<c r="{at}"><v>{digits}</v></c>"#),
         Value::Boolean(yes) => format!(r#"<c r="{at}" t="b"><v>{}</v></c>"#, u8::from(yes)),
         Value::Date(day) => format!(r#"<c r="{at}" s="1"><v>{}</v></c>"#, serial(day)),
+        Value::Styled(style, digits) => format!(r#"<c r="{at}" s="{style}"><v>{digits}</v></c>"#),
         Value::Formula(formula, digits) => format!(r#"<c r="{at}"><f>{formula}</f><v>{digits}</v></c>"#),
     }
 }

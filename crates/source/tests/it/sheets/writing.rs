@@ -115,6 +115,30 @@ fn what_cannot_be_written_changes_nothing() {
     assert_eq!(disk.bytes(), before);
 }
 
+/// Times, hours that go on, days among which stands a word, and moments.
+fn shifts() -> Disk {
+    use Value::{Date, Number, Styled, Text};
+    Disk::new(&[
+        vec![Text("id"), Text("starts"), Text("lasts"), Text("day"), Text("seen")],
+        vec![Number("1"), Styled(2, "0.375"), Styled(3, "1.5"), Date("2026-02-11"), Styled(4, "46064.5")],
+        vec![Number("2"), Styled(2, "0.5"), Styled(3, "0.25"), Text("soon"), Styled(4, "46065.5")],
+    ])
+}
+
+#[test]
+fn a_time_that_is_there_already_is_left_alone() {
+    let disk = shifts();
+    let sheets = disk.open();
+    let (shape, before) = (shape(&sheets), disk.bytes());
+    for cell in [(1, "09:00:00"), (2, "36:00:00"), (3, "2026-02-11"), (4, "2026-02-11T12:00:00")] {
+        let cells = [(cell.0, Cell::Text(cell.1))];
+        let change = Change::Update { key: &[Cell::Integer(1)], cells: &cells };
+        let (_, clerk) = write(&sheets, &shape, change).unwrap();
+        assert_eq!(clerk.before, clerk.after);
+        assert_eq!(disk.bytes(), before, "{cell:?}");
+    }
+}
+
 #[test]
 fn a_claim_is_kept_once_and_a_dry_run_is_not() {
     let disk = people();
