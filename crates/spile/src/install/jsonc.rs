@@ -36,7 +36,7 @@ pub(super) fn set(text: &str, path: &[&str], value: &Json, replace: bool) -> Res
         let whole = plain(new).and_then(|plain| Json::parse(&plain).map_err(|_| bad(new, 0, NOT_JSON)))?;
         let doc = whole.doc();
         let found = path.iter().try_fold(doc.root(), |node, key| node.get(key));
-        if !found.is_some_and(|found| written(found) == written(value.doc().root())) {
+        if found.is_none_or(|found| written(found) != written(value.doc().root())) {
             return Err(bad(text, 0, "it cannot be changed without rewriting it"));
         }
     }
@@ -156,8 +156,8 @@ impl<'a> Reader<'a> {
             let rest = &self.text[self.at..];
             if rest.starts_with("//") {
                 self.at += rest.find('\n').unwrap_or(rest.len());
-            } else if rest.starts_with("/*") {
-                let end = rest[2..].find("*/").ok_or_else(|| self.bad("a comment has no end"))?;
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                let end = comment.find("*/").ok_or_else(|| self.bad("a comment has no end"))?;
                 self.at += end + 4;
             } else {
                 return Ok(());

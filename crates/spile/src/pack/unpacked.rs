@@ -66,7 +66,7 @@ fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode
     if let Some(kept) = kept {
         crate::banner::say(&format!("its data is in {}, as it was left", kept.display()));
     }
-    if about.sources.len() > 0 && !about.is_writable && service.version != about.version {
+    if !about.sources.is_empty() && !about.is_writable && service.version != about.version {
         bail!("what is packed does not make {} {} any more; get the file again", about.name, about.version);
     }
     serve(vec![service], &args.serve)?;
