@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::bail;
 use contract::Contract;
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::judge::{Difference, Promises, Verdict, judge, worst};
 use host::{Compiled, RealWorld, Reloaded, Served, Server};
 
 use crate::lock;
-use crate::project::{Looked, Plan, Project, Ready};
+use crate::project::{Looked, MANIFEST, Plan, Project, Ready};
 use crate::words::counted;
 
 /// How often files are looked at.
@@ -96,6 +97,9 @@ pub(crate) struct Watched {
     restless: Option<(Marks, Instant, Instant)>,
     /// Changed data is left alone until then.
     pause: Option<Instant>,
+    /// Whether somebody wrote the manifest of what is served. Then nothing is served without one: it may hide what
+    /// the data holds, and while it is saved or checked out it may be gone for a moment.
+    is_written: bool,
     /// Whether the last change was not served.
     is_behind: bool,
 }
@@ -105,7 +109,12 @@ impl Watched {
     pub(crate) fn new(path: &Path, made: Made, data: Vec<PathBuf>, seen: Marks, began: SystemTime) -> Self {
         let seen = seen.with_data_of(path, &data, began);
         let path = path.to_path_buf();
-        Self { path, made, data, seen, restless: None, pause: None, is_behind: false }
+        Self { path, made, data, seen, restless: None, pause: None, is_written: false, is_behind: false }
+    }
+
+    /// With a manifest that somebody wrote, or without.
+    pub(crate) fn written(self, is_written: bool) -> Self {
+        Self { is_written, ..self }
     }
 
     pub(crate) fn made(&self) -> &Made {
@@ -145,8 +154,13 @@ impl Watched {
 
     fn reload(&mut self, server: &Arc<Server>, breaking: Breaking, tell: &Tell, only_data: bool) {
         let began = SystemTime::now();
-        let looked = Project::find(&self.path).and_then(|project| project.look());
-        let Looked { ready, mut found, files, .. } = match looked {
+        let looked = Project::find(&self.path).and_then(|project| {
+            if self.is_written && !project.is_written() {
+                bail!("`{MANIFEST}` is gone; put it back, or restart to serve without it");
+            }
+            project.look()
+        });
+        let Looked { ready, mut found, files, is_written, .. } = match looked {
             Ok(looked) => looked,
             Err(error) => {
                 return self.kept(server, tell, &[Diagnostic::error(format!("{error:#}"))]);
@@ -163,6 +177,7 @@ impl Watched {
         let made = Made::new(ready, Some(&self.made));
         if made.identity == self.made.identity {
             // Rows change all the time, and nobody wants to hear of it.
+            self.is_written = is_written;
             if !only_data || self.is_behind {
                 self.is_behind = false;
                 server.reloaded(Reloaded::Unchanged, None);
@@ -184,6 +199,7 @@ impl Watched {
         match server.swap(served) {
             Ok(()) => {
                 self.is_behind = false;
+                self.is_written = is_written;
                 self.made = made;
                 server.reloaded(Reloaded::Served, None);
                 let contract = &self.made.contract;

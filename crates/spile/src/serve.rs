@@ -122,14 +122,15 @@ impl Service {
     /// What a path on the command line means, and all there is to say of it. No service: something is wrong.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let (seen, began) = (Marks::of(path, &[]), SystemTime::now());
-        let Looked { ready, mut found, files, locked, .. } = Project::find(path)?.look()?;
+        let Looked { ready, mut found, files, locked, is_written, .. } = Project::find(path)?.look()?;
         found.append(&mut locked.told(false));
         let service = ready.map(|ready| {
             let made = Made::new(ready, None);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
             let service = Self { command, ..Self::of(&made) };
-            Self { watched: Some(Watched::new(path, made, files, seen, began)), ..service }
+            let watched = Watched::new(path, made, files, seen, began).written(is_written);
+            Self { watched: Some(watched), ..service }
         });
         Ok((service, found))
     }

@@ -256,6 +256,67 @@ fn what_is_wrong_or_breaks_callers_is_not_served() {
     assert!(told.contains("source_changed"), "{told}");
 }
 
+/// A manifest that hides a column of a folder with two files.
+fn hiding() -> Place {
+    let hidden = format!("{}\n[collections.people.fields]\nsecret = {{ hidden = true }}\n", manifest("One."));
+    Place::new(&[
+        ("people.csv", b"id,name,secret\n1,Ada,x\n2,Bea,y\n"),
+        ("salaries.csv", b"id,pay\n1,5\n2,6\n"),
+        ("spile.toml", hidden.as_bytes()),
+    ])
+}
+
+#[test]
+fn a_manifest_that_is_gone_shows_nothing_that_it_hid() {
+    let place = hiding();
+    let file = place.folder.join("spile.toml");
+    let text = std::fs::read(&file).expect("it is there");
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let (_, before) = served.post("/mcp", "", LIST);
+    assert!(!before.contains("secret") && !before.contains("salaries"), "{before}");
+    std::fs::remove_file(&file).expect("it is there");
+    let is_gone = |status: &Value| reloaded(status, "kept", "`spile.toml` is gone; put it back");
+    let first = until(&served, "no manifest", is_gone);
+    assert_eq!(served.post("/mcp", "", LIST).1, before);
+    // Nor does data that changes meanwhile.
+    place.write("offices.csv", b"id,town\n1,Bonn\n");
+    place.write("people.csv", b"id,name,secret,phone\n1,Ada,x,5\n2,Bea,y,6\n");
+    until(&served, "other data", |status| {
+        is_gone(status) && status["reload"]["atMs"] != first["reload"]["atMs"]
+    });
+    assert_eq!(served.post("/mcp", "", LIST).1, before);
+    place.write("spile.toml", &text);
+    until(&served, "it is back", |status| reloaded(status, "served", ""));
+    let (_, after) = served.post("/mcp", "", LIST);
+    assert!(after.contains("phone") && !after.contains("secret") && !after.contains("salaries"), "{after}");
+}
+
+#[test]
+fn dev_without_its_manifest_shows_nothing_that_it_hid() {
+    let place = hiding();
+    let mut dev = Served::start(&mut place.spile(&["dev", "--bind", "127.0.0.1:0"]));
+    let (_, before) = dev.post("/mcp", "", LIST);
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    dev.wait_for("`spile.toml` is gone; put it back");
+    dev.wait_for("not served; the last good contract stays");
+    assert_eq!(dev.post("/mcp", "", LIST).1, before);
+}
+
+#[test]
+fn a_manifest_that_appears_is_taken_and_then_stays() {
+    let place = Place::new(&[("people.csv", PEOPLE)]);
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    place.write("spile.toml", manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes());
+    until(&served, "a tool less", |status| reloaded(status, "kept", "the tool is gone"));
+    // What was never served need not stay.
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    until(&served, "as it was", |status| reloaded(status, "unchanged", ""));
+    place.write("spile.toml", manifest("One.").as_bytes());
+    until(&served, "a manifest", |status| reloaded(status, "served", ""));
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    until(&served, "no manifest", |status| reloaded(status, "kept", "`spile.toml` is gone"));
+}
+
 #[test]
 fn the_version_is_the_locked_one_and_says_if_it_is_not() {
     let place = place();
