@@ -123,7 +123,7 @@ impl Service {
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let (seen, began) = (Marks::of(path, &[]), SystemTime::now());
         let Looked { ready, mut found, files, locked, is_written, .. } = Project::find(path)?.look()?;
-        found.append(&mut locked.told(false));
+        found.extend(locked.told(false));
         let service = ready.map(|ready| {
             let made = Made::new(ready, None);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
