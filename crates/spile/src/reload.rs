@@ -44,10 +44,15 @@ pub(crate) enum Breaking {
 
 /// What came of a change.
 pub(crate) enum News<'a> {
-    /// It is served now; what is different from before.
-    Served { contract: &'a Contract, differences: &'a [Difference], found: &'a [Diagnostic] },
+    /// It is served now; what is different from before, and whether the change before it was not served.
+    Served {
+        contract: &'a Contract,
+        differences: &'a [Difference],
+        found: &'a [Diagnostic],
+        was_behind: bool,
+    },
     /// It comes to what is served already.
-    Unchanged { found: &'a [Diagnostic] },
+    Unchanged { found: &'a [Diagnostic], was_behind: bool },
     /// Something is wrong with it.
     Wrong { found: &'a [Diagnostic] },
     /// It would break those who call.
@@ -176,12 +181,12 @@ impl Watched {
         };
         let made = Made::new(ready, Some(&self.made));
         if made.identity == self.made.identity {
-            // Rows change all the time, and nobody wants to hear of it.
             self.is_written = is_written;
+            // Rows change all the time, and nobody wants to hear of it.
             if !only_data || self.is_behind {
-                self.is_behind = false;
+                let was_behind = std::mem::take(&mut self.is_behind);
                 server.reloaded(Reloaded::Unchanged, None);
-                tell(server, &News::Unchanged { found: &found });
+                tell(server, &News::Unchanged { found: &found, was_behind });
             }
             return;
         }
@@ -198,12 +203,12 @@ impl Watched {
         };
         match server.swap(served) {
             Ok(()) => {
-                self.is_behind = false;
+                let was_behind = std::mem::take(&mut self.is_behind);
                 self.is_written = is_written;
                 self.made = made;
                 server.reloaded(Reloaded::Served, None);
-                let contract = &self.made.contract;
-                tell(server, &News::Served { contract, differences: &differences, found: &found });
+                let (contract, differences, found) = (&self.made.contract, &differences, &found);
+                tell(server, &News::Served { contract, differences, found, was_behind });
             }
             Err(bad) => self.kept(server, tell, &[Diagnostic::error(bad.to_string())]),
         }
@@ -263,17 +268,28 @@ pub(crate) fn start(watched: Vec<(Weak<Server>, Watched)>, breaking: Breaking, t
     }
 }
 
+/// Who was warned is told when that is over: this target is logged wherever warnings are.
+pub(crate) const ALL_CLEAR: &str = "spile::all_clear";
+const AS_WRITTEN: &str = "everything is served as it is written again";
+
 /// As a log line, for whoever runs a server without looking at it.
 pub(crate) fn log() -> Tell {
     Box::new(|server, news| {
         let name = &server.name;
         match news {
-            News::Served { contract, differences, .. } => {
+            News::Served { contract, differences, was_behind, .. } => {
                 let (version, verdict) = (&contract.version, worst(differences).as_str());
-                tracing::info!(%name, %version, verdict, "what changed is served now");
+                if *was_behind {
+                    tracing::info!(target: ALL_CLEAR, %name, %version, verdict, "{AS_WRITTEN}");
+                } else {
+                    tracing::info!(%name, %version, verdict, "what changed is served now");
+                }
                 if contract.name != *name {
                     tracing::warn!(%name, new = %contract.name, "a new name needs a restart");
                 }
+            }
+            News::Unchanged { was_behind: true, .. } => {
+                tracing::info!(target: ALL_CLEAR, %name, "{AS_WRITTEN}");
             }
             News::Unchanged { .. } => tracing::info!(%name, "what changed comes to the same"),
             News::Wrong { found } => {

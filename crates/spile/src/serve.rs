@@ -24,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::banner::{self, Places, Shown};
 use crate::project::{Looked, Project};
-use crate::reload::{self, Breaking, Made, Marks, Tell, Watched};
+use crate::reload::{self, ALL_CLEAR, Breaking, Made, Marks, Tell, Watched};
 use crate::settings;
 
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
@@ -490,11 +490,11 @@ fn tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<A
 /// Log lines go to stderr from now on.
 pub fn start_logging(args: &ServeArgs) {
     let default = match args.verbose {
-        0 => "warn",
-        1 => "info",
-        _ => "debug",
+        0 => format!("warn,{ALL_CLEAR}=info"),
+        1 => "info".to_owned(),
+        _ => "debug".to_owned(),
     };
-    log_to_stderr(default, args.log_format);
+    log_to_stderr(&default, args.log_format);
 }
 
 /// A client's own messages say what there is to say; the log is for whoever asks twice.

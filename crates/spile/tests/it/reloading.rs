@@ -306,7 +306,10 @@ fn dev_without_its_manifest_shows_nothing_that_it_hid() {
 fn a_manifest_that_appears_is_taken_and_then_stays() {
     let place = Place::new(&[("people.csv", PEOPLE)]);
     let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
-    place.write("spile.toml", manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes());
+    place.write(
+        "spile.toml",
+        manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
+    );
     until(&served, "a tool less", |status| reloaded(status, "kept", "the tool is gone"));
     // What was never served need not stay.
     std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
@@ -315,6 +318,34 @@ fn a_manifest_that_appears_is_taken_and_then_stays() {
     until(&served, "a manifest", |status| reloaded(status, "served", ""));
     std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
     until(&served, "no manifest", |status| reloaded(status, "kept", "`spile.toml` is gone"));
+}
+
+#[test]
+fn who_was_warned_is_told_when_it_is_over() {
+    let place = place();
+    let mut served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    place.write("spile.toml", b"[server]\nnmae = \"people\"\n");
+    served.wait_for("unknown key `nmae`");
+    place.write("spile.toml", manifest("One.").as_bytes());
+    until(&served, "as it was", |status| reloaded(status, "unchanged", ""));
+    place.write("spile.toml", manifest("Two.").as_bytes());
+    until(&served, "other words", |status| reloaded(status, "served", ""));
+    std::fs::remove_file(place.folder.join("people.csv")).expect("it is there");
+    until(&served, "no data", |status| reloaded(status, "kept", "`people.csv` is not there"));
+    place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
+    until(&served, "a column more", |status| reloaded(status, "served", ""));
+    let (_, stderr, code) = served.stop();
+    assert_eq!(code, Some(0), "{stderr}");
+    let is_news = |line: &&str| line.contains("contract stays") || line.contains(" INFO ");
+    let news: Vec<&str> = stderr.lines().filter(is_news).collect();
+    let again = "everything is served as it is written again name=people";
+    for (line, is) in
+        news.iter().zip(["the last good contract stays", again, "the last good contract stays", again])
+    {
+        assert!(line.contains(is), "{line}");
+    }
+    assert_eq!(news.len(), 4, "what was served all along is not told: {stderr}");
+    assert!(!stderr.contains("`it`"), "{stderr}");
 }
 
 #[test]
