@@ -40,21 +40,22 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         }
         Err(error) => return Err(error),
     };
-    let mut unlocked = looked.locked.told(args.locked);
-    let fails = args.locked && !unlocked.is_empty();
-    looked.found.append(&mut unlocked);
+    let unlocked = looked.locked.told(args.locked);
+    let fails = args.locked && unlocked.is_some();
+    looked.found.extend(unlocked);
     let findings = linted(&looked);
     let contract = looked.ready.as_ref().map(|ready| &ready.contract);
+    let is_ok = contract.is_some() && !fails;
     if args.json {
         let all: Vec<&Diagnostic> = looked.found.iter().chain(&findings).collect();
-        print(&format!("{}\n", as_json(contract, &all).as_str()))?;
+        print(&format!("{}\n", as_json(is_ok, contract, &all).as_str()))?;
     } else {
         tell(&looked.found);
         if let Some(contract) = contract {
             print(&report(contract, &looked.sources, &findings))?;
         }
     }
-    Ok(if contract.is_some() && !fails { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What is worth a look in something that can be served.
@@ -70,11 +71,11 @@ fn linted(looked: &Looked) -> Vec<Diagnostic> {
     findings
 }
 
-fn as_json(contract: Option<&Contract>, findings: &[&Diagnostic]) -> Json {
+fn as_json(is_ok: bool, contract: Option<&Contract>, findings: &[&Diagnostic]) -> Json {
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count() as i64;
     let tools = contract.map_or(&[][..], |contract| &contract.tools);
     Json::object(|o| {
-        o.bool("ok", contract.is_some());
+        o.bool("ok", is_ok);
         o.maybe_str("server", contract.map(|contract| contract.name.as_str()));
         o.maybe_str("version", contract.map(|contract| contract.version.as_str()));
         o.int("tokens", tools.iter().map(cost).sum::<usize>() as i64);

@@ -74,7 +74,7 @@ fn somewhere(args: ServeArgs) -> anyhow::Result<ServeArgs> {
 fn changed(server: &Server, news: &News<'_>, secrets: &Secrets) {
     let now = clock();
     match news {
-        News::Served { contract, differences, found } => {
+        News::Served { contract, differences, found, .. } => {
             secrets.learn(contract);
             tell(found);
             let what = match worst(differences) {
@@ -88,7 +88,7 @@ fn changed(server: &Server, news: &News<'_>, secrets: &Secrets) {
                 say(&format!("  the path is still /mcp/{}: a new name needs a restart", server.name));
             }
         }
-        News::Unchanged { found } => {
+        News::Unchanged { found, .. } => {
             tell(found);
             say(&format!("{now}  {}  nothing changed", server.name));
         }

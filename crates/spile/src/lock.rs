@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use contract::Contract;
-use contract::diagnostic::Diagnostic;
+use contract::diagnostic::{Diagnostic, Severity};
 use contract::judge::{Difference, Promises, Verdict, judge, worst};
 use contract::lock::{Lock, Number};
 
@@ -86,18 +86,16 @@ impl Locked {
     }
 
     /// What `spile check` says of it: `must` makes an error of what is not locked.
-    pub fn told(&self, must: bool) -> Vec<Diagnostic> {
-        match self {
+    pub fn told(&self, must: bool) -> Option<Diagnostic> {
+        let found = match self {
             Self::No if must => {
                 let help = "`spile compile` writes the lock file of a manifest";
-                vec![Diagnostic::error("nothing is locked: there is no lock file").help(help)]
+                Diagnostic::error("nothing is locked: there is no lock file").help(help)
             }
-            Self::No => Vec::new(),
-            Self::Unreadable(why) if must => vec![why.clone()],
-            Self::Unreadable(why) => {
-                vec![Diagnostic { severity: contract::diagnostic::Severity::Warning, ..why.clone() }]
-            }
-            Self::Yes { differences, .. } if differences.is_empty() => Vec::new(),
+            Self::No => return None,
+            Self::Unreadable(why) if must => why.clone(),
+            Self::Unreadable(why) => Diagnostic { severity: Severity::Warning, ..why.clone() },
+            Self::Yes { differences, .. } if differences.is_empty() => return None,
             Self::Yes { lock, differences } => {
                 let verdict = worst(differences);
                 let changes = counted(differences.len() as u64, "change");
@@ -117,9 +115,10 @@ impl Locked {
                     Verdict::Breaking => Diagnostic::warning(message),
                     Verdict::Same | Verdict::Words | Verdict::Compatible => Diagnostic::note(message),
                 };
-                vec![found.help("`spile diff` says all of it, `spile compile` locks it")]
+                found.help("`spile diff` says all of it, `spile compile` locks it")
             }
-        }
+        };
+        Some(found.code("lock"))
     }
 }
 

@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::bail;
 use contract::Contract;
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::judge::{Difference, Promises, Verdict, judge, worst};
 use host::{Compiled, RealWorld, Reloaded, Served, Server};
 
 use crate::lock;
-use crate::project::{Looked, Plan, Project, Ready};
+use crate::project::{Looked, MANIFEST, Plan, Project, Ready};
 use crate::words::counted;
 
 /// How often files are looked at.
@@ -43,10 +44,15 @@ pub(crate) enum Breaking {
 
 /// What came of a change.
 pub(crate) enum News<'a> {
-    /// It is served now; what is different from before.
-    Served { contract: &'a Contract, differences: &'a [Difference], found: &'a [Diagnostic] },
+    /// It is served now; what is different from before, and whether the change before it was not served.
+    Served {
+        contract: &'a Contract,
+        differences: &'a [Difference],
+        found: &'a [Diagnostic],
+        was_behind: bool,
+    },
     /// It comes to what is served already.
-    Unchanged { found: &'a [Diagnostic] },
+    Unchanged { found: &'a [Diagnostic], was_behind: bool },
     /// Something is wrong with it.
     Wrong { found: &'a [Diagnostic] },
     /// It would break those who call.
@@ -96,6 +102,9 @@ pub(crate) struct Watched {
     restless: Option<(Marks, Instant, Instant)>,
     /// Changed data is left alone until then.
     pause: Option<Instant>,
+    /// Whether somebody wrote the manifest of what is served. Then nothing is served without one: it may hide what
+    /// the data holds, and while it is saved or checked out it may be gone for a moment.
+    is_written: bool,
     /// Whether the last change was not served.
     is_behind: bool,
 }
@@ -105,7 +114,12 @@ impl Watched {
     pub(crate) fn new(path: &Path, made: Made, data: Vec<PathBuf>, seen: Marks, began: SystemTime) -> Self {
         let seen = seen.with_data_of(path, &data, began);
         let path = path.to_path_buf();
-        Self { path, made, data, seen, restless: None, pause: None, is_behind: false }
+        Self { path, made, data, seen, restless: None, pause: None, is_written: false, is_behind: false }
+    }
+
+    /// With a manifest that somebody wrote, or without.
+    pub(crate) fn written(self, is_written: bool) -> Self {
+        Self { is_written, ..self }
     }
 
     pub(crate) fn made(&self) -> &Made {
@@ -145,8 +159,13 @@ impl Watched {
 
     fn reload(&mut self, server: &Arc<Server>, breaking: Breaking, tell: &Tell, only_data: bool) {
         let began = SystemTime::now();
-        let looked = Project::find(&self.path).and_then(|project| project.look());
-        let Looked { ready, mut found, files, .. } = match looked {
+        let looked = Project::find(&self.path).and_then(|project| {
+            if self.is_written && !project.is_written() {
+                bail!("`{MANIFEST}` is gone; put it back, or restart to serve without it");
+            }
+            project.look()
+        });
+        let Looked { ready, mut found, files, is_written, .. } = match looked {
             Ok(looked) => looked,
             Err(error) => {
                 return self.kept(server, tell, &[Diagnostic::error(format!("{error:#}"))]);
@@ -162,11 +181,12 @@ impl Watched {
         };
         let made = Made::new(ready, Some(&self.made));
         if made.identity == self.made.identity {
+            self.is_written = is_written;
             // Rows change all the time, and nobody wants to hear of it.
             if !only_data || self.is_behind {
-                self.is_behind = false;
+                let was_behind = std::mem::take(&mut self.is_behind);
                 server.reloaded(Reloaded::Unchanged, None);
-                tell(server, &News::Unchanged { found: &found });
+                tell(server, &News::Unchanged { found: &found, was_behind });
             }
             return;
         }
@@ -183,11 +203,12 @@ impl Watched {
         };
         match server.swap(served) {
             Ok(()) => {
-                self.is_behind = false;
+                let was_behind = std::mem::take(&mut self.is_behind);
+                self.is_written = is_written;
                 self.made = made;
                 server.reloaded(Reloaded::Served, None);
-                let contract = &self.made.contract;
-                tell(server, &News::Served { contract, differences: &differences, found: &found });
+                let (contract, differences, found) = (&self.made.contract, &differences, &found);
+                tell(server, &News::Served { contract, differences, found, was_behind });
             }
             Err(bad) => self.kept(server, tell, &[Diagnostic::error(bad.to_string())]),
         }
@@ -247,17 +268,28 @@ pub(crate) fn start(watched: Vec<(Weak<Server>, Watched)>, breaking: Breaking, t
     }
 }
 
+/// Who was warned is told when that is over: this target is logged wherever warnings are.
+pub(crate) const ALL_CLEAR: &str = "spile::all_clear";
+const AS_WRITTEN: &str = "everything is served as it is written again";
+
 /// As a log line, for whoever runs a server without looking at it.
 pub(crate) fn log() -> Tell {
     Box::new(|server, news| {
         let name = &server.name;
         match news {
-            News::Served { contract, differences, .. } => {
+            News::Served { contract, differences, was_behind, .. } => {
                 let (version, verdict) = (&contract.version, worst(differences).as_str());
-                tracing::info!(%name, %version, verdict, "what changed is served now");
+                if *was_behind {
+                    tracing::info!(target: ALL_CLEAR, %name, %version, verdict, "{AS_WRITTEN}");
+                } else {
+                    tracing::info!(%name, %version, verdict, "what changed is served now");
+                }
                 if contract.name != *name {
                     tracing::warn!(%name, new = %contract.name, "a new name needs a restart");
                 }
+            }
+            News::Unchanged { was_behind: true, .. } => {
+                tracing::info!(target: ALL_CLEAR, %name, "{AS_WRITTEN}");
             }
             News::Unchanged { .. } => tracing::info!(%name, "what changed comes to the same"),
             News::Wrong { found } => {

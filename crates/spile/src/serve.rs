@@ -24,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::banner::{self, Places, Shown};
 use crate::project::{Looked, Project};
-use crate::reload::{self, Breaking, Made, Marks, Tell, Watched};
+use crate::reload::{self, ALL_CLEAR, Breaking, Made, Marks, Tell, Watched};
 use crate::settings;
 
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
@@ -122,14 +122,15 @@ impl Service {
     /// What a path on the command line means, and all there is to say of it. No service: something is wrong.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
         let (seen, began) = (Marks::of(path, &[]), SystemTime::now());
-        let Looked { ready, mut found, files, locked, .. } = Project::find(path)?.look()?;
-        found.append(&mut locked.told(false));
+        let Looked { ready, mut found, files, locked, is_written, .. } = Project::find(path)?.look()?;
+        found.extend(locked.told(false));
         let service = ready.map(|ready| {
             let made = Made::new(ready, None);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
             let service = Self { command, ..Self::of(&made) };
-            Self { watched: Some(Watched::new(path, made, files, seen, began)), ..service }
+            let watched = Watched::new(path, made, files, seen, began).written(is_written);
+            Self { watched: Some(watched), ..service }
         });
         Ok((service, found))
     }
@@ -489,11 +490,11 @@ fn tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<A
 /// Log lines go to stderr from now on.
 pub fn start_logging(args: &ServeArgs) {
     let default = match args.verbose {
-        0 => "warn",
-        1 => "info",
-        _ => "debug",
+        0 => format!("warn,{ALL_CLEAR}=info"),
+        1 => "info".to_owned(),
+        _ => "debug".to_owned(),
     };
-    log_to_stderr(default, args.log_format);
+    log_to_stderr(&default, args.log_format);
 }
 
 /// A client's own messages say what there is to say; the log is for whoever asks twice.

@@ -115,10 +115,10 @@ impl Trouble {
     }
 
     /// For whoever runs the server: the path, the place, and the value where there is one.
-    pub(super) fn log(&self, path: &Path) -> String {
+    pub(super) fn log(&self, file: &str, path: &Path) -> String {
         let path = path.display();
         let place = self.spot().map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
-        let (what, _) = self.words("it");
+        let (what, _) = self.words(file);
         match self {
             Self::Unreadable(error) => format!("{path}: {error}"),
             Self::NotOfKind { text, .. } => format!("{path}{place}: {what}: `{}`", shortened(text)),

@@ -78,7 +78,7 @@ impl Watch {
     }
 
     pub(super) fn fault(&self, trouble: &Trouble) -> SourceFault {
-        let (told, log) = (trouble.told(&self.file), trouble.log(&self.path));
+        let (told, log) = (trouble.told(&self.file), trouble.log(&self.file, &self.path));
         if trouble.is_out_of_reach() {
             SourceFault::Unavailable { told, log }
         } else {

@@ -68,7 +68,7 @@ impl From<OutOfReach> for Trouble {
 impl Trouble {
     pub(super) fn fault(&self, file: &str, path: &Path, what: &str) -> SourceFault {
         let (message, way_out) = self.words(file, what);
-        let (told, log) = (format!("{message}; {way_out}"), self.log(path, what));
+        let (told, log) = (format!("{message}; {way_out}"), self.log(file, path, what));
         match self {
             Self::File(
                 OutOfReach::Gone | OutOfReach::NotAFile | OutOfReach::Denied | OutOfReach::Unreadable(_),
@@ -118,9 +118,9 @@ impl Trouble {
     }
 
     /// For whoever runs the server: the path, and the value where there is one.
-    fn log(&self, path: &Path, what: &str) -> String {
+    fn log(&self, file: &str, path: &Path, what: &str) -> String {
         let path = path.display();
-        let (message, _) = self.words("it", what);
+        let (message, _) = self.words(file, what);
         match self {
             Self::File(OutOfReach::Unreadable(error)) => format!("{path}: {error}"),
             Self::NotOfKind { text, .. } => format!("{path}: {message}: `{}`", shortened(text)),

@@ -103,6 +103,11 @@ impl Project {
         Self { name, folder: folder.into(), plan, moved: BTreeMap::new() }
     }
 
+    /// Whether somebody wrote a manifest.
+    pub fn is_written(&self) -> bool {
+        matches!(self.plan, Plan::Manifest(_))
+    }
+
     /// What a packed server serves: its manifest, with some of its sources' files laid out elsewhere.
     pub fn packed(name: &str, folder: PathBuf, manifest: PathBuf, moved: BTreeMap<String, PathBuf>) -> Self {
         Self { name: name.into(), folder, plan: Plan::Manifest(manifest), moved }
@@ -195,7 +200,7 @@ impl Project {
             looked.ready = ready(contract, &manifest, &opened, &mut looked.found);
         }
         looked.manifest = Some(manifest);
-        looked.is_written = matches!(self.plan, Plan::Manifest(_));
+        looked.is_written = self.is_written();
         looked.facts = opened.into_iter().map(|one| (one.name, one.facts)).collect();
         Ok(looked)
     }

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::stand::Place;
 
 const PEOPLE: &[u8] = b"id,name,plan\n1,Ada,free\n2,Bea,ruby\n3,Cem,free\n";
@@ -43,6 +45,18 @@ fn check(name: &str, place: &Place, args: &[&str], code: i32) {
     insta::assert_snapshot!(name, hidden(&said.to_string()));
 }
 
+/// A program is told the same by `ok` and by the exit code, and finds what is the matter under `lock`.
+#[track_caller]
+fn checked(place: &Place, args: &[&str], is_ok: bool, severity: &str) {
+    let said = place.run(args);
+    let told: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!((said.code, &told["ok"]), (Some(i32::from(!is_ok)), &Value::Bool(is_ok)), "{said}");
+    let findings = told["findings"].as_array().expect("a list");
+    let of_lock: Vec<&Value> = findings.iter().filter(|one| one["code"] == "lock").collect();
+    assert_eq!(of_lock.len(), 1, "{said}");
+    assert_eq!(of_lock[0]["severity"], severity, "{said}");
+}
+
 /// What a contract without a lock is called depends on all its words.
 fn hidden(text: &str) -> String {
     let mut out = String::new();
@@ -65,6 +79,7 @@ fn hidden(text: &str) -> String {
 fn a_contract_is_locked_and_numbered() {
     let place = place();
     check("lock_missing", &place, &["check", "--locked"], 1);
+    checked(&place, &["check", "--locked", "--json"], false, "error");
     check("diff_without_a_lock", &place, &["diff"], 2);
     check("compile_first", &place, &["compile"], 0);
     insta::assert_snapshot!(
@@ -72,6 +87,8 @@ fn a_contract_is_locked_and_numbered() {
         std::fs::read_to_string(place.folder.join("spile.lock")).expect("written")
     );
     check("check_locked", &place, &["check", "--locked"], 0);
+    let said = place.run(&["check", "--locked", "--json"]);
+    assert!(said.stdout.starts_with(r#"{"ok":true,"#) && !said.stdout.contains(r#""lock""#), "{said}");
     check("diff_same", &place, &["diff", "--fail-on", "any"], 0);
     check("compile_again", &place, &["compile", "spile.toml"], 0);
 
@@ -87,6 +104,8 @@ fn words_are_a_patch() {
     change(&place, "One row each.", "A row for everybody.");
     check("check_unlocked", &place, &["check"], 0);
     check("check_locked_fails", &place, &["check", "--locked"], 1);
+    checked(&place, &["check", "--json"], true, "note");
+    checked(&place, &["check", "--locked", "--json"], false, "error");
     check("diff_words", &place, &["diff", "--fail-on", "breaking"], 0);
     check("compile_words", &place, &["compile"], 0);
     assert_eq!(place.run(&["check", "--locked"]).code, Some(0));
@@ -115,6 +134,8 @@ fn a_lock_that_cannot_be_used_says_why() {
     place.write("spile.lock", good.replacen("\"id\"", "\"no\"", 1).as_bytes());
     check("lock_altered", &place, &["check"], 0);
     check("lock_altered_must", &place, &["check", "--locked"], 1);
+    checked(&place, &["check", "--json"], true, "warning");
+    checked(&place, &["check", "--locked", "--json"], false, "error");
     check("lock_altered_diff", &place, &["diff"], 2);
     // And it is made right.
     assert_eq!(place.run(&["compile"]).code, Some(0));

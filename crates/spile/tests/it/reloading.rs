@@ -256,6 +256,98 @@ fn what_is_wrong_or_breaks_callers_is_not_served() {
     assert!(told.contains("source_changed"), "{told}");
 }
 
+/// A manifest that hides a column of a folder with two files.
+fn hiding() -> Place {
+    let hidden = format!("{}\n[collections.people.fields]\nsecret = {{ hidden = true }}\n", manifest("One."));
+    Place::new(&[
+        ("people.csv", b"id,name,secret\n1,Ada,x\n2,Bea,y\n"),
+        ("salaries.csv", b"id,pay\n1,5\n2,6\n"),
+        ("spile.toml", hidden.as_bytes()),
+    ])
+}
+
+#[test]
+fn a_manifest_that_is_gone_shows_nothing_that_it_hid() {
+    let place = hiding();
+    let file = place.folder.join("spile.toml");
+    let text = std::fs::read(&file).expect("it is there");
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let (_, before) = served.post("/mcp", "", LIST);
+    assert!(!before.contains("secret") && !before.contains("salaries"), "{before}");
+    std::fs::remove_file(&file).expect("it is there");
+    let is_gone = |status: &Value| reloaded(status, "kept", "`spile.toml` is gone; put it back");
+    let first = until(&served, "no manifest", is_gone);
+    assert_eq!(served.post("/mcp", "", LIST).1, before);
+    // Nor does data that changes meanwhile.
+    place.write("offices.csv", b"id,town\n1,Bonn\n");
+    place.write("people.csv", b"id,name,secret,phone\n1,Ada,x,5\n2,Bea,y,6\n");
+    until(&served, "other data", |status| {
+        is_gone(status) && status["reload"]["atMs"] != first["reload"]["atMs"]
+    });
+    assert_eq!(served.post("/mcp", "", LIST).1, before);
+    place.write("spile.toml", &text);
+    until(&served, "it is back", |status| reloaded(status, "served", ""));
+    let (_, after) = served.post("/mcp", "", LIST);
+    assert!(after.contains("phone") && !after.contains("secret") && !after.contains("salaries"), "{after}");
+}
+
+#[test]
+fn dev_without_its_manifest_shows_nothing_that_it_hid() {
+    let place = hiding();
+    let mut dev = Served::start(&mut place.spile(&["dev", "--bind", "127.0.0.1:0"]));
+    let (_, before) = dev.post("/mcp", "", LIST);
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    dev.wait_for("`spile.toml` is gone; put it back");
+    dev.wait_for("not served; the last good contract stays");
+    assert_eq!(dev.post("/mcp", "", LIST).1, before);
+}
+
+#[test]
+fn a_manifest_that_appears_is_taken_and_then_stays() {
+    let place = Place::new(&[("people.csv", PEOPLE)]);
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    place.write(
+        "spile.toml",
+        manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
+    );
+    until(&served, "a tool less", |status| reloaded(status, "kept", "the tool is gone"));
+    // What was never served need not stay.
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    until(&served, "as it was", |status| reloaded(status, "unchanged", ""));
+    place.write("spile.toml", manifest("One.").as_bytes());
+    until(&served, "a manifest", |status| reloaded(status, "served", ""));
+    std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
+    until(&served, "no manifest", |status| reloaded(status, "kept", "`spile.toml` is gone"));
+}
+
+#[test]
+fn who_was_warned_is_told_when_it_is_over() {
+    let place = place();
+    let mut served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    place.write("spile.toml", b"[server]\nnmae = \"people\"\n");
+    served.wait_for("unknown key `nmae`");
+    place.write("spile.toml", manifest("One.").as_bytes());
+    until(&served, "as it was", |status| reloaded(status, "unchanged", ""));
+    place.write("spile.toml", manifest("Two.").as_bytes());
+    until(&served, "other words", |status| reloaded(status, "served", ""));
+    std::fs::remove_file(place.folder.join("people.csv")).expect("it is there");
+    until(&served, "no data", |status| reloaded(status, "kept", "`people.csv` is not there"));
+    place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
+    until(&served, "a column more", |status| reloaded(status, "served", ""));
+    let (_, stderr, code) = served.stop();
+    assert_eq!(code, Some(0), "{stderr}");
+    let is_news = |line: &&str| line.contains("contract stays") || line.contains(" INFO ");
+    let news: Vec<&str> = stderr.lines().filter(is_news).collect();
+    let again = "everything is served as it is written again name=people";
+    for (line, is) in
+        news.iter().zip(["the last good contract stays", again, "the last good contract stays", again])
+    {
+        assert!(line.contains(is), "{line}");
+    }
+    assert_eq!(news.len(), 4, "what was served all along is not told: {stderr}");
+    assert!(!stderr.contains("`it`"), "{stderr}");
+}
+
 #[test]
 fn the_version_is_the_locked_one_and_says_if_it_is_not() {
     let place = place();

@@ -179,8 +179,9 @@ fn a_file_out_of_reach_may_come_back() {
     let json = disk.json();
     std::fs::remove_file(&disk.path).unwrap();
     match json.facts() {
-        Err(SourceFault::Unavailable { told, .. }) => {
+        Err(SourceFault::Unavailable { told, log }) => {
             assert_eq!(told, "`people.jsonl` is not there; check its name, or put it back");
+            assert_eq!(log, format!("{}: `people.jsonl` is not there", disk.path.display()));
         }
         other => panic!("{other:?}"),
     }
