@@ -268,7 +268,6 @@ fn catalog() -> Catalog {
         watches: true,
         changes: true,
         instructions: Some("Mind the step.".into()),
-        ..Catalog::default()
     }
 }
 
