@@ -309,7 +309,7 @@ impl Prepared for Ready {
     fn write(
         &self,
         arguments: &[Cell<'_>],
-        terms: &StatementTerms,
+        terms: &StatementTerms<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
         told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
     ) -> Result<Written, WriteFault> {
