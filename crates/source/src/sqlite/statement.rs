@@ -180,7 +180,8 @@ impl Script {
         Ok(())
     }
 
-    /// Runs one that writes, to its end, and says how many rows it changed.
+    /// Runs one that writes, to its end, and says how many rows were changed, by it and by all that it set off:
+    /// triggers and foreign keys.
     fn change(
         &self,
         session: &Session,
@@ -189,6 +190,7 @@ impl Script {
     ) -> Result<u64, Fail> {
         let mut statement = session.connection.prepare_cached(&self.sql)?;
         self.bind(&mut statement, arguments)?;
+        let before = session.connection.total_changes();
         let mut rows = statement.raw_query();
         let (mut more, mut is_first) = (More::Yes, true);
         while let Some(found) = rows.next()? {
@@ -201,7 +203,7 @@ impl Script {
         }
         drop(rows);
         drop(statement);
-        Ok(session.connection.changes())
+        Ok(session.connection.total_changes().saturating_sub(before))
     }
 }
 

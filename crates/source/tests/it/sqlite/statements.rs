@@ -441,6 +441,38 @@ fn a_statement_writes_all_or_nothing() {
 }
 
 #[test]
+fn what_a_statement_sets_off_counts() {
+    let db = Db::new(
+        "CREATE TABLE folders(id INTEGER PRIMARY KEY);
+         CREATE TABLE notes(id INTEGER PRIMARY KEY, folder INTEGER REFERENCES folders(id) ON DELETE CASCADE);
+         CREATE TABLE seen(id INTEGER);
+         CREATE TRIGGER t AFTER INSERT ON notes BEGIN UPDATE seen SET id = new.id; END;
+         INSERT INTO seen VALUES(0), (0);
+         INSERT INTO folders VALUES(1), (2);
+         INSERT INTO notes VALUES(1, 1), (2, 1), (3, 2);",
+    );
+    let source = db.source();
+    for (sql, most, expected) in [
+        ("DELETE FROM folders WHERE id = 1", 2, None),
+        ("DELETE FROM folders WHERE id = 1", 3, Some(3)),
+        ("INSERT INTO notes VALUES(9, 2)", 2, None),
+        ("INSERT INTO notes VALUES(9, 2)", 3, Some(3)),
+        ("DELETE FROM folders WHERE id = 7", 1, Some(0)),
+        // SQLite does not count what it takes away to make room.
+        ("REPLACE INTO notes VALUES(3, 2)", 3, Some(3)),
+    ] {
+        let facts = source.examine(sql).expect("a statement");
+        let statement = source.prepare(&statement_shape(sql, &facts, most)).expect("a statement");
+        let dry = StatementTerms { dry_run: true, ..terms(None) };
+        match (ran(statement.as_ref(), &[], &dry), expected) {
+            (Ok((.., changed)), Some(_)) => assert_eq!(changed, expected, "{sql}"),
+            (Err(WriteFault::TooMany { rows: 3, .. }), None) => {}
+            (ended, _) => panic!("{sql}, {most}: {ended:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_row_of_another_kind_is_told() {
     let db = Db::new(SHOP);
     let source = db.source();
