@@ -233,6 +233,8 @@ pub struct Write<'a> {
     /// Everything is judged, and nothing is kept.
     pub dry_run: bool,
     pub now_ms: u64,
+    /// Rings when nobody waits any more. What is not kept by then is not kept at all: [`SourceFault::Stopped`].
+    pub stop: Option<&'a std::sync::atomic::AtomicBool>,
 }
 
 /// Cells come with their places in the shape's columns. What is not named keeps its value, or its default.
@@ -381,17 +383,19 @@ pub trait Prepared: Send + Sync {
     fn write(
         &self,
         arguments: &[Cell<'_>],
-        terms: &StatementTerms,
+        terms: &StatementTerms<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
         told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
     ) -> Result<Written, WriteFault>;
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct StatementTerms {
+pub struct StatementTerms<'a> {
     pub claim: Option<Claim>,
     pub dry_run: bool,
     pub now_ms: u64,
+    /// As in [`Write::stop`].
+    pub stop: Option<&'a std::sync::atomic::AtomicBool>,
 }
 
 /// Where a row of a table without a key lies: the order there is, and which state of the table it counts in.

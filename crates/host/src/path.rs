@@ -151,6 +151,10 @@ fn told_to_model(server: &Server, owner: &Owner<'_>, fault: Fault) -> Result<Rep
     match (owner, Problem::from_fault(&fault)) {
         (Owner::Tool(tool), Some(problem)) => {
             log(&fault);
+            let problem = match fault {
+                Fault::Timeout { after_ms } if tool.writes => perhaps_done(after_ms),
+                _ => problem,
+            };
             Ok(tell(server, tool, problem))
         }
         _ => Err(fault),
@@ -174,6 +178,15 @@ fn tell(server: &Server, tool: &Tool, mut problem: Problem) -> Reply {
     let reference = problem.reference.get_or_insert_with(|| reference(&*server.world));
     tracing::info!(%reference, code = problem.code.as_str(), field = problem.field.as_deref(), "a call failed");
     shape(tool, ToolReply::problem(&problem))
+}
+
+/// Work that is dropped may have passed the point at which it can be taken back.
+fn perhaps_done(after_ms: u64) -> Problem {
+    let message = format!(
+        "no answer within {after_ms} ms; it may have been done: read the record before you try again, or pass an \
+         idempotency_key"
+    );
+    Problem { retryable: false, ..Problem::new(Failure::Timeout, message) }
 }
 
 fn too_often(wait: Wait) -> Problem {

@@ -60,6 +60,8 @@ pub(crate) struct Tool {
     /// `None` if it may be called as often as anybody likes.
     pub(crate) gate: Option<Box<Gate>>,
     pub(crate) call_timeout_ms: u64,
+    /// Whether it says of itself that it changes something.
+    pub(crate) writes: bool,
     /// Tells it from another tool of its name: what it promises.
     pub(crate) fingerprint: u64,
     output: Option<Json>,
@@ -141,6 +143,7 @@ impl Registry {
                 task: tool.task,
                 gate: Gate::new(tool.rate, all.as_ref(), was.and_then(|was| was.gate.as_deref())),
                 call_timeout_ms: tool.call_timeout_ms.unwrap_or(self.terms.call_timeout_ms),
+                writes: tool.annotations.read_only == Some(false),
                 fingerprint: fingerprint(tool),
                 output: tool.output.clone(),
                 output_check: OnceLock::new(),

@@ -82,7 +82,7 @@ fn main() -> Fallible<()> {
     let writer = json.writer(&shape)?;
     let change =
         Change::Update { key: &[Cell::Text("user5@example.com")], cells: &[(1, Cell::Text("ruby"))] };
-    let write = Write { change, claim: None, dry_run: false, now_ms: 0 };
+    let write = Write { change, claim: None, dry_run: false, now_ms: 0, stop: None };
     let (took, _) = timed(|| Ok(writer.write(&write, &mut Nobody)?))?;
     println!("one update     {:>8.1} ms", ms(took));
     Ok(())

@@ -97,6 +97,7 @@ impl Running<'_> {
             claim: claim(self.tool, once, aside, asked),
             dry_run: once.dry_run,
             now_ms: world.now_ms(),
+            stop: Some(&aside.stop),
         };
         // Rows come first and are told in the end, by two who know nothing of each other.
         let (rows, first) = (RefCell::new(self.rows()), RefCell::new(None::<Vec<Value>>));

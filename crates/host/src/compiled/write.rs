@@ -44,7 +44,7 @@ impl Inner {
             Doing::Delete => Change::Delete { key: &key },
         };
         let claim = claim(tool, &writing.once, aside, asked);
-        let write = Write { change, claim, dry_run, now_ms: world.now_ms() };
+        let write = Write { change, claim, dry_run, now_ms: world.now_ms(), stop: Some(&aside.stop) };
         let mut desk = Desk {
             tool,
             collection,

@@ -461,6 +461,28 @@ async fn a_long_read_is_told_of() {
 }
 
 #[tokio::test]
+async fn a_write_out_of_time_is_stopped_and_says_what_cannot_be_known() {
+    let timed = |tool: &str, uses: &str| format!("[tools.{tool}]\n{uses}\ncall_timeout_ms = 50\n");
+    let unknowable = "timeout - no answer within 50 ms; it may have been done: read the record before you try again, \
+                      or pass an idempotency_key";
+    for (more, tool, arguments, expected) in [
+        (timed("add", "uses = \"people.create\""), "add", r#"{"id":"n","name":"New"}"#, unknowable),
+        (timed("drop", "uses = \"people.delete\""), "drop", r#"{"id":"d"}"#, unknowable),
+        (format!("{RENAME}call_timeout_ms = 50\n"), "rename", r#"{"old":"Dana","new":"D"}"#, unknowable),
+        (timed("all", "uses = \"people.list\""), "all", "{}", "timeout - no answer within 50 ms"),
+    ] {
+        let mut client = people(Era::Newest, &more);
+        client.table.slow.store(true, Ordering::SeqCst);
+        assert_eq!(client.call(tool, arguments).await, expected, "{tool}");
+        // Were it not told, this would never end.
+        while !client.table.stopped.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.table.state().writes, 0, "{tool}");
+    }
+}
+
+#[tokio::test]
 async fn a_read_stops_when_nobody_waits() {
     let mut client = people(Era::Newest, "");
     client.table.slow.store(true, Ordering::SeqCst);

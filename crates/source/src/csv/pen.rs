@@ -52,7 +52,8 @@ impl Pen {
 
 impl Writer for Pen {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
-        let terms = Terms { claim: write.claim, dry_run: write.dry_run, now_ms: write.now_ms };
+        let terms =
+            Terms { claim: write.claim, dry_run: write.dry_run, now_ms: write.now_ms, stop: write.stop };
         let mut new = None;
         let written = self.watch.keeper.replace(terms, &mut |bytes| {
             let (edited, loaded) = self.edit(bytes, &write.change, clerk)?;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use contract::source::SourceFault;
 
+use super::Patience;
 use super::fault;
 use super::target::Target;
 
@@ -27,18 +28,19 @@ const PAUSE_MAX: Duration = Duration::from_millis(4);
 const BACK_AFTER: Duration = Duration::from_millis(8);
 
 impl Lock {
-    pub(super) fn take(target: &Target, until: Instant) -> Result<Self, SourceFault> {
+    pub(super) fn take(target: &Target, patience: Patience<'_>) -> Result<Self, SourceFault> {
         let path = target.beside("lock");
         let failed = |error: io::Error| fault::unwritten(target, "locking it", &error);
         loop {
             if let Some((file, is_new)) = open(&path).map_err(failed)? {
-                wait(&file, until).map_err(failed)?;
+                wait(&file, patience, failed)?;
                 // Whoever held it before has removed it, and somebody may have made another.
                 if is_still_there(&path, &file) {
                     return Ok(Self { path, file, was_left_behind: !is_new });
                 }
             }
-            if Instant::now() >= until {
+            patience.go_on()?;
+            if patience.is_over() {
                 return Err(fault::busy(target.path(), "others write it"));
             }
         }
@@ -87,14 +89,20 @@ fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
     }
 }
 
-fn wait(mut file: &File, until: Instant) -> io::Result<()> {
+fn wait(
+    mut file: &File,
+    patience: Patience<'_>,
+    failed: impl Fn(io::Error) -> SourceFault,
+) -> Result<(), SourceFault> {
     let mut pause = PAUSE_MIN;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => {}
-            Err(TryLockError::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if patience.is_over() => {
+                return Err(failed(ErrorKind::WouldBlock.into()));
+            }
+            Err(TryLockError::WouldBlock) => patience.go_on()?,
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         if pause == PAUSE_MIN {
             // Whoever holds it sees by this that somebody waits. Where that cannot be written it takes some luck.

@@ -14,6 +14,7 @@ mod lock;
 mod target;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(crate) const WRITTEN_BYTES_MAX: u64 = 256 << 20;
 const TOLD_BYTES_MAX: usize = 4 << 20;
 /// How long to wait for others who write the same file.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How soon a caller who left is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Writes one file, one change at a time, whoever else does the same.
 pub(crate) struct Keeper {
@@ -57,10 +60,37 @@ pub(crate) struct Edited {
 
 /// What comes with a change.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct Terms<'a> {
     pub(crate) claim: Option<Claim>,
     pub(crate) dry_run: bool,
     pub(crate) now_ms: u64,
+    /// Rings when nobody waits any more.
+    pub(crate) stop: Option<&'a AtomicBool>,
+}
+
+/// How long others are waited for.
+#[derive(Debug, Clone, Copy)]
+struct Patience<'a> {
+    until: Instant,
+    stop: Option<&'a AtomicBool>,
+}
+
+impl<'a> Patience<'a> {
+    fn of(terms: &Terms<'a>) -> Self {
+        Self { until: Instant::now() + WAIT_MAX, stop: terms.stop }
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Whether anybody still wants it.
+    fn go_on(&self) -> Result<(), SourceFault> {
+        match self.stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => Err(SourceFault::Stopped),
+            Some(_) | None => Ok(()),
+        }
+    }
 }
 
 impl Keeper {
@@ -84,22 +114,22 @@ impl Keeper {
     /// `edit` is called at most once. A claim that was made good before never gets as far as that.
     pub(crate) fn replace(
         &self,
-        terms: Terms,
+        terms: Terms<'_>,
         edit: &mut dyn FnMut(&[u8]) -> Result<Edited, WriteFault>,
     ) -> Result<Written, WriteFault> {
         if terms.dry_run {
             return self.rehearse(terms, edit);
         }
-        let until = Instant::now() + WAIT_MAX;
-        let mut turn = self.take_turn(until)?;
+        let patience = Patience::of(&terms);
+        let mut turn = self.take_turn(patience)?;
         let target = Target::find(&self.path)?;
         target.check()?;
-        let lock = Lock::take(&target, until)?;
+        let lock = Lock::take(&target, patience)?;
         if lock.was_left_behind() || !turn.is_swept {
             beside::sweep(&target);
             turn.is_swept = true;
         }
-        let written = self.replace_locked(&target, &mut turn.known, terms, edit);
+        let written = self.replace_locked(&target, &mut turn.known, terms, patience, edit);
         turn.back_at = lock.release();
         written
     }
@@ -108,7 +138,8 @@ impl Keeper {
         &self,
         target: &Target,
         known: &mut Known,
-        terms: Terms,
+        terms: Terms<'_>,
+        patience: Patience<'_>,
         edit: &mut dyn FnMut(&[u8]) -> Result<Edited, WriteFault>,
     ) -> Result<Written, WriteFault> {
         let before = target.read()?;
@@ -124,6 +155,7 @@ impl Keeper {
         }
         let edited = edit(&before.bytes)?;
         bounded(target, &edited, terms)?;
+        patience.go_on()?;
         if edited.bytes == before.bytes {
             if let Some(claim) = terms.claim {
                 claims.record(claim, &before, &edited, terms.now_ms)?;
@@ -131,11 +163,13 @@ impl Keeper {
             return Ok(Written::Done);
         }
         let fresh = Beside::write(target, &before, &edited.bytes)?;
+        patience.go_on()?;
         if let Some(claim) = terms.claim {
             claims.begin(claim, &before, &edited, terms.now_ms)?;
         }
         // From here on a claim is there, and who finds it without its end looks at the file to know.
-        let put = target.check_same(&self.path, &before).and_then(|()| fresh.put(target));
+        let same = target.check_same(&self.path, &before);
+        let put = same.and_then(|()| patience.go_on()).and_then(|()| fresh.put(target));
         if let Err(fault) = put {
             if terms.claim.is_some() {
                 claims.end(claims::End::Undone);
@@ -152,7 +186,7 @@ impl Keeper {
     /// The same without leaving a trace. Needs no lock: a file is there as a whole, or another as a whole.
     fn rehearse(
         &self,
-        terms: Terms,
+        terms: Terms<'_>,
         edit: &mut dyn FnMut(&[u8]) -> Result<Edited, WriteFault>,
     ) -> Result<Written, WriteFault> {
         let target = Target::find(&self.path)?;
@@ -172,14 +206,19 @@ impl Keeper {
         Ok(Written::Done)
     }
 
-    fn take_turn(&self, until: Instant) -> Result<Taken<'_>, SourceFault> {
+    fn take_turn(&self, patience: Patience<'_>) -> Result<Taken<'_>, SourceFault> {
+        patience.go_on()?;
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         while turn.is_taken {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if patience.is_over() {
                 return Err(fault::busy(&self.path, "others of this process write it"));
             }
-            (turn, _) = self.ended.wait_timeout(turn, left).unwrap_or_else(PoisonError::into_inner);
+            (turn, _) = self.ended.wait_timeout(turn, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
+            if let Err(stopped) = patience.go_on() {
+                // If it was this one's turn, it is another's now.
+                self.ended.notify_one();
+                return Err(stopped);
+            }
         }
         turn.is_taken = true;
         let (known, is_swept) = (std::mem::take(&mut turn.known), turn.is_swept);
@@ -210,7 +249,7 @@ impl Drop for Taken<'_> {
     }
 }
 
-fn bounded(target: &Target, edited: &Edited, terms: Terms) -> Result<(), WriteFault> {
+fn bounded(target: &Target, edited: &Edited, terms: Terms<'_>) -> Result<(), WriteFault> {
     let refused = |why: String| Err(WriteFault::Refused { column: None, why });
     if edited.bytes.len() as u64 > WRITTEN_BYTES_MAX {
         let most_mb = WRITTEN_BYTES_MAX >> 20;

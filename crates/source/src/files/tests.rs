@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use contract::source::{CLAIM_AGE_MS, CLAIMS_MAX, Claim, SourceFault, WriteFault, Written};
 use tempfile::TempDir;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::claims::{Claims, End, Found, Known, begun_line, end_line};
 use super::lock::Lock;
 use super::target::Target;
-use super::{Edited, Keeper, Terms};
+use super::{Edited, Keeper, Patience, Terms};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -58,8 +58,8 @@ fn claim(number: u8) -> Claim {
     Claim { id: [number; 32], asked: [7; 32] }
 }
 
-fn terms(number: impl Into<Option<u8>>) -> Terms {
-    Terms { claim: number.into().map(claim), dry_run: false, now_ms: 0 }
+fn terms(number: impl Into<Option<u8>>) -> Terms<'static> {
+    Terms { claim: number.into().map(claim), dry_run: false, now_ms: 0, stop: None }
 }
 
 fn edited(bytes: &[u8]) -> Edited {
@@ -71,7 +71,7 @@ fn told(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Adds `more` behind what is there.
-fn add(keeper: &Keeper, terms: Terms, more: &[u8]) -> Result<Written, WriteFault> {
+fn add(keeper: &Keeper, terms: Terms<'_>, more: &[u8]) -> Result<Written, WriteFault> {
     keeper.replace(terms, &mut |bytes| Ok(edited(&[bytes, more].concat())))
 }
 
@@ -364,11 +364,62 @@ fn many_write_one_file_and_each_change_is_there() {
 fn who_does_not_get_the_lock_is_told_so() {
     let folder = Folder::new(b"a");
     let target = Target::find(&folder.path).unwrap();
-    let held = Lock::take(&target, std::time::Instant::now()).unwrap();
-    let result = Lock::take(&target, std::time::Instant::now());
+    let at_once = || Patience { until: std::time::Instant::now(), stop: None };
+    let held = Lock::take(&target, at_once()).unwrap();
+    let result = Lock::take(&target, at_once());
     assert!(matches!(result.err(), Some(SourceFault::Busy { .. })));
     drop(held);
     assert_eq!(folder.names(), ["data.csv"]);
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_written() {
+    for number in [None, Some(1)] {
+        for more in [&b"b"[..], b""] {
+            let folder = Folder::new(b"a");
+            let keeper = Keeper::new(&folder.path);
+            let stop = AtomicBool::new(true);
+            let terms = Terms { stop: Some(&stop), ..terms(number) };
+            // They left before it began, and when all was done but to keep it.
+            for is_gone in [true, false] {
+                stop.store(is_gone, Ordering::Relaxed);
+                let ended = keeper.replace(terms, &mut |bytes| {
+                    assert!(!is_gone, "nobody waits");
+                    stop.store(true, Ordering::Relaxed);
+                    Ok(edited(&[bytes, more].concat()))
+                });
+                assert!(matches!(ended, Err(WriteFault::Source(SourceFault::Stopped))), "{ended:?}");
+                assert_eq!((folder.content(), folder.names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
+            }
+            stop.store(false, Ordering::Relaxed);
+            assert_eq!(said(add(&keeper, terms, more)), "done");
+        }
+    }
+}
+
+#[test]
+fn who_left_does_not_wait_for_the_lock() {
+    let folder = Folder::new(b"a");
+    let target = Target::find(&folder.path).unwrap();
+    let held = Lock::take(&target, Patience::of(&terms(None))).unwrap();
+    let keeper = Keeper::new(&folder.path);
+    let stop = AtomicBool::new(false);
+    let terms = Terms { stop: Some(&stop), ..terms(1) };
+    let is_waited_for = || target.beside("lock").metadata().unwrap().len() > 0;
+    std::thread::scope(|scope| {
+        // One waits for the lock, and the other for the one.
+        let both = [(); 2].map(|()| scope.spawn(|| add(&keeper, terms, b"b")));
+        while !is_waited_for() {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for one in both {
+            let ended = one.join().unwrap();
+            assert!(matches!(ended, Err(WriteFault::Source(SourceFault::Stopped))), "{ended:?}");
+        }
+    });
+    drop(held);
+    assert_eq!((folder.content(), folder.names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
 }
 
 #[test]

@@ -149,7 +149,8 @@ impl Pen {
 
 impl Writer for Pen {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
-        let terms = Terms { claim: write.claim, dry_run: write.dry_run, now_ms: write.now_ms };
+        let terms =
+            Terms { claim: write.claim, dry_run: write.dry_run, now_ms: write.now_ms, stop: write.stop };
         let mut kept = None;
         let written = self.keeper.replace(terms, &mut |bytes| {
             let (edited, state) = self.edit(bytes, &write.change, clerk)?;

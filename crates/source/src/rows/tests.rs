@@ -145,7 +145,7 @@ impl Disk {
 
     fn write(&self, change: Change<'_>) -> Result<String, WriteFault> {
         let writer = self.rows.writer(&self.shape(0)).expect("a writer");
-        writer.write(&Write { change, claim: None, dry_run: false, now_ms: 0 }, &mut Nobody)?;
+        writer.write(&Write { change, claim: None, dry_run: false, now_ms: 0, stop: None }, &mut Nobody)?;
         Ok(self.text())
     }
 }

@@ -6,8 +6,9 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use contract::source::{SourceFault, WriteFault};
 
@@ -16,6 +17,7 @@ use super::fault::{self, Fail, Rules};
 use super::gate::Permit;
 use super::pool::{FileId, Pool, file_id};
 use super::session::Session;
+use super::stop::{self, LOOK_EVERY};
 
 /// How long somebody else's lock is waited for, and our own: a caller waits.
 const PATIENCE: Duration = Duration::from_millis(2_000);
@@ -50,25 +52,30 @@ impl Desk {
         Self { pool: Arc::clone(pool), seat: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Runs one transaction: all of it or nothing. What virtual tables keep may still be written at its end.
+    /// Runs one transaction: all of it or nothing, and nothing if nobody waits for it any more. What virtual tables
+    /// keep may still be written at its end.
     pub(super) fn write<T>(
         &self,
         kept: &Arc<HashSet<String>>,
+        stop: Option<&AtomicBool>,
         run: impl FnOnce(&Session) -> Result<(End, T), WriteFault>,
     ) -> Result<T, WriteFault> {
-        let mut turn = self.sit_down()?;
+        let is_stopped = || stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+        let mut turn = self.sit_down(stop)?;
         let open = self.opened(turn.open.take())?;
         let session = &open.session;
         own(session);
         session.hold();
         self.sql(session, "BEGIN IMMEDIATE")?;
         let ended = match self.still_there(&open) {
-            Ok(()) => run(session),
+            Ok(()) => stop::watched(stop, &session.brake(), || run(session)),
             Err(fault) => Err(fault),
         };
         session.gate.set(Permit::Tables(Arc::clone(kept)));
         session.hold();
         let ended = match ended {
+            // The last moment at which it can be taken back.
+            _ if is_stopped() => Err(SourceFault::Stopped.into()),
             Ok((End::Keep, done)) => match self.sql(session, "COMMIT") {
                 Ok(()) => {
                     // Before anybody is told that it is done.
@@ -93,7 +100,7 @@ impl Desk {
 
     /// Whether these statements can be prepared, in a database that can be written to.
     pub(super) fn try_out(&self, permit: Permit, statements: &[&str]) -> Result<(), SourceFault> {
-        let mut turn = self.sit_down()?;
+        let mut turn = self.sit_down(None)?;
         let open = self.opened(turn.open.take())?;
         open.session.gate.set(permit);
         for sql in statements {
@@ -122,12 +129,22 @@ impl Desk {
             .map_err(|error| Rules::default().refused(&error).unwrap_or_else(|| self.fault(error).into()))
     }
 
-    fn sit_down(&self) -> Result<Turn<'_>, SourceFault> {
-        let seat = self.lock();
-        let waited = self.freed.wait_timeout_while(seat, PATIENCE, |seat| seat.is_taken);
-        let (mut seat, wait) = waited.unwrap_or_else(PoisonError::into_inner);
-        if wait.timed_out() && seat.is_taken {
-            return Err(SourceFault::Busy { log: "others of ours are writing".into() });
+    fn sit_down(&self, stop: Option<&AtomicBool>) -> Result<Turn<'_>, SourceFault> {
+        let until = Instant::now() + PATIENCE;
+        let mut seat = self.lock();
+        loop {
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                // If it was this one's turn, it is another's now.
+                self.freed.notify_one();
+                return Err(SourceFault::Stopped);
+            }
+            if !seat.is_taken {
+                break;
+            }
+            if Instant::now() >= until {
+                return Err(SourceFault::Busy { log: "others of ours are writing".into() });
+            }
+            (seat, _) = self.freed.wait_timeout(seat, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
         }
         seat.is_taken = true;
         Ok(Turn { desk: self, open: seat.idle.take() })
@@ -263,7 +280,8 @@ mod tests {
             let create = |id, text: &str| {
                 let cells = [(0, Cell::Integer(id)), (1, Cell::Text(text))];
                 let change = Change::Create { cells: &cells };
-                writer.write(&Write { change, claim: None, dry_run: false, now_ms: 0 }, &mut Silent)
+                writer
+                    .write(&Write { change, claim: None, dry_run: false, now_ms: 0, stop: None }, &mut Silent)
             };
             let fault = create(1, &"x".repeat(1 << 20)).expect_err("there is no room");
             assert_eq!(fault.to_string(), "there is no room left for `t.db`; nothing was written");
@@ -283,9 +301,9 @@ mod tests {
             .execute_batch("CREATE TABLE t(a)")
             .expect("a table");
         let desk = Desk::new(&Arc::new(Pool::new(&path, 2)));
-        let turn = desk.sit_down().expect("free");
-        assert!(matches!(desk.sit_down(), Err(contract::source::SourceFault::Busy { .. })));
+        let turn = desk.sit_down(None).expect("free");
+        assert!(matches!(desk.sit_down(None), Err(contract::source::SourceFault::Busy { .. })));
         drop(turn);
-        assert!(desk.sit_down().is_ok());
+        assert!(desk.sit_down(None).is_ok());
     }
 }

@@ -48,6 +48,7 @@ mod search;
 mod session;
 mod sorted;
 mod statement;
+mod stop;
 mod survey;
 mod walk;
 mod writer;

@@ -24,14 +24,13 @@ use super::fault::{self, Fail, Rules};
 use super::gate::Permit;
 use super::pool::Pool;
 use super::schema::{Schema, quoted};
-use super::session::{Brake, Session};
+use super::session::Session;
+use super::stop::{self, LOOK_EVERY};
 
 /// How long writers may be kept waiting where readers do that, unless the author allows for more.
 const HOLD: Duration = Duration::from_millis(1_000);
 /// How long somebody else's lock is waited for.
 const PATIENCE: Duration = Duration::from_millis(1_000);
-/// How soon a caller who left is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Tables with so few rows are read in no time.
 const SMALL_ROWS: i64 = 2_000;
 
@@ -182,7 +181,8 @@ impl Script {
         Ok(())
     }
 
-    /// Runs one that writes, to its end, and says how many rows it changed.
+    /// Runs one that writes, to its end, and says how many rows were changed, by it and by all that it set off:
+    /// triggers and foreign keys.
     fn change(
         &self,
         session: &Session,
@@ -191,6 +191,7 @@ impl Script {
     ) -> Result<u64, Fail> {
         let mut statement = session.connection.prepare_cached(&self.sql)?;
         self.bind(&mut statement, arguments)?;
+        let before = session.connection.total_changes();
         let mut rows = statement.raw_query();
         let (mut more, mut is_first) = (More::Yes, true);
         while let Some(found) = rows.next()? {
@@ -203,7 +204,7 @@ impl Script {
         }
         drop(rows);
         drop(statement);
-        Ok(session.connection.changes())
+        Ok(session.connection.total_changes().saturating_sub(before))
     }
 }
 
@@ -229,11 +230,9 @@ impl Prepared for Script {
         let read = self.pool.read_within(PATIENCE, |session| {
             let _lent = Lent::to_author(session);
             session.hold_at_most(self.time_reading);
-            let mut run = || self.run(session, arguments, &mut handed, row);
-            let ran = match stop {
-                Some(stop) if !self.is_short => watched(stop, &session.brake(), &mut run),
-                Some(_) | None => run(),
-            };
+            let bell = stop.filter(|_| !self.is_short);
+            let ran =
+                stop::watched(bell, &session.brake(), || self.run(session, arguments, &mut handed, row));
             match ran {
                 // What was handed over cannot be taken back.
                 Err(fail) if fail.is_busy() && handed > 0 => Err(self.pool.fault(fail).into()),
@@ -249,14 +248,14 @@ impl Prepared for Script {
     fn write(
         &self,
         arguments: &[Cell<'_>],
-        terms: &StatementTerms,
+        terms: &StatementTerms<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
         told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
     ) -> Result<Written, WriteFault> {
         if !self.writes {
             return Err(SourceFault::read_only().into());
         }
-        self.desk.write(&self.kept, |session| {
+        self.desk.write(&self.kept, terms.stop, |session| {
             let trouble = |trouble| self.desk.of_claims(trouble);
             if let Some(claim) = &terms.claim
                 && let Some(told) = claims::find(session, claim).map_err(trouble)?
@@ -306,36 +305,6 @@ impl Drop for Lent<'_> {
     fn drop(&mut self) {
         self.0.gate.set(Permit::Rows);
     }
-}
-
-/// Runs something that another thread ends when nobody waits for it any more. SQLite's machine asks only a clock that
-/// the connection owns, and a caller's bell is not the connection's.
-fn watched<T>(stop: &AtomicBool, brake: &Brake, run: &mut dyn FnMut() -> T) -> T {
-    struct Done<'d>(&'d AtomicBool, Option<std::thread::Thread>);
-    impl Drop for Done<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Release);
-            if let Some(thread) = &self.1 {
-                thread.unpark();
-            }
-        }
-    }
-    let is_done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let watch = || {
-            while !is_done.load(Ordering::Acquire) {
-                if stop.load(Ordering::Relaxed) {
-                    brake.pull();
-                    return;
-                }
-                std::thread::park_timeout(LOOK_EVERY);
-            }
-        };
-        // Without a thread it ends when its time is over.
-        let watcher = std::thread::Builder::new().name("sqlite-stop".to_owned()).spawn_scoped(scope, watch);
-        let _done = Done(&is_done, watcher.ok().map(|watcher| watcher.thread().clone()));
-        run()
-    })
 }
 
 /// A line of a plan.

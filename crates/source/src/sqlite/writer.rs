@@ -303,7 +303,7 @@ impl TableWriter {
 
 impl Writer for TableWriter {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
-        self.desk.write(&self.reach, |session| {
+        self.desk.write(&self.reach, write.stop, |session| {
             let trouble = |trouble| self.desk.of_claims(trouble);
             if let Some(claim) = &write.claim
                 && let Some(told) = claims::find(session, claim).map_err(trouble)?

@@ -58,7 +58,7 @@ pub fn claim(number: u8) -> Claim {
 
 /// A change without a claim, for good.
 pub fn plain(change: Change<'_>) -> Write<'_> {
-    Write { change, claim: None, dry_run: false, now_ms: 0 }
+    Write { change, claim: None, dry_run: false, now_ms: 0, stop: None }
 }
 
 /// What came of it, in a word or in the words of the fault.

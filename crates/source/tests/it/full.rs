@@ -42,7 +42,7 @@ fn create(csv: &Csv, id: i64, with_claim: Option<u8>) -> String {
     let writer = csv.writer(&shape(csv)).unwrap();
     let cells = [(0, Cell::Integer(id)), (1, Cell::Text("text"))];
     let change = Change::Create { cells: &cells };
-    let write = Write { change, claim: with_claim.map(claim), dry_run: false, now_ms: 1 };
+    let write = Write { change, claim: with_claim.map(claim), dry_run: false, now_ms: 1, stop: None };
     said(writer.write(&write, &mut Scribe::default()))
 }
 

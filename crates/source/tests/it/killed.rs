@@ -82,7 +82,7 @@ fn take(writer: &dyn Writer, number: i64) -> Result<Written, WriteFault> {
             Change::Delete { key: &key }
         }
     };
-    writer.write(&Write { change, claim, dry_run: false, now_ms: 1 }, &mut Scribe::default())
+    writer.write(&Write { change, claim, dry_run: false, now_ms: 1, stop: None }, &mut Scribe::default())
 }
 
 /// Not a test of its own: what is started again.

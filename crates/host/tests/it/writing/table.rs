@@ -41,7 +41,7 @@ pub struct State {
 #[derive(Clone, Default)]
 pub struct Table {
     state: Arc<Mutex<State>>,
-    /// Whether reads wait for somebody who stops them.
+    /// Whether lists and writes wait for somebody who stops them.
     pub slow: Arc<AtomicBool>,
     pub entered: Arc<AtomicBool>,
     pub stopped: Arc<AtomicBool>,
@@ -50,6 +50,19 @@ pub struct Table {
 impl Table {
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic before")
+    }
+
+    /// Waits as long as it is slow and somebody waits for it.
+    fn linger(&self, stop: Option<&AtomicBool>) -> Result<(), SourceFault> {
+        self.entered.store(true, Ordering::SeqCst);
+        while self.slow.load(Ordering::SeqCst) {
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                self.stopped.store(true, Ordering::SeqCst);
+                return Err(SourceFault::Stopped);
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// A person by id and name, without anything else.
@@ -170,14 +183,7 @@ impl Reader for Opened {
         if let Some(progress) = query.progress {
             progress.fetch_add(1000, Ordering::Relaxed);
         }
-        self.table.entered.store(true, Ordering::SeqCst);
-        while self.table.slow.load(Ordering::SeqCst) {
-            if query.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-                self.table.stopped.store(true, Ordering::SeqCst);
-                return Err(SourceFault::Stopped);
-            }
-            std::thread::yield_now();
-        }
+        self.table.linger(query.stop)?;
         let state = self.table.state();
         for one in &state.rows {
             if row(&self.cells(one), Place::default()) == More::No {
@@ -211,6 +217,7 @@ impl Reader for Opened {
 
 impl Writer for Opened {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
+        self.table.linger(write.stop)?;
         let mut state = self.table.state();
         if let Some(replayed) = claimed(&state, write.claim)? {
             return Ok(replayed);
@@ -309,10 +316,11 @@ impl Prepared for Ready {
     fn write(
         &self,
         arguments: &[Cell<'_>],
-        terms: &StatementTerms,
+        terms: &StatementTerms<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
         told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
     ) -> Result<Written, WriteFault> {
+        self.table.linger(terms.stop)?;
         let mut state = self.table.state();
         if let Some(replayed) = claimed(&state, terms.claim)? {
             return Ok(replayed);

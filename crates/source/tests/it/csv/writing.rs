@@ -422,7 +422,7 @@ fn a_dry_run_leaves_nothing_and_a_claim_leaves_one_row() {
     let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
     let ask = |dry_run| {
         let change = Change::Create { cells: &cells };
-        let write = Write { change, claim: Some(claim(1)), dry_run, now_ms: 5 };
+        let write = Write { change, claim: Some(claim(1)), dry_run, now_ms: 5, stop: None };
         said(writer.write(&write, &mut Scribe::default()))
     };
     let files = || std::fs::read_dir(disk.path.parent().unwrap()).unwrap().count();
@@ -436,6 +436,7 @@ fn a_dry_run_leaves_nothing_and_a_claim_leaves_one_row() {
         claim: Some(contract::source::Claim { asked: [9; 32], ..claim(1) }),
         dry_run: false,
         now_ms: 5,
+        stop: None,
     };
     let told = said(writer.write(&other, &mut Scribe::default()));
     assert_eq!(told, "this idempotency key was used for something else");

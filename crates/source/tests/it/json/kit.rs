@@ -188,7 +188,7 @@ pub fn notes(shape: &Shape) -> Notes {
 }
 
 pub fn plainly(change: Change<'_>) -> Write<'_> {
-    Write { change, claim: None, dry_run: false, now_ms: 1_000 }
+    Write { change, claim: None, dry_run: false, now_ms: 1_000, stop: None }
 }
 
 /// Writes once, with a writer of its own.

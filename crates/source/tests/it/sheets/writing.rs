@@ -148,7 +148,8 @@ fn a_claim_is_kept_once_and_a_dry_run_is_not() {
     let cells = [(0, Cell::Integer(7)), (1, Cell::Text("G")), (3, Cell::Integer(1)), (4, Cell::Integer(1))];
     let claim = Some(Claim { id: [1; 32], asked: [2; 32] });
     let ask = |dry_run| {
-        let write = Write { change: Change::Create { cells: &cells }, claim, dry_run, now_ms: 1000 };
+        let write =
+            Write { change: Change::Create { cells: &cells }, claim, dry_run, now_ms: 1000, stop: None };
         writer.write(&write, &mut notes(&shape)).unwrap()
     };
     let before = disk.bytes();

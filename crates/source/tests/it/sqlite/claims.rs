@@ -46,7 +46,7 @@ fn what_was_refused_or_only_tried_is_not_claimed() {
     let mut stale = Notary { is_stale: true, ..Notary::default() };
     let update = || Change::Update { key: &[Cell::Integer(1)], cells: &[(1, Cell::Text("b"))] };
     desk.change_with(update(), claim(1, 1), &mut stale);
-    let dry = Write { change: update(), claim: claim(1, 1), dry_run: true, now_ms: 1 };
+    let dry = Write { change: update(), claim: claim(1, 1), dry_run: true, now_ms: 1, stop: None };
     assert_eq!(desk.write(&dry, &mut Notary::default()).expect("would do"), Written::Done);
     let tables: i64 = db
         .writer()
@@ -81,8 +81,13 @@ fn old_claims_go_and_so_do_too_many() {
     let desk = Desk::new(&db, "t");
     let cells = desk.cells(&[("v", Cell::Text("a"))]);
     let write = |id: u8, now_ms: u64| {
-        let write =
-            Write { change: Change::Create { cells: &cells }, claim: claim(id, 1), dry_run: false, now_ms };
+        let write = Write {
+            change: Change::Create { cells: &cells },
+            claim: claim(id, 1),
+            dry_run: false,
+            now_ms,
+            stop: None,
+        };
         desk.write(&write, &mut Notary::default()).expect("written")
     };
     assert_eq!(write(1, 1_000), Written::Done);

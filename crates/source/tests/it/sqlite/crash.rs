@@ -42,6 +42,7 @@ fn child() {
                 claim: claim_of(n),
                 dry_run: false,
                 now_ms: n,
+                stop: None,
             };
             if desk.write(&write, &mut Notary::default()).is_ok() {
                 break;
@@ -104,6 +105,7 @@ fn no_acknowledged_write_is_lost_and_none_is_doubled() {
                     claim: claim_of(n),
                     dry_run: false,
                     now_ms: n,
+                    stop: None,
                 };
                 let written = desk.write(&write, &mut Notary::default()).expect("written");
                 assert!(

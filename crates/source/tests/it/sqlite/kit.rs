@@ -134,7 +134,7 @@ impl Desk {
         claim: Option<Claim>,
         notary: &mut Notary,
     ) -> String {
-        let write = Write { change, claim, dry_run: false, now_ms: 1_000 };
+        let write = Write { change, claim, dry_run: false, now_ms: 1_000, stop: None };
         match self.write(&write, notary) {
             Ok(Written::Done) => notary.after.clone().expect("told"),
             Ok(Written::Replayed(told)) => format!("again: {}", String::from_utf8(told).expect("text")),
@@ -229,7 +229,7 @@ pub(super) fn rows_of(statement: &dyn Prepared, arguments: &[Cell<'_>]) -> Resul
 pub(super) fn ran(
     statement: &dyn Prepared,
     arguments: &[Cell<'_>],
-    terms: &StatementTerms,
+    terms: &StatementTerms<'_>,
 ) -> Result<(Vec<String>, Written, Option<u64>), WriteFault> {
     let (mut rows, mut changed) = (Vec::new(), None);
     let written = statement.write(
@@ -247,8 +247,8 @@ pub(super) fn ran(
     Ok((rows, written, changed))
 }
 
-pub(super) fn terms(claim: Option<Claim>) -> StatementTerms {
-    StatementTerms { claim, dry_run: false, now_ms: 1_000 }
+pub(super) fn terms(claim: Option<Claim>) -> StatementTerms<'static> {
+    StatementTerms { claim, dry_run: false, now_ms: 1_000, stop: None }
 }
 
 pub(super) fn shape(facts: &TableFacts) -> Shape {

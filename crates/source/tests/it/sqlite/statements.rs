@@ -1,6 +1,6 @@
 //! Statements of an author: what is found out before they run, what they may not, and running them.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::source::{More, Source, SourceFault, StatementTerms, WriteFault, Written};
 use contract::{Cell, Kind};
@@ -248,7 +248,7 @@ fn nothing_of_the_corpus_leaves_a_trace() {
                     // To write: what changes more than it may is taken back.
                     if facts.writes {
                         let statement = source.prepare(&statement_shape(sql, &facts, 0)).expect("prepared");
-                        let terms = StatementTerms { claim: None, dry_run: true, now_ms: 0 };
+                        let terms = StatementTerms { claim: None, dry_run: true, now_ms: 0, stop: None };
                         assert!(ran(statement.as_ref(), &[], &terms).is_err(), "{sql}");
                     }
                 }
@@ -341,12 +341,65 @@ fn nobody_waits_for_what_nobody_wants() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let read = scope.spawn(|| statement.read(&[], Some(&stop), &mut |_| More::Yes));
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         assert!(matches!(read.join().expect("ended"), Err(SourceFault::Stopped)));
     });
     let rows =
         prepared(&source, "SELECT count(*) FROM orders").map(|statement| rows_of(statement.as_ref(), &[]));
     assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
+}
+
+/// Whoever is told that nothing came of it can count on that.
+#[test]
+fn what_nobody_waits_for_is_not_written() {
+    for mode in ["DELETE", "WAL"] {
+        let db = Db::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
+        let source = db.source();
+        let count = || {
+            let statement = prepared(&source, "SELECT count(*) FROM orders").expect("a statement");
+            rows_of(statement.as_ref(), &[]).expect("rows")
+        };
+        let one = prepared(&source, "INSERT INTO orders(customer, total) VALUES(1, 1)").expect("a statement");
+        let stop = AtomicBool::new(true);
+        // They left before it began.
+        let terms = StatementTerms { stop: Some(&stop), ..terms(claim(1, 1)) };
+        let ended = ran(one.as_ref(), &[], &terms);
+        assert!(matches!(ended, Err(WriteFault::Source(SourceFault::Stopped))), "{mode} {ended:?}");
+        // They left when all was done but to keep it.
+        stop.store(false, Ordering::Relaxed);
+        let ended = one.write(&[], &terms, &mut |_| More::Yes, &mut |_| {
+            stop.store(true, Ordering::Relaxed);
+            Ok(Vec::new())
+        });
+        assert!(matches!(ended, Err(WriteFault::Source(SourceFault::Stopped))), "{mode} {ended:?}");
+        assert_eq!(count(), ["3"], "{mode}");
+        // And their key is free.
+        stop.store(false, Ordering::Relaxed);
+        let (_, written, _) = ran(one.as_ref(), &[], &terms).expect("done");
+        assert_eq!((written, count()), (Written::Done, vec!["4".to_owned()]), "{mode}");
+    }
+}
+
+#[test]
+fn a_statement_without_end_keeps_nobody_out_when_its_caller_left() {
+    let db = Db::new(&format!("PRAGMA journal_mode = WAL; {SHOP}"));
+    let source = db.source();
+    let endless =
+        format!("INSERT INTO orders SELECT i + 1000, 1, i FROM ({})", ENDLESS.replace("count(*)", "i"));
+    let statement = prepared(&source, &endless).expect("a statement");
+    let stop = AtomicBool::new(false);
+    let other = db.writer();
+    other.busy_timeout(std::time::Duration::ZERO).expect("set");
+    std::thread::scope(|scope| {
+        let terms = StatementTerms { stop: Some(&stop), ..terms(None) };
+        let write = scope.spawn(move || ran(statement.as_ref(), &[], &terms));
+        // Until it runs, and others are kept out.
+        while !write.is_finished() && other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok() {}
+        stop.store(true, Ordering::Relaxed);
+        let ended = write.join().expect("ended");
+        assert!(matches!(ended, Err(WriteFault::Source(SourceFault::Stopped))), "{ended:?}");
+    });
+    other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("nobody is kept out");
 }
 
 #[test]
@@ -386,6 +439,38 @@ fn a_statement_writes_all_or_nothing() {
     assert!(raise.read(&arguments, None, &mut |_| More::Yes).is_err());
     let read = prepared(&source, "SELECT 1").expect("one");
     assert!(ran(read.as_ref(), &[], &terms(None)).is_err());
+}
+
+#[test]
+fn what_a_statement_sets_off_counts() {
+    let db = Db::new(
+        "CREATE TABLE folders(id INTEGER PRIMARY KEY);
+         CREATE TABLE notes(id INTEGER PRIMARY KEY, folder INTEGER REFERENCES folders(id) ON DELETE CASCADE);
+         CREATE TABLE seen(id INTEGER);
+         CREATE TRIGGER t AFTER INSERT ON notes BEGIN UPDATE seen SET id = new.id; END;
+         INSERT INTO seen VALUES(0), (0);
+         INSERT INTO folders VALUES(1), (2);
+         INSERT INTO notes VALUES(1, 1), (2, 1), (3, 2);",
+    );
+    let source = db.source();
+    for (sql, most, expected) in [
+        ("DELETE FROM folders WHERE id = 1", 2, None),
+        ("DELETE FROM folders WHERE id = 1", 3, Some(3)),
+        ("INSERT INTO notes VALUES(9, 2)", 2, None),
+        ("INSERT INTO notes VALUES(9, 2)", 3, Some(3)),
+        ("DELETE FROM folders WHERE id = 7", 1, Some(0)),
+        // SQLite does not count what it takes away to make room.
+        ("REPLACE INTO notes VALUES(3, 2)", 3, Some(3)),
+    ] {
+        let facts = source.examine(sql).expect("a statement");
+        let statement = source.prepare(&statement_shape(sql, &facts, most)).expect("a statement");
+        let dry = StatementTerms { dry_run: true, ..terms(None) };
+        match (ran(statement.as_ref(), &[], &dry), expected) {
+            (Ok((.., changed)), Some(_)) => assert_eq!(changed, expected, "{sql}"),
+            (Err(WriteFault::TooMany { rows: 3, .. }), None) => {}
+            (ended, _) => panic!("{sql}, {most}: {ended:?}"),
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! One row by its key: made, changed, removed; and every way in which it is not.
 
-use contract::source::{Change, Source, SourceFault, Write, WriteFault, Written};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use contract::source::{Change, Clerk, Source, SourceFault, Stale, Unwritable, Write, WriteFault, Written};
 use contract::{Cell, Value};
 use source::sqlite::{Options, Sqlite};
 
@@ -244,7 +246,7 @@ fn a_dry_run_judges_and_keeps_nothing() {
     let dry = |change| {
         let mut notary = Notary::default();
         let claim = super::kit::claim(1, 1);
-        let written = desk.write(&Write { change, claim, dry_run: true, now_ms: 1 }, &mut notary);
+        let written = desk.write(&Write { change, claim, dry_run: true, now_ms: 1, stop: None }, &mut notary);
         written.map(|written| (written, notary.after))
     };
     let email = desk.cells(&[("email", Cell::Text("cy@x"))]);
@@ -256,6 +258,49 @@ fn a_dry_run_judges_and_keeps_nothing() {
     assert!(matches!(fault, WriteFault::Refused { .. }));
     assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
     assert_eq!(db.files(), ["shop.db"]);
+}
+
+/// Whose caller leaves while it is written down what is told.
+struct Left<'a>(&'a AtomicBool);
+
+impl Clerk for Left<'_> {
+    fn before(&mut self, _: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
+        Ok(Vec::new())
+    }
+
+    fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
+        self.0.store(true, Ordering::Relaxed);
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_written() {
+    let (db, desk) = shop();
+    let before = rows(&db, EMAILS);
+    let email = desk.cells(&[("email", Cell::Text("cy@x"))]);
+    let key = [Cell::Integer(2)];
+    let write = |change, is_gone: bool| {
+        let stop = AtomicBool::new(is_gone);
+        let claim = super::kit::claim(1, 1);
+        let write = Write { change, claim, dry_run: false, now_ms: 1, stop: Some(&stop) };
+        desk.write(&write, &mut Left(&stop))
+    };
+    for is_gone in [true, false] {
+        for change in [
+            Change::Create { cells: &email },
+            Change::Update { key: &key, cells: &email },
+            Change::Delete { key: &key },
+        ] {
+            let ended = write(change, is_gone);
+            assert!(matches!(ended, Err(WriteFault::Source(SourceFault::Stopped))), "{is_gone} {ended:?}");
+            assert_eq!(rows(&db, EMAILS), before);
+        }
+    }
+    // And their key is free.
+    let told =
+        desk.change_with(Change::Create { cells: &email }, super::kit::claim(1, 1), &mut Notary::default());
+    assert_eq!(told, "3 'cy@x' 'free' null 1");
 }
 
 #[test]
@@ -302,11 +347,11 @@ fn nobody_elses_change_comes_between() {
 /// Reads, adds one, and writes only if nobody else did.
 fn increase(desk: &Desk) {
     struct Same(i64);
-    impl contract::source::Clerk for Same {
-        fn before(&mut self, row: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, contract::source::Stale> {
-            if row[1] == Cell::Integer(self.0) { Ok(Vec::new()) } else { Err(contract::source::Stale) }
+    impl Clerk for Same {
+        fn before(&mut self, row: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
+            if row[1] == Cell::Integer(self.0) { Ok(Vec::new()) } else { Err(Stale) }
         }
-        fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, contract::source::Unwritable> {
+        fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
             Ok(Vec::new())
         }
     }
@@ -316,7 +361,8 @@ fn increase(desk: &Desk) {
         let Value::Integer(n) = row[1] else { panic!("no number") };
         let cells = [(1, Cell::Integer(n + 1))];
         let change = Change::Update { key: &[Cell::Integer(1)], cells: &cells };
-        match desk.write(&Write { change, claim: None, dry_run: false, now_ms: 1 }, &mut Same(n)) {
+        match desk.write(&Write { change, claim: None, dry_run: false, now_ms: 1, stop: None }, &mut Same(n))
+        {
             Ok(_) => return,
             Err(WriteFault::Stale | WriteFault::Source(SourceFault::Busy { .. })) => {}
             Err(fault) => panic!("{fault:?}"),
@@ -330,12 +376,12 @@ fn our_own_write_is_seen_by_whoever_reads_next() {
         "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 0)",
     );
     let desk = Desk::new(&db, "t");
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Reads that come closely share a state for a while.
         for _ in 0..2 {
             scope.spawn(|| {
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                while !stop.load(Ordering::Relaxed) {
                     desk.get(&[Cell::Integer(1)]);
                 }
             });
@@ -348,7 +394,7 @@ fn our_own_write_is_seen_by_whoever_reads_next() {
             assert_eq!(told, format!("1 {n}"));
             assert_eq!(desk.get(&[Cell::Integer(1)]).expect("the row")[1], Value::Integer(n));
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
     });
 }
 
