@@ -6,6 +6,7 @@
 //!
 //! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
 
+mod missing;
 mod packing;
 mod sources;
 
