@@ -110,7 +110,12 @@ fn render_source(out: &mut String, found: &Found<'_>, name: &str) {
         SourceKind::Sqlite => {}
         SourceKind::Csv => {
             *out += "# What stands between columns, if it was found wrong: one character, or \"tab\".\n";
-            *out += "#delimiter = \",\"\n";
+            let delimiter = match found.facts.delimiter {
+                Some(b'\t') => "tab".to_owned(),
+                Some(other) => char::from(other).to_string(),
+                None => ",".to_owned(),
+            };
+            *out += &format!("#delimiter = {}\n", text(&delimiter));
             *out += "# A text such as `=1+1` is not written, because a spreadsheet would run it; `keep` lets it through.\n";
             *out += "#formulas = \"refuse\"\n";
         }

@@ -51,6 +51,8 @@ pub struct Facts {
     pub notes: Vec<String>,
     /// What is there too, and is not served.
     pub left_out: Vec<LeftOut>,
+    /// What stands between fields, where something does: an ASCII character.
+    pub delimiter: Option<u8>,
 }
 
 /// A table that cannot be read.

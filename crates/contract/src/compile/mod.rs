@@ -12,7 +12,7 @@ use ring::digest;
 use crate::contract::{Collection, Contract, Statement, Tool};
 use crate::diagnostic::{At, Diagnostic, Placed, Severity};
 use crate::line::{BadLine, Line};
-use crate::manifest::{Body, Manifest, Uses};
+use crate::manifest::{Body, Manifest, SourceKind, Uses};
 use crate::nearest::did_you_mean;
 use crate::source::{BadStatement, Facts, StatementFacts};
 
@@ -57,9 +57,9 @@ pub fn compile(
     }
     let statements = compiler.statements(known, &mut tools);
     compiler.judge_names(&tools);
-    if manifest.collections.is_empty() && manifest.tools.is_empty() {
-        let nothing = Diagnostic::error("there is nothing to serve: no collection is declared");
-        compiler.found.push(nothing.help("add a [collections.NAME] with its source and table"));
+    // What a source that cannot be read would offer, nobody knows.
+    if manifest.sources.iter().all(|source| known.iter().any(|one| one.name == source.name.value)) {
+        compiler.judge_emptiness(known, &tools);
     }
     let failed = compiler.errors() > 0;
     let contract =
@@ -137,6 +137,25 @@ impl<'m> Compiler<'m> {
         None
     }
 
+    /// Whether there is anything that callers could use.
+    fn judge_emptiness(&mut self, known: &[Known<'_>], tools: &[Made<'m>]) {
+        let Manifest { sources, collections, tools: said, .. } = self.manifest;
+        if collections.is_empty() && said.is_empty() {
+            let nothing = Diagnostic::error("there is nothing to serve: no collection is declared");
+            let help = match (sources.first(), known.first()) {
+                (Some(source), Some(known)) => {
+                    first_collection(&source.name.value, source.settings.kind(), known.facts)
+                }
+                _ => "add a [sources.NAME] with its `path`; `spile init` writes a manifest for your data"
+                    .into(),
+            };
+            self.found.push(nothing.help(help));
+        } else if tools.is_empty() && self.errors() == 0 {
+            let nothing = Diagnostic::warning("every tool is hidden: callers find nothing to use");
+            self.found.push(nothing.help("leave `hidden = true` out for one of them"));
+        }
+    }
+
     fn judge_names(&mut self, tools: &[Made<'m>]) {
         for (i, made) in tools.iter().enumerate() {
             let Some(first) = tools[..i].iter().find(|other| other.tool.name == made.tool.name) else {
@@ -156,6 +175,21 @@ impl<'m> Compiler<'m> {
                 self.error(&at, format!("no collection `{of}`"), instead(of, collections()));
             }
         }
+    }
+}
+
+/// What to add for a source of this kind that nothing is made of.
+fn first_collection(source: &str, kind: SourceKind, facts: &Facts) -> String {
+    let table = match kind {
+        SourceKind::Sqlite => "table",
+        SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => "sheet",
+        // A file is one table.
+        SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => "",
+    };
+    let said = format!("add a [collections.NAME] with `source = \"{source}\"`");
+    match facts.tables.first() {
+        Some(first) if !table.is_empty() => format!("{said} and `{table} = \"{}\"`", first.name),
+        Some(_) | None => said,
     }
 }
 

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::field::Columns;
 use super::tools::plain;
 use super::{Compiler, Known, Made, instead};
-use crate::cell::Value;
+use crate::cell::{Cell, Value};
 use crate::contract::{Argument, Collection, LONG_RUNNING_MS, Operation, Returns, Statement};
 use crate::diagnostic::At;
 use crate::field::Field;
@@ -15,7 +15,7 @@ use crate::manifest::{self, Body, Literal};
 use crate::names;
 use crate::nearest::did_you_mean;
 use crate::schemas;
-use crate::source::{BadStatement, Shape, ShapeColumn, StatementFacts, StatementShape};
+use crate::source::{BadStatement, ColumnFacts, Shape, ShapeColumn, StatementFacts, StatementShape};
 
 impl<'m> Compiler<'m> {
     /// All statements, and a tool for each that is not hidden.
@@ -127,9 +127,15 @@ impl<'m> Compiler<'m> {
             if !facts.parameters.contains(&name.value) {
                 let open = facts.parameters.iter().map(String::as_str);
                 let open = open.filter(|parameter| declared().all(|one| one != *parameter));
+                let message = format!("the statement has no `:{}`", name.value);
+                if let Some(place) = quoted_place(wanted, &name.value) {
+                    let help = format!("write `:{}` without quotes: in quotes it is a text", name.value);
+                    self.error(&place, message, help);
+                    continue;
+                }
                 let help = did_you_mean(&name.value, open)
                     .unwrap_or_else(|| format!("write `:{}` where it belongs, or leave it out", name.value));
-                self.error(&name.at, format!("the statement has no `:{}`", name.value), help);
+                self.error(&name.at, message, help);
             }
         }
         let mut arguments = Vec::with_capacity(facts.parameters.len());
@@ -195,6 +201,23 @@ impl<'m> Compiler<'m> {
         value.unwrap_or(Value::Null)
     }
 
+    /// A column of texts that is declared as something else can hold only if the statement leaves most of them out.
+    fn judge_kinds(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
+        for said in &wanted.fields {
+            let Some(kind) = said.kind.as_ref().filter(|kind| kind.value != Kind::Text) else { continue };
+            let column = facts.columns.iter().find(|column| column.name == said.column.value);
+            let Some(column) = column.filter(|column| column.kind == Kind::Text) else { continue };
+            let field = Field::new(&column.name, &column.name, kind.value);
+            let is_other = |text: &&String| field.value(&mut Vec::new(), Cell::Text(text)).is_err();
+            if let Some(stray) = column.values.iter().find(is_other) {
+                let message = format!("not every value of `{}` is {}", column.name, kind.value.as_str());
+                let help =
+                    format!("its column has texts such as `{stray}`; leave the type out, or such rows");
+                self.warning(&kind.at, message, &help);
+            }
+        }
+    }
+
     /// The columns of the result that are shown.
     fn result(
         &mut self,
@@ -216,10 +239,14 @@ impl<'m> Compiler<'m> {
                 self.error(&field.column.at, message, help);
             }
         }
+        self.judge_kinds(wanted, facts);
         let names = names::result_names(&headers);
+        // The statement may choose among the values that its tables have.
+        let unseen = |column: &ColumnFacts| ColumnFacts { values: Vec::new(), ..column.clone() };
+        let columns: Vec<ColumnFacts> = facts.columns.iter().map(unseen).collect();
         let fields = self.fields(&Columns {
             said: &wanted.fields,
-            facts: &facts.columns,
+            facts: &columns,
             names: &names,
             rows: None,
             null: None,
@@ -238,6 +265,14 @@ impl<'m> Compiler<'m> {
         });
         (columns.collect(), fields.into_iter().map(|(_, field)| field).collect())
     }
+}
+
+/// Where a parameter stands in quotes, and so is none.
+fn quoted_place(wanted: &manifest::Statement, parameter: &str) -> Option<At> {
+    let sql = &wanted.sql.value;
+    let quoted = [format!("':{parameter}'"), format!("\":{parameter}\"")];
+    let (at, length) = quoted.iter().find_map(|text| Some((sql.find(text)?, text.len())))?;
+    Some(wanted.sql.at.inside(sql, at..at + length))
 }
 
 /// Where a parameter stands in the statement, first of all.

@@ -216,7 +216,12 @@ impl<'e> Reader<'e> {
         if !entry.value.get_ref().is_str() {
             let wanted =
                 if known.len() > 3 { format!("a word such as `\"{}\"`", known[0]) } else { either(&known) };
-            self.wrong_type_help(&entry, &wanted, Some("write it in quotes".into()));
+            let help = match (name, entry.value.get_ref()) {
+                ("confirm", DeValue::Boolean(true)) => "write `confirm = \"ask\"`",
+                ("confirm", DeValue::Boolean(false)) => "write `confirm = \"never\"`, or leave it out",
+                _ => "write it in quotes",
+            };
+            self.wrong_type_help(&entry, &wanted, Some(help.into()));
             return None;
         }
         Some((self.text_of(&entry, Chars::Some(QUOTED_CHARS_MAX))?, known))

@@ -374,14 +374,14 @@ fn a_confirm_that_is_a_boolean() {
     assert_snapshot!(told_of("crm.db", r#"
 operations = ["update"]
 confirm = true
-"#), @r"
+"#), @r#"
     error: `confirm`: expected `ask` or `never`, found a boolean
      --> spile.toml:5:11
       |
     5 | confirm = true
       |           ^^^^
-      = help: write it in quotes
-    ");
+      = help: write `confirm = "ask"`
+    "#);
 }
 
 #[test]

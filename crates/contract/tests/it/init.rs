@@ -50,8 +50,12 @@ fn what_is_written_can_be_read_by_people() {
         rows: Some(0),
         ..TableFacts::new("", Vec::new())
     };
-    let csv =
-        Facts { tables: vec![people], notes: vec!["UTF-8, separated by `;`".into()], ..Facts::default() };
+    let csv = Facts {
+        tables: vec![people],
+        notes: vec!["UTF-8, separated by `;`".into()],
+        delimiter: Some(b';'),
+        ..Facts::default()
+    };
     let sqlite = Facts { tables: vec![lines, twice], ..Facts::default() };
     let text = render(
         &[

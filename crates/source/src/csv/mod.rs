@@ -110,5 +110,6 @@ fn facts(name: String, loaded: &Loaded, read_only: Option<String>) -> Facts {
         read_only,
         ..TableFacts::new(name, columns.collect())
     };
-    Facts { tables: vec![table], notes: loaded.table.notes.clone(), ..Facts::default() }
+    let (notes, delimiter) = (loaded.table.notes.clone(), Some(loaded.table.split.delimiter));
+    Facts { tables: vec![table], notes, delimiter, ..Facts::default() }
 }

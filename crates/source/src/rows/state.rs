@@ -109,7 +109,8 @@ impl State {
             read_only: table.read_only.clone(),
             ..TableFacts::new(&table.name, table.column_facts())
         });
-        Facts { tables: tables.collect(), notes: self.notes.clone(), left_out: self.left_out.clone() }
+        let (notes, left_out) = (self.notes.clone(), self.left_out.clone());
+        Facts { tables: tables.collect(), notes, left_out, ..Facts::default() }
     }
 }
 

@@ -123,6 +123,7 @@ fn columns(
             Some(origin) => ColumnFacts {
                 nullable: origin.nullable || may_be_empty,
                 mixed: origin.mixed,
+                values: origin.values.clone(),
                 ..ColumnFacts::new(column.name(), origin.kind)
             },
             None => {
@@ -290,7 +291,11 @@ impl<'s> Text<'s> {
         if let Some(name) = said.strip_prefix("no such column: ") {
             // Advice follows where a name in quotes could have been meant for a text.
             let name = name.split(" - ").next().unwrap_or(name).trim_matches('"');
-            return bad(format!("there is no column `{name}`"), meant(name, columns()), place(name));
+            let at = place(name);
+            let is_quoted = at.clone().is_some_and(|at| self.sql[at].starts_with('"'));
+            let as_text = || is_quoted.then(|| format!("a text in SQL has single quotes: `'{name}'`"));
+            let help = meant(name, columns()).or_else(as_text);
+            return bad(format!("there is no column `{name}`"), help, at);
         }
         if let Some((table, name)) =
             said.strip_prefix("table ").and_then(|rest| rest.split_once(" has no column named "))

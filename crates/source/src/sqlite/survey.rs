@@ -29,7 +29,8 @@ const VIEW_HOLD: Duration = Duration::from_millis(25);
 pub(super) fn facts(pool: &Pool, options: &Options, schema: &Schema) -> Result<Facts, SourceFault> {
     let Schema { tables, notes, left_out, is_wal, .. } = schema;
     let surveyed_tables = Vec::with_capacity(tables.len());
-    let mut facts = Facts { tables: surveyed_tables, notes: notes.clone(), left_out: left_out.clone() };
+    let (notes, left_out) = (notes.clone(), left_out.clone());
+    let mut facts = Facts { tables: surveyed_tables, notes, left_out, ..Facts::default() };
     let forbidden = desk::forbidden(pool.path());
     for table in tables {
         match surveyed(pool, table, options, *is_wal, &mut facts.notes) {

@@ -6,6 +6,7 @@
 //!
 //! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
 
+mod missing;
 mod packing;
 mod sources;
 
@@ -403,10 +404,14 @@ fn ready(
         let failed = |fault: &SourceFault, found: &mut Vec<Diagnostic>| {
             let file = file_name(from.file.as_ref());
             let error = explained(&*from.source, Some(&collection.shape), fault, &file);
-            found.push(match place {
+            let error = match place {
                 Some(place) if error.at.is_none() => error.at(place),
                 Some(_) | None => error,
-            });
+            };
+            // What keeps a reader from being made most often keeps a writer, too.
+            if !found.contains(&error) {
+                found.push(error);
+            }
         };
         match from.source.reader(&collection.shape) {
             Ok(reader) => answers.readers.push(reader),

@@ -1,5 +1,6 @@
 //! The files that a project reads, opened and looked at.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use contract::source::{Facts, Shape, Source, SourceFault};
 use contract::{Collection, Contract};
 use source::{csv, json, sheets, sqlite};
 
-use super::file_name;
+use super::{file_name, missing};
 use crate::progress::Progress;
 use crate::words::counted;
 
@@ -76,7 +77,12 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Opened, Diagnostic> {
         }
     };
     let _progress = Progress::on(file, path);
-    let facts = source.facts().map_err(|fault| explained(&*source, None, &fault, &file_name(path)))?;
+    let facts = source.facts().map_err(|fault| match std::fs::metadata(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            missing::told(file, path)
+        }
+        Ok(_) | Err(_) => explained(&*source, None, &fault, &file_name(path)),
+    })?;
     Ok(Opened { name: name.into(), file: file.into(), kind: settings.kind(), source, facts })
 }
 

@@ -210,6 +210,61 @@ fn manifests_that_do_not_hold() {
     );
 }
 
+/// A manifest whose only source is at `path`, beside `people.csv`.
+#[track_caller]
+fn check_path(name: &str, path: &str) {
+    let manifest = format!("[sources.crm]\npath = {path}\n");
+    check(name, &[PEOPLE, ("spile.toml", manifest.as_bytes())], ".");
+}
+
+#[test]
+fn files_that_are_not_there() {
+    check_path("path_near", "\"peopel.csv\"");
+    check_path("path_without_its_folder", "\"data/people.csv\"");
+    check_path("path_like_nothing", "\"x.db\"");
+    check_path("path_of_home", "\"~/people.csv\"");
+    check_path("path_of_shell_variable", "\"$DATA_DIR/people.csv\"");
+    check_path("path_of_address", "\"https://example.com/people.csv\"");
+    check_path("path_with_a_tab", "\"data\\temp.csv\"");
+}
+
+#[test]
+fn what_is_wrong_is_told_once() {
+    check_manifest("manifest_key_repeats_twice", "key = \"id\"\noperations = [\"get\", \"update\"]\n");
+}
+
+#[test]
+fn nothing_that_callers_could_use() {
+    let csv = b"[sources.crm]\npath = \"people.csv\"\n";
+    check("manifest_without_collection", &[PEOPLE, ("spile.toml", csv)], ".");
+    let database = database("CREATE TABLE people (id INTEGER PRIMARY KEY);");
+    let sqlite = b"[sources.crm]\npath = \"crm.db\"\n";
+    check("manifest_without_table", &[("crm.db", &database), ("spile.toml", sqlite)], ".");
+    let hidden = b"[sources.crm]\npath = \"people.csv\"\n\n[collections.people]\nsource = \"crm\"\n\
+                   operations = [\"list\"]\n\n[tools.people]\nuses = \"people.list\"\nhidden = true\n";
+    check_served("manifest_all_hidden", &[PEOPLE, ("spile.toml", hidden)], ".");
+}
+
+/// A table of emails and plans, and a manifest with a tool of this statement.
+fn statement(sql: &str, more: &str) -> [(&'static str, Vec<u8>); 2] {
+    let rows = "INSERT INTO people VALUES ('a@example.com', 'free'), ('b@example.com', 'ruby');";
+    let database = database(&format!("CREATE TABLE people (email TEXT PRIMARY KEY, plan TEXT); {rows}"));
+    let manifest = format!("[sources.crm]\npath = \"crm.db\"\n\n[tools.find]\nsql = '''{sql}'''\n{more}");
+    [("crm.db", database), ("spile.toml", manifest.into_bytes())]
+}
+
+#[test]
+fn slips_in_sql() {
+    let argument = "arguments.email = { type = \"string\" }\n";
+    let [database, manifest] = statement("select plan from people where email = ':email'", argument);
+    check("sql_quoted_parameter", &[(database.0, &database.1), (manifest.0, &manifest.1)], ".");
+    let [database, manifest] = statement("select email from people where plan = \"silver\"", "");
+    check("sql_text_in_double_quotes", &[(database.0, &database.1), (manifest.0, &manifest.1)], ".");
+    let integer = "fields.e = { as = \"integer\" }\n";
+    let [database, manifest] = statement("select email as e from people", integer);
+    check_served("sql_type_that_does_not_hold", &[(database.0, &database.1), (manifest.0, &manifest.1)], ".");
+}
+
 #[test]
 fn a_variable_that_is_set_is_used() {
     let manifest =
