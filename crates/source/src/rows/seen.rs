@@ -17,7 +17,7 @@ pub(super) struct Seen {
     /// Too long for a key.
     long: u64,
     /// Of the texts, those that the file holds as times.
-    pub(super) moments: u64,
+    moments: u64,
     integers: u64,
     /// Beyond what every reader of JSON keeps.
     large: u64,
@@ -41,6 +41,15 @@ pub(super) enum Sort {
     Booleans,
     #[default]
     Others,
+}
+
+/// How much of a column the file holds as dates or times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Moments {
+    #[default]
+    None,
+    Some,
+    Only,
 }
 
 impl Seen {
@@ -96,6 +105,14 @@ impl Seen {
             all if all == numbers => Sort::Numbers,
             all if all == self.booleans => Sort::Booleans,
             _ => Sort::Others,
+        }
+    }
+
+    pub(super) fn moments(&self) -> Moments {
+        match self.moments {
+            0 => Moments::None,
+            all if all == self.values => Moments::Only,
+            _ => Moments::Some,
         }
     }
 
