@@ -60,7 +60,9 @@ impl Writing<'_> {
             Edit::Append { cells } => self.append(&part, cells, &mut splices)?,
             Edit::Remove { row } => self.remove(&part, *row, &mut splices, budget)?,
         }
-        self.ask_to_compute(&part, &mut splices);
+        if self.has_formulas(&part, budget)? {
+            self.ask_to_compute(&part, &mut splices);
+        }
         Ok(splices.apply(self.text))
     }
 
@@ -405,14 +407,40 @@ impl Writing<'_> {
         Ok(())
     }
 
+    /// Whether anything in the workbook is computed. Many writers leave no list of it.
+    fn has_formulas(&self, part: &Part, budget: &mut Budget) -> Result<bool, WriteFault> {
+        if !part.formulas.is_empty() || self.archive.find("xl/calcChain.xml").is_some() {
+            return Ok(true);
+        }
+        for (at, other) in self.book.sheets.iter().enumerate() {
+            let SheetKind::Cells(_, place) = &other.part else { continue };
+            if at == self.at {
+                continue;
+            }
+            let bytes = self.archive.read(*place, budget).map_err(unreadable)?;
+            let other_text = text(&bytes).map_err(unreadable)?;
+            let mut is_found = false;
+            // Most sheets have none, which is seen at a glance.
+            if other_text.contains("<f") || other_text.contains(":f") {
+                scan(other_text, self.book, budget, &mut |piece| {
+                    is_found |= matches!(piece, Piece::Formula(_));
+                    Ok(())
+                })
+                .map_err(unreadable)?;
+            }
+            if is_found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whoever opens the workbook next computes it: formulas elsewhere may look at what was changed.
     fn ask_to_compute(&self, part: &Part, splices: &mut Splices) {
-        let has_formulas = !part.formulas.is_empty() || self.archive.find("xl/calcChain.xml").is_some();
         let prefix = &part.prefix;
         let element = format!("<{prefix}sheetCalcPr fullCalcOnLoad=\"1\"/>");
         let there = part.elements().find(|one| one.name == "sheetCalcPr");
         match (there, &part.data) {
-            _ if !has_formulas => {}
             (Some(there), _) if !there.is_on && self.text[there.span.clone()].ends_with("/>") => {
                 splices.put(there.span.clone(), element);
             }
