@@ -7,7 +7,7 @@
 
 use contract::source::WriteFault;
 
-use super::book::{Book, SheetKind};
+use super::book::{Book, SheetKind, relations};
 use super::budget::Budget;
 use super::encode::{Encoded, encoded};
 use super::grid::{Layout, Row};
@@ -15,7 +15,7 @@ use super::moment::Shown;
 use super::part::{Beside, Part, PartRow, Splices, is_same_name};
 use super::place::{Area, Place, ROWS_MAX, Reference, references};
 use super::sheet::{Piece, Sheet, scan};
-use super::xml::text;
+use super::xml::{Node, Xml, text};
 use super::zip::Archive;
 use crate::rows::{Edit, Held, Put, Unreadable};
 
@@ -270,11 +270,13 @@ impl Writing<'_> {
         ];
         let is_last = part.rows.last().is_some_and(|last| last.number == number);
         // If the row is the last one, nothing moves; but what is said of it alone would be said of the next one there.
-        let stays = |one: &&Beside| is_last && one.name != "legacyDrawing";
+        let has_no_comment = is_last && self.has_no_comment_from(number, budget)?;
+        let stays = |one: &&Beside| is_last && (one.name != "legacyDrawing" || has_no_comment);
         let mut harmful = part.elements().filter(|one| !HARMLESS.contains(&one.name.as_str()));
         if let Some(one) = harmful.find(|one| !stays(one)) {
             let what = match one.name.as_str() {
                 "drawing" | "picture" => "a picture or a chart",
+                "legacyDrawing" if is_last => return Err(refused("the row has a comment that would stay")),
                 "legacyDrawing" => "comments",
                 "hyperlinks" => "links",
                 "rowBreaks" => "page breaks",
@@ -297,6 +299,33 @@ impl Writing<'_> {
             return Err(refused("rows would move, and a chart or a pivot table may look at them"));
         }
         self.nobody_looks(number, budget)
+    }
+
+    /// Whether the sheet's comments are known, and all of them stand above a row.
+    fn has_no_comment_from(&self, row: u32, budget: &mut Budget) -> Result<bool, WriteFault> {
+        let SheetKind::Cells(target, _) = &self.book.sheets[self.at].part else { return Ok(false) };
+        let relations = relations(self.archive, target, budget).map_err(unreadable)?;
+        let mut is_known = false;
+        for one in relations.values().filter(|one| one.kind == "comments") {
+            let Some(at) = self.archive.find(&one.target) else { return Ok(false) };
+            let bytes = self.archive.read(at, budget).map_err(unreadable)?;
+            let mut xml = Xml::new(text(&bytes).map_err(unreadable)?);
+            loop {
+                match xml.next(budget).map_err(unreadable)? {
+                    Node::Eof => break,
+                    Node::Start { tag, .. } if tag.name() == "comment" => {
+                        let place = tag.attribute("ref").map_err(unreadable)?;
+                        let area = place.and_then(|place| Area::parse(&place));
+                        if area.is_none_or(|area| area.last.row >= row) {
+                            return Ok(false);
+                        }
+                    }
+                    Node::Start { .. } | Node::End | Node::Text(_) => {}
+                }
+            }
+            is_known = true;
+        }
+        Ok(is_known)
     }
 
     /// Whether no name and no formula on another sheet looks at this sheet, from a row on.

@@ -279,7 +279,19 @@ fn rows_stay_where_something_counts_on_them() {
         after(&with(r#"<hyperlinks><hyperlink ref="A2"/></hyperlinks><drawing r:id="x"/>"#), &last).is_ok()
     );
     refused(&with(r#"<hyperlinks><hyperlink ref="A3"/></hyperlinks>"#), &last, "a link that would stay");
-    refused(&with(r#"<legacyDrawing r:id="rId9"/>"#), &last, "comments");
+    let drawn = with(r#"<legacyDrawing r:id="rId9"/>"#);
+    refused(&drawn, &last, "a comment that would stay");
+    let commented = |cell: &str| {
+        let rels = r#"<Relationships xmlns="x"><Relationship Id="rId8" Type="http://x/comments" Target="../comments1.xml"/></Relationships>"#;
+        let comments = format!(
+            r#"<comments><commentList><comment ref="A1"/><comment ref="{cell}"><text/></comment></commentList></comments>"#
+        );
+        let parts = Parts::new(&drawn).with("xl/worksheets/_rels/sheet1.xml.rels", rels);
+        edited(&parts.with("xl/comments1.xml", comments).packed(), &last).map(drop)
+    };
+    assert_eq!(commented("B2"), Ok(()));
+    assert_eq!(commented("B3"), Err("the row has a comment that would stay".into()));
+    assert_eq!(commented("?"), Err("the row has a comment that would stay".into()));
     let others = |formula: &str| {
         let other =
             format!(r#"<sheetData><row r="1"><c r="A1"><f>{formula}</f><v>1</v></c></row></sheetData>"#);
