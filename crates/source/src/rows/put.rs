@@ -1,13 +1,11 @@
 //! A value from a caller as the sort of value that a column holds: the other direction of [`Column::tell`].
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use contract::field::Field;
 use contract::infer;
 use contract::source::WriteFault;
 use contract::{Cell, Kind, Value};
 
-use super::column::Column;
+use super::column::{Column, bytes};
 use super::seen::{Moments, Sort};
 use super::table::Held;
 
@@ -38,9 +36,9 @@ impl Asked {
         let asked = |value: Value, form| Ok(Self { place, value, form });
         match (column.kind, cell) {
             (_, Cell::Null) => asked(Value::Null, Form::AsItIs),
-            (Kind::Blob, Cell::Text(text)) => match STANDARD.decode(text) {
-                Ok(bytes) if STANDARD.encode(&bytes) == text => asked(Value::Blob(bytes), Form::AsItIs),
-                _ => refused("it is not base64"),
+            (Kind::Blob, Cell::Text(text)) => match bytes(text) {
+                Some(bytes) => asked(Value::Blob(bytes), Form::AsItIs),
+                None => refused("it is not base64"),
             },
             (Kind::Blob, Cell::Blob(_)) => asked(cell.to_value(), Form::AsItIs),
             (_, Cell::Blob(_)) => refused("bytes cannot be held here"),
