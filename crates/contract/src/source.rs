@@ -113,6 +113,8 @@ pub struct ColumnFacts {
     /// What happens to values that are written, if they are not kept digit by digit: half a sentence for whoever
     /// owns it, behind the column's name.
     pub inexact: Option<String>,
+    /// Whether it is all texts that are bytes in base64, and new ones are kept so: then it may be a blob.
+    pub base64: bool,
 }
 
 impl TableFacts {
@@ -142,6 +144,7 @@ impl ColumnFacts {
             has_default: false,
             read_only: None,
             inexact: None,
+            base64: false,
         }
     }
 }

@@ -48,6 +48,9 @@ impl Compiler<'_> {
             if let Some(said) = said {
                 self.say(&mut field, said, column, columns.rows);
             }
+            if field.kind == Kind::Blob {
+                field.seen.clear();
+            }
             // Values that hardly ever come twice are what rows are about, and no choice to be offered.
             if columns.rows.is_none_or(|rows| rows < 3 * field.seen.len() as u64) {
                 field.seen.clear();
@@ -89,6 +92,9 @@ impl Compiler<'_> {
 
     /// Whether a column can be what the author says it is.
     fn judge_kind(&mut self, field: &Field, kind: &Placed<Kind>, column: &ColumnFacts, rows: Option<u64>) {
+        if kind.value == Kind::Blob && column.base64 {
+            return;
+        }
         if column.kind == Kind::Text && kind.value != Kind::Text && !field.seen.is_empty() {
             let message = format!("not every value of `{}` is {}", field.column, kind.value.as_str());
             let help = format!(
@@ -104,7 +110,10 @@ impl Compiler<'_> {
         }
         let message =
             format!("`{}` is {}, and cannot be {}", field.column, column.kind.as_str(), kind.value.as_str());
-        let help = format!("leave the type out, or say `as = \"{}\"`", nearest_to(column.kind));
+        let mut help = format!("leave the type out, or say `as = \"{}\"`", nearest_to(column.kind));
+        if kind.value == Kind::Blob {
+            help += "; only columns of bytes are blobs, and columns of a JSON file that are all base64";
+        }
         self.error(&kind.at, message, help);
     }
 

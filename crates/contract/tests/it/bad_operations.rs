@@ -216,6 +216,17 @@ fn a_type_that_the_column_has_not() {
       |                                                      ^^^^^^
       = help: leave the type out, or say `as = "blob"`
     "#);
+    assert_snapshot!(told("fields = { name = { as = \"blob\" } }"), @r#"
+    error: `name` is text, and cannot be blob
+     --> spile.toml:4:26
+      |
+    4 | fields = { name = { as = "blob" } }
+      |                          ^^^^^^
+      = help: leave the type out, or say `as = "text"`; only columns of bytes are blobs, and columns of a JSON file that are all base64
+    "#);
+    let mut base64 = people();
+    base64.columns.iter_mut().for_each(|column| column.base64 = column.name == "name");
+    assert_eq!(told_of(base64, "fields = { name = { as = \"blob\" } }"), "");
     // These can be.
     assert_eq!(
         told("fields = { id = { as = \"int64\" }, rev = { as = \"boolean\" }, extra = { as = \"text\" } }"),

@@ -65,11 +65,9 @@ impl Column {
                 json::write::string(&mut out, text);
                 Told::Text(String::from_utf8_lossy(&out).into_owned())
             }
-            Held::Text(text) if self.kind == Kind::Blob => match STANDARD.decode(text) {
-                // What another text would be too is not told as bytes: it could not be written back.
-                Ok(bytes) if STANDARD.encode(&bytes) == text => Told::Bytes(bytes),
-                _ => Told::Cell(Cell::Text(text)),
-            },
+            Held::Text(text) if self.kind == Kind::Blob => {
+                bytes(text).map_or(Told::Cell(Cell::Text(text)), Told::Bytes)
+            }
             Held::Text(text) | Held::Moment(text) | Held::Json(text) => Told::Cell(Cell::Text(text)),
             Held::Blob(bytes) => Told::Cell(Cell::Blob(bytes)),
             Held::Boolean(yes) if self.kind == Kind::Boolean => Told::Cell(Cell::Integer(yes.into())),
@@ -166,6 +164,11 @@ impl Column {
             (_, told) => told,
         }
     }
+}
+
+/// What base64 says. What another text would be too is none: it could not be written back.
+pub(super) fn bytes(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok().filter(|bytes| STANDARD.encode(bytes) == text)
 }
 
 /// The shortest digits that mean this number and no other.

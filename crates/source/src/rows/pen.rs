@@ -94,11 +94,11 @@ impl Pen {
             .zip(&mut texts)
             .map(|(asked, text)| {
                 let column = &fit.columns[asked.place];
-                let has_moments = column.field.is_some_and(|field| fit.table.seen(field).moments > 0);
+                let moments = column.field.map(|field| fit.table.seen(field).moments()).unwrap_or_default();
                 Put {
                     column: header_place(fit, asked.place),
                     name: &column.name,
-                    value: asked.held(text, has_moments),
+                    value: asked.held(text, moments),
                 }
             })
             .collect();

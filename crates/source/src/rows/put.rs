@@ -1,14 +1,12 @@
 //! A value from a caller as the sort of value that a column holds: the other direction of [`Column::tell`].
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use contract::field::Field;
 use contract::infer;
 use contract::source::WriteFault;
 use contract::{Cell, Kind, Value};
 
-use super::column::Column;
-use super::seen::Sort;
+use super::column::{Column, bytes};
+use super::seen::{Moments, Sort};
 use super::table::Held;
 
 /// What is to be written, and what is to be read back afterwards.
@@ -38,9 +36,9 @@ impl Asked {
         let asked = |value: Value, form| Ok(Self { place, value, form });
         match (column.kind, cell) {
             (_, Cell::Null) => asked(Value::Null, Form::AsItIs),
-            (Kind::Blob, Cell::Text(text)) => match STANDARD.decode(text) {
-                Ok(bytes) if STANDARD.encode(&bytes) == text => asked(Value::Blob(bytes), Form::AsItIs),
-                _ => refused("it is not base64"),
+            (Kind::Blob, Cell::Text(text)) => match bytes(text) {
+                Some(bytes) => asked(Value::Blob(bytes), Form::AsItIs),
+                None => refused("it is not base64"),
             },
             (Kind::Blob, Cell::Blob(_)) => asked(cell.to_value(), Form::AsItIs),
             (_, Cell::Blob(_)) => refused("bytes cannot be held here"),
@@ -89,14 +87,23 @@ impl Asked {
     }
 
     /// `text` has what had to be written out.
-    pub(super) fn held<'a>(&'a self, text: &'a mut String, has_moments: bool) -> Held<'a> {
+    pub(super) fn held<'a>(&'a self, text: &'a mut String, moments: Moments) -> Held<'a> {
+        match (self.plainly(text), moments) {
+            // Among times a text that looks like one would be told as one, and count for nothing in the file.
+            (Held::Text(text), Moments::Some) if looks_like_moment(text) => Held::Moment(text),
+            (Held::Text(text), Moments::Only) => Held::Moment(text),
+            (Held::Text(text), Moments::Some) if self.form == Form::Moment => Held::Moment(text),
+            (held, _) => held,
+        }
+    }
+
+    fn plainly<'a>(&'a self, text: &'a mut String) -> Held<'a> {
         let cell = self.value.as_cell();
         match (self.form, cell) {
             (Form::Boolean, Cell::Integer(n)) => Held::Boolean(n != 0),
             (Form::Boolean, Cell::Text(word)) => Held::Boolean(word == "true"),
             (Form::Digits, Cell::Text(digits)) => Held::Digits(digits),
             (Form::Json, Cell::Text(json)) => Held::Json(json),
-            (Form::Moment, Cell::Text(moment)) if has_moments => Held::Moment(moment),
             (Form::Text, Cell::Integer(n)) => {
                 *text = n.to_string();
                 Held::Text(text)
@@ -127,6 +134,18 @@ impl Asked {
     pub(super) fn is_there(&self, column: &Column, cell: Cell<'_>) -> bool {
         field(column).keeps(self.value.as_cell(), cell)
     }
+}
+
+/// A date, a time of day or both, however many parts of it are there.
+fn looks_like_moment(text: &str) -> bool {
+    let is_clock = |text: &str| {
+        let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let parts = clock.split(':').count();
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+        (2..=3).contains(&parts) && clock.split(':').all(is_number) && is_number(fraction)
+    };
+    let kinds = [Kind::Date, Kind::Timestamp, Kind::LocalTimestamp];
+    kinds.into_iter().any(|kind| infer::is(kind, text)) || is_clock(text)
 }
 
 fn field(column: &Column) -> Field {

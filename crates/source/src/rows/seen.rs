@@ -5,6 +5,7 @@ use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::{self, EXACT_MAX, Guess};
 use contract::source::ColumnFacts;
 
+use super::column::bytes;
 use super::table::Held;
 
 /// What one column has shown so far, by how the file holds its values.
@@ -14,10 +15,12 @@ pub(super) struct Seen {
     texts: u64,
     /// Texts without a character.
     empty: u64,
+    /// Whether one of them is no base64.
+    is_no_base64: bool,
     /// Too long for a key.
     long: u64,
     /// Of the texts, those that the file holds as times.
-    pub(super) moments: u64,
+    moments: u64,
     integers: u64,
     /// Beyond what every reader of JSON keeps.
     large: u64,
@@ -41,6 +44,15 @@ pub(super) enum Sort {
     Booleans,
     #[default]
     Others,
+}
+
+/// How much of a column the file holds as dates or times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Moments {
+    #[default]
+    None,
+    Some,
+    Only,
 }
 
 impl Seen {
@@ -77,6 +89,7 @@ impl Seen {
     fn text(&mut self, text: &str) {
         self.texts += 1;
         self.empty += u64::from(text.is_empty());
+        self.is_no_base64 = self.is_no_base64 || bytes(text).is_none();
         self.long += u64::from(text.len() > KEY_BYTES_MAX);
         self.guess.see(text);
     }
@@ -96,6 +109,18 @@ impl Seen {
             all if all == numbers => Sort::Numbers,
             all if all == self.booleans => Sort::Booleans,
             _ => Sort::Others,
+        }
+    }
+
+    pub(super) fn is_base64(&self) -> bool {
+        self.texts == self.values && !self.is_no_base64
+    }
+
+    pub(super) fn moments(&self) -> Moments {
+        match self.moments {
+            0 => Moments::None,
+            all if all == self.values => Moments::Only,
+            _ => Moments::Some,
         }
     }
 

@@ -233,6 +233,7 @@ impl Table {
             ColumnFacts {
                 read_only: computed.map(|(_, why)| why.clone()),
                 has_default: computed.is_some(),
+                base64: self.nests && column.seen.is_base64(),
                 ..column.seen.facts(name, u64::from(self.len()))
             }
         });

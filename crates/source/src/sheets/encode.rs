@@ -54,11 +54,27 @@ pub(super) fn encoded(
         },
         Held::Text(text) | Held::Json(text) => string(text, style, prefix),
         Held::Moment(text) => {
-            let mut all = std::iter::once(style).chain(styles_like);
-            let found = all.find_map(|style| Some((style, serial(text, styles.shown(style), styles.epoch)?)));
-            let (style, n) = found.ok_or_else(|| {
-                "no cell of this column has a format that shows such a date or time exactly; \
-                 days go from 1900-01-01 to 9999-12-31, times to the millisecond and without a zone"
+            let mut all = vec![style];
+            for style in styles_like {
+                if !all.contains(&style) {
+                    all.push(style);
+                }
+            }
+            let find = |text: &str| {
+                let number = |style: &u32| Some((*style, serial(text, styles.shown(*style), styles.epoch)?));
+                all.iter().find_map(number)
+            };
+            let (style, n) = find(text).ok_or_else(|| {
+                let (with_t, with_seconds) = (text.replacen(' ', "T", 1), format!("{text}:00"));
+                if find(&with_t).is_some() {
+                    return format!("write it with a T between day and time: `{with_t}`");
+                }
+                if find(&with_seconds).is_some() {
+                    return format!("write it with its seconds: `{with_seconds}`");
+                }
+                "the column holds dates or times, and no cell of this column has a format that shows this one \
+                 exactly; days go from 1900-01-01 to 9999-12-31, times are written as 09:30:00, to the \
+                 millisecond and without a zone"
                     .to_owned()
             })?;
             Ok(Encoded { kind: None, content: value(prefix, &digits(n)), style })

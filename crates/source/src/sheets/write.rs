@@ -7,7 +7,7 @@
 
 use contract::source::WriteFault;
 
-use super::book::{Book, SheetKind};
+use super::book::{Book, SheetKind, relations};
 use super::budget::Budget;
 use super::encode::{Encoded, encoded};
 use super::grid::{Layout, Row};
@@ -15,7 +15,7 @@ use super::moment::Shown;
 use super::part::{Beside, Part, PartRow, Splices, is_same_name};
 use super::place::{Area, Place, ROWS_MAX, Reference, references};
 use super::sheet::{Piece, Sheet, scan};
-use super::xml::text;
+use super::xml::{Node, Xml, text};
 use super::zip::Archive;
 use crate::rows::{Edit, Held, Put, Unreadable};
 
@@ -60,7 +60,9 @@ impl Writing<'_> {
             Edit::Append { cells } => self.append(&part, cells, &mut splices)?,
             Edit::Remove { row } => self.remove(&part, *row, &mut splices, budget)?,
         }
-        self.ask_to_compute(&part, &mut splices);
+        if self.has_formulas(&part, budget)? {
+            self.ask_to_compute(&part, &mut splices);
+        }
         Ok(splices.apply(self.text))
     }
 
@@ -268,11 +270,13 @@ impl Writing<'_> {
         ];
         let is_last = part.rows.last().is_some_and(|last| last.number == number);
         // If the row is the last one, nothing moves; but what is said of it alone would be said of the next one there.
-        let stays = |one: &&Beside| is_last && one.name != "legacyDrawing";
+        let has_no_comment = is_last && self.has_no_comment_from(number, budget)?;
+        let stays = |one: &&Beside| is_last && (one.name != "legacyDrawing" || has_no_comment);
         let mut harmful = part.elements().filter(|one| !HARMLESS.contains(&one.name.as_str()));
         if let Some(one) = harmful.find(|one| !stays(one)) {
             let what = match one.name.as_str() {
                 "drawing" | "picture" => "a picture or a chart",
+                "legacyDrawing" if is_last => return Err(refused("the row has a comment that would stay")),
                 "legacyDrawing" => "comments",
                 "hyperlinks" => "links",
                 "rowBreaks" => "page breaks",
@@ -295,6 +299,33 @@ impl Writing<'_> {
             return Err(refused("rows would move, and a chart or a pivot table may look at them"));
         }
         self.nobody_looks(number, budget)
+    }
+
+    /// Whether the sheet's comments are known, and all of them stand above a row.
+    fn has_no_comment_from(&self, row: u32, budget: &mut Budget) -> Result<bool, WriteFault> {
+        let SheetKind::Cells(target, _) = &self.book.sheets[self.at].part else { return Ok(false) };
+        let relations = relations(self.archive, target, budget).map_err(unreadable)?;
+        let mut is_known = false;
+        for one in relations.values().filter(|one| one.kind == "comments") {
+            let Some(at) = self.archive.find(&one.target) else { return Ok(false) };
+            let bytes = self.archive.read(at, budget).map_err(unreadable)?;
+            let mut xml = Xml::new(text(&bytes).map_err(unreadable)?);
+            loop {
+                match xml.next(budget).map_err(unreadable)? {
+                    Node::Eof => break,
+                    Node::Start { tag, .. } if tag.name() == "comment" => {
+                        let place = tag.attribute("ref").map_err(unreadable)?;
+                        let area = place.and_then(|place| Area::parse(&place));
+                        if area.is_none_or(|area| area.last.row >= row) {
+                            return Ok(false);
+                        }
+                    }
+                    Node::Start { .. } | Node::End | Node::Text(_) => {}
+                }
+            }
+            is_known = true;
+        }
+        Ok(is_known)
     }
 
     /// Whether no name and no formula on another sheet looks at this sheet, from a row on.
@@ -405,14 +436,40 @@ impl Writing<'_> {
         Ok(())
     }
 
+    /// Whether anything in the workbook is computed. Many writers leave no list of it.
+    fn has_formulas(&self, part: &Part, budget: &mut Budget) -> Result<bool, WriteFault> {
+        if !part.formulas.is_empty() || self.archive.find("xl/calcChain.xml").is_some() {
+            return Ok(true);
+        }
+        for (at, other) in self.book.sheets.iter().enumerate() {
+            let SheetKind::Cells(_, place) = &other.part else { continue };
+            if at == self.at {
+                continue;
+            }
+            let bytes = self.archive.read(*place, budget).map_err(unreadable)?;
+            let other_text = text(&bytes).map_err(unreadable)?;
+            let mut is_found = false;
+            // Most sheets have none, which is seen at a glance.
+            if other_text.contains("<f") || other_text.contains(":f") {
+                scan(other_text, self.book, budget, &mut |piece| {
+                    is_found |= matches!(piece, Piece::Formula(_));
+                    Ok(())
+                })
+                .map_err(unreadable)?;
+            }
+            if is_found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whoever opens the workbook next computes it: formulas elsewhere may look at what was changed.
     fn ask_to_compute(&self, part: &Part, splices: &mut Splices) {
-        let has_formulas = !part.formulas.is_empty() || self.archive.find("xl/calcChain.xml").is_some();
         let prefix = &part.prefix;
         let element = format!("<{prefix}sheetCalcPr fullCalcOnLoad=\"1\"/>");
         let there = part.elements().find(|one| one.name == "sheetCalcPr");
         match (there, &part.data) {
-            _ if !has_formulas => {}
             (Some(there), _) if !there.is_on && self.text[there.span.clone()].ends_with("/>") => {
                 splices.put(there.span.clone(), element);
             }

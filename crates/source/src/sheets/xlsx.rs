@@ -16,6 +16,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
     let archive = open(bytes, budget)?;
     let book = Book::open(&archive, budget)?;
     let mut loaded = Loaded::default();
+    let (mut stale, mut computed) = (Vec::new(), Vec::new());
     for part in &book.sheets {
         let name = &part.name;
         let mut leave_out = |why: String| loaded.left_out.push(LeftOut { table: name.clone(), why });
@@ -42,11 +43,23 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             Err(why) => leave_out(why),
         }
         if sheet.is_stale {
-            loaded.notes.push(format!(
-                "values were written to `{name}`, and formulas that look at it are as old as the last time a \
-                 spreadsheet program saved the file"
-            ));
+            stale.push(name);
         }
+        if sheet.grid.rows.iter().any(|row| row.cells.iter().any(|cell| cell.is_formula)) {
+            computed.push(name);
+        }
+    }
+    for name in stale {
+        let others: Vec<String> =
+            computed.iter().filter(|one| **one != name).map(|one| format!("`{one}`")).collect();
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!(", on {} too,", others.join(", ")),
+        };
+        loaded.notes.push(format!(
+            "values were written to `{name}`, and formulas that look at it{others} are as old as the last time a \
+             spreadsheet program saved the file"
+        ));
     }
     Ok(loaded)
 }

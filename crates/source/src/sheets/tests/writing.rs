@@ -227,6 +227,26 @@ fn formulas_are_not_overwritten_and_not_left_behind() {
     assert_eq!(told.matches("sheetCalcPr").count(), 1, "{told}");
 }
 
+/// A book that nobody opened in a spreadsheet program yet has no list of its formulas.
+#[test]
+fn formulas_on_other_sheets_are_computed_anew_and_told_to_be_old() {
+    let other = |cell: &str| {
+        let header = r#"<row r="1"><c r="A1" t="inlineStr"><is><t>sum &lt;f</t></is></c></row>"#;
+        let inside =
+            format!(r#"<sheetData>{header}<row r="2"><c r="A2">{cell}<v>3</v></c></row></sheetData>"#);
+        let sheets = Parts::of(&[("Sheet1", ROWS), ("Totals", &inside)]);
+        let cells = [put(0, Held::Integer(5))];
+        let bytes = edited(&sheets.packed(), &Edit::Set { row: 0, cells: &cells }).unwrap();
+        let sheet = part(&bytes, "xl/worksheets/sheet1.xml");
+        let loaded = xlsx().load(&bytes).unwrap_or_else(|why| panic!("{why:?}"));
+        (sheet.contains(r#"<sheetCalcPr fullCalcOnLoad="1"/>"#), loaded.notes.join("; "))
+    };
+    assert_eq!(other(""), (false, String::new()));
+    let note = "values were written to `Sheet1`, and formulas that look at it, on `Totals` too, are as old as the \
+                last time a spreadsheet program saved the file";
+    assert_eq!(other("<f>SUM(Sheet1!A:A)</f>"), (true, note.to_owned()));
+}
+
 #[test]
 fn a_column_of_formulas_is_computed() {
     let inside = r#"<sheetData><row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row><row><c><v>1</v></c><c><f>A2</f><v>1</v></c></row><row><c><v>2</v></c><c><f>A3</f><v>2</v></c></row></sheetData>"#;
@@ -259,7 +279,19 @@ fn rows_stay_where_something_counts_on_them() {
         after(&with(r#"<hyperlinks><hyperlink ref="A2"/></hyperlinks><drawing r:id="x"/>"#), &last).is_ok()
     );
     refused(&with(r#"<hyperlinks><hyperlink ref="A3"/></hyperlinks>"#), &last, "a link that would stay");
-    refused(&with(r#"<legacyDrawing r:id="rId9"/>"#), &last, "comments");
+    let drawn = with(r#"<legacyDrawing r:id="rId9"/>"#);
+    refused(&drawn, &last, "a comment that would stay");
+    let commented = |cell: &str| {
+        let rels = r#"<Relationships xmlns="x"><Relationship Id="rId8" Type="http://x/comments" Target="../comments1.xml"/></Relationships>"#;
+        let comments = format!(
+            r#"<comments><commentList><comment ref="A1"/><comment ref="{cell}"><text/></comment></commentList></comments>"#
+        );
+        let parts = Parts::new(&drawn).with("xl/worksheets/_rels/sheet1.xml.rels", rels);
+        edited(&parts.with("xl/comments1.xml", comments).packed(), &last).map(drop)
+    };
+    assert_eq!(commented("B2"), Ok(()));
+    assert_eq!(commented("B3"), Err("the row has a comment that would stay".into()));
+    assert_eq!(commented("?"), Err("the row has a comment that would stay".into()));
     let others = |formula: &str| {
         let other =
             format!(r#"<sheetData><row r="1"><c r="A1"><f>{formula}</f><v>1</v></c></row></sheetData>"#);

@@ -252,3 +252,20 @@ fn many_records_take_little_more_than_they_are() {
     let found = get(reader(&json, &shape).as_ref(), &shape, &[Cell::Integer(99_999)]).unwrap();
     assert_eq!(found.as_deref(), Some(r#"{"id":99999,"name":"name 99999","plan":"free"}"#));
 }
+
+/// JSON has no bytes of its own; a column of base64 may be told as some.
+#[test]
+fn a_column_of_base64_may_be_a_blob() {
+    for (form, content, expected) in [
+        (Form::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":\"\"}\n{\"id\":3}", true),
+        (document(), r#"[{"id":1,"a":"AP8QCg=="}]"#, true),
+        (Form::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":\"no base64\"}", false),
+        // Its last bits would be lost.
+        (Form::Lines, "{\"id\":1,\"a\":\"AP9=\"}", false),
+        (Form::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":7}", false),
+    ] {
+        let table = only(Disk::new(form, content).json().facts().unwrap());
+        assert_eq!(table.columns[1].base64, expected, "{content}");
+        assert!(!table.columns[0].base64);
+    }
+}

@@ -28,6 +28,12 @@ impl Disk {
         std::fs::read(self.path()).unwrap()
     }
 
+    /// What the first sheet's part has.
+    fn sheet(&self) -> String {
+        let mut zip = zip::ZipArchive::new(std::io::Cursor::new(self.bytes())).unwrap();
+        std::io::read_to_string(zip.by_name("xl/worksheets/sheet1.xml").unwrap()).unwrap()
+    }
+
     fn open(&self) -> Sheets {
         Sheets::open(&self.path(), Options { look_every_ms: 0, ..Options::new(Workbook::Xlsx) })
     }
@@ -100,7 +106,10 @@ fn what_cannot_be_written_changes_nothing() {
     for (cell, expected) in [
         ((1, Cell::Text(&long)), "Some(1): a cell of a workbook holds 32767 characters"),
         ((1, Cell::Text("a\0")), "Some(1): a workbook has no NUL"),
-        ((2, Cell::Text("1815-12-10")), "Some(2): no cell of this column"),
+        (
+            (2, Cell::Text("1815-12-10")),
+            "Some(2): the column holds dates or times, and no cell of this column",
+        ),
         ((4, Cell::Real(f64::INFINITY)), "Some(4): a workbook has no infinite numbers"),
         ((4, Cell::Real(5e-324)), "Some(4): the number is too large or too small"),
         ((0, Cell::Integer(9_007_199_254_740_993)), "Some(0): a workbook keeps no more than 53 bits"),
@@ -137,6 +146,74 @@ fn a_time_that_is_there_already_is_left_alone() {
         assert_eq!(clerk.before, clerk.after);
         assert_eq!(disk.bytes(), before, "{cell:?}");
     }
+}
+
+#[test]
+fn times_are_written_as_times() {
+    use Value::Number;
+    let disk = shifts();
+    let sheets = disk.open();
+    let shape = shape(&sheets);
+    let day = [(3, Cell::Text("later"))];
+    let update = Change::Update { key: &[Cell::Integer(2)], cells: &day };
+    write(&sheets, &shape, update).unwrap();
+    assert!(disk.sheet().contains("later"));
+    let cells = [
+        (1, Cell::Text("09:00:02")),
+        (2, Cell::Text("100:00:00")),
+        (3, Cell::Text("2026-03-01")),
+        (4, Cell::Text("2026-03-01T06:00:00")),
+    ];
+    let update = Change::Update { key: &[Cell::Integer(2)], cells: &cells };
+    write(&sheets, &shape, update).unwrap();
+    let cells = [&[(0, Cell::Integer(3))], &cells[..]].concat();
+    write(&sheets, &shape, Change::Create { cells: &cells }).unwrap();
+    let sheet = disk.sheet();
+    for row in [3, 4] {
+        let cells = format!(
+            r#"<c r="B{row}" s="2"><v>0.37502314814814813</v></c><c r="C{row}" s="3"><v>4.166666666666667</v></c><c r="D{row}" s="1"><v>46082</v></c><c r="E{row}" s="4"><v>46082.25</v></c>"#
+        );
+        assert!(sheet.contains(&cells), "{cells} in {sheet}");
+    }
+    let expected =
+        r#","starts":"09:00:02","lasts":"100:00:00","day":"2026-03-01","seen":"2026-03-01T06:00:00"}"#;
+    assert_eq!(all(&sheets)[1..], [2, 3].map(|id| format!(r#"{{"id":{id}{expected}"#)));
+    // Where there are no times a text is a text, whatever it looks like.
+    let bare = Disk::new(&[vec![Value::Text("id"), Value::Text("at")], vec![Number("1"), Value::Text("x")]]);
+    let at = [(1, Cell::Text("09:00:00"))];
+    let sheets = bare.open();
+    write(&sheets, &self::shape(&sheets), Change::Update { key: &[Cell::Integer(1)], cells: &at }).unwrap();
+    assert_eq!(all(&sheets), [r#"{"id":1,"at":"09:00:00"}"#]);
+}
+
+#[test]
+fn what_is_no_time_is_not_written_among_times() {
+    let disk = shifts();
+    let sheets = disk.open();
+    let (shape, before) = (shape(&sheets), disk.bytes());
+    for (place, text, expected) in [
+        (1, "noon", "the column holds dates or times"),
+        (1, "09:30", "write it with its seconds: `09:30:00`"),
+        (1, "25:00:00", "the column holds dates or times"),
+        (1, "9:30:00", "the column holds dates or times"),
+        (2, "a while", "the column holds dates or times"),
+        (3, "2026-02-30", "written"),
+        (3, "1815-12-10", "the column holds dates or times"),
+        (3, "10:00:00", "the column holds dates or times"),
+        (4, "2026-01-01 10:00:00", "write it with a T between day and time: `2026-01-01T10:00:00`"),
+        (4, "2026-01-01T10:00:00Z", "the column holds dates or times"),
+    ] {
+        let cells = [(place, Cell::Text(text))];
+        let change = Change::Update { key: &[Cell::Integer(1)], cells: &cells };
+        let write = Write { change, claim: None, dry_run: true, now_ms: 1000 };
+        let told = match sheets.writer(&shape).unwrap().write(&write, &mut notes(&shape)) {
+            Err(WriteFault::Refused { column, why }) if column == Some(place) => why,
+            Err(fault) => format!("{fault:?}"),
+            Ok(_) => "written".to_owned(),
+        };
+        assert!(told.starts_with(expected), "{text}: {told}");
+    }
+    assert_eq!(disk.bytes(), before);
 }
 
 #[test]
