@@ -151,8 +151,9 @@ async def check_elicitation(client: Client, answered: list[str]) -> None:
 
 
 def text(result: CallToolResult) -> str:
-    assert len(result.content) == 1, result
-    return result.content[0].text
+    # Without structured content the data comes behind the words.
+    assert len(result.content) in (1, 2), result
+    return result.content[-1].text
 
 
 if __name__ == "__main__":

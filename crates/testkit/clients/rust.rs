@@ -237,8 +237,11 @@ async fn call(client: &Connected, tool: &'static str, arguments: Value) -> Resul
 
 fn text(result: &CallToolResult) -> Result<String, String> {
     match &result.content[..] {
-        [only] => only.as_text().map(|text| text.text.clone()).ok_or_else(|| format!("no text: {only:?}")),
-        other => Err(format!("expected one content block: {other:?}")),
+        // Without structured content the data comes behind the words.
+        [only] | [_, only] => {
+            only.as_text().map(|text| text.text.clone()).ok_or_else(|| format!("no text: {only:?}"))
+        }
+        other => Err(format!("expected one or two content blocks: {other:?}")),
     }
 }
 

@@ -205,7 +205,7 @@ fn what_is_no_time_is_not_written_among_times() {
     ] {
         let cells = [(place, Cell::Text(text))];
         let change = Change::Update { key: &[Cell::Integer(1)], cells: &cells };
-        let write = Write { change, claim: None, dry_run: true, now_ms: 1000 };
+        let write = Write { change, claim: None, dry_run: true, now_ms: 1000, stop: None };
         let told = match sheets.writer(&shape).unwrap().write(&write, &mut notes(&shape)) {
             Err(WriteFault::Refused { column, why }) if column == Some(place) => why,
             Err(fault) => format!("{fault:?}"),
