@@ -307,7 +307,6 @@ fn looks(bytes: &[u8]) -> Looks {
 
 /// Whether each line, and the beginning of the last one, has the name of a header in front.
 fn may_become_head(bytes: &[u8]) -> bool {
-    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
     let mut lines = bytes.split(|c| *c == b'\n');
     let last = lines.next_back().unwrap_or_default();
     let name = |line: &[u8]| line.iter().take_while(|c| is_token(**c)).count();
@@ -316,12 +315,17 @@ fn may_become_head(bytes: &[u8]) -> bool {
         && (last == b"\r" || matches!(last.get(name(last)), None | Some(b':')))
 }
 
+/// What the name of a header is made of.
+fn is_token(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c)
+}
+
 /// The one `Content-Length` of a header block; other headers are allowed and ignored.
 fn content_length(head: &[u8]) -> Option<usize> {
     let mut found = None;
     for line in std::str::from_utf8(head).ok()?.lines() {
         let (name, value) = line.split_once(':')?;
-        if !may_become_head(name.as_bytes()) {
+        if !name.bytes().all(is_token) {
             return None;
         }
         if name.eq_ignore_ascii_case("content-length") {

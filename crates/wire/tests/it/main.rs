@@ -91,6 +91,8 @@ fn only_the_name_of_a_header_makes_headers() {
         ("Content-Length: 2\n\n{}no colon\n", vec![message("{}"), Frame::Lost]),
         ("Content-Length: 2\n\n{}X-A: b\r\nContent-Length: 1\r\n\r\n7", vec![message("{}"), message("7")]),
         ("Content-Length: 2\nX{}: 1\n\n{}", vec![Frame::Lost]),
+        // A line that begins with a carriage return has no name, however it is cut.
+        ("Content-Length: 2\r\n\r: x\r\n\r\n{}", vec![Frame::Lost]),
     ] {
         assert_eq!(found(Frames::new(100), stream), expected, "{stream:?}");
     }
