@@ -26,6 +26,8 @@ struct Pipe {
     input: Option<ChildStdin>,
     output: Receiver<String>,
     told: Vec<Value>,
+    /// No id is used twice.
+    calls: u64,
 }
 
 impl Pipe {
@@ -35,16 +37,18 @@ impl Pipe {
         let mut child = command.spawn().expect("the program starts");
         let output = lines_of(child.stdout.take().expect("stdout is a pipe"));
         let input = child.stdin.take();
-        Self { child, input, output, told: Vec::new() }
+        Self { child, input, output, told: Vec::new(), calls: 0 }
     }
 
     fn call(&mut self, tool: &str, arguments: &Value) -> Value {
-        let message = message(tool, arguments);
+        self.calls += 1;
+        let message = message(self.calls, tool, arguments);
         writeln!(self.input.as_mut().expect("open"), "{message}").expect("it reads");
         loop {
             let line = self.output.recv_timeout(AT_MOST).expect("an answer in time");
             let said: Value = serde_json::from_str(&line).expect("JSON");
-            if said["id"] == 1 {
+            if said["id"] == self.calls {
+                assert!(said["result"].is_object(), "{said}");
                 return said["result"].clone();
             }
             self.told.push(said);
@@ -60,19 +64,19 @@ impl Drop for Pipe {
     }
 }
 
-fn message(tool: &str, arguments: &Value) -> Value {
+fn message(id: u64, tool: &str, arguments: &Value) -> Value {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
         "progressToken": "p",
     });
     let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-    json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
+    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
 }
 
 fn over_http(served: &Served, tool: &str, arguments: &Value) -> Value {
     let heads = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
-    let (_, body) = served.post("/mcp", &heads, &message(tool, arguments).to_string());
+    let (_, body) = served.post("/mcp", &heads, &message(1, tool, arguments).to_string());
     let said: Value = serde_json::from_str(&body).expect("JSON");
     said["result"].clone()
 }

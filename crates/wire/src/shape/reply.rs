@@ -84,10 +84,13 @@ fn tool(out: &mut Vec<u8>, version: Version, stamp: &Stamp, reply: &ToolReply) {
     out.extend_from_slice(b"{\"content\":[");
     match (&reply.content, &reply.structured) {
         (Content::Structured, structured) => text_block(out, structured.as_ref().map_or("", Json::as_str)),
-        // A client that knows no structured content would get the words and not the data: it gets both.
+        // A client that knows no structured content would get the words and not the data: it gets both. Why something
+        // failed is in the data.
         (Content::Text(text), Some(json)) if !version.has(Feature::StructuredContent) => {
-            text_block(out, text);
-            out.push(b',');
+            if !reply.is_error {
+                text_block(out, text);
+                out.push(b',');
+            }
             text_block(out, json.as_str());
         }
         (Content::Text(text), _) => text_block(out, text),

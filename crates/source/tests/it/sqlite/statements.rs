@@ -105,7 +105,8 @@ fn what_is_wrong_has_a_place_and_a_way_out() {
         "totl",
         Some("did you mean `total`?"),
     );
-    check("SELECT \"gone\" FROM customers", "there is no column `gone`", "\"gone\"", None);
+    let single = Some("a text in SQL has single quotes: `'gone'`");
+    check("SELECT \"gone\" FROM customers", "there is no column `gone`", "\"gone\"", single);
     check("SELECT lenght(name) FROM customers", "there is no function `lenght`", "lenght", None);
     check(
         "SELECT id FROM customers, orders",
