@@ -1,12 +1,11 @@
 //! `cargo xtask ci`: everything that must be green, cheapest first, stopping at the first failure.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
 use crate::cache::Cache;
-use crate::{conformance, debian, docs, judges, setup, sh, tidy};
+use crate::{conformance, debian, docs, setup, sh, tidy};
 
 struct Step {
     name: &'static str,
@@ -51,11 +50,6 @@ const STEPS: &[Step] = &[
         name: "conformance",
         run: |t| conformance::against_fixture(&t.env()),
         way_out: "repeat with `cargo xtask conformance`",
-    },
-    Step {
-        name: "judges",
-        run: |t| judges::sample(&t.program("spile")),
-        way_out: "the line above names the argument; `cargo xtask judges sqlmap` tries all of them",
     },
 ];
 
@@ -107,17 +101,6 @@ impl Target {
             Self::AsConfigured => sh::Env::default(),
             Self::InCache(cache) => sh::Env::from([("CARGO_TARGET_DIR", cache.target().into_os_string())]),
         }
-    }
-
-    /// A program that the tests have built.
-    fn program(&self, name: &str) -> PathBuf {
-        let target = match self {
-            Self::AsConfigured => {
-                std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::top().join("target"), PathBuf::from)
-            }
-            Self::InCache(cache) => cache.target(),
-        };
-        target.join("debug").join(name)
     }
 
     fn cargo(&self, args: &[&str]) -> Result<()> {

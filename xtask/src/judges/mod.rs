@@ -1,4 +1,4 @@
-//! `cargo xtask judges`: what takes too long for every commit. A little of each runs in CI.
+//! `cargo xtask judges`: what takes too long for every commit. Killing and reloading are also tests, a few rounds of each.
 
 mod sqlmap;
 
@@ -47,15 +47,10 @@ pub fn run(args: &[String]) -> Result<()> {
         sh::show(tests.env("SPILE_RELOADS", reloads))?;
     }
     if wanted("sqlmap") {
-        sqlmap::run(&Cache::locate()?, &release("spile")?, sqlmap::Depth::Whole)?;
+        sqlmap::run(&Cache::locate()?, &release("spile")?)?;
     }
     println!("judges: satisfied, {}", sh::seconds(begun));
     Ok(())
-}
-
-/// A little of what is not a test by itself.
-pub fn sample(spile: &std::path::Path) -> Result<()> {
-    sqlmap::run(&Cache::locate()?, spile, sqlmap::Depth::Sample)
 }
 
 fn release(name: &str) -> Result<PathBuf> {

@@ -18,15 +18,7 @@ const PROTOCOL: &str = "2026-07-28";
 /// One argument may take so long.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// Every argument, every technique.
-    Whole,
-    /// One argument of each example, as far as a minute goes.
-    Sample,
-}
-
-pub fn run(cache: &Cache, spile: &Path, depth: Depth) -> Result<()> {
+pub fn run(cache: &Cache, spile: &Path) -> Result<()> {
     for example in EXAMPLES {
         let folder = sh::top().join("examples").join(example);
         // The examples are read from a copy: whoever finds a way to write shall not write there.
@@ -38,11 +30,8 @@ pub fn run(cache: &Cache, spile: &Path, depth: Depth) -> Result<()> {
             let name = tool["name"].as_str().context("a tool has a name")?.to_owned();
             let arguments = sample_arguments(&tool);
             for argument in arguments.keys() {
-                if depth == Depth::Sample && (tried > 0 || arguments[argument] != json!("x")) {
-                    continue;
-                }
                 tried += 1;
-                attack(cache, &server.url, example, &name, &arguments, argument, depth)?;
+                attack(cache, &server.url, example, &name, &arguments, argument)?;
             }
         }
         ensure!(tried > 0, "{example} has no argument to try");
@@ -150,7 +139,6 @@ fn attack(
     tool: &str,
     arguments: &serde_json::Map<String, Value>,
     argument: &str,
-    depth: Depth,
 ) -> Result<()> {
     let mut arguments = arguments.clone();
     // The mark tells sqlmap where to write; a number is attacked as text, which a schema must refuse.
@@ -168,7 +156,6 @@ fn attack(
         "params": { "name": tool, "arguments": arguments, "_meta": meta },
     });
     let results = cache.root().join("sqlmap-results");
-    let (level, risk) = if depth == Depth::Whole { ("5", "3") } else { ("1", "1") };
     let mut sqlmap = Command::new(cache.root().join("sqlmap/bin/sqlmap"));
     sqlmap
         .args(["-u", url, "--method", "POST", "--data", &body.to_string()])
@@ -176,7 +163,7 @@ fn attack(
         .args(["-H", &format!("MCP-Protocol-Version: {}", PROTOCOL)])
         .args(["-H", "Mcp-Method: tools/call", "-H", &format!("Mcp-Name: {tool}")])
         .args(["--batch", "--flush-session", "--disable-coloring", "--dbms", "sqlite", "--ignore-code", "*"])
-        .args(["--level", level, "--risk", risk, "--output-dir"])
+        .args(["--level", "5", "--risk", "3", "--output-dir"])
         .arg(&results);
     let log = cache.log("sqlmap");
     let what = format!("sqlmap {example}: {tool}.{argument}");

@@ -1,6 +1,6 @@
 //! What the real program must survive: judged from outside, with the files that it leaves.
 //!
-//! A little of each runs in CI; `cargo xtask judges` runs all of it.
+//! A few rounds run in CI; `cargo xtask judges` runs all of it.
 
 pub mod kill;
 mod pipe;

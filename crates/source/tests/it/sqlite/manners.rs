@@ -353,7 +353,8 @@ fn a_long_list_keeps_nobody_waiting() {
                     assert!(shown(&rows[0].0[column]).contains(first), "{mode} {:?}", rows[0]);
                     in_between.load(Ordering::SeqCst) > before
                 });
-                assert!(was_let_through, "{mode} {sort:?}");
+                // In WAL mode nobody is kept out, so a list need not come in pieces.
+                assert!(was_let_through || mode == "WAL", "{mode} {sort:?}");
             }
             let query =
                 Query { filters: vec![equals(1, Cell::Text("name 5"))], rows_max: 20, ..Query::default() };
@@ -364,7 +365,7 @@ fn a_long_list_keeps_nobody_waiting() {
 }
 
 /// So many lists may go by in which the writer has no turn on a processor.
-const LISTS_MAX: u32 = 200;
+const LISTS_MAX: u32 = 50;
 
 #[test]
 fn looking_at_all_rows_keeps_nobody_waiting() {
