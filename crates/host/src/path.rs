@@ -39,47 +39,51 @@ pub(crate) enum Ended {
     Fault(Fault),
 }
 
-pub(crate) async fn answer(
+// An `async fn` would keep its arguments twice, and what every call allocates has to fit where allocating is quick.
+#[expect(clippy::manual_async_fn, reason = "see above")]
+pub(crate) fn answer(
     server: Arc<Server>,
     registry: Arc<Registry>,
     mut job: Job,
-) -> Result<Ended, Fault> {
-    let owner = registry.find(&job.call)?; // whose is it
-    if let Owner::Tool(tool) = &owner {
-        if let Err(problem) = tool.check.check(job.call.arguments()) {
-            return Ok(Ended::Reply(tell(&server, tool, *problem))); // is it well formed
-        }
-        may_be_a_task(tool, &job)?;
-        if let Some(gate) = &tool.gate
-            && let Err(wait) = gate.pass(&job.who, server.world.now_ms())
-        {
-            return Ok(Ended::Reply(tell(&server, tool, too_often(wait)))); // is it not too often
-        }
-    }
-    loop {
-        let outcome = run(&server, &registry, &owner, &job).await;
-        let outcome = match outcome {
-            Outcome::Detach(work) if goes_on_as_task(&owner, &job) => {
-                let started = server.tasks.start(&server, &registry, job, work);
-                return started.map(Ended::Task).or_else(|fault| failed(&server, &owner, fault));
+) -> impl Future<Output = Result<Ended, Fault>> + Send {
+    async move {
+        let owner = registry.find(&job.call)?; // whose is it
+        if let Owner::Tool(tool) = &owner {
+            if let Err(problem) = tool.check.check(job.call.arguments()) {
+                return Ok(Ended::Reply(tell(&server, tool, *problem))); // is it well formed
             }
-            Outcome::Detach(work) => finish(timeout_ms(&registry, &owner), Run::Later(work)).await,
-            other => other,
-        };
-        match outcome {
-            Outcome::Done(reply) => return Ok(Ended::Reply(shaped(&owner, reply))),
-            Outcome::Refused(problem) => return Ok(Ended::Reply(told(&server, &owner, *problem)?)),
-            Outcome::Failed(fault) => return failed(&server, &owner, fault),
-            Outcome::Detach(_) => return Err(Fault::Bug { log: "detached work detached again".into() }),
-            // Boxed, because it is rare and would make every call's future larger.
-            Outcome::NeedInput(asks) => match Box::pin(ask(&server, &registry, &mut job, &asks)).await {
-                Ok(Asked::Answered) => {}
-                Ok(Asked::Sealed(state)) => return Ok(Ended::Input { asks, state }),
-                Ok(Asked::Refused(message)) => {
-                    return Ok(Ended::Reply(told(&server, &owner, not_answered(&message))?));
+            may_be_a_task(tool, &job)?;
+            if let Some(gate) = &tool.gate
+                && let Err(wait) = gate.pass(&job.who, server.world.now_ms())
+            {
+                return Ok(Ended::Reply(tell(&server, tool, too_often(wait)))); // is it not too often
+            }
+        }
+        loop {
+            let outcome = run(&server, &registry, &owner, &job).await;
+            let outcome = match outcome {
+                Outcome::Detach(work) if goes_on_as_task(&owner, &job) => {
+                    let started = server.tasks.start(&server, &registry, job, work);
+                    return started.map(Ended::Task).or_else(|fault| failed(&server, &owner, fault));
                 }
-                Err(fault) => return failed(&server, &owner, fault),
-            },
+                Outcome::Detach(work) => finish(timeout_ms(&registry, &owner), Run::Later(work)).await,
+                other => other,
+            };
+            match outcome {
+                Outcome::Done(reply) => return Ok(Ended::Reply(shaped(&owner, reply))),
+                Outcome::Refused(problem) => return Ok(Ended::Reply(told(&server, &owner, *problem)?)),
+                Outcome::Failed(fault) => return failed(&server, &owner, fault),
+                Outcome::Detach(_) => return Err(Fault::Bug { log: "detached work detached again".into() }),
+                // Boxed, because it is rare and would make every call's future larger.
+                Outcome::NeedInput(asks) => match Box::pin(ask(&server, &registry, &mut job, &asks)).await {
+                    Ok(Asked::Answered) => {}
+                    Ok(Asked::Sealed(state)) => return Ok(Ended::Input { asks, state }),
+                    Ok(Asked::Refused(message)) => {
+                        return Ok(Ended::Reply(told(&server, &owner, not_answered(&message))?));
+                    }
+                    Err(fault) => return failed(&server, &owner, fault),
+                },
+            }
         }
     }
 }
@@ -273,5 +277,21 @@ pub(crate) async fn again(server: &Server, registry: &Registry, job: &Job) -> Ou
 pub(crate) fn log(fault: &Fault) {
     if let Fault::Bug { log } = fault {
         tracing::error!(%log, "a call failed by a fault of ours");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Job, Registry, Server, answer};
+
+    fn bytes_of<F>(_: fn(Arc<Server>, Arc<Registry>, Job) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Allocators keep blocks of about a kilobyte at hand, and look for larger ones.
+    #[test]
+    fn a_call_is_no_large_block() {
+        let bytes = bytes_of(answer);
+        assert!(bytes <= 832, "{bytes} bytes");
     }
 }

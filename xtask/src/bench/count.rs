@@ -119,6 +119,8 @@ fn per_request(
     drop(load);
     server.stop()?;
     let text = std::fs::read_to_string(&profile).context("callgrind wrote no profile")?;
+    // For `callgrind_annotate`, which tells where they go.
+    std::fs::write(super::out()?.join(format!("{}.callgrind", name.replace([' ', ',', '/'], "-"))), &text)?;
     std::fs::remove_file(&profile)?;
     let instructions = instructions(&text).context("callgrind counted no instructions")?;
     let each = |total: u64| total as f64 / requests as f64;

@@ -22,6 +22,7 @@ mod start;
 mod stdio;
 mod timed;
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
@@ -103,11 +104,10 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
     let gates = gates::judge(&report);
     print!("{}", report::table(&report));
     print!("{}", gates::table(&gates));
-    let folder = sh::top().join("bench-out");
-    std::fs::create_dir_all(&folder).context("cannot create `bench-out`")?;
+    let folder = out()?;
     std::fs::write(folder.join("bench.json"), report::json(&report, &gates)?)?;
     std::fs::write(folder.join("bench.svg"), chart::svg(&report))?;
-    println!("\nwritten: bench-out/bench.json, bench-out/bench.svg");
+    println!("\nwritten: bench-out/bench.json, bench-out/bench.svg, bench-out/*.callgrind");
 
     let missed = gates.iter().filter(|gate| gate.met() == Some(false)).count();
     if !failed.is_empty() {
@@ -119,6 +119,13 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
     }
     ensure!(missed == 0, "{missed} of {} gates missed", gates.len());
     Ok(())
+}
+
+/// Where results go.
+fn out() -> anyhow::Result<PathBuf> {
+    let folder = sh::top().join("bench-out");
+    std::fs::create_dir_all(&folder).context("cannot create `bench-out`")?;
+    Ok(folder)
 }
 
 /// The rows asked for, and the floor they stand on.

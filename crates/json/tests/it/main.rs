@@ -345,7 +345,8 @@ proptest! {
     }
 
     #[test]
-    fn any_string_survives_writing_and_reading(s in "\\PC*|[\\x00-\\x7f]*") {
+    fn any_string_survives_writing_and_reading(s in "\\PC*|[\\x00-\\x7f]*|[\\x00-\\x1f]*", times in 1..500usize) {
+        let s = s.repeat(times);
         let mut out = Vec::new();
         write::string(&mut out, &s);
         let doc = scan(out, &ScanLimits::default()).expect("valid");
