@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use crate::cache::Cache;
-use crate::{conformance, debian, docs, setup, sh, tidy};
+use crate::{conformance, debian, docs, judges, setup, sh, tidy};
 
 struct Step {
     name: &'static str,
@@ -50,6 +50,11 @@ const STEPS: &[Step] = &[
         name: "conformance",
         run: |t| conformance::against_fixture(&t.env()),
         way_out: "repeat with `cargo xtask conformance`",
+    },
+    Step {
+        name: "sqlmap",
+        run: |t| judges::sample(&t.env()),
+        way_out: "repeat all of it with `cargo xtask judges sqlmap`",
     },
 ];
 

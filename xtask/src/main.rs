@@ -23,7 +23,7 @@ const HELP: &str = "\
 cargo xtask <command>
 
   ci                        everything that must be green: setup, fmt, tidy, clippy, tests,
-                            doctests, docs, conformance
+                            doctests, docs, conformance, a sample of sqlmap
   setup                     make the development cache (Node, the official clients and suites, the
                             MCP schemas) in $SPILE_DEV_CACHE, default ~/.cache/spile-dev
   conformance [--url URL]   the official conformance suites against the fixture server, or against

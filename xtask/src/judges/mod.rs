@@ -1,4 +1,5 @@
-//! `cargo xtask judges`: what takes too long for every commit. Killing and reloading are also tests, a few rounds of each.
+//! `cargo xtask judges`: what takes too long for every commit. Killing and reloading are also tests, a few rounds of
+//! each; sqlmap tries one argument of each database in every run of CI.
 
 mod sqlmap;
 
@@ -10,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::cache::Cache;
 use crate::sh;
+use sqlmap::Extent;
 
 const USAGE: &str = "usage: cargo xtask judges [kill|reload|sqlmap] [--rounds N] [--seed N]";
 const KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
@@ -47,18 +49,27 @@ pub fn run(args: &[String]) -> Result<()> {
         sh::show(tests.env("SPILE_RELOADS", reloads))?;
     }
     if wanted("sqlmap") {
-        sqlmap::run(&Cache::locate()?, &release("spile")?)?;
+        sqlmap::run(&Cache::locate()?, &release("spile")?, Extent::All)?;
     }
     println!("judges: satisfied, {}", sh::seconds(begun));
     Ok(())
 }
 
+/// What CI runs, with the program that its tests made.
+pub fn sample(env: &sh::Env) -> Result<()> {
+    sh::show(sh::cargo().args(["build", "-p", "spile", "--bin", "spile"]).envs(env))?;
+    let target = env.get("CARGO_TARGET_DIR").map(PathBuf::from);
+    sqlmap::run(&Cache::locate()?, &built(target, "debug", "spile")?, Extent::Sample)
+}
+
 fn release(name: &str) -> Result<PathBuf> {
-    let target = match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(set) => PathBuf::from(set),
-        None => sh::top().join("target"),
-    };
-    let path = target.join("release").join(name);
+    built(None, "release", name)
+}
+
+fn built(target: Option<PathBuf>, profile: &str, name: &str) -> Result<PathBuf> {
+    let configured = || std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.or_else(configured).unwrap_or_else(|| sh::top().join("target"));
+    let path = target.join(profile).join(name);
     path.canonicalize().with_context(|| format!("{} was not built", path.display()))
 }
 

@@ -1,7 +1,8 @@
 //! sqlmap against every argument of the examples: it must find nothing, and change nothing.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -12,31 +13,52 @@ use serde_json::{Value, json};
 use crate::cache::Cache;
 use crate::sh;
 
-const EXAMPLES: [&str; 2] = ["customers", "verbs"];
+/// The examples, and what of each is served.
+const SERVED: [(&str, &str); 4] =
+    [("customers", "."), ("customers", "customers.db"), ("stock", "."), ("verbs", ".")];
+/// Those that are databases.
+const SAMPLED: [(&str, &str); 2] = [("customers", "customers.db"), ("verbs", ".")];
 /// Every request stands alone, so sqlmap needs no handshake.
 const PROTOCOL: &str = "2026-07-28";
 /// One argument may take so long.
 const LIMIT: Duration = Duration::from_secs(1800);
+/// Fewer calls than this are no attack.
+const CALLS_MIN: u64 = 50;
 
-pub fn run(cache: &Cache, spile: &Path) -> Result<()> {
-    for example in EXAMPLES {
+/// How much is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Every argument of every tool.
+    All,
+    /// One argument of each database.
+    Sample,
+}
+
+pub fn run(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
+    for (example, served) in SERVED {
         let folder = sh::top().join("examples").join(example);
         // The examples are read from a copy: whoever finds a way to write shall not write there.
         let copy = copied(&folder, &cache.root().join("judges").join(example))?;
+        if extent == Extent::Sample && !SAMPLED.contains(&(example, served)) {
+            continue;
+        }
         let before = contents(&copy)?;
-        let server = Server::start(spile, &copy)?;
+        let server = Server::start(spile, &copy, served)?;
+        let tools = server.tools(spile)?;
         let mut tried = 0;
-        for tool in server.tools(spile)? {
-            let name = tool["name"].as_str().context("a tool has a name")?.to_owned();
-            let arguments = sample_arguments(&tool);
-            for argument in arguments.keys() {
-                tried += 1;
-                attack(cache, &server.url, example, &name, &arguments, argument)?;
+        for tool in &tools {
+            for argument in arguments(tool).keys() {
+                if extent == Extent::All || tried == 0 {
+                    tried += 1;
+                    attack(cache, &server, example, tool, argument)?;
+                }
             }
         }
         ensure!(tried > 0, "{example} has no argument to try");
         drop(server);
-        ensure!(contents(&copy)? == before, "the data of {example} is not what it was");
+        // Who may write may have been told to.
+        let only_reads = tools.iter().all(|tool| tool["annotations"]["readOnlyHint"] == true);
+        ensure!(!only_reads || contents(&copy)? == before, "the data of {example} is not what it was");
     }
     Ok(())
 }
@@ -72,9 +94,9 @@ struct Server {
 }
 
 impl Server {
-    fn start(spile: &Path, folder: &Path) -> Result<Self> {
+    fn start(spile: &Path, folder: &Path, served: &str) -> Result<Self> {
         let mut child = Command::new(spile)
-            .args(["serve", ".", "--bind", "127.0.0.1:0"])
+            .args(["serve", served, "--bind", "127.0.0.1:0"])
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -99,6 +121,22 @@ impl Server {
     }
 }
 
+impl Server {
+    /// How many calls it has had.
+    fn calls(&self) -> Result<u64> {
+        let authority = self.url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        let mut stream = TcpStream::connect(authority)?;
+        stream.write_all(
+            format!("GET /status HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n").as_bytes(),
+        )?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said)?;
+        let body = said.split_once("\r\n\r\n").context("a status has a body")?.1;
+        let status: Value = serde_json::from_str(body)?;
+        status["servers"][0]["calls"].as_u64().context("a status counts calls")
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // It may have ended by itself, which the next request would have told.
@@ -108,11 +146,7 @@ impl Drop for Server {
 }
 
 /// A value for each argument that can be written down: the first of a choice, else what its type allows.
-fn sample_arguments(tool: &Value) -> serde_json::Map<String, Value> {
-    let required = |name: &str| {
-        let list = tool["inputSchema"]["required"].as_array();
-        list.is_some_and(|list| list.iter().any(|one| one == name))
-    };
+fn arguments(tool: &Value) -> serde_json::Map<String, Value> {
     let mut out = serde_json::Map::new();
     for (name, schema) in tool["inputSchema"]["properties"].as_object().into_iter().flatten() {
         let value = match (&schema["enum"][0], schema["type"].as_str(), schema["format"].as_str()) {
@@ -124,57 +158,57 @@ fn sample_arguments(tool: &Value) -> serde_json::Map<String, Value> {
             (_, Some("boolean"), _) => json!(true),
             _ => continue,
         };
-        // A cursor of nobody is refused before anything is read.
-        if name != "cursor" || required(name) {
-            out.insert(name.clone(), value);
-        }
+        out.insert(name.clone(), value);
     }
     out
 }
 
-fn attack(
-    cache: &Cache,
-    url: &str,
-    example: &str,
-    tool: &str,
-    arguments: &serde_json::Map<String, Value>,
-    argument: &str,
-) -> Result<()> {
-    let mut arguments = arguments.clone();
+fn is_required(tool: &Value, argument: &str) -> bool {
+    let list = tool["inputSchema"]["required"].as_array();
+    list.is_some_and(|list| list.iter().any(|one| one == argument))
+}
+
+fn attack(cache: &Cache, server: &Server, example: &str, tool: &Value, argument: &str) -> Result<()> {
+    let name = tool["name"].as_str().context("a tool has a name")?;
+    // What is not needed would only leave less to be seen.
+    let mut given = arguments(tool);
+    given.retain(|other, _| other == argument || is_required(tool, other));
     // The mark tells sqlmap where to write; a number is attacked as text, which a schema must refuse.
-    let plain = match &arguments[argument] {
+    let plain = match &given[argument] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    arguments.insert(argument.to_owned(), json!(format!("{plain}*")));
+    given.insert(argument.to_owned(), json!(format!("{plain}*")));
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": PROTOCOL,
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let body = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-        "params": { "name": tool, "arguments": arguments, "_meta": meta },
+        "params": { "name": name, "arguments": given, "_meta": meta },
     });
-    let results = cache.root().join("sqlmap-results");
     let mut sqlmap = Command::new(cache.root().join("sqlmap/bin/sqlmap"));
     sqlmap
-        .args(["-u", url, "--method", "POST", "--data", &body.to_string()])
+        .args(["-u", &server.url, "--method", "POST", "--data", &body.to_string()])
         .args(["-H", "Content-Type: application/json", "-H", "Accept: application/json, text/event-stream"])
-        .args(["-H", &format!("MCP-Protocol-Version: {}", PROTOCOL)])
-        .args(["-H", "Mcp-Method: tools/call", "-H", &format!("Mcp-Name: {tool}")])
+        .args(["-H", &format!("MCP-Protocol-Version: {PROTOCOL}")])
+        .args(["-H", "Mcp-Method: tools/call", "-H", &format!("Mcp-Name: {name}")])
         .args(["--batch", "--flush-session", "--disable-coloring", "--dbms", "sqlite", "--ignore-code", "*"])
         .args(["--level", "5", "--risk", "3", "--output-dir"])
-        .arg(&results);
+        .arg(cache.root().join("sqlmap-results"));
     let log = cache.log("sqlmap");
-    let what = format!("sqlmap {example}: {tool}.{argument}");
-    sh::watch(&what, &mut sqlmap, &log, LIMIT)?;
+    let calls_before = server.calls()?;
+    sh::watch(&format!("sqlmap {example}: {name}.{argument}"), &mut sqlmap, &log, LIMIT)?;
+    let calls = server.calls()? - calls_before;
     let said = fs::read_to_string(&log)?;
     let is_found = ["identified the following injection point", "appears to be injectable", "is vulnerable"]
         .iter()
         .any(|words| said.contains(words));
-    ensure!(!is_found, "sqlmap found something in {tool}.{argument}; see {}", log.display());
+    ensure!(!is_found, "sqlmap found something in {name}.{argument}; see {}", log.display());
     if !said.contains("do not appear to be injectable") && !said.contains("does not seem to be injectable") {
-        bail!("sqlmap did not come to an end with {tool}.{argument}; see {}", log.display());
+        bail!("sqlmap did not come to an end with {name}.{argument}; see {}", log.display());
     }
+    ensure!(calls >= CALLS_MIN, "only {calls} calls of sqlmap reached {name}; see {}", log.display());
+    println!("  {example}: {name}.{argument} held against {calls} calls");
     Ok(())
 }
