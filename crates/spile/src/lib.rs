@@ -5,6 +5,7 @@ pub mod check;
 pub mod client;
 pub mod dev;
 pub mod diff;
+pub mod init;
 pub mod install;
 pub mod lock;
 pub mod pack;

@@ -22,6 +22,7 @@ use super::screen::{Screen, print};
 use super::show;
 use super::to::Output;
 use super::trouble::{Exit, Named, Trouble, When};
+use crate::replace::{self, Mode};
 use crate::words::{counted, some};
 
 /// One thing to ask. In `spile trace` each is typed as one argument.
@@ -383,9 +384,8 @@ impl Session {
         let Some(bytes) = bytes else {
             return Err(Trouble::new(Exit::Told, "there is nothing to save in the answer"));
         };
-        std::fs::write(file, &bytes).map_err(|error| {
-            Trouble::usage(format!("--save: `{}` cannot be written: {error}", file.display()))
-        })?;
+        replace::file(file, &bytes, Mode::AsItWasOrUsual)
+            .map_err(|error| Trouble::usage(format!("--save: {error:#}")))?;
         self.desk.say(&format!("wrote {} ({})", file.display(), counted(bytes.len() as u64, "byte")));
         Ok(())
     }

@@ -70,9 +70,7 @@ pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let kept = before.map(|_| keep(&place.file)).transpose()?;
-    if let Some(folder) = place.file.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("`{}` cannot be made", folder.display()))?;
-    }
+    replace::make_folder_of(&place.file)?;
     replace::file(&place.file, after.as_bytes(), Mode::AsItWasOrPrivate)?;
     said(&format!("added `{}` to {}", entry.name, place.file.display()));
     if let Some(kept) = kept {

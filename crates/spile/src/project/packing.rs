@@ -10,6 +10,7 @@ use contract::manifest::{self, Manifest, SourceKind};
 use host::RealWorld;
 
 use super::{Looked, MANIFEST, Plan, Project};
+use crate::replace::{self, Mode};
 
 const ID_CHARS: usize = 16;
 
@@ -72,9 +73,8 @@ impl Project {
         let mut random = [0; ID_CHARS / 2];
         RealWorld::default().fill(&mut random);
         let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let written = std::fs::create_dir_all(self.folder.join(".spile"))
-            .and_then(|()| std::fs::write(&file, format!("{id}\n")));
-        written.with_context(|| format!("`{}` cannot be written", file.display()))?;
+        replace::make_folder_of(&file)?;
+        replace::file(&file, format!("{id}\n").as_bytes(), Mode::Usual)?;
         Ok((Some(id), Some(file)))
     }
 
