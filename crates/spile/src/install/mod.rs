@@ -132,7 +132,7 @@ impl Entry {
                 let Some(ready) = looked.ready else { bail!("it cannot be served as it is") };
                 let own = std::env::current_exe().context("where this program lies cannot be told")?;
                 let own = own.to_str().context("this program lies in a folder whose name is not text")?;
-                let needed = Project::find(&args.path)?.variables()?;
+                let needed = looked.variables.into_iter().collect();
                 (ready.contract.name, own.to_owned(), vec!["serve".to_owned(), shown.to_owned()], needed)
             }
         };

@@ -81,10 +81,10 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     }
     ensure!(!args.output.is_dir(), "`{}` is a folder; name a file", args.output.display());
     let project = Project::find(&args.path)?;
-    let looked = project.look()?;
+    let mut looked = project.look()?;
     crate::tell(&looked.found);
-    let Some(ready) = looked.ready else { return Ok(ExitCode::FAILURE) };
-    let packing = project.packing(args.with_data && ready.contract.writes())?;
+    let Some(ready) = looked.ready.take() else { return Ok(ExitCode::FAILURE) };
+    let packing = project.packing(looked, args.with_data && ready.contract.writes())?;
     if let Some(made) = &packing.made {
         writeln!(
             io::stderr(),

@@ -10,7 +10,8 @@ mod missing;
 mod packing;
 mod sources;
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -153,6 +154,10 @@ pub struct Looked {
     pub manifest: Option<Manifest>,
     /// Whether somebody wrote that manifest.
     pub is_written: bool,
+    /// The manifest as it is written, or would be.
+    pub text: String,
+    /// The variables that it reads, by name.
+    pub variables: BTreeSet<String>,
     /// What each source holds, by its name.
     pub facts: Vec<(String, Facts)>,
 }
@@ -171,10 +176,7 @@ impl Project {
         let mut opened = Vec::new();
         let manifest = match &self.plan {
             Plan::Manifest(file) => self.read_manifest(file, &mut opened, &mut looked)?,
-            Plan::Files(files) => {
-                let made = self.made_manifest(files, &mut opened, &mut looked)?;
-                made.map(|(manifest, _)| manifest)
-            }
+            Plan::Files(files) => self.made_manifest(files, &mut opened, &mut looked)?,
         };
         let Some(manifest) = manifest else { return Ok(looked) };
         let examined: Vec<Vec<Examined<'_>>> = opened.iter().map(|one| examined(&manifest, one)).collect();
@@ -216,8 +218,16 @@ impl Project {
         let Ok(text) = String::from_utf8(bytes) else {
             bail!("`{}` is not text in UTF-8; save it again as such", file.display());
         };
+        looked.text = text;
         let shown = file.display().to_string();
-        let manifest = match manifest::parse(&shown, &text, &|name| std::env::var(name).ok()) {
+        let variables = RefCell::new(BTreeSet::new());
+        let env = |name: &str| {
+            variables.borrow_mut().insert(name.to_owned());
+            std::env::var(name).ok()
+        };
+        let parsed = manifest::parse(&shown, &looked.text, &env);
+        looked.variables = variables.into_inner();
+        let manifest = match parsed {
             Ok((manifest, mut found)) => {
                 looked.found.append(&mut found);
                 manifest
@@ -252,13 +262,13 @@ impl Project {
         self.moved.get(source).cloned().unwrap_or_else(|| self.folder.join(path))
     }
 
-    /// The manifest that nobody wrote, and its text.
+    /// The manifest that nobody wrote.
     fn made_manifest(
         &self,
         files: &[PathBuf],
         opened: &mut Vec<Opened>,
         looked: &mut Looked,
-    ) -> anyhow::Result<Option<(Manifest, String)>> {
+    ) -> anyhow::Result<Option<Manifest>> {
         let stems: Vec<String> = files.iter().map(|file| stem(file)).collect();
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
@@ -285,9 +295,9 @@ impl Project {
         if looked.errors() > 0 {
             return Ok(None);
         }
-        let text = rendered(opened, &names::server_name(&self.name));
-        match manifest::parse(MANIFEST, &text, &|_| None) {
-            Ok((manifest, _)) => Ok(Some((manifest, text))),
+        looked.text = rendered(opened, &names::server_name(&self.name));
+        match manifest::parse(MANIFEST, &looked.text, &|_| None) {
+            Ok((manifest, _)) => Ok(Some(manifest)),
             Err(found) => {
                 let why = contract::diagnostic::render_all(&found, false);
                 bail!("the manifest that was made for this data does not hold (please report this):\n{why}")
@@ -316,7 +326,7 @@ impl Project {
         };
         let mut looked = Looked::default();
         let made = self.made_manifest(files, &mut Vec::new(), &mut looked)?;
-        Ok((made.map(|(_, text)| text), looked.found))
+        Ok((made.map(|_| looked.text), looked.found))
     }
 }
 

@@ -1,15 +1,14 @@
 //! What goes into one file: the manifest, what it reads, and where that lies.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::ensure;
 use call::World;
-use contract::manifest::{self, Manifest, SourceKind};
+use contract::manifest::SourceKind;
 use host::RealWorld;
 
-use super::{Looked, MANIFEST, Plan, Project};
+use super::{Looked, Project};
+use crate::lock;
 use crate::replace::{self, Mode};
 
 const ID_CHARS: usize = 16;
@@ -35,30 +34,25 @@ pub struct PackedSource {
 }
 
 impl Project {
-    /// What goes into one file. With data that is written to, the project needs an id, and gets one.
-    pub fn packing(&self, needs_id: bool) -> anyhow::Result<Packing> {
-        let (manifest, text) = match &self.plan {
-            Plan::Manifest(file) => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("`{}` cannot be read", file.display()))?;
-                (None, text)
-            }
-            Plan::Files(files) => {
-                let made = self.made_manifest(files, &mut Vec::new(), &mut Looked::default())?;
-                let (manifest, text) = made.context("these files cannot be served")?;
-                (Some(manifest), text)
-            }
-        };
-        let (read, variables) = asked(&text)?;
-        let manifest = manifest.unwrap_or(read);
-        let lock = std::fs::read(self.folder.join("spile.lock")).ok();
-        let sources = manifest.sources.iter().map(|one| PackedSource {
+    /// What goes into one file, of what was looked at. With data that is written to, the project needs an id, and
+    /// gets one.
+    pub fn packing(&self, looked: Looked, needs_id: bool) -> anyhow::Result<Packing> {
+        let named = looked.manifest.iter().flat_map(|manifest| &manifest.sources);
+        let sources = named.map(|one| PackedSource {
             name: one.name.value.clone(),
             path: self.path_of(&one.name.value, &one.path.value),
             kind: one.settings.kind(),
         });
+        let lock = lock::file_of(self).and_then(|file| std::fs::read(file).ok());
         let (id, made) = if needs_id { self.id()? } else { (None, None) };
-        Ok(Packing { sources: sources.collect(), lock, variables, manifest: text, id, made })
+        Ok(Packing {
+            sources: sources.collect(),
+            lock,
+            variables: looked.variables.into_iter().collect(),
+            manifest: looked.text,
+            id,
+            made,
+        })
     }
 
     /// Chance decides it once; a project that is packed again keeps it, and with it the data of those who run it.
@@ -77,26 +71,4 @@ impl Project {
         replace::file(&file, format!("{id}\n").as_bytes(), Mode::Usual)?;
         Ok((Some(id), Some(file)))
     }
-
-    /// The variables that a manifest reads.
-    pub fn variables(&self) -> anyhow::Result<Vec<String>> {
-        match &self.plan {
-            Plan::Manifest(file) => Ok(asked(&std::fs::read_to_string(file)?)?.1),
-            Plan::Files(_) => Ok(Vec::new()),
-        }
-    }
-}
-
-/// A manifest, and which variables it asked for.
-fn asked(text: &str) -> anyhow::Result<(Manifest, Vec<String>)> {
-    let names = RefCell::new(BTreeSet::new());
-    let env = |name: &str| {
-        names.borrow_mut().insert(name.to_owned());
-        std::env::var(name).ok()
-    };
-    let manifest = match manifest::parse(MANIFEST, text, &env) {
-        Ok((manifest, _)) => manifest,
-        Err(found) => bail!("{}", contract::diagnostic::render_all(&found, false)),
-    };
-    Ok((manifest, names.into_inner().into_iter().collect()))
 }
