@@ -9,6 +9,7 @@ pub mod init;
 pub mod install;
 pub mod lock;
 pub mod pack;
+mod plain;
 mod progress;
 pub mod project;
 mod reload;

@@ -7,6 +7,7 @@ mod statement;
 mod tools;
 mod writes;
 
+use call::text::hex;
 use ring::digest;
 
 use crate::contract::{Collection, Contract, Statement, Tool};
@@ -219,5 +220,5 @@ fn fingerprint(tools: &[Made<'_>]) -> String {
             context.update(piece.as_bytes());
         }
     }
-    context.finish().as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&context.finish().as_ref()[..4])
 }

@@ -10,7 +10,6 @@ mod arguments;
 mod desk;
 mod form;
 mod inside;
-mod plain;
 mod schema;
 mod screen;
 mod show;

@@ -6,10 +6,10 @@ use std::fmt::Write;
 
 use json::{Json, Kind, Node};
 
-use super::plain;
 use super::schema::{Schema, Shape};
 use super::screen::Screen;
 use super::table::{Table, record};
+use crate::plain;
 use crate::words::{counted, grouped, some};
 
 fn text(node: Node<'_>, key: &str) -> Option<String> {

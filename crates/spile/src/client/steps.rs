@@ -16,12 +16,12 @@ use wire::method::Method;
 
 use super::arguments;
 use super::desk::Desk;
-use super::plain;
 use super::schema::Schema;
 use super::screen::{Screen, print};
 use super::show;
 use super::to::Output;
 use super::trouble::{Exit, Named, Trouble, When};
+use crate::plain;
 use crate::replace::{self, Mode};
 use crate::words::{counted, some};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::plain::{self, width};
+use crate::plain::{self, width};
 use super::screen::Screen;
 
 /// No column is made narrower than this to make room for others.

@@ -5,11 +5,12 @@ use std::io::{self, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use call::text::hex;
 use json::Json;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use super::{PackArgs, Server, digest_all, executable, hex};
+use super::{PackArgs, Server, digest_all, executable};
 use crate::replace::{self, Mode};
 
 /// The bundle format that is written.

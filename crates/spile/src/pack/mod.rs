@@ -279,10 +279,6 @@ fn digest_all(from: &mut impl Read) -> io::Result<[u8; 32]> {
     Ok(context.finish().as_ref().try_into().unwrap_or_default())
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// What is packed into a file, if something is.
 pub(crate) fn packed_at(path: &Path) -> anyhow::Result<Option<About>> {
     if !path.is_file() {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use call::World;
+use call::text::hex;
 use contract::manifest::SourceKind;
 use host::RealWorld;
 
@@ -66,7 +67,7 @@ impl Project {
         }
         let mut random = [0; ID_CHARS / 2];
         RealWorld::default().fill(&mut random);
-        let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&random);
         replace::make_folder_of(&file)?;
         replace::file(&file, format!("{id}\n").as_bytes(), Mode::Usual)?;
         Ok((Some(id), Some(file)))

@@ -6,7 +6,7 @@ use json::{Json, Kind, Node};
 use upstream::Direction;
 
 use super::entry::{Entry, What};
-use crate::client::plain;
+use crate::plain;
 use crate::client::screen::{Screen, print_bytes};
 use crate::words::counted;
 
