@@ -10,6 +10,7 @@ use crate::compile::CHOSEN_MAX;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
 use crate::source::{ColumnFacts, Facts, TableFacts};
+use crate::words::counted;
 
 /// Behind so much text, fields are no longer listed: nobody reads them, and a manifest has a largest size.
 const FIELDS_UNTIL_BYTES: usize = 1 << 20;
@@ -281,10 +282,6 @@ fn quoted(value: &str) -> String {
     }
     out.push('"');
     out
-}
-
-fn counted(n: u64, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// A remark in a line of its own.

@@ -7,10 +7,9 @@ use std::io::{IsTerminal, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use contract::words::some;
 use json::Json;
 use json::write::Object;
-
-use crate::words::some;
 
 /// A server as it is announced.
 pub(crate) struct Shown {

@@ -159,9 +159,9 @@ impl Log {
         let outcome = match &called.ending {
             Ending::Reply(Reply::Tool(reply)) if reply.is_error => {
                 let code = reply.structured.as_ref().map(json::Json::doc);
-                let code = code
-                    .as_ref()
-                    .and_then(|doc| doc.root().get("code")?.str().map(|code| short(&code, VALUE_COLUMNS_MAX)));
+                let code = code.as_ref().and_then(|doc| {
+                    doc.root().get("code")?.str().map(|code| short(&code, VALUE_COLUMNS_MAX))
+                });
                 code.unwrap_or_else(|| "failed".into())
             }
             Ending::Reply(_) => "ok".into(),

@@ -19,6 +19,5 @@ pub mod serve;
 mod settings;
 #[cfg(unix)]
 mod socket;
-mod words;
 
 pub use report::{print, tell};

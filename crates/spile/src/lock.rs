@@ -9,11 +9,11 @@ use contract::Contract;
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::judge::{Difference, Promises, Verdict, judge, worst};
 use contract::lock::{Lock, Number};
+use contract::words::counted;
 
 use crate::project::{Looked, Plan, Project};
 use crate::replace::{self, Mode};
 use crate::report::tell;
-use crate::words::counted;
 
 /// How what would be served stands to what is locked.
 #[derive(Debug, Default)]

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::io::Write as _;
 
 use contract::diagnostic::{Diagnostic, Severity, render_all};
+use contract::words::{counted, grouped, some};
 use contract::{Contract, Operation, Tool, tokens};
 
 use crate::banner::in_colour;
 use crate::plain;
-use crate::words::{counted, grouped, some};
 
 /// So many findings of one sort are shown; what is beyond is counted.
 const SHOWN_MAX: usize = 3;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use clap::{Args, Subcommand, ValueEnum};
 use contract::nearest;
+use contract::words::{counted, some};
 use json::{Json, Node};
 use tokio::sync::OnceCell;
 use upstream::Connection;
@@ -23,7 +24,6 @@ use super::to::Output;
 use super::trouble::{Exit, Named, Trouble, When};
 use crate::plain;
 use crate::replace::{self, Mode};
-use crate::words::{counted, some};
 
 /// One thing to ask. In `spile trace` each is typed as one argument.
 #[derive(Debug, Subcommand)]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::manifest::{Formulas, Settings, SourceKind, Workbook};
 use contract::source::{Facts, Shape, Source, SourceFault};
+use contract::words::counted;
 use contract::{Collection, Contract};
 use source::{csv, json, sheets, sqlite};
 
 use super::{file_name, missing};
 use crate::progress::Progress;
-use crate::words::counted;
 
 /// A source that was opened, and what it holds.
 pub(super) struct Opened {
