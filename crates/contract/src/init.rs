@@ -24,6 +24,8 @@ pub struct Found<'a> {
     /// As the user gave it.
     pub path: &'a str,
     pub kind: SourceKind,
+    /// Where in a JSON document the records are, if it is no array itself.
+    pub at: Option<&'a str>,
     pub facts: &'a Facts,
 }
 
@@ -122,7 +124,10 @@ fn render_source(out: &mut String, found: &Found<'_>, name: &str) {
         }
         SourceKind::Json => {
             *out += "# Where in the file the records are, if it is no array itself: names with a `/` before each.\n";
-            *out += "#at = \"/data/customers\"\n";
+            *out += &match found.at {
+                Some(at) => format!("at = {}\n", text(at)),
+                None => "#at = \"/data/customers\"\n".to_owned(),
+            };
         }
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods | SourceKind::JsonLines => {}
     }

@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use contract::compile::{Examined, Known, compile};
 use contract::diagnostic::{Diagnostic, Severity};
-use contract::manifest::{self, Body, Manifest, SourceKind};
+use contract::manifest::{self, Body, Manifest, Settings, SourceKind};
 use contract::source::{Facts, SourceFault};
 use contract::{Contract, Operation, init, names};
 use host::Answers;
 
 use crate::lock::Locked;
 pub use packing::{PackedSource, Packing};
-use sources::{Opened, Opening, described, explained, open, settings, told};
+use sources::{Opened, Opening, described, explained, open, other_settings, settings, told};
 
 pub const MANIFEST: &str = "spile.toml";
 const ENDINGS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
@@ -274,22 +274,26 @@ impl Project {
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
             let Some(kind) = kind_of(file) else { continue };
             looked.files.push(file.clone());
-            let (shown, settings) = (file_name(file), settings(kind));
-            let opening = Opening {
-                name: &name,
-                path: file,
-                file: &shown,
-                settings: &settings,
-                header_rows: Vec::new(),
+            let shown = file_name(file);
+            let with = |settings: &Settings| {
+                open(&Opening { name: &name, path: file, file: &shown, settings, header_rows: Vec::new() })
             };
-            match open(&opening) {
+            match with(&settings(kind)) {
                 Ok(source) => opened.push(source),
                 // Much that is JSON is no table, and nobody has said that this one is.
                 Err(error) if kind == SourceKind::Json && files.len() > 1 => {
                     let why = format!("`{shown}` is left out: {}", error.message);
-                    looked.found.push(Diagnostic::note(why));
+                    let note = Diagnostic::note(why);
+                    looked.found.push(match other_settings(kind, file) {
+                        Some(_) => note.help("to serve it, name it alone, or write a manifest"),
+                        None => note,
+                    });
                 }
-                Err(error) => looked.found.push(error),
+                Err(error) => match other_settings(kind, file).map(|settings| with(&settings)) {
+                    Some(Ok(source)) => opened.push(source),
+                    Some(Err(error)) => looked.found.push(error),
+                    None => looked.found.push(error),
+                },
             }
         }
         if looked.errors() > 0 {
@@ -353,7 +357,16 @@ fn header_rows<'m>(manifest: &'m Manifest, source: &str) -> Vec<(Option<&'m str>
 fn rendered(opened: &[Opened], name: &str) -> String {
     let sources: Vec<init::Found<'_>> = opened
         .iter()
-        .map(|one| init::Found { name: &one.name, path: &one.file, kind: one.kind, facts: &one.facts })
+        .map(|one| init::Found {
+            name: &one.name,
+            path: &one.file,
+            kind: one.settings.kind(),
+            at: match &one.settings {
+                Settings::Json { at } => at.as_deref(),
+                Settings::Csv { .. } | Settings::Sqlite | Settings::JsonLines | Settings::Sheets(_) => None,
+            },
+            facts: &one.facts,
+        })
         .collect();
     init::render(&sources, name)
 }

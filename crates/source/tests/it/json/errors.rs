@@ -103,6 +103,17 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
         ),
         (
             document(),
+            r#"{"page":{"of":3},"people":[{"id":1}],"plans":[{"id":1}],"ids":[1],"none":[]}"#,
+            "is an object, and not an array of objects; say in a manifest which array it is: `at = \"/people\"` or \
+             `at = \"/plans\"`",
+        ),
+        (
+            document(),
+            r#"{"data":{"total":1,"people":[{"id":1}]}}"#,
+            "is an object, and not an array of objects; say `at = \"/data/people\"` for the array in it",
+        ),
+        (
+            document(),
             r#"{"ann":{"age":1},"bob":{"age":2}}"#,
             "is an object, and not an array of objects; an object whose members are records is not read: make \
              it an array, with the names as a column",
