@@ -39,7 +39,7 @@ pub struct PackArgs {
     /// Where to write it
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Put the data in too; without this it is looked for beside the executable, as the manifest names it
+    /// Put the data in too, from where the manifest says now; without this it is looked for beside the executable, as the manifest names it
     #[arg(long)]
     with_data: bool,
     /// What to make
@@ -84,7 +84,7 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     let mut looked = project.look()?;
     crate::tell(&looked.found);
     let Some(ready) = looked.ready.take() else { return Ok(ExitCode::FAILURE) };
-    let packing = project.packing(looked, args.with_data && ready.contract.writes())?;
+    let packing = project.packing(looked, args.with_data, ready.contract.writes())?;
     if let Some(made) = &packing.made {
         writeln!(
             io::stderr(),

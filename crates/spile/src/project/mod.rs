@@ -220,13 +220,8 @@ impl Project {
         };
         looked.text = text;
         let shown = file.display().to_string();
-        let variables = RefCell::new(BTreeSet::new());
-        let env = |name: &str| {
-            variables.borrow_mut().insert(name.to_owned());
-            std::env::var(name).ok()
-        };
-        let parsed = manifest::parse(&shown, &looked.text, &env);
-        looked.variables = variables.into_inner();
+        let (parsed, variables) = parsed(&shown, &looked.text);
+        looked.variables = variables;
         let manifest = match parsed {
             Ok((manifest, mut found)) => {
                 looked.found.append(&mut found);
@@ -339,6 +334,19 @@ impl Looked {
         self.found.iter().filter(|one| one.severity == Severity::Error).count()
     }
 }
+
+/// A manifest, and the variables that it asked for.
+fn parsed(shown: &str, text: &str) -> (Parsed, BTreeSet<String>) {
+    let variables = RefCell::new(BTreeSet::new());
+    let env = |name: &str| {
+        variables.borrow_mut().insert(name.to_owned());
+        std::env::var(name).ok()
+    };
+    let parsed = manifest::parse(shown, text, &env);
+    (parsed, variables.into_inner())
+}
+
+type Parsed = Result<(Manifest, Vec<Diagnostic>), Vec<Diagnostic>>;
 
 fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned())

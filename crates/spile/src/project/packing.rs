@@ -7,8 +7,9 @@ use call::World;
 use call::text::hex;
 use contract::manifest::SourceKind;
 use host::RealWorld;
+use toml_edit::{DocumentMut, Item, Value};
 
-use super::{Looked, Project};
+use super::{Looked, MANIFEST, Project, parsed};
 use crate::lock;
 use crate::replace::{self, Mode};
 
@@ -37,23 +38,26 @@ pub struct PackedSource {
 impl Project {
     /// What goes into one file, of what was looked at. With data that is written to, the project needs an id, and
     /// gets one.
-    pub fn packing(&self, looked: Looked, needs_id: bool) -> anyhow::Result<Packing> {
+    pub fn packing(&self, looked: Looked, with_data: bool, is_written_to: bool) -> anyhow::Result<Packing> {
         let named = looked.manifest.iter().flat_map(|manifest| &manifest.sources);
-        let sources = named.map(|one| PackedSource {
-            name: one.name.value.clone(),
-            path: self.path_of(&one.name.value, &one.path.value),
-            kind: one.settings.kind(),
-        });
+        let sources: Vec<PackedSource> = named
+            .map(|one| PackedSource {
+                name: one.name.value.clone(),
+                path: self.path_of(&one.name.value, &one.path.value),
+                kind: one.settings.kind(),
+            })
+            .collect();
+        let (manifest, variables) = if with_data && !looked.variables.is_empty() {
+            let text = with_names(&looked.text, &sources)?;
+            let (_, variables) = parsed(MANIFEST, &text);
+            (text, variables)
+        } else {
+            (looked.text, looked.variables)
+        };
         let lock = lock::file_of(self).and_then(|file| std::fs::read(file).ok());
-        let (id, made) = if needs_id { self.id()? } else { (None, None) };
-        Ok(Packing {
-            sources: sources.collect(),
-            lock,
-            variables: looked.variables.into_iter().collect(),
-            manifest: looked.text,
-            id,
-            made,
-        })
+        let (id, made) = if with_data && is_written_to { self.id()? } else { (None, None) };
+        let variables = variables.into_iter().collect();
+        Ok(Packing { sources, lock, variables, manifest, id, made })
     }
 
     /// Chance decides it once; a project that is packed again keeps it, and with it the data of those who run it.
@@ -72,4 +76,24 @@ impl Project {
         replace::file(&file, format!("{id}\n").as_bytes(), Mode::Usual)?;
         Ok((Some(id), Some(file)))
     }
+}
+
+/// The manifest with the name of each file where a variable said where it lies: the file goes along, and nobody who
+/// runs the server needs that variable.
+fn with_names(text: &str, sources: &[PackedSource]) -> anyhow::Result<String> {
+    let mut document: DocumentMut = text.parse()?;
+    let tables = document.get_mut("sources").and_then(Item::as_table_like_mut);
+    let Some(tables) = tables else { return Ok(text.to_owned()) };
+    for source in sources {
+        let table = tables.get_mut(&source.name).and_then(Item::as_table_like_mut);
+        let path = table.and_then(|table| table.get_mut("path")?.as_value_mut());
+        let Some(path) = path.filter(|path| path.as_str().is_some_and(|path| path.contains("${"))) else {
+            continue;
+        };
+        let name = source.path.file_name().unwrap_or_default().to_string_lossy().replace("${", "$${");
+        let around = path.decor().clone();
+        *path = Value::from(name);
+        *path.decor_mut() = around;
+    }
+    Ok(document.to_string())
 }
