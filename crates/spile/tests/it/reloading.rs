@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
@@ -14,7 +13,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::http::HeaderValue;
 use tungstenite::{Message, WebSocket};
 
-use crate::stand::{AT_MOST, Place, Served, lines_of};
+use crate::stand::{AT_MOST, Pipe, Place, Served, lines_of};
 
 const PEOPLE: &[u8] = b"id,name\n1,Ada\n2,Bea\n";
 
@@ -33,13 +32,6 @@ const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-0
 const LISTEN: &str = r#"{"jsonrpc":"2.0","id":"ear","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},META}}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
 const CHANGED: &str = "notifications/tools/list_changed";
-
-/// A server at the other end of a pipe.
-struct Pipe {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: Receiver<String>,
-}
 
 /// A channel that client and server share.
 trait Line {
@@ -61,34 +53,13 @@ trait Line {
     }
 }
 
-impl Pipe {
-    fn open(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts");
-        let stdin = child.stdin.take().expect("stdin is a pipe");
-        let stdout = lines_of(child.stdout.take().expect("stdout is a pipe"));
-        Self { child, stdin, stdout }
-    }
-}
-
 impl Line for Pipe {
     fn send(&mut self, message: &str) {
-        writeln!(self.stdin, "{message}").expect("it reads");
+        self.send(message);
     }
 
     fn next(&mut self) -> String {
-        self.stdout.recv_timeout(AT_MOST).expect("it says something")
-    }
-}
-
-impl Drop for Pipe {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.next()
     }
 }
 
