@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use json::Json;
 
-use crate::project::Project;
+use crate::project::{Project, missing};
 use crate::replace::{self, Mode};
 pub use clients::Client;
 use clients::Scope;
@@ -116,10 +116,7 @@ fn keep(file: &Path) -> anyhow::Result<PathBuf> {
 
 impl Entry {
     fn of(args: &InstallArgs) -> anyhow::Result<Self> {
-        let absolute = args
-            .path
-            .canonicalize()
-            .with_context(|| format!("there is no file or folder `{}`", args.path.display()))?;
+        let absolute = args.path.canonicalize().map_err(|error| missing::unread(&args.path, error))?;
         let shown = absolute.to_str().with_context(|| {
             format!("`{}` is not text in UTF-8, and settings files are; rename it", absolute.display())
         })?;

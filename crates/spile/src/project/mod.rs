@@ -6,7 +6,7 @@
 //!
 //! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
 
-mod missing;
+pub(crate) mod missing;
 mod packing;
 mod sources;
 
@@ -55,12 +55,7 @@ pub enum Plan {
 
 impl Project {
     pub fn find(path: &Path) -> anyhow::Result<Self> {
-        let kind = std::fs::metadata(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                anyhow::anyhow!("there is no file or folder `{}`", path.display())
-            }
-            _ => anyhow::Error::new(error).context(format!("`{}` cannot be read", path.display())),
-        })?;
+        let kind = std::fs::metadata(path).map_err(|error| missing::unread(path, error))?;
         if kind.is_dir() { Self::of_folder(path) } else { Self::of_file(path) }
     }
 
@@ -75,7 +70,16 @@ impl Project {
         }
         let files = data_files(folder)?;
         match files.len() {
-            0 => bail!("nothing to serve in `{shown}`: there is no {MANIFEST} and no data file ({ENDINGS})"),
+            0 => {
+                let below = below(here(folder));
+                let below = match below.as_slice() {
+                    [] => String::new(),
+                    some => format!("; there is in `{}`", some.join("`, `")),
+                };
+                bail!(
+                    "nothing to serve in `{shown}`: there is no {MANIFEST} and no data file ({ENDINGS}){below}"
+                )
+            }
             1..=FILES_MAX => Ok(Self::new(name, folder, Plan::Files(files))),
             many => bail!(
                 "`{shown}` has {many} data files, and more than {FILES_MAX} are not served together; \
@@ -116,9 +120,34 @@ impl Project {
     }
 }
 
+/// So many folders in a folder are looked into, and so many named, for something that could be meant instead.
+const BELOW_MAX: usize = 100;
+const BELOW_SHOWN_MAX: usize = 3;
+
+/// Folders in a folder that could be served.
+fn below(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(BELOW_MAX);
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let shown = names.filter(|name| !name.to_string_lossy().starts_with('.'));
+    let paths = shown.map(|name| if folder == Path::new(".") { name.into() } else { folder.join(name) });
+    let is_served = |path: &PathBuf| {
+        path.is_dir()
+            && (path.join(MANIFEST).is_file() || data_files(path).is_ok_and(|files| !files.is_empty()))
+    };
+    let mut below: Vec<String> = paths.filter(is_served).map(|path| path.display().to_string()).collect();
+    below.sort();
+    below.truncate(BELOW_SHOWN_MAX);
+    below
+}
+
+/// The current folder has a name too.
+fn here(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
 /// The data files of a folder, by name.
 fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let here = here(folder);
     let entries = std::fs::read_dir(here).with_context(|| format!("`{}` cannot be read", here.display()))?;
     let paths = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
     let is_data = |path: &PathBuf| {
@@ -277,8 +306,9 @@ impl Project {
                 Ok(source) => opened.push(source),
                 // Much that is JSON is no table, and nobody has said that this one is.
                 Err(error) if kind == SourceKind::Json && files.len() > 1 => {
-                    let why = format!("`{shown}` is left out: {}", error.message);
-                    let note = Diagnostic::note(why);
+                    let why = error.message.strip_prefix(&format!("`{shown}` "));
+                    let why = why.map_or_else(|| error.message.clone(), |why| format!("it {why}"));
+                    let note = Diagnostic::note(format!("`{shown}` is left out: {why}"));
                     looked.found.push(match other_settings(kind, file) {
                         Some(_) => note.help("to serve it, name it alone, or write a manifest"),
                         None => note,

@@ -40,7 +40,7 @@ fn a_line_that_is_no_object_is_named() {
         ),
         (
             "{\"a\":1} {\"a\":2}\n",
-            "line 1 is not valid JSON; correct it there".to_owned(),
+            "line 1 is not valid JSON; give it a line of its own".to_owned(),
             ["1:9", "1 | {\"a\":1} {\"a\":2}", "  |         ^"],
         ),
         (
@@ -128,7 +128,17 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
         (document(), " \n", "is empty; an array without records is `[]`"),
         (document(), "[]", "has no records, so nobody knows their fields; add one"),
         (document(), r#"[{"a":1},{"a":1]}"#, "is not valid JSON; correct it there"),
-        (document(), r#"[{"a":1},]"#, "is not valid JSON; correct it there"),
+        (document(), r#"[{"a":1},]"#, "is not valid JSON; remove the comma before it"),
+        (document(), "[{\"a\":1,\n}]", "element 1 is not valid JSON; remove the comma before it"),
+        (document(), "[{'a':1}]", "element 1 is not valid JSON; a text stands in double quotes: `\"…\"`"),
+        (
+            document(),
+            "[{a:1}]",
+            "element 1 is not valid JSON; a name or a text stands in double quotes: `\"…\"`",
+        ),
+        (document(), "// people\n[{\"a\":1}]", "is not valid JSON; JSON has no comments; remove it"),
+        (document(), r#"[{"a":1 "b":2}]"#, "element 1 is not valid JSON; put a comma before it"),
+        (document(), r#"[{"a":1} {"a":2}]"#, "is not valid JSON; put a comma before it"),
         (document(), r#"[{"a":1}] x"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":1}"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":01}]"#, "element 1 is not valid JSON; correct it there"),
