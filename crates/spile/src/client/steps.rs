@@ -46,6 +46,25 @@ pub(crate) enum Step {
     Ping(NoArgs),
 }
 
+impl Step {
+    /// Names of what a server offers, and what is neither that nor an argument.
+    pub(crate) fn words(&self) -> Vec<&str> {
+        match self {
+            Self::Tools(args) => args.name.iter().map(String::as_str).collect(),
+            Self::Call(args) => named(&args.tool, &args.arguments),
+            Self::Prompt(args) => named(&args.name, &args.arguments),
+            Self::Resources(_) | Self::Read(_) | Self::Prompts(_) | Self::Complete(_) | Self::Ping(_) => {
+                Vec::new()
+            }
+        }
+    }
+}
+
+fn named<'a>(name: &'a str, arguments: &'a [String]) -> Vec<&'a str> {
+    let bare = arguments.iter().map(String::as_str).filter(|word| !word.contains('='));
+    std::iter::once(name).chain(bare).collect()
+}
+
 #[derive(Debug, Args)]
 pub struct NoArgs {}
 
