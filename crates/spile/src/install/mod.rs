@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use json::Json;
 
+use crate::banner::{client_name, is_plain};
 use crate::project::{Project, missing};
 use crate::replace::{self, Mode};
 pub use clients::Client;
@@ -145,7 +146,7 @@ impl Entry {
                 bail!("--name: use letters without marks, digits, `-` and `_`")
             }
             Some(name) => name.clone(),
-            None => own_name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect(),
+            None => client_name(&own_name),
         };
         Ok(Self { name, command, arguments, variables })
     }
@@ -166,11 +167,6 @@ impl Entry {
             }
         })
     }
-}
-
-/// What every client takes in a name.
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
 
 fn variable(said: &str) -> anyhow::Result<(String, String)> {
