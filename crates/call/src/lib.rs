@@ -13,6 +13,7 @@ mod limits;
 mod outcome;
 mod provider;
 mod request;
+pub mod text;
 
 pub use ask::{Answer, Ask, Asks, Elicited, Journal};
 pub use caller::{Caller, Caps, Principal};

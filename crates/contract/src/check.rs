@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::loops::has_loop;
 use crate::nearest::nearest;
 use crate::tape::{On, Tape};
+use crate::words::some;
 
 /// A compiled schema.
 pub struct Check {
@@ -118,7 +119,7 @@ impl Check {
                 let name = unexpected.first().map_or("", String::as_str);
                 let why = match nearest(name, self.known.iter().map(String::as_str)) {
                     Some(meant) => format!("unknown argument; did you mean `{meant}`?"),
-                    None => format!("unknown argument; known are: {}", some(&self.known)),
+                    None => format!("unknown argument; known are: {}", some(&self.known, KNOWN_SHOWN_MAX)),
                 };
                 (under(name), Reason::UnknownArgument, why, None)
             }
@@ -186,15 +187,6 @@ impl Check {
                 (at, Reason::NotAllowed, format!("does not match `{}` of the schema", other.keyword()), None)
             }
         }
-    }
-}
-
-/// The first few names, and how many more there are.
-fn some(names: &[String]) -> String {
-    let shown = names[..names.len().min(KNOWN_SHOWN_MAX)].join(", ");
-    match names.len().saturating_sub(KNOWN_SHOWN_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }
 

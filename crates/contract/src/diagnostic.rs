@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use call::text;
 use unicode_width::UnicodeWidthChar;
 
 /// A line longer than this is cut around the place that is meant.
@@ -186,7 +187,7 @@ pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
     let paint = Paint { colour };
     let kind = diagnostic.severity;
     let head = paint.strong(severity_code(kind), kind.as_str());
-    let mut out = format!("{head}{}\n", paint.strong("", &format!(": {}", printable(&diagnostic.message))));
+    let mut out = format!("{head}{}\n", paint.strong("", &format!(": {}", text::line(&diagnostic.message))));
     let mut indent = 1;
     if let Some(at) = &diagnostic.at {
         let number = at.line().to_string();
@@ -195,7 +196,7 @@ pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
         let bar = paint.strong(FRAME, "|");
         let excerpt = Excerpt::of(at);
         let carets = paint.strong(severity_code(kind), &"^".repeat(excerpt.mark_columns));
-        let file = printable(at.file());
+        let file = text::line(at.file());
         let arrow = paint.strong(FRAME, "-->");
         out += &format!("{blank}{arrow} {file}:{number}:{}\n", at.column());
         out += &format!("{blank} {bar}\n");
@@ -204,7 +205,7 @@ pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
     }
     if let Some(help) = &diagnostic.help {
         let (sign, word) = (paint.strong(FRAME, "="), paint.strong("", "help"));
-        out += &format!("{} {sign} {word}: {}\n", " ".repeat(indent), printable(help));
+        out += &format!("{} {sign} {word}: {}\n", " ".repeat(indent), text::line(help));
     }
     out
 }
@@ -316,21 +317,7 @@ fn columns_of(c: char) -> usize {
 
 /// Tabs become blanks, because their width depends on where the terminal thinks they are.
 fn shown(text: &str) -> String {
-    printable(&text.replace('\t', &" ".repeat(TAB_COLUMNS)))
-}
-
-/// Nothing in a file may move the cursor or turn the line around: such characters are shown by their number.
-fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c.is_control() || turns || c == '\u{feff}' {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    text::line(&text.replace('\t', &" ".repeat(TAB_COLUMNS))).into_owned()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::compile::CHOSEN_MAX;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
 use crate::source::{ColumnFacts, Facts, TableFacts};
+use crate::words::counted;
 
 /// Behind so much text, fields are no longer listed: nobody reads them, and a manifest has a largest size.
 const FIELDS_UNTIL_BYTES: usize = 1 << 20;
@@ -23,6 +24,8 @@ pub struct Found<'a> {
     /// As the user gave it.
     pub path: &'a str,
     pub kind: SourceKind,
+    /// Where in a JSON document the records are, if it is no array itself.
+    pub at: Option<&'a str>,
     pub facts: &'a Facts,
 }
 
@@ -121,7 +124,10 @@ fn render_source(out: &mut String, found: &Found<'_>, name: &str) {
         }
         SourceKind::Json => {
             *out += "# Where in the file the records are, if it is no array itself: names with a `/` before each.\n";
-            *out += "#at = \"/data/customers\"\n";
+            *out += &match found.at {
+                Some(at) => format!("at = {}\n", text(at)),
+                None => "#at = \"/data/customers\"\n".to_owned(),
+            };
         }
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods | SourceKind::JsonLines => {}
     }
@@ -281,10 +287,6 @@ fn quoted(value: &str) -> String {
     }
     out.push('"');
     out
-}
-
-fn counted(n: u64, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// A remark in a line of its own.

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use call::Annotations;
+use call::text::hex;
 use ring::digest;
 use serde_json::Value;
 
@@ -131,7 +132,7 @@ fn digest<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
         context.update(&(piece.len() as u64).to_be_bytes());
         context.update(piece.as_bytes());
     }
-    context.finish().as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&context.finish().as_ref()[..16])
 }
 
 /// Everything that is different, by tool. Nothing: they promise the same.

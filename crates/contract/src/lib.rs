@@ -36,6 +36,7 @@ pub mod source;
 mod tape;
 pub mod time;
 pub mod tokens;
+pub mod words;
 
 pub use cell::{Cell, Value};
 pub use check::{BadSchema, Check};

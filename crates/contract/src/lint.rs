@@ -12,6 +12,7 @@ use crate::kind::Kind;
 use crate::manifest::{self, Body, Manifest};
 use crate::names;
 use crate::source::{ColumnFacts, TableFacts};
+use crate::words::some;
 
 /// More tools than this are refused by some clients, or cut.
 pub const TOOLS_MAX: usize = 128;
@@ -75,7 +76,7 @@ impl Linter<'_> {
         let tools: Vec<_> = manifest.tools.iter().filter(is_mute).map(|tool| &tool.name).collect();
         if let [first, ..] = tools.as_slice() {
             let names: Vec<&str> = tools.iter().map(|name| name.value.as_str()).collect();
-            let message = format!("{} no description: {}", has(names.len(), "tool"), some(&names));
+            let message = format!("{} no description: {}", has(names.len(), "tool"), quoted(&names));
             let help = "say what a statement answers and when to use it; nobody sees the statement itself";
             self.warn("description_missing", Some(&first.at), message, help);
         }
@@ -87,7 +88,7 @@ impl Linter<'_> {
             .collect();
         if let [first, ..] = mute.as_slice() {
             let names: Vec<&str> = mute.iter().map(|name| name.value.as_str()).collect();
-            let message = format!("{} no description: {}", has(names.len(), "collection"), some(&names));
+            let message = format!("{} no description: {}", has(names.len(), "collection"), quoted(&names));
             let help = "say what a record is in a sentence; models choose their tools by it";
             self.note("description_missing", Some(&first.at), message, help);
         }
@@ -210,7 +211,7 @@ impl Linter<'_> {
         let [first, ..] = rounds.as_slice() else { return };
         let why = first.inexact.as_deref().unwrap_or_default();
         let names: Vec<&str> = rounds.iter().map(|column| column.name.as_str()).collect();
-        let message = format!("`{}`: {} {why}", collection.name.value, some(&names));
+        let message = format!("`{}`: {} {why}", collection.name.value, quoted(&names));
         let help = "what is stored already is told as it is; for exact digits declare the column TEXT in the database";
         let writes = collection.operations.iter().flatten().any(|one| one.value.writes());
         let at = Some(&collection.name.at);
@@ -308,7 +309,7 @@ fn refused(input: &Json) -> Vec<Refused> {
         let odd: Vec<&str> = odd.iter().map(String::as_str).collect();
         found.push(Refused {
             code: "argument_name",
-            what: format!("have names that some clients refuse: {}", some(&odd)),
+            what: format!("have names that some clients refuse: {}", quoted(&odd)),
             help: "use letters without marks, digits and `_`; a field gets another name with `name = \"…\"`",
         });
     }
@@ -363,9 +364,8 @@ fn has(n: usize, what: &str) -> String {
 }
 
 /// The first few names, and how many more there are.
-fn some(names: &[&str]) -> String {
+fn quoted(names: &[&str]) -> String {
     const SHOWN_MAX: usize = 8;
-    let shown: Vec<String> = names.iter().take(SHOWN_MAX).map(|name| format!("`{name}`")).collect();
-    let more = names.len().saturating_sub(SHOWN_MAX);
-    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    some(&names, SHOWN_MAX)
 }

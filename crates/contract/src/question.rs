@@ -1,6 +1,8 @@
 //! What a user is asked before something is written: the record as it is and what would become of it, in plain
 //! words.
 
+use call::text::is_harmful;
+
 use crate::cell::Cell;
 use crate::contract::{Collection, Statement};
 use crate::field::Field;
@@ -70,10 +72,9 @@ fn value(field: &Field, cell: Cell<'_>) -> String {
     }
 }
 
-/// Characters that are not seen, or that turn others around.
+/// Characters that are not seen, or that turn others around. A terminal need not mind all of them.
 pub(crate) fn is_hidden(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-        || c.is_control()
+    is_harmful(c) || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}')
 }
 
 fn listed(head: String, mut lines: Vec<String>) -> String {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, ready};
 
+use call::text::hex;
 use call::{Change, Fault, Limits, Listener, Principal, Provider, World};
 use json::ScanLimits;
 use wire::code::Told;
@@ -334,7 +335,7 @@ pub struct Posted {
 impl Posted {
     /// What nobody can guess: whoever posts names the line by it.
     pub fn name(&self) -> String {
-        self.key.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.key)
     }
 
     /// The next message; `None` at the end.

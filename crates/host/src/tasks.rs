@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use call::text::hex;
 use call::{Asks, Call, Emit, Fault, Outcome, Principal, Reply, Thing, Work};
 use json::Json;
 use tokio::sync::Notify;
@@ -120,7 +121,7 @@ impl Tasks {
         let mut random = [0; 16];
         server.world.fill(&mut random);
         let task = Arc::new(Task {
-            id: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+            id: hex(&random),
             holder,
             bytes: AtomicUsize::new(bytes),
             created_ms: now_ms,

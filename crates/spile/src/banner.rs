@@ -7,10 +7,10 @@ use std::io::{IsTerminal, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use contract::names;
+use contract::words::some;
 use json::Json;
 use json::write::Object;
-
-use crate::words::some;
 
 /// A server as it is announced.
 pub(crate) struct Shown {
@@ -51,7 +51,7 @@ pub(crate) fn over_sockets(all: &[Shown], places: &Places, heads: &[(&str, &str)
         if at > 0 {
             let _ = writeln!(out);
         }
-        let path = if all.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", one.name) };
+        let path = if all.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", escaped(&one.name)) };
         let socket = places.socket.as_ref().map(|path| format!("unix:{}", path.display()));
         match (places.address, socket) {
             (Some(bound), socket) => {
@@ -84,7 +84,11 @@ pub(crate) fn over_sockets(all: &[Shown], places: &Places, heads: &[(&str, &str)
 
 fn by_address(out: &mut String, one: &Shown, url: &str, heads: &[(&str, &str)]) {
     let options: String = heads.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
-    connect(out, "Claude Code", &format!("claude mcp add --transport http {} {url}{options}", one.name));
+    connect(
+        out,
+        "Claude Code",
+        &format!("claude mcp add --transport http {} {url}{options}", client_name(&one.name)),
+    );
     let entry = Json::object(|o| {
         o.str("url", url);
         headers(o, heads);
@@ -107,7 +111,7 @@ fn by_socket(out: &mut String, one: &Shown, socket: &str, path: &str, heads: &[(
     );
     connect(out, "curl", &how);
     if is_one && heads.is_empty() {
-        let how = format!("claude mcp add {} -- socat - UNIX-CONNECT:{socket}", one.name);
+        let how = format!("claude mcp add {} -- socat - UNIX-CONNECT:{socket}", client_name(&one.name));
         connect(out, "Claude Code, and whatever starts a command", &how);
     }
 }
@@ -146,7 +150,7 @@ pub(crate) fn over_stdio(all: &[Shown]) -> String {
         connect(
             &mut out,
             "Claude Code",
-            &format!("claude mcp add {} -- {program} {}", one.name, words.join(" ")),
+            &format!("claude mcp add {} -- {program} {}", client_name(&one.name), words.join(" ")),
         );
         connect(&mut out, "Claude Desktop, Cursor", &by_command("mcpServers", one));
         connect(&mut out, "VS Code", &by_command("servers", one));
@@ -182,10 +186,35 @@ fn by_command(under: &str, one: &Shown) -> String {
 fn entry_of(under: &str, name: &str, entry: &Json) -> String {
     let json = Json::object(|o| {
         o.object(under, |servers| {
-            servers.raw(name, entry.as_str());
+            servers.raw(&client_name(name), entry.as_str());
         });
     });
     json.to_string()
+}
+
+/// What clients call a server: they take letters without marks, digits, `-` and `_`.
+pub(crate) fn client_name(name: &str) -> String {
+    if name.chars().all(is_plain) { name.to_owned() } else { names::collection_name(name) }
+}
+
+/// What every client takes in a name.
+pub(crate) fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
+}
+
+/// A name as a part of a path (RFC 3986).
+fn escaped(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            byte => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
 }
 
 /// This program, by a path that works from anywhere.

@@ -16,6 +16,7 @@ use host::{Called, Ending, Observer, Server};
 
 use crate::banner::say;
 use crate::lock::lines;
+use crate::plain;
 use crate::reload::{Breaking, News};
 use crate::report::tell;
 use crate::serve::{ServeArgs, Service, serve_with, start_logging};
@@ -25,9 +26,9 @@ use crate::settings;
 const PORT: u16 = 3333;
 const PORTS: u16 = 10;
 /// So much of a value is shown.
-const VALUE_CHARS_MAX: usize = 40;
+const VALUE_COLUMNS_MAX: usize = 40;
 /// So much of all arguments is shown.
-const ARGUMENTS_CHARS_MAX: usize = 160;
+const ARGUMENTS_COLUMNS_MAX: usize = 160;
 
 pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(&args);
@@ -153,20 +154,20 @@ impl Log {
             Target::Resource => "resource ",
             Target::Completion { .. } => "completion ",
         };
-        let name = plain(&called.call.name(), VALUE_CHARS_MAX);
+        let name = short(&called.call.name(), VALUE_COLUMNS_MAX);
         let arguments = self.arguments(called);
         let outcome = match &called.ending {
             Ending::Reply(Reply::Tool(reply)) if reply.is_error => {
                 let code = reply.structured.as_ref().map(json::Json::doc);
-                let code = code
-                    .as_ref()
-                    .and_then(|doc| doc.root().get("code")?.str().map(|code| plain(&code, VALUE_CHARS_MAX)));
+                let code = code.as_ref().and_then(|doc| {
+                    doc.root().get("code")?.str().map(|code| short(&code, VALUE_COLUMNS_MAX))
+                });
                 code.unwrap_or_else(|| "failed".into())
             }
             Ending::Reply(_) => "ok".into(),
             Ending::Asked => "asks the user".into(),
             Ending::Task => "goes on as a task".into(),
-            Ending::Fault(fault) => format!("error: {}", plain(&fault.to_string(), ARGUMENTS_CHARS_MAX)),
+            Ending::Fault(fault) => format!("error: {}", short(&fault.to_string(), ARGUMENTS_COLUMNS_MAX)),
             Ending::GivenUp => "given up by the caller".into(),
         };
         let (ms, bytes) = (called.took_ms, called.bytes);
@@ -181,25 +182,20 @@ impl Log {
                 "***".to_owned()
             } else {
                 match value.str() {
-                    Some(text) => plain(&text, VALUE_CHARS_MAX),
-                    None => plain(value.raw(), VALUE_CHARS_MAX),
+                    Some(text) => short(&text, VALUE_COLUMNS_MAX),
+                    None => short(value.raw(), VALUE_COLUMNS_MAX),
                 }
             };
-            format!("{}={shown}", plain(&name, VALUE_CHARS_MAX))
+            format!("{}={shown}", short(&name, VALUE_COLUMNS_MAX))
         });
         let all: Vec<String> = members.collect();
-        plain(&all.join(" "), ARGUMENTS_CHARS_MAX)
+        short(&all.join(" "), ARGUMENTS_COLUMNS_MAX)
     }
 }
 
 /// One line, not long, and nothing that a terminal would obey.
-fn plain(text: &str, chars_max: usize) -> String {
-    let mut out: String =
-        text.chars().map(|c| if c.is_control() { '·' } else { c }).take(chars_max).collect();
-    if text.chars().nth(chars_max).is_some() {
-        out.push('…');
-    }
-    out
+fn short(text: &str, columns_max: usize) -> String {
+    plain::cut(&plain::line(text), columns_max).into_owned()
 }
 
 /// The time of day in UTC.

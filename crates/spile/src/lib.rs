@@ -5,9 +5,11 @@ pub mod check;
 pub mod client;
 pub mod dev;
 pub mod diff;
+pub mod init;
 pub mod install;
 pub mod lock;
 pub mod pack;
+mod plain;
 mod progress;
 pub mod project;
 mod reload;
@@ -17,6 +19,5 @@ pub mod serve;
 mod settings;
 #[cfg(unix)]
 mod socket;
-mod words;
 
 pub use report::{print, tell};

@@ -4,15 +4,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use contract::Contract;
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::judge::{Difference, Promises, Verdict, judge, worst};
 use contract::lock::{Lock, Number};
+use contract::words::counted;
 
 use crate::project::{Looked, Plan, Project};
+use crate::replace::{self, Mode};
 use crate::report::tell;
-use crate::words::counted;
 
 /// How what would be served stands to what is locked.
 #[derive(Debug, Default)]
@@ -163,7 +164,7 @@ pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
             (Lock::new(version, promises), said)
         }
     };
-    put(&file, lock.write().as_bytes()).with_context(|| format!("`{}` cannot be written", file.display()))?;
+    replace::file(&file, lock.write().as_bytes(), Mode::AsItWasOrUsual)?;
     std::io::stdout().write_all(said.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -173,19 +174,4 @@ pub(crate) fn lines(differences: &[Difference]) -> String {
     let mut all: Vec<&Difference> = differences.iter().collect();
     all.sort_by_key(|one| std::cmp::Reverse(one.verdict));
     all.iter().map(|one| format!("  {:10}  {one}\n", one.verdict.as_str())).collect()
-}
-
-/// All of it or nothing: whoever reads meanwhile finds the old file or the new one.
-fn put(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let beside = file.with_extension(format!("lock.{}", std::process::id()));
-    let written = std::fs::File::create(&beside).and_then(|mut new| {
-        new.write_all(bytes)?;
-        new.sync_all()
-    });
-    let done = written.and_then(|()| std::fs::rename(&beside, file));
-    if done.is_err() {
-        // What could not be written whole is of no use.
-        let _ = std::fs::remove_file(&beside);
-    }
-    done
 }

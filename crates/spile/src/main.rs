@@ -1,20 +1,20 @@
 //! The command line.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use contract::diagnostic::Diagnostic;
 use spile::check::{CheckArgs, check};
 use spile::dev::dev;
 use spile::diff::{DiffArgs, diff};
+use spile::init::init;
 use spile::install::{self, InstallArgs};
 use spile::lock::compile;
 use spile::pack::{self, PackArgs};
-use spile::project::{MANIFEST, Project};
+use spile::project::MANIFEST;
 use spile::serve::{ServeArgs, Service, serve, start_logging};
 use spile::{client, tell};
 
@@ -123,26 +123,6 @@ fn served(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
         services.push(service);
     }
     serve(services, args)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
-    let project = Project::find(path)?;
-    let project_folder = project.folder.clone();
-    let file = project_folder.join(MANIFEST);
-    if file.exists() && !force {
-        bail!("`{}` is there already; --force replaces it", file.display());
-    }
-    let (text, found) = project.without_manifest()?.manifest_text()?;
-    tell(&found);
-    let Some(text) = text else { return Ok(ExitCode::FAILURE) };
-    // Editors find the schema by the first line of the manifest; it is that of this version.
-    let schema = project_folder.join(contract::init::SCHEMA_PATH);
-    let made = schema.parent().map_or(Ok(()), std::fs::create_dir_all);
-    made.and_then(|()| std::fs::write(&schema, contract::manifest::schema()))
-        .with_context(|| format!("`{}` cannot be written", schema.display()))?;
-    std::fs::write(&file, text).with_context(|| format!("`{}` cannot be written", file.display()))?;
-    writeln!(std::io::stderr(), "wrote {0}; `spile check {0}` says what it makes", file.display())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,11 +18,11 @@ use anyhow::bail;
 use contract::Contract;
 use contract::diagnostic::{Diagnostic, Severity};
 use contract::judge::{Difference, Promises, Verdict, judge, worst};
+use contract::words::counted;
 use host::{Compiled, RealWorld, Reloaded, Served, Server};
 
 use crate::lock;
 use crate::project::{Looked, MANIFEST, Plan, Project, Ready};
-use crate::words::counted;
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_millis(200);

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use std::io::Write as _;
 
 use contract::diagnostic::{Diagnostic, Severity, render_all};
+use contract::words::{counted, grouped, some};
 use contract::{Contract, Operation, Tool, tokens};
 
 use crate::banner::in_colour;
-use crate::words::{counted, grouped, some};
+use crate::plain;
 
 /// So many findings of one sort are shown; what is beyond is counted.
 const SHOWN_MAX: usize = 3;
@@ -79,8 +80,8 @@ fn worth_a_look(findings: &[Diagnostic]) -> String {
         let word = one.severity.as_str();
         let place = one.at.as_ref().map(|at| format!("{}:{}:{}: ", at.file(), at.line(), at.column()));
         let way_out = format!("{}{}", place.unwrap_or_default(), one.help.as_deref().unwrap_or_default());
-        let _ = writeln!(out, "  {word:7}  {}", plain(&one.message));
-        let _ = writeln!(out, "           {}", plain(&way_out));
+        let _ = writeln!(out, "  {word:7}  {}", plain::line(&one.message));
+        let _ = writeln!(out, "           {}", plain::line(&way_out));
     }
     let more: usize = seen.iter().map(|(_, times)| times.saturating_sub(SHOWN_MAX)).sum();
     if more > 0 {
@@ -96,11 +97,6 @@ fn counts(findings: &[Diagnostic]) -> String {
         (times > 0).then(|| counted(times as u64, severity.as_str()))
     });
     counted.collect::<Vec<_>>().join(", ")
-}
-
-/// Nothing in a file may move the cursor.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// What a tool costs every conversation: its name, its description and what it takes. Results cost extra.
@@ -165,7 +161,7 @@ mod tests {
                    spile.toml:2:1: change it
           warning  number 3
                    spile.toml:2:1: change it
-          note     another [2J
+          note     another\u{1b}[2J
                    look
           and 2 more of these sorts; --json has them all
         ");

@@ -30,8 +30,8 @@ use crate::settings;
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
 #[derive(Debug, Default, Args)]
 pub struct ServeArgs {
-    /// Serve over HTTP at this address, e.g. 127.0.0.1:3333
-    #[arg(long, value_name = "ADDR", value_parser = address)]
+    /// Serve over HTTP at this address, e.g. 127.0.0.1:3333, or at this port of this machine
+    #[arg(long, visible_alias = "port", value_name = "ADDR", value_parser = address)]
     pub bind: Option<SocketAddr>,
 
     /// Serve over HTTP at SPILE_HOST (127.0.0.1) and PORT (3333)

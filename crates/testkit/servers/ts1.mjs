@@ -9,6 +9,8 @@ import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { randomUUID } from 'node:crypto';
 
+import { greeting, inPages, names, ofSession, question, register, requestedSchema, subscribed, sum, text } from './shared.mjs';
+
 /** The packages installed beside the Node that runs us: this file lies elsewhere. */
 const installed = createRequire(process.execPath);
 const { McpServer, ResourceTemplate } = installed('@modelcontextprotocol/sdk/server/mcp.js');
@@ -19,12 +21,6 @@ const { StreamableHTTPServerTransport } = installed('@modelcontextprotocol/sdk/s
 const { ListToolsRequestSchema, SubscribeRequestSchema, UnsubscribeRequestSchema } = installed('@modelcontextprotocol/sdk/types.js');
 const { z } = installed('zod');
 
-const PAGE = 4;
-
-let cancelled = Promise.withResolvers();
-const subscribed = new Set();
-const text = (text) => ({ content: [{ type: 'text', text }] });
-
 function desk() {
     const server = new McpServer(
         { name: 'official', version: '1.2.3' },
@@ -33,35 +29,18 @@ function desk() {
     const lower = server.server;
 
     const inputSchema = { a: z.number().int(), b: z.number().int() };
-    server.registerTool('add', { inputSchema, outputSchema: { sum: z.number().int() } }, ({ a, b }) => ({
-        ...text(`${a + b}`),
-        structuredContent: { sum: a + b }
-    }));
-    server.registerTool('fail', {}, () => {
-        throw new Error('on purpose');
-    });
-    const report = (extra, progress, total) => {
-        const progressToken = extra._meta?.progressToken;
-        if (progressToken === undefined) return;
-        const params = { progressToken, progress, total, message: `step ${progress}` };
-        return extra.sendNotification({ method: 'notifications/progress', params });
-    };
-    server.registerTool('progress', {}, async (extra) => {
-        for (const step of [1, 2, 3]) await report(extra, step, 3);
-        return text('done');
-    });
+    server.registerTool('add', { inputSchema, outputSchema: { sum: z.number().int() } }, sum);
+    register(server, ResourceTemplate, ({ _meta, sendNotification, signal }) => ({ _meta, notify: sendNotification, signal }));
     server.registerTool('log', {}, async (extra) => {
         await server.sendLoggingMessage({ level: 'warning', logger: 'desk', data: { careful: true } }, extra.sessionId);
         return text('done');
     });
     server.registerTool('ask', {}, async (extra) => {
-        const requestedSchema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
         const answer = await lower.elicitInput({ message: 'who are you?', requestedSchema }, { relatedRequestId: extra.requestId });
         return text(`hello ${answer.content.name}`);
     });
     // Related to no request: over HTTP the question comes down the stream of its own.
     server.registerTool('sample', {}, async () => {
-        const question = { role: 'user', content: { type: 'text', text: 'the capital?' } };
         const answer = await lower.createMessage({ messages: [question], maxTokens: 10 });
         return text(answer.content.text);
     });
@@ -74,41 +53,11 @@ function desk() {
         subscribed.clear();
         return text('done');
     });
-    server.registerTool('wait', {}, async (extra) => {
-        extra.signal.addEventListener('abort', () => cancelled.resolve());
-        await report(extra, 1);
-        return new Promise(() => {});
-    });
-    server.registerTool('was_cancelled', { description: 'Answers once `wait` has been cancelled' }, async () => {
-        await cancelled.promise;
-        cancelled = Promise.withResolvers();
-        return text('yes');
-    });
-    server.registerTool('die', {}, () => process.exit(7));
-
-    server.registerResource('one', 'test://one', { mimeType: 'text/plain' }, (uri) => ({
-        contents: [{ uri: uri.href, mimeType: 'text/plain', text: 'one' }]
-    }));
-    server.registerResource('blob', 'test://blob', { mimeType: 'application/octet-stream' }, (uri) => ({
-        contents: [{ uri: uri.href, mimeType: 'application/octet-stream', blob: 'AAEC' }]
-    }));
-    const template = new ResourceTemplate('test://item/{id}', { list: undefined });
-    server.registerResource('item', template, { mimeType: 'text/plain' }, (uri, { id }) => ({
-        contents: [{ uri: uri.href, mimeType: 'text/plain', text: `item ${id}` }]
-    }));
-    const who = completable(z.string(), (value) => ['ada', 'alan', 'grace'].filter((name) => name.startsWith(value)));
-    server.registerPrompt('greet', { argsSchema: { who } }, ({ who }) => ({
-        messages: [{ role: 'user', content: { type: 'text', text: `hello ${who}` } }]
-    }));
+    const who = completable(z.string(), names);
+    server.registerPrompt('greet', { argsSchema: { who } }, greeting);
 
     // What the SDK leaves to its lower level: pages and subscriptions.
-    const whole = lower._requestHandlers.get('tools/list');
-    lower.setRequestHandler(ListToolsRequestSchema, async (request, extra) => {
-        const { tools } = await whole(request, extra);
-        const start = Number(request.params?.cursor ?? 0);
-        const more = start + PAGE < tools.length ? { nextCursor: `${start + PAGE}` } : {};
-        return { tools: tools.slice(start, start + PAGE), ...more };
-    });
+    inPages(lower, ListToolsRequestSchema);
     lower.setRequestHandler(SubscribeRequestSchema, ({ params }) => (subscribed.add(params.uri), {}));
     lower.setRequestHandler(UnsubscribeRequestSchema, ({ params }) => (subscribed.delete(params.uri), {}));
     return server;
@@ -124,8 +73,6 @@ function listen(path, answer) {
     http.listen(0, '127.0.0.1', () => console.error(`http://127.0.0.1:${http.address().port}${path}`));
 }
 
-const sessions = new Map();
-
 switch (process.argv[2]) {
     case 'stdio': {
         const server = desk();
@@ -136,16 +83,15 @@ switch (process.argv[2]) {
     }
     case 'http':
         listen('/mcp', async (request, response) => {
-            let transport = sessions.get(request.headers['mcp-session-id']);
-            if (!transport && request.headers['mcp-session-id']) return response.writeHead(404).end();
-            if (!transport) {
-                transport = new StreamableHTTPServerTransport({
+            const transport = await ofSession(request, response, async (keep) => {
+                const transport = new StreamableHTTPServerTransport({
                     sessionIdGenerator: randomUUID,
-                    onsessioninitialized: (id) => sessions.set(id, transport)
+                    onsessioninitialized: (id) => keep(id, transport)
                 });
                 await desk().connect(transport);
-            }
-            await transport.handleRequest(request, response);
+                return transport;
+            });
+            await transport?.handleRequest(request, response);
         });
         break;
     case 'plain':
@@ -156,7 +102,8 @@ switch (process.argv[2]) {
             await transport.handleRequest(request, response);
         });
         break;
-    case 'sse':
+    case 'sse': {
+        const sessions = new Map();
         listen('/sse', async (request, response, url) => {
             if (request.method === 'GET' && url.pathname === '/sse') {
                 const transport = new SSEServerTransport('/messages', response);
@@ -169,4 +116,5 @@ switch (process.argv[2]) {
             }
         });
         break;
+    }
 }

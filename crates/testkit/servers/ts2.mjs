@@ -9,6 +9,8 @@ import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { randomUUID } from 'node:crypto';
 
+import { greeting, inPages, names, ofSession, question, register, requestedSchema, subscribed, sum, text } from './shared.mjs';
+
 const [, , door, packages] = process.argv;
 const installed = createRequire(`${packages}/`);
 const sdk = installed('@modelcontextprotocol/server');
@@ -16,12 +18,6 @@ const { McpServer, ResourceTemplate, completable, inputRequired, inputResponse }
 const { serveStdio } = installed('@modelcontextprotocol/server/stdio');
 const { NodeStreamableHTTPServerTransport, toNodeHandler, toWebRequest } = installed('@modelcontextprotocol/node');
 const { z } = installed('zod');
-
-const PAGE = 4;
-
-let cancelled = Promise.withResolvers();
-const subscribed = new Set();
-const text = (text) => ({ content: [{ type: 'text', text }] });
 
 /** Tells of changes to whoever listens over HTTP in the newest era. */
 let notify;
@@ -42,23 +38,8 @@ function desk({ era }) {
     const lower = server.server;
 
     const inputSchema = z.object({ a: z.int(), b: z.int() });
-    server.registerTool('add', { inputSchema, outputSchema: z.object({ sum: z.int() }) }, ({ a, b }) => ({
-        ...text(`${a + b}`),
-        structuredContent: { sum: a + b }
-    }));
-    server.registerTool('fail', {}, () => {
-        throw new Error('on purpose');
-    });
-    const report = ({ mcpReq }, progress, total) => {
-        const progressToken = mcpReq._meta?.progressToken;
-        if (progressToken === undefined) return;
-        const params = { progressToken, progress, total, message: `step ${progress}` };
-        return mcpReq.notify({ method: 'notifications/progress', params });
-    };
-    server.registerTool('progress', {}, async (ctx) => {
-        for (const step of [1, 2, 3]) await report(ctx, step, 3);
-        return text('done');
-    });
+    server.registerTool('add', { inputSchema, outputSchema: z.object({ sum: z.int() }) }, sum);
+    register(server, ResourceTemplate, ({ mcpReq }) => mcpReq);
     server.registerTool('log', {}, async ({ mcpReq }) => {
         await mcpReq.log('warning', { careful: true }, 'desk');
         return text('done');
@@ -70,8 +51,6 @@ function desk({ era }) {
             return answer.kind === 'missing' ? inputRequired({ inputRequests: { answer: request() } }) : text(read(answer));
         });
     };
-    const requestedSchema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
-    const question = { role: 'user', content: { type: 'text', text: 'the capital?' } };
     asking('ask', () => inputRequired.elicit({ message: 'who are you?', requestedSchema }), ({ content }) => `hello ${content.name}`);
     asking('sample', () => inputRequired.createMessage({ messages: [question], maxTokens: 10 }), ({ result }) => result.content.text);
     asking('roots', () => inputRequired.listRoots(), ({ roots }) => roots.map((root) => root.uri).join(' '));
@@ -91,41 +70,11 @@ function desk({ era }) {
         }
         return text('done');
     });
-    server.registerTool('wait', {}, async (ctx) => {
-        ctx.mcpReq.signal.addEventListener('abort', () => cancelled.resolve());
-        await report(ctx, 1);
-        return new Promise(() => {});
-    });
-    server.registerTool('was_cancelled', { description: 'Answers once `wait` has been cancelled' }, async () => {
-        await cancelled.promise;
-        cancelled = Promise.withResolvers();
-        return text('yes');
-    });
-    server.registerTool('die', {}, () => process.exit(7));
-
-    server.registerResource('one', 'test://one', { mimeType: 'text/plain' }, (uri) => ({
-        contents: [{ uri: uri.href, mimeType: 'text/plain', text: 'one' }]
-    }));
-    server.registerResource('blob', 'test://blob', { mimeType: 'application/octet-stream' }, (uri) => ({
-        contents: [{ uri: uri.href, mimeType: 'application/octet-stream', blob: 'AAEC' }]
-    }));
-    const template = new ResourceTemplate('test://item/{id}', { list: undefined });
-    server.registerResource('item', template, { mimeType: 'text/plain' }, (uri, { id }) => ({
-        contents: [{ uri: uri.href, mimeType: 'text/plain', text: `item ${id}` }]
-    }));
-    const who = completable(z.string(), (value) => ['ada', 'alan', 'grace'].filter((name) => name.startsWith(value)));
-    server.registerPrompt('greet', { argsSchema: z.object({ who }) }, ({ who }) => ({
-        messages: [{ role: 'user', content: { type: 'text', text: `hello ${who}` } }]
-    }));
+    const who = completable(z.string(), names);
+    server.registerPrompt('greet', { argsSchema: z.object({ who }) }, greeting);
 
     // What the SDK leaves to its lower level: pages and the subscriptions of the handshake era.
-    const whole = lower._requestHandlers.get('tools/list');
-    lower.setRequestHandler('tools/list', async (request, ctx) => {
-        const { tools } = await whole(request, ctx);
-        const start = Number(request.params?.cursor ?? 0);
-        const more = start + PAGE < tools.length ? { nextCursor: `${start + PAGE}` } : {};
-        return { tools: tools.slice(start, start + PAGE), ...more };
-    });
+    inPages(lower, 'tools/list');
     if (era === 'legacy') {
         lower.setRequestHandler('resources/subscribe', ({ params }) => (subscribed.add(params.uri), {}));
         lower.setRequestHandler('resources/unsubscribe', ({ params }) => (subscribed.delete(params.uri), {}));
@@ -133,21 +82,15 @@ function desk({ era }) {
     return server;
 }
 
-const sessions = new Map();
-
-async function handshakeEra(request, response) {
-    const id = request.headers['mcp-session-id'];
-    let transport = sessions.get(id);
-    if (!transport && id) return response.writeHead(404).end();
-    if (!transport) {
-        transport = new NodeStreamableHTTPServerTransport({
+const handshakeEra = (request, response) =>
+    ofSession(request, response, async (keep) => {
+        const transport = new NodeStreamableHTTPServerTransport({
             sessionIdGenerator: randomUUID,
-            onsessioninitialized: (id) => sessions.set(id, transport)
+            onsessioninitialized: (id) => keep(id, transport)
         });
         await desk({ era: 'legacy' }).connect(transport);
-    }
-    return transport;
-}
+        return transport;
+    });
 
 if (door === 'stdio') {
     serveStdio(desk);

@@ -1,4 +1,5 @@
-//! What may be shown of an address or of a command line: what looks like a secret is `***`.
+//! What may be shown of an address, of a command line, of a header: what looks like a secret is `***`. Whoever has
+//! to tell from a name whether its value is one asks here.
 
 use std::borrow::Cow;
 
@@ -52,15 +53,14 @@ pub(crate) fn word<'w>(word: &'w str, before: Option<&str>) -> Cow<'w, str> {
     }
 }
 
-/// Whether what goes by this name is nobody else's to know: `--token`, `API_KEY`, `dbPassword`, `Authorization`.
-fn names_secret(name: &str) -> bool {
+/// Whether what goes by this name is nobody else's to know: `--token`, `API_KEY_2`, `dbPasswords`, `Authorization`.
+pub fn names_secret(name: &str) -> bool {
     const ENDS: &[&str] = &[
         "auth",
         "authorization",
         "bearer",
         "cookie",
         "credential",
-        "credentials",
         "key",
         "pass",
         "passphrase",
@@ -74,13 +74,18 @@ fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     // A name, not a sentence.
     let is_name = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    name.chars().all(is_name)
-        && name.split(['-', '_', '.']).any(|part| ENDS.iter().any(|end| part.ends_with(end)))
+    let ends = |part: &str| ENDS.iter().any(|end| part.ends_with(end));
+    // Of several, or of one with its number.
+    let is_one = |part: &str| {
+        let part = part.trim_end_matches(|c: char| c.is_ascii_digit());
+        ends(part) || part.strip_suffix('s').is_some_and(ends)
+    };
+    name.chars().all(is_name) && name.split(['-', '_', '.']).any(is_one)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{address, word};
+    use super::{address, names_secret, word};
 
     #[test]
     fn values_in_a_query_are_hidden() {
@@ -96,6 +101,30 @@ mod tests {
             ("http://a/#b?c=d", "http://a/#b?c=d"),
         ] {
             assert_eq!(address(shown), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_says_whether_its_value_is_a_secret() {
+        for name in [
+            "API_KEY",
+            "API_KEYS",
+            "apikey2",
+            "GITHUB_TOKEN",
+            "TOKEN_OF_DANA",
+            "DB_PASSWORD1",
+            "dbPasswords",
+            "AWS_CREDENTIALS",
+            "X-Auth-Token",
+            "Set-Cookie",
+            "proxy-authorization",
+        ] {
+            assert!(names_secret(name), "{name}");
+        }
+        for name in
+            ["", "PATH", "KEYBOARD", "DATA", "tokenizer", "PASSENGERS", "s", "2", "a key", "WWW-Authenticate"]
+        {
+            assert!(!names_secret(name), "{name}");
         }
     }
 

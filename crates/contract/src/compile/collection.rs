@@ -53,15 +53,8 @@ impl<'m> Compiler<'m> {
             null: wanted.null.as_deref(),
         });
         let key = self.key(wanted, table, &fields);
-        let columns = fields.iter().map(|(at, field)| ShapeColumn {
-            at: *at,
-            name: field.column.clone(),
-            kind: field.kind,
-            nullable: field.nullable,
-            mixed: field.mixed,
-            null: null_text(&wanted.fields, wanted.null.as_deref(), &field.column),
-        });
-        let shape = Shape { table: table.name.clone(), columns: columns.collect(), key };
+        let columns = columns(&fields, &wanted.fields, wanted.null.as_deref());
+        let shape = Shape { table: table.name.clone(), columns, key };
         let why_no_key = why_no_key(table, &fields);
         let fields: Vec<Field> = fields.into_iter().map(|(_, field)| field).collect();
         if fields.is_empty() {
@@ -263,6 +256,23 @@ fn why_no_key(table: &TableFacts, fields: &[(usize, Field)]) -> String {
         None if table.rows.is_none() => "none is declared, and not all rows were seen".into(),
         None => "no column of text or whole numbers has a value in every row and none twice".into(),
     }
+}
+
+/// The columns that fields are read from.
+pub(super) fn columns(
+    fields: &[(usize, Field)],
+    said: &[manifest::Field],
+    null: Option<&str>,
+) -> Vec<ShapeColumn> {
+    let column = |(at, field): &(usize, Field)| ShapeColumn {
+        at: *at,
+        name: field.column.clone(),
+        kind: field.kind,
+        nullable: field.nullable,
+        mixed: field.mixed,
+        null: null_text(said, null, &field.column),
+    };
+    fields.iter().map(column).collect()
 }
 
 /// Text that means "no value" in a column.

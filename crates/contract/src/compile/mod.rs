@@ -7,6 +7,7 @@ mod statement;
 mod tools;
 mod writes;
 
+use call::text::hex;
 use ring::digest;
 
 use crate::contract::{Collection, Contract, Statement, Tool};
@@ -15,6 +16,7 @@ use crate::line::{BadLine, Line};
 use crate::manifest::{Body, Manifest, SourceKind, Uses};
 use crate::nearest::did_you_mean;
 use crate::source::{BadStatement, Facts, StatementFacts};
+use crate::words::some;
 
 /// Columns that a list can be filtered and sorted by, where the author says nothing: more arguments than
 /// this cost every conversation more than they help.
@@ -198,14 +200,9 @@ const OFFERED_MAX: usize = 30;
 
 /// What was probably meant, else what there is.
 fn instead<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    did_you_mean(name, known.clone()).unwrap_or_else(|| {
-        let more = known.clone().count().saturating_sub(OFFERED_MAX);
-        let shown = known.take(OFFERED_MAX).collect::<Vec<_>>().join(", ");
-        match more {
-            _ if shown.is_empty() => "there is none to choose from".into(),
-            0 => format!("there are: {shown}"),
-            more => format!("there are: {shown} and {more} more"),
-        }
+    did_you_mean(name, known.clone()).unwrap_or_else(|| match known.collect::<Vec<_>>().as_slice() {
+        [] => "there is none to choose from".into(),
+        all => format!("there are: {}", some(all, OFFERED_MAX)),
     })
 }
 
@@ -219,5 +216,5 @@ fn fingerprint(tools: &[Made<'_>]) -> String {
             context.update(piece.as_bytes());
         }
     }
-    context.finish().as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&context.finish().as_ref()[..4])
 }

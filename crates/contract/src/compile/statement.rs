@@ -255,15 +255,8 @@ impl<'m> Compiler<'m> {
             let message = format!("`{}` has no field to show", tool.name.value);
             self.error(&tool.name.at, message, "leave `hidden = true` out for one of its columns".into());
         }
-        let columns = fields.iter().map(|(at, field)| ShapeColumn {
-            at: *at,
-            name: field.column.clone(),
-            kind: field.kind,
-            nullable: field.nullable,
-            mixed: field.mixed,
-            null: super::collection::null_text(&wanted.fields, None, &field.column),
-        });
-        (columns.collect(), fields.into_iter().map(|(_, field)| field).collect())
+        let columns = super::collection::columns(&fields, &wanted.fields, None);
+        (columns, fields.into_iter().map(|(_, field)| field).collect())
     }
 }
 

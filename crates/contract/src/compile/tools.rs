@@ -7,6 +7,7 @@ use crate::diagnostic::{Diagnostic, Placed};
 use crate::manifest::{self, Operation as Named, Uses};
 use crate::names;
 use crate::schemas;
+use crate::words::some;
 
 impl<'m> Compiler<'m> {
     pub(super) fn tools(
@@ -123,7 +124,10 @@ impl Of<'_> {
                 let names: Vec<&str> = fields.iter().map(|at| collection.fields[*at].name.as_str()).collect();
                 let scan_rows_max = wanted.search_rows_max as usize;
                 (
-                    format!("Records of {of} that have every word of a query in {}.{about}", some(&names)),
+                    format!(
+                        "Records of {of} that have every word of a query in {}.{about}",
+                        some(&names, NAMED_MAX)
+                    ),
                     schemas::search_input(collection),
                     schemas::search_output(collection),
                     Operation::Search { collection: at, fields, scan_rows_max },
@@ -178,10 +182,3 @@ pub(super) fn plain(
 
 /// So many fields are named in a sentence.
 const NAMED_MAX: usize = 6;
-
-fn some(names: &[&str]) -> String {
-    match names.len().saturating_sub(NAMED_MAX) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names[..NAMED_MAX].join(", ")),
-    }
-}

@@ -10,6 +10,10 @@ use serde_json::{Map, Value};
 use super::Verdict;
 use crate::field::SENSITIVE;
 use crate::schemas::VALUES_NOW;
+use crate::words::some;
+
+/// So many values are named in a sentence.
+const SHOWN_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -182,10 +186,10 @@ impl Judge<'_> {
                 let lost: Vec<&str> = was.difference(&is).map(String::as_str).collect();
                 let won: Vec<&str> = is.difference(&was).map(String::as_str).collect();
                 if !lost.is_empty() {
-                    self.turned(&Turn::Narrower, at, &format!("without {} now", some(&lost)));
+                    self.turned(&Turn::Narrower, at, &format!("without {} now", some(&lost, SHOWN_MAX)));
                 }
                 if !won.is_empty() {
-                    self.turned(&Turn::Wider, at, &format!("with {} now", some(&won)));
+                    self.turned(&Turn::Wider, at, &format!("with {} now", some(&won, SHOWN_MAX)));
                 }
             }
         }
@@ -429,15 +433,5 @@ fn changed(keyword: &str, was: Option<&Value>, is: Option<&Value>) -> String {
         (None, Some(is)) => format!("`{keyword}` is {is} now"),
         (Some(was), None) => format!("`{keyword}` was {was} and is gone"),
         (None, None) => String::new(),
-    }
-}
-
-/// The first few, and how many more there are.
-fn some(all: &[&str]) -> String {
-    const SHOWN_MAX: usize = 8;
-    let shown = all.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
-    match all.len().saturating_sub(SHOWN_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }

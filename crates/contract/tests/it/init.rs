@@ -3,7 +3,7 @@
 use contract::Kind;
 use contract::compile::{Known, compile};
 use contract::init::{Found, render};
-use contract::manifest::SourceKind;
+use contract::manifest::{Settings, SourceKind};
 use contract::source::{ColumnFacts, Facts, TableFacts};
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -59,8 +59,14 @@ fn what_is_written_can_be_read_by_people() {
     let sqlite = Facts { tables: vec![lines, twice], ..Facts::default() };
     let text = render(
         &[
-            Found { name: "customers", path: "customers.csv", kind: SourceKind::Csv, facts: &csv },
-            Found { name: "crm", path: r"C:\data\${crm}.db", kind: SourceKind::Sqlite, facts: &sqlite },
+            Found { name: "customers", path: "customers.csv", kind: SourceKind::Csv, at: None, facts: &csv },
+            Found {
+                name: "crm",
+                path: r"C:\data\${crm}.db",
+                kind: SourceKind::Sqlite,
+                at: None,
+                facts: &sqlite,
+            },
         ],
         "shop",
     );
@@ -86,7 +92,8 @@ fn a_database_of_thousands_of_columns_is_still_a_manifest() {
         ..TableFacts::new("", Vec::new())
     };
     let facts = Facts { tables: (0..200).map(table).collect(), ..Facts::default() };
-    let text = render(&[Found { name: "a", path: "a.db", kind: SourceKind::Sqlite, facts: &facts }], "a");
+    let text =
+        render(&[Found { name: "a", path: "a.db", kind: SourceKind::Sqlite, at: None, facts: &facts }], "a");
     assert_eq!(read(&text).collections.len(), 200);
     assert!(text.contains("\n# and 2000 more\n"));
 }
@@ -172,12 +179,13 @@ proptest! {
             prop::sample::select(vec![SourceKind::Csv, SourceKind::Json, SourceKind::JsonLines]),
             prop::sample::select(vec![SourceKind::Sqlite, SourceKind::Xlsx, SourceKind::Xls, SourceKind::Ods]),
         ),
+        at in name(),
     ) {
-        let path_a = format!("{path_a}x");
+        let (path_a, at) = (format!("{path_a}x"), format!("/{}", at.replace('~', "~0")));
         let csv = Facts { tables: vec![csv], ..Facts::default() };
         let found = [
-            Found { name: &name_a, path: &path_a, kind: kind_a, facts: &csv },
-            Found { name: &name_b, path: &path_b, kind: kind_b, facts: &sqlite },
+            Found { name: &name_a, path: &path_a, kind: kind_a, at: Some(&at), facts: &csv },
+            Found { name: &name_b, path: &path_b, kind: kind_b, at: None, facts: &sqlite },
         ];
         let text = render(&found, &server);
         let manifest = read(&text);
@@ -185,6 +193,9 @@ proptest! {
         let sources: Vec<(&str, SourceKind)> =
             manifest.sources.iter().map(|one| (one.path.value.as_str(), one.settings.kind())).collect();
         prop_assert_eq!(sources, [(path_a.as_str(), kind_a), (path_b.as_str(), kind_b)]);
+        if let Settings::Json { at: told } = &manifest.sources[0].settings {
+            prop_assert_eq!(told.as_deref(), Some(at.as_str()));
+        }
 
         let tables: Vec<&TableFacts> = csv.tables.iter().chain(&sqlite.tables).collect();
         let (first, second) = (&manifest.sources[0].name.value, &manifest.sources[1].name.value);

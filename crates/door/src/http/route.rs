@@ -217,10 +217,34 @@ impl Site {
         let rest = path.strip_prefix("/mcp")?;
         match (rest.strip_prefix('/'), &*self.servers) {
             (None, [only]) if rest.is_empty() => Some(only),
-            (Some(name), servers) => servers.iter().find(|server| server.name == name),
+            (Some(name), servers) => servers.iter().find(|server| is_named(name, &server.name)),
             (None, _) => None,
         }
     }
+}
+
+/// Whether a part of a path is this name, with whatever RFC 3986 wants escaped as `%` and two digits.
+fn is_named(part: &str, name: &str) -> bool {
+    if part == name || !part.contains('%') {
+        return part == name;
+    }
+    let digit =
+        |byte: Option<&u8>| char::from(*byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (mut part, mut name) = (part.as_bytes(), name.as_bytes());
+    while let Some((first, rest)) = part.split_first() {
+        let (meant, rest) = match first {
+            b'%' => match (digit(rest.first()), digit(rest.get(1))) {
+                (Some(high), Some(low)) => (high << 4 | low, &rest[2..]),
+                _ => return false,
+            },
+            plain => (*plain, rest),
+        };
+        match name.split_first() {
+            Some((next, left)) if *next == meant => (part, name) = (rest, left),
+            Some(_) | None => return false,
+        }
+    }
+    name.is_empty()
 }
 
 fn status(site: &Site) -> Vec<u8> {
@@ -249,4 +273,30 @@ fn status(site: &Site) -> Vec<u8> {
     });
     object.end();
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_named;
+
+    #[test]
+    fn a_name_is_found_under_its_escapes() {
+        let name = "meine k\u{fc}che";
+        for (part, expected) in [
+            ("meine%20k%C3%BCche", true),
+            ("meine%20k%c3%bcche", true),
+            ("%6deine k\u{fc}che", true),
+            ("meine k\u{fc}che", true),
+            ("meine+k%C3%BCche", false),
+            ("meine%20k%C3%BCch", false),
+            ("meine%20k%C3%BCche%", false),
+            ("meine%20k%C3%BCche%2", false),
+            ("meine%2xk%C3%BCche", false),
+            ("meine%20k%C3%BCche%00", false),
+            ("", false),
+        ] {
+            assert_eq!(is_named(part, name), expected, "{part}");
+        }
+        assert!(is_named("100%25", "100%") && is_named("100%", "100%") && !is_named("%", ""));
+    }
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use contract::source::WriteFault;
-use json::{Doc, Kind, Node, ScanLimits, Why, scan};
+use json::{Doc, ScanLimits, Why, scan};
 use memchr::memchr2;
 
 use super::edit::{self, Style};
@@ -173,37 +173,70 @@ impl Document {
             Some(pointer) => format!("at `{pointer}` {what}"),
         };
         match scan(bytes[from..].to_vec(), &LIMITS) {
-            Ok(doc) => {
-                let help = way_out(&doc, at - from, self.at.as_deref().unwrap_or_default());
+            Err(bad) if bad.why != Why::TooMany => is_lines(bytes, file.bad(from, bad)),
+            scanned => {
+                let arrays = records(bytes, at, self.at.as_deref().unwrap_or_default(), DEPTH_MAX);
+                let help = match (arrays.as_slice(), scanned) {
+                    ([], Ok(doc)) => way_out(&doc, at - from).to_owned(),
+                    ([], Err(_)) => "say `at = \"/name\"`, where `name` has the array".to_owned(),
+                    ([one], _) => format!("say `at = \"{one}\"` for the array in it"),
+                    (several, _) => {
+                        let several: Vec<String> =
+                            several.iter().map(|one| format!("`at = \"{one}\"`")).collect();
+                        format!("say in a manifest which array it is: {}", several.join(" or "))
+                    }
+                };
                 file.wrong(at, &why, &help)
             }
-            Err(bad) if bad.why == Why::TooMany => {
-                file.wrong(at, &why, "say `at = \"/name\"`, where `name` has the array")
-            }
-            Err(bad) => is_lines(bytes, file.bad(from, bad)),
         }
     }
 }
 
-/// An object may have the array that is meant.
-fn way_out(doc: &Doc, at: usize, pointer: &str) -> String {
-    let node = (0..).map(|slot| doc.node(slot)).find(|node| node.span().start == at);
-    let Some(node) = node else { return "make it an array of objects".into() };
-    let is_array = |value: &Node<'_>| {
-        value.kind() == Kind::Array
-            && value.elements().all(|element| element.is_object())
-            && !value.is_empty()
+/// So deep inside a document, and so many arrays, are looked for.
+const DEPTH_MAX: usize = 4;
+const ARRAYS_MAX: usize = 4;
+/// An object with more members than this holds no list: it is one.
+const MEMBERS_MAX: usize = 1000;
+
+/// Where in a document the records are, if it is no array itself and there is one place only that could be meant.
+pub(super) fn records_at(bytes: &[u8]) -> Option<String> {
+    let mut walk = Walk { bytes, at: start(bytes).ok()? };
+    walk.space();
+    let mut arrays = records(bytes, walk.at, "", DEPTH_MAX);
+    arrays.pop().filter(|_| arrays.is_empty())
+}
+
+/// JSON pointers to the arrays of objects that are members of the object that begins here; or, where there is none,
+/// of the only object that is one.
+fn records(bytes: &[u8], at: usize, pointer: &str, depth_max: usize) -> Vec<String> {
+    let Some(members) = (Walk { bytes, at }).members() else { return Vec::new() };
+    let begins_with = |at: usize, first: u8| bytes.get(at) == Some(&first);
+    let is_array = |at: usize| {
+        let elements = || Some((Walk { bytes, at }).elements()?.elements);
+        begins_with(at, b'[')
+            && elements().is_some_and(|all| {
+                !all.is_empty() && all.iter().all(|(from, _)| begins_with(*from as usize, b'{'))
+            })
     };
-    if let Some((name, _)) = node.members().find(|(_, value)| is_array(value)) {
-        let name = name.str().unwrap_or_default().replace('~', "~0").replace('/', "~1");
-        return format!("say `at = \"{pointer}/{name}\"` for the array in it");
+    let inside = |name: &str| format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+    let arrays = members.iter().filter(|(_, at)| is_array(*at));
+    let arrays: Vec<String> = arrays.map(|(name, _)| inside(name)).take(ARRAYS_MAX).collect();
+    let mut objects = members.iter().filter(|(_, at)| begins_with(*at, b'{'));
+    match (arrays.is_empty(), objects.next(), objects.next()) {
+        (true, Some((name, at)), None) if depth_max > 1 => records(bytes, *at, &inside(name), depth_max - 1),
+        _ => arrays,
     }
+}
+
+/// What to do with a document that has no array.
+fn way_out(doc: &Doc, at: usize) -> &'static str {
+    let node = (0..).map(|slot| doc.node(slot)).find(|node| node.span().start == at);
+    let Some(node) = node else { return "make it an array of objects" };
     let are_records = !node.is_empty() && node.members().all(|(_, value)| value.is_object());
     if are_records {
-        return "an object whose members are records is not read: make it an array, with the names as a column"
-            .into();
+        return "an object whose members are records is not read: make it an array, with the names as a column";
     }
-    "make it an array of objects".into()
+    "make it an array of objects"
 }
 
 /// What is many documents is read as such where somebody says so.
@@ -296,33 +329,65 @@ impl Walk<'_> {
             if matches!(self.peek(), b'}' | b']') {
                 break;
             }
-            let mut is_it = wanted == Some(number);
-            if is_object {
-                let from = self.at;
-                self.string()?;
-                let key = scan(self.bytes[from..self.at].to_vec(), &LIMITS).ok()?;
-                is_it = key.root().is(name);
-                self.space();
-                if self.peek() != b':' {
-                    return None;
-                }
-                self.at += 1;
-                self.space();
-            }
+            let is_it = if is_object { self.name()?.root().is(name) } else { wanted == Some(number) };
             if is_it {
                 return Some(true);
             }
             self.value()?;
-            self.space();
-            match self.peek() {
-                b',' => self.at += 1,
-                b'}' | b']' => break,
-                _ => return None,
+            if !self.goes_on()? {
+                break;
             }
-            self.space();
         }
         self.at = begin;
         Some(false)
+    }
+
+    /// The members of the object that begins here: their names, and where their values begin.
+    fn members(mut self) -> Option<Vec<(String, usize)>> {
+        if self.peek() != b'{' {
+            return None;
+        }
+        let mut members = Vec::new();
+        self.at += 1;
+        self.space();
+        while self.peek() != b'}' {
+            let name = self.name()?;
+            if members.len() == MEMBERS_MAX {
+                return None;
+            }
+            members.push((name.root().str()?.into_owned(), self.at));
+            self.value()?;
+            if !self.goes_on()? {
+                break;
+            }
+        }
+        Some(members)
+    }
+
+    /// The name of the member that begins here; then its value does.
+    fn name(&mut self) -> Option<Doc> {
+        let from = self.at;
+        self.string()?;
+        let name = scan(self.bytes[from..self.at].to_vec(), &LIMITS).ok()?;
+        self.space();
+        if self.peek() != b':' {
+            return None;
+        }
+        self.at += 1;
+        self.space();
+        Some(name)
+    }
+
+    /// Behind a value: to the next one, or `false` at the end.
+    fn goes_on(&mut self) -> Option<bool> {
+        self.space();
+        match self.peek() {
+            b',' => self.at += 1,
+            b'}' | b']' => return Some(false),
+            _ => return None,
+        }
+        self.space();
+        Some(true)
     }
 
     /// The elements of the array that begins here.

@@ -11,6 +11,8 @@ mod edit;
 mod lines;
 mod value;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,6 +45,9 @@ impl Options {
     }
 }
 
+/// More of a document is not looked at to find its records: what is so large is nobody's first try.
+const LOOKED_BYTES_MAX: u64 = 256 << 20;
+
 pub struct Json(Rows);
 
 impl Json {
@@ -54,6 +59,16 @@ impl Json {
             Form::Document { at } => Box::new(Document { name, at }),
         };
         Self(Rows::open(path, format, options.look_every_ms))
+    }
+
+    /// Where in a document the records are, if it is no array itself and there is one place only that could be meant:
+    /// a JSON pointer. What cannot be read is for [`Source::facts`] to tell.
+    pub fn records_at(path: &Path) -> Option<String> {
+        // To open a pipe is to wait for somebody to write.
+        std::fs::metadata(path).ok().filter(|what| what.is_file())?;
+        let mut bytes = Vec::new();
+        File::open(path).ok()?.take(LOOKED_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        document::records_at(&bytes)
     }
 
     /// Waits until a file that is being read again in the background has been read.

@@ -50,13 +50,31 @@ impl Where<'_> {
     pub(super) fn bad(&self, from: usize, bad: Bad) -> Unreadable {
         let (why, help) = match bad.why {
             Why::Utf8 => ("is not UTF-8", "save the file as UTF-8"),
-            Why::Syntax => ("is not valid JSON", "correct it there"),
+            Why::Syntax => ("is not valid JSON", slip(self.bytes, from + bad.at, self.named)),
             Why::Depth => ("is nested deeper than 64 levels", "flatten it"),
             Why::Duplicate => ("names a member twice", "leave one of the two"),
             Why::TooMany => ("has more than 500000 values", "make it smaller"),
             Why::TooLong => ("is too long", "make it smaller"),
         };
         self.wrong(from + bad.at, why, help)
+    }
+}
+
+/// What people write that JSON does not have.
+fn slip(bytes: &[u8], at: usize, inside: Option<(&str, u32)>) -> &'static str {
+    let before = bytes.get(..at).unwrap_or_default().trim_ascii_end().last();
+    match (before, bytes.get(at)) {
+        (Some(b','), Some(b']' | b'}')) => "remove the comma before it",
+        (_, Some(b'\'')) => "a text stands in double quotes: `\"…\"`",
+        (_, Some(b'/' | b'#')) => "JSON has no comments; remove it",
+        (Some(b'{' | b','), Some(first)) if first.is_ascii_alphabetic() => {
+            "a name or a text stands in double quotes: `\"…\"`"
+        }
+        (Some(b'}'), Some(b'{')) if inside.is_some_and(|(unit, _)| unit == "line") => {
+            "give it a line of its own"
+        }
+        (Some(b'}' | b']' | b'"' | b'0'..=b'9'), Some(b'{' | b'[' | b'"')) => "put a comma before it",
+        _ => "correct it there",
     }
 }
 

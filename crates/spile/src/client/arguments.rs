@@ -1,11 +1,11 @@
 //! From what was typed to what is sent: `key=value` words, read by what the tool says it takes.
 
 use contract::nearest;
+use contract::words::some;
 use json::{Json, Kind, Node};
 
 use super::schema::{Kinds, Others, Schema, Shape, spoken};
 use super::trouble::Trouble;
-use crate::words::some;
 
 /// The arguments of a call, as an object.
 pub(crate) fn from_words(words: &[String], schema: &Schema) -> Result<Json, Trouble> {

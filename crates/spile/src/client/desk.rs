@@ -17,9 +17,9 @@ use upstream::{Company, News, Progress};
 use wire::client::{Answer, Asked, Question};
 
 use super::form;
-use super::plain;
 use super::screen::Screen;
 use crate::banner;
+use crate::plain;
 
 pub(crate) struct Desk {
     pub(crate) is_verbose: bool,

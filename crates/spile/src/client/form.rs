@@ -6,8 +6,8 @@
 use json::{Json, Kind, Node};
 
 use super::desk::Desk;
-use super::plain;
 use super::schema::spoken;
+use crate::plain;
 
 /// An answer without content.
 pub(crate) fn action(action: &str) -> Json {

@@ -10,7 +10,6 @@ mod arguments;
 mod desk;
 mod form;
 mod inside;
-mod plain;
 mod schema;
 mod screen;
 mod show;
@@ -87,7 +86,23 @@ pub fn run(command: Command) -> ExitCode {
         Command::Trace(args) => return trace::run(&args),
     };
     let showing = Showing::Printed(to.output);
-    ended(to.place().and_then(|place| converse(place, &to, &[step], showing, None)))
+    let understood = if to.is_said() { Ok(()) } else { misplaced(&step) };
+    ended(understood.and_then(|()| to.place()).and_then(|place| converse(place, &to, &[step], showing, None)))
+}
+
+/// A server that was named where something else belongs, by somebody who named none.
+fn misplaced(step: &Step) -> Result<(), Trouble> {
+    let is_path = |word: &str| word.contains(['/', '\\', '.']) && std::path::Path::new(word).exists();
+    for word in step.words() {
+        let (what, option) = match () {
+            () if word.contains("://") => ("an address", "--url"),
+            () if is_path(word) => ("a file or a folder", "--from"),
+            () => continue,
+        };
+        let trouble = Trouble::usage(format!("`{word}` is {what}, and was taken for a word to the server"));
+        return Err(trouble.help(format!("say {option} {word} to name the server")));
+    }
+    Ok(())
 }
 
 fn ended(done: Result<Exit, Trouble>) -> ExitCode {

@@ -273,7 +273,7 @@ impl Shape {
     pub(crate) fn in_words(&self) -> String {
         if !self.choices.is_empty() {
             let choices: Vec<String> = self.choices.iter().map(spoken).collect();
-            return crate::words::some(&choices, 40);
+            return contract::words::some(&choices, 40);
         }
         let mut words = self.kinds.words().join(" or ");
         if words.is_empty() {

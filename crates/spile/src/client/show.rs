@@ -4,13 +4,13 @@
 
 use std::fmt::Write;
 
+use contract::words::{counted, grouped, some};
 use json::{Json, Kind, Node};
 
-use super::plain;
 use super::schema::{Schema, Shape};
 use super::screen::Screen;
 use super::table::{Table, record};
-use crate::words::{counted, grouped, some};
+use crate::plain;
 
 fn text(node: Node<'_>, key: &str) -> Option<String> {
     node.get(key).and_then(|text| text.str()).map(|text| text.into_owned())

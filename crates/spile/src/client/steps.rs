@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use clap::{Args, Subcommand, ValueEnum};
 use contract::nearest;
+use contract::words::{counted, some};
 use json::{Json, Node};
 use tokio::sync::OnceCell;
 use upstream::Connection;
@@ -16,13 +17,13 @@ use wire::method::Method;
 
 use super::arguments;
 use super::desk::Desk;
-use super::plain;
 use super::schema::Schema;
 use super::screen::{Screen, print};
 use super::show;
 use super::to::Output;
 use super::trouble::{Exit, Named, Trouble, When};
-use crate::words::{counted, some};
+use crate::plain;
+use crate::replace::{self, Mode};
 
 /// One thing to ask. In `spile trace` each is typed as one argument.
 #[derive(Debug, Subcommand)]
@@ -43,6 +44,25 @@ pub(crate) enum Step {
     Complete(CompleteArgs),
     /// Ask whether the server is there, who it is, and how long it takes to say so
     Ping(NoArgs),
+}
+
+impl Step {
+    /// Names of what a server offers, and what is neither that nor an argument.
+    pub(crate) fn words(&self) -> Vec<&str> {
+        match self {
+            Self::Tools(args) => args.name.iter().map(String::as_str).collect(),
+            Self::Call(args) => named(&args.tool, &args.arguments),
+            Self::Prompt(args) => named(&args.name, &args.arguments),
+            Self::Resources(_) | Self::Read(_) | Self::Prompts(_) | Self::Complete(_) | Self::Ping(_) => {
+                Vec::new()
+            }
+        }
+    }
+}
+
+fn named<'a>(name: &'a str, arguments: &'a [String]) -> Vec<&'a str> {
+    let bare = arguments.iter().map(String::as_str).filter(|word| !word.contains('='));
+    std::iter::once(name).chain(bare).collect()
 }
 
 #[derive(Debug, Args)]
@@ -383,9 +403,8 @@ impl Session {
         let Some(bytes) = bytes else {
             return Err(Trouble::new(Exit::Told, "there is nothing to save in the answer"));
         };
-        std::fs::write(file, &bytes).map_err(|error| {
-            Trouble::usage(format!("--save: `{}` cannot be written: {error}", file.display()))
-        })?;
+        replace::file(file, &bytes, Mode::AsItWasOrUsual)
+            .map_err(|error| Trouble::usage(format!("--save: {error:#}")))?;
         self.desk.say(&format!("wrote {} ({})", file.display(), counted(bytes.len() as u64, "byte")));
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::plain::{self, width};
 use super::screen::Screen;
+use crate::plain::{self, width};
 
 /// No column is made narrower than this to make room for others.
 const NARROWEST: usize = 6;

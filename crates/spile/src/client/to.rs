@@ -124,6 +124,11 @@ enum Reach {
 }
 
 impl To {
+    /// Whether somebody said which server it is.
+    pub(crate) fn is_said(&self) -> bool {
+        self.url.is_some() || self.command.is_some() || self.from.is_some()
+    }
+
     pub(crate) fn place(&self) -> Result<Place, Trouble> {
         let (at, reach) = match (&self.url, &self.command, &self.from) {
             (Some(url), ..) => {

@@ -9,8 +9,8 @@ use wire::Version;
 use wire::client::Failure;
 use wire::code::Code;
 
-use super::plain;
 use crate::banner;
+use crate::plain;
 
 /// How a client command ends, as the shell sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TomlError, Value, value};
 
+use super::Entry;
 use super::jsonc::{self, Set};
-use super::{Entry, is_plain};
+use crate::banner::is_plain;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Client {

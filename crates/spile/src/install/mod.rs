@@ -14,7 +14,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use json::Json;
 
-use crate::project::Project;
+use crate::banner::{client_name, is_plain};
+use crate::project::{Project, missing};
 use crate::replace::{self, Mode};
 pub use clients::Client;
 use clients::Scope;
@@ -70,9 +71,7 @@ pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let kept = before.map(|_| keep(&place.file)).transpose()?;
-    if let Some(folder) = place.file.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("`{}` cannot be made", folder.display()))?;
-    }
+    replace::make_folder_of(&place.file)?;
     replace::file(&place.file, after.as_bytes(), Mode::AsItWasOrPrivate)?;
     said(&format!("added `{}` to {}", entry.name, place.file.display()));
     if let Some(kept) = kept {
@@ -118,10 +117,7 @@ fn keep(file: &Path) -> anyhow::Result<PathBuf> {
 
 impl Entry {
     fn of(args: &InstallArgs) -> anyhow::Result<Self> {
-        let absolute = args
-            .path
-            .canonicalize()
-            .with_context(|| format!("there is no file or folder `{}`", args.path.display()))?;
+        let absolute = args.path.canonicalize().map_err(|error| missing::unread(&args.path, error))?;
         let shown = absolute.to_str().with_context(|| {
             format!("`{}` is not text in UTF-8, and settings files are; rename it", absolute.display())
         })?;
@@ -134,7 +130,7 @@ impl Entry {
                 let Some(ready) = looked.ready else { bail!("it cannot be served as it is") };
                 let own = std::env::current_exe().context("where this program lies cannot be told")?;
                 let own = own.to_str().context("this program lies in a folder whose name is not text")?;
-                let needed = Project::find(&args.path)?.variables()?;
+                let needed = looked.variables.into_iter().collect();
                 (ready.contract.name, own.to_owned(), vec!["serve".to_owned(), shown.to_owned()], needed)
             }
         };
@@ -150,7 +146,7 @@ impl Entry {
                 bail!("--name: use letters without marks, digits, `-` and `_`")
             }
             Some(name) => name.clone(),
-            None => own_name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect(),
+            None => client_name(&own_name),
         };
         Ok(Self { name, command, arguments, variables })
     }
@@ -171,11 +167,6 @@ impl Entry {
             }
         })
     }
-}
-
-/// What every client takes in a name.
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
 
 fn variable(said: &str) -> anyhow::Result<(String, String)> {

@@ -5,11 +5,13 @@ use std::io::{self, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use call::text::hex;
 use json::Json;
+use upstream::masked::names_secret;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use super::{PackArgs, Server, digest_all, executable, hex};
+use super::{PackArgs, Server, digest_all, executable};
 use crate::replace::{self, Mode};
 
 /// The bundle format that is written.
@@ -85,7 +87,7 @@ fn mcpb_manifest(server: &Server, name: &str, entry: &str, args: &PackArgs) -> J
                     config.object(&variable.to_ascii_lowercase(), |one| {
                         one.str("type", "string").str("title", variable);
                         one.str("description", "What the server's manifest reads under this name.");
-                        one.bool("required", true).bool("sensitive", is_secret(variable));
+                        one.bool("required", true).bool("sensitive", names_secret(variable));
                     });
                 }
             });
@@ -137,7 +139,7 @@ pub(super) fn server_json(output: &Path, server: &Server, args: &PackArgs) -> an
                             variable
                                 .str("name", name)
                                 .bool("isRequired", true)
-                                .bool("isSecret", is_secret(name));
+                                .bool("isSecret", names_secret(name));
                         });
                         out.extend_from_slice(variable.as_str().as_bytes());
                     });
@@ -170,10 +172,4 @@ fn plain_name(name: &str) -> String {
         "" => "server".to_owned(),
         plain => plain.to_owned(),
     }
-}
-
-/// A variable that should not be shown while it is typed.
-fn is_secret(variable: &str) -> bool {
-    let upper = variable.to_ascii_uppercase();
-    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"].iter().any(|word| upper.contains(word))
 }

@@ -39,7 +39,7 @@ pub struct PackArgs {
     /// Where to write it
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Put the data in too; without this it is looked for beside the executable, as the manifest names it
+    /// Put the data in too, from where the manifest says now; without this it is looked for beside the executable, as the manifest names it
     #[arg(long)]
     with_data: bool,
     /// What to make
@@ -81,10 +81,10 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     }
     ensure!(!args.output.is_dir(), "`{}` is a folder; name a file", args.output.display());
     let project = Project::find(&args.path)?;
-    let looked = project.look()?;
+    let mut looked = project.look()?;
     crate::tell(&looked.found);
-    let Some(ready) = looked.ready else { return Ok(ExitCode::FAILURE) };
-    let packing = project.packing(args.with_data && ready.contract.writes())?;
+    let Some(ready) = looked.ready.take() else { return Ok(ExitCode::FAILURE) };
+    let packing = project.packing(looked, args.with_data, ready.contract.writes())?;
     if let Some(made) = &packing.made {
         writeln!(
             io::stderr(),
@@ -277,10 +277,6 @@ fn digest_all(from: &mut impl Read) -> io::Result<[u8; 32]> {
         }
     }
     Ok(context.finish().as_ref().try_into().unwrap_or_default())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What is packed into a file, if something is.

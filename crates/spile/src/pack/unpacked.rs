@@ -12,13 +12,14 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
+use call::text::hex;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use contract::diagnostic::Diagnostic;
 use zip::ZipArchive;
 
 use super::about::{self, About};
 use super::trailer::{Trailer, Window};
-use super::{digest_all, hex, member, read_about};
+use super::{digest_all, member, read_about};
 use crate::project::Project;
 use crate::replace::{self, Mode};
 use crate::serve::{ServeArgs, Service, serve, start_logging};

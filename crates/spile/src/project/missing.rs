@@ -1,6 +1,7 @@
-//! A file that is not there: where it was looked for, and what was probably meant. For its owner alone; callers learn
-//! no paths.
+//! What is not there: where it was looked for, and what was probably meant. For its owner alone; callers learn no
+//! paths.
 
+use std::io;
 use std::path::Path;
 
 use contract::diagnostic::Diagnostic;
@@ -22,6 +23,39 @@ pub(super) fn told(file: &str, path: &Path) -> Diagnostic {
     Diagnostic::error(looked).help(meant(file, path))
 }
 
+/// Why nothing is known of a path on the command line.
+pub(crate) fn unread(path: &Path, error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => nowhere(path),
+        _ => anyhow::Error::new(error).context(format!("`{}` cannot be read", path.display())),
+    }
+}
+
+fn nowhere(path: &Path) -> anyhow::Error {
+    let shown = path.display();
+    let near = neighbours(path).and_then(|names| {
+        let near = nearest(&file_name(path), names.iter().map(String::as_str))?;
+        Some(path.with_file_name(near))
+    });
+    match near {
+        _ if shown.to_string().contains("://") => anyhow::anyhow!(
+            "`{shown}` is an address, and what is served is a file or a folder; `spile tools --url {shown}` asks a \
+             server there"
+        ),
+        Some(near) => {
+            anyhow::anyhow!("there is no file or folder `{shown}`; did you mean `{}`?", near.display())
+        }
+        None => anyhow::anyhow!("there is no file or folder `{shown}`"),
+    }
+}
+
+/// What lies in the folder where it should be, if that is there.
+fn neighbours(path: &Path) -> Option<Vec<String>> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).ok()?.take(NEIGHBOURS_MAX);
+    Some(entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect())
+}
+
 fn meant(file: &str, path: &Path) -> String {
     if let Some(rest) = file.strip_prefix("~/") {
         return format!("`~` is not replaced; write `${{HOME}}/{rest}`");
@@ -32,14 +66,9 @@ fn meant(file: &str, path: &Path) -> String {
     if file.contains(char::is_control) {
         return "a `\\` in double quotes may mean another sign; write the path in single quotes".into();
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(entries) = std::fs::read_dir(folder) else {
+    let Some(names) = neighbours(path) else {
         return "its folder is not there either; a path starts in the folder of the manifest".into();
     };
-    let names: Vec<String> = entries
-        .take(NEIGHBOURS_MAX)
-        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
-        .collect();
     match nearest(&file_name(path), names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`, which is in the same folder?"),
         None => "check its name; a path starts in the folder of the manifest".into(),

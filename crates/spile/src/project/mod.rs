@@ -6,24 +6,25 @@
 //!
 //! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
 
-mod missing;
+pub(crate) mod missing;
 mod packing;
 mod sources;
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use contract::compile::{Examined, Known, compile};
 use contract::diagnostic::{Diagnostic, Severity};
-use contract::manifest::{self, Body, Manifest, SourceKind};
+use contract::manifest::{self, Body, Manifest, Settings, SourceKind};
 use contract::source::{Facts, SourceFault};
 use contract::{Contract, Operation, init, names};
 use host::Answers;
 
 use crate::lock::Locked;
 pub use packing::{PackedSource, Packing};
-use sources::{Opened, Opening, described, explained, open, settings, told};
+use sources::{Opened, Opening, described, explained, open, other_settings, settings, told};
 
 pub const MANIFEST: &str = "spile.toml";
 const ENDINGS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
@@ -54,12 +55,7 @@ pub enum Plan {
 
 impl Project {
     pub fn find(path: &Path) -> anyhow::Result<Self> {
-        let kind = std::fs::metadata(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                anyhow::anyhow!("there is no file or folder `{}`", path.display())
-            }
-            _ => anyhow::Error::new(error).context(format!("`{}` cannot be read", path.display())),
-        })?;
+        let kind = std::fs::metadata(path).map_err(|error| missing::unread(path, error))?;
         if kind.is_dir() { Self::of_folder(path) } else { Self::of_file(path) }
     }
 
@@ -74,7 +70,16 @@ impl Project {
         }
         let files = data_files(folder)?;
         match files.len() {
-            0 => bail!("nothing to serve in `{shown}`: there is no {MANIFEST} and no data file ({ENDINGS})"),
+            0 => {
+                let below = below(here(folder));
+                let below = match below.as_slice() {
+                    [] => String::new(),
+                    some => format!("; there is in `{}`", some.join("`, `")),
+                };
+                bail!(
+                    "nothing to serve in `{shown}`: there is no {MANIFEST} and no data file ({ENDINGS}){below}"
+                )
+            }
             1..=FILES_MAX => Ok(Self::new(name, folder, Plan::Files(files))),
             many => bail!(
                 "`{shown}` has {many} data files, and more than {FILES_MAX} are not served together; \
@@ -115,9 +120,34 @@ impl Project {
     }
 }
 
+/// So many folders in a folder are looked into, and so many named, for something that could be meant instead.
+const BELOW_MAX: usize = 100;
+const BELOW_SHOWN_MAX: usize = 3;
+
+/// Folders in a folder that could be served.
+fn below(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(BELOW_MAX);
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let shown = names.filter(|name| !name.to_string_lossy().starts_with('.'));
+    let paths = shown.map(|name| if folder == Path::new(".") { name.into() } else { folder.join(name) });
+    let is_served = |path: &PathBuf| {
+        path.is_dir()
+            && (path.join(MANIFEST).is_file() || data_files(path).is_ok_and(|files| !files.is_empty()))
+    };
+    let mut below: Vec<String> = paths.filter(is_served).map(|path| path.display().to_string()).collect();
+    below.sort();
+    below.truncate(BELOW_SHOWN_MAX);
+    below
+}
+
+/// The current folder has a name too.
+fn here(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
 /// The data files of a folder, by name.
 fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let here = here(folder);
     let entries = std::fs::read_dir(here).with_context(|| format!("`{}` cannot be read", here.display()))?;
     let paths = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
     let is_data = |path: &PathBuf| {
@@ -153,6 +183,10 @@ pub struct Looked {
     pub manifest: Option<Manifest>,
     /// Whether somebody wrote that manifest.
     pub is_written: bool,
+    /// The manifest as it is written, or would be.
+    pub text: String,
+    /// The variables that it reads, by name.
+    pub variables: BTreeSet<String>,
     /// What each source holds, by its name.
     pub facts: Vec<(String, Facts)>,
 }
@@ -171,10 +205,7 @@ impl Project {
         let mut opened = Vec::new();
         let manifest = match &self.plan {
             Plan::Manifest(file) => self.read_manifest(file, &mut opened, &mut looked)?,
-            Plan::Files(files) => {
-                let made = self.made_manifest(files, &mut opened, &mut looked)?;
-                made.map(|(manifest, _)| manifest)
-            }
+            Plan::Files(files) => self.made_manifest(files, &mut opened, &mut looked)?,
         };
         let Some(manifest) = manifest else { return Ok(looked) };
         let examined: Vec<Vec<Examined<'_>>> = opened.iter().map(|one| examined(&manifest, one)).collect();
@@ -216,8 +247,11 @@ impl Project {
         let Ok(text) = String::from_utf8(bytes) else {
             bail!("`{}` is not text in UTF-8; save it again as such", file.display());
         };
+        looked.text = text;
         let shown = file.display().to_string();
-        let manifest = match manifest::parse(&shown, &text, &|name| std::env::var(name).ok()) {
+        let (parsed, variables) = parsed(&shown, &looked.text);
+        looked.variables = variables;
+        let manifest = match parsed {
             Ok((manifest, mut found)) => {
                 looked.found.append(&mut found);
                 manifest
@@ -252,42 +286,47 @@ impl Project {
         self.moved.get(source).cloned().unwrap_or_else(|| self.folder.join(path))
     }
 
-    /// The manifest that nobody wrote, and its text.
+    /// The manifest that nobody wrote.
     fn made_manifest(
         &self,
         files: &[PathBuf],
         opened: &mut Vec<Opened>,
         looked: &mut Looked,
-    ) -> anyhow::Result<Option<(Manifest, String)>> {
+    ) -> anyhow::Result<Option<Manifest>> {
         let stems: Vec<String> = files.iter().map(|file| stem(file)).collect();
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
             let Some(kind) = kind_of(file) else { continue };
             looked.files.push(file.clone());
-            let (shown, settings) = (file_name(file), settings(kind));
-            let opening = Opening {
-                name: &name,
-                path: file,
-                file: &shown,
-                settings: &settings,
-                header_rows: Vec::new(),
+            let shown = file_name(file);
+            let with = |settings: &Settings| {
+                open(&Opening { name: &name, path: file, file: &shown, settings, header_rows: Vec::new() })
             };
-            match open(&opening) {
+            match with(&settings(kind)) {
                 Ok(source) => opened.push(source),
                 // Much that is JSON is no table, and nobody has said that this one is.
                 Err(error) if kind == SourceKind::Json && files.len() > 1 => {
-                    let why = format!("`{shown}` is left out: {}", error.message);
-                    looked.found.push(Diagnostic::note(why));
+                    let why = error.message.strip_prefix(&format!("`{shown}` "));
+                    let why = why.map_or_else(|| error.message.clone(), |why| format!("it {why}"));
+                    let note = Diagnostic::note(format!("`{shown}` is left out: {why}"));
+                    looked.found.push(match other_settings(kind, file) {
+                        Some(_) => note.help("to serve it, name it alone, or write a manifest"),
+                        None => note,
+                    });
                 }
-                Err(error) => looked.found.push(error),
+                Err(error) => match other_settings(kind, file).map(|settings| with(&settings)) {
+                    Some(Ok(source)) => opened.push(source),
+                    Some(Err(error)) => looked.found.push(error),
+                    None => looked.found.push(error),
+                },
             }
         }
         if looked.errors() > 0 {
             return Ok(None);
         }
-        let text = rendered(opened, &names::server_name(&self.name));
-        match manifest::parse(MANIFEST, &text, &|_| None) {
-            Ok((manifest, _)) => Ok(Some((manifest, text))),
+        looked.text = rendered(opened, &names::server_name(&self.name));
+        match manifest::parse(MANIFEST, &looked.text, &|_| None) {
+            Ok((manifest, _)) => Ok(Some(manifest)),
             Err(found) => {
                 let why = contract::diagnostic::render_all(&found, false);
                 bail!("the manifest that was made for this data does not hold (please report this):\n{why}")
@@ -316,7 +355,7 @@ impl Project {
         };
         let mut looked = Looked::default();
         let made = self.made_manifest(files, &mut Vec::new(), &mut looked)?;
-        Ok((made.map(|(_, text)| text), looked.found))
+        Ok((made.map(|_| looked.text), looked.found))
     }
 }
 
@@ -325,6 +364,19 @@ impl Looked {
         self.found.iter().filter(|one| one.severity == Severity::Error).count()
     }
 }
+
+/// A manifest, and the variables that it asked for.
+fn parsed(shown: &str, text: &str) -> (Parsed, BTreeSet<String>) {
+    let variables = RefCell::new(BTreeSet::new());
+    let env = |name: &str| {
+        variables.borrow_mut().insert(name.to_owned());
+        std::env::var(name).ok()
+    };
+    let parsed = manifest::parse(shown, text, &env);
+    (parsed, variables.into_inner())
+}
+
+type Parsed = Result<(Manifest, Vec<Diagnostic>), Vec<Diagnostic>>;
 
 fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned())
@@ -343,7 +395,16 @@ fn header_rows<'m>(manifest: &'m Manifest, source: &str) -> Vec<(Option<&'m str>
 fn rendered(opened: &[Opened], name: &str) -> String {
     let sources: Vec<init::Found<'_>> = opened
         .iter()
-        .map(|one| init::Found { name: &one.name, path: &one.file, kind: one.kind, facts: &one.facts })
+        .map(|one| init::Found {
+            name: &one.name,
+            path: &one.file,
+            kind: one.settings.kind(),
+            at: match &one.settings {
+                Settings::Json { at } => at.as_deref(),
+                Settings::Csv { .. } | Settings::Sqlite | Settings::JsonLines | Settings::Sheets(_) => None,
+            },
+            facts: &one.facts,
+        })
         .collect();
     init::render(&sources, name)
 }

@@ -1,15 +1,17 @@
 //! What goes into one file: the manifest, what it reads, and where that lies.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::ensure;
 use call::World;
-use contract::manifest::{self, Manifest, SourceKind};
+use call::text::hex;
+use contract::manifest::SourceKind;
 use host::RealWorld;
+use toml_edit::{DocumentMut, Item, Value};
 
-use super::{Looked, MANIFEST, Plan, Project};
+use super::{Looked, MANIFEST, Project, parsed};
+use crate::lock;
+use crate::replace::{self, Mode};
 
 const ID_CHARS: usize = 16;
 
@@ -34,30 +36,28 @@ pub struct PackedSource {
 }
 
 impl Project {
-    /// What goes into one file. With data that is written to, the project needs an id, and gets one.
-    pub fn packing(&self, needs_id: bool) -> anyhow::Result<Packing> {
-        let (manifest, text) = match &self.plan {
-            Plan::Manifest(file) => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("`{}` cannot be read", file.display()))?;
-                (None, text)
-            }
-            Plan::Files(files) => {
-                let made = self.made_manifest(files, &mut Vec::new(), &mut Looked::default())?;
-                let (manifest, text) = made.context("these files cannot be served")?;
-                (Some(manifest), text)
-            }
+    /// What goes into one file, of what was looked at. With data that is written to, the project needs an id, and
+    /// gets one.
+    pub fn packing(&self, looked: Looked, with_data: bool, is_written_to: bool) -> anyhow::Result<Packing> {
+        let named = looked.manifest.iter().flat_map(|manifest| &manifest.sources);
+        let sources: Vec<PackedSource> = named
+            .map(|one| PackedSource {
+                name: one.name.value.clone(),
+                path: self.path_of(&one.name.value, &one.path.value),
+                kind: one.settings.kind(),
+            })
+            .collect();
+        let (manifest, variables) = if with_data && !looked.variables.is_empty() {
+            let text = with_names(&looked.text, &sources)?;
+            let (_, variables) = parsed(MANIFEST, &text);
+            (text, variables)
+        } else {
+            (looked.text, looked.variables)
         };
-        let (read, variables) = asked(&text)?;
-        let manifest = manifest.unwrap_or(read);
-        let lock = std::fs::read(self.folder.join("spile.lock")).ok();
-        let sources = manifest.sources.iter().map(|one| PackedSource {
-            name: one.name.value.clone(),
-            path: self.path_of(&one.name.value, &one.path.value),
-            kind: one.settings.kind(),
-        });
-        let (id, made) = if needs_id { self.id()? } else { (None, None) };
-        Ok(Packing { sources: sources.collect(), lock, variables, manifest: text, id, made })
+        let lock = lock::file_of(self).and_then(|file| std::fs::read(file).ok());
+        let (id, made) = if with_data && is_written_to { self.id()? } else { (None, None) };
+        let variables = variables.into_iter().collect();
+        Ok(Packing { sources, lock, variables, manifest, id, made })
     }
 
     /// Chance decides it once; a project that is packed again keeps it, and with it the data of those who run it.
@@ -71,32 +71,29 @@ impl Project {
         }
         let mut random = [0; ID_CHARS / 2];
         RealWorld::default().fill(&mut random);
-        let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let written = std::fs::create_dir_all(self.folder.join(".spile"))
-            .and_then(|()| std::fs::write(&file, format!("{id}\n")));
-        written.with_context(|| format!("`{}` cannot be written", file.display()))?;
+        let id = hex(&random);
+        replace::make_folder_of(&file)?;
+        replace::file(&file, format!("{id}\n").as_bytes(), Mode::Usual)?;
         Ok((Some(id), Some(file)))
-    }
-
-    /// The variables that a manifest reads.
-    pub fn variables(&self) -> anyhow::Result<Vec<String>> {
-        match &self.plan {
-            Plan::Manifest(file) => Ok(asked(&std::fs::read_to_string(file)?)?.1),
-            Plan::Files(_) => Ok(Vec::new()),
-        }
     }
 }
 
-/// A manifest, and which variables it asked for.
-fn asked(text: &str) -> anyhow::Result<(Manifest, Vec<String>)> {
-    let names = RefCell::new(BTreeSet::new());
-    let env = |name: &str| {
-        names.borrow_mut().insert(name.to_owned());
-        std::env::var(name).ok()
-    };
-    let manifest = match manifest::parse(MANIFEST, text, &env) {
-        Ok((manifest, _)) => manifest,
-        Err(found) => bail!("{}", contract::diagnostic::render_all(&found, false)),
-    };
-    Ok((manifest, names.into_inner().into_iter().collect()))
+/// The manifest with the name of each file where a variable said where it lies: the file goes along, and nobody who
+/// runs the server needs that variable.
+fn with_names(text: &str, sources: &[PackedSource]) -> anyhow::Result<String> {
+    let mut document: DocumentMut = text.parse()?;
+    let tables = document.get_mut("sources").and_then(Item::as_table_like_mut);
+    let Some(tables) = tables else { return Ok(text.to_owned()) };
+    for source in sources {
+        let table = tables.get_mut(&source.name).and_then(Item::as_table_like_mut);
+        let path = table.and_then(|table| table.get_mut("path")?.as_value_mut());
+        let Some(path) = path.filter(|path| path.as_str().is_some_and(|path| path.contains("${"))) else {
+            continue;
+        };
+        let name = source.path.file_name().unwrap_or_default().to_string_lossy().replace("${", "$${");
+        let around = path.decor().clone();
+        *path = Value::from(name);
+        *path.decor_mut() = around;
+    }
+    Ok(document.to_string())
 }

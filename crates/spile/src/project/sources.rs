@@ -7,19 +7,19 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::manifest::{Formulas, Settings, SourceKind, Workbook};
 use contract::source::{Facts, Shape, Source, SourceFault};
+use contract::words::counted;
 use contract::{Collection, Contract};
 use source::{csv, json, sheets, sqlite};
 
 use super::{file_name, missing};
 use crate::progress::Progress;
-use crate::words::counted;
 
 /// A source that was opened, and what it holds.
 pub(super) struct Opened {
     pub(super) name: String,
     /// As people know it.
     pub(super) file: String,
-    pub(super) kind: SourceKind,
+    pub(super) settings: Settings,
     pub(super) source: Arc<dyn Source>,
     pub(super) facts: Facts,
 }
@@ -33,6 +33,20 @@ pub(super) fn settings(kind: SourceKind) -> Settings {
         SourceKind::Ods => Settings::Sheets(Workbook::Ods),
         SourceKind::Json => Settings::Json { at: None },
         SourceKind::JsonLines => Settings::JsonLines,
+    }
+}
+
+/// As what a file is opened that nobody said anything about, if not as its ending says: a JSON document may have its
+/// records inside.
+pub(super) fn other_settings(kind: SourceKind, path: &Path) -> Option<Settings> {
+    match kind {
+        SourceKind::Json => Some(Settings::Json { at: Some(json::Json::records_at(path)?) }),
+        SourceKind::Sqlite
+        | SourceKind::Csv
+        | SourceKind::Xlsx
+        | SourceKind::Xls
+        | SourceKind::Ods
+        | SourceKind::JsonLines => None,
     }
 }
 
@@ -83,7 +97,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Opened, Diagnostic> {
         }
         Ok(_) | Err(_) => explained(&*source, None, &fault, &file_name(path)),
     })?;
-    Ok(Opened { name: name.into(), file: file.into(), kind: settings.kind(), source, facts })
+    Ok(Opened { name: name.into(), file: file.into(), settings: settings.clone(), source, facts })
 }
 
 /// What keeps a source from being read: in its own words if it has some, else in those of the fault.

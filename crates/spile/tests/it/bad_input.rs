@@ -38,6 +38,15 @@ fn check_served(name: &str, files: &[(&str, &[u8])], path: &str) {
 #[test]
 fn nothing_is_there() {
     check("missing_file", &[], "people.csv");
+    check("missing_file_near", &[PEOPLE], "peopel.csv");
+    check("missing_file_near_in_a_folder", &[("data/people.csv", PEOPLE.1)], "data/poeple.csv");
+    check("missing_file_at_an_address", &[], "https://example.com/people.csv");
+    check(
+        "folder_of_folders",
+        &[("b/people.csv", PEOPLE.1), ("a/spile.toml", b""), ("c/notes.txt", b"")],
+        ".",
+    );
+    check("folder_of_folders_named", &[("old/a/people.csv", PEOPLE.1)], "old");
     check("missing_database", &[], "people.db");
     check("missing_folder", &[], "people");
     check("missing_manifest", &[], "people/spile.toml");
@@ -57,6 +66,41 @@ fn text_files_that_are_no_tables() {
     check("csv_comment_between", &[("people.csv", b"id,name\n# new ones\n1,Ada\n")], "people.csv");
     let wide = [vec!["c"; 3000].join(","), "\n".into(), vec!["1"; 3000].join(","), "\n".into()].concat();
     check("csv_too_many_columns", &[("people.csv", wide.as_bytes())], "people.csv");
+}
+
+#[test]
+fn json_that_is_none_or_no_table() {
+    for (name, text) in [
+        ("json_empty", ""),
+        (
+            "json_comma_at_the_end",
+            "[\n  {\"id\": 1, \"name\": \"Ada\"},\n  {\"id\": 2, \"name\": \"Bea\"},\n]\n",
+        ),
+        ("json_single_quotes", "[{'id': 1}]"),
+        ("json_names_without_quotes", "[{id: 1}]"),
+        ("json_with_a_comment", "[\n  // people\n  {\"id\": 1}\n]"),
+        ("json_cut_short", "[{\"id\": 1}, {\"id\": 2"),
+        ("json_of_lines", "{\"id\": 1}\n{\"id\": 2}\n"),
+        ("json_of_settings", "{\"theme\": \"dark\", \"zoom\": 2}"),
+        ("json_of_two_lists", "{\"people\": [{\"id\": 1}], \"plans\": [{\"id\": 2}]}"),
+    ] {
+        check(name, &[("people.json", text.as_bytes())], "people.json");
+    }
+    let inside = ("api.json", &b"{\"data\": [{\"id\": 1}]}"[..]);
+    let settings = ("theme.json", &b"{\"dark\": true}"[..]);
+    check_served("json_among_others", &[PEOPLE, inside, settings], ".");
+}
+
+/// What a first try often has, and what need not be mended.
+#[test]
+fn odd_and_right_all_the_same() {
+    let manifest =
+        b"[sources.crm]\r\npath = \"people.csv\"\r\n\r\n[collections.people]\r\nkey = \"name\"\r\n";
+    check_served("manifest_with_windows_line_ends", &[PEOPLE, ("spile.toml", manifest)], ".");
+    let umlauts = "meine kunden (\u{fc}bersicht).csv";
+    check_served("file_name_with_blanks_and_umlauts", &[(umlauts, b"id,name\n1,Ada\n")], umlauts);
+    check_served("two_files_of_one_stem", &[PEOPLE, ("people.json", b"[{\"no\": 1}]")], ".");
+    check_served("header_with_blanks", &[("people.csv", b" id ,  full name\n1,Ada\n2,Bea\n")], "people.csv");
 }
 
 #[test]

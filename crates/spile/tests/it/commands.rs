@@ -146,6 +146,11 @@ fn init_writes_what_serving_without_a_manifest_means() {
         (&[PEOPLE][..], "people.csv"),
         (&[PEOPLE, ORDERS], "."),
         (&[("customers.db", include_bytes!("../../../../examples/customers/customers.db"))], "customers.db"),
+        (&[("people.tsv", b"id\tname, in full\n1\tLovelace, Ada\n2\tCurie, Marie\n")], "people.tsv"),
+        (
+            &[("people.json", br#"{"total":2,"data":[{"id":1,"name":"Ada"},{"id":2,"name":"Bea"}]}"#)],
+            "people.json",
+        ),
         (&[("odd names.csv", b"Id,Full Name,Full Name,,\"quote\"\"d\"\n1,a,b,c,d\n")], "odd names.csv"),
     ] {
         let place = Place::new(files);
@@ -190,6 +195,30 @@ fn init_says_what_it_wrote() {
     assert_eq!(again, text);
 }
 
+/// What stands between columns is found, and where in a document the records are.
+#[test]
+fn init_writes_how_a_file_is_read() {
+    let tsv: (&str, &[u8]) = ("people.tsv", b"id\tname, in full\n1\tLovelace, Ada\n2\tCurie, Marie\n");
+    let json: (&str, &[u8]) =
+        ("people.json", br#"{"next":null,"data":{"people":[{"id":1,"name":"Ada"},{"id":2,"name":"Bea"}]}}"#);
+    for (file, line, field, answer) in [
+        (tsv, "#delimiter = \"tab\"", "name_in_full", "Curie, Marie"),
+        (json, "at = \"/data/people\"", "name", "Bea"),
+    ] {
+        let place = Place::new(&[file]);
+        let call = ["call", "get_people", "id=2", "--output", "json", "--from"];
+        let bare = place.run(&[&call[..], &[file.0]].concat());
+        let expected = format!("\"{field}\":\"{answer}\"");
+        assert!(bare.stdout.contains(&expected), "{bare}");
+        let said = place.run(&["init", file.0]);
+        assert_eq!(said.code, Some(0), "{said}");
+        let text = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it was written");
+        assert!(text.lines().any(|one| one == line), "{text}");
+        let with_manifest = place.run(&[&call[..], &["."]].concat());
+        assert_eq!(with_manifest.stdout, bare.stdout);
+    }
+}
+
 #[test]
 fn init_writes_nothing_for_what_cannot_be_served() {
     for (name, files, path) in [
@@ -198,6 +227,11 @@ fn init_writes_nothing_for_what_cannot_be_served() {
         ("init_empty_csv", &[("people.csv", &b""[..])], "people.csv"),
         ("init_one_of_two_is_bad", &[PEOPLE, ("orders.csv", b"no\n1,2\n")], "."),
         ("init_manifest_without_data", &[("spile.toml", b"")], "spile.toml"),
+        (
+            "init_json_of_two_lists",
+            &[("shop.json", br#"{"people":[{"id":1}],"orders":[{"no":7}]}"#)],
+            "shop.json",
+        ),
     ] {
         assert_eq!(check(name, &Place::new(files), &["init", path, "--force"]).code, Some(1), "{name}");
     }

@@ -6,21 +6,18 @@
 //!
 //! With `GOLDEN=write` in the environment the spreadsheet's answers are written down, to be read in the diff.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::Receiver;
 
 use serde_json::Value;
 
-use crate::stand::{AT_MOST, Place, Served, lines_of};
+use crate::stand::{Pipe, Place, Served};
 
 #[test]
 fn from_the_spreadsheet() {
     let place = Place::customers();
     if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
         for version in VERSIONS {
-            let answered = played(&golden(version), &mut Pipe::open(&place));
+            let answered = played(&golden(version), &mut Piped::open(&place));
             std::fs::write(file(version), answered).expect("a transcript can be written");
         }
     }
@@ -46,7 +43,7 @@ fn the_verb_tutor() {
     let place = Place::example("verbs");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/verbs.txt");
     let golden = std::fs::read_to_string(&file).expect("a transcript is readable");
-    let (stdio, http) = (played(&golden, &mut Pipe::open(&place)), played(&golden, &mut Web::open(&place)));
+    let (stdio, http) = (played(&golden, &mut Piped::open(&place)), played(&golden, &mut Web::open(&place)));
     if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
         std::fs::write(&file, &stdio).expect("a transcript can be written");
     } else {
@@ -66,7 +63,7 @@ fn what_is_listed_is_what_is_checked() {
         let contract =
             looked.expect("an example can be read").ready.expect("an example can be served").contract;
         let ask = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
-        let listed = Pipe::open(&place).ask(ask).expect("an answer");
+        let listed = Piped::open(&place).ask(ask).expect("an answer");
         assert!(!contract.tools.is_empty());
         for tool in &contract.tools {
             // `Check` is compiled from this text, wherever the contract is served.
@@ -114,7 +111,8 @@ fn golden(version: &str) -> String {
 fn check(place: &Place) {
     for version in VERSIONS {
         let golden = golden(version);
-        let (stdio, http) = (played(&golden, &mut Pipe::open(place)), played(&golden, &mut Web::open(place)));
+        let (stdio, http) =
+            (played(&golden, &mut Piped::open(place)), played(&golden, &mut Web::open(place)));
         assert!(stdio == golden, "{version} over stdio is now:\n{stdio}");
         assert!(http == golden, "{version} over HTTP is now:\n{http}");
     }
@@ -157,41 +155,28 @@ pub fn hide(answer: &mut String, member: &str, name: &str) -> Option<String> {
 }
 
 /// A client's process.
-struct Pipe {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: Receiver<String>,
-}
+struct Piped(Pipe);
 
-impl Pipe {
+impl Piped {
     fn open(place: &Place) -> Self {
-        let mut command = place.spile(&["serve"]);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("the program starts");
-        let output = lines_of(child.stdout.take().expect("stdout is a pipe"));
-        let input = child.stdin.take();
-        Self { child, input, output }
+        Self(Pipe::open(&mut place.spile(&["serve"])))
     }
 }
 
-impl Door for Pipe {
+impl Door for Piped {
     fn ask(&mut self, message: &str) -> Option<String> {
-        let input = self.input.as_mut().expect("the input is open");
-        input.write_all(format!("{message}\n").as_bytes()).expect("it reads");
+        self.0.send(message);
         let sent: Value = serde_json::from_str(message).expect("a transcript holds JSON");
         sent.get("id")?;
-        Some(self.output.recv_timeout(AT_MOST).expect("an answer in time"))
+        Some(self.0.next())
     }
 }
 
-impl Drop for Pipe {
+impl Drop for Piped {
     fn drop(&mut self) {
-        drop(self.input.take());
-        let rest: Vec<String> = self.output.iter().collect();
-        let ended = self.child.wait();
         if !std::thread::panicking() {
-            assert_eq!(rest, [] as [&str; 0], "nothing but answers");
-            assert!(ended.is_ok_and(|status| status.success()), "the end of the input is the end");
+            let nothing_but_answers = (Vec::new(), Some(0));
+            assert_eq!(self.0.close(), nothing_but_answers, "the end of the input is the end");
         }
     }
 }

@@ -1,12 +1,8 @@
 //! What a manifest says about how often and how long, kept by the program on every door.
 
-use std::io::Write;
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::Receiver;
-
 use serde_json::{Value, json};
 
-use crate::stand::{AT_MOST, Place, Served, lines_of};
+use crate::stand::{Pipe, Place, Served};
 
 /// A count that takes as long as it is let.
 const SLOW: &str = "with recursive n(i) as (select 1 union all select i + 1 from n where i < :most) select count(*) as n from n";
@@ -21,46 +17,30 @@ fn place(manifest: &str) -> Place {
 }
 
 /// A server on a pipe that keeps what it says besides answers.
-struct Pipe {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: Receiver<String>,
+struct Piped {
+    pipe: Pipe,
     told: Vec<Value>,
     /// No id is used twice.
     calls: u64,
 }
 
-impl Pipe {
+impl Piped {
     fn open(place: &Place) -> Self {
-        let mut command = place.spile(&["serve"]);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("the program starts");
-        let output = lines_of(child.stdout.take().expect("stdout is a pipe"));
-        let input = child.stdin.take();
-        Self { child, input, output, told: Vec::new(), calls: 0 }
+        Self { pipe: Pipe::open(&mut place.spile(&["serve"])), told: Vec::new(), calls: 0 }
     }
 
     fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.calls += 1;
         let message = message(self.calls, tool, arguments);
-        writeln!(self.input.as_mut().expect("open"), "{message}").expect("it reads");
+        self.pipe.send(&message.to_string());
         loop {
-            let line = self.output.recv_timeout(AT_MOST).expect("an answer in time");
-            let said: Value = serde_json::from_str(&line).expect("JSON");
+            let said: Value = serde_json::from_str(&self.pipe.next()).expect("JSON");
             if said["id"] == self.calls {
                 assert!(said["result"].is_object(), "{said}");
                 return said["result"].clone();
             }
             self.told.push(said);
         }
-    }
-}
-
-impl Drop for Pipe {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        // It has nothing more to say to anybody.
-        let _ = self.child.wait();
     }
 }
 
@@ -101,7 +81,7 @@ fn a_rate_is_a_reasoned_result_on_every_door() {
     let manifest = "[sources.s]\npath = \"shop.db\"\n[collections.t]\n[tools.get_t]\nuses = \"t.get\"\nrate_limit = \"2/min\"\n";
     let place = place(manifest);
     let arguments = |tool: &str| if tool == "get_t" { json!({ "k": "a" }) } else { json!({}) };
-    let mut pipe = Pipe::open(&place);
+    let mut pipe = Piped::open(&place);
     check_rate(|tool| pipe.call(tool, &arguments(tool)));
     let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     check_rate(|tool| over_http(&served, tool, &arguments(tool)));
@@ -111,7 +91,7 @@ fn a_rate_is_a_reasoned_result_on_every_door() {
 fn a_server_has_one_for_all_its_tools() {
     let manifest = "[server]\nrate_limit = \"2/h\"\n[sources.s]\npath = \"shop.db\"\n[collections.t]\n";
     let place = place(manifest);
-    let mut pipe = Pipe::open(&place);
+    let mut pipe = Piped::open(&place);
     assert_eq!(pipe.call("get_t", &json!({ "k": "a" }))["isError"], false);
     assert_eq!(pipe.call("list_t", &json!({}))["isError"], false);
     let refused = pipe.call("list_t", &json!({}));
@@ -124,7 +104,7 @@ fn a_tool_that_takes_too_long_is_stopped() {
         "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\ncall_timeout_ms = 1000\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
     );
     let place = place(&manifest);
-    let mut pipe = Pipe::open(&place);
+    let mut pipe = Piped::open(&place);
     assert_eq!(pipe.call("slow", &json!({ "most": 10 }))["structuredContent"]["n"], 10);
     let stopped = pipe.call("slow", &json!({ "most": 1_000_000_000 }));
     assert_eq!(stopped["structuredContent"]["code"], "timeout", "{stopped}");
@@ -138,7 +118,7 @@ fn a_tool_that_is_known_to_run_long_says_so_to_whoever_wants_to_know() {
         "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\nlong_running = true\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
     );
     let place = place(&manifest);
-    let mut pipe = Pipe::open(&place);
+    let mut pipe = Piped::open(&place);
     assert_eq!(pipe.call("slow", &json!({ "most": 200_000 }))["structuredContent"]["n"], 200_000);
     let progress: Vec<&Value> =
         pipe.told.iter().filter(|said| said["method"] == "notifications/progress").collect();

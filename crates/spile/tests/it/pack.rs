@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::stand::{Place, SPILE};
+use crate::stand::{Place, SPILE, Said};
 
 const SESSION: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
@@ -214,6 +214,60 @@ fn what_is_written_to_a_packed_server_stays_its_own() {
     ours.write("stock.csv", b"sku,word\na,newer\n");
     assert_eq!(ours.run(&["pack", "--with-data", "--output", "server", "--force"]).code, Some(0));
     assert!(call(&ours, &["get_stock", "sku=a"]).contains("changed"));
+}
+
+/// A manifest need not be called `spile.toml`, and what was locked is packed with it.
+#[test]
+fn a_manifest_of_another_name_is_packed_with_its_own_lock() {
+    let place = Place::customers();
+    std::fs::rename(place.folder.join("spile.toml"), place.folder.join("crm.toml")).expect("it is there");
+    place.write("spile.lock", b"of something else");
+    let said = place.run(&["compile", "crm.toml"]);
+    assert_eq!(said.code, Some(0), "{said}");
+    let said = place.run(&["pack", "crm.toml", "--with-data", "--output", "server"]);
+    assert_eq!(said.code, Some(0), "{said}");
+    assert_eq!(answers(bare(&place.folder.join("server"), Path::new("/"))).len(), 4);
+}
+
+/// Data that goes along needs no variable to be found.
+#[test]
+fn a_path_is_resolved_when_its_data_is_packed() {
+    let place = Place::customers();
+    let manifest = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it is there");
+    let path = "path = \"customers.csv\"";
+    assert!(manifest.contains(path), "{manifest}");
+    let manifest =
+        manifest.replace(path, "path = \"${CRM_DATA}/cu${CRM_NAME:-stom}ers.csv\" # where it lies");
+    place.write("spile.toml", manifest.as_bytes());
+    let folder = place.folder.to_string_lossy().into_owned();
+    let pack = |args: &[&str]| {
+        place.run_with(&[&["pack", "--force", "--output", "server"], args].concat(), &[("CRM_DATA", &folder)])
+    };
+    insta::assert_snapshot!("pack_variables", without_size(pack(&[])));
+    insta::assert_snapshot!("pack_variables_with_data", without_size(pack(&["--with-data"])));
+    assert_eq!(answers(bare(&place.folder.join("server"), Path::new("/"))).len(), 4);
+    let said = pack(&["--with-data", "--format", "mcpb"]);
+    assert_eq!(said.code, Some(0), "{said}");
+    let file = std::fs::File::open(place.folder.join("server")).expect("made");
+    let mut archive = zip::ZipArchive::new(file).expect("a zip archive");
+    let mut about = String::new();
+    archive.by_name("manifest.json").expect("there").read_to_string(&mut about).expect("text");
+    assert!(!about.contains("CRM") && !about.contains("user_config"), "{about}");
+    // What is read elsewhere than in a path is still asked for.
+    place.write("spile.toml", manifest.replace("Customer records by email.", "For ${CRM_TEAM}.").as_bytes());
+    let env = [("CRM_DATA", &*folder), ("CRM_TEAM", "sales")];
+    let said = place.run_with(&["pack", "--force", "--output", "server", "--with-data"], &env);
+    assert!(said.stderr.contains("it reads these variables when it starts: CRM_TEAM\n"), "{said}");
+}
+
+/// The size of a debug build is nobody's business.
+fn without_size(said: Said) -> String {
+    let text = said.to_string();
+    let lines = text.lines().map(|line| match line.rsplit_once(" (") {
+        Some((before, after)) if after.ends_with("iB)") => format!("{before} (SIZE)"),
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[test]

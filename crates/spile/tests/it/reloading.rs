@@ -2,15 +2,18 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use serde_json::Value;
+use tungstenite::client::IntoClientRequest;
+use tungstenite::http::HeaderValue;
+use tungstenite::{Message, WebSocket};
 
-use crate::stand::{AT_MOST, Place, Served, lines_of};
+use crate::stand::{AT_MOST, Pipe, Place, Served, lines_of};
 
 const PEOPLE: &[u8] = b"id,name\n1,Ada\n2,Bea\n";
 
@@ -30,33 +33,11 @@ const LISTEN: &str = r#"{"jsonrpc":"2.0","id":"ear","method":"subscriptions/list
 const LIST: &str = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
 const CHANGED: &str = "notifications/tools/list_changed";
 
-/// A server at the other end of a pipe.
-struct Pipe {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: Receiver<String>,
-}
+/// A channel that client and server share.
+trait Line {
+    fn send(&mut self, message: &str);
 
-impl Pipe {
-    fn open(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts");
-        let stdin = child.stdin.take().expect("stdin is a pipe");
-        let stdout = lines_of(child.stdout.take().expect("stdout is a pipe"));
-        Self { child, stdin, stdout }
-    }
-
-    fn send(&mut self, message: &str) {
-        writeln!(self.stdin, "{}", message.replace("META", META)).expect("it reads");
-    }
-
-    fn next(&self) -> String {
-        self.stdout.recv_timeout(AT_MOST).expect("it says something")
-    }
+    fn next(&mut self) -> String;
 
     /// Asks, and says what came before the answer.
     fn ask(&mut self, message: &str) -> (String, Vec<String>) {
@@ -72,10 +53,64 @@ impl Pipe {
     }
 }
 
-impl Drop for Pipe {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Line for Pipe {
+    fn send(&mut self, message: &str) {
+        self.send(message);
+    }
+
+    fn next(&mut self) -> String {
+        self.next()
+    }
+}
+
+/// A unix socket that is a pipe.
+struct Socket {
+    stream: UnixStream,
+    lines: Receiver<String>,
+}
+
+impl Line for Socket {
+    fn send(&mut self, message: &str) {
+        writeln!(self.stream, "{message}").expect("it reads");
+    }
+
+    fn next(&mut self) -> String {
+        self.lines.recv_timeout(AT_MOST).expect("it says something")
+    }
+}
+
+impl Line for WebSocket<TcpStream> {
+    fn send(&mut self, message: &str) {
+        self.send(Message::text(message)).expect("it reads");
+    }
+
+    fn next(&mut self) -> String {
+        loop {
+            if let Message::Text(text) = self.read().expect("it says something") {
+                return text.to_string();
+            }
+        }
+    }
+}
+
+/// Both eras on one line.
+fn each_era_hears_of_it_once(place: &Place, line: &mut dyn Line) {
+    let (greeting, _) = line.ask(
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+    );
+    assert!(greeting.contains(r#""listChanged":true"#), "{greeting}");
+    line.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    line.send(&LISTEN.replace("META", META));
+    assert!(line.next().contains("acknowledged"));
+    for round in 1..=3 {
+        place.write("spile.toml", manifest(&format!("Round {round}.")).as_bytes());
+        // One for the handshake and one for the subscription, which says whose it is.
+        let told = [line.next(), line.next()];
+        assert!(told.iter().all(|line| line.contains(CHANGED)), "{told:?}");
+        assert_eq!(told.iter().filter(|line| line.contains("subscriptionId")).count(), 1, "{told:?}");
+        let (list, before) = line.ask(LIST);
+        assert_eq!(before, [""; 0], "nothing is told twice");
+        assert!(list.contains(&format!("Round {round}.")), "{list}");
     }
 }
 
@@ -83,23 +118,28 @@ impl Drop for Pipe {
 fn over_stdio_each_era_hears_of_it_once() {
     let place = place();
     let mut pipe = Pipe::open(&mut place.spile(&["serve"]));
-    let (greeting, _) = pipe.ask(
-        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
-    );
-    assert!(greeting.contains(r#""listChanged":true"#), "{greeting}");
-    pipe.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    pipe.send(LISTEN);
-    assert!(pipe.next().contains("acknowledged"));
-    for round in 1..=3 {
-        place.write("spile.toml", manifest(&format!("Round {round}.")).as_bytes());
-        // One for the handshake and one for the subscription, which says whose it is.
-        let told = [pipe.next(), pipe.next()];
-        assert!(told.iter().all(|line| line.contains(CHANGED)), "{told:?}");
-        assert_eq!(told.iter().filter(|line| line.contains("subscriptionId")).count(), 1, "{told:?}");
-        let (list, before) = pipe.ask(LIST);
-        assert_eq!(before, [""; 0], "nothing is told twice");
-        assert!(list.contains(&format!("Round {round}.")), "{list}");
-    }
+    each_era_hears_of_it_once(&place, &mut pipe);
+}
+
+#[test]
+fn over_a_unix_socket_each_era_hears_of_it_once() {
+    let place = place();
+    let _served = Served::start_at(&mut place.spile(&["serve", "--socket", "a.sock"]), "unix:");
+    let stream = UnixStream::connect(place.folder.join("a.sock")).expect("it listens");
+    let lines = lines_of(stream.try_clone().expect("a second handle"));
+    each_era_hears_of_it_once(&place, &mut Socket { stream, lines });
+}
+
+#[test]
+fn over_a_websocket_each_era_hears_of_it_once() {
+    let place = place();
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let stream = TcpStream::connect(served.address).expect("it listens");
+    stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+    let mut request = format!("ws://{}/mcp", served.address).into_client_request().expect("an address");
+    request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static("mcp"));
+    let (mut socket, _) = tungstenite::client(request, stream).expect("it is one");
+    each_era_hears_of_it_once(&place, &mut socket);
 }
 
 /// A response that goes on, event by event.

@@ -65,6 +65,25 @@ fn over_http_refused() {
     check_refused("http_host_has_a_port", by_environment, &[("PORT", "0"), ("SPILE_HOST", "127.0.0.1:80")]);
 }
 
+/// A name need not be one that an address or a client takes.
+#[test]
+fn names_with_blanks_and_umlauts_are_reached() {
+    let umlauts = ("meine k\u{fc}che.csv", PEOPLE.1);
+    let place = Place::new(&[umlauts, ORDERS]);
+    let served = Served::start(&mut place.spile(&["serve", umlauts.0, "orders.csv", "--bind", "0"]));
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let (_, body) = served.post("/mcp/meine%20k%C3%BCche", "", list);
+    assert!(body.contains("list_meine_kueche"), "{body}");
+    let (head, _) = served.post("/mcp/meine%20kueche", "", list);
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
+    let port = format!(":{}", served.address.port());
+    let (_, stderr, _) = served.stop();
+    insta::assert_snapshot!(
+        "http_names_with_umlauts",
+        place.readable(stderr.replace(&port, ":PORT").as_bytes())
+    );
+}
+
 #[test]
 fn several_servers_have_a_path_each() {
     let place = Place::new(&[PEOPLE, ORDERS]);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -133,6 +133,46 @@ impl fmt::Display for Said {
             writeln!(f, "-- stdout\n{}", self.stdout.trim_end())?;
         }
         write!(f, "-- exit {}", self.code.map_or_else(|| "by a signal".into(), |code| code.to_string()))
+    }
+}
+
+/// A server at the other end of a pipe. Ends with the test.
+pub struct Pipe {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<String>,
+}
+
+impl Pipe {
+    pub fn open(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let output = lines_of(child.stdout.take().expect("stdout is a pipe"));
+        let input = child.stdin.take();
+        Self { child, input, output }
+    }
+
+    pub fn send(&mut self, message: &str) {
+        writeln!(self.input.as_mut().expect("the input is open"), "{message}").expect("it reads");
+    }
+
+    pub fn next(&mut self) -> String {
+        self.output.recv_timeout(AT_MOST).expect("it says something in time")
+    }
+
+    /// Ends the input: what it still says, and how it ends.
+    pub fn close(&mut self) -> (Vec<String>, Option<i32>) {
+        drop(self.input.take());
+        let rest = self.output.iter().collect();
+        (rest, self.child.wait().expect("it can be waited for").code())
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        // It is over already, or of no more use.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

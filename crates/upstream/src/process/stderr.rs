@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use call::text::is_harmful;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::command::{LineSeen, Options};
@@ -129,11 +130,9 @@ impl Line {
                 rest = coloured;
                 continue;
             }
-            let turns =
-                matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
             match c {
                 '\t' => out.push(c),
-                c if c.is_control() || turns || c == '\u{feff}' => out.extend(c.escape_default()),
+                c if is_harmful(c) => out.extend(c.escape_default()),
                 c => out.push(c),
             }
             rest = &rest[c.len_utf8()..];

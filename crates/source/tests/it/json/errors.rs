@@ -40,7 +40,7 @@ fn a_line_that_is_no_object_is_named() {
         ),
         (
             "{\"a\":1} {\"a\":2}\n",
-            "line 1 is not valid JSON; correct it there".to_owned(),
+            "line 1 is not valid JSON; give it a line of its own".to_owned(),
             ["1:9", "1 | {\"a\":1} {\"a\":2}", "  |         ^"],
         ),
         (
@@ -103,6 +103,17 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
         ),
         (
             document(),
+            r#"{"page":{"of":3},"people":[{"id":1}],"plans":[{"id":1}],"ids":[1],"none":[]}"#,
+            "is an object, and not an array of objects; say in a manifest which array it is: `at = \"/people\"` or \
+             `at = \"/plans\"`",
+        ),
+        (
+            document(),
+            r#"{"data":{"total":1,"people":[{"id":1}]}}"#,
+            "is an object, and not an array of objects; say `at = \"/data/people\"` for the array in it",
+        ),
+        (
+            document(),
             r#"{"ann":{"age":1},"bob":{"age":2}}"#,
             "is an object, and not an array of objects; an object whose members are records is not read: make \
              it an array, with the names as a column",
@@ -117,7 +128,17 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
         (document(), " \n", "is empty; an array without records is `[]`"),
         (document(), "[]", "has no records, so nobody knows their fields; add one"),
         (document(), r#"[{"a":1},{"a":1]}"#, "is not valid JSON; correct it there"),
-        (document(), r#"[{"a":1},]"#, "is not valid JSON; correct it there"),
+        (document(), r#"[{"a":1},]"#, "is not valid JSON; remove the comma before it"),
+        (document(), "[{\"a\":1,\n}]", "element 1 is not valid JSON; remove the comma before it"),
+        (document(), "[{'a':1}]", "element 1 is not valid JSON; a text stands in double quotes: `\"…\"`"),
+        (
+            document(),
+            "[{a:1}]",
+            "element 1 is not valid JSON; a name or a text stands in double quotes: `\"…\"`",
+        ),
+        (document(), "// people\n[{\"a\":1}]", "is not valid JSON; JSON has no comments; remove it"),
+        (document(), r#"[{"a":1 "b":2}]"#, "element 1 is not valid JSON; put a comma before it"),
+        (document(), r#"[{"a":1} {"a":2}]"#, "is not valid JSON; put a comma before it"),
         (document(), r#"[{"a":1}] x"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":1}"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":01}]"#, "element 1 is not valid JSON; correct it there"),

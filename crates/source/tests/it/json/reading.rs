@@ -2,7 +2,7 @@
 
 use contract::source::{Facts, Shape, Source};
 use contract::{Cell, Kind};
-use source::json::Form;
+use source::json::{Form, Json};
 
 use super::kit::{Disk, all, at, columns, document, everything, get, list, only, reader, shape};
 
@@ -268,4 +268,33 @@ fn a_column_of_base64_may_be_a_blob() {
         assert_eq!(table.columns[1].base64, expected, "{content}");
         assert!(!table.columns[0].base64);
     }
+}
+
+#[test]
+fn records_inside_a_document_are_found_where_they_can_only_be() {
+    for (content, expected) in [
+        (r#"{"data":[{"id":1}]}"#, Some("/data")),
+        ("\u{feff} {\"next\":null,\"a/b~\":[{\"id\":1},{}],\"ids\":[1]}", Some("/a~1b~0")),
+        (r#"{"data":{"total":2,"people":[{"id":1}]}}"#, Some("/data/people")),
+        (r#"{"a":{"b":{"c":{"d":[{"id":1}]}}}}"#, Some("/a/b/c/d")),
+        (r#"{"a":{"b":{"c":{"d":{"e":[{"id":1}]}}}}}"#, None),
+        (r#"{"people":[{"id":1}],"plans":[{"id":1}]}"#, None),
+        (r#"{"ann":{"of":[{"id":1}]},"bob":{}}"#, None),
+        (r#"{"data":[]}"#, None),
+        (r#"{"data":[{"id":1},2]}"#, None),
+        (r#"{"data":[{"id":1}"#, None),
+        (r#"{"a":1}"#, None),
+        (r#"[{"id":1}]"#, None),
+        ("", None),
+        ("7", None),
+    ] {
+        let disk = Disk::new(document(), content.as_bytes());
+        let found = Json::records_at(&disk.path);
+        assert_eq!(found.as_deref(), expected, "{content}");
+        if let Some(found) = found {
+            assert!(Disk::new(at(&found), content.as_bytes()).json().facts().is_ok(), "{content}");
+        }
+    }
+    assert_eq!(Json::records_at("no such file".as_ref()), None);
+    assert_eq!(Json::records_at(env!("CARGO_MANIFEST_DIR").as_ref()), None);
 }

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use json::write::Object;
 use json::{Json, Node};
+use upstream::masked::names_secret;
 use upstream::{Direction, Seen};
 
 #[derive(Debug, PartialEq, Eq)]
@@ -45,12 +46,12 @@ impl From<Seen<'_>> for What {
     }
 }
 
-/// Headers that say who somebody is. Those that the user gave are hidden before they come here.
-const SECRETS: &[&str] = &["authorization", "proxy-authorization", "cookie", "set-cookie"];
-
+/// Headers that say who somebody is are hidden. Those that the user gave are hidden before they come here.
 fn without_secrets(head: &str) -> String {
+    // Called a key, and only there to be answered.
+    let is_secret = |name: &str| names_secret(name) && !name.eq_ignore_ascii_case("sec-websocket-key");
     let lines = head.lines().map(|line| match line.split_once(':') {
-        Some((name, _)) if SECRETS.contains(&&*name.to_ascii_lowercase()) => format!("{name}: ***"),
+        Some((name, _)) if is_secret(name) => format!("{name}: ***"),
         _ => line.to_owned(),
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -212,7 +213,10 @@ mod tests {
 
     #[test]
     fn secrets_are_left_out() {
-        let head = "GET /\nauthorization: Bearer x\nSet-Cookie: a=b\nX: y: z";
-        assert_eq!(without_secrets(head), "GET /\nauthorization: ***\nSet-Cookie: ***\nX: y: z");
+        let head =
+            "GET /\nauthorization: Bearer x\nSet-Cookie: a=b\nX-Api-Key: c\nX: y: z\nSec-WebSocket-Key: d";
+        let shown =
+            "GET /\nauthorization: ***\nSet-Cookie: ***\nX-Api-Key: ***\nX: y: z\nSec-WebSocket-Key: d";
+        assert_eq!(without_secrets(head), shown);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
+use contract::words::counted;
 use json::{Json, Kind, Node};
 use upstream::Direction;
 
 use super::entry::{Entry, What};
-use crate::client::plain;
 use crate::client::screen::{Screen, print_bytes};
-use crate::words::counted;
+use crate::plain;
 
 pub(crate) struct Printer {
     raw: bool,

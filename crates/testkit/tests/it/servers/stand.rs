@@ -54,9 +54,11 @@ impl Server {
 
 fn words(sdk: Sdk, door: Door) -> Vec<PathBuf> {
     let script = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("servers").join(name);
+    // What Python compiles does not go into the clone.
+    let unwritten = || PathBuf::from("-B");
     let mut words = match sdk {
-        Sdk::Python1 => vec![cached("venv-1/bin/python"), script("python1.py")],
-        Sdk::Python2 => vec![cached("venv/bin/python"), script("python.py")],
+        Sdk::Python1 => vec![cached("venv-1/bin/python"), unwritten(), script("python1.py")],
+        Sdk::Python2 => vec![cached("venv/bin/python"), unwritten(), script("python.py")],
         Sdk::TypeScript1 => vec![node(), script("ts1.mjs")],
         Sdk::TypeScript2 => vec![node(), script("ts2.mjs")],
         Sdk::Rust => vec![example("rmcp-server")],

@@ -1,12 +1,12 @@
 //! Numbers and lists as people read them.
 
 /// `1 row`, `1,234 rows`
-pub(crate) fn counted(n: u64, what: &str) -> String {
+pub fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// `1,234,567`
-pub(crate) fn grouped(n: u64) -> String {
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -19,7 +19,7 @@ pub(crate) fn grouped(n: u64) -> String {
 }
 
 /// The first few names, and how many more there are.
-pub(crate) fn some(names: &[impl AsRef<str>], shown_max: usize) -> String {
+pub fn some(names: &[impl AsRef<str>], shown_max: usize) -> String {
     let more = names.len().saturating_sub(shown_max);
     let shown: Vec<&str> = names[..names.len() - more].iter().map(AsRef::as_ref).collect();
     let shown = shown.join(", ");

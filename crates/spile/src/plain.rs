@@ -5,23 +5,11 @@
 
 use std::borrow::Cow;
 
+use call::text::is_harmful;
 use unicode_width::UnicodeWidthChar;
 
 /// For one line: line breaks and tabs are shown by their names too.
-pub(crate) fn line(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_harmful) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_harmful(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    Cow::Owned(out)
-}
+pub(crate) use call::text::line;
 
 /// For a text of several lines: breaks and tabs stay what they are.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
@@ -57,16 +45,6 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
-}
-
-fn is_harmful(c: char) -> bool {
-    let turns = matches!(
-        c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    // Nobody sees them, and whoever reads along with the person does.
-    let hides = matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    c.is_control() || turns || hides
 }
 
 /// How many columns it takes on a terminal.
@@ -114,22 +92,7 @@ pub(crate) fn wrapped(text: &str, columns: Option<usize>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, json, line, lines, wrapped};
-
-    #[test]
-    fn what_could_move_a_cursor_is_shown_by_its_number() {
-        for (text, expected) in [
-            ("plain ünïcode 漢字 👩‍👧", "plain ünïcode 漢字 👩‍👧"),
-            ("\u{1b}[2Jgone", "\\u{1b}[2Jgone"),
-            ("a\u{9b}31mb", "a\\u{9b}31mb"),
-            ("one\ntwo\tthree\r", "one\\ntwo\\tthree\\r"),
-            ("abc\u{202e}cba", "abc\\u{202e}cba"),
-            ("\u{feff}x\u{e0041}", "\\u{feff}x\\u{e0041}"),
-            ("\u{7f}\u{0}", "\\u{7f}\\u{0}"),
-        ] {
-            assert_eq!(line(text), expected);
-        }
-    }
+    use super::{cut, json, lines, wrapped};
 
     #[test]
     fn lines_stay_lines() {
