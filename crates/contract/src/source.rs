@@ -336,6 +336,17 @@ pub struct StatementFacts {
     pub writes: bool,
     /// What may be asked for by it reads tables, by name: for whoever wants to know what a tool can see.
     pub tables: Vec<String>,
+    /// Parameters that it puts, as they are, into columns that make numbers of texts.
+    pub numbered: Vec<Numbered>,
+}
+
+/// A parameter on its way into a column in which a text that looks like a number becomes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Numbered {
+    pub parameter: String,
+    pub column: String,
+    /// The column's type, as its source declares it.
+    pub declared: String,
 }
 
 /// What is wrong with a statement, and where in its text.
@@ -362,6 +373,8 @@ impl BadStatement {
 pub struct StatementShape {
     pub sql: String,
     pub parameters: Vec<String>,
+    /// What callers give for each of them.
+    pub kinds: Vec<Kind>,
     /// Of the result; `at` is the place in the statement's own columns.
     pub columns: Vec<ShapeColumn>,
     pub writes: bool,
@@ -384,18 +397,35 @@ pub trait Prepared: Send + Sync {
     ) -> Result<(), SourceFault>;
 
     /// Runs one that writes: all of it or nothing. `told` writes down what is told of the rows that it returned
-    /// and of how many were changed; that is kept with the claim.
+    /// and of how many were changed; that is kept with the claim. [`WriteFault::Refused`] has the place of a
+    /// parameter where others have that of a column.
     fn write(
         &self,
         arguments: &[Cell<'_>],
         terms: &StatementTerms<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
-        told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
+        told: &mut dyn FnMut(&Changes) -> Result<Vec<u8>, Unwritable>,
     ) -> Result<Written, WriteFault>;
+}
+
+/// What a statement did to rows, and all that followed from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changes {
+    pub rows: u64,
+    /// The same for the same rows in the same state; another otherwise. For [`Which::Told`].
+    pub which: Option<[u8; 32]>,
+}
+
+/// Whether it matters which rows a statement changes, and not only how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    Any,
+    Told,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct StatementTerms<'a> {
+    pub which: Which,
     pub claim: Option<Claim>,
     pub dry_run: bool,
     pub now_ms: u64,

@@ -73,10 +73,12 @@ impl<'m> Compiler<'m> {
         let errors = self.errors();
         self.judge_writing(tool, wanted, facts);
         let arguments = self.arguments(wanted, facts);
+        self.judge_kept(wanted, facts);
         let (columns, fields) = self.result(tool, wanted, facts);
         let shape = StatementShape {
             sql: wanted.sql.value.clone(),
             parameters: facts.parameters.clone(),
+            kinds: arguments.iter().map(|argument| argument.field.kind).collect(),
             columns,
             writes: facts.writes,
             changes_max: u64::from(wanted.changes_max),
@@ -152,6 +154,39 @@ impl<'m> Compiler<'m> {
             }
         }
         arguments
+    }
+
+    /// A text or a decimal that goes into a column of numbers may be refused when it comes.
+    fn judge_kept(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
+        for one in &facts.numbered {
+            let Some(said) = wanted.arguments.iter().find(|said| said.name.value == one.parameter) else {
+                continue;
+            };
+            let (what, help) = match said.kind {
+                Kind::Text => (
+                    "a text",
+                    "a text such as `007` is refused there; say what it is with `type`, or `cast` it",
+                ),
+                Kind::Json => ("JSON", "a number is refused there; say what it is with `type`, or `cast` it"),
+                Kind::Decimal => (
+                    "a decimal",
+                    "more than 15 digits are refused there; for exact digits declare the column TEXT",
+                ),
+                Kind::Integer
+                | Kind::Int64
+                | Kind::Number
+                | Kind::Boolean
+                | Kind::Date
+                | Kind::Timestamp
+                | Kind::LocalTimestamp
+                | Kind::Blob => continue,
+            };
+            let message = format!(
+                "`:{}` is {what}, and the column `{}`, declared as `{}`, keeps numbers",
+                one.parameter, one.column, one.declared
+            );
+            self.warning(&said.name.at, message, help);
+        }
     }
 
     fn argument(&mut self, said: &manifest::Argument) -> Argument {

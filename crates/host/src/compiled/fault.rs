@@ -62,21 +62,25 @@ pub(super) fn not_written(
         }
         WriteFault::Unknowable => conflict(Some("idempotency_key".into()), told),
         WriteFault::Refused { column, why } => {
-            let field = column.and_then(|at| collection.fields.get(at)).map(|field| field.name.clone());
-            let message = match &field {
-                Some(name) => format!("`{name}`: {why}"),
-                None => why.clone(),
-            };
-            Problem {
-                field,
-                reason: Some(Reason::NotAllowed),
-                ..Problem::new(Failure::InvalidArguments, message)
-            }
+            not_kept(column.and_then(|at| collection.fields.get(at)).map(|field| &*field.name), why)
         }
         WriteFault::TooMany { .. } => Problem::new(Failure::Forbidden, told),
         WriteFault::Unwritable => Problem::new(Failure::InvalidArguments, told),
     };
     problem.into()
+}
+
+/// A value that the source will not keep.
+pub(super) fn not_kept(name: Option<&str>, why: &str) -> Problem {
+    let message = match name {
+        Some(name) => format!("`{name}`: {why}"),
+        None => why.to_owned(),
+    };
+    Problem {
+        field: name.map(str::to_owned),
+        reason: Some(Reason::NotAllowed),
+        ..Problem::new(Failure::InvalidArguments, message)
+    }
 }
 
 /// What the source said, told without its words; those are in the log.

@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use call::{Call, Failure, Fault, Outcome, Problem, ToolReply, World};
 use contract::bind::{self, Arg, Once};
 use contract::shape::{self, Rows, Told, Unfit};
-use contract::source::{More, Prepared, StatementTerms, Unwritable, WriteFault, Written};
+use contract::source::{Changes, More, Prepared, StatementTerms, Unwritable, Which, WriteFault, Written};
 use contract::{Cell, Returns, Statement, Tool, Value, question};
 
 use super::confirm::{self, Said};
-use super::fault::{misfit, not_written, refused};
+use super::fault::{misfit, not_kept, not_written, refused};
 use super::write::{Why, claim};
 use super::{Aside, Inner};
 use crate::seal::digest_of;
@@ -94,6 +94,7 @@ impl Running<'_> {
         };
         let asked = digest_of(&[&bind::asked(self.call.arguments())]);
         let terms = StatementTerms {
+            which: if asks { Which::Told } else { Which::Any },
             claim: claim(self.tool, once, aside, asked),
             dry_run: once.dry_run,
             now_ms: world.now_ms(),
@@ -113,10 +114,10 @@ impl Running<'_> {
                     More::No
                 }
             },
-            &mut |changed| {
+            &mut |changes| {
                 let one = first.borrow();
-                let judged = self.judged(changed, &rows.borrow(), one.as_deref()).and_then(|told| {
-                    if asks { self.agreed(changed, &asked, aside) } else { Ok(()) }.map(|()| told)
+                let judged = self.judged(changes.rows, &rows.borrow(), one.as_deref()).and_then(|told| {
+                    if asks { self.agreed(changes, &asked, aside) } else { Ok(()) }.map(|()| told)
                 });
                 match judged {
                     Ok(made) => {
@@ -142,6 +143,10 @@ impl Running<'_> {
                 None => Outcome::Failed(Fault::Bug { log: "what a claim kept is no result".into() }),
             },
             (Err(WriteFault::Unwritable), Some(why), _) => why.outcome(result, world),
+            (Err(WriteFault::Refused { column, why }), _, _) => {
+                let argument = column.and_then(|at| self.statement.arguments.get(at));
+                not_kept(argument.map(|argument| &*argument.field.name), &why).into()
+            }
             (Err(fault), _, _) => not_written(&fault, result, &[], world),
         }
     }
@@ -158,13 +163,14 @@ impl Running<'_> {
         }
     }
 
-    fn agreed(&self, changed: u64, asked: &[u8], aside: &Aside) -> Result<(), Why> {
-        let key = confirm::key(self.tool, &changed.to_be_bytes(), asked);
+    fn agreed(&self, changes: &Changes, asked: &[u8], aside: &Aside) -> Result<(), Why> {
+        let state = [&changes.rows.to_be_bytes()[..], changes.which.as_ref().map_or(&[], |which| &which[..])];
+        let key = confirm::key(self.tool, &state.concat(), asked);
         match confirm::said(&aside.journal, &key) {
             Said::Yes => Ok(()),
             Said::No(why) => Err(Why::Asked(confirm::declined(why))),
             Said::Nothing => {
-                let message = question::statement(self.statement, changed, self.arguments);
+                let message = question::statement(self.statement, changes.rows, self.arguments);
                 Err(Why::Asked(confirm::question(key, message)))
             }
         }

@@ -388,6 +388,36 @@ async fn a_yes_that_comes_twice_is_one() {
     assert_eq!((client.asked.len(), client.table.state().writes), (2, 2));
 }
 
+/// As many rows, and other ones: whoever agreed did not agree to that.
+#[tokio::test]
+async fn a_yes_to_other_rows_is_asked_again() {
+    for era in ERAS {
+        let mut client = people(era, &format!("{RENAME}confirm = \"ask\"\n"));
+        let table = client.table.clone();
+        let mut rounds = 0;
+        let told = client
+            .call_as("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| {
+                rounds += 1;
+                if rounds == 1 {
+                    table.state().rows[0][1] = contract::Value::Text("Dora".into());
+                    table.put("z", "Dana");
+                }
+                yes()
+            })
+            .await;
+        assert_eq!(told, r#"{"changed":1,"items":[{"id":"z"}],"truncated":false}"#, "{era:?}");
+        assert_eq!((client.asked.len(), client.table.state().writes), (2, 1), "{era:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_argument_that_would_be_kept_as_something_else_is_named() {
+    let mut client = people(Era::Newest, RENAME);
+    let told = client.call("rename", r#"{"old":"Dana","new":"007"}"#).await;
+    assert_eq!(told, "invalid_arguments new `new`: it would be kept as 7");
+    assert_eq!(client.table.state().writes, 0);
+}
+
 #[tokio::test]
 async fn a_statement_writes_once_and_not_too_much() {
     for era in ERAS {

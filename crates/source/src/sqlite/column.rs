@@ -293,7 +293,7 @@ impl Column {
 
     /// Whether texts become numbers in it, and zeros lose their sign.
     pub(super) fn is_numeric(&self) -> bool {
-        matches!(self.affinity, Affinity::Integer | Affinity::Real | Affinity::Numeric)
+        self.affinity.is_numeric()
     }
 
     /// What [`Self::bound`] and SQL say, in Rust.
