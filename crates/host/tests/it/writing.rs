@@ -257,11 +257,17 @@ async fn who_says_no_has_nothing_written() {
             (json!({"action": "decline"}), "the user said no"),
             (json!({"action": "cancel"}), "the question was not answered"),
             (json!({"action": "accept", "content": {"confirm": false}}), "the user said no"),
+            (json!({"action": "accept"}), "the form came back without `confirm`"),
+            (json!({"action": "accept", "content": {}}), "the form came back without `confirm`"),
+            (
+                json!({"action": "accept", "content": {"confirm": "true"}}),
+                "the form came back without `confirm`",
+            ),
         ] {
             let told = client.call_as("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
             assert_eq!(told, format!("input_refused - {why}; nothing was written"), "{era:?}");
         }
-        assert_eq!(client.table.state().writes, 0);
+        assert_eq!((client.asked.len(), client.table.state().writes), (6, 0), "each is asked once");
     }
 }
 
@@ -291,7 +297,7 @@ async fn a_yes_is_for_the_record_that_was_shown() {
 async fn an_answer_that_is_none_is_asked_for_again() {
     for era in ERAS {
         let mut client = people(era, ASK);
-        let mut answers = [json!({"action": "accept"}), yes()].into_iter();
+        let mut answers = [json!({"action": "perhaps"}), yes()].into_iter();
         let told =
             client.call_as("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("twice")).await;
         assert_eq!((part(&told, "outcome"), client.asked.len()), (json!("deleted"), 2), "{era:?}");
