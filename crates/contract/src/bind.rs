@@ -241,7 +241,9 @@ pub fn statement<'a>(
     let mut bound = Vec::with_capacity(statement.arguments.len());
     for argument in &statement.arguments {
         let name = &argument.field.name;
-        bound.push(match arguments.and_then(|arguments| arguments.get(name)) {
+        // `null` for what may be left out is as if it were.
+        let said = arguments.and_then(|arguments| arguments.get(name));
+        bound.push(match said.filter(|node| argument.required || node.kind() != Json::Null) {
             Some(node) => kept(&argument.field, name, node)?,
             None => Arg::from(&argument.default),
         });

@@ -204,7 +204,10 @@ impl<'m> Compiler<'m> {
             None => Value::Null,
             Some(literal) => self.default(said, &field, literal),
         };
-        Argument { field, required: said.required && said.default.is_none(), default }
+        let required = said.required && said.default.is_none();
+        // Whoever has nothing to say may say so: many clients send `null` for what they leave out.
+        field.nullable = !required;
+        Argument { field, required, default }
     }
 
     /// What an argument is where nothing is said: a value that a caller could have said.
