@@ -30,7 +30,7 @@ impl Inner {
         }
         let (arguments, once) = bind::statement(statement, call.arguments())?;
         let cells: Vec<Cell<'_>> = arguments.iter().map(Arg::as_cell).collect();
-        let run = Running { tool, statement, prepared, arguments: &cells, call };
+        let run = Running { tool, statement, prepared, said: &arguments, arguments: &cells };
         Ok(match aside {
             Some(aside) if statement.shape.writes => Some(run.write(&once, aside, world)),
             _ => Some(run.read(aside, world)),
@@ -42,8 +42,9 @@ struct Running<'a> {
     tool: &'a Tool,
     statement: &'a Statement,
     prepared: &'a dyn Prepared,
+    said: &'a [Arg<'a>],
+    /// The same, as a source takes it.
     arguments: &'a [Cell<'a>],
-    call: &'a Call,
 }
 
 impl Running<'_> {
@@ -92,7 +93,7 @@ impl Running<'_> {
             Ok(asks) => asks,
             Err(problem) => return problem.into(),
         };
-        let asked = digest_of(&[&bind::asked(self.call.arguments())]);
+        let asked = digest_of(&[&bind::asked(self.statement, self.said)]);
         let terms = StatementTerms {
             which: if asks { Which::Told } else { Which::Any },
             claim: claim(self.tool, once, aside, asked),
