@@ -286,6 +286,12 @@ impl Column {
         }
     }
 
+    /// Whether it holds numbers, and they need not be finite.
+    pub(super) fn may_be_infinite(&self) -> bool {
+        let is_number = matches!(self.kind, Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number);
+        is_number && !self.is_text()
+    }
+
     /// Whether numbers become texts in it.
     pub(super) fn is_text(&self) -> bool {
         self.affinity == Affinity::Text

@@ -15,7 +15,11 @@ pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>,
         return Err(COMPUTED.into());
     }
     Ok(Bound::Cell(match cell {
-        Cell::Real(n) if !n.is_finite() => return Err("it is not a finite number".into()),
+        Cell::Real(n) if !n.is_finite() => return Err(INFINITE.into()),
+        // As such numbers are told. Kept, it would be a text, and told as if it were one of them.
+        Cell::Text("Infinity" | "-Infinity" | "NaN") if column.may_be_infinite() => {
+            return Err(INFINITE.into());
+        }
         Cell::Real(n) if n == 0.0 && n.is_sign_negative() && column.is_numeric() => {
             return Err(SIGNED_ZERO.into());
         }
@@ -33,6 +37,7 @@ pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>,
 
 /// Nobody sets what the database makes of other columns.
 pub(super) const COMPUTED: &str = "it is computed by the database";
+const INFINITE: &str = "it is not a finite number";
 const SIGNED_ZERO: &str = "SQLite keeps no zero with a sign in a column of numbers; send 0";
 
 /// Why what is stored now is not what was said, if it is not.
