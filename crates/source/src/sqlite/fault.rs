@@ -223,6 +223,12 @@ impl Rules<'_> {
     }
 }
 
+/// A pipe, a socket, a device.
+pub(super) fn not_a_file(path: &Path) -> SourceFault {
+    let told = format!("`{}` is not a file; give the path of a database", name_of(path));
+    SourceFault::Unavailable { log: format!("{}: not a file", path.display()), told }
+}
+
 /// A file that is there and does not open, or is not there.
 fn closed(path: &Path, log: String) -> SourceFault {
     let name = name_of(path);
