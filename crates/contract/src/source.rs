@@ -322,6 +322,9 @@ pub enum WriteFault {
     TooMany { rows: u64, most: u64 },
     #[error("the record as it would be does not fit its contract")]
     Unwritable,
+    /// It was written, and nobody knows whether a loss of power would undo it. Not to be done again without a claim.
+    #[error("{told}")]
+    Unconfirmed { told: String, log: String },
     #[error(transparent)]
     Source(#[from] SourceFault),
 }

@@ -2,7 +2,7 @@
 
 use call::{Failure, Fault, Outcome, Problem, Reason, World};
 use contract::Collection;
-use contract::bind::Arg;
+use contract::bind::{Arg, Once};
 use contract::shape::{RECORD_BYTES_MAX, Unfit};
 use contract::source::{SourceFault, WriteFault};
 
@@ -43,6 +43,7 @@ pub(super) fn not_written(
     fault: &WriteFault,
     collection: &Collection,
     key: &[Arg<'_>],
+    again: Again,
     world: &dyn World,
 ) -> Outcome {
     let told = fault.to_string();
@@ -66,8 +67,38 @@ pub(super) fn not_written(
         }
         WriteFault::TooMany { .. } => Problem::new(Failure::Forbidden, told),
         WriteFault::Unwritable => Problem::new(Failure::InvalidArguments, told),
+        WriteFault::Unconfirmed { log, .. } => {
+            let (told, retryable) = match again {
+                Again::Harmless => {
+                    (format!("{told}; ask for the same again, with the same idempotency_key"), true)
+                }
+                Again::Twice => {
+                    let told = format!(
+                        "{told}; read the record before you try again, and pass an idempotency_key next time"
+                    );
+                    (told, false)
+                }
+            };
+            let problem = Problem { retryable, ..Problem::new(Failure::SourceUnavailable, told) };
+            return logged(problem, collection, log, world);
+        }
     };
     problem.into()
+}
+
+/// What would come of it if a caller asked for the same again.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Again {
+    /// What was told the first time: they gave a key.
+    Harmless,
+    /// It would be done twice.
+    Twice,
+}
+
+impl Again {
+    pub(super) fn of(once: &Once<'_>) -> Self {
+        if once.idempotency_key.is_some() { Self::Harmless } else { Self::Twice }
+    }
 }
 
 /// A value that the source will not keep.

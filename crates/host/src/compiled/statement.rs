@@ -9,7 +9,7 @@ use contract::source::{Changes, More, Prepared, StatementTerms, Unwritable, Whic
 use contract::{Cell, Returns, Statement, Tool, Value, question};
 
 use super::confirm::{self, Said};
-use super::fault::{misfit, not_kept, not_written, refused};
+use super::fault::{Again, misfit, not_kept, not_written, refused};
 use super::write::{Why, claim};
 use super::{Aside, Inner};
 use crate::seal::digest_of;
@@ -148,7 +148,7 @@ impl Running<'_> {
                 let argument = column.and_then(|at| self.statement.arguments.get(at));
                 not_kept(argument.map(|argument| &*argument.field.name), &why).into()
             }
-            (Err(fault), _, _) => not_written(&fault, result, &[], world),
+            (Err(fault), _, _) => not_written(&fault, result, &[], Again::of(once), world),
         }
     }
 

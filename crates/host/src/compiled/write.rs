@@ -9,7 +9,7 @@ use contract::source::{Change, Claim, Clerk, Stale, Unwritable, Write, WriteFaul
 use contract::{Cell, Collection, Kind, Tool, Value, Versioning};
 
 use super::confirm::{self, Said};
-use super::fault::{misfit, not_written};
+use super::fault::{Again, misfit, not_written};
 use super::{Aside, Inner};
 use crate::seal::digest_of;
 
@@ -65,7 +65,9 @@ impl Inner {
                 None => Outcome::Failed(Fault::Bug { log: "what a claim kept is no result".into() }),
             },
             (Err(WriteFault::Stale | WriteFault::Unwritable), Some(why), _) => why.outcome(collection, world),
-            (Err(fault), _, _) => not_written(&fault, collection, &writing.key, world),
+            (Err(fault), _, _) => {
+                not_written(&fault, collection, &writing.key, Again::of(&writing.once), world)
+            }
         }
     }
 }

@@ -358,6 +358,19 @@ async fn a_record_is_found_by_its_words() {
 const RENAME: &str = "[tools.rename]\nsql = \"rename\"\nwrites = true\nchanges_max = 2\narguments.old = {}\narguments.new = {}\n";
 
 #[tokio::test]
+async fn what_may_have_been_done_is_tried_again_only_with_a_key() {
+    let mut client = people(Era::Newest, "");
+    for (key, words, retryable) in [
+        ("", "read the record before you try again, and pass an idempotency_key next time", false),
+        (r#","idempotency_key":"k""#, "ask for the same again, with the same idempotency_key", true),
+    ] {
+        let told = client.call("create_people", &format!(r#"{{"id":"n","name":"unsure"{key}}}"#)).await;
+        assert_eq!(told, format!("source_unavailable - the disk did not confirm it; {words}"));
+        assert_eq!(client.problem["retryable"], retryable);
+    }
+}
+
+#[tokio::test]
 async fn a_statement_reads() {
     let mut client = people(Era::Newest, "");
     client.table.put("e", "Dana");

@@ -218,6 +218,14 @@ impl Reader for Opened {
 impl Writer for Opened {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
         self.table.linger(write.stop)?;
+        if let Change::Create { cells } = &write.change
+            && cells.contains(&(1, Cell::Text("unsure")))
+        {
+            return Err(WriteFault::Unconfirmed {
+                told: "the disk did not confirm it".into(),
+                log: "fsync".into(),
+            });
+        }
         let mut state = self.table.state();
         if let Some(replayed) = claimed(&state, write.claim)? {
             return Ok(replayed);
