@@ -341,6 +341,8 @@ pub struct StatementFacts {
     pub tables: Vec<String>,
     /// Parameters that it puts, as they are, into columns that make numbers of texts.
     pub numbered: Vec<Numbered>,
+    /// Parameters that say how many rows or where to begin, and so have to be integers.
+    pub limits: Vec<String>,
 }
 
 /// A parameter on its way into a column in which a text that looks like a number becomes one.
@@ -518,6 +520,10 @@ pub enum SourceFault {
     Busy { log: String },
     #[error("this takes too long; ask for less")]
     TooSlow,
+    /// A statement cannot be run with what a caller gave, for the parameter at this place if one is to blame. Half a
+    /// sentence: why.
+    #[error("{why}")]
+    Unfit { parameter: Option<usize>, why: String },
     /// A cursor of a table without a key, from before the table changed.
     #[error("the data changed since this cursor was given; start again without it")]
     Moved,

@@ -74,6 +74,7 @@ impl<'m> Compiler<'m> {
         self.judge_writing(tool, wanted, facts);
         let arguments = self.arguments(wanted, facts);
         self.judge_kept(wanted, facts);
+        self.judge_limits(wanted, facts);
         let (columns, fields) = self.result(tool, wanted, facts);
         let shape = StatementShape {
             sql: wanted.sql.value.clone(),
@@ -186,6 +187,21 @@ impl<'m> Compiler<'m> {
                 one.parameter, one.column, one.declared
             );
             self.warning(&said.name.at, message, help);
+        }
+    }
+
+    /// How many rows there are to be is an integer, or the statement fails when it is called.
+    fn judge_limits(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
+        for limit in &facts.limits {
+            let Some(said) = wanted.arguments.iter().find(|said| said.name.value == *limit) else { continue };
+            if !matches!(said.kind, Kind::Integer | Kind::Int64) {
+                let message =
+                    format!("`:{limit}` is {}, and a limit has to be an integer", said.kind.as_str());
+                self.warning(&said.name.at, message, "say `type = \"integer\"`");
+            } else if !said.required && said.default.is_none() {
+                let message = format!("`:{limit}` may be left out, and a limit that is NULL is an error");
+                self.warning(&said.name.at, message, "give it a `default`: -1 is no limit");
+            }
         }
     }
 

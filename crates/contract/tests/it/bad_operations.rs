@@ -330,6 +330,33 @@ fn texts_and_decimals_on_their_way_into_columns_of_numbers() {
 }
 
 #[test]
+fn limits_that_are_no_integers() {
+    let facts = StatementFacts {
+        parameters: vec!["n".into(), "from".into(), "all".into()],
+        limits: vec!["n".into(), "from".into(), "all".into()],
+        ..top()
+    };
+    let text = "sql = \"select plan from (select 1 limit :n) limit :all offset :from\"\narguments.n = {}\n\
+                arguments.from = { type = \"integer\", required = false }\n\
+                arguments.all = { type = \"integer\", default = -1 }";
+    assert_snapshot!(told_of_statement(Ok(facts), text), @r#"
+    warning: `:n` is text, and a limit has to be an integer
+     --> spile.toml:5:11
+      |
+    5 | arguments.n = {}
+      |           ^
+      = help: say `type = "integer"`
+
+    warning: `:from` may be left out, and a limit that is NULL is an error
+     --> spile.toml:6:11
+      |
+    6 | arguments.from = { type = "integer", required = false }
+      |           ^^^^
+      = help: give it a `default`: -1 is no limit
+    "#);
+}
+
+#[test]
 fn a_statement_that_writes_and_does_not_say_so() {
     let nothing = StatementFacts { writes: true, ..StatementFacts::default() };
     assert_snapshot!(told_of_statement(Ok(nothing.clone()), "sql = \"delete from people\""), @r#"

@@ -121,6 +121,7 @@ pub(super) fn refused(fault: &SourceFault, collection: &Collection, world: &dyn 
     let (problem, log) = match fault {
         SourceFault::Stopped => return Outcome::Failed(Fault::Cancelled),
         SourceFault::Moved => return bad_cursor(&told).into(),
+        SourceFault::Unfit { why, .. } => return not_kept(None, why).into(),
         SourceFault::TooSlow => (Problem::new(Failure::Timeout, told), ""),
         SourceFault::Busy { log } => (
             Problem { retry_after_ms: Some(100), ..Problem::new(Failure::SourceUnavailable, told) },

@@ -5,7 +5,9 @@ use std::cell::RefCell;
 use call::{Call, Failure, Fault, Outcome, Problem, ToolReply, World};
 use contract::bind::{self, Arg, Once};
 use contract::shape::{self, Rows, Told, Unfit};
-use contract::source::{Changes, More, Prepared, StatementTerms, Unwritable, Which, WriteFault, Written};
+use contract::source::{
+    Changes, More, Prepared, SourceFault, StatementTerms, Unwritable, Which, WriteFault, Written,
+};
 use contract::{Cell, Returns, Statement, Tool, Value, question};
 
 use super::confirm::{self, Said};
@@ -56,7 +58,7 @@ impl Running<'_> {
                 let mut rows = self.rows();
                 match self.prepared.read(self.arguments, stop, &mut |cells| rows.take(cells)) {
                     Ok(()) => rows.given(),
-                    Err(fault) => return refused(&fault, result, world),
+                    Err(fault) => return self.refused(&fault, world),
                 }
             }
             Returns::One => {
@@ -66,7 +68,7 @@ impl Running<'_> {
                     More::No
                 });
                 match (read, record) {
-                    (Err(fault), _) => return refused(&fault, result, world),
+                    (Err(fault), _) => return self.refused(&fault, world),
                     (Ok(()), Some(reply)) => reply,
                     (Ok(()), None) => return self.nothing().into(),
                 }
@@ -75,6 +77,19 @@ impl Running<'_> {
         match reply {
             Ok(reply) => reply.into(),
             Err(unfit) => misfit(&unfit, result, world),
+        }
+    }
+
+    /// What is wrong with an argument.
+    fn unfit(&self, parameter: Option<usize>, why: &str) -> Outcome {
+        let argument = parameter.and_then(|at| self.statement.arguments.get(at));
+        not_kept(argument.map(|argument| &*argument.field.name), why).into()
+    }
+
+    fn refused(&self, fault: &SourceFault, world: &dyn World) -> Outcome {
+        match fault {
+            SourceFault::Unfit { parameter, why } => self.unfit(*parameter, why),
+            fault => refused(fault, &self.statement.result, world),
         }
     }
 
@@ -144,10 +159,7 @@ impl Running<'_> {
                 None => Outcome::Failed(Fault::Bug { log: "what a claim kept is no result".into() }),
             },
             (Err(WriteFault::Unwritable), Some(why), _) => why.outcome(result, world),
-            (Err(WriteFault::Refused { column, why }), _, _) => {
-                let argument = column.and_then(|at| self.statement.arguments.get(at));
-                not_kept(argument.map(|argument| &*argument.field.name), &why).into()
-            }
+            (Err(WriteFault::Refused { column, why }), _, _) => self.unfit(column, &why),
             (Err(fault), _, _) => not_written(&fault, result, &[], Again::of(once), world),
         }
     }

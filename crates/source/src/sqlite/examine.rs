@@ -96,6 +96,7 @@ fn look(
         writes: !statement.readonly(),
         tables: noted.tables.iter().filter(is_known).cloned().collect(),
         numbered: numbered.collect(),
+        limits: straight::limits(text.sql, &text.tokens),
     })
 }
 

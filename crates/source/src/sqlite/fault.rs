@@ -55,6 +55,11 @@ impl Fail {
         }
     }
 
+    /// Whether a number was wanted and something else came.
+    pub(super) fn is_mismatch(&self) -> bool {
+        matches!(self, Self::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::TypeMismatch))
+    }
+
     /// Whether somebody was cut off in the middle of a change, which has to be taken back before anybody can read.
     pub(super) fn is_unfinished(&self) -> bool {
         matches!(self, Self::Sql(error) if is_unfinished(error))

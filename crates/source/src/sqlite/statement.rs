@@ -44,6 +44,8 @@ pub(super) struct Script {
     sql: String,
     parameters: Vec<String>,
     kinds: Vec<Kind>,
+    /// Places of parameters that have to be integers.
+    limits: Vec<usize>,
     /// What goes into columns as it is, with the parameter's place.
     straight: Vec<(usize, Straight)>,
     /// With their places in what the statement gives.
@@ -72,14 +74,17 @@ impl Script {
         let time = Duration::from_millis(shape.time_ms.unwrap_or(options.list_ms_max));
         let hold = if schema.is_wal || shape.time_ms.is_some() { time } else { time.min(HOLD) };
         let columns = shape.columns.iter().map(|column| (column.at, Column::of_statement(column)));
-        let tokens = if shape.writes { lex::tokens(&shape.sql).unwrap_or_default() } else { Vec::new() };
+        // What cannot be told apart word by word was never examined.
+        let tokens = lex::tokens(&shape.sql).unwrap_or_default();
+        let place = |name: &String| shape.parameters.iter().position(|parameter| parameter == name);
         let mut script = Self {
             pool: Arc::clone(pool),
             desk: Arc::clone(desk),
             sql: shape.sql.clone(),
             parameters: shape.parameters.clone(),
             kinds: shape.kinds.clone(),
-            straight: straight(schema, shape, &tokens),
+            limits: straight::limits(&shape.sql, &tokens).iter().filter_map(place).collect(),
+            straight: if shape.writes { straight(schema, shape, &tokens) } else { Vec::new() },
             replaces: schema.replaces || straight::may_replace(&shape.sql, &tokens),
             tables: if shape.writes { schema.tables.clone() } else { Vec::new() },
             columns: columns.collect(),
@@ -290,6 +295,7 @@ impl Prepared for Script {
             match ran {
                 // What was handed over cannot be taken back.
                 Err(fail) if fail.is_busy() && handed > 0 => Err(self.pool.fault(fail).into()),
+                Err(fail) if fail.is_mismatch() => Err(self.unfit(arguments).into()),
                 ran => ran,
             }
         });
@@ -338,6 +344,13 @@ impl Prepared for Script {
 }
 
 impl Script {
+    /// A limit that is no integer.
+    fn unfit(&self, arguments: &[Cell<'_>]) -> SourceFault {
+        let is_other = |at: &&usize| !matches!(arguments.get(**at), Some(Cell::Integer(_)));
+        let why = "how many rows, or where to begin, has to be an integer".to_owned();
+        SourceFault::Unfit { parameter: self.limits.iter().find(is_other).copied(), why }
+    }
+
     fn judged(&self, fail: Fail) -> WriteFault {
         let refused = match &fail {
             Fail::Sql(error) => Rules::default().refused(error),
@@ -347,7 +360,7 @@ impl Script {
     }
 }
 
-/// What a statement that writes puts into columns as it is. One whose words cannot be told apart was never examined.
+/// What a statement that writes puts into columns as it is.
 fn straight(schema: &Schema, shape: &StatementShape, tokens: &[Token]) -> Vec<(usize, Straight)> {
     let place = |one: Straight| {
         let at = shape.parameters.iter().position(|parameter| *parameter == one.parameter)?;

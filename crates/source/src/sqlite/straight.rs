@@ -1,4 +1,5 @@
-//! Which arguments a statement puts into columns as they are: `VALUES (:a)`, `SET c = :a`, `coalesce(:a, c)`.
+//! Which arguments a statement puts into columns as they are: `VALUES (:a)`, `SET c = :a`, `coalesce(:a, c)`; and which
+//! say how many rows there are to be.
 //!
 //! SQLite makes of a value what a column's type suggests, and does not say so. Of these arguments it can be known
 //! before; what a statement computes first is its author's own business. This reads words, not SQL: where it is not
@@ -95,6 +96,24 @@ pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight>
 pub(super) fn may_replace(sql: &str, tokens: &[Token]) -> bool {
     let is_call = |at: usize| tokens.get(at + 1).is_some_and(|next| next.is_sign(sql, "("));
     (0..tokens.len()).any(|at| tokens[at].is_word(sql, "REPLACE") && !is_call(at))
+}
+
+/// The arguments that stand behind `LIMIT` or `OFFSET`, each once.
+pub(super) fn limits(sql: &str, tokens: &[Token]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let words = Words { sql, tokens };
+    for (at, token) in tokens.iter().enumerate().skip(1) {
+        let is_behind = |at: usize| words.is(at, "LIMIT") || words.is(at, "OFFSET");
+        // `LIMIT :from, :rows`
+        let is_second = || words.is_sign(at - 1, ",") && at > 2 && words.is(at - 3, "LIMIT");
+        if token.class == Class::Value && (is_behind(at - 1) || is_second()) {
+            let name = token.text(sql).trim_start_matches(':');
+            if !found.iter().any(|known| known == name) {
+                found.push(name.to_owned());
+            }
+        }
+    }
+    found
 }
 
 #[derive(Clone, Copy)]
@@ -331,7 +350,7 @@ impl<'s> Words<'s> {
 mod tests {
     use super::super::lex;
     use super::super::schema;
-    use super::{all, may_replace};
+    use super::{all, limits, may_replace};
 
     /// `argument>column`, for all that arrive as they are.
     fn check(sql: &str, expected: &[&str]) {
@@ -388,6 +407,19 @@ mod tests {
             "UPDATE t SET b = 'SET a = :x' WHERE b = :x",
         ] {
             check(sql, &[]);
+        }
+    }
+
+    #[test]
+    fn limits_are_found() {
+        for (sql, expected) in [
+            ("SELECT 1 LIMIT :n", &["n"][..]),
+            ("SELECT :a FROM (SELECT 1 LIMIT :n) LIMIT :m OFFSET :n", &["n", "m"]),
+            ("SELECT 1 LIMIT :from, :n", &["from", "n"]),
+            ("SELECT 1 WHERE :n > 1 LIMIT 5", &[]),
+            ("SELECT 1 LIMIT min(:n, 5)", &[]),
+        ] {
+            assert_eq!(limits(sql, &lex::tokens(sql).expect("tokens")), expected, "{sql}");
         }
     }
 

@@ -289,6 +289,33 @@ fn rows_come_as_they_are_asked_for() {
 }
 
 #[test]
+fn a_limit_that_is_no_integer_is_the_callers() {
+    let db = Db::new(SHOP);
+    let source = db.source();
+    let statement = prepared(&source, "SELECT id FROM orders WHERE id > :id LIMIT :n").expect("a statement");
+    for (limit, expected) in [
+        (Cell::Integer(1), Some(1)),
+        (Cell::Integer(-1), Some(3)),
+        (Cell::Text("2"), Some(2)),
+        (Cell::Real(2.0), Some(2)),
+        (Cell::Text("many"), None),
+        (Cell::Real(1.5), None),
+        (Cell::Null, None),
+    ] {
+        match (rows_of(statement.as_ref(), &[Cell::Integer(0), limit]), expected) {
+            (Ok(rows), Some(expected)) => assert_eq!(rows.len(), expected, "{limit:?}"),
+            (Err(SourceFault::Unfit { parameter: Some(1), .. }), None) => {}
+            (other, _) => panic!("{limit:?}: {other:?}"),
+        }
+    }
+    let statement = prepared(&source, "SELECT id FROM orders LIMIT min(:n, 5)").expect("a statement");
+    let computed = rows_of(statement.as_ref(), &[Cell::Real(0.5)]);
+    assert!(matches!(computed, Err(SourceFault::Unfit { parameter: None, .. })), "{computed:?}");
+    // Whoever comes next is served by the same connection.
+    assert_eq!(rows_of(statement.as_ref(), &[Cell::Integer(1)]).expect("rows"), ["1"]);
+}
+
+#[test]
 fn short_is_what_finds_one_row_or_reads_little() {
     let db = Db::new(SHOP);
     db.write(
