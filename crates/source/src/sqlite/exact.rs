@@ -69,7 +69,7 @@ pub(super) fn stored(affinity: Affinity, said: Cell<'_>) -> rusqlite::Result<Opt
         (Affinity::Numeric, _) => "NUMERIC",
         (Affinity::Text, _) => "TEXT",
     };
-    // A database of its own, which costs some 50 µs: the rules are SQLite's, and they are many.
+    // A database of its own, which is cheap beside a disk that confirms: the rules are SQLite's, and they are many.
     let memory = Connection::open_in_memory()?;
     memory.execute_batch(&format!("CREATE TABLE t(v {declared})"))?;
     memory.execute("INSERT INTO t VALUES(?1)", [Bound::Cell(said)])?;

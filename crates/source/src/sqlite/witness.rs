@@ -33,8 +33,9 @@ const COLUMNS_MAX: usize = 100;
 pub(super) struct Seen {
     /// By the table's place among those that are watched: rows that came, less those that went.
     gained: Vec<i64>,
-    /// A digest for each row.
+    /// A digest for each row, or for each part of one.
     rows: Vec<[u8; 32]>,
+    rows_seen: usize,
     /// Others are not kept.
     rows_max: usize,
 }
@@ -61,12 +62,13 @@ impl Seen {
     fn see(&mut self, context: &Context<'_>) {
         let number = |at: usize| context.get::<i64>(at).unwrap_or_default();
         let (table, gained, part) = (number(0), number(1), number(2));
-        if part == 0
-            && let Some(all) = usize::try_from(table).ok().and_then(|at| self.gained.get_mut(at))
-        {
-            *all += gained;
+        if part == 0 {
+            self.rows_seen += 1;
+            if let Some(all) = usize::try_from(table).ok().and_then(|at| self.gained.get_mut(at)) {
+                *all += gained;
+            }
         }
-        if self.rows.len() < self.rows_max {
+        if self.rows_seen <= self.rows_max {
             let mut digest = digest::Context::new(&digest::SHA256);
             for at in 0..context.len() {
                 add(&mut digest, raw(context.get_raw(at)));
@@ -124,14 +126,12 @@ impl<'s> Witness<'s> {
         session.gate.set(Permit::Examine);
         drop(session.connection.prepare(sql)?);
         let written = session.gate.noted().written;
+        let find = |name: &str| known.iter().find(|table| table.name.eq_ignore_ascii_case(name));
         let mut tables = Vec::new();
         let mut triggers = String::new();
         for (name, is_direct) in &written {
-            let Some(table) = known.iter().find(|table| table.name.eq_ignore_ascii_case(name)) else {
-                continue;
-            };
             // Others have no triggers: virtual tables, and what they keep their data in.
-            if table.class == Class::Plain {
+            if let Some(table) = find(name).filter(|table| table.class == Class::Plain) {
                 put_up(&mut triggers, tables.len(), table, *is_direct);
                 tables.push(table);
             }
@@ -139,7 +139,7 @@ impl<'s> Witness<'s> {
         session.gate.set(Permit::Witness);
         session.connection.execute_batch(&triggers)?;
         session.gate.set(Permit::Statement);
-        *lock(notes) = Seen { gained: vec![0; tables.len()], rows: Vec::new(), rows_max: watch.rows_max };
+        *lock(notes) = Seen { gained: vec![0; tables.len()], rows_max: watch.rows_max, ..Seen::default() };
         let mut witness = Self { session, notes, tables, rows: None };
         if watch.replaces {
             witness.rows = Some(witness.count()?);

@@ -148,6 +148,41 @@ fn a_witness_leaves_no_trace_and_is_nobody_elses() {
     assert!(matches!(prepared, Err(_) | Ok(Err(_))));
 }
 
+/// What was put up for one that failed is gone for the next.
+#[test]
+fn one_that_fails_leaves_nothing_up() {
+    let db = Db::new(TABLES);
+    let source = db.source();
+    let fails = prepared(&source, "INSERT INTO t(id) VALUES(:id)").expect("one");
+    let told = StatementTerms { which: Which::Told, ..terms(None) };
+    let run = |id: i64| {
+        fails.write(&[Cell::Integer(id)], &told, &mut |_| More::Yes, &mut |changes| {
+            assert_eq!(changes.rows, 1);
+            Ok(Vec::new())
+        })
+    };
+    for _ in 0..2 {
+        let fault = run(1).expect_err("it is there");
+        assert!(matches!(fault, WriteFault::Refused { .. }), "{fault:?}");
+    }
+    run(9).expect("done");
+    run(10).expect("done");
+}
+
+#[test]
+fn every_row_of_a_wide_table_is_seen() {
+    let columns: Vec<String> = (0..250).map(|at| format!("c{at}")).collect();
+    let db = Db::new(&format!("CREATE TABLE wide({})", columns.join(", ")));
+    for row in 0..10 {
+        db.write(&format!("INSERT INTO wide(c0) VALUES({row})"));
+    }
+    // As many as are allowed, and the last of them.
+    let before = looked(&db, "DELETE FROM wide", &[]);
+    assert_eq!(before.rows, 10);
+    db.write("UPDATE wide SET c1 = 'other' WHERE c0 = 9");
+    assert_ne!(before.which, looked(&db, "DELETE FROM wide", &[]).which);
+}
+
 #[test]
 fn tables_of_many_columns_are_seen() {
     let columns: Vec<String> = (0..300).map(|at| format!("c{at} DEFAULT {at}")).collect();
