@@ -322,6 +322,9 @@ pub enum WriteFault {
     TooMany { rows: u64, most: u64 },
     #[error("the record as it would be does not fit its contract")]
     Unwritable,
+    /// It was written, and nobody knows whether a loss of power would undo it. Not to be done again without a claim.
+    #[error("{told}")]
+    Unconfirmed { told: String, log: String },
     #[error(transparent)]
     Source(#[from] SourceFault),
 }
@@ -336,6 +339,19 @@ pub struct StatementFacts {
     pub writes: bool,
     /// What may be asked for by it reads tables, by name: for whoever wants to know what a tool can see.
     pub tables: Vec<String>,
+    /// Parameters that it puts, as they are, into columns that make numbers of texts.
+    pub numbered: Vec<Numbered>,
+    /// Parameters that say how many rows or where to begin, and so have to be integers.
+    pub limits: Vec<String>,
+}
+
+/// A parameter on its way into a column in which a text that looks like a number becomes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Numbered {
+    pub parameter: String,
+    pub column: String,
+    /// The column's type, as its source declares it.
+    pub declared: String,
 }
 
 /// What is wrong with a statement, and where in its text.
@@ -362,6 +378,8 @@ impl BadStatement {
 pub struct StatementShape {
     pub sql: String,
     pub parameters: Vec<String>,
+    /// What callers give for each of them.
+    pub kinds: Vec<Kind>,
     /// Of the result; `at` is the place in the statement's own columns.
     pub columns: Vec<ShapeColumn>,
     pub writes: bool,
@@ -384,18 +402,35 @@ pub trait Prepared: Send + Sync {
     ) -> Result<(), SourceFault>;
 
     /// Runs one that writes: all of it or nothing. `told` writes down what is told of the rows that it returned
-    /// and of how many were changed; that is kept with the claim.
+    /// and of how many were changed; that is kept with the claim. [`WriteFault::Refused`] has the place of a
+    /// parameter where others have that of a column.
     fn write(
         &self,
         arguments: &[Cell<'_>],
         terms: &StatementTerms<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
-        told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
+        told: &mut dyn FnMut(&Changes) -> Result<Vec<u8>, Unwritable>,
     ) -> Result<Written, WriteFault>;
+}
+
+/// What a statement did to rows, and all that followed from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changes {
+    pub rows: u64,
+    /// The same for the same rows in the same state; another otherwise. For [`Which::Told`].
+    pub which: Option<[u8; 32]>,
+}
+
+/// Whether it matters which rows a statement changes, and not only how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    Any,
+    Told,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct StatementTerms<'a> {
+    pub which: Which,
     pub claim: Option<Claim>,
     pub dry_run: bool,
     pub now_ms: u64,
@@ -485,6 +520,10 @@ pub enum SourceFault {
     Busy { log: String },
     #[error("this takes too long; ask for less")]
     TooSlow,
+    /// A statement cannot be run with what a caller gave, for the parameter at this place if one is to blame. Half a
+    /// sentence: why.
+    #[error("{why}")]
+    Unfit { parameter: Option<usize>, why: String },
     /// A cursor of a table without a key, from before the table changed.
     #[error("the data changed since this cursor was given; start again without it")]
     Moved,

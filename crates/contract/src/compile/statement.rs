@@ -73,10 +73,13 @@ impl<'m> Compiler<'m> {
         let errors = self.errors();
         self.judge_writing(tool, wanted, facts);
         let arguments = self.arguments(wanted, facts);
+        self.judge_kept(wanted, facts);
+        self.judge_limits(wanted, facts);
         let (columns, fields) = self.result(tool, wanted, facts);
         let shape = StatementShape {
             sql: wanted.sql.value.clone(),
             parameters: facts.parameters.clone(),
+            kinds: arguments.iter().map(|argument| argument.field.kind).collect(),
             columns,
             writes: facts.writes,
             changes_max: u64::from(wanted.changes_max),
@@ -154,6 +157,54 @@ impl<'m> Compiler<'m> {
         arguments
     }
 
+    /// A text or a decimal that goes into a column of numbers may be refused when it comes.
+    fn judge_kept(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
+        for one in &facts.numbered {
+            let Some(said) = wanted.arguments.iter().find(|said| said.name.value == one.parameter) else {
+                continue;
+            };
+            let (what, help) = match said.kind {
+                Kind::Text => (
+                    "a text",
+                    "a text such as `007` is refused there; say what it is with `type`, or `cast` it",
+                ),
+                Kind::Json => ("JSON", "a number is refused there; say what it is with `type`, or `cast` it"),
+                Kind::Decimal => (
+                    "a decimal",
+                    "more than 15 digits are refused there; for exact digits declare the column TEXT",
+                ),
+                Kind::Integer
+                | Kind::Int64
+                | Kind::Number
+                | Kind::Boolean
+                | Kind::Date
+                | Kind::Timestamp
+                | Kind::LocalTimestamp
+                | Kind::Blob => continue,
+            };
+            let message = format!(
+                "`:{}` is {what}, and the column `{}`, declared as `{}`, keeps numbers",
+                one.parameter, one.column, one.declared
+            );
+            self.warning(&said.name.at, message, help);
+        }
+    }
+
+    /// How many rows there are to be is an integer, or the statement fails when it is called.
+    fn judge_limits(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
+        for limit in &facts.limits {
+            let Some(said) = wanted.arguments.iter().find(|said| said.name.value == *limit) else { continue };
+            if !matches!(said.kind, Kind::Integer | Kind::Int64) {
+                let message =
+                    format!("`:{limit}` is {}, and a limit has to be an integer", said.kind.as_str());
+                self.warning(&said.name.at, message, "say `type = \"integer\"`");
+            } else if !said.required && said.default.is_none() {
+                let message = format!("`:{limit}` may be left out, and a limit that is NULL is an error");
+                self.warning(&said.name.at, message, "give it a `default`: -1 is no limit");
+            }
+        }
+    }
+
     fn argument(&mut self, said: &manifest::Argument) -> Argument {
         let mut field = Field::new(&said.name.value, &said.name.value, said.kind);
         field.description.clone_from(&said.description);
@@ -169,7 +220,10 @@ impl<'m> Compiler<'m> {
             None => Value::Null,
             Some(literal) => self.default(said, &field, literal),
         };
-        Argument { field, required: said.required && said.default.is_none(), default }
+        let required = said.required && said.default.is_none();
+        // Whoever has nothing to say may say so: many clients send `null` for what they leave out.
+        field.nullable = !required;
+        Argument { field, required, default }
     }
 
     /// What an argument is where nothing is said: a value that a caller could have said.

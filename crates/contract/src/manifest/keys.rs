@@ -529,7 +529,7 @@ pub static ARGUMENT: Section = Section {
         Key::new(
             "required",
             Takes::Boolean,
-            "Whether callers must say it. If not, and without a default, it is NULL.",
+            "Whether callers must say it. If not, `null` says nothing too, and without a default it is NULL.",
         )
         .unsaid("`true`, or `false` if there is a `default`")
         .such_as("false")

@@ -2,7 +2,7 @@
 
 use contract::Kind;
 use contract::diagnostic::render_all;
-use contract::source::{BadStatement, ColumnFacts, StatementFacts, TableFacts};
+use contract::source::{BadStatement, ColumnFacts, Numbered, StatementFacts, TableFacts};
 use insta::assert_snapshot;
 
 use crate::operations::{compiled_of, people, top};
@@ -294,6 +294,65 @@ arguments.zebra = { type = "date" }
     4 | sql = "select plan, count(*) as n from people where since >= :since and plan = :plan"
       |                                                                                ^^^^^
       = help: add `arguments.plan = { type = "string" }`
+    "#);
+}
+
+#[test]
+fn texts_and_decimals_on_their_way_into_columns_of_numbers() {
+    let numbered = ["code", "total", "n"].map(|name| Numbered {
+        parameter: name.into(),
+        column: name.to_uppercase(),
+        declared: "NUMERIC".into(),
+    });
+    let facts = StatementFacts {
+        writes: true,
+        parameters: vec!["code".into(), "total".into(), "n".into()],
+        numbered: numbered.to_vec(),
+        ..StatementFacts::default()
+    };
+    let text = "sql = \"insert into t values(:code, :total, :n)\"\nwrites = true\narguments.code = {}\n\
+                arguments.total = { type = \"decimal\" }\narguments.n = { type = \"integer\" }";
+    assert_snapshot!(told_of_statement(Ok(facts), text), @r#"
+    warning: `:code` is a text, and the column `CODE`, declared as `NUMERIC`, keeps numbers
+     --> spile.toml:6:11
+      |
+    6 | arguments.code = {}
+      |           ^^^^
+      = help: a text such as `007` is refused there; say what it is with `type`, or `cast` it
+
+    warning: `:total` is a decimal, and the column `TOTAL`, declared as `NUMERIC`, keeps numbers
+     --> spile.toml:7:11
+      |
+    7 | arguments.total = { type = "decimal" }
+      |           ^^^^^
+      = help: more than 15 digits are refused there; for exact digits declare the column TEXT
+    "#);
+}
+
+#[test]
+fn limits_that_are_no_integers() {
+    let facts = StatementFacts {
+        parameters: vec!["n".into(), "from".into(), "all".into()],
+        limits: vec!["n".into(), "from".into(), "all".into()],
+        ..top()
+    };
+    let text = "sql = \"select plan from (select 1 limit :n) limit :all offset :from\"\narguments.n = {}\n\
+                arguments.from = { type = \"integer\", required = false }\n\
+                arguments.all = { type = \"integer\", default = -1 }";
+    assert_snapshot!(told_of_statement(Ok(facts), text), @r#"
+    warning: `:n` is text, and a limit has to be an integer
+     --> spile.toml:5:11
+      |
+    5 | arguments.n = {}
+      |           ^
+      = help: say `type = "integer"`
+
+    warning: `:from` may be left out, and a limit that is NULL is an error
+     --> spile.toml:6:11
+      |
+    6 | arguments.from = { type = "integer", required = false }
+      |           ^^^^
+      = help: give it a `default`: -1 is no limit
     "#);
 }
 

@@ -12,7 +12,7 @@ pub(super) enum Said {
     Yes,
     /// What the caller is told then.
     No(&'static str),
-    /// Nothing yet, or nothing that makes sense.
+    /// Nothing yet, or nothing that is an answer.
     Nothing,
 }
 
@@ -46,7 +46,9 @@ pub(super) fn said(journal: &Journal, key: &str) -> Said {
             match content.and_then(|content| content.get("confirm")).and_then(|yes| yes.bool()) {
                 Some(true) => Said::Yes,
                 Some(false) => Said::No(DECLINED),
-                None => Said::Nothing,
+                // The form wants it, and a box that nobody ticks is left out by some clients. To ask again would give
+                // the same.
+                None => Said::No(UNSAID),
             }
         }
         Some(Elicited::Declined) => Said::No(DECLINED),
@@ -69,6 +71,7 @@ pub(super) fn question(key: String, message: String) -> Outcome {
 }
 
 const DECLINED: &str = "the user said no; nothing was written";
+const UNSAID: &str = "the form came back without `confirm`; nothing was written";
 
 pub(super) fn declined(why: &str) -> Outcome {
     Problem::new(Failure::InputRefused, why).into()

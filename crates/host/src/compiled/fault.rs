@@ -2,7 +2,7 @@
 
 use call::{Failure, Fault, Outcome, Problem, Reason, World};
 use contract::Collection;
-use contract::bind::Arg;
+use contract::bind::{Arg, Once};
 use contract::shape::{RECORD_BYTES_MAX, Unfit};
 use contract::source::{SourceFault, WriteFault};
 
@@ -43,6 +43,7 @@ pub(super) fn not_written(
     fault: &WriteFault,
     collection: &Collection,
     key: &[Arg<'_>],
+    again: Again,
     world: &dyn World,
 ) -> Outcome {
     let told = fault.to_string();
@@ -62,21 +63,55 @@ pub(super) fn not_written(
         }
         WriteFault::Unknowable => conflict(Some("idempotency_key".into()), told),
         WriteFault::Refused { column, why } => {
-            let field = column.and_then(|at| collection.fields.get(at)).map(|field| field.name.clone());
-            let message = match &field {
-                Some(name) => format!("`{name}`: {why}"),
-                None => why.clone(),
-            };
-            Problem {
-                field,
-                reason: Some(Reason::NotAllowed),
-                ..Problem::new(Failure::InvalidArguments, message)
-            }
+            not_kept(column.and_then(|at| collection.fields.get(at)).map(|field| &*field.name), why)
         }
         WriteFault::TooMany { .. } => Problem::new(Failure::Forbidden, told),
         WriteFault::Unwritable => Problem::new(Failure::InvalidArguments, told),
+        WriteFault::Unconfirmed { log, .. } => {
+            let (told, retryable) = match again {
+                Again::Harmless => {
+                    (format!("{told}; ask for the same again, with the same idempotency_key"), true)
+                }
+                Again::Twice => {
+                    let told = format!(
+                        "{told}; read the record before you try again, and pass an idempotency_key next time"
+                    );
+                    (told, false)
+                }
+            };
+            let problem = Problem { retryable, ..Problem::new(Failure::SourceUnavailable, told) };
+            return logged(problem, collection, log, world);
+        }
     };
     problem.into()
+}
+
+/// What would come of it if a caller asked for the same again.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Again {
+    /// What was told the first time: they gave a key.
+    Harmless,
+    /// It would be done twice.
+    Twice,
+}
+
+impl Again {
+    pub(super) fn of(once: &Once<'_>) -> Self {
+        if once.idempotency_key.is_some() { Self::Harmless } else { Self::Twice }
+    }
+}
+
+/// A value that the source will not keep.
+pub(super) fn not_kept(name: Option<&str>, why: &str) -> Problem {
+    let message = match name {
+        Some(name) => format!("`{name}`: {why}"),
+        None => why.to_owned(),
+    };
+    Problem {
+        field: name.map(str::to_owned),
+        reason: Some(Reason::NotAllowed),
+        ..Problem::new(Failure::InvalidArguments, message)
+    }
 }
 
 /// What the source said, told without its words; those are in the log.
@@ -86,6 +121,7 @@ pub(super) fn refused(fault: &SourceFault, collection: &Collection, world: &dyn 
     let (problem, log) = match fault {
         SourceFault::Stopped => return Outcome::Failed(Fault::Cancelled),
         SourceFault::Moved => return bad_cursor(&told).into(),
+        SourceFault::Unfit { why, .. } => return not_kept(None, why).into(),
         SourceFault::TooSlow => (Problem::new(Failure::Timeout, told), ""),
         SourceFault::Busy { log } => (
             Problem { retry_after_ms: Some(100), ..Problem::new(Failure::SourceUnavailable, told) },

@@ -216,6 +216,6 @@ impl Inner {
                 return Ok(Outcome::Failed(Fault::Bug { log: "answered before".into() }));
             }
         };
-        Ok(self.write(tool, at, doing, &writing, call, aside, world))
+        Ok(self.write(tool, at, doing, &writing, aside, world))
     }
 }

@@ -5,11 +5,13 @@ use std::cell::RefCell;
 use call::{Call, Failure, Fault, Outcome, Problem, ToolReply, World};
 use contract::bind::{self, Arg, Once};
 use contract::shape::{self, Rows, Told, Unfit};
-use contract::source::{More, Prepared, StatementTerms, Unwritable, WriteFault, Written};
+use contract::source::{
+    Changes, More, Prepared, SourceFault, StatementTerms, Unwritable, Which, WriteFault, Written,
+};
 use contract::{Cell, Returns, Statement, Tool, Value, question};
 
 use super::confirm::{self, Said};
-use super::fault::{misfit, not_written, refused};
+use super::fault::{Again, misfit, not_kept, not_written, refused};
 use super::write::{Why, claim};
 use super::{Aside, Inner};
 use crate::seal::digest_of;
@@ -30,7 +32,7 @@ impl Inner {
         }
         let (arguments, once) = bind::statement(statement, call.arguments())?;
         let cells: Vec<Cell<'_>> = arguments.iter().map(Arg::as_cell).collect();
-        let run = Running { tool, statement, prepared, arguments: &cells, call };
+        let run = Running { tool, statement, prepared, said: &arguments, arguments: &cells };
         Ok(match aside {
             Some(aside) if statement.shape.writes => Some(run.write(&once, aside, world)),
             _ => Some(run.read(aside, world)),
@@ -42,8 +44,9 @@ struct Running<'a> {
     tool: &'a Tool,
     statement: &'a Statement,
     prepared: &'a dyn Prepared,
+    said: &'a [Arg<'a>],
+    /// The same, as a source takes it.
     arguments: &'a [Cell<'a>],
-    call: &'a Call,
 }
 
 impl Running<'_> {
@@ -55,7 +58,7 @@ impl Running<'_> {
                 let mut rows = self.rows();
                 match self.prepared.read(self.arguments, stop, &mut |cells| rows.take(cells)) {
                     Ok(()) => rows.given(),
-                    Err(fault) => return refused(&fault, result, world),
+                    Err(fault) => return self.refused(&fault, world),
                 }
             }
             Returns::One => {
@@ -65,7 +68,7 @@ impl Running<'_> {
                     More::No
                 });
                 match (read, record) {
-                    (Err(fault), _) => return refused(&fault, result, world),
+                    (Err(fault), _) => return self.refused(&fault, world),
                     (Ok(()), Some(reply)) => reply,
                     (Ok(()), None) => return self.nothing().into(),
                 }
@@ -74,6 +77,19 @@ impl Running<'_> {
         match reply {
             Ok(reply) => reply.into(),
             Err(unfit) => misfit(&unfit, result, world),
+        }
+    }
+
+    /// What is wrong with an argument.
+    fn unfit(&self, parameter: Option<usize>, why: &str) -> Outcome {
+        let argument = parameter.and_then(|at| self.statement.arguments.get(at));
+        not_kept(argument.map(|argument| &*argument.field.name), why).into()
+    }
+
+    fn refused(&self, fault: &SourceFault, world: &dyn World) -> Outcome {
+        match fault {
+            SourceFault::Unfit { parameter, why } => self.unfit(*parameter, why),
+            fault => refused(fault, &self.statement.result, world),
         }
     }
 
@@ -92,8 +108,9 @@ impl Running<'_> {
             Ok(asks) => asks,
             Err(problem) => return problem.into(),
         };
-        let asked = digest_of(&[&bind::asked(self.call.arguments())]);
+        let asked = digest_of(&[&bind::asked(self.statement, self.said)]);
         let terms = StatementTerms {
+            which: if asks { Which::Told } else { Which::Any },
             claim: claim(self.tool, once, aside, asked),
             dry_run: once.dry_run,
             now_ms: world.now_ms(),
@@ -113,10 +130,10 @@ impl Running<'_> {
                     More::No
                 }
             },
-            &mut |changed| {
+            &mut |changes| {
                 let one = first.borrow();
-                let judged = self.judged(changed, &rows.borrow(), one.as_deref()).and_then(|told| {
-                    if asks { self.agreed(changed, &asked, aside) } else { Ok(()) }.map(|()| told)
+                let judged = self.judged(changes.rows, &rows.borrow(), one.as_deref()).and_then(|told| {
+                    if asks { self.agreed(changes, &asked, aside) } else { Ok(()) }.map(|()| told)
                 });
                 match judged {
                     Ok(made) => {
@@ -142,7 +159,8 @@ impl Running<'_> {
                 None => Outcome::Failed(Fault::Bug { log: "what a claim kept is no result".into() }),
             },
             (Err(WriteFault::Unwritable), Some(why), _) => why.outcome(result, world),
-            (Err(fault), _, _) => not_written(&fault, result, &[], world),
+            (Err(WriteFault::Refused { column, why }), _, _) => self.unfit(column, &why),
+            (Err(fault), _, _) => not_written(&fault, result, &[], Again::of(once), world),
         }
     }
 
@@ -158,13 +176,14 @@ impl Running<'_> {
         }
     }
 
-    fn agreed(&self, changed: u64, asked: &[u8], aside: &Aside) -> Result<(), Why> {
-        let key = confirm::key(self.tool, &changed.to_be_bytes(), asked);
+    fn agreed(&self, changes: &Changes, asked: &[u8], aside: &Aside) -> Result<(), Why> {
+        let state = [&changes.rows.to_be_bytes()[..], changes.which.as_ref().map_or(&[], |which| &which[..])];
+        let key = confirm::key(self.tool, &state.concat(), asked);
         match confirm::said(&aside.journal, &key) {
             Said::Yes => Ok(()),
             Said::No(why) => Err(Why::Asked(confirm::declined(why))),
             Said::Nothing => {
-                let message = question::statement(self.statement, changed, self.arguments);
+                let message = question::statement(self.statement, changes.rows, self.arguments);
                 Err(Why::Asked(confirm::question(key, message)))
             }
         }

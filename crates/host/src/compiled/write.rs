@@ -1,7 +1,7 @@
 //! Writing one record: what stands by while its row is held, and what is told of it.
 
-use call::{Call, Failure, Fault, Journal, Outcome, Problem, Reason, World};
-use contract::bind::{self, Arg, Once, Writing};
+use call::{Failure, Fault, Journal, Outcome, Problem, Reason, World};
+use contract::bind::{Arg, Once, Writing};
 use contract::infer::EXACT_MAX;
 use contract::question::{self, Doing};
 use contract::shape::{self, Told, Unfit};
@@ -9,19 +9,17 @@ use contract::source::{Change, Claim, Clerk, Stale, Unwritable, Write, WriteFaul
 use contract::{Cell, Collection, Kind, Tool, Value, Versioning};
 
 use super::confirm::{self, Said};
-use super::fault::{misfit, not_written};
+use super::fault::{Again, misfit, not_written};
 use super::{Aside, Inner};
 use crate::seal::digest_of;
 
 impl Inner {
-    #[allow(clippy::too_many_arguments, reason = "what is written, where, for whom")]
     pub(super) fn write(
         &self,
         tool: &Tool,
         at: usize,
         doing: Doing,
         writing: &Writing<'_>,
-        call: &Call,
         aside: &Aside,
         world: &dyn World,
     ) -> Outcome {
@@ -34,7 +32,7 @@ impl Inner {
             Ok(asks) => asks,
             Err(problem) => return problem.into(),
         };
-        let asked = digest_of(&[&bind::asked(call.arguments())]);
+        let asked = digest_of(&[&writing.asked(collection)]);
         let cells: Vec<(usize, Cell<'_>)> =
             writing.cells.iter().map(|(at, arg)| (*at, arg.as_cell())).collect();
         let key: Vec<Cell<'_>> = writing.key.iter().map(Arg::as_cell).collect();
@@ -67,7 +65,9 @@ impl Inner {
                 None => Outcome::Failed(Fault::Bug { log: "what a claim kept is no result".into() }),
             },
             (Err(WriteFault::Stale | WriteFault::Unwritable), Some(why), _) => why.outcome(collection, world),
-            (Err(fault), _, _) => not_written(&fault, collection, &writing.key, world),
+            (Err(fault), _, _) => {
+                not_written(&fault, collection, &writing.key, Again::of(&writing.once), world)
+            }
         }
     }
 }

@@ -191,6 +191,13 @@ async fn the_same_key_again_does_nothing_twice() {
         "conflict idempotency_key this idempotency key was used for something else; choose another, or ask for \
          the same again"
     );
+    // So is a number that is written in another way, and not another number.
+    let scored = |score: &str| format!(r#"{{"id":"d","score":{score},"age":7,"idempotency_key":"s"}}"#);
+    assert_eq!(part(&client.call("update_people", &scored("1")).await, "outcome"), "updated");
+    for same in ["1e0", "1.0", "10E-1"] {
+        assert_eq!(part(&client.call("update_people", &scored(same)).await, "replayed"), true, "{same}");
+    }
+    assert_eq!(client.call("update_people", &scored("1.5")).await, other);
     // A delete that was done is told again, though there is nothing any more.
     let gone = r#"{"id":"n","idempotency_key":"k"}"#;
     assert_eq!(part(&client.call("delete_people", gone).await, "outcome"), "deleted");
@@ -198,7 +205,7 @@ async fn the_same_key_again_does_nothing_twice() {
     // Somebody else's key is another key.
     client.become_user("eve");
     assert_eq!(part(&client.call("create_people", once).await, "outcome"), "created");
-    assert_eq!(client.table.state().writes, 3);
+    assert_eq!(client.table.state().writes, 4);
 }
 
 #[tokio::test]
@@ -257,11 +264,17 @@ async fn who_says_no_has_nothing_written() {
             (json!({"action": "decline"}), "the user said no"),
             (json!({"action": "cancel"}), "the question was not answered"),
             (json!({"action": "accept", "content": {"confirm": false}}), "the user said no"),
+            (json!({"action": "accept"}), "the form came back without `confirm`"),
+            (json!({"action": "accept", "content": {}}), "the form came back without `confirm`"),
+            (
+                json!({"action": "accept", "content": {"confirm": "true"}}),
+                "the form came back without `confirm`",
+            ),
         ] {
             let told = client.call_as("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
             assert_eq!(told, format!("input_refused - {why}; nothing was written"), "{era:?}");
         }
-        assert_eq!(client.table.state().writes, 0);
+        assert_eq!((client.asked.len(), client.table.state().writes), (6, 0), "each is asked once");
     }
 }
 
@@ -291,7 +304,7 @@ async fn a_yes_is_for_the_record_that_was_shown() {
 async fn an_answer_that_is_none_is_asked_for_again() {
     for era in ERAS {
         let mut client = people(era, ASK);
-        let mut answers = [json!({"action": "accept"}), yes()].into_iter();
+        let mut answers = [json!({"action": "perhaps"}), yes()].into_iter();
         let told =
             client.call_as("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("twice")).await;
         assert_eq!((part(&told, "outcome"), client.asked.len()), (json!("deleted"), 2), "{era:?}");
@@ -345,6 +358,19 @@ async fn a_record_is_found_by_its_words() {
 const RENAME: &str = "[tools.rename]\nsql = \"rename\"\nwrites = true\nchanges_max = 2\narguments.old = {}\narguments.new = {}\n";
 
 #[tokio::test]
+async fn what_may_have_been_done_is_tried_again_only_with_a_key() {
+    let mut client = people(Era::Newest, "");
+    for (key, words, retryable) in [
+        ("", "read the record before you try again, and pass an idempotency_key next time", false),
+        (r#","idempotency_key":"k""#, "ask for the same again, with the same idempotency_key", true),
+    ] {
+        let told = client.call("create_people", &format!(r#"{{"id":"n","name":"unsure"{key}}}"#)).await;
+        assert_eq!(told, format!("source_unavailable - the disk did not confirm it; {words}"));
+        assert_eq!(client.problem["retryable"], retryable);
+    }
+}
+
+#[tokio::test]
 async fn a_statement_reads() {
     let mut client = people(Era::Newest, "");
     client.table.put("e", "Dana");
@@ -357,8 +383,10 @@ async fn a_statement_reads() {
         r#"{"items":[{"name":"Bob","people":1}],"truncated":false}"#
     );
     assert_eq!(client.call("count", r#"{"name":"Zoe"}"#).await, r#"{"items":[],"truncated":false}"#);
+    // Nothing is said, however that is written.
+    assert_eq!(client.call("count", r#"{"name":null}"#).await, client.call("count", "{}").await);
     let told = client.call("count", r#"{"name":7}"#).await;
-    assert_eq!(told, "invalid_arguments name `name`: expected string");
+    assert_eq!(told, "invalid_arguments name `name`: expected null or string");
 }
 
 #[tokio::test]
@@ -386,6 +414,36 @@ async fn a_yes_that_comes_twice_is_one() {
     let told = client.call_as("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| yes()).await;
     assert_eq!(part(&told, "changed"), 1);
     assert_eq!((client.asked.len(), client.table.state().writes), (2, 2));
+}
+
+/// As many rows, and other ones: whoever agreed did not agree to that.
+#[tokio::test]
+async fn a_yes_to_other_rows_is_asked_again() {
+    for era in ERAS {
+        let mut client = people(era, &format!("{RENAME}confirm = \"ask\"\n"));
+        let table = client.table.clone();
+        let mut rounds = 0;
+        let told = client
+            .call_as("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| {
+                rounds += 1;
+                if rounds == 1 {
+                    table.state().rows[0][1] = contract::Value::Text("Dora".into());
+                    table.put("z", "Dana");
+                }
+                yes()
+            })
+            .await;
+        assert_eq!(told, r#"{"changed":1,"items":[{"id":"z"}],"truncated":false}"#, "{era:?}");
+        assert_eq!((client.asked.len(), client.table.state().writes), (2, 1), "{era:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_argument_that_would_be_kept_as_something_else_is_named() {
+    let mut client = people(Era::Newest, RENAME);
+    let told = client.call("rename", r#"{"old":"Dana","new":"007"}"#).await;
+    assert_eq!(told, "invalid_arguments new `new`: it would be kept as 7");
+    assert_eq!(client.table.state().writes, 0);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use contract::source::SourceFault;
+use contract::source::{SourceFault, WriteFault};
 
 use super::target::Target;
 
@@ -32,12 +32,31 @@ pub(super) fn of(file: &str, path: &Path, what: &str, error: &io::Error) -> Sour
 }
 
 /// It was changed, and nobody knows whether a power cut would undo it.
-pub(super) fn unconfirmed(target: &Target, error: &io::Error) -> SourceFault {
-    let told = format!("`{}` was written, but the disk did not confirm it; read the record", target.file());
+pub(super) fn unconfirmed(target: &Target, error: &io::Error) -> WriteFault {
+    let told = format!("`{}` was written, but the disk did not confirm it", target.file());
     let log = format!("{}: syncing the folder: {error}", target.path().display());
-    SourceFault::Unavailable { told, log }
+    WriteFault::Unconfirmed { told, log }
 }
 
 pub(super) fn busy(path: &Path, why: &str) -> SourceFault {
     SourceFault::Busy { log: format!("{}: {why}", path.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::source::WriteFault;
+
+    use super::{Target, unconfirmed};
+
+    /// What may have been done is none of the faults after which nothing was.
+    #[test]
+    fn what_the_disk_did_not_confirm_is_no_failure_to_write() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("data.csv");
+        std::fs::write(&path, "a\n").expect("a file");
+        let target = Target::find(&path).expect("a file");
+        let fault = unconfirmed(&target, &std::io::Error::other("no"));
+        assert!(matches!(fault, WriteFault::Unconfirmed { .. }));
+        assert_eq!(fault.to_string(), "`data.csv` was written, but the disk did not confirm it");
+    }
 }

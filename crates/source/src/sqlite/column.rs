@@ -286,6 +286,12 @@ impl Column {
         }
     }
 
+    /// Whether it holds numbers, and they need not be finite.
+    pub(super) fn may_be_infinite(&self) -> bool {
+        let is_number = matches!(self.kind, Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number);
+        is_number && !self.is_text()
+    }
+
     /// Whether numbers become texts in it.
     pub(super) fn is_text(&self) -> bool {
         self.affinity == Affinity::Text
@@ -293,7 +299,7 @@ impl Column {
 
     /// Whether texts become numbers in it, and zeros lose their sign.
     pub(super) fn is_numeric(&self) -> bool {
-        matches!(self.affinity, Affinity::Integer | Affinity::Real | Affinity::Numeric)
+        self.affinity.is_numeric()
     }
 
     /// What [`Self::bound`] and SQL say, in Rust.

@@ -3,9 +3,11 @@
 //! SQLite makes of a value what the column's type suggests: `'007'` becomes 7, 18 digits become 16. What was stored
 //! is read back and compared; only what means exactly the same is kept.
 
-use contract::{Cell, Kind, infer, order};
+use contract::{Cell, Kind, Value, infer, order};
+use rusqlite::Connection;
 
-use super::column::{Bound, Column, told};
+use super::column::{Bound, Column, raw, told};
+use super::schema::Affinity;
 
 /// A value as the column keeps it, or why it cannot.
 pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>, String> {
@@ -13,7 +15,11 @@ pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>,
         return Err(COMPUTED.into());
     }
     Ok(Bound::Cell(match cell {
-        Cell::Real(n) if !n.is_finite() => return Err("it is not a finite number".into()),
+        Cell::Real(n) if !n.is_finite() => return Err(INFINITE.into()),
+        // As such numbers are told. Kept, it would be a text, and told as if it were one of them.
+        Cell::Text("Infinity" | "-Infinity" | "NaN") if column.may_be_infinite() => {
+            return Err(INFINITE.into());
+        }
         Cell::Real(n) if n == 0.0 && n.is_sign_negative() && column.is_numeric() => {
             return Err(SIGNED_ZERO.into());
         }
@@ -31,6 +37,7 @@ pub(super) fn bound<'a>(column: &'a Column, cell: Cell<'a>) -> Result<Bound<'a>,
 
 /// Nobody sets what the database makes of other columns.
 pub(super) const COMPUTED: &str = "it is computed by the database";
+const INFINITE: &str = "it is not a finite number";
 const SIGNED_ZERO: &str = "SQLite keeps no zero with a sign in a column of numbers; send 0";
 
 /// Why what is stored now is not what was said, if it is not.
@@ -48,6 +55,34 @@ pub(super) fn difference(column: &Column, said: Cell<'_>, stored: Cell<'_>) -> O
         _ if column.declared.is_empty() => "it would not be kept exactly as it is".into(),
         _ => format!("it would not be kept exactly: the column is declared as `{}`", column.declared),
     })
+}
+
+/// What a column of this affinity makes of a value, as SQLite itself says it; `None` if it keeps it as it is.
+pub(super) fn stored(affinity: Affinity, said: Cell<'_>) -> rusqlite::Result<Option<Value>> {
+    let declared = match (affinity, said) {
+        (_, Cell::Null | Cell::Blob(_))
+        | (Affinity::Blob, _)
+        | (Affinity::Text, Cell::Text(_))
+        | (Affinity::Integer | Affinity::Numeric, Cell::Integer(_)) => return Ok(None),
+        (Affinity::Integer, _) => "INTEGER",
+        (Affinity::Real, _) => "REAL",
+        (Affinity::Numeric, _) => "NUMERIC",
+        (Affinity::Text, _) => "TEXT",
+    };
+    // A database of its own, which is cheap beside a disk that confirms: the rules are SQLite's, and they are many.
+    let memory = Connection::open_in_memory()?;
+    memory.execute_batch(&format!("CREATE TABLE t(v {declared})"))?;
+    memory.execute("INSERT INTO t VALUES(?1)", [Bound::Cell(said)])?;
+    memory.query_row("SELECT v FROM t", [], |row| Ok(Some(raw(row.get_ref(0)?).to_value())))
+}
+
+/// The same for what statements write: of a number that becomes a text its digits are enough.
+pub(super) fn is_same_to_statements(kind: Kind, said: Cell<'_>, stored: Cell<'_>) -> bool {
+    match (said, stored) {
+        (Cell::Integer(n), Cell::Text(text)) => text == n.to_string(),
+        (Cell::Real(n), Cell::Text(text)) => text.parse::<f64>().is_ok_and(|x| x.to_bits() == n.to_bits()),
+        (said, stored) => is_same(kind, said, stored),
+    }
 }
 
 fn is_same(kind: Kind, said: Cell<'_>, stored: Cell<'_>) -> bool {

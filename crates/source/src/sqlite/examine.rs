@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use contract::source::{BadStatement, ColumnFacts, Facts, StatementFacts};
+use contract::source::{BadStatement, ColumnFacts, Facts, Numbered, StatementFacts};
 use contract::{Kind, nearest};
 use rusqlite::{Error, Statement};
 
@@ -17,6 +17,7 @@ use super::pool::Pool;
 use super::schema::Class::View;
 use super::schema::Schema;
 use super::session::Session;
+use super::straight;
 
 /// What a statement may begin with.
 const BEGINNINGS: [&str; 7] = ["SELECT", "WITH", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"];
@@ -82,12 +83,20 @@ fn look(
     if statement.is_explain() != 0 {
         return Err(bad("a plan is not an answer", Some("leave out `EXPLAIN`".into()), None));
     }
+    let straight = straight::all(text.sql, &text.tokens, schema);
+    let numbered = straight.into_iter().filter(|one| one.affinity.is_numeric()).map(|one| Numbered {
+        parameter: one.parameter,
+        column: one.column,
+        declared: one.declared,
+    });
     let is_known = |name: &&String| schema.tables.iter().any(|table| table.name == **name);
     Ok(StatementFacts {
         parameters: Vec::new(),
         columns: columns(&statement, schema, facts, &noted, text),
         writes: !statement.readonly(),
         tables: noted.tables.iter().filter(is_known).cloned().collect(),
+        numbered: numbered.collect(),
+        limits: straight::limits(text.sql, &text.tokens),
     })
 }
 

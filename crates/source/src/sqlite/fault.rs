@@ -55,6 +55,11 @@ impl Fail {
         }
     }
 
+    /// Whether a number was wanted and something else came.
+    pub(super) fn is_mismatch(&self) -> bool {
+        matches!(self, Self::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::TypeMismatch))
+    }
+
     /// Whether somebody was cut off in the middle of a change, which has to be taken back before anybody can read.
     pub(super) fn is_unfinished(&self) -> bool {
         matches!(self, Self::Sql(error) if is_unfinished(error))
@@ -221,6 +226,12 @@ impl Rules<'_> {
         known.dedup();
         if let [only] = known[..] { Some(only) } else { None }
     }
+}
+
+/// A pipe, a socket, a device.
+pub(super) fn not_a_file(path: &Path) -> SourceFault {
+    let told = format!("`{}` is not a file; give the path of a database", name_of(path));
+    SourceFault::Unavailable { log: format!("{}: not a file", path.display()), told }
 }
 
 /// A file that is there and does not open, or is not there.

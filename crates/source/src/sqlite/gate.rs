@@ -4,12 +4,13 @@
 //! what only computes; whether it may write is for whoever prepares it. What the owner of a database declared, its
 //! views, triggers and foreign keys, may do what they do; none of it may reach other files or the schema.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use super::claims;
+use super::witness;
 
 /// What is allowed now.
 #[derive(Debug, Clone)]
@@ -26,12 +27,16 @@ pub(super) enum Permit {
     Tables(Arc<HashSet<String>>),
     /// Make and keep the table of claims.
     Claims,
+    /// Put up triggers that see what changes, and take them down.
+    Witness,
 }
 
 /// What a statement does, and the first thing that it may not.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Noted {
     pub(super) tables: BTreeSet<String>,
+    /// What it may change; and whether it says so itself, or a trigger of the owner's does.
+    pub(super) written: BTreeMap<String, bool>,
     /// In small letters.
     pub(super) functions: BTreeSet<String>,
     /// The views and named subqueries through which it reads.
@@ -85,6 +90,10 @@ impl Gate {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(super) fn forget(&self) {
+        *self.noted.lock().unwrap_or_else(PoisonError::into_inner) = Noted::default();
+    }
+
     pub(super) fn judge(&self, context: &AuthContext<'_>) -> Authorization {
         let permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
         let may = match &*permit {
@@ -101,6 +110,7 @@ impl Gate {
             Permit::Statement => authors(context).is_none(),
             Permit::Tables(tables) => changing(context, tables),
             Permit::Claims => claiming(context),
+            Permit::Witness => witnessing(context),
         };
         if may { Authorization::Allow } else { Authorization::Deny }
     }
@@ -115,7 +125,11 @@ fn is_data_version(name: &str, value: Option<&str>) -> bool {
 }
 
 fn is_harmless(function: &str) -> bool {
-    !HARMFUL.iter().any(|name| function.eq_ignore_ascii_case(name))
+    !HARMFUL.iter().any(|name| function.eq_ignore_ascii_case(name)) && !is_witness(function)
+}
+
+fn is_witness(function: &str) -> bool {
+    function.eq_ignore_ascii_case(witness::FUNCTION)
 }
 
 /// Our own statements that read.
@@ -177,6 +191,21 @@ fn claiming(context: &AuthContext<'_>) -> bool {
     }
 }
 
+fn witnessing(context: &AuthContext<'_>) -> bool {
+    match context.action {
+        AuthAction::CreateTempTrigger { trigger_name, .. }
+        | AuthAction::DropTempTrigger { trigger_name, .. } => trigger_name.starts_with(witness::TRIGGERS),
+        AuthAction::Insert { table_name }
+        | AuthAction::Delete { table_name }
+        | AuthAction::Update { table_name, .. }
+        | AuthAction::Read { table_name, .. } => {
+            // A temporary trigger is kept with the temporary schema, and asked for as if with that of its table.
+            is_schema(table_name) || table_name.eq_ignore_ascii_case("sqlite_temp_master")
+        }
+        _ => false,
+    }
+}
+
 fn is_schema(table: &str) -> bool {
     ["sqlite_master", "sqlite_schema"].iter().any(|name| table.eq_ignore_ascii_case(name))
 }
@@ -208,6 +237,10 @@ fn authors(context: &AuthContext<'_>) -> Option<Refusal> {
             table(table_name)
         }
         AuthAction::Function { function_name } if is_harmless(function_name) => None,
+        // Of triggers only temporary ones may call it, and those are ours.
+        AuthAction::Function { function_name } if is_witness(function_name) && context.accessor.is_some() => {
+            None
+        }
         AuthAction::Function { function_name } => {
             refused("this function reaches beyond the database", function_name)
         }
@@ -227,11 +260,14 @@ fn authors(context: &AuthContext<'_>) -> Option<Refusal> {
 fn note(noted: &mut Noted, context: &AuthContext<'_>) {
     noted.through.extend(context.accessor.map(str::to_owned));
     match context.action {
-        AuthAction::Read { table_name, .. }
-        | AuthAction::Insert { table_name }
+        AuthAction::Read { table_name, .. } => {
+            noted.tables.insert(table_name.to_owned());
+        }
+        AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }
         | AuthAction::Update { table_name, .. } => {
             noted.tables.insert(table_name.to_owned());
+            *noted.written.entry(table_name.to_owned()).or_default() |= context.accessor.is_none();
         }
         AuthAction::Function { function_name } => {
             noted.functions.insert(function_name.to_ascii_lowercase());

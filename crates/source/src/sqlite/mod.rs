@@ -19,8 +19,8 @@
 //!   anybody can read. SQLite does that on a connection that may write, which is closed again (`pool`).
 //!
 //! Who writes has one connection for all, opened when the first writer is made (`desk`). A row is changed by its key
-//! and read back (`writer`, `exact`), a statement runs as it is (`statement`); either in one transaction together with
-//! its claim (`claims`), on the disk before it is acknowledged.
+//! and read back (`writer`, `exact`), a statement runs as it is (`statement`) if the columns keep what it puts into them
+//! (`straight`); either in one transaction together with its claim (`claims`), on the disk before it is acknowledged.
 //!
 //! What a column is said to hold is what its rows hold (`survey`), since SQLite stores anything anywhere.
 //!
@@ -49,8 +49,10 @@ mod session;
 mod sorted;
 mod statement;
 mod stop;
+mod straight;
 mod survey;
 mod walk;
+mod witness;
 mod writer;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use contract::source::SourceFault;
 
-use super::fault::Fail;
+use super::fault::{self, Fail};
 use super::gate::Permit;
 use super::janitor::Janitor;
 use super::session::{Generation, Session, Since};
@@ -284,7 +284,13 @@ impl Pool {
     }
 
     pub(super) fn absolute(&self) -> Result<PathBuf, Fail> {
-        self.given.canonicalize().map_err(|_| self.missing())
+        let path = self.given.canonicalize().map_err(|_| self.missing())?;
+        // Looked at before it is opened: opening a pipe waits for somebody to write.
+        match std::fs::metadata(&path) {
+            Ok(what) if what.is_file() || what.is_dir() => Ok(path),
+            Ok(_) => Err(fault::not_a_file(&self.given).into()),
+            Err(_) => Err(self.missing()),
+        }
     }
 
     pub(super) fn missing(&self) -> Fail {

@@ -9,6 +9,8 @@ use rusqlite::{Connection, Result, Row};
 
 use super::claims;
 use super::fts::{self, Index5};
+use super::lex;
+use super::straight;
 
 /// One table or view, as declared.
 #[derive(Debug, Clone)]
@@ -67,6 +69,13 @@ pub(super) enum Affinity {
     Blob,
 }
 
+impl Affinity {
+    /// Whether texts that look like numbers become numbers, and zeros lose their sign.
+    pub(super) fn is_numeric(self) -> bool {
+        matches!(self, Self::Integer | Self::Real | Self::Numeric)
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Index {
     is_unique: bool,
@@ -85,6 +94,8 @@ pub(super) struct Schema {
     pub(super) left_out: Vec<LeftOut>,
     pub(super) is_utf16: bool,
     pub(super) is_wal: bool,
+    /// Whether a table or a trigger may take rows away to make room for others: `ON CONFLICT REPLACE`.
+    pub(super) replaces: bool,
     /// What virtual tables keep their own data in, in small letters.
     shadows: HashSet<String>,
     /// Which table refers to which by a foreign key, in small letters.
@@ -107,6 +118,7 @@ pub(super) fn read(connection: &Connection) -> Result<Schema> {
         left_out: Vec::new(),
         is_utf16: encoding != "UTF-8",
         is_wal: journal.eq_ignore_ascii_case("wal"),
+        replaces: replaces(connection)?,
         shadows: HashSet::new(),
         references: references(connection)?,
     };
@@ -170,6 +182,22 @@ fn references(connection: &Connection) -> Result<Vec<(String, String)>> {
     let pairs = statement.query_map([], |row| Ok((lower(row, 0)?, lower(row, 1)?)))?;
     // A table whose name is not text is left out elsewhere.
     Ok(pairs.filter_map(Result::ok).collect())
+}
+
+/// What cannot be read word by word may say anything.
+fn replaces(connection: &Connection) -> Result<bool> {
+    let mut statement =
+        connection.prepare("SELECT sql FROM main.sqlite_schema WHERE sql LIKE '%replace%'")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let may = row.get::<_, String>(0).map_or(true, |sql| {
+            lex::tokens(&sql).map_or(true, |tokens| straight::may_replace(&sql, &tokens))
+        });
+        if may {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Schema {

@@ -20,6 +20,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::gate::{Gate, Permit};
 use super::sorted::{self, Sorted};
+use super::witness::{self, Notes};
 
 pub(super) struct Session {
     pub(super) connection: Connection,
@@ -31,6 +32,8 @@ pub(super) struct Session {
     pub(super) is_wal: bool,
     /// Counted as long as it is open, if it writes.
     _writing: Option<Writing>,
+    /// What a witness sees; nothing, where nobody writes.
+    pub(super) notes: Notes,
     /// Until when reads may see the state that is kept, if one is.
     kept_until: Option<Instant>,
     /// Changes whenever somebody else commits.
@@ -145,6 +148,7 @@ impl Session {
         let writing = Writing::begin();
         let session =
             Self::set_up(connection, &CONFIG_WRITING, SETUP_WRITING, nothing, Generation::default())?;
+        witness::register(&session.connection, &session.notes)?;
         Ok(Self { _writing: Some(writing), ..session })
     }
 
@@ -180,6 +184,7 @@ impl Session {
             generation,
             is_wal,
             _writing: None,
+            notes: Notes::default(),
             kept_until: None,
             version: None,
         })

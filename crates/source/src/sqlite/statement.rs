@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use contract::Cell;
 use contract::source::{
-    More, Prepared, SourceFault, StatementShape, StatementTerms, Unwritable, WriteFault, Written,
+    Changes, More, Prepared, SourceFault, StatementShape, StatementTerms, Unwritable, Which, WriteFault,
+    Written,
 };
+use contract::{Cell, Kind};
 use rusqlite::{Row, Statement};
 
 use super::Options;
@@ -22,10 +23,13 @@ use super::column::{Bound, Column, Expected};
 use super::desk::{Desk, End};
 use super::fault::{self, Fail, Rules};
 use super::gate::Permit;
+use super::lex::{self, Token};
 use super::pool::Pool;
-use super::schema::{Schema, quoted};
+use super::schema::{Schema, Table, quoted};
 use super::session::Session;
 use super::stop::{self, LOOK_EVERY};
+use super::straight::{self, Straight};
+use super::witness::{Watch, Witness};
 
 /// How long writers may be kept waiting where readers do that, unless the author allows for more.
 const HOLD: Duration = Duration::from_millis(1_000);
@@ -39,10 +43,19 @@ pub(super) struct Script {
     desk: Arc<Desk>,
     sql: String,
     parameters: Vec<String>,
+    kinds: Vec<Kind>,
+    /// Places of parameters that have to be integers.
+    limits: Vec<usize>,
+    /// What goes into columns as it is, with the parameter's place.
+    straight: Vec<(usize, Straight)>,
     /// With their places in what the statement gives.
     columns: Vec<(usize, Column)>,
     changes_max: u64,
     writes: bool,
+    /// Whether rows may go that SQLite does not count.
+    replaces: bool,
+    /// As they were when it was prepared; only of one that writes.
+    tables: Vec<Table>,
     /// What virtual tables keep their data in.
     kept: Arc<HashSet<String>>,
     is_short: bool,
@@ -61,11 +74,19 @@ impl Script {
         let time = Duration::from_millis(shape.time_ms.unwrap_or(options.list_ms_max));
         let hold = if schema.is_wal || shape.time_ms.is_some() { time } else { time.min(HOLD) };
         let columns = shape.columns.iter().map(|column| (column.at, Column::of_statement(column)));
+        // What cannot be told apart word by word was never examined.
+        let tokens = lex::tokens(&shape.sql).unwrap_or_default();
+        let place = |name: &String| shape.parameters.iter().position(|parameter| parameter == name);
         let mut script = Self {
             pool: Arc::clone(pool),
             desk: Arc::clone(desk),
             sql: shape.sql.clone(),
             parameters: shape.parameters.clone(),
+            kinds: shape.kinds.clone(),
+            limits: straight::limits(&shape.sql, &tokens).iter().filter_map(place).collect(),
+            straight: if shape.writes { straight(schema, shape, &tokens) } else { Vec::new() },
+            replaces: schema.replaces || straight::may_replace(&shape.sql, &tokens),
+            tables: if shape.writes { schema.tables.clone() } else { Vec::new() },
             columns: columns.collect(),
             changes_max: shape.changes_max,
             writes: shape.writes,
@@ -120,6 +141,18 @@ impl Script {
             }
         }
         Ok(true)
+    }
+
+    /// Nothing runs with a value that a column would keep as another: SQLite would not say so.
+    fn check_exact(&self, arguments: &[Cell<'_>]) -> Result<(), WriteFault> {
+        for (at, straight) in &self.straight {
+            let (Some(kind), Some(said)) = (self.kinds.get(*at), arguments.get(*at)) else { continue };
+            let why = straight.difference(*kind, *said).map_err(|error| self.desk.fault(error))?;
+            if let Some(why) = why {
+                return Err(WriteFault::Refused { column: Some(*at), why });
+            }
+        }
+        Ok(())
     }
 
     fn bind(&self, statement: &mut Statement<'_>, arguments: &[Cell<'_>]) -> rusqlite::Result<()> {
@@ -206,6 +239,32 @@ impl Script {
         drop(statement);
         Ok(session.connection.total_changes().saturating_sub(before))
     }
+
+    /// The same; and which rows, where somebody wants to know, with all that SQLite does not count.
+    fn change_seen(
+        &self,
+        session: &Session,
+        arguments: &[Cell<'_>],
+        which: Which,
+        row: &mut dyn FnMut(&[Cell<'_>]) -> More,
+    ) -> Result<Changes, Fail> {
+        if which == Which::Any && !self.replaces {
+            return Ok(Changes { rows: self.change(session, arguments, row)?, which: None });
+        }
+        let rows_max = match which {
+            // More than these are refused anyway.
+            Which::Told => usize::try_from(self.changes_max).unwrap_or(usize::MAX).saturating_add(1),
+            Which::Any => 0,
+        };
+        let watch = Watch { rows_max, replaces: self.replaces };
+        let witness = Witness::begin(session, &session.notes, &self.sql, &self.tables, watch)?;
+        let counted = self.change(session, arguments, row)?;
+        let (uncounted, digest) = witness.end()?;
+        Ok(Changes {
+            rows: counted.saturating_add(uncounted),
+            which: (which == Which::Told).then_some(digest),
+        })
+    }
 }
 
 impl Prepared for Script {
@@ -236,6 +295,7 @@ impl Prepared for Script {
             match ran {
                 // What was handed over cannot be taken back.
                 Err(fail) if fail.is_busy() && handed > 0 => Err(self.pool.fault(fail).into()),
+                Err(fail) if fail.is_mismatch() => Err(self.unfit(arguments).into()),
                 ran => ran,
             }
         });
@@ -250,7 +310,7 @@ impl Prepared for Script {
         arguments: &[Cell<'_>],
         terms: &StatementTerms<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
-        told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
+        told: &mut dyn FnMut(&Changes) -> Result<Vec<u8>, Unwritable>,
     ) -> Result<Written, WriteFault> {
         if !self.writes {
             return Err(SourceFault::read_only().into());
@@ -262,14 +322,16 @@ impl Prepared for Script {
             {
                 return Ok((End::Undo, Written::Replayed(told)));
             }
+            self.check_exact(arguments)?;
             session.gate.set(Permit::Statement);
             session.hold_at_most(self.time_writing);
-            let changed = self.change(session, arguments, row).map_err(|fail| self.judged(fail))?;
+            let changes = self.change_seen(session, arguments, terms.which, row);
+            let changes = changes.map_err(|fail| self.judged(fail))?;
             session.hold();
-            if changed > self.changes_max {
-                return Err(WriteFault::TooMany { rows: changed, most: self.changes_max });
+            if changes.rows > self.changes_max {
+                return Err(WriteFault::TooMany { rows: changes.rows, most: self.changes_max });
             }
-            let told = told(changed).map_err(|Unwritable| WriteFault::Unwritable)?;
+            let told = told(&changes).map_err(|Unwritable| WriteFault::Unwritable)?;
             if terms.dry_run {
                 return Ok((End::Undo, Written::Done));
             }
@@ -282,6 +344,13 @@ impl Prepared for Script {
 }
 
 impl Script {
+    /// A limit that is no integer.
+    fn unfit(&self, arguments: &[Cell<'_>]) -> SourceFault {
+        let is_other = |at: &&usize| !matches!(arguments.get(**at), Some(Cell::Integer(_)));
+        let why = "how many rows, or where to begin, has to be an integer".to_owned();
+        SourceFault::Unfit { parameter: self.limits.iter().find(is_other).copied(), why }
+    }
+
     fn judged(&self, fail: Fail) -> WriteFault {
         let refused = match &fail {
             Fail::Sql(error) => Rules::default().refused(error),
@@ -289,6 +358,15 @@ impl Script {
         };
         refused.unwrap_or_else(|| fault::of_writing(fail, self.pool.path()).into())
     }
+}
+
+/// What a statement that writes puts into columns as it is.
+fn straight(schema: &Schema, shape: &StatementShape, tokens: &[Token]) -> Vec<(usize, Straight)> {
+    let place = |one: Straight| {
+        let at = shape.parameters.iter().position(|parameter| *parameter == one.parameter)?;
+        Some((at, one))
+    };
+    straight::all(&shape.sql, tokens, schema).into_iter().filter_map(place).collect()
 }
 
 /// A pooled connection may do what authors may, until this ends.

@@ -11,4 +11,5 @@ mod safety;
 mod search;
 mod statements;
 mod values;
+mod witness;
 mod writes;

@@ -119,6 +119,7 @@ pub(super) fn told(fault: &SourceFault, file: &str) -> String {
         SourceFault::TooSlow => format!("`{file}` takes too long to read"),
         SourceFault::Stopped
         | SourceFault::Moved
+        | SourceFault::Unfit { .. }
         | SourceFault::Unavailable { .. }
         | SourceFault::Changed { .. } => fault.to_string(),
     }

@@ -31,9 +31,11 @@ pub struct Client {
     era: Era,
     caps: Caps,
     who: Who,
-    /// What the user was asked, in order.
     /// The last request of the last call.
     last: Value,
+    /// The last failure, as a client gets it.
+    pub problem: Value,
+    /// What the user was asked, in order.
     pub asked: Vec<String>,
     /// How far calls said they were.
     pub progress: Vec<String>,
@@ -82,6 +84,7 @@ impl Client {
             who,
             asked,
             last: Value::Null,
+            problem: Value::Null,
             progress,
         }
     }
@@ -191,13 +194,14 @@ impl Client {
         }
     }
 
-    fn told(&self, tool: &str, result: &Value) -> String {
+    fn told(&mut self, tool: &str, result: &Value) -> String {
         let told = &result["structuredContent"];
         let tool = self.contract.tools.iter().find(|one| one.name == tool).expect("the tool");
         let schema = Check::compile(&tool.output).expect("a schema");
         assert!(schema.admits(&Json::parse(&told.to_string()).expect("JSON")), "{told}");
         assert!(result["content"][0]["text"].as_str().is_some_and(|text| !text.is_empty()), "{result}");
         if result["isError"] == true {
+            self.problem.clone_from(told);
             let text = |key: &str| told[key].as_str().unwrap_or("-").to_owned();
             return format!("{} {} {}", text("code"), text("field"), text("message"));
         }

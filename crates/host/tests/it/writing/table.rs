@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use contract::source::{
-    BadStatement, Change, Claim, Clerk, ColumnFacts, Facts, More, Place, Prepared, Query, Read, Reader,
-    Search, Searched, Shape, Source, SourceFault, StatementFacts, StatementShape, StatementTerms, TableFacts,
-    Unwritable, Write, WriteFault, Writer, Written,
+    BadStatement, Change, Changes, Claim, Clerk, ColumnFacts, Facts, More, Place, Prepared, Query, Read,
+    Reader, Search, Searched, Shape, Source, SourceFault, StatementFacts, StatementShape, StatementTerms,
+    TableFacts, Unwritable, Which, Write, WriteFault, Writer, Written,
 };
 use contract::{Cell, Kind, Value, order};
 
@@ -218,6 +218,14 @@ impl Reader for Opened {
 impl Writer for Opened {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
         self.table.linger(write.stop)?;
+        if let Change::Create { cells } = &write.change
+            && cells.contains(&(1, Cell::Text("unsure")))
+        {
+            return Err(WriteFault::Unconfirmed {
+                told: "the disk did not confirm it".into(),
+                log: "fsync".into(),
+            });
+        }
         let mut state = self.table.state();
         if let Some(replayed) = claimed(&state, write.claim)? {
             return Ok(replayed);
@@ -280,6 +288,13 @@ fn keep(state: &mut State, rows: Vec<Vec<Value>>, claim: Option<Claim>, told: Ve
     }
 }
 
+fn shown(key: &Value) -> u8 {
+    match key.as_cell() {
+        Cell::Text(text) => text.bytes().next().unwrap_or(0),
+        Cell::Null | Cell::Integer(_) | Cell::Real(_) | Cell::Blob(_) => 0,
+    }
+}
+
 struct Ready {
     table: Table,
     shape: StatementShape,
@@ -318,9 +333,12 @@ impl Prepared for Ready {
         arguments: &[Cell<'_>],
         terms: &StatementTerms<'_>,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
-        told: &mut dyn FnMut(u64) -> Result<Vec<u8>, Unwritable>,
+        told: &mut dyn FnMut(&Changes) -> Result<Vec<u8>, Unwritable>,
     ) -> Result<Written, WriteFault> {
         self.table.linger(terms.stop)?;
+        if arguments[1] == Cell::Text("007") {
+            return Err(WriteFault::Refused { column: Some(1), why: "it would be kept as 7".into() });
+        }
         let mut state = self.table.state();
         if let Some(replayed) = claimed(&state, terms.claim)? {
             return Ok(replayed);
@@ -329,6 +347,8 @@ impl Prepared for Ready {
         let changed: Vec<&mut Vec<Value>> =
             rows.iter_mut().filter(|row| row[1].as_cell() == arguments[0]).collect();
         let count = changed.len() as u64;
+        // A row is told by the first letter of its key.
+        let ids: Vec<u8> = changed.iter().map(|row| shown(&row[0])).collect();
         let mut more = More::Yes;
         for one in changed {
             one[1] = arguments[1].to_value();
@@ -339,7 +359,14 @@ impl Prepared for Ready {
         if count > self.shape.changes_max {
             return Err(WriteFault::TooMany { rows: count, most: self.shape.changes_max });
         }
-        let kept = told(count).map_err(|_| WriteFault::Unwritable)?;
+        let which = (terms.which == Which::Told).then(|| {
+            let mut which = [0; 32];
+            for (byte, id) in which.iter_mut().zip(ids) {
+                *byte = id;
+            }
+            which
+        });
+        let kept = told(&Changes { rows: count, which }).map_err(|_| WriteFault::Unwritable)?;
         if !terms.dry_run {
             keep(&mut state, rows, terms.claim, kept);
         }

@@ -49,6 +49,28 @@ fn what_is_no_database_says_so() {
     );
 }
 
+/// Nobody waits for a pipe that nobody writes to.
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_says_so_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("shop.db");
+    let no_file = "`shop.db` is not a file; give the path of a database";
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+    assert!(made.success());
+    check(&path, no_file);
+    std::fs::remove_file(&path).expect("gone");
+    let _socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    check(&path, no_file);
+    check(Path::new("/dev/zero"), "`zero` is not a file; give the path of a database");
+    // Nor where a database was when it was opened.
+    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    let desk = super::kit::Desk::new(&db, "t");
+    std::fs::remove_file(&db.path).expect("gone");
+    assert!(std::process::Command::new("mkfifo").arg(&db.path).status().expect("mkfifo").success());
+    assert_eq!(desk.create(&[("id", Cell::Integer(1))]), no_file);
+}
+
 #[test]
 fn a_database_without_tables_says_so() {
     let db = Db::new("CREATE TABLE t(a); DROP TABLE t");

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use contract::source::{
     BadStatement, Change, Claim, Clerk, Facts, Filter, More, Place, Position, Prepared, Query, Reader,
     Search, Searched, Shape, ShapeColumn, Sort, Source, SourceFault, Stale, StatementFacts, StatementShape,
-    StatementTerms, TableFacts, Test, Unwritable, Write, WriteFault, Writer, Written,
+    StatementTerms, TableFacts, Test, Unwritable, Which, Write, WriteFault, Writer, Written,
 };
-use contract::{Cell, Value};
+use contract::{Cell, Kind, Value};
 use rusqlite::Connection;
 use source::sqlite::{Options, Sqlite};
 
@@ -203,6 +203,7 @@ pub(super) fn statement_shape(sql: &str, facts: &StatementFacts, changes_max: u6
     StatementShape {
         sql: sql.to_owned(),
         parameters: facts.parameters.clone(),
+        kinds: vec![Kind::Text; facts.parameters.len()],
         columns: columns.collect(),
         writes: facts.writes,
         changes_max,
@@ -239,16 +240,16 @@ pub(super) fn ran(
             rows.push(line(cells));
             More::Yes
         },
-        &mut |rows| {
-            changed = Some(rows);
-            Ok(format!("{rows} changed").into_bytes())
+        &mut |changes| {
+            changed = Some(changes.rows);
+            Ok(format!("{} changed", changes.rows).into_bytes())
         },
     )?;
     Ok((rows, written, changed))
 }
 
 pub(super) fn terms(claim: Option<Claim>) -> StatementTerms<'static> {
-    StatementTerms { claim, dry_run: false, now_ms: 1_000, stop: None }
+    StatementTerms { which: Which::Any, claim, dry_run: false, now_ms: 1_000, stop: None }
 }
 
 pub(super) fn shape(facts: &TableFacts) -> Shape {

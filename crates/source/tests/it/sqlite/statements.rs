@@ -230,6 +230,7 @@ fn nothing_of_the_corpus_leaves_a_trace() {
                     let shape = contract::source::StatementShape {
                         sql: sql.to_owned(),
                         parameters: Vec::new(),
+                        kinds: Vec::new(),
                         columns: Vec::new(),
                         writes: false,
                         changes_max: u64::MAX,
@@ -249,7 +250,7 @@ fn nothing_of_the_corpus_leaves_a_trace() {
                     // To write: what changes more than it may is taken back.
                     if facts.writes {
                         let statement = source.prepare(&statement_shape(sql, &facts, 0)).expect("prepared");
-                        let terms = StatementTerms { claim: None, dry_run: true, now_ms: 0, stop: None };
+                        let terms = StatementTerms { dry_run: true, ..terms(None) };
                         assert!(ran(statement.as_ref(), &[], &terms).is_err(), "{sql}");
                     }
                 }
@@ -285,6 +286,33 @@ fn rows_come_as_they_are_asked_for() {
     // The connection goes back to what everybody may do.
     let desk = Desk::of(&source, "customers");
     assert!(desk.get(&[Cell::Integer(1)]).is_some());
+}
+
+#[test]
+fn a_limit_that_is_no_integer_is_the_callers() {
+    let db = Db::new(SHOP);
+    let source = db.source();
+    let statement = prepared(&source, "SELECT id FROM orders WHERE id > :id LIMIT :n").expect("a statement");
+    for (limit, expected) in [
+        (Cell::Integer(1), Some(1)),
+        (Cell::Integer(-1), Some(3)),
+        (Cell::Text("2"), Some(2)),
+        (Cell::Real(2.0), Some(2)),
+        (Cell::Text("many"), None),
+        (Cell::Real(1.5), None),
+        (Cell::Null, None),
+    ] {
+        match (rows_of(statement.as_ref(), &[Cell::Integer(0), limit]), expected) {
+            (Ok(rows), Some(expected)) => assert_eq!(rows.len(), expected, "{limit:?}"),
+            (Err(SourceFault::Unfit { parameter: Some(1), .. }), None) => {}
+            (other, _) => panic!("{limit:?}: {other:?}"),
+        }
+    }
+    let statement = prepared(&source, "SELECT id FROM orders LIMIT min(:n, 5)").expect("a statement");
+    let computed = rows_of(statement.as_ref(), &[Cell::Real(0.5)]);
+    assert!(matches!(computed, Err(SourceFault::Unfit { parameter: None, .. })), "{computed:?}");
+    // Whoever comes next is served by the same connection.
+    assert_eq!(rows_of(statement.as_ref(), &[Cell::Integer(1)]).expect("rows"), ["1"]);
 }
 
 #[test]
@@ -460,8 +488,8 @@ fn what_a_statement_sets_off_counts() {
         ("INSERT INTO notes VALUES(9, 2)", 2, None),
         ("INSERT INTO notes VALUES(9, 2)", 3, Some(3)),
         ("DELETE FROM folders WHERE id = 7", 1, Some(0)),
-        // SQLite does not count what it takes away to make room.
-        ("REPLACE INTO notes VALUES(3, 2)", 3, Some(3)),
+        // The one that makes room for it, too.
+        ("REPLACE INTO notes VALUES(3, 2)", 4, Some(4)),
     ] {
         let facts = source.examine(sql).expect("a statement");
         let statement = source.prepare(&statement_shape(sql, &facts, most)).expect("a statement");
@@ -518,4 +546,86 @@ fn digits_that_cannot_be_kept_are_told_of() {
          written; a column of the type TEXT keeps them all"
     );
     assert_eq!(facts.tables[0].columns[1].kind, Kind::Decimal);
+}
+
+/// What is stored of a value that a statement puts into a column, or why it is not.
+fn put(declared: &str, kind: Kind, said: Cell<'_>) -> String {
+    let db = Db::new(&format!(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v {declared}); INSERT INTO t VALUES(1, NULL)"
+    ));
+    let source = db.source();
+    let mut told = Vec::new();
+    for (id, sql) in [
+        (2, "INSERT INTO t(id, v) VALUES(2, :v)"),
+        (1, "UPDATE t SET v = coalesce(:v, v) WHERE id = 1"),
+        (1, "INSERT INTO t VALUES(1, 0) ON CONFLICT(id) DO UPDATE SET v = :v"),
+    ] {
+        let facts = source.examine(sql).expect("a statement");
+        let shape = contract::source::StatementShape { kinds: vec![kind], ..statement_shape(sql, &facts, 1) };
+        let statement = source.prepare(&shape).expect("prepared");
+        told.push(match ran(statement.as_ref(), &[said], &terms(None)) {
+            Ok(_) => {
+                let sql = format!("SELECT quote(v) FROM t WHERE id = {id}");
+                db.writer().query_row(&sql, [], |row| row.get(0)).expect("a value")
+            }
+            Err(WriteFault::Refused { column: Some(0), why }) => why,
+            Err(fault) => panic!("{sql} {said:?}: {fault:?}"),
+        });
+    }
+    told.dedup();
+    assert_eq!(told.len(), 1, "{told:?}");
+    told.remove(0)
+}
+
+#[test]
+fn what_a_column_would_keep_as_something_else_is_not_written() {
+    let refused =
+        |declared: &str| format!("it would not be kept exactly: the column `v` is declared as `{declared}`");
+    for (declared, kind, said) in [
+        ("INTEGER", Kind::Text, Cell::Text("007")),
+        ("INTEGER", Kind::Text, Cell::Text(" 7")),
+        ("INTEGER", Kind::Text, Cell::Text("1e3")),
+        ("NUMERIC", Kind::Text, Cell::Text("1.50")),
+        ("REAL", Kind::Text, Cell::Text("7.0")),
+        ("DECIMAL(20,4)", Kind::Decimal, Cell::Text("1234567890123456.7891")),
+        ("NUMERIC", Kind::Decimal, Cell::Text("-0.0")),
+        ("NUMERIC", Kind::Json, Cell::Text("12")),
+        ("REAL", Kind::Int64, Cell::Integer((1 << 53) + 1)),
+        ("REAL", Kind::Number, Cell::Real(-0.0)),
+    ] {
+        assert_eq!(put(declared, kind, said), refused(declared), "{declared} {said:?}");
+    }
+}
+
+#[test]
+fn what_means_the_same_is_written() {
+    for (declared, kind, said, stored) in [
+        ("INTEGER", Kind::Text, Cell::Text("7"), "7"),
+        ("INTEGER", Kind::Text, Cell::Text("seven"), "'seven'"),
+        ("INTEGER", Kind::Integer, Cell::Integer(7), "7"),
+        ("INTEGER", Kind::Number, Cell::Real(7.0), "7"),
+        ("NUMERIC", Kind::Decimal, Cell::Text("12.50"), "12.5"),
+        ("DATE", Kind::Date, Cell::Text("2026-02-11"), "'2026-02-11'"),
+        ("REAL", Kind::Integer, Cell::Integer(7), "7.0"),
+        ("TEXT", Kind::Text, Cell::Text("007"), "'007'"),
+        ("TEXT", Kind::Integer, Cell::Integer(7), "'7'"),
+        ("TEXT", Kind::Number, Cell::Real(0.1 + 0.2), "'0.30000000000000004'"),
+        ("BLOB", Kind::Text, Cell::Text("007"), "'007'"),
+        ("", Kind::Number, Cell::Real(1.0), "1.0"),
+        ("NUMERIC", Kind::Blob, Cell::Blob(b"7"), "X'37'"),
+    ] {
+        assert_eq!(put(declared, kind, said), stored, "{declared} {said:?}");
+    }
+}
+
+#[test]
+fn who_computes_first_decides_what_is_kept() {
+    let db = Db::new(SHOP);
+    let source = db.source();
+    let statement =
+        prepared(&source, "INSERT INTO orders VALUES(cast(:id AS INTEGER), 1, :total) RETURNING id")
+            .expect("one");
+    let (rows, ..) =
+        ran(statement.as_ref(), &[Cell::Text("007"), Cell::Real(1.0)], &terms(None)).expect("done");
+    assert_eq!(rows, ["7"]);
 }

@@ -95,6 +95,21 @@ fn a_decimal_that_is_the_same_number_is_the_same() {
     check("REAL", Cell::Integer(3), Ok(Cell::Real(3.0)));
 }
 
+/// As callers are told of them: nobody could tell the text from the number.
+#[test]
+fn a_text_that_stands_for_an_infinite_number_is_none() {
+    for text in ["Infinity", "-Infinity", "NaN"] {
+        for declared in ["REAL", "NUMERIC", ""] {
+            check_with("9e999", declared, Cell::Text(text), Err("it is not a finite number"));
+        }
+        check_with("'x'", "REAL", Cell::Text(text), Ok(Cell::Text(text)));
+        kept("TEXT", Cell::Text(text));
+    }
+    for text in ["inf", "nan", "infinity", "many"] {
+        check_with("9e999", "REAL", Cell::Text(text), Ok(Cell::Text(text)));
+    }
+}
+
 #[test]
 fn what_would_change_is_refused() {
     let declared = |name: &str| format!("it would not be kept exactly: the column is declared as `{name}`");

@@ -1,0 +1,439 @@
+//! Which arguments a statement puts into columns as they are: `VALUES (:a)`, `SET c = :a`, `coalesce(:a, c)`; and which
+//! say how many rows there are to be.
+//!
+//! SQLite makes of a value what a column's type suggests, and does not say so. Of these arguments it can be known
+//! before; what a statement computes first is its author's own business. This reads words, not SQL: where it is not
+//! sure that an argument arrives as it is, it says nothing.
+
+use contract::Cell;
+
+use super::exact;
+use super::lex::{Class, Token};
+use super::schema::{Affinity, Class as TableClass, Schema, Table};
+
+/// One argument on its way into one column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Straight {
+    pub(super) parameter: String,
+    pub(super) column: String,
+    /// The column's type as its table declares it.
+    pub(super) declared: String,
+    pub(super) affinity: Affinity,
+}
+
+impl Straight {
+    /// Why the column would keep something else, if it would.
+    pub(super) fn difference(
+        &self,
+        kind: contract::Kind,
+        said: Cell<'_>,
+    ) -> rusqlite::Result<Option<String>> {
+        let is_same = match exact::stored(self.affinity, said)? {
+            None => true,
+            Some(stored) => exact::is_same_to_statements(kind, said, stored.as_cell()),
+        };
+        Ok((!is_same).then(|| {
+            format!(
+                "it would not be kept exactly: the column `{}` is declared as `{}`",
+                self.column, self.declared
+            )
+        }))
+    }
+}
+
+/// Functions that give one of their arguments as it is: from which to which.
+const PASSING: [(&str, usize, usize); 5] = [
+    ("coalesce", 0, usize::MAX),
+    ("ifnull", 0, usize::MAX),
+    ("nullif", 0, 0),
+    ("iif", 1, usize::MAX),
+    ("if", 1, usize::MAX),
+];
+/// What ends a list of assignments or of what a `SELECT` gives.
+const ENDS: [&str; 13] = [
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "WINDOW",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "RETURNING",
+    "ON",
+    "SET",
+];
+
+/// All of them, each once.
+pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight> {
+    let words = Words { sql, tokens };
+    let mut found = Vec::new();
+    let Some((table, begin)) = words.target(schema) else { return found };
+    let mut put = |column: &str, item: &[Token]| {
+        let Some(column) = table.columns.iter().find(|known| known.name.eq_ignore_ascii_case(column)) else {
+            return;
+        };
+        for parameter in words.passed(item) {
+            let one = Straight {
+                parameter: parameter.to_owned(),
+                column: column.name.clone(),
+                declared: column.declared.clone(),
+                affinity: column.affinity,
+            };
+            if !found.contains(&one) {
+                found.push(one);
+            }
+        }
+    };
+    words.inserted(table, begin, &mut put);
+    words.assigned(begin, &mut put);
+    found
+}
+
+/// Whether rows may go that nobody counts: words that ask for it.
+pub(super) fn may_replace(sql: &str, tokens: &[Token]) -> bool {
+    let is_call = |at: usize| tokens.get(at + 1).is_some_and(|next| next.is_sign(sql, "("));
+    (0..tokens.len()).any(|at| tokens[at].is_word(sql, "REPLACE") && !is_call(at))
+}
+
+/// The arguments that stand behind `LIMIT` or `OFFSET`, each once.
+pub(super) fn limits(sql: &str, tokens: &[Token]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let words = Words { sql, tokens };
+    for (at, token) in tokens.iter().enumerate().skip(1) {
+        let is_behind = |at: usize| words.is(at, "LIMIT") || words.is(at, "OFFSET");
+        // `LIMIT :from, :rows`
+        let is_second = || words.is_sign(at - 1, ",") && at > 2 && words.is(at - 3, "LIMIT");
+        if token.class == Class::Value && (is_behind(at - 1) || is_second()) {
+            let name = token.text(sql).trim_start_matches(':');
+            if !found.iter().any(|known| known == name) {
+                found.push(name.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[derive(Clone, Copy)]
+struct Words<'s> {
+    sql: &'s str,
+    tokens: &'s [Token],
+}
+
+impl<'s> Words<'s> {
+    fn is(&self, at: usize, word: &str) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.is_word(self.sql, word))
+    }
+
+    fn is_sign(&self, at: usize, sign: &str) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.is_sign(self.sql, sign))
+    }
+
+    /// A name without its quotes.
+    fn name(&self, token: &Token) -> Option<String> {
+        let text = token.text(self.sql);
+        match token.class {
+            Class::Word => Some(text.to_owned()),
+            Class::Name => {
+                let inner = text.get(1..text.len() - 1)?;
+                let quote = &text[..1];
+                Some(if quote == "[" { inner.to_owned() } else { inner.replace(&quote.repeat(2), quote) })
+            }
+            Class::Text | Class::Number | Class::Value | Class::Sign => None,
+        }
+    }
+
+    /// Where the parenthesis that opens here is closed.
+    fn closed(&self, open: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        (open..self.tokens.len()).find(|at| {
+            depth += usize::from(self.is_sign(*at, "("));
+            depth -= usize::from(self.is_sign(*at, ")"));
+            depth == 0
+        })
+    }
+
+    /// The table that is written to, and the place behind its name.
+    fn target<'t>(&self, schema: &'t Schema) -> Option<(&'t Table, usize)> {
+        let mut at = 0;
+        // What stands before the verb is `WITH`, and all that could confuse is in parentheses.
+        while !["INSERT", "REPLACE", "UPDATE"].iter().any(|verb| self.is(at, verb)) {
+            at = if self.is_sign(at, "(") { self.closed(at)? + 1 } else { at + 1 };
+            if at >= self.tokens.len() {
+                return None;
+            }
+        }
+        at += if self.is(at + 1, "OR") { 3 } else { 1 };
+        at += usize::from(self.is(at, "INTO"));
+        let mut name = self.name(self.tokens.get(at)?)?;
+        if self.is_sign(at + 1, ".") {
+            at += 2;
+            name = self.name(self.tokens.get(at)?)?;
+        }
+        let table = schema.tables.iter().find(|table| table.name.eq_ignore_ascii_case(&name))?;
+        (table.class == TableClass::Plain).then_some((table, at + 1))
+    }
+
+    /// Items between commas, from here to an end or a closing parenthesis; and where that is.
+    fn items(&self, from: usize) -> (Vec<&'s [Token]>, usize) {
+        let (mut items, mut begin, mut at) = (Vec::new(), from, from);
+        while at < self.tokens.len() {
+            if self.is_sign(at, "(") {
+                at = self.closed(at).map_or(self.tokens.len(), |end| end + 1);
+                continue;
+            }
+            // `IS DISTINCT FROM` compares.
+            let is_comparison = at > 0 && self.is(at - 1, "DISTINCT") && self.is(at, "FROM");
+            let is_end = self.is_sign(at, ")")
+                || self.is_sign(at, ";")
+                || (!is_comparison && ENDS.iter().any(|word| self.is(at, word)));
+            if is_end {
+                break;
+            }
+            if self.is_sign(at, ",") {
+                items.push(&self.tokens[begin..at]);
+                begin = at + 1;
+            }
+            at += 1;
+        }
+        let at = at.min(self.tokens.len());
+        items.push(&self.tokens[begin.min(at)..at]);
+        (items, at)
+    }
+
+    /// What an `INSERT` gives to which column.
+    fn inserted(&self, table: &Table, begin: usize, put: &mut impl FnMut(&str, &[Token])) {
+        let mut at = begin;
+        at += if self.is(at, "AS") { 2 } else { 0 };
+        let columns: Vec<String> = if self.is_sign(at, "(") {
+            let (items, end) = self.items(at + 1);
+            at = end + 1;
+            items
+                .iter()
+                .map(|item| item.first().and_then(|token| self.name(token)).unwrap_or_default())
+                .collect()
+        } else {
+            let set = table.columns.iter().filter(|column| !column.is_computed);
+            set.map(|column| column.name.clone()).collect()
+        };
+        let mut put_all = |items: &[&[Token]]| {
+            for (column, item) in columns.iter().zip(items) {
+                // `*` stands for columns that are not written here.
+                if item.last().is_some_and(|token| token.is_sign(self.sql, "*")) {
+                    break;
+                }
+                put(column, item);
+            }
+        };
+        if self.is(at, "VALUES") {
+            at += 1;
+            while self.is_sign(at, "(") {
+                let (items, end) = self.items(at + 1);
+                put_all(&items);
+                at = end + 1;
+                at += usize::from(self.is_sign(at, ","));
+            }
+            return;
+        }
+        // `SELECT`, perhaps several, each outside of parentheses.
+        while at < self.tokens.len() {
+            if self.is(at, "SELECT") {
+                at += 1;
+                at += usize::from(self.is(at, "ALL") || self.is(at, "DISTINCT"));
+                let (items, end) = self.items(at);
+                put_all(&items);
+                at = end;
+            } else if self.is_sign(at, "(") {
+                at = self.closed(at).map_or(self.tokens.len(), |end| end + 1);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// What a `SET` gives to which column, of an `UPDATE` or behind `ON CONFLICT`.
+    fn assigned(&self, begin: usize, put: &mut impl FnMut(&str, &[Token])) {
+        let mut at = begin;
+        while at < self.tokens.len() {
+            if self.is_sign(at, "(") {
+                at = self.closed(at).map_or(self.tokens.len(), |end| end + 1);
+                continue;
+            }
+            if !self.is(at, "SET") {
+                at += 1;
+                continue;
+            }
+            let (items, end) = self.items(at + 1);
+            at = end;
+            for item in items {
+                let Some(equals) = item.iter().position(|token| token.is_sign(self.sql, "=")) else {
+                    continue;
+                };
+                let (left, right) = (&item[..equals], &item[equals + 1..]);
+                match left {
+                    [name] => {
+                        put(&self.name(name).unwrap_or_default(), right);
+                    }
+                    // `(a, b) = (:a, :b)`
+                    [open, .., _] if open.is_sign(self.sql, "(") => {
+                        let (left, right) =
+                            (Words { tokens: left, ..*self }, Words { tokens: right, ..*self });
+                        if !right.is_sign(0, "(") {
+                            continue;
+                        }
+                        let ((names, _), (values, _)) = (left.items(1), right.items(1));
+                        for (name, value) in names.iter().zip(values) {
+                            let name = name.first().and_then(|token| self.name(token));
+                            put(&name.unwrap_or_default(), value);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The arguments that an expression gives as they are.
+    fn passed(&self, item: &'s [Token]) -> Vec<&'s str> {
+        let words = Words { sql: self.sql, tokens: item };
+        let is_name = |at: usize| item.get(at).is_some_and(|token| token.class == Class::Word);
+        match item {
+            [value] if value.class == Class::Value => {
+                vec![value.text(self.sql).trim_start_matches(':')]
+            }
+            [expression @ .., word, _] if !expression.is_empty() && word.is_word(self.sql, "AS") => {
+                self.passed(expression)
+            }
+            [first, .., last] if first.is_word(self.sql, "CASE") && last.is_word(self.sql, "END") => {
+                words.branches().into_iter().flat_map(|branch| self.passed(branch)).collect()
+            }
+            _ if words.is_sign(0, "(") && words.closed(0) == Some(item.len() - 1) => {
+                let (items, _) = words.items(1);
+                if let [only] = items[..] { self.passed(only) } else { Vec::new() }
+            }
+            _ if is_name(0) && words.is_sign(1, "(") && words.closed(1) == Some(item.len() - 1) => {
+                let known = PASSING.iter().find(|(name, ..)| words.is(0, name));
+                let Some((_, first, last)) = known else { return Vec::new() };
+                let (items, _) = words.items(2);
+                let parts = items.into_iter().enumerate().filter(|(at, _)| (first..=last).contains(&at));
+                parts.flat_map(|(_, part)| self.passed(part)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What stands behind `THEN` and `ELSE` of a `CASE` that is all there is.
+    fn branches(&self) -> Vec<&'s [Token]> {
+        let (mut branches, mut begin, mut depth, mut at) = (Vec::new(), None, 0_usize, 0);
+        while at < self.tokens.len() {
+            if self.is_sign(at, "(") {
+                at = self.closed(at).map_or(self.tokens.len(), |end| end + 1);
+                continue;
+            }
+            if depth == 1 && ["WHEN", "ELSE", "END"].iter().any(|word| self.is(at, word)) {
+                branches.extend(begin.take().map(|begin: usize| &self.tokens[begin..at]));
+            }
+            if depth == 1 && (self.is(at, "THEN") || self.is(at, "ELSE")) {
+                begin = Some(at + 1);
+            }
+            depth += usize::from(self.is(at, "CASE"));
+            depth = depth.saturating_sub(usize::from(self.is(at, "END")));
+            at += 1;
+        }
+        branches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lex;
+    use super::super::schema;
+    use super::{all, limits, may_replace};
+
+    /// `argument>column`, for all that arrive as they are.
+    fn check(sql: &str, expected: &[&str]) {
+        let connection = rusqlite::Connection::open_in_memory().expect("memory");
+        let tables = "CREATE TABLE t(a INTEGER, b TEXT, c AS (a + 1), \"d e\" REAL); CREATE VIEW v AS SELECT a FROM t;";
+        connection.execute_batch(tables).expect("tables");
+        connection.prepare(sql).expect("SQL");
+        let schema = schema::read(&connection).expect("a schema");
+        let tokens = lex::tokens(sql).expect("tokens");
+        let found = all(sql, &tokens, &schema);
+        let found: Vec<String> =
+            found.iter().map(|one| format!("{}>{}", one.parameter, one.column)).collect();
+        assert_eq!(found, expected, "{sql}");
+    }
+
+    #[test]
+    fn what_arrives_as_it_is_is_found() {
+        check("INSERT INTO t(a, b) VALUES(:x, :y)", &["x>a", "y>b"]);
+        check("insert into main.t values(:x, :y, :z), (1, :w, 2)", &["x>a", "y>b", "z>d e", "w>b"]);
+        check("REPLACE INTO \"t\" (\"d e\", [b]) VALUES(:x, (:y))", &["x>d e", "y>b"]);
+        check("INSERT OR IGNORE INTO t AS u(b) SELECT :x AS n FROM t WHERE a = :y", &["x>b"]);
+        check("INSERT INTO t(a, b) SELECT :x, b FROM t UNION ALL SELECT 1, :y", &["x>a", "y>b"]);
+        check(
+            "INSERT INTO t(a) VALUES(:x) ON CONFLICT DO UPDATE SET a = :y, b = :z WHERE a > :w RETURNING :q",
+            &["x>a", "y>a", "z>b"],
+        );
+        check("UPDATE t SET a = :x, b = coalesce(:y, b) WHERE a = :z", &["x>a", "y>b"]);
+        check("UPDATE OR IGNORE t AS u SET (a, b) = (:x, :y)", &["x>a", "y>b"]);
+        check("UPDATE t SET a = a IS DISTINCT FROM 1, b = :y FROM (SELECT 1) WHERE a = :z", &["y>b"]);
+        check(
+            "WITH n AS (SELECT :q) UPDATE t SET a = ifnull(nullif(:x, :no), iif(:no, :y, :z))",
+            &["x>a", "y>a", "z>a"],
+        );
+        check(
+            "UPDATE t SET a = CASE WHEN :no THEN :x WHEN CASE :no WHEN 1 THEN 2 END THEN (:y) ELSE :z END",
+            &["x>a", "y>a", "z>a"],
+        );
+        check("UPDATE t SET a = :x, a = :x", &["x>a"]);
+    }
+
+    #[test]
+    fn what_is_computed_or_only_compared_is_not() {
+        for sql in [
+            "SELECT a FROM t WHERE a = :x",
+            "DELETE FROM t WHERE a = :x",
+            "INSERT INTO t(a) VALUES(:x + 1)",
+            "INSERT INTO t(a) VALUES(cast(:x AS INTEGER))",
+            "INSERT INTO t(a) VALUES((SELECT a FROM t WHERE b = :x))",
+            "INSERT INTO t(a) VALUES(-:x), ((:x) || 1), (abs(:x))",
+            "INSERT INTO t DEFAULT VALUES",
+            "INSERT INTO t(a, b) SELECT t.a, t.b FROM t WHERE a = :x",
+            "UPDATE t SET a = lower(:x), b = a = :x, \"d e\" = (:x IN (1, :x))",
+            "UPDATE t SET a = nullif(1, :x), b = iif(:x, 1, 2)",
+            "UPDATE t SET b = 'SET a = :x' WHERE b = :x",
+        ] {
+            check(sql, &[]);
+        }
+    }
+
+    #[test]
+    fn limits_are_found() {
+        for (sql, expected) in [
+            ("SELECT 1 LIMIT :n", &["n"][..]),
+            ("SELECT :a FROM (SELECT 1 LIMIT :n) LIMIT :m OFFSET :n", &["n", "m"]),
+            ("SELECT 1 LIMIT :from, :n", &["from", "n"]),
+            ("SELECT 1 WHERE :n > 1 LIMIT 5", &[]),
+            ("SELECT 1 LIMIT min(:n, 5)", &[]),
+        ] {
+            assert_eq!(limits(sql, &lex::tokens(sql).expect("tokens")), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn words_that_replace_are_told_from_the_function() {
+        for (sql, expected) in [
+            ("REPLACE INTO t(a) VALUES(1)", true),
+            ("INSERT OR replace INTO t(a) VALUES(1)", true),
+            ("UPDATE OR REPLACE t SET a = 1", true),
+            ("CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE)", true),
+            ("UPDATE t SET b = replace(b, 'a', 'REPLACE')", false),
+            ("UPDATE t SET b = \"REPLACE\" -- REPLACE", false),
+        ] {
+            assert_eq!(may_replace(sql, &lex::tokens(sql).expect("tokens")), expected, "{sql}");
+        }
+    }
+}

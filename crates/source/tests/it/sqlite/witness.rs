@@ -1,0 +1,193 @@
+//! Which rows a statement changes, and how many, with those that SQLite does not count.
+
+use contract::Cell;
+use contract::source::{Changes, More, Source, StatementTerms, Which, WriteFault};
+
+use super::kit::{Db, prepared, ran, rows_of, statement_shape, terms};
+
+/// What a statement would do, without doing it.
+fn looked(db: &Db, sql: &str, arguments: &[Cell<'_>]) -> Changes {
+    let source = db.source();
+    let statement = prepared(&source, sql).expect("a statement");
+    let mut seen = None;
+    let terms = StatementTerms { which: Which::Told, dry_run: true, ..terms(None) };
+    let written = statement.write(arguments, &terms, &mut |_| More::Yes, &mut |changes| {
+        seen = Some(*changes);
+        Ok(Vec::new())
+    });
+    written.unwrap_or_else(|fault| panic!("{sql}: {fault:?}"));
+    seen.expect("told")
+}
+
+const TABLES: &str = "
+    CREATE TABLE t(id INTEGER PRIMARY KEY, a, b);
+    CREATE TABLE w(k TEXT PRIMARY KEY, a) WITHOUT ROWID;
+    CREATE TABLE loose(a);
+    CREATE TABLE parent(id INTEGER PRIMARY KEY);
+    CREATE TABLE child(id INTEGER PRIMARY KEY, p REFERENCES parent(id) ON DELETE CASCADE, a);
+    CREATE TABLE counter(n);
+    CREATE TABLE counted(id INTEGER PRIMARY KEY);
+    CREATE TRIGGER g AFTER INSERT ON counted BEGIN UPDATE counter SET n = n + 1; END;
+    INSERT INTO t VALUES(1, 'x', 1), (2, 'x', 2), (3, 'y', 3);
+    INSERT INTO w VALUES('k', 'x'), ('l', 'y');
+    INSERT INTO loose VALUES('x'), ('y');
+    INSERT INTO parent VALUES(1);
+    INSERT INTO child VALUES(1, 1, 'x');
+    INSERT INTO counter VALUES(0);";
+
+/// Whether a statement is about the same rows after somebody else made a change.
+fn check(sql: &str, between: &str, is_same: bool) {
+    let db = Db::new(TABLES);
+    let before = looked(&db, sql, &[]);
+    assert_eq!(before, looked(&db, sql, &[]), "{sql}: nothing changed");
+    db.write(between);
+    let after = looked(&db, sql, &[]);
+    assert!(before.which.is_some() && after.which.is_some());
+    assert_eq!(before.rows, after.rows, "{sql}: the number alone does not tell");
+    assert_eq!(before.which == after.which, is_same, "{sql} after {between}");
+}
+
+#[test]
+fn other_rows_are_other_rows() {
+    let others = "UPDATE t SET a = 'y' WHERE id = 1; UPDATE t SET a = 'x' WHERE id = 3";
+    check("DELETE FROM t WHERE a = 'x'", others, false);
+    check("UPDATE t SET b = 0 WHERE a = 'x'", others, false);
+    check("DELETE FROM t WHERE id = 1", "UPDATE t SET b = 9 WHERE id = 1", false);
+    check("DELETE FROM t WHERE id = 3", "DELETE FROM t WHERE id = 3; INSERT INTO t VALUES(3, 'z', 3)", false);
+    check("DELETE FROM w WHERE k = 'k'", "UPDATE w SET a = 'z' WHERE k = 'k'", false);
+    check(
+        "DELETE FROM loose WHERE a = 'x'",
+        "DELETE FROM loose; INSERT INTO loose VALUES('z'), ('z'), ('x')",
+        false,
+    );
+    check("DELETE FROM parent", "UPDATE child SET a = 'z'", false);
+}
+
+#[test]
+fn the_same_rows_are_the_same_whatever_is_around_them() {
+    check(
+        "DELETE FROM t WHERE a = 'x'",
+        "INSERT INTO t VALUES(9, 'z', 9); UPDATE t SET b = 0 WHERE a = 'y'",
+        true,
+    );
+    check("UPDATE t SET b = random() WHERE a = 'x'", "UPDATE w SET a = 0", true);
+    check("INSERT INTO t(a) VALUES(random())", "INSERT INTO t(a) VALUES('z')", true);
+    check("INSERT INTO counted DEFAULT VALUES", "UPDATE counter SET n = 100", true);
+}
+
+#[test]
+fn rows_that_make_room_count() {
+    for (schema, sql, rows) in [
+        ("CREATE TABLE r(a UNIQUE, b UNIQUE)", "REPLACE INTO r VALUES(1, 2)", 3),
+        ("CREATE TABLE r(a UNIQUE, b UNIQUE)", "INSERT OR REPLACE INTO r VALUES(1, 9)", 2),
+        ("CREATE TABLE r(a UNIQUE, b UNIQUE)", "REPLACE INTO r VALUES(8, 9)", 1),
+        ("CREATE TABLE r(a UNIQUE, b UNIQUE)", "UPDATE OR REPLACE r SET b = 2 WHERE a = 1", 2),
+        ("CREATE TABLE r(a UNIQUE ON CONFLICT REPLACE, b)", "INSERT INTO r VALUES(1, 1)", 2),
+        ("CREATE TABLE r(a PRIMARY KEY, b UNIQUE) WITHOUT ROWID", "REPLACE INTO r VALUES(1, 2)", 3),
+        ("CREATE TABLE r(a PRIMARY KEY, b UNIQUE) WITHOUT ROWID", "UPDATE OR REPLACE r SET b = 2 WHERE a = 1", 2),
+        (
+            "CREATE TABLE r(a UNIQUE, b UNIQUE); CREATE TABLE log(x);
+             CREATE TRIGGER g AFTER INSERT ON r BEGIN INSERT INTO log VALUES(1); DELETE FROM r WHERE a = 3 AND new.b > new.a; END;",
+            "REPLACE INTO r VALUES(1, 2)",
+            5,
+        ),
+        (
+            "CREATE TABLE r(a UNIQUE, b UNIQUE); CREATE TABLE s(x UNIQUE);
+             INSERT INTO s VALUES(1);
+             CREATE TRIGGER g AFTER DELETE ON r BEGIN INSERT OR REPLACE INTO s VALUES(1); END;",
+            "DELETE FROM r WHERE a = 1",
+            3,
+        ),
+        (
+            "CREATE TABLE r(a UNIQUE, b UNIQUE); CREATE TABLE s(x REFERENCES r(a) ON DELETE CASCADE);",
+            "REPLACE INTO r VALUES(1, 9)",
+            2,
+        ),
+    ] {
+        let db = Db::new(&format!("{schema}; INSERT INTO r VALUES(1, 1), (2, 2), (3, 3)"));
+        let source = db.source();
+        let run = |most: u64| {
+            let facts = source.examine(sql).expect("a statement");
+            let statement = source.prepare(&statement_shape(sql, &facts, most)).expect("prepared");
+            ran(statement.as_ref(), &[], &terms(None))
+        };
+        let all = || rows_of(prepared(&source, "SELECT a, b FROM r ORDER BY a").expect("one").as_ref(), &[]);
+        let before = all().expect("rows");
+        match run(rows - 1) {
+            Err(WriteFault::TooMany { rows: counted, .. }) => assert_eq!(counted, rows, "{schema} {sql}"),
+            other => panic!("{schema} {sql}: {other:?}"),
+        }
+        assert_eq!(all().expect("rows"), before, "nothing was changed");
+        let (_, _, changed) = run(rows).expect("allowed");
+        assert_eq!(changed, Some(rows), "{schema} {sql}");
+    }
+}
+
+#[test]
+fn a_witness_leaves_no_trace_and_is_nobody_elses() {
+    let db = Db::new(TABLES);
+    let source = db.source();
+    let gone = prepared(&source, "DELETE FROM t WHERE id = 1").expect("one");
+    let told = StatementTerms { which: Which::Told, ..terms(None) };
+    gone.write(&[], &told, &mut |_| More::Yes, &mut |_| Ok(Vec::new())).expect("done");
+    // The next who writes on the same connection is not seen by anybody.
+    let (_, _, changed) =
+        ran(prepared(&source, "UPDATE t SET a = 0").expect("one").as_ref(), &[], &terms(None)).expect("done");
+    assert_eq!(changed, Some(2));
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%spile%'";
+    assert_eq!(db.writer().query_row(sql, [], |row| row.get::<_, i64>(0)).expect("a number"), 0);
+    for sql in ["SELECT _spile_saw(1)", "UPDATE t SET a = _spile_saw(0, 1, 0)"] {
+        assert!(source.examine(sql).is_err(), "{sql}");
+    }
+    // Nor for what the owner of the file declares.
+    db.write("CREATE TRIGGER _spile_x AFTER UPDATE ON t BEGIN SELECT _spile_saw(0, -5, 0); END");
+    let source = db.source();
+    let facts = source.examine("UPDATE t SET a = 1 WHERE id = 2");
+    let prepared =
+        facts.map(|facts| source.prepare(&statement_shape("UPDATE t SET a = 1 WHERE id = 2", &facts, 1)));
+    assert!(matches!(prepared, Err(_) | Ok(Err(_))));
+}
+
+/// What was put up for one that failed is gone for the next.
+#[test]
+fn one_that_fails_leaves_nothing_up() {
+    let db = Db::new(TABLES);
+    let source = db.source();
+    let fails = prepared(&source, "INSERT INTO t(id) VALUES(:id)").expect("one");
+    let told = StatementTerms { which: Which::Told, ..terms(None) };
+    let run = |id: i64| {
+        fails.write(&[Cell::Integer(id)], &told, &mut |_| More::Yes, &mut |changes| {
+            assert_eq!(changes.rows, 1);
+            Ok(Vec::new())
+        })
+    };
+    for _ in 0..2 {
+        let fault = run(1).expect_err("it is there");
+        assert!(matches!(fault, WriteFault::Refused { .. }), "{fault:?}");
+    }
+    run(9).expect("done");
+    run(10).expect("done");
+}
+
+#[test]
+fn every_row_of_a_wide_table_is_seen() {
+    let columns: Vec<String> = (0..250).map(|at| format!("c{at}")).collect();
+    let db = Db::new(&format!("CREATE TABLE wide({})", columns.join(", ")));
+    for row in 0..10 {
+        db.write(&format!("INSERT INTO wide(c0) VALUES({row})"));
+    }
+    // As many as are allowed, and the last of them.
+    let before = looked(&db, "DELETE FROM wide", &[]);
+    assert_eq!(before.rows, 10);
+    db.write("UPDATE wide SET c1 = 'other' WHERE c0 = 9");
+    assert_ne!(before.which, looked(&db, "DELETE FROM wide", &[]).which);
+}
+
+#[test]
+fn tables_of_many_columns_are_seen() {
+    let columns: Vec<String> = (0..300).map(|at| format!("c{at} DEFAULT {at}")).collect();
+    let db = Db::new(&format!("CREATE TABLE wide({}); INSERT INTO wide DEFAULT VALUES", columns.join(", ")));
+    let before = looked(&db, "DELETE FROM wide", &[]);
+    db.write("UPDATE wide SET c299 = 0");
+    assert_ne!(before.which, looked(&db, "DELETE FROM wide", &[]).which);
+}
