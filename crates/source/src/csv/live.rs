@@ -8,10 +8,12 @@ use contract::source::{Filter, More, Place, Query, Read, Reader, Search, Searche
 use contract::{Cell, Kind};
 
 use super::fit::{Column, Fit, Plan};
+use super::load::{Delimited, Loaded};
 use super::sort::Order;
-use super::watch::Watch;
+use super::trouble::Trouble;
 use crate::hunt::Hunt;
 use crate::pace::Pace;
+use crate::watch::{Follow, Watch};
 
 /// As many rows are walked where a call arrives.
 const SHORT_ROWS_MAX: usize = 2000;
@@ -21,22 +23,31 @@ const MARK_AFTER_ROWS: usize = 8192;
 const CELLS_ON_STACK: usize = 32;
 
 pub(super) struct Live {
-    watch: Arc<Watch>,
-    pub(super) plan: Plan,
+    watch: Arc<Watch<Delimited>>,
+    plan: Plan,
     now: RwLock<Result<Arc<Fit>, SourceFault>>,
 }
 
 impl Live {
-    pub(super) fn new(watch: Arc<Watch>, plan: Plan, fit: Fit) -> Self {
+    pub(super) fn new(watch: Arc<Watch<Delimited>>, plan: Plan, fit: Fit) -> Self {
         Self { watch, plan, now: RwLock::new(Ok(Arc::new(fit))) }
-    }
-
-    pub(super) fn set(&self, now: Result<Fit, SourceFault>) {
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = now.map(Arc::new);
     }
 
     fn now(&self) -> Result<Arc<Fit>, SourceFault> {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Follow<Delimited> for Live {
+    fn follow(&self, now: Result<&Arc<Loaded>, &Trouble>) {
+        let fit = now.map_err(Trouble::clone).and_then(|loaded| self.plan.fit(loaded));
+        let fit = fit.map(Arc::new).map_err(|trouble| self.watch.fault(&trouble));
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = fit;
+    }
+
+    fn loses(&self, old: &Loaded, new: &Loaded) -> Option<Trouble> {
+        let trouble = self.plan.fit(new).err()?;
+        self.plan.fit(old).ok().map(|_| trouble)
     }
 }
 

@@ -13,15 +13,15 @@ use contract::{Cell, Kind, Value};
 
 use super::fit::{Fit, Plan};
 use super::live::Scratch;
-use super::load::{self, Loaded};
+use super::load::{Delimited, Loaded};
 use super::splice::Splice;
 use super::table::Table;
 use super::trouble::Trouble;
-use super::watch::Watch;
-use crate::files::{Edited, Terms};
+use crate::files::Edited;
+use crate::watch::{Content, Watch};
 
 pub(super) struct Pen {
-    watch: Arc<Watch>,
+    watch: Arc<Watch<Delimited>>,
     plan: Plan,
 }
 
@@ -45,26 +45,14 @@ enum Rows {
 }
 
 impl Pen {
-    pub(super) fn new(watch: Arc<Watch>, plan: Plan) -> Self {
+    pub(super) fn new(watch: Arc<Watch<Delimited>>, plan: Plan) -> Self {
         Self { watch, plan }
     }
 }
 
 impl Writer for Pen {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
-        let terms =
-            Terms { claim: write.claim, dry_run: write.dry_run, now_ms: write.now_ms, stop: write.stop };
-        let mut new = None;
-        let written = self.watch.keeper.replace(terms, &mut |bytes| {
-            let (edited, loaded) = self.edit(bytes, &write.change, clerk)?;
-            new = loaded;
-            Ok(edited)
-        });
-        // Also where it went wrong: it may have been too late for nothing to have happened.
-        if !write.dry_run {
-            self.watch.wrote(new);
-        }
-        written
+        self.watch.write(write, |bytes| self.edit(bytes, &write.change, clerk))
     }
 }
 
@@ -167,7 +155,7 @@ impl Pen {
         let mut said: Vec<(usize, String)> = Vec::with_capacity(cells.len());
         for (place, cell) in cells {
             let column = &self.plan.columns[*place];
-            let text = column.render(*cell, self.watch.options.formulas, fit.table.written);
+            let text = column.render(*cell, self.watch.content.options.formulas, fit.table.written);
             let text = text.map_err(|why| WriteFault::Refused { column: Some(*place), why })?;
             said.retain(|(other, _)| other != place);
             said.push((*place, text.into_owned()));
@@ -197,9 +185,8 @@ impl Pen {
         let bytes = splice
             .bytes(&old.table, bytes)
             .map_err(|c| refused(format!("`{}` cannot be written in this file", c.escape_debug())))?;
-        let table = load::table(bytes.clone(), self.watch.path(), &self.watch.options);
-        let table = table.map_err(|trouble| self.refused(&trouble))?;
-        Ok((bytes, Arc::new(Loaded::new(table))))
+        let loaded = self.watch.content.load(bytes.clone()).map_err(|trouble| self.refused(&trouble))?;
+        Ok((bytes, Arc::new(loaded)))
     }
 
     /// That the file is the old one but for the splice, in whichever way it is looked at.
@@ -238,11 +225,7 @@ impl Pen {
             Trouble::NotOfKind { column, .. }
             | Trouble::NoValue { column, .. }
             | Trouble::NoKey { column, .. } => because(column),
-            Trouble::Gone
-            | Trouble::NotAFile
-            | Trouble::Denied
-            | Trouble::Unreadable(_)
-            | Trouble::TooLarge { .. }
+            Trouble::File(_)
             | Trouble::Empty
             | Trouble::LooksLike(_)
             | Trouble::Nul { .. }

@@ -7,17 +7,15 @@ use std::path::Path;
 
 use contract::Kind;
 use contract::diagnostic::Diagnostic;
+use contract::source::SourceFault;
 
 use super::spot::Spot;
+use crate::watch::OutOfReach;
 
 /// Why a file is not a table, or not the table it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {
-    Gone,
-    NotAFile,
-    Denied,
-    Unreadable(String),
-    TooLarge { bytes: u64 },
+    File(OutOfReach),
     Empty,
     LooksLike(Format),
     Nul { at: Spot },
@@ -52,27 +50,18 @@ pub(super) enum Format {
     Parquet,
 }
 
+impl From<OutOfReach> for Trouble {
+    fn from(out_of_reach: OutOfReach) -> Self {
+        Self::File(out_of_reach)
+    }
+}
+
 impl Trouble {
-    /// Whether the file cannot be read at all, so that nobody knows what it holds.
-    pub(super) fn is_out_of_reach(&self) -> bool {
-        match self {
-            Self::Gone | Self::NotAFile | Self::Denied | Self::Unreadable(_) => true,
-            Self::TooLarge { .. }
-            | Self::Empty
-            | Self::LooksLike(_)
-            | Self::Nul { .. }
-            | Self::BrokenUtf8 { .. }
-            | Self::BrokenUtf16
-            | Self::Delimiter(_)
-            | Self::TooManyColumns(_)
-            | Self::Ragged { .. }
-            | Self::Unclosed { .. }
-            | Self::NoColumn { .. }
-            | Self::NotOfKind { .. }
-            | Self::NoValue { .. }
-            | Self::NoKey { .. }
-            | Self::KeyTwice { .. } => false,
-        }
+    pub(super) fn fault(&self, file: &str, path: &Path) -> SourceFault {
+        let (what, way_out) = self.words(file);
+        let (told, log) = (format!("{what}; {way_out}"), self.log(file, path));
+        let is_passing = matches!(self, Self::File(out_of_reach) if out_of_reach.is_passing());
+        if is_passing { SourceFault::Unavailable { told, log } } else { SourceFault::Changed { told, log } }
     }
 
     fn spot(&self) -> Option<&Spot> {
@@ -84,11 +73,7 @@ impl Trouble {
             | Self::NotOfKind { at, .. }
             | Self::NoValue { at, .. }
             | Self::NoKey { at, .. } => Some(at),
-            Self::Gone
-            | Self::NotAFile
-            | Self::Denied
-            | Self::Unreadable(_)
-            | Self::TooLarge { .. }
+            Self::File(_)
             | Self::Empty
             | Self::LooksLike(_)
             | Self::BrokenUtf16
@@ -97,12 +82,6 @@ impl Trouble {
             | Self::NoColumn { .. }
             | Self::KeyTwice { .. } => None,
         }
-    }
-
-    /// For whoever calls.
-    pub(super) fn told(&self, file: &str) -> String {
-        let (what, way_out) = self.words(file);
-        format!("{what}; {way_out}")
     }
 
     /// For whoever starts the server: with the line itself, where it is about one.
@@ -115,12 +94,12 @@ impl Trouble {
     }
 
     /// For whoever runs the server: the path, the place, and the value where there is one.
-    pub(super) fn log(&self, file: &str, path: &Path) -> String {
+    fn log(&self, file: &str, path: &Path) -> String {
         let path = path.display();
         let place = self.spot().map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
         let (what, _) = self.words(file);
         match self {
-            Self::Unreadable(error) => format!("{path}: {error}"),
+            Self::File(OutOfReach::Unreadable(error)) => format!("{path}: {error}"),
             Self::NotOfKind { text, .. } => format!("{path}{place}: {what}: `{}`", shortened(text)),
             Self::KeyTwice { texts, .. } => {
                 format!("{path}: {what}: `{}`", shortened(&texts.join("`, `")))
@@ -132,17 +111,12 @@ impl Trouble {
     /// What is wrong, and the way out.
     fn words(&self, file: &str) -> (String, String) {
         match self {
-            Self::Gone => (format!("`{file}` is not there"), "check its name, or put it back".into()),
-            Self::NotAFile => (format!("`{file}` is not a file"), "give the path of a CSV file".into()),
-            Self::Denied => {
-                (format!("`{file}` may not be read"), "give the server permission to read it".into())
-            }
-            Self::Unreadable(_) => (format!("`{file}` cannot be read"), "the log says why".into()),
-            Self::TooLarge { bytes } => {
+            Self::File(OutOfReach::TooLarge { bytes, .. }) => {
                 let gib = *bytes as f64 / f64::from(1 << 30);
                 let what = format!("`{file}` has {gib:.1} GiB, and must have less than 4");
                 (what, "split it, or load it into SQLite".into())
             }
+            Self::File(out_of_reach) => out_of_reach.words(file, "CSV file"),
             Self::Empty => (format!("`{file}` is empty"), "its first line must name the columns".into()),
             Self::LooksLike(format) => {
                 let (what, way_out) = format.words();

@@ -40,8 +40,13 @@ impl Live {
 impl Follow<Kept> for Live {
     fn follow(&self, now: Result<&Arc<State>, &Trouble>) {
         let fit = now.map_err(Trouble::clone).and_then(|state| self.plan.fit(state));
-        let fit = fit.map(Arc::new).map_err(|trouble| super::fault(&self.watch, &trouble));
+        let fit = fit.map(Arc::new).map_err(|trouble| self.watch.fault(&trouble));
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = fit;
+    }
+
+    fn loses(&self, old: &State, new: &State) -> Option<Trouble> {
+        let trouble = self.plan.fit(new).err()?;
+        self.plan.fit(old).ok().map(|_| trouble)
     }
 }
 

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::source::{Facts, LeftOut, Reader, Shape, Source, SourceFault, WriteFault, Writer};
 
-use crate::files::Keeper;
 use crate::spot::Spot;
 use crate::watch::Watch;
 use fit::Plan;
@@ -86,14 +85,13 @@ pub(crate) struct Unreadable {
 /// A file of tables.
 pub(crate) struct Rows {
     watch: Arc<Watch<Kept>>,
-    keeper: Arc<Keeper>,
 }
 
 impl Rows {
     /// Nothing is read yet.
     pub(crate) fn open(path: &Path, format: Box<dyn Format>, look_every_ms: u64) -> Self {
         let watch = Watch::new(path, Kept::new(format), look_every_ms);
-        Self { watch: Arc::new(watch), keeper: Arc::new(Keeper::new(path)) }
+        Self { watch: Arc::new(watch) }
     }
 
     /// Waits until a file that is being read again in the background has been read.
@@ -111,8 +109,8 @@ impl Rows {
 impl Source for Rows {
     fn facts(&self) -> Result<Facts, SourceFault> {
         let state = self.watch.fresh().and_then(State::with_columns);
-        let mut facts = state.map_err(|trouble| fault(&self.watch, &trouble))?.facts();
-        let read_only = self.keeper.read_only();
+        let mut facts = state.map_err(|trouble| self.watch.fault(&trouble))?.facts();
+        let read_only = self.watch.keeper.read_only();
         for table in &mut facts.tables {
             table.read_only = table.read_only.take().or_else(|| read_only.clone());
         }
@@ -121,16 +119,16 @@ impl Source for Rows {
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
         let live = self.watch.join(|state| {
-            let state = state.map_err(|trouble| fault(&self.watch, &trouble))?;
+            let state = state.map_err(|trouble| self.watch.fault(&trouble))?;
             let plan = Plan::new(shape, &state);
-            let fit = plan.fit(&state).map_err(|trouble| fault(&self.watch, &trouble))?;
+            let fit = plan.fit(&state).map_err(|trouble| self.watch.fault(&trouble))?;
             Ok::<_, SourceFault>(Arc::new(Live::new(self.watch.clone(), plan, fit)))
         })?;
         Ok(live)
     }
 
     fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        Ok(Arc::new(Pen::new(self.watch.clone(), self.keeper.clone(), shape)?))
+        Ok(Arc::new(Pen::new(self.watch.clone(), shape)?))
     }
 
     fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
@@ -147,10 +145,6 @@ impl Source for Rows {
             spot.as_ref(),
         ))
     }
-}
-
-fn fault(watch: &Watch<Kept>, trouble: &Trouble) -> SourceFault {
-    trouble.fault(&watch.file, &watch.path, watch.content.format.name())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! One state of a file: its tables, and what tells it from another state.
 
 use std::hash::BuildHasher;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use contract::source::{Facts, LeftOut, TableFacts};
+use contract::source::{Facts, LeftOut, SourceFault, TableFacts};
 use foldhash::quality::{FixedState, RandomState};
 
 use super::column::Column;
@@ -82,6 +83,10 @@ impl Content for Kept {
 
     fn is_of(&self, loaded: &State, bytes: &[u8]) -> bool {
         loaded.stamp == self.stamp(bytes)
+    }
+
+    fn fault(&self, trouble: &Trouble, file: &str, path: &Path) -> SourceFault {
+        trouble.fault(file, path, self.format.name())
     }
 }
 

@@ -69,21 +69,8 @@ impl Trouble {
     pub(super) fn fault(&self, file: &str, path: &Path, what: &str) -> SourceFault {
         let (message, way_out) = self.words(file, what);
         let (told, log) = (format!("{message}; {way_out}"), self.log(file, path, what));
-        match self {
-            Self::File(
-                OutOfReach::Gone | OutOfReach::NotAFile | OutOfReach::Denied | OutOfReach::Unreadable(_),
-            ) => SourceFault::Unavailable { told, log },
-            Self::File(OutOfReach::TooLarge { .. })
-            | Self::Unreadable(_)
-            | Self::Full
-            | Self::Bare
-            | Self::NoTable { .. }
-            | Self::NoColumn { .. }
-            | Self::NotOfKind { .. }
-            | Self::NoValue { .. }
-            | Self::NoKey { .. }
-            | Self::KeyTwice { .. } => SourceFault::Changed { told, log },
-        }
+        let is_passing = matches!(self, Self::File(out_of_reach) if out_of_reach.is_passing());
+        if is_passing { SourceFault::Unavailable { told, log } } else { SourceFault::Changed { told, log } }
     }
 
     /// The row it is about, and the column.
