@@ -4,6 +4,7 @@ pub mod csv;
 mod files;
 mod hunt;
 pub mod json;
+mod live;
 mod pace;
 mod rows;
 pub mod sheets;

@@ -1,17 +1,20 @@
 //! A table seen through the shape that was compiled, or the line on which it no longer has that shape.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use contract::infer::is;
+use contract::order::Rank;
 use contract::source::Shape;
 use contract::{Cell, Kind, nearest};
 
 use super::index::Index;
 use super::load::Loaded;
-use super::sort::Sorts;
 use super::table::Table;
 use super::trouble::Trouble;
+use crate::live::Told;
+use crate::live::order::{Compared, Sorted, Sorts};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
@@ -71,6 +74,71 @@ impl Column {
             Cell::Integer(n) => Some(Cow::Owned(n.to_string())),
             Cell::Real(n) => Some(Cow::Owned(n.to_string())),
             Cell::Null | Cell::Blob(_) => None,
+        }
+    }
+}
+
+impl Compared for Column {
+    type Rank = Rank;
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    #[inline]
+    fn rank(&self, value: Cell<'_>) -> Rank {
+        let Cell::Text(text) = value else { unreachable!("a CSV file holds texts only") };
+        Rank::of(self.kind, text)
+    }
+
+    #[inline]
+    fn compared<'a>(&self, told: Told<'a>) -> Told<'a> {
+        told
+    }
+
+    fn tell_apart(&self, a: Cell<'_>, b: Cell<'_>) -> Ordering {
+        match (a, b) {
+            (Cell::Text(a), Cell::Text(b)) => a.cmp(b),
+            _ => Ordering::Equal,
+        }
+    }
+}
+
+impl Sorted for Fit {
+    type Column = Column;
+
+    fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    fn column(&self, place: usize) -> &Column {
+        &self.columns[place]
+    }
+
+    fn key(&self) -> &[usize] {
+        &self.key
+    }
+
+    fn state(&self) -> i64 {
+        self.state
+    }
+
+    fn sorts(&self) -> &Sorts {
+        &self.sorts
+    }
+
+    /// The byte at which the field begins.
+    #[inline]
+    fn spot(&self, row: u32, column: &Column) -> u32 {
+        self.table.begin(row, column.field)
+    }
+
+    #[inline]
+    fn told_at(&self, spot: u32, column: &Column) -> Told<'_> {
+        match self.table.text_at(spot) {
+            text if column.is_null(&text) => Told::Cell(Cell::Null),
+            Cow::Borrowed(text) => Told::Cell(Cell::Text(text)),
+            Cow::Owned(text) => Told::Text(text),
         }
     }
 }

@@ -9,9 +9,9 @@ use contract::{Cell, Kind};
 
 use super::fit::{Column, Fit, Plan};
 use super::load::{Delimited, Loaded};
-use super::sort::Order;
 use super::trouble::Trouble;
 use crate::hunt::Hunt;
+use crate::live::order::{self as sorted, Order};
 use crate::pace::Pace;
 use crate::watch::{Follow, Watch};
 
@@ -75,9 +75,9 @@ impl Reader for Live {
         self.watch.look();
         let fit = self.now()?;
         let mut pace = Pace::of_query(query);
-        let order = fit.order(query.sort, &mut pace)?;
+        let order = sorted::order(&*fit, query.sort, &mut pace)?;
         let seen = match query.after {
-            Some(after) => fit.seen(&order, query.sort, after)?,
+            Some(after) => sorted::seen(&*fit, &order, query.sort, after)?,
             None => 0,
         };
         fit.walk(query, &order, seen, &mut pace, row)
@@ -124,7 +124,7 @@ impl Fit {
     fn is_short(&self, query: &Query<'_>) -> bool {
         let rows = self.table.rows.len();
         let touched = if query.filters.is_empty() { rows.min(query.rows_max) } else { rows };
-        rows <= SHORT_ROWS_MAX || (touched <= SHORT_ROWS_MAX && self.is_ordered(query.sort))
+        rows <= SHORT_ROWS_MAX || (touched <= SHORT_ROWS_MAX && sorted::is_ordered(self, query.sort))
     }
 
     pub(super) fn find(&self, key: &[Cell<'_>]) -> Option<u32> {

@@ -18,7 +18,6 @@ mod load;
 mod pen;
 mod render;
 mod sniff;
-mod sort;
 mod splice;
 mod split;
 mod table;

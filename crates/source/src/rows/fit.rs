@@ -8,10 +8,11 @@ use contract::source::Shape;
 
 use super::column::Column;
 use super::index::Index;
-use super::order::Sorts;
 use super::state::State;
 use super::table::Table;
 use super::trouble::{Place, Trouble};
+use crate::live::Told;
+use crate::live::order::{Sorted, Sorts};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
@@ -49,6 +50,41 @@ enum Need {
     Key,
     Value,
     Nothing,
+}
+
+impl Sorted for Fit {
+    type Column = Column;
+
+    fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    fn column(&self, place: usize) -> &Column {
+        &self.columns[place]
+    }
+
+    fn key(&self) -> &[usize] {
+        &self.key
+    }
+
+    fn state(&self) -> i64 {
+        self.state
+    }
+
+    fn sorts(&self) -> &Sorts {
+        &self.sorts
+    }
+
+    /// The row: columns are kept as such.
+    #[inline]
+    fn spot(&self, row: u32, _: &Column) -> u32 {
+        row
+    }
+
+    #[inline]
+    fn told_at(&self, row: u32, column: &Column) -> Told<'_> {
+        column.told(&self.table, row)
+    }
 }
 
 impl Plan {

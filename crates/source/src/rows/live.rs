@@ -5,12 +5,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use contract::source::{Filter, More, Place, Query, Read, Reader, Search, Searched, SourceFault, Test};
 use contract::{Cell, order};
 
-use super::column::{Column, Told};
+use super::column::Column;
 use super::fit::{Fit, Plan};
-use super::order::Order;
 use super::state::{Kept, State};
 use super::trouble::Trouble;
 use crate::hunt::Hunt;
+use crate::live::Told;
+use crate::live::order::{self as sorted, Compared, Order};
 use crate::pace::Pace;
 use crate::watch::{Follow, Watch};
 
@@ -74,9 +75,9 @@ impl Reader for Live {
         self.watch.look();
         let fit = self.now()?;
         let mut pace = Pace::of_query(query);
-        let order = fit.order(query.sort, &mut pace)?;
+        let order = sorted::order(&*fit, query.sort, &mut pace)?;
         let seen = match query.after {
-            Some(after) => fit.seen(&order, query.sort, after)?,
+            Some(after) => sorted::seen(&*fit, &order, query.sort, after)?,
             None => 0,
         };
         fit.walk(query, &order, seen, &mut pace, row)
@@ -115,7 +116,7 @@ impl Fit {
     fn is_short(&self, query: &Query<'_>) -> bool {
         let rows = self.table.len() as usize;
         let touched = if query.filters.is_empty() { rows.min(query.rows_max) } else { rows };
-        rows <= SHORT_ROWS_MAX || (touched <= SHORT_ROWS_MAX && self.is_ordered(query.sort))
+        rows <= SHORT_ROWS_MAX || (touched <= SHORT_ROWS_MAX && sorted::is_ordered(self, query.sort))
     }
 
     pub(super) fn find(&self, key: &[Cell<'_>]) -> Option<u32> {

@@ -8,7 +8,6 @@ mod column;
 mod fit;
 mod index;
 mod live;
-mod order;
 mod pen;
 mod put;
 mod seen;
