@@ -10,11 +10,10 @@ use contract::source::Shape;
 use contract::{Cell, Kind, nearest};
 
 use super::index::Index;
-use super::load::Loaded;
+use super::load::{Delimited, Loaded};
 use super::table::Table;
 use super::trouble::Trouble;
-use crate::live::Told;
-use crate::live::order::{Compared, Sorted, Sorts};
+use crate::live::{Compared, Sorted, Sorts, Tabular, Told};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
@@ -75,6 +74,19 @@ impl Column {
             Cell::Real(n) => Some(Cow::Owned(n.to_string())),
             Cell::Null | Cell::Blob(_) => None,
         }
+    }
+}
+
+impl Tabular for Delimited {
+    type Plan = Plan;
+    type Fit = Fit;
+
+    fn plan(&self, shape: &Shape, loaded: &Loaded) -> Plan {
+        Plan::new(shape, &loaded.table, self.options.null.as_deref())
+    }
+
+    fn fit(plan: &Plan, loaded: &Loaded) -> Result<Fit, Trouble> {
+        plan.fit(loaded)
     }
 }
 
@@ -145,7 +157,7 @@ impl Sorted for Fit {
 
 impl Plan {
     /// A column is known by its name, and by which of that name it is where its place still agrees.
-    pub(super) fn new(shape: &Shape, table: &Table, null: Option<&str>) -> Self {
+    fn new(shape: &Shape, table: &Table, null: Option<&str>) -> Self {
         let columns = shape.columns.iter().map(|column| {
             let is_there = table.header.get(column.at).is_some_and(|name| *name == column.name);
             let before = if is_there { &table.header[..column.at] } else { &[] };

@@ -13,9 +13,9 @@ mod decode;
 mod encode;
 mod fit;
 mod index;
-mod live;
 mod load;
 mod pen;
+mod read;
 mod render;
 mod sniff;
 mod splice;
@@ -30,13 +30,11 @@ use contract::diagnostic::Diagnostic;
 use contract::manifest::Formulas;
 use contract::source::{ColumnFacts, Facts, Reader, Shape, Source, SourceFault, TableFacts, Writer};
 
+use crate::live::{Live, fitted};
 use crate::spot;
 use crate::watch::Watch;
-use fit::{Fit, Plan};
-use live::Live;
 use load::{Delimited, Loaded};
 use pen::Pen;
-use trouble::Trouble;
 
 /// Places in a file are kept in 32 bits.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
@@ -75,13 +73,6 @@ impl Csv {
     pub fn wait(&self) {
         self.0.wait();
     }
-
-    fn plan(&self, shape: &Shape, loaded: Result<Arc<Loaded>, Trouble>) -> Result<(Plan, Fit), Trouble> {
-        let loaded = loaded?;
-        let plan = Plan::new(shape, &loaded.table, self.0.content.options.null.as_deref());
-        let fit = plan.fit(&loaded)?;
-        Ok((plan, fit))
-    }
 }
 
 impl Source for Csv {
@@ -92,21 +83,19 @@ impl Source for Csv {
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        let live = self.0.join(|loaded| {
-            let (plan, fit) = self.plan(shape, loaded).map_err(|trouble| self.0.fault(&trouble))?;
-            Ok::<_, SourceFault>(Arc::new(Live::new(self.0.clone(), plan, fit)))
-        })?;
+        let live = Live::open(&self.0, shape)?;
         Ok(live)
     }
 
     fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        let (plan, _) = self.plan(shape, self.0.fresh()).map_err(|trouble| self.0.fault(&trouble))?;
+        let fitted = fitted(&self.0, shape, self.0.fresh());
+        let (plan, _) = fitted.map_err(|trouble| self.0.fault(&trouble))?;
         Ok(Arc::new(Pen::new(self.0.clone(), plan)))
     }
 
     fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
         let trouble = match shape {
-            Some(shape) => self.plan(shape, self.0.fresh()).err()?,
+            Some(shape) => fitted(&self.0, shape, self.0.fresh()).err()?,
             None => self.0.fresh().err()?,
         };
         Some(trouble.shown(&self.0.file, &self.0.path))

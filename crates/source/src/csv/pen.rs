@@ -8,16 +8,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use contract::cursor::KEY_BYTES_MAX;
-use contract::source::{Change, Clerk, SourceFault, Stale, Unwritable, Write, WriteFault, Writer, Written};
-use contract::{Cell, Kind, Value};
+use contract::source::{Change, Clerk, SourceFault, Write, WriteFault, Writer, Written};
+use contract::{Cell, Kind};
 
 use super::fit::{Fit, Plan};
-use super::live::Scratch;
 use super::load::{Delimited, Loaded};
 use super::splice::Splice;
 use super::table::Table;
 use super::trouble::Trouble;
 use crate::files::Edited;
+use crate::live::Fit as _;
 use crate::watch::{Content, Watch};
 
 pub(super) struct Pen {
@@ -71,13 +71,13 @@ impl Pen {
             Change::Update { key, cells } => self.update(&fit, key, cells, clerk)?,
             Change::Delete { key } => {
                 let row = fit.find(key).ok_or(WriteFault::NotFound)?;
-                before(&fit, row, clerk)?;
+                fit.before(row, clerk)?;
                 Draft { splice: Some(fit.table.remove(row)), rows: Rows::Less(row), expected: Vec::new() }
             }
         };
         let Some(splice) = &draft.splice else {
             let Rows::Same(row) = draft.rows else { unreachable!("a row more or less is a splice") };
-            let told = after(&fit, row, clerk)?;
+            let told = fit.after(row, clerk)?;
             return Ok((Edited { bytes: bytes.to_vec(), told }, None));
         };
         let (bytes, new) = self.apply(bytes, &old, splice)?;
@@ -89,7 +89,7 @@ impl Pen {
         let told = match draft.rows {
             Rows::More => read_back(&new_fit, new.table.len() - 1, &draft, clerk)?,
             Rows::Same(row) => read_back(&new_fit, row, &draft, clerk)?,
-            Rows::Less(row) => after(&fit, row, clerk)?,
+            Rows::Less(row) => fit.after(row, clerk)?,
         };
         Ok((Edited { bytes, told }, Some(new)))
     }
@@ -130,7 +130,7 @@ impl Pen {
         clerk: &mut dyn Clerk,
     ) -> Result<Draft, WriteFault> {
         let row = fit.find(key).ok_or(WriteFault::NotFound)?;
-        let more = before(fit, row, clerk)?;
+        let more = fit.before(row, clerk)?;
         let more = more.iter().map(|(place, value)| (*place, value.as_cell()));
         let cells: Vec<(usize, Cell<'_>)> = cells.iter().copied().chain(more).collect();
         let mut said = self.render(fit, &cells)?;
@@ -262,19 +262,7 @@ fn read_back(fit: &Fit, row: u32, draft: &Draft, clerk: &mut dyn Clerk) -> Resul
         let why = "the row would not read back as it was meant".into();
         return Err(WriteFault::Refused { column: None, why });
     }
-    after(fit, row, clerk)
-}
-
-fn before(fit: &Fit, row: u32, clerk: &mut dyn Clerk) -> Result<Vec<(usize, Value)>, WriteFault> {
-    let mut said = Ok(Vec::new());
-    fit.hand(row, &mut Scratch::default(), |cells| said = clerk.before(cells));
-    said.map_err(|Stale| WriteFault::Stale)
-}
-
-fn after(fit: &Fit, row: u32, clerk: &mut dyn Clerk) -> Result<Vec<u8>, WriteFault> {
-    let mut told = Ok(Vec::new());
-    fit.hand(row, &mut Scratch::default(), |cells| told = clerk.after(cells));
-    told.map_err(|Unwritable| WriteFault::Unwritable)
+    fit.after(row, clerk)
 }
 
 fn is_same_number(a: &str, b: &str) -> bool {

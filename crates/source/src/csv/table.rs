@@ -1,6 +1,7 @@
 //! A file's text and where its rows begin.
 
 use std::borrow::Cow;
+use std::iter::Enumerate;
 
 use contract::Kind;
 
@@ -43,9 +44,10 @@ impl Table {
         u32::try_from(self.rows.len()).expect("every row has a byte, and there are less than 2^32")
     }
 
-    /// The fields of a row, from the first.
+    /// The fields of a row by their places.
     pub(super) fn fields(&self, row: u32) -> Fields<'_> {
-        Fields { table: self, at: Some(self.rows[row as usize] as usize) }
+        let all = Row { table: self, at: Some(self.rows[row as usize] as usize) };
+        Fields { all: all.enumerate(), last: None }
     }
 
     /// Where a field begins, quote included. Rows with too few fields are not loaded.
@@ -81,12 +83,33 @@ impl Table {
     }
 }
 
+/// The fields of one row, to be asked for in the order in which they stand.
 pub(super) struct Fields<'a> {
+    all: Enumerate<Row<'a>>,
+    last: Option<(usize, Field)>,
+}
+
+impl Fields<'_> {
+    /// The field at this place, which is the one before or comes behind it.
+    #[inline(always)]
+    pub(super) fn at(&mut self, place: usize) -> Field {
+        match self.last {
+            Some((before, field)) if before == place => field,
+            _ => {
+                self.last = self.all.find(|(this, _)| *this == place);
+                self.last.expect("rows with too few fields are not loaded").1
+            }
+        }
+    }
+}
+
+/// The fields of one row, from the first.
+struct Row<'a> {
     table: &'a Table,
     at: Option<usize>,
 }
 
-impl Iterator for Fields<'_> {
+impl Iterator for Row<'_> {
     type Item = Field;
 
     #[inline]

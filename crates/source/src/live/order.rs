@@ -83,14 +83,14 @@ struct Entry<R> {
 }
 
 impl Order {
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::File(rows) => *rows as usize,
             Self::By(rows) => rows.len(),
         }
     }
 
-    pub(crate) fn row(&self, at: usize) -> u32 {
+    pub(super) fn row(&self, at: usize) -> u32 {
         match self {
             Self::File(_) => u32::try_from(at).expect("places are below the number of rows"),
             Self::By(rows) => rows[at],
@@ -138,11 +138,11 @@ impl Sorts {
 }
 
 /// Whether rows in this order can be walked without sorting first.
-pub(crate) fn is_ordered(table: &impl Sorted, sort: Option<Sort>) -> bool {
+pub(super) fn is_ordered(table: &impl Sorted, sort: Option<Sort>) -> bool {
     by(table, sort).is_none_or(|by| table.sorts().kept().iter().any(|(one, _)| *one == by))
 }
 
-pub(crate) fn order(
+pub(super) fn order(
     table: &impl Sorted,
     sort: Option<Sort>,
     pace: &mut Pace<'_>,
@@ -284,7 +284,7 @@ fn compare_key<T: Sorted>(table: &T, row: u32, key: &[Value]) -> Ordering {
 }
 
 /// How many rows of an order have been seen by who was given this position.
-pub(crate) fn seen(
+pub(super) fn seen(
     table: &impl Sorted,
     order: &Order,
     sort: Option<Sort>,

@@ -10,8 +10,7 @@ use contract::order::Rank;
 use contract::{Cell, Kind};
 
 use super::table::{Held, Table};
-use crate::live::Told;
-use crate::live::order::Compared;
+use crate::live::{Compared, Told};
 
 #[derive(Debug, Clone)]
 pub(super) struct Column {

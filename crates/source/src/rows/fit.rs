@@ -8,11 +8,10 @@ use contract::source::Shape;
 
 use super::column::Column;
 use super::index::Index;
-use super::state::State;
+use super::state::{Kept, State};
 use super::table::Table;
 use super::trouble::{Place, Trouble};
-use crate::live::Told;
-use crate::live::order::{Sorted, Sorts};
+use crate::live::{Sorted, Sorts, Tabular, Told};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
@@ -52,6 +51,19 @@ enum Need {
     Nothing,
 }
 
+impl Tabular for Kept {
+    type Plan = Plan;
+    type Fit = Fit;
+
+    fn plan(&self, shape: &Shape, state: &State) -> Plan {
+        Plan::new(shape, state)
+    }
+
+    fn fit(plan: &Plan, state: &State) -> Result<Fit, Trouble> {
+        plan.fit(state)
+    }
+}
+
 impl Sorted for Fit {
     type Column = Column;
 
@@ -89,7 +101,7 @@ impl Sorted for Fit {
 
 impl Plan {
     /// A column is known by its name, and by which of that name it is where its place still agrees.
-    pub(super) fn new(shape: &Shape, state: &State) -> Self {
+    fn new(shape: &Shape, state: &State) -> Self {
         let header = state.find(&shape.table).map(|at| &state.tables[at].header[..]).unwrap_or_default();
         let columns = shape.columns.iter().map(|column| {
             let is_there = header.get(column.at).is_some_and(|name| *name == column.name);

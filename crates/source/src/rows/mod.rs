@@ -7,9 +7,9 @@
 mod column;
 mod fit;
 mod index;
-mod live;
 mod pen;
 mod put;
+mod read;
 mod seen;
 mod state;
 mod table;
@@ -21,10 +21,9 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::source::{Facts, LeftOut, Reader, Shape, Source, SourceFault, WriteFault, Writer};
 
+use crate::live::{Live, fitted};
 use crate::spot::Spot;
 use crate::watch::Watch;
-use fit::Plan;
-use live::Live;
 use pen::Pen;
 use state::{Kept, State};
 use trouble::Trouble;
@@ -117,12 +116,7 @@ impl Source for Rows {
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        let live = self.watch.join(|state| {
-            let state = state.map_err(|trouble| self.watch.fault(&trouble))?;
-            let plan = Plan::new(shape, &state);
-            let fit = plan.fit(&state).map_err(|trouble| self.watch.fault(&trouble))?;
-            Ok::<_, SourceFault>(Arc::new(Live::new(self.watch.clone(), plan, fit)))
-        })?;
+        let live = Live::open(&self.watch, shape)?;
         Ok(live)
     }
 
@@ -131,10 +125,10 @@ impl Source for Rows {
     }
 
     fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
-        let trouble = match (self.watch.fresh(), shape) {
-            (Err(trouble), _) => trouble,
-            (Ok(state), Some(shape)) => Plan::new(shape, &state).fit(&state).err()?,
-            (Ok(state), None) => state.with_columns().err()?,
+        let state = self.watch.fresh();
+        let trouble = match shape {
+            Some(shape) => fitted(&self.watch, shape, state).err()?,
+            None => state.and_then(State::with_columns).err()?,
         };
         let spot = self.spot(&trouble);
         Some(trouble.shown(

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use contract::Cell;
 use contract::source::{Change, Clerk, Shape, SourceFault, Write, WriteFault, Writer, Written};
-use contract::{Cell, Value};
 
 use super::fit::{Fit, Plan};
 use super::put::Asked;
@@ -13,6 +13,7 @@ use super::table::{Held, Table};
 use super::trouble::Trouble;
 use super::{Edit, Put};
 use crate::files::Edited;
+use crate::live::{Fit as _, fitted};
 use crate::watch::{Content, Watch};
 
 pub(super) struct Pen {
@@ -29,9 +30,8 @@ enum Step {
 
 impl Pen {
     pub(super) fn new(watch: Arc<Watch<Kept>>, shape: &Shape) -> Result<Self, SourceFault> {
-        let state = watch.fresh().map_err(|trouble| watch.fault(&trouble))?;
-        let plan = Plan::new(shape, &state);
-        let fit = plan.fit(&state).map_err(|trouble| watch.fault(&trouble))?;
+        let fitted = fitted(&watch, shape, watch.fresh());
+        let (plan, fit) = fitted.map_err(|trouble| watch.fault(&trouble))?;
         if fit.table.read_only.is_some() {
             return Err(SourceFault::read_only());
         }
@@ -158,9 +158,7 @@ fn told(fit: &Fit, row: u32, asked: &[Asked], clerk: &mut dyn Clerk) -> Result<V
             return Err(refused(Some(asked.place), "it would not read back as it is"));
         }
     }
-    let mut written = Ok(Vec::new());
-    fit.hand(row, &mut Vec::new(), |cells| written = clerk.after(cells));
-    written.map_err(|_| WriteFault::Unwritable)
+    fit.after(row, clerk)
 }
 
 impl Fit {
@@ -192,12 +190,6 @@ impl Fit {
                 Ok(Step::Remove(row))
             }
         }
-    }
-
-    fn before(&self, row: u32, clerk: &mut dyn Clerk) -> Result<Vec<(usize, Value)>, WriteFault> {
-        let mut said = Ok(Vec::new());
-        self.hand(row, &mut Vec::new(), |cells| said = clerk.before(cells));
-        said.map_err(|_| WriteFault::Stale)
     }
 
     fn asked<'a>(&self, cells: impl Iterator<Item = (usize, Cell<'a>)>) -> Result<Vec<Asked>, WriteFault> {
