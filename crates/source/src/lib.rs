@@ -3,6 +3,7 @@
 pub mod csv;
 mod files;
 mod hunt;
+mod index;
 pub mod json;
 mod live;
 mod pace;
@@ -11,3 +12,4 @@ pub mod sheets;
 mod spot;
 pub mod sqlite;
 mod watch;
+mod words;

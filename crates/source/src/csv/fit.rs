@@ -7,12 +7,13 @@ use std::sync::Arc;
 use contract::infer::is;
 use contract::order::Rank;
 use contract::source::Shape;
-use contract::{Cell, Kind, nearest};
+use contract::{Cell, Kind};
 
 use super::index::Index;
 use super::load::{Delimited, Loaded};
 use super::table::Table;
 use super::trouble::Trouble;
+use crate::live::plan::{self, Need};
 use crate::live::{Compared, Sorted, Sorts, Tabular, Told};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
@@ -156,19 +157,14 @@ impl Sorted for Fit {
 }
 
 impl Plan {
-    /// A column is known by its name, and by which of that name it is where its place still agrees.
     fn new(shape: &Shape, table: &Table, null: Option<&str>) -> Self {
-        let columns = shape.columns.iter().map(|column| {
-            let is_there = table.header.get(column.at).is_some_and(|name| *name == column.name);
-            let before = if is_there { &table.header[..column.at] } else { &[] };
-            Wanted {
-                name: column.name.clone(),
-                before: before.iter().filter(|name| **name == column.name).count(),
-                kind: column.kind,
-                nullable: column.nullable,
-                mixed: column.mixed,
-                null: column.null.clone().or_else(|| null.map(str::to_owned)),
-            }
+        let columns = shape.columns.iter().map(|column| Wanted {
+            name: column.name.clone(),
+            before: plan::before(column, &table.header),
+            kind: column.kind,
+            nullable: column.nullable,
+            mixed: column.mixed,
+            null: column.null.clone().or_else(|| null.map(str::to_owned)),
         });
         Self { columns: columns.collect(), key: shape.key.clone(), null: null.map(str::to_owned) }
     }
@@ -178,11 +174,7 @@ impl Plan {
         let fields = self.columns.iter().map(|wanted| self.find(wanted, table));
         let fields = fields.collect::<Result<Vec<usize>, Trouble>>()?;
         for (place, (wanted, field)) in self.columns.iter().zip(&fields).enumerate() {
-            let need = match (self.key.contains(&place), wanted.nullable) {
-                (true, _) => Need::Key,
-                (false, true) => Need::Nothing,
-                (false, false) => Need::Value,
-            };
+            let need = Need::of(self.key.contains(&place), wanted.nullable);
             self.check(wanted, need, *field, table)?;
         }
         let index = self.index(&fields, loaded)?;
@@ -205,11 +197,9 @@ impl Plan {
     }
 
     fn find(&self, wanted: &Wanted, table: &Table) -> Result<usize, Trouble> {
-        let mut places = (0..table.header.len()).filter(|place| table.header[*place] == wanted.name);
-        places.nth(wanted.before).ok_or_else(|| {
-            let is_ours = |name: &&str| self.columns.iter().any(|column| column.name == **name);
-            let others = table.header.iter().map(String::as_str).filter(|name| !is_ours(name));
-            let near = nearest(&wanted.name, others).map(str::to_owned);
+        plan::find(&wanted.name, wanted.before, &table.header).ok_or_else(|| {
+            let is_ours = |name: &str| self.columns.iter().any(|column| column.name == name);
+            let near = plan::near(&wanted.name, &table.header, is_ours);
             Trouble::NoColumn { name: wanted.name.clone(), near }
         })
     }
@@ -258,12 +248,4 @@ impl Plan {
         })?;
         Ok(Some(index))
     }
-}
-
-/// What every row must have in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    Key,
-    Value,
-    Nothing,
 }

@@ -11,18 +11,15 @@ use contract::source::SourceFault;
 
 use super::decode::{Decoded, decode};
 use super::encode::Encoding;
-use super::index::{Index, Twice};
+use super::index::Index;
 use super::sniff::{self, Ending};
 use super::split::{End, Split, behind_blanks};
 use super::spot::Spot;
 use super::table::{Seen, Table};
 use super::trouble::{Comment, Trouble};
 use super::{COLUMNS_MAX, FILE_BYTES_MAX, Options};
+use crate::index::{Twice, first_key};
 use crate::watch::{Content, OutOfReach};
-
-/// Columns after which the search for a key is given up, and rows by which most show that they are none.
-const KEY_CANDIDATES_MAX: usize = 64;
-const KEY_SAMPLE_ROWS: u32 = 1024;
 
 /// Files of text with something between its fields, and how they are read.
 pub(super) struct Delimited {
@@ -90,9 +87,6 @@ impl Loaded {
 
     fn find_key(&self) -> Option<usize> {
         let table = &self.table;
-        if table.rows.is_empty() {
-            return None;
-        }
         // Rows that may hold a value too long for a key: hardly any, in hardly any file.
         let ends = table.rows.iter().skip(1).map(|next| *next as usize).chain([table.text.len()]);
         let lengths = table.rows.iter().zip(ends).map(|(row, end)| end - *row as usize);
@@ -103,12 +97,10 @@ impl Loaded {
             is_scalar && !seen.has_empty && !seen.has_null
         };
         let places = (0..table.columns.len()).filter(|place| is_candidate(&table.columns[*place]));
-        places.take(KEY_CANDIDATES_MAX).find(|place| {
-            if long.iter().any(|row| table.text(*row, *place).len() > KEY_BYTES_MAX) {
-                return false;
-            }
-            let sample = KEY_SAMPLE_ROWS.min(table.len());
-            Index::build(table, &[*place], sample).is_ok() && self.index(&[*place]).is_ok()
+        let is_long = |place: usize| long.iter().any(|row| table.text(*row, place).len() > KEY_BYTES_MAX);
+        first_key(places, table.len(), |place, rows| match rows == table.len() {
+            true => !is_long(place) && self.index(&[place]).is_ok(),
+            false => !is_long(place) && Index::build(table, &[place], rows).is_ok(),
         })
     }
 

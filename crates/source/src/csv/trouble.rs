@@ -1,7 +1,6 @@
 //! What can be wrong with a file, and how a person is told: the file, the line, the way out.
 //!
-//! What callers read names the file and never its folder, and shows no value of a row; the log has both. Whoever
-//! starts the server is shown the line itself.
+//! The log has the path and the value, too. Whoever starts the server is shown the line itself.
 
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use contract::source::SourceFault;
 
 use super::spot::Spot;
 use crate::watch::OutOfReach;
+use crate::words::{self, Words, kind_of, shortened};
 
 /// Why a file is not a table, or not the table it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,10 +58,8 @@ impl From<OutOfReach> for Trouble {
 
 impl Trouble {
     pub(super) fn fault(&self, file: &str, path: &Path) -> SourceFault {
-        let (what, way_out) = self.words(file);
-        let (told, log) = (format!("{what}; {way_out}"), self.log(file, path));
-        let is_passing = matches!(self, Self::File(out_of_reach) if out_of_reach.is_passing());
-        if is_passing { SourceFault::Unavailable { told, log } } else { SourceFault::Changed { told, log } }
+        let out_of_reach = if let Self::File(file) = self { Some(file) } else { None };
+        words::fault(self.words(file), self.log(file, path), out_of_reach)
     }
 
     fn spot(&self) -> Option<&Spot> {
@@ -84,13 +82,8 @@ impl Trouble {
         }
     }
 
-    /// For whoever starts the server: with the line itself, where it is about one.
     pub(super) fn shown(&self, file: &str, path: &Path) -> Diagnostic {
-        let (what, way_out) = self.words(file);
-        match self.spot() {
-            Some(spot) => Diagnostic::error(what).at(&spot.at(&path.display().to_string())).help(way_out),
-            None => Diagnostic::error(format!("{what}; {way_out}")),
-        }
+        words::shown(self.words(file), self.spot(), path)
     }
 
     /// For whoever runs the server: the path, the place, and the value where there is one.
@@ -108,8 +101,7 @@ impl Trouble {
         }
     }
 
-    /// What is wrong, and the way out.
-    fn words(&self, file: &str) -> (String, String) {
+    fn words(&self, file: &str) -> Words {
         match self {
             Self::File(OutOfReach::TooLarge { bytes, .. }) => {
                 let gib = *bytes as f64 / f64::from(1 << 30);
@@ -155,13 +147,7 @@ impl Trouble {
                 format!("`{file}` line {} opens a quote that is never closed", at.line),
                 "close it, or write `\"\"` for a quote in a field".into(),
             ),
-            Self::NoColumn { name, near: None } => {
-                (format!("`{file}` has no column `{name}`"), "put it back, or make the contract anew".into())
-            }
-            Self::NoColumn { name, near: Some(near) } => (
-                format!("`{file}` has no column `{name}`, but `{near}`"),
-                "name it as it was, or make the contract anew".into(),
-            ),
+            Self::NoColumn { name, near } => words::missing(file, "column", name, near.as_deref()),
             Self::NotOfKind { at, column, kind, text: _ } => (
                 format!("`{file}` line {}, column `{column}`: expected {}", at.line, kind_of(*kind)),
                 "correct the value".into(),
@@ -212,24 +198,4 @@ fn ragged(fields: usize, header: usize, delimiter: u8) -> String {
     } else {
         format!("add what is missing, with {separator} for each empty field")
     }
-}
-
-pub(super) fn kind_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Text => "text",
-        Kind::Integer => "a whole number, such as `42`",
-        Kind::Int64 => "a whole number of 64 bits",
-        Kind::Decimal | Kind::Number => "a number, such as `12.50`",
-        Kind::Boolean => "`true` or `false`",
-        Kind::Date => "a date, such as `2026-02-28`",
-        Kind::Timestamp => "a time with its zone, such as `2026-02-28T10:00:00Z`",
-        Kind::LocalTimestamp => "a time without a zone, such as `2026-02-28T10:00:00`",
-        Kind::Json => "JSON",
-        Kind::Blob => "base64",
-    }
-}
-
-fn shortened(text: &str) -> &str {
-    const BYTES_MAX: usize = 80;
-    &text[..text.floor_char_boundary(BYTES_MAX)]
 }

@@ -4,6 +4,7 @@
 //! Everything that is the same for all of them is here: following the file, walking a page, [`order`], search.
 
 mod order;
+pub(crate) mod plan;
 mod walk;
 
 use std::sync::{Arc, PoisonError, RwLock};
