@@ -14,7 +14,7 @@ use super::load::{Delimited, Loaded};
 use super::table::Table;
 use super::trouble::Trouble;
 use crate::live::plan::{self, Need};
-use crate::live::{Compared, Sorted, Sorts, Tabular, Told};
+use crate::live::{Compared, Orders, Sorted, Tabular, Told};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
@@ -42,12 +42,8 @@ pub(super) struct Fit {
     pub(super) columns: Vec<Column>,
     /// Places in the file, ascending, and in the shape.
     pub(super) walk: Vec<(usize, usize)>,
-    /// Places in `columns`.
-    pub(super) key: Vec<usize>,
     pub(super) index: Option<Arc<Index>>,
-    /// Which content this is, where rows are told apart by nothing but their place.
-    pub(super) state: i64,
-    pub(super) sorts: Sorts,
+    pub(super) orders: Orders,
 }
 
 pub(super) struct Column {
@@ -124,20 +120,12 @@ impl Sorted for Fit {
         self.table.len()
     }
 
-    fn column(&self, place: usize) -> &Column {
-        &self.columns[place]
+    fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
-    fn key(&self) -> &[usize] {
-        &self.key
-    }
-
-    fn state(&self) -> i64 {
-        self.state
-    }
-
-    fn sorts(&self) -> &Sorts {
-        &self.sorts
+    fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// The byte at which the field begins.
@@ -189,10 +177,8 @@ impl Plan {
             table: table.clone(),
             columns: columns.collect(),
             walk,
-            key: self.key.clone(),
-            state: if index.is_some() { 0 } else { loaded.state() },
+            orders: Orders::new(&self.key, if index.is_some() { 0 } else { loaded.state() }),
             index,
-            sorts: Sorts::default(),
         })
     }
 

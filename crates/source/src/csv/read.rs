@@ -37,10 +37,10 @@ impl live::Fit for Fit {
 
     fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
         let index = self.index.as_ref()?;
-        let column = |at: usize| &self.columns[self.key[at]];
+        let column = |at: usize| &self.columns[self.orders.key[at]];
         match key {
-            [cell] if self.key.len() == 1 => index.find(&self.table, &[column(0).written(*cell)?]),
-            cells if self.key.len() == cells.len() => {
+            [cell] if self.orders.key.len() == 1 => index.find(&self.table, &[column(0).written(*cell)?]),
+            cells if self.orders.key.len() == cells.len() => {
                 let texts = cells.iter().enumerate().map(|(at, cell)| column(at).written(*cell));
                 index.find(&self.table, &texts.collect::<Option<Vec<_>>>()?)
             }

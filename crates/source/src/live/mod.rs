@@ -19,7 +19,7 @@ use crate::hunt::Hunt;
 use crate::pace::Pace;
 use crate::watch::{Content, Follow, Watch};
 
-pub(crate) use order::{Compared, Sorted, Sorts};
+pub(crate) use order::{Compared, Orders, Sorted};
 
 /// Rows with more cells than this have them on the heap.
 const CELLS_ON_STACK: usize = 32;

@@ -20,16 +20,10 @@ pub(crate) trait Sorted {
     /// How many rows there are.
     fn len(&self) -> u32;
 
-    /// A column of the shape.
-    fn column(&self, place: usize) -> &Self::Column;
+    /// In the order of the shape.
+    fn columns(&self) -> &[Self::Column];
 
-    /// The columns that tell rows apart, by their places in the shape.
-    fn key(&self) -> &[usize];
-
-    /// Which content this is, where rows are told apart by nothing but their place.
-    fn state(&self) -> i64;
-
-    fn sorts(&self) -> &Sorts;
+    fn orders(&self) -> &Orders;
 
     /// Where a row's value is found again without looking for it.
     fn spot(&self, row: u32, column: &Self::Column) -> u32;
@@ -68,8 +62,12 @@ enum By {
     Column(Sort),
 }
 
-#[derive(Default)]
-pub(crate) struct Sorts {
+/// What tells rows apart, and the orders that were asked for.
+pub(crate) struct Orders {
+    /// Columns, by their places in the shape.
+    pub(crate) key: Vec<usize>,
+    /// Which content this is, where there is no key and rows are told apart by nothing but their place.
+    pub(super) state: i64,
     /// The one used last is the last one.
     kept: Mutex<Vec<(By, Arc<Vec<u32>>)>>,
     building: Mutex<()>,
@@ -112,7 +110,11 @@ impl Order {
     }
 }
 
-impl Sorts {
+impl Orders {
+    pub(crate) fn new(key: &[usize], state: i64) -> Self {
+        Self { key: key.to_vec(), state, kept: Mutex::default(), building: Mutex::default() }
+    }
+
     fn kept(&self) -> MutexGuard<'_, Vec<(By, Arc<Vec<u32>>)>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,7 +141,7 @@ impl Sorts {
 
 /// Whether rows in this order can be walked without sorting first.
 pub(super) fn is_ordered(table: &impl Sorted, sort: Option<Sort>) -> bool {
-    by(table, sort).is_none_or(|by| table.sorts().kept().iter().any(|(one, _)| *one == by))
+    by(table, sort).is_none_or(|by| table.orders().kept().iter().any(|(one, _)| *one == by))
 }
 
 pub(super) fn order(
@@ -148,42 +150,42 @@ pub(super) fn order(
     pace: &mut Pace<'_>,
 ) -> Result<Order, SourceFault> {
     let Some(by) = by(table, sort) else { return Ok(Order::File(table.len())) };
-    if let Some(rows) = table.sorts().get(by) {
+    if let Some(rows) = table.orders().get(by) {
         return Ok(Order::By(rows));
     }
     // Two who want the same wait for one another; who finds an order ready does not wait.
-    let _one = table.sorts().building.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = table.orders().building.lock().unwrap_or_else(PoisonError::into_inner);
     build(table, by, pace)
 }
 
 fn by(table: &impl Sorted, sort: Option<Sort>) -> Option<By> {
     match sort {
-        None if table.key().is_empty() => None,
+        None if table.orders().key.is_empty() => None,
         None => Some(By::Key),
-        Some(sort) if !sort.descending && table.key() == [sort.column] => Some(By::Key),
+        Some(sort) if !sort.descending && table.orders().key == [sort.column] => Some(By::Key),
         Some(sort) => Some(By::Column(sort)),
     }
 }
 
 fn build(table: &impl Sorted, by: By, pace: &mut Pace<'_>) -> Result<Order, SourceFault> {
-    if let Some(rows) = table.sorts().get(by) {
+    if let Some(rows) = table.orders().get(by) {
         return Ok(Order::By(rows));
     }
     let rows = match by {
         By::Key => by_key(table, pace)?,
         By::Column(sort) => {
-            let base = match table.key().is_empty() {
+            let base = match table.orders().key.is_empty() {
                 true => Order::File(table.len()),
                 false => build(table, By::Key, pace)?,
             };
             by_column(table, sort, &base, pace)?
         }
     };
-    Ok(Order::By(table.sorts().keep(by, rows)))
+    Ok(Order::By(table.orders().keep(by, rows)))
 }
 
 fn by_key(table: &impl Sorted, pace: &mut Pace<'_>) -> Result<Vec<u32>, SourceFault> {
-    let first = table.column(table.key()[0]);
+    let first = &table.columns()[table.orders().key[0]];
     let (mut entries, _) = entries(table, first, &Order::File(table.len()), pace)?;
     entries.sort_unstable_by(|a, b| {
         compare_entries(table, first, a, b).then_with(|| compare_rows(table, a.row, b.row))
@@ -198,7 +200,7 @@ fn by_column(
     base: &Order,
     pace: &mut Pace<'_>,
 ) -> Result<Vec<u32>, SourceFault> {
-    let column = table.column(sort.column);
+    let column = &table.columns()[sort.column];
     let (mut entries, without) = entries(table, column, base, pace)?;
     // A stable sort: columns to sort by have few different values, and it makes use of that.
     entries.sort_by(|a, b| {
@@ -260,7 +262,7 @@ fn compare_value<T: Sorted>(table: &T, row: u32, column: &T::Column, other: Cell
 
 /// How the keys of two rows stand to each other. What they are written as decides between keys that mean the same.
 fn compare_rows<T: Sorted>(table: &T, a: u32, b: u32) -> Ordering {
-    let columns = || table.key().iter().map(|place| table.column(*place));
+    let columns = || table.orders().key.iter().map(|place| &table.columns()[*place]);
     let by_kind = columns().map(|column| compare_value(table, a, column, told(table, b, column).cell()));
     first_unequal(by_kind).then_with(|| {
         first_unequal(
@@ -273,7 +275,7 @@ fn compare_rows<T: Sorted>(table: &T, a: u32, b: u32) -> Ordering {
 
 /// How a row's key stands to one from a cursor.
 fn compare_key<T: Sorted>(table: &T, row: u32, key: &[Value]) -> Ordering {
-    let pairs = || table.key().iter().map(|place| table.column(*place)).zip(key);
+    let pairs = || table.orders().key.iter().map(|place| &table.columns()[*place]).zip(key);
     let by_kind = pairs().map(|(column, other)| compare_value(table, row, column, other.as_cell()));
     first_unequal(by_kind).then_with(|| {
         first_unequal(
@@ -290,10 +292,10 @@ pub(super) fn seen(
     sort: Option<Sort>,
     after: &Position,
 ) -> Result<usize, SourceFault> {
-    if table.key().is_empty() {
+    if table.orders().key.is_empty() {
         return seen_by_place(table, order, sort, after);
     }
-    if after.key.len() != table.key().len() {
+    if after.key.len() != table.orders().key.len() {
         return Err(SourceFault::Moved);
     }
     Ok(order.partition(|row| {
@@ -314,10 +316,10 @@ fn seen_by_place(
     let [Value::Integer(place), Value::Integer(state)] = after.key[..] else {
         return Err(SourceFault::Moved);
     };
-    let last = u32::try_from(place).ok().filter(|row| *row < table.len() && state == table.state());
+    let last = u32::try_from(place).ok().filter(|row| *row < table.len() && state == table.orders().state);
     let last = last.ok_or(SourceFault::Moved)?;
     let Some(sort) = sort else { return Ok(last as usize + 1) };
-    let other = told(table, last, table.column(sort.column));
+    let other = told(table, last, &table.columns()[sort.column]);
     Ok(order.partition(|row| {
         compare_sorted(table, row, sort, other.cell()).then(row.cmp(&last)) != Ordering::Greater
     }))
@@ -325,7 +327,7 @@ fn seen_by_place(
 
 /// How a row's value stands to another in a sort. No value comes last either way.
 fn compare_sorted(table: &impl Sorted, row: u32, sort: Sort, other: Cell<'_>) -> Ordering {
-    let column = table.column(sort.column);
+    let column = &table.columns()[sort.column];
     let (own, other) = (column.compared(told(table, row, column)), column.compared(Told::Cell(other)));
     match (own.cell(), other.cell()) {
         (Cell::Null, Cell::Null) => Ordering::Equal,

@@ -59,7 +59,7 @@ pub(super) fn walk<F: Fit>(
             continue;
         }
         passed += 1;
-        let place = Place { row: i64::from(number), state: table.state() };
+        let place = Place { row: i64::from(number), state: table.orders().state };
         let mut more = More::Yes;
         table.hand(number, &mut scratch, |cells| more = row(cells, place));
         if more == More::No {

@@ -12,7 +12,7 @@ use super::state::{Kept, State};
 use super::table::Table;
 use super::trouble::{Place, Trouble};
 use crate::live::plan::{self, Need};
-use crate::live::{Sorted, Sorts, Tabular, Told};
+use crate::live::{Orders, Sorted, Tabular, Told};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
@@ -36,12 +36,8 @@ pub(super) struct Fit {
     pub(super) table: Arc<Table>,
     /// In the order of the shape.
     pub(super) columns: Vec<Column>,
-    /// Places in `columns`.
-    pub(super) key: Vec<usize>,
     pub(super) index: Option<Index>,
-    /// Which content this is, where rows are told apart by nothing but their place.
-    pub(super) state: i64,
-    pub(super) sorts: Sorts,
+    pub(super) orders: Orders,
 }
 
 impl Tabular for Kept {
@@ -64,20 +60,12 @@ impl Sorted for Fit {
         self.table.len()
     }
 
-    fn column(&self, place: usize) -> &Column {
-        &self.columns[place]
+    fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
-    fn key(&self) -> &[usize] {
-        &self.key
-    }
-
-    fn state(&self) -> i64 {
-        self.state
-    }
-
-    fn sorts(&self) -> &Sorts {
-        &self.sorts
+    fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// The row: columns are kept as such.
@@ -139,10 +127,8 @@ impl Plan {
             at,
             table: table.clone(),
             columns,
-            key: self.key.clone(),
-            state: if index.is_some() { 0 } else { state.number() },
+            orders: Orders::new(&self.key, if index.is_some() { 0 } else { state.number() }),
             index,
-            sorts: Sorts::default(),
         })
     }
 

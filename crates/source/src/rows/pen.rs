@@ -207,8 +207,8 @@ impl Fit {
 
     /// A new row has a key, and one that no other row has.
     fn check_new(&self, asked: &[Asked]) -> Result<(), WriteFault> {
-        let mut key = Vec::with_capacity(self.key.len());
-        for place in &self.key {
+        let mut key = Vec::with_capacity(self.orders.key.len());
+        for place in &self.orders.key {
             let cell = asked.iter().find(|asked| asked.place == *place).map(|asked| asked.value.as_cell());
             match cell {
                 Some(cell) if self.columns[*place].key(cell).is_some() => key.push(cell),

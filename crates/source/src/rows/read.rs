@@ -22,7 +22,7 @@ impl live::Fit for Fit {
 
     fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
         let index = self.index.as_ref()?;
-        match &self.key[..] {
+        match &self.orders.key[..] {
             [only] => index.find(&self.table, &[&self.columns[*only]], key),
             places => {
                 let columns: Vec<&Column> = places.iter().map(|place| &self.columns[*place]).collect();
