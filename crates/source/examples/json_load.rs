@@ -11,7 +11,7 @@ use contract::source::{
     Change, Clerk, More, Query, Shape, ShapeColumn, Sort, Source, Stale, Unwritable, Write,
 };
 use contract::{Cell, Value};
-use source::json::{Form, Json, Options};
+use source::json::{self, Form, Options};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -45,7 +45,7 @@ fn main() -> Fallible<()> {
     println!("file           {:>8.1} MB, {rows} rows", mb(bytes));
 
     let before = resident()?;
-    let json = Json::open(&path, Options::new(Form::Lines));
+    let json = json::open(&path, Options::new(Form::Lines));
     let (took, facts) = timed(|| Ok(json.facts()?))?;
     println!("load           {:>8.1} ms", ms(took));
     let table = &facts.tables[0];

@@ -11,7 +11,7 @@ use contract::source::{
     Change, Clerk, More, Query, Shape, ShapeColumn, Sort, Source, Stale, Unwritable, Write,
 };
 use contract::{Cell, Value};
-use source::sheets::{Options, Sheets};
+use source::sheets::{self, Options};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -49,7 +49,7 @@ fn main() -> Fallible<()> {
     println!("file           {:>8.1} MB, {rows} rows", mb(bytes));
 
     let before = resident()?;
-    let sheets = Sheets::open(&path, Options::new(Workbook::Xlsx));
+    let sheets = sheets::open(&path, Options::new(Workbook::Xlsx));
     let (took, facts) = timed(|| Ok(sheets.facts()?))?;
     println!("load           {:>8.1} ms", ms(took));
     let table = &facts.tables[0];

@@ -13,3 +13,5 @@ mod spot;
 pub mod sqlite;
 mod watch;
 mod words;
+
+pub use rows::Rows;

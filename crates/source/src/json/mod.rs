@@ -12,10 +12,6 @@ mod lines;
 mod value;
 
 use std::path::Path;
-use std::sync::Arc;
-
-use contract::diagnostic::Diagnostic;
-use contract::source::{Facts, Reader, Shape, Source, SourceFault, Writer};
 
 use crate::rows::{Format, Rows};
 use document::Document;
@@ -43,40 +39,12 @@ impl Options {
     }
 }
 
-pub struct Json(Rows);
-
-impl Json {
-    /// Nothing is read yet.
-    pub fn open(path: &Path, options: Options) -> Self {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let format: Box<dyn Format> = match options.form {
-            Form::Lines => Box::new(Lines { name }),
-            Form::Document { at } => Box::new(Document { name, at }),
-        };
-        Self(Rows::open(path, format, options.look_every_ms))
-    }
-
-    /// Waits until a file that is being read again in the background has been read.
-    #[doc(hidden)]
-    pub fn wait(&self) {
-        self.0.wait();
-    }
-}
-
-impl Source for Json {
-    fn facts(&self) -> Result<Facts, SourceFault> {
-        self.0.facts()
-    }
-
-    fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        self.0.reader(shape)
-    }
-
-    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        self.0.writer(shape)
-    }
-
-    fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
-        self.0.explain(shape)
-    }
+/// A file with one table, which is named as the file. Nothing is read yet.
+pub fn open(path: &Path, options: Options) -> Rows {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let format: Box<dyn Format> = match options.form {
+        Form::Lines => Box::new(Lines { name }),
+        Form::Document { at } => Box::new(Document { name, at }),
+    };
+    Rows::open(path, format, options.look_every_ms)
 }

@@ -9,7 +9,8 @@ use contract::source::{
     Stale, TableFacts, Unwritable, Write, WriteFault, Written,
 };
 use contract::{Cell, Value};
-use source::json::{Form, Json, Options};
+use source::Rows;
+use source::json::{self, Form, Options};
 use tempfile::TempDir;
 
 /// One file in a folder of its own.
@@ -45,12 +46,12 @@ impl Disk {
     }
 
     /// Looks at the file before every answer.
-    pub fn json(&self) -> Json {
+    pub fn json(&self) -> Rows {
         self.json_every_ms(0)
     }
 
-    pub fn json_every_ms(&self, look_every_ms: u64) -> Json {
-        Json::open(&self.path, Options { form: self.form.clone(), look_every_ms })
+    pub fn json_every_ms(&self, look_every_ms: u64) -> Rows {
+        json::open(&self.path, Options { form: self.form.clone(), look_every_ms })
     }
 }
 
