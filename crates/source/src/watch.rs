@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use contract::source::{SourceFault, Write, WriteFault, Written};
 
 use crate::files::{Edited, Keeper, Terms};
+use crate::words::Words;
 
 /// A file up to this size is read again before the call is answered.
 const AT_ONCE_BYTES_MAX: u64 = 2 << 20;
@@ -318,7 +319,7 @@ impl OutOfReach {
     }
 
     /// What is wrong, and the way out. `what` is what such files are called: `JSON file`.
-    pub(crate) fn words(&self, file: &str, what: &str) -> (String, String) {
+    pub(crate) fn words(&self, file: &str, what: &str) -> Words {
         match self {
             Self::Gone => (format!("`{file}` is not there"), "check its name, or put it back".into()),
             Self::NotAFile => (format!("`{file}` is not a file"), format!("give the path of a {what}")),

@@ -34,7 +34,7 @@ pub(crate) trait Sorted {
 
 /// A column whose values can be compared.
 pub(crate) trait Compared {
-    /// How a value ranks, where every value has a rank, and where some have.
+    /// A [`Rank`], or none where some values have none.
     type Rank: Copy + Into<Option<Rank>>;
 
     fn kind(&self) -> Kind;
@@ -188,7 +188,8 @@ fn by_key(table: &impl Sorted, pace: &mut Pace<'_>) -> Result<Vec<u32>, SourceFa
     let first = &table.columns()[table.orders().key[0]];
     let (mut entries, _) = entries(table, first, &Order::File(table.len()), pace)?;
     entries.sort_unstable_by(|a, b| {
-        compare_entries(table, first, a, b).then_with(|| compare_rows(table, a.row, b.row))
+        let order = compare_entries(table, first, a, b);
+        order.then_with(|| compare_keys(table, a.row, |_, column| told(table, b.row, column)))
     });
     Ok(entries.into_iter().map(|entry| entry.row).collect())
 }
@@ -260,28 +261,20 @@ fn compare_value<T: Sorted>(table: &T, row: u32, column: &T::Column, other: Cell
     compare(column.kind(), own.cell(), other.cell())
 }
 
-/// How the keys of two rows stand to each other. What they are written as decides between keys that mean the same.
-fn compare_rows<T: Sorted>(table: &T, a: u32, b: u32) -> Ordering {
-    let columns = || table.orders().key.iter().map(|place| &table.columns()[*place]);
-    let by_kind = columns().map(|column| compare_value(table, a, column, told(table, b, column).cell()));
+/// How a row's key stands to another, of which `other` tells the values. What they are written as decides between
+/// keys that mean the same.
+fn compare_keys<'a, T: Sorted>(
+    table: &'a T,
+    row: u32,
+    other: impl Fn(usize, &T::Column) -> Told<'a>,
+) -> Ordering {
+    let columns = || table.orders().key.iter().map(|place| &table.columns()[*place]).enumerate();
+    let by_kind = columns().map(|(at, column)| compare_value(table, row, column, other(at, column).cell()));
     first_unequal(by_kind).then_with(|| {
-        first_unequal(
-            columns().map(|column| {
-                column.tell_apart(told(table, a, column).cell(), told(table, b, column).cell())
-            }),
-        )
-    })
-}
-
-/// How a row's key stands to one from a cursor.
-fn compare_key<T: Sorted>(table: &T, row: u32, key: &[Value]) -> Ordering {
-    let pairs = || table.orders().key.iter().map(|place| &table.columns()[*place]).zip(key);
-    let by_kind = pairs().map(|(column, other)| compare_value(table, row, column, other.as_cell()));
-    first_unequal(by_kind).then_with(|| {
-        first_unequal(
-            pairs()
-                .map(|(column, other)| column.tell_apart(told(table, row, column).cell(), other.as_cell())),
-        )
+        first_unequal(columns().map(|(at, column)| {
+            let (own, other) = (told(table, row, column), other(at, column));
+            column.tell_apart(own.cell(), other.cell())
+        }))
     })
 }
 
@@ -303,7 +296,8 @@ pub(super) fn seen(
             let other = after.sorted.as_ref().map_or(Cell::Null, Value::as_cell);
             compare_sorted(table, row, sort, other)
         });
-        sorted.then_with(|| compare_key(table, row, &after.key)) != Ordering::Greater
+        let key = |at: usize, _: &_| Told::Cell(after.key[at].as_cell());
+        sorted.then_with(|| compare_keys(table, row, key)) != Ordering::Greater
     }))
 }
 
