@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use contract::field::Field;
 use contract::source::{
-    Change, Clerk, Facts, More, Place, Position, Query, Reader, Shape, ShapeColumn, Source, SourceFault,
-    Stale, TableFacts, Unwritable, Write, WriteFault, Written,
+    Change, Clerk, Facts, More, Place, Position, Query, Reader, Shape, Source, SourceFault, Stale,
+    TableFacts, Unwritable, Write, WriteFault, Written,
 };
 use contract::{Cell, Value};
 use source::Rows;
@@ -62,16 +62,7 @@ pub fn only(mut facts: Facts) -> TableFacts {
 
 /// The shape a contract would have that changes nothing.
 pub fn shape(source: &impl Source) -> Shape {
-    let table = only(source.facts().unwrap());
-    let columns = table.columns.into_iter().enumerate().map(|(at, column)| ShapeColumn {
-        at,
-        name: column.name,
-        kind: column.kind,
-        nullable: column.nullable,
-        mixed: column.mixed,
-        null: None,
-    });
-    Shape { table: table.name, columns: columns.collect(), key: table.key }
+    crate::shape::of(&only(source.facts().unwrap()))
 }
 
 /// `id integer, name text?, n number~`: what may be missing has a `?`, what is mixed a `~`.
