@@ -12,10 +12,9 @@ pub(super) struct Index {
 impl Index {
     /// Of the first `len` rows.
     pub(super) fn build(table: &Table, columns: &[usize], len: u32) -> Result<Self, Twice> {
-        let write = |row: u32, hasher: &mut KeyHasher| {
-            for column in columns {
-                write_text(hasher, &table.text(row, *column));
-            }
+        let write = |row: u32, hasher: &mut KeyHasher| match columns {
+            [column] => write_text(hasher, &table.text(row, *column)),
+            columns => columns.iter().for_each(|column| write_text(hasher, &table.text(row, *column))),
         };
         let is_same = |a: u32, b: u32| columns.iter().all(|c| table.text(a, *c) == table.text(b, *c));
         let rows = index::Index::build(len, write, is_same)?;

@@ -1,12 +1,11 @@
 //! A file's text and where its rows begin.
 
 use std::borrow::Cow;
-use std::iter::Enumerate;
 
 use contract::Kind;
 
 use super::encode::Encoding;
-use super::split::{End, Field, Split};
+use super::split::{Field, Split};
 use super::spot::{Spot, line_at};
 
 pub(super) struct Table {
@@ -45,9 +44,10 @@ impl Table {
     }
 
     /// The fields of a row by their places.
+    #[inline]
     pub(super) fn fields(&self, row: u32) -> Fields<'_> {
-        let all = Row { table: self, at: Some(self.rows[row as usize] as usize) };
-        Fields { all: all.enumerate(), last: None }
+        let begin = self.rows[row as usize] as usize;
+        Fields { table: self, place: 0, field: self.split.field(self.text.as_bytes(), begin) }
     }
 
     /// Where a field begins, quote included. Rows with too few fields are not loaded.
@@ -85,40 +85,19 @@ impl Table {
 
 /// The fields of one row, to be asked for in the order in which they stand.
 pub(super) struct Fields<'a> {
-    all: Enumerate<Row<'a>>,
-    last: Option<(usize, Field)>,
+    table: &'a Table,
+    place: usize,
+    field: Field,
 }
 
 impl Fields<'_> {
-    /// The field at this place, which is the one before or comes behind it.
+    /// The field at this place, which is not before the last one. Rows with too few fields are not loaded.
     #[inline(always)]
     pub(super) fn at(&mut self, place: usize) -> Field {
-        match self.last {
-            Some((before, field)) if before == place => field,
-            _ => {
-                self.last = self.all.find(|(this, _)| *this == place);
-                self.last.expect("rows with too few fields are not loaded").1
-            }
+        while self.place < place {
+            self.field = self.table.split.field(self.table.text.as_bytes(), self.field.next);
+            self.place += 1;
         }
-    }
-}
-
-/// The fields of one row, from the first.
-struct Row<'a> {
-    table: &'a Table,
-    at: Option<usize>,
-}
-
-impl Iterator for Row<'_> {
-    type Item = Field;
-
-    #[inline]
-    fn next(&mut self) -> Option<Field> {
-        let field = self.table.split.field(self.table.text.as_bytes(), self.at?);
-        self.at = match field.end {
-            End::Delimiter => Some(field.next),
-            End::Record | End::Open => None,
-        };
-        Some(field)
+        self.field
     }
 }
