@@ -189,7 +189,7 @@ fn by_key(table: &impl Sorted, pace: &mut Pace<'_>) -> Result<Vec<u32>, SourceFa
     let (mut entries, _) = entries(table, first, &Order::File(table.len()), pace)?;
     entries.sort_unstable_by(|a, b| {
         let order = compare_entries(table, first, a, b);
-        order.then_with(|| compare_keys(table, a.row, |_, column| told(table, b.row, column)))
+        order.then_with(|| compare_keys(table, a.row, 1, |_, column| told(table, b.row, column)))
     });
     Ok(entries.into_iter().map(|entry| entry.row).collect())
 }
@@ -261,15 +261,17 @@ fn compare_value<T: Sorted>(table: &T, row: u32, column: &T::Column, other: Cell
     compare(column.kind(), own.cell(), other.cell())
 }
 
-/// How a row's key stands to another, of which `other` tells the values. What they are written as decides between
-/// keys that mean the same.
+/// How a row's key stands to another, of which `other` tells the values, and of which the first `same` mean the same.
+/// What they are written as decides between keys that do.
 fn compare_keys<'a, T: Sorted>(
     table: &'a T,
     row: u32,
+    same: usize,
     other: impl Fn(usize, &T::Column) -> Told<'a>,
 ) -> Ordering {
     let columns = || table.orders().key.iter().map(|place| &table.columns()[*place]).enumerate();
-    let by_kind = columns().map(|(at, column)| compare_value(table, row, column, other(at, column).cell()));
+    let by_kind =
+        columns().skip(same).map(|(at, column)| compare_value(table, row, column, other(at, column).cell()));
     first_unequal(by_kind).then_with(|| {
         first_unequal(columns().map(|(at, column)| {
             let (own, other) = (told(table, row, column), other(at, column));
@@ -297,7 +299,7 @@ pub(super) fn seen(
             compare_sorted(table, row, sort, other)
         });
         let key = |at: usize, _: &_| Told::Cell(after.key[at].as_cell());
-        sorted.then_with(|| compare_keys(table, row, key)) != Ordering::Greater
+        sorted.then_with(|| compare_keys(table, row, 0, key)) != Ordering::Greater
     }))
 }
 
