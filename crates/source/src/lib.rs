@@ -3,10 +3,15 @@
 pub mod csv;
 mod files;
 mod hunt;
+mod index;
 pub mod json;
+mod live;
 mod pace;
 mod rows;
 pub mod sheets;
 mod spot;
 pub mod sqlite;
 mod watch;
+mod words;
+
+pub use rows::Rows;

@@ -1,5 +1,5 @@
 //! Notices that a file changed, and reads it again: a small one at once, a large one in the background
-//! while the old state answers.
+//! while the old state answers. What is written here is known before whoever wrote it is answered.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -8,6 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+
+use contract::source::{SourceFault, Write, WriteFault, Written};
+
+use crate::files::{Edited, Keeper, Terms};
+use crate::words::Words;
 
 /// A file up to this size is read again before the call is answered.
 const AT_ONCE_BYTES_MAX: u64 = 2 << 20;
@@ -26,11 +31,17 @@ pub(crate) trait Content: Send + Sync + 'static {
 
     /// Whether it was made of these very bytes.
     fn is_of(&self, loaded: &Self::Loaded, bytes: &[u8]) -> bool;
+
+    /// A trouble as callers and the log are told of it.
+    fn fault(&self, trouble: &Self::Trouble, file: &str, path: &Path) -> SourceFault;
 }
 
 /// Whoever is to know what the file holds now, or why nobody can tell.
 pub(crate) trait Follow<C: Content>: Send + Sync + 'static {
     fn follow(&self, now: Result<&Arc<C::Loaded>, &C::Trouble>);
+
+    /// Why it can read the old state and not the new one, if that is so.
+    fn loses(&self, old: &C::Loaded, new: &C::Loaded) -> Option<C::Trouble>;
 }
 
 /// Why nobody knows what a file holds.
@@ -45,6 +56,7 @@ pub(crate) enum OutOfReach {
 
 pub(crate) struct Watch<C: Content> {
     pub(crate) path: PathBuf,
+    pub(crate) keeper: Keeper,
     /// The last part of the path: what people are told.
     pub(crate) file: String,
     pub(crate) content: C,
@@ -77,6 +89,7 @@ impl<C: Content> Watch<C> {
     pub(crate) fn new(path: &Path, content: C, look_every_ms: u64) -> Self {
         Self {
             path: path.to_owned(),
+            keeper: Keeper::new(path),
             file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
             content,
             look_every_ms,
@@ -89,15 +102,26 @@ impl<C: Content> Watch<C> {
         }
     }
 
+    pub(crate) fn fault(&self, trouble: &C::Trouble) -> SourceFault {
+        self.content.fault(trouble, &self.file, &self.path)
+    }
+
     /// What the file holds now, however long it takes.
     pub(crate) fn fresh(&self) -> Result<Arc<C::Loaded>, C::Trouble> {
         let one = lock(&self.loading);
-        self.renew(&one);
+        self.renew(&one, None);
         lock(&self.held).loaded.clone()
     }
 
-    /// What was read last, if it was made of these bytes.
-    pub(crate) fn if_of(&self, bytes: &[u8]) -> Option<Arc<C::Loaded>> {
+    /// What these bytes of the file say: what was read last, if they are still the same.
+    pub(crate) fn loaded(&self, bytes: &[u8]) -> Result<Arc<C::Loaded>, C::Trouble> {
+        match self.if_of(bytes) {
+            Some(loaded) => Ok(loaded),
+            None => self.content.load(bytes.to_vec()).map(Arc::new),
+        }
+    }
+
+    fn if_of(&self, bytes: &[u8]) -> Option<Arc<C::Loaded>> {
         let loaded = lock(&self.held).loaded.as_ref().ok().cloned()?;
         self.content.is_of(&loaded, bytes).then_some(loaded)
     }
@@ -109,7 +133,7 @@ impl<C: Content> Watch<C> {
     ) -> Result<Arc<F>, E> {
         // Held until the follower is known, so that it misses no change.
         let one = lock(&self.loading);
-        self.renew(&one);
+        self.renew(&one, None);
         let loaded = lock(&self.held).loaded.clone();
         let follower = make(loaded)?;
         let mut followers = lock(&self.followers);
@@ -119,17 +143,29 @@ impl<C: Content> Watch<C> {
         Ok(follower)
     }
 
-    /// Gives everybody what was just written, before anybody is told that it was; what somebody else wrote since,
-    /// if they did.
-    pub(crate) fn wrote(&self, written: Arc<C::Loaded>) {
-        let _one = lock(&self.loading);
-        let (mark, bytes) = self.read();
-        let loaded = match bytes {
-            Ok(bytes) if self.content.is_of(&written, &bytes) => Ok(written),
-            Ok(bytes) => self.content.load(bytes).map(Arc::new),
-            Err(out_of_reach) => Err(out_of_reach.into()),
-        };
-        self.set(mark, loaded);
+    /// Followers who can read one state of the file and not the other.
+    pub(crate) fn lost(&self, old: &C::Loaded, new: &C::Loaded) -> Option<C::Trouble> {
+        self.followers().iter().find_map(|follower| follower.loses(old, new))
+    }
+
+    /// Puts in the file what `edit` makes of its bytes. It also says what they hold then, if that is something else:
+    /// everybody has it before anybody is told that it was written.
+    pub(crate) fn write(
+        &self,
+        write: &Write<'_>,
+        mut edit: impl FnMut(&[u8]) -> Result<(Edited, Option<Arc<C::Loaded>>), WriteFault>,
+    ) -> Result<Written, WriteFault> {
+        let mut likely = None;
+        let written = self.keeper.replace(Terms::of(write), &mut |bytes| {
+            let (edited, new) = edit(bytes)?;
+            likely = new;
+            Ok(edited)
+        });
+        // Also where it went wrong: it may have been too late for nothing to have happened.
+        if !write.dry_run {
+            self.renew(&lock(&self.loading), likely);
+        }
+        written
     }
 
     /// Reads the file again if it changed and the last look was not just now.
@@ -140,6 +176,7 @@ impl<C: Content> Watch<C> {
         }
     }
 
+    #[inline]
     fn is_due(&self) -> bool {
         let every_ms = self.look_every_ms;
         let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -165,8 +202,8 @@ impl<C: Content> Watch<C> {
         }
         // If somebody is reading it already, the old state answers once more.
         match self.loading.try_lock() {
-            Ok(one) => self.renew(&one),
-            Err(TryLockError::Poisoned(poisoned)) => self.renew(&poisoned.into_inner()),
+            Ok(one) => self.renew(&one, None),
+            Err(TryLockError::Poisoned(poisoned)) => self.renew(&poisoned.into_inner(), None),
             Err(TryLockError::WouldBlock) => {}
         }
     }
@@ -179,7 +216,7 @@ impl<C: Content> Watch<C> {
         let watch = self.clone();
         let thread = std::thread::Builder::new().name("watch".to_owned());
         // Without a thread the old state answers, and the next look tries again.
-        *behind = thread.spawn(move || watch.renew(&lock(&watch.loading))).ok();
+        *behind = thread.spawn(move || watch.renew(&lock(&watch.loading), None)).ok();
     }
 
     /// Waits until a file that is being read again in the background has been read.
@@ -191,31 +228,34 @@ impl<C: Content> Watch<C> {
         }
     }
 
-    /// Reads the file if it changed, and gives every follower what was read or why it cannot be.
-    fn renew(&self, _one: &MutexGuard<'_, ()>) {
+    /// Reads the file if it changed, and gives every follower what was read or why it cannot be. What is likely is
+    /// what will be read, if nobody wrote since: then it need not be taken apart again.
+    fn renew(&self, _one: &MutexGuard<'_, ()>, likely: Option<Arc<C::Loaded>>) {
         let before = lock(&self.held).mark;
-        if !Mark::of(&self.path).is_news(before) {
+        if likely.is_none() && !Mark::of(&self.path).is_news(before) {
             return;
         }
         let (mark, bytes) = self.read();
         let loaded = match bytes {
-            // Touched, and not changed.
-            Ok(bytes) if self.if_of(&bytes).is_some() => {
-                lock(&self.held).mark = mark;
-                return;
-            }
-            Ok(bytes) => self.content.load(bytes).map(Arc::new),
+            Ok(bytes) => match likely.filter(|likely| self.content.is_of(likely, &bytes)) {
+                Some(likely) => Ok(likely),
+                // Touched, and not changed.
+                None if self.if_of(&bytes).is_some() => {
+                    lock(&self.held).mark = mark;
+                    return;
+                }
+                None => self.content.load(bytes).map(Arc::new),
+            },
             Err(out_of_reach) => Err(out_of_reach.into()),
         };
-        self.set(mark, loaded);
-    }
-
-    fn set(&self, mark: Mark, loaded: Result<Arc<C::Loaded>, C::Trouble>) {
         *lock(&self.held) = Held { mark, loaded: loaded.clone() };
-        let followers: Vec<_> = lock(&self.followers).iter().filter_map(Weak::upgrade).collect();
-        for follower in followers {
+        for follower in self.followers() {
             follower.follow(loaded.as_ref());
         }
+    }
+
+    fn followers(&self) -> Vec<Arc<dyn Follow<C>>> {
+        lock(&self.followers).iter().filter_map(Weak::upgrade).collect()
     }
 
     fn read(&self) -> (Mark, Result<Vec<u8>, OutOfReach>) {
@@ -270,8 +310,16 @@ fn unreadable(error: io::Error) -> OutOfReach {
 }
 
 impl OutOfReach {
+    /// Whether the file may hold what it should, for all that anybody knows.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Gone | Self::NotAFile | Self::Denied | Self::Unreadable(_) => true,
+            Self::TooLarge { .. } => false,
+        }
+    }
+
     /// What is wrong, and the way out. `what` is what such files are called: `JSON file`.
-    pub(crate) fn words(&self, file: &str, what: &str) -> (String, String) {
+    pub(crate) fn words(&self, file: &str, what: &str) -> Words {
         match self {
             Self::Gone => (format!("`{file}` is not there"), "check its name, or put it back".into()),
             Self::NotAFile => (format!("`{file}` is not a file"), format!("give the path of a {what}")),

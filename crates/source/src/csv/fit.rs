@@ -1,17 +1,20 @@
 //! A table seen through the shape that was compiled, or the line on which it no longer has that shape.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use contract::infer::is;
+use contract::order::Rank;
 use contract::source::Shape;
-use contract::{Cell, Kind, nearest};
+use contract::{Cell, Kind};
 
 use super::index::Index;
-use super::load::Loaded;
-use super::sort::Sorts;
+use super::load::{Delimited, Loaded};
 use super::table::Table;
 use super::trouble::Trouble;
+use crate::live::plan::{self, Need};
+use crate::live::{Compared, Orders, Sorted, Tabular, Told};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
@@ -39,12 +42,8 @@ pub(super) struct Fit {
     pub(super) columns: Vec<Column>,
     /// Places in the file, ascending, and in the shape.
     pub(super) walk: Vec<(usize, usize)>,
-    /// Places in `columns`.
-    pub(super) key: Vec<usize>,
     pub(super) index: Option<Arc<Index>>,
-    /// Which content this is, where rows are told apart by nothing but their place.
-    pub(super) state: i64,
-    pub(super) sorts: Sorts,
+    pub(super) orders: Orders,
 }
 
 pub(super) struct Column {
@@ -75,20 +74,85 @@ impl Column {
     }
 }
 
+impl Tabular for Delimited {
+    type Plan = Plan;
+    type Fit = Fit;
+
+    fn plan(&self, shape: &Shape, loaded: &Loaded) -> Plan {
+        Plan::new(shape, &loaded.table, self.options.null.as_deref())
+    }
+
+    fn fit(plan: &Plan, loaded: &Loaded) -> Result<Fit, Trouble> {
+        plan.fit(loaded)
+    }
+}
+
+impl Compared for Column {
+    type Rank = Rank;
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    #[inline]
+    fn rank(&self, value: Cell<'_>) -> Rank {
+        let Cell::Text(text) = value else { unreachable!("a CSV file holds texts only") };
+        Rank::of(self.kind, text)
+    }
+
+    #[inline]
+    fn compared<'a>(&self, told: Told<'a>) -> Told<'a> {
+        told
+    }
+
+    fn tell_apart(&self, a: Cell<'_>, b: Cell<'_>) -> Ordering {
+        match (a, b) {
+            (Cell::Text(a), Cell::Text(b)) => a.cmp(b),
+            _ => Ordering::Equal,
+        }
+    }
+}
+
+impl Sorted for Fit {
+    type Column = Column;
+
+    fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
+    /// The byte at which the field begins.
+    #[inline]
+    fn spot(&self, row: u32, column: &Column) -> u32 {
+        self.table.begin(row, column.field)
+    }
+
+    #[inline]
+    fn told_at(&self, spot: u32, column: &Column) -> Told<'_> {
+        match self.table.text_at(spot) {
+            text if column.is_null(&text) => Told::Cell(Cell::Null),
+            Cow::Borrowed(text) => Told::Cell(Cell::Text(text)),
+            Cow::Owned(text) => Told::Text(text),
+        }
+    }
+}
+
 impl Plan {
-    /// A column is known by its name, and by which of that name it is where its place still agrees.
-    pub(super) fn new(shape: &Shape, table: &Table, null: Option<&str>) -> Self {
-        let columns = shape.columns.iter().map(|column| {
-            let is_there = table.header.get(column.at).is_some_and(|name| *name == column.name);
-            let before = if is_there { &table.header[..column.at] } else { &[] };
-            Wanted {
-                name: column.name.clone(),
-                before: before.iter().filter(|name| **name == column.name).count(),
-                kind: column.kind,
-                nullable: column.nullable,
-                mixed: column.mixed,
-                null: column.null.clone().or_else(|| null.map(str::to_owned)),
-            }
+    fn new(shape: &Shape, table: &Table, null: Option<&str>) -> Self {
+        let columns = shape.columns.iter().map(|column| Wanted {
+            name: column.name.clone(),
+            before: plan::before(column, &table.header),
+            kind: column.kind,
+            nullable: column.nullable,
+            mixed: column.mixed,
+            null: column.null.clone().or_else(|| null.map(str::to_owned)),
         });
         Self { columns: columns.collect(), key: shape.key.clone(), null: null.map(str::to_owned) }
     }
@@ -98,11 +162,7 @@ impl Plan {
         let fields = self.columns.iter().map(|wanted| self.find(wanted, table));
         let fields = fields.collect::<Result<Vec<usize>, Trouble>>()?;
         for (place, (wanted, field)) in self.columns.iter().zip(&fields).enumerate() {
-            let need = match (self.key.contains(&place), wanted.nullable) {
-                (true, _) => Need::Key,
-                (false, true) => Need::Nothing,
-                (false, false) => Need::Value,
-            };
+            let need = Need::of(self.key.contains(&place), wanted.nullable);
             self.check(wanted, need, *field, table)?;
         }
         let index = self.index(&fields, loaded)?;
@@ -117,19 +177,15 @@ impl Plan {
             table: table.clone(),
             columns: columns.collect(),
             walk,
-            key: self.key.clone(),
-            state: if index.is_some() { 0 } else { loaded.state() },
+            orders: Orders::new(&self.key, if index.is_some() { 0 } else { loaded.state() }),
             index,
-            sorts: Sorts::default(),
         })
     }
 
     fn find(&self, wanted: &Wanted, table: &Table) -> Result<usize, Trouble> {
-        let mut places = (0..table.header.len()).filter(|place| table.header[*place] == wanted.name);
-        places.nth(wanted.before).ok_or_else(|| {
-            let is_ours = |name: &&str| self.columns.iter().any(|column| column.name == **name);
-            let others = table.header.iter().map(String::as_str).filter(|name| !is_ours(name));
-            let near = nearest(&wanted.name, others).map(str::to_owned);
+        plan::find(&wanted.name, wanted.before, &table.header).ok_or_else(|| {
+            let is_ours = |name: &str| self.columns.iter().any(|column| column.name == name);
+            let near = plan::near(&wanted.name, &table.header, is_ours);
             Trouble::NoColumn { name: wanted.name.clone(), near }
         })
     }
@@ -178,12 +234,4 @@ impl Plan {
         })?;
         Ok(Some(index))
     }
-}
-
-/// What every row must have in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    Key,
-    Value,
-    Nothing,
 }

@@ -1,28 +1,70 @@
 //! Reads a file once: its text, where rows begin, and what kind of values each column has.
 
-use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
-use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use contract::Kind;
 use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::Guess;
+use contract::source::SourceFault;
 
 use super::decode::{Decoded, decode};
 use super::encode::Encoding;
-use super::index::{Index, Twice};
+use super::index::Index;
 use super::sniff::{self, Ending};
 use super::split::{End, Split, behind_blanks};
 use super::spot::Spot;
 use super::table::{Seen, Table};
 use super::trouble::{Comment, Trouble};
 use super::{COLUMNS_MAX, FILE_BYTES_MAX, Options};
+use crate::index::{Twice, first_key};
+use crate::watch::{Content, OutOfReach};
 
-/// Columns after which the search for a key is given up, and rows by which most show that they are none.
-const KEY_CANDIDATES_MAX: usize = 64;
-const KEY_SAMPLE_ROWS: u32 = 1024;
+/// Files of text with something between its fields, and how they are read.
+pub(super) struct Delimited {
+    /// The file's name may say what separates fields.
+    ending: Ending,
+    pub(super) options: Options,
+}
+
+impl Delimited {
+    pub(super) fn new(path: &Path, options: Options) -> Self {
+        Self { ending: Ending::of(path), options }
+    }
+}
+
+impl Content for Delimited {
+    type Loaded = Loaded;
+    type Trouble = Trouble;
+
+    fn file_bytes_max(&self) -> u64 {
+        FILE_BYTES_MAX
+    }
+
+    fn load(&self, bytes: Vec<u8>) -> Result<Loaded, Trouble> {
+        let decoded = decode(bytes)?;
+        let bytes = decoded.text.len() as u64;
+        if bytes > FILE_BYTES_MAX {
+            return Err(OutOfReach::TooLarge { bytes, bytes_max: FILE_BYTES_MAX }.into());
+        }
+        parse(decoded, self.ending, &self.options).map(Loaded::new)
+    }
+
+    fn is_of(&self, loaded: &Loaded, bytes: &[u8]) -> bool {
+        let Table { text, written, .. } = &*loaded.table;
+        match written {
+            Encoding::Utf8 => text.as_bytes() == bytes,
+            Encoding::Utf16Le { .. } | Encoding::Utf16Be { .. } | Encoding::Windows1252 => {
+                decode(bytes.to_vec()).is_ok_and(|now| now.written == *written && now.text == *text)
+            }
+        }
+    }
+
+    fn fault(&self, trouble: &Trouble, file: &str, path: &Path) -> SourceFault {
+        trouble.fault(file, path)
+    }
+}
 
 /// A table, and the indexes that somebody asked for.
 pub(super) struct Loaded {
@@ -33,14 +75,9 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    pub(super) fn new(table: Table) -> Self {
+    fn new(table: Table) -> Self {
         let table = Arc::new(table);
         Self { table, indexes: Mutex::default(), key: OnceLock::new(), state: OnceLock::new() }
-    }
-
-    /// Whether these bytes are certainly what it was loaded from.
-    pub(super) fn is_from(&self, bytes: &[u8]) -> bool {
-        self.table.written == Encoding::Utf8 && self.table.text.as_bytes() == bytes
     }
 
     /// The first column that tells rows apart, if there is one.
@@ -50,9 +87,6 @@ impl Loaded {
 
     fn find_key(&self) -> Option<usize> {
         let table = &self.table;
-        if table.rows.is_empty() {
-            return None;
-        }
         // Rows that may hold a value too long for a key: hardly any, in hardly any file.
         let ends = table.rows.iter().skip(1).map(|next| *next as usize).chain([table.text.len()]);
         let lengths = table.rows.iter().zip(ends).map(|(row, end)| end - *row as usize);
@@ -63,12 +97,10 @@ impl Loaded {
             is_scalar && !seen.has_empty && !seen.has_null
         };
         let places = (0..table.columns.len()).filter(|place| is_candidate(&table.columns[*place]));
-        places.take(KEY_CANDIDATES_MAX).find(|place| {
-            if long.iter().any(|row| table.text(*row, *place).len() > KEY_BYTES_MAX) {
-                return false;
-            }
-            let sample = KEY_SAMPLE_ROWS.min(table.len());
-            Index::build(table, &[*place], sample).is_ok() && self.index(&[*place]).is_ok()
+        let is_long = |place: usize| long.iter().any(|row| table.text(*row, place).len() > KEY_BYTES_MAX);
+        first_key(places, table.len(), |place, rows| match rows == table.len() {
+            true => !is_long(place) && self.index(&[place]).is_ok(),
+            false => !is_long(place) && Index::build(table, &[place], rows).is_ok(),
         })
     }
 
@@ -91,52 +123,6 @@ impl Loaded {
             hasher.write(self.table.text.as_bytes());
             hasher.finish().cast_signed()
         })
-    }
-}
-
-/// Opens a file for reading, if it is one and not too large.
-pub(super) fn open(path: &Path) -> Result<File, Trouble> {
-    // Looked at before it is opened: opening a pipe waits for somebody to write.
-    let what = std::fs::metadata(path).map_err(unreadable)?;
-    if !what.is_file() {
-        return Err(Trouble::NotAFile);
-    }
-    if what.len() > FILE_BYTES_MAX {
-        return Err(Trouble::TooLarge { bytes: what.len() });
-    }
-    File::open(path).map_err(unreadable)
-}
-
-pub(super) fn read(file: &mut File) -> Result<Vec<u8>, Trouble> {
-    let mut bytes = Vec::new();
-    if let Ok(what) = file.metadata() {
-        // One more, so that the end is seen without growing.
-        bytes.reserve_exact(usize::try_from(what.len().min(FILE_BYTES_MAX)).unwrap_or(0) + 1);
-    }
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(bytes)
-}
-
-/// What a file's bytes say. Its name may say what separates fields.
-pub(super) fn table(bytes: Vec<u8>, path: &Path, options: &Options) -> Result<Table, Trouble> {
-    let decoded = decode(bytes)?;
-    if decoded.text.len() as u64 > FILE_BYTES_MAX {
-        return Err(Trouble::TooLarge { bytes: decoded.text.len() as u64 });
-    }
-    let ending = match path.extension() {
-        Some(ending) if ending.eq_ignore_ascii_case("tsv") || ending.eq_ignore_ascii_case("tab") => {
-            Ending::Tsv
-        }
-        _ => Ending::Other,
-    };
-    parse(decoded, ending, options)
-}
-
-fn unreadable(error: io::Error) -> Trouble {
-    match error.kind() {
-        ErrorKind::NotFound => Trouble::Gone,
-        ErrorKind::PermissionDenied => Trouble::Denied,
-        _ => Trouble::Unreadable(error.to_string()),
     }
 }
 
@@ -297,5 +283,36 @@ impl Passing {
             values.push(String::new());
         }
         Seen { kind, has_empty: self.has_empty, has_null: self.has_null, values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Content, Delimited, Options};
+
+    /// Whether what was read of these bytes is said to be of them, and of those.
+    fn check(bytes: &[u8], others: &[&[u8]]) {
+        let csv = Delimited::new(Path::new("people.csv"), Options::default());
+        let loaded = csv.load(bytes.to_vec()).unwrap_or_else(|trouble| panic!("{trouble:?}"));
+        assert!(csv.is_of(&loaded, bytes), "{}", bytes.escape_ascii());
+        for other in others {
+            assert!(!csv.is_of(&loaded, other), "{} {}", bytes.escape_ascii(), other.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_only_touched_is_known_in_every_encoding() {
+        let utf8 = "a,b\n1,é\n".as_bytes();
+        let windows: &[u8] = b"a,b\n1,\xe9\n";
+        let utf16: Vec<u8> = "\u{feff}a,b\n1,é\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let swapped: Vec<u8> = "\u{feff}a,b\n1,é\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let all = [utf8, windows, &utf16, &swapped, &utf16[2..]];
+        for bytes in all {
+            let others: Vec<&[u8]> = all.into_iter().filter(|other| *other != bytes).collect();
+            check(bytes, &others);
+            check(bytes, &[&bytes[..bytes.len() - 2], b"", b"PK\x03\x04"]);
+        }
     }
 }

@@ -13,17 +13,15 @@ mod decode;
 mod encode;
 mod fit;
 mod index;
-mod live;
 mod load;
 mod pen;
+mod read;
 mod render;
 mod sniff;
-mod sort;
 mod splice;
 mod split;
 mod table;
 mod trouble;
-mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,9 +30,11 @@ use contract::diagnostic::Diagnostic;
 use contract::manifest::Formulas;
 use contract::source::{ColumnFacts, Facts, Reader, Shape, Source, SourceFault, TableFacts, Writer};
 
+use crate::live::{Live, fitted};
 use crate::spot;
-use load::Loaded;
-use watch::Watch;
+use crate::watch::Watch;
+use load::{Delimited, Loaded};
+use pen::Pen;
 
 /// Places in a file are kept in 32 bits.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
@@ -59,12 +59,13 @@ impl Default for Options {
     }
 }
 
-pub struct Csv(Arc<Watch>);
+pub struct Csv(Arc<Watch<Delimited>>);
 
 impl Csv {
     /// Nothing is read yet.
     pub fn open(path: &Path, options: Options) -> Self {
-        Self(Arc::new(Watch::new(path, options)))
+        let look_every_ms = options.look_every_ms;
+        Self(Arc::new(Watch::new(path, Delimited::new(path, options), look_every_ms)))
     }
 
     /// Waits until a file that is being read again in the background has been read.
@@ -77,21 +78,27 @@ impl Csv {
 impl Source for Csv {
     fn facts(&self) -> Result<Facts, SourceFault> {
         let loaded = self.0.fresh().map_err(|trouble| self.0.fault(&trouble))?;
-        Ok(facts(self.0.table_name(), &loaded, self.0.keeper.read_only()))
+        let name = self.0.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(facts(name, &loaded, self.0.keeper.read_only()))
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        let live = self.0.reader(shape)?;
+        let live = Live::open(&self.0, shape)?;
         Ok(live)
     }
 
     fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        let pen = self.0.pen(shape)?;
-        Ok(Arc::new(pen))
+        let fitted = fitted(&self.0, shape, self.0.fresh());
+        let (plan, _) = fitted.map_err(|trouble| self.0.fault(&trouble))?;
+        Ok(Arc::new(Pen::new(self.0.clone(), plan)))
     }
 
     fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
-        self.0.trouble(shape).map(|trouble| self.0.shown(&trouble))
+        let trouble = match shape {
+            Some(shape) => fitted(&self.0, shape, self.0.fresh()).err()?,
+            None => self.0.fresh().err()?,
+        };
+        Some(trouble.shown(&self.0.file, &self.0.path))
     }
 }
 

@@ -8,20 +8,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use contract::cursor::KEY_BYTES_MAX;
-use contract::source::{Change, Clerk, SourceFault, Stale, Unwritable, Write, WriteFault, Writer, Written};
-use contract::{Cell, Kind, Value};
+use contract::source::{Change, Clerk, SourceFault, Write, WriteFault, Writer, Written};
+use contract::{Cell, Kind};
 
 use super::fit::{Fit, Plan};
-use super::live::Scratch;
-use super::load::{self, Loaded};
+use super::load::{Delimited, Loaded};
 use super::splice::Splice;
 use super::table::Table;
 use super::trouble::Trouble;
-use super::watch::Watch;
-use crate::files::{Edited, Terms};
+use crate::files::Edited;
+use crate::live::Fit as _;
+use crate::watch::{Content, Watch};
 
 pub(super) struct Pen {
-    watch: Arc<Watch>,
+    watch: Arc<Watch<Delimited>>,
     plan: Plan,
 }
 
@@ -45,26 +45,14 @@ enum Rows {
 }
 
 impl Pen {
-    pub(super) fn new(watch: Arc<Watch>, plan: Plan) -> Self {
+    pub(super) fn new(watch: Arc<Watch<Delimited>>, plan: Plan) -> Self {
         Self { watch, plan }
     }
 }
 
 impl Writer for Pen {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
-        let terms =
-            Terms { claim: write.claim, dry_run: write.dry_run, now_ms: write.now_ms, stop: write.stop };
-        let mut new = None;
-        let written = self.watch.keeper.replace(terms, &mut |bytes| {
-            let (edited, loaded) = self.edit(bytes, &write.change, clerk)?;
-            new = loaded;
-            Ok(edited)
-        });
-        // Also where it went wrong: it may have been too late for nothing to have happened.
-        if !write.dry_run {
-            self.watch.wrote(new);
-        }
-        written
+        self.watch.write(write, |bytes| self.edit(bytes, &write.change, clerk))
     }
 }
 
@@ -83,13 +71,13 @@ impl Pen {
             Change::Update { key, cells } => self.update(&fit, key, cells, clerk)?,
             Change::Delete { key } => {
                 let row = fit.find(key).ok_or(WriteFault::NotFound)?;
-                before(&fit, row, clerk)?;
+                fit.before(row, clerk)?;
                 Draft { splice: Some(fit.table.remove(row)), rows: Rows::Less(row), expected: Vec::new() }
             }
         };
         let Some(splice) = &draft.splice else {
             let Rows::Same(row) = draft.rows else { unreachable!("a row more or less is a splice") };
-            let told = after(&fit, row, clerk)?;
+            let told = fit.after(row, clerk)?;
             return Ok((Edited { bytes: bytes.to_vec(), told }, None));
         };
         let (bytes, new) = self.apply(bytes, &old, splice)?;
@@ -101,7 +89,7 @@ impl Pen {
         let told = match draft.rows {
             Rows::More => read_back(&new_fit, new.table.len() - 1, &draft, clerk)?,
             Rows::Same(row) => read_back(&new_fit, row, &draft, clerk)?,
-            Rows::Less(row) => after(&fit, row, clerk)?,
+            Rows::Less(row) => fit.after(row, clerk)?,
         };
         Ok((Edited { bytes, told }, Some(new)))
     }
@@ -142,7 +130,7 @@ impl Pen {
         clerk: &mut dyn Clerk,
     ) -> Result<Draft, WriteFault> {
         let row = fit.find(key).ok_or(WriteFault::NotFound)?;
-        let more = before(fit, row, clerk)?;
+        let more = fit.before(row, clerk)?;
         let more = more.iter().map(|(place, value)| (*place, value.as_cell()));
         let cells: Vec<(usize, Cell<'_>)> = cells.iter().copied().chain(more).collect();
         let mut said = self.render(fit, &cells)?;
@@ -167,7 +155,7 @@ impl Pen {
         let mut said: Vec<(usize, String)> = Vec::with_capacity(cells.len());
         for (place, cell) in cells {
             let column = &self.plan.columns[*place];
-            let text = column.render(*cell, self.watch.options.formulas, fit.table.written);
+            let text = column.render(*cell, self.watch.content.options.formulas, fit.table.written);
             let text = text.map_err(|why| WriteFault::Refused { column: Some(*place), why })?;
             said.retain(|(other, _)| other != place);
             said.push((*place, text.into_owned()));
@@ -197,9 +185,8 @@ impl Pen {
         let bytes = splice
             .bytes(&old.table, bytes)
             .map_err(|c| refused(format!("`{}` cannot be written in this file", c.escape_debug())))?;
-        let table = load::table(bytes.clone(), self.watch.path(), &self.watch.options);
-        let table = table.map_err(|trouble| self.refused(&trouble))?;
-        Ok((bytes, Arc::new(Loaded::new(table))))
+        let loaded = self.watch.content.load(bytes.clone()).map_err(|trouble| self.refused(&trouble))?;
+        Ok((bytes, Arc::new(loaded)))
     }
 
     /// That the file is the old one but for the splice, in whichever way it is looked at.
@@ -238,11 +225,7 @@ impl Pen {
             Trouble::NotOfKind { column, .. }
             | Trouble::NoValue { column, .. }
             | Trouble::NoKey { column, .. } => because(column),
-            Trouble::Gone
-            | Trouble::NotAFile
-            | Trouble::Denied
-            | Trouble::Unreadable(_)
-            | Trouble::TooLarge { .. }
+            Trouble::File(_)
             | Trouble::Empty
             | Trouble::LooksLike(_)
             | Trouble::Nul { .. }
@@ -279,19 +262,7 @@ fn read_back(fit: &Fit, row: u32, draft: &Draft, clerk: &mut dyn Clerk) -> Resul
         let why = "the row would not read back as it was meant".into();
         return Err(WriteFault::Refused { column: None, why });
     }
-    after(fit, row, clerk)
-}
-
-fn before(fit: &Fit, row: u32, clerk: &mut dyn Clerk) -> Result<Vec<(usize, Value)>, WriteFault> {
-    let mut said = Ok(Vec::new());
-    fit.hand(row, &mut Scratch::default(), |cells| said = clerk.before(cells));
-    said.map_err(|Stale| WriteFault::Stale)
-}
-
-fn after(fit: &Fit, row: u32, clerk: &mut dyn Clerk) -> Result<Vec<u8>, WriteFault> {
-    let mut told = Ok(Vec::new());
-    fit.hand(row, &mut Scratch::default(), |cells| told = clerk.after(cells));
-    told.map_err(|Unwritable| WriteFault::Unwritable)
+    fit.after(row, clerk)
 }
 
 fn is_same_number(a: &str, b: &str) -> bool {

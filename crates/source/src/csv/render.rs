@@ -11,7 +11,7 @@ use contract::{Cell, Kind};
 
 use super::encode::Encoding;
 use super::fit::Wanted;
-use super::trouble::kind_of;
+use crate::words::kind_of;
 
 impl Wanted {
     /// Whether a text means that there is no value.

@@ -1,5 +1,7 @@
 //! What separates the fields of a file, from how well its first records agree.
 
+use std::path::Path;
+
 use super::split::{End, Split, behind_blanks};
 
 /// In the order in which they are preferred.
@@ -12,6 +14,17 @@ const SAMPLE_BYTES_MAX: usize = 64 << 10;
 pub(super) enum Ending {
     Tsv,
     Other,
+}
+
+impl Ending {
+    pub(super) fn of(path: &Path) -> Self {
+        match path.extension() {
+            Some(ending) if ending.eq_ignore_ascii_case("tsv") || ending.eq_ignore_ascii_case("tab") => {
+                Self::Tsv
+            }
+            _ => Self::Other,
+        }
+    }
 }
 
 /// How the first records look with a delimiter.

@@ -138,6 +138,19 @@ impl Field {
         }
     }
 
+    /// What the field says, in `scratch` where it has to be made.
+    #[inline]
+    pub(super) fn text_in<'a>(self, whole: &'a str, scratch: &'a mut String) -> &'a str {
+        match self.plain(whole) {
+            Some(text) => text,
+            None => {
+                scratch.clear();
+                self.unescape(whole, scratch);
+                scratch
+            }
+        }
+    }
+
     /// Writes what a field that is not plain says behind `out`.
     pub(super) fn unescape(self, whole: &str, out: &mut String) {
         let mut rest = &whole[self.from + 1..self.to];

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use contract::Kind;
 
 use super::encode::Encoding;
-use super::split::{End, Field, Split};
+use super::split::{Field, Split};
 use super::spot::{Spot, line_at};
 
 pub(super) struct Table {
@@ -43,9 +43,11 @@ impl Table {
         u32::try_from(self.rows.len()).expect("every row has a byte, and there are less than 2^32")
     }
 
-    /// The fields of a row, from the first.
+    /// The fields of a row by their places.
+    #[inline]
     pub(super) fn fields(&self, row: u32) -> Fields<'_> {
-        Fields { table: self, at: Some(self.rows[row as usize] as usize) }
+        let begin = self.rows[row as usize] as usize;
+        Fields { table: self, place: 0, field: self.split.field(self.text.as_bytes(), begin) }
     }
 
     /// Where a field begins, quote included. Rows with too few fields are not loaded.
@@ -81,21 +83,21 @@ impl Table {
     }
 }
 
+/// The fields of one row, to be asked for in the order in which they stand.
 pub(super) struct Fields<'a> {
     table: &'a Table,
-    at: Option<usize>,
+    place: usize,
+    field: Field,
 }
 
-impl Iterator for Fields<'_> {
-    type Item = Field;
-
-    #[inline]
-    fn next(&mut self) -> Option<Field> {
-        let field = self.table.split.field(self.table.text.as_bytes(), self.at?);
-        self.at = match field.end {
-            End::Delimiter => Some(field.next),
-            End::Record | End::Open => None,
-        };
-        Some(field)
+impl Fields<'_> {
+    /// The field at this place, which is not before the last one. Rows with too few fields are not loaded.
+    #[inline(always)]
+    pub(super) fn at(&mut self, place: usize) -> Field {
+        while self.place < place {
+            self.field = self.table.split.field(self.table.text.as_bytes(), self.field.next);
+            self.place += 1;
+        }
+        self.field
     }
 }

@@ -1,23 +1,21 @@
 //! What can be wrong with a file, and how a person is told: the file, the line, the way out.
 //!
-//! What callers read names the file and never its folder, and shows no value of a row; the log has both. Whoever
-//! starts the server is shown the line itself.
+//! The log has the path and the value, too. Whoever starts the server is shown the line itself.
 
 use std::path::Path;
 
 use contract::Kind;
 use contract::diagnostic::Diagnostic;
+use contract::source::SourceFault;
 
 use super::spot::Spot;
+use crate::watch::OutOfReach;
+use crate::words::{self, Words, kind_of, shortened};
 
 /// Why a file is not a table, or not the table it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {
-    Gone,
-    NotAFile,
-    Denied,
-    Unreadable(String),
-    TooLarge { bytes: u64 },
+    File(OutOfReach),
     Empty,
     LooksLike(Format),
     Nul { at: Spot },
@@ -52,27 +50,16 @@ pub(super) enum Format {
     Parquet,
 }
 
+impl From<OutOfReach> for Trouble {
+    fn from(out_of_reach: OutOfReach) -> Self {
+        Self::File(out_of_reach)
+    }
+}
+
 impl Trouble {
-    /// Whether the file cannot be read at all, so that nobody knows what it holds.
-    pub(super) fn is_out_of_reach(&self) -> bool {
-        match self {
-            Self::Gone | Self::NotAFile | Self::Denied | Self::Unreadable(_) => true,
-            Self::TooLarge { .. }
-            | Self::Empty
-            | Self::LooksLike(_)
-            | Self::Nul { .. }
-            | Self::BrokenUtf8 { .. }
-            | Self::BrokenUtf16
-            | Self::Delimiter(_)
-            | Self::TooManyColumns(_)
-            | Self::Ragged { .. }
-            | Self::Unclosed { .. }
-            | Self::NoColumn { .. }
-            | Self::NotOfKind { .. }
-            | Self::NoValue { .. }
-            | Self::NoKey { .. }
-            | Self::KeyTwice { .. } => false,
-        }
+    pub(super) fn fault(&self, file: &str, path: &Path) -> SourceFault {
+        let out_of_reach = if let Self::File(file) = self { Some(file) } else { None };
+        words::fault(self.words(file), self.log(file, path), out_of_reach)
     }
 
     fn spot(&self) -> Option<&Spot> {
@@ -84,11 +71,7 @@ impl Trouble {
             | Self::NotOfKind { at, .. }
             | Self::NoValue { at, .. }
             | Self::NoKey { at, .. } => Some(at),
-            Self::Gone
-            | Self::NotAFile
-            | Self::Denied
-            | Self::Unreadable(_)
-            | Self::TooLarge { .. }
+            Self::File(_)
             | Self::Empty
             | Self::LooksLike(_)
             | Self::BrokenUtf16
@@ -99,28 +82,17 @@ impl Trouble {
         }
     }
 
-    /// For whoever calls.
-    pub(super) fn told(&self, file: &str) -> String {
-        let (what, way_out) = self.words(file);
-        format!("{what}; {way_out}")
-    }
-
-    /// For whoever starts the server: with the line itself, where it is about one.
     pub(super) fn shown(&self, file: &str, path: &Path) -> Diagnostic {
-        let (what, way_out) = self.words(file);
-        match self.spot() {
-            Some(spot) => Diagnostic::error(what).at(&spot.at(&path.display().to_string())).help(way_out),
-            None => Diagnostic::error(format!("{what}; {way_out}")),
-        }
+        words::shown(self.words(file), self.spot(), path)
     }
 
     /// For whoever runs the server: the path, the place, and the value where there is one.
-    pub(super) fn log(&self, file: &str, path: &Path) -> String {
+    fn log(&self, file: &str, path: &Path) -> String {
         let path = path.display();
         let place = self.spot().map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
         let (what, _) = self.words(file);
         match self {
-            Self::Unreadable(error) => format!("{path}: {error}"),
+            Self::File(OutOfReach::Unreadable(error)) => format!("{path}: {error}"),
             Self::NotOfKind { text, .. } => format!("{path}{place}: {what}: `{}`", shortened(text)),
             Self::KeyTwice { texts, .. } => {
                 format!("{path}: {what}: `{}`", shortened(&texts.join("`, `")))
@@ -129,20 +101,14 @@ impl Trouble {
         }
     }
 
-    /// What is wrong, and the way out.
-    fn words(&self, file: &str) -> (String, String) {
+    fn words(&self, file: &str) -> Words {
         match self {
-            Self::Gone => (format!("`{file}` is not there"), "check its name, or put it back".into()),
-            Self::NotAFile => (format!("`{file}` is not a file"), "give the path of a CSV file".into()),
-            Self::Denied => {
-                (format!("`{file}` may not be read"), "give the server permission to read it".into())
-            }
-            Self::Unreadable(_) => (format!("`{file}` cannot be read"), "the log says why".into()),
-            Self::TooLarge { bytes } => {
+            Self::File(OutOfReach::TooLarge { bytes, .. }) => {
                 let gib = *bytes as f64 / f64::from(1 << 30);
                 let what = format!("`{file}` has {gib:.1} GiB, and must have less than 4");
                 (what, "split it, or load it into SQLite".into())
             }
+            Self::File(out_of_reach) => out_of_reach.words(file, "CSV file"),
             Self::Empty => (format!("`{file}` is empty"), "its first line must name the columns".into()),
             Self::LooksLike(format) => {
                 let (what, way_out) = format.words();
@@ -181,13 +147,7 @@ impl Trouble {
                 format!("`{file}` line {} opens a quote that is never closed", at.line),
                 "close it, or write `\"\"` for a quote in a field".into(),
             ),
-            Self::NoColumn { name, near: None } => {
-                (format!("`{file}` has no column `{name}`"), "put it back, or make the contract anew".into())
-            }
-            Self::NoColumn { name, near: Some(near) } => (
-                format!("`{file}` has no column `{name}`, but `{near}`"),
-                "name it as it was, or make the contract anew".into(),
-            ),
+            Self::NoColumn { name, near } => words::missing(file, "column", name, near.as_deref()),
             Self::NotOfKind { at, column, kind, text: _ } => (
                 format!("`{file}` line {}, column `{column}`: expected {}", at.line, kind_of(*kind)),
                 "correct the value".into(),
@@ -238,24 +198,4 @@ fn ragged(fields: usize, header: usize, delimiter: u8) -> String {
     } else {
         format!("add what is missing, with {separator} for each empty field")
     }
-}
-
-pub(super) fn kind_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Text => "text",
-        Kind::Integer => "a whole number, such as `42`",
-        Kind::Int64 => "a whole number of 64 bits",
-        Kind::Decimal | Kind::Number => "a number, such as `12.50`",
-        Kind::Boolean => "`true` or `false`",
-        Kind::Date => "a date, such as `2026-02-28`",
-        Kind::Timestamp => "a time with its zone, such as `2026-02-28T10:00:00Z`",
-        Kind::LocalTimestamp => "a time without a zone, such as `2026-02-28T10:00:00`",
-        Kind::Json => "JSON",
-        Kind::Blob => "base64",
-    }
-}
-
-fn shortened(text: &str) -> &str {
-    const BYTES_MAX: usize = 80;
-    &text[..text.floor_char_boundary(BYTES_MAX)]
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contract::source::{Claim, SourceFault, WriteFault, Written};
+use contract::source::{Claim, SourceFault, Write, WriteFault, Written};
 
 use beside::Beside;
 use claims::{Claims, Found, Known};
@@ -66,6 +66,13 @@ pub(crate) struct Terms<'a> {
     pub(crate) now_ms: u64,
     /// Rings when nobody waits any more.
     pub(crate) stop: Option<&'a AtomicBool>,
+}
+
+impl<'a> Terms<'a> {
+    pub(crate) fn of(write: &Write<'a>) -> Self {
+        let Write { change: _, claim, dry_run, now_ms, stop } = *write;
+        Self { claim, dry_run, now_ms, stop }
+    }
 }
 
 /// How long others are waited for.

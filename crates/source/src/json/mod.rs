@@ -14,10 +14,6 @@ mod value;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
-
-use contract::diagnostic::Diagnostic;
-use contract::source::{Facts, Reader, Shape, Source, SourceFault, Writer};
 
 use crate::rows::{Format, Rows};
 use document::Document;
@@ -48,50 +44,22 @@ impl Options {
 /// More of a document is not looked at to find its records: what is so large is nobody's first try.
 const LOOKED_BYTES_MAX: u64 = 256 << 20;
 
-pub struct Json(Rows);
-
-impl Json {
-    /// Nothing is read yet.
-    pub fn open(path: &Path, options: Options) -> Self {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let format: Box<dyn Format> = match options.form {
-            Form::Lines => Box::new(Lines { name }),
-            Form::Document { at } => Box::new(Document { name, at }),
-        };
-        Self(Rows::open(path, format, options.look_every_ms))
-    }
-
-    /// Where in a document the records are, if it is no array itself and there is one place only that could be meant:
-    /// a JSON pointer. What cannot be read is for [`Source::facts`] to tell.
-    pub fn records_at(path: &Path) -> Option<String> {
-        // To open a pipe is to wait for somebody to write.
-        std::fs::metadata(path).ok().filter(|what| what.is_file())?;
-        let mut bytes = Vec::new();
-        File::open(path).ok()?.take(LOOKED_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        document::records_at(&bytes)
-    }
-
-    /// Waits until a file that is being read again in the background has been read.
-    #[doc(hidden)]
-    pub fn wait(&self) {
-        self.0.wait();
-    }
+/// A file with one table, which is named as the file. Nothing is read yet.
+pub fn open(path: &Path, options: Options) -> Rows {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let format: Box<dyn Format> = match options.form {
+        Form::Lines => Box::new(Lines { name }),
+        Form::Document { at } => Box::new(Document { name, at }),
+    };
+    Rows::open(path, format, options.look_every_ms)
 }
 
-impl Source for Json {
-    fn facts(&self) -> Result<Facts, SourceFault> {
-        self.0.facts()
-    }
-
-    fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        self.0.reader(shape)
-    }
-
-    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        self.0.writer(shape)
-    }
-
-    fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
-        self.0.explain(shape)
-    }
+/// Where in a document the records are, if it is no array itself and there is one place only that could be meant: a
+/// JSON pointer. What cannot be read is for [`Source::facts`](contract::source::Source::facts) to tell.
+pub fn records_at(path: &Path) -> Option<String> {
+    // To open a pipe is to wait for somebody to write.
+    std::fs::metadata(path).ok().filter(|what| what.is_file())?;
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(LOOKED_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    document::records_at(&bytes)
 }

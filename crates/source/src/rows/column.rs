@@ -1,13 +1,16 @@
 //! One column as a contract reads it: how the file's values are told, and what they must be.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use contract::infer::{self, EXACT_MAX};
+use contract::order::Rank;
 use contract::{Cell, Kind};
 
 use super::table::{Held, Table};
+use crate::live::{Compared, Told};
 
 #[derive(Debug, Clone)]
 pub(super) struct Column {
@@ -22,30 +25,11 @@ pub(super) struct Column {
     pub(super) nests: bool,
 }
 
-/// A value as it is told: as the table has it, or as something that had to be made.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Told<'a> {
-    Cell(Cell<'a>),
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
 /// What tells one key from another. Where texts stand beside numbers, `7` and `"7"` are two.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key<'a> {
     Integer(i64),
     Text(Cow<'a, str>),
-}
-
-impl Told<'_> {
-    #[inline]
-    pub(super) fn cell(&self) -> Cell<'_> {
-        match self {
-            Self::Cell(cell) => *cell,
-            Self::Text(text) => Cell::Text(text),
-            Self::Bytes(bytes) => Cell::Blob(bytes),
-        }
-    }
 }
 
 impl Column {
@@ -152,17 +136,33 @@ impl Column {
             Cell::Null | Cell::Blob(_) => None,
         }
     }
+}
 
-    /// What takes part in comparisons. There is one zero; and where there are numbers of any length, all are
-    /// compared by their digits.
+impl Compared for Column {
+    /// Bytes have none.
+    type Rank = Option<Rank>;
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn rank(&self, value: Cell<'_>) -> Option<Rank> {
+        self.text(value).map(|text| Rank::of(self.kind, &text))
+    }
+
+    /// There is one zero; and where there are numbers of any length, all are compared by their digits.
     #[inline]
-    pub(super) fn compared<'a>(&self, told: Told<'a>) -> Told<'a> {
+    fn compared<'a>(&self, told: Told<'a>) -> Told<'a> {
         match (self.kind, told) {
             (Kind::Decimal, Told::Cell(Cell::Integer(n))) => Told::Text(n.to_string()),
             (Kind::Decimal, Told::Cell(Cell::Real(n))) => Told::Text(real(n + 0.0)),
             (_, Told::Cell(Cell::Real(n))) => Told::Cell(Cell::Real(n + 0.0)),
             (_, told) => told,
         }
+    }
+
+    fn tell_apart(&self, a: Cell<'_>, b: Cell<'_>) -> Ordering {
+        self.key(a).cmp(&self.key(b))
     }
 }
 

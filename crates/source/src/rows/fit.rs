@@ -8,10 +8,11 @@ use contract::source::Shape;
 
 use super::column::Column;
 use super::index::Index;
-use super::order::Sorts;
-use super::state::State;
+use super::state::{Kept, State};
 use super::table::Table;
 use super::trouble::{Place, Trouble};
+use crate::live::plan::{self, Need};
+use crate::live::{Orders, Sorted, Tabular, Told};
 
 /// What a contract reads, by the names in the file. Outlives any one state of it.
 pub(super) struct Plan {
@@ -35,41 +36,64 @@ pub(super) struct Fit {
     pub(super) table: Arc<Table>,
     /// In the order of the shape.
     pub(super) columns: Vec<Column>,
-    /// Places in `columns`.
-    pub(super) key: Vec<usize>,
     pub(super) index: Option<Index>,
-    /// Which content this is, where rows are told apart by nothing but their place.
-    pub(super) state: i64,
-    pub(super) sorts: Sorts,
+    pub(super) orders: Orders,
 }
 
-/// What every row must have in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    Key,
-    Value,
-    Nothing,
+impl Tabular for Kept {
+    type Plan = Plan;
+    type Fit = Fit;
+
+    fn plan(&self, shape: &Shape, state: &State) -> Plan {
+        Plan::new(shape, state)
+    }
+
+    fn fit(plan: &Plan, state: &State) -> Result<Fit, Trouble> {
+        plan.fit(state)
+    }
+}
+
+impl Sorted for Fit {
+    type Column = Column;
+
+    fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
+    /// The row: columns are kept as such.
+    #[inline]
+    fn spot(&self, row: u32, _: &Column) -> u32 {
+        row
+    }
+
+    #[inline]
+    fn told_at(&self, row: u32, column: &Column) -> Told<'_> {
+        column.told(&self.table, row)
+    }
 }
 
 impl Plan {
-    /// A column is known by its name, and by which of that name it is where its place still agrees.
-    pub(super) fn new(shape: &Shape, state: &State) -> Self {
+    fn new(shape: &Shape, state: &State) -> Self {
         let header = state.find(&shape.table).map(|at| &state.tables[at].header[..]).unwrap_or_default();
-        let columns = shape.columns.iter().map(|column| {
-            let is_there = header.get(column.at).is_some_and(|name| *name == column.name);
-            let before = if is_there { &header[..column.at] } else { &[] };
-            Wanted {
-                before: before.iter().filter(|name| **name == column.name).count(),
-                nullable: column.nullable,
-                column: Column {
-                    name: column.name.clone(),
-                    field: None,
-                    kind: column.kind,
-                    mixed: column.mixed,
-                    null: column.null.clone(),
-                    nests: false,
-                },
-            }
+        let columns = shape.columns.iter().map(|column| Wanted {
+            before: plan::before(column, header),
+            nullable: column.nullable,
+            column: Column {
+                name: column.name.clone(),
+                field: None,
+                kind: column.kind,
+                mixed: column.mixed,
+                null: column.null.clone(),
+                nests: false,
+            },
         });
         Self { table: shape.table.clone(), columns: columns.collect(), key: shape.key.clone() }
     }
@@ -90,11 +114,8 @@ impl Plan {
         for (place, wanted) in self.columns.iter().enumerate() {
             let field = self.find(wanted, table)?;
             let column = Column { field, nests: table.nests, ..wanted.column.clone() };
-            let need = match (self.key.contains(&place), wanted.nullable || wanted.column.null.is_some()) {
-                (true, _) => Need::Key,
-                (false, true) => Need::Nothing,
-                (false, false) => Need::Value,
-            };
+            let nullable = wanted.nullable || wanted.column.null.is_some();
+            let need = Need::of(self.key.contains(&place), nullable);
             check(at, table, &column, need)?;
             columns.push(column);
         }
@@ -106,23 +127,19 @@ impl Plan {
             at,
             table: table.clone(),
             columns,
-            key: self.key.clone(),
-            state: if index.is_some() { 0 } else { state.number() },
+            orders: Orders::new(&self.key, if index.is_some() { 0 } else { state.number() }),
             index,
-            sorts: Sorts::default(),
         })
     }
 
     fn find(&self, wanted: &Wanted, table: &Table) -> Result<Option<usize>, Trouble> {
         let name = &wanted.column.name;
-        let mut places = (0..table.header.len()).filter(|place| table.header[*place] == *name);
-        match places.nth(wanted.before) {
+        match plan::find(name, wanted.before, &table.header) {
             Some(place) => Ok(Some(place)),
             None if table.is_loose => Ok(None),
             None => {
-                let is_ours = |name: &&str| self.columns.iter().any(|wanted| wanted.column.name == **name);
-                let others = table.header.iter().map(String::as_str).filter(|name| !is_ours(name));
-                let near = nearest(name, others).map(str::to_owned);
+                let is_ours = |name: &str| self.columns.iter().any(|wanted| wanted.column.name == name);
+                let near = plan::near(name, &table.header, is_ours);
                 Err(Trouble::NoColumn { name: name.clone(), near })
             }
         }
@@ -130,7 +147,7 @@ impl Plan {
 
     fn index(&self, at: usize, table: &Table, columns: &[Column], key: &[usize]) -> Result<Index, Trouble> {
         let key: Vec<&Column> = key.iter().map(|place| &columns[*place]).collect();
-        Index::build(table, &key).map_err(|twice| {
+        Index::build(table, &key, table.len()).map_err(|twice| {
             let text = |column: &&Column| match column.text(column.told(table, twice.second).cell()) {
                 Some(text) => text.into_owned(),
                 None => String::new(),

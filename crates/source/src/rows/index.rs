@@ -1,43 +1,29 @@
-//! Which row has a key: row numbers by the hash of their key's parts.
+//! Which row has a key, by what makes one of its values.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::Hasher;
 
 use contract::Cell;
-use foldhash::quality::RandomState;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 use super::column::{Column, Key};
 use super::table::Table;
+use crate::index::{self, KeyHasher, Twice, write_text};
 
-pub(super) struct Index {
-    rows: HashTable<u32>,
-    // Seeded by chance, so that no file can be made to fall into one bucket.
-    state: RandomState,
-}
-
-/// Two rows with one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Twice {
-    pub(super) first: u32,
-    pub(super) second: u32,
-}
+pub(super) struct Index(index::Index);
 
 impl Index {
-    pub(super) fn build(table: &Table, key: &[&Column]) -> Result<Self, Twice> {
-        let state = RandomState::default();
-        let mut rows = HashTable::with_capacity(table.len() as usize);
-        for row in 0..table.len() {
-            let hash = hash_row(&state, table, key, row);
-            let is_same = |other: &u32| key.iter().all(|column| is_same_key(table, column, row, *other));
-            match rows.entry(hash, is_same, |other| hash_row(&state, table, key, *other)) {
-                Entry::Occupied(first) => return Err(Twice { first: *first.get(), second: row }),
-                Entry::Vacant(place) => {
-                    place.insert(row);
-                }
+    /// Of the first `len` rows.
+    pub(super) fn build(table: &Table, key: &[&Column], len: u32) -> Result<Self, Twice> {
+        let write_row = |row: u32, hasher: &mut KeyHasher| {
+            for column in key {
+                write(hasher, column, column.told(table, row).cell());
             }
-        }
-        Ok(Self { rows, state })
+        };
+        let is_same = |a: u32, b: u32| {
+            key.iter().all(|column| {
+                column.key(column.told(table, a).cell()) == column.key(column.told(table, b).cell())
+            })
+        };
+        index::Index::build(len, write_row, is_same).map(Self)
     }
 
     /// The row with this key.
@@ -45,42 +31,28 @@ impl Index {
         if key.len() != columns.len() {
             return None;
         }
-        let mut hasher = self.state.build_hasher();
-        for (column, cell) in columns.iter().zip(key) {
-            write(&mut hasher, column, *cell);
-        }
-        let is_it = |row: &u32| {
-            columns.iter().zip(key).all(|(column, cell)| {
-                let told = column.told(table, *row);
+        let pairs = || columns.iter().zip(key);
+        let write_key = |hasher: &mut KeyHasher| {
+            for (column, cell) in pairs() {
+                write(hasher, column, *cell);
+            }
+        };
+        let is_it = |row: u32| {
+            pairs().all(|(column, cell)| {
+                let told = column.told(table, row);
                 let own = column.key(told.cell());
                 own.is_some() && own == column.key(*cell)
             })
         };
-        self.rows.find(hasher.finish(), is_it).copied()
+        self.0.find(write_key, is_it)
     }
-}
-
-fn is_same_key(table: &Table, column: &Column, a: u32, b: u32) -> bool {
-    column.key(column.told(table, a).cell()) == column.key(column.told(table, b).cell())
-}
-
-fn hash_row(state: &RandomState, table: &Table, key: &[&Column], row: u32) -> u64 {
-    let mut hasher = state.build_hasher();
-    for column in key {
-        write(&mut hasher, column, column.told(table, row).cell());
-    }
-    hasher.finish()
 }
 
 #[inline]
-fn write(hasher: &mut impl Hasher, column: &Column, cell: Cell<'_>) {
+fn write(hasher: &mut KeyHasher, column: &Column, cell: Cell<'_>) {
     match column.key(cell) {
         Some(Key::Integer(n)) => hasher.write_i64(n),
-        Some(Key::Text(text)) => {
-            hasher.write(text.as_bytes());
-            // No text has this byte, so `ab`, `c` is not `a`, `bc`.
-            hasher.write_u8(0xFF);
-        }
+        Some(Key::Text(text)) => write_text(hasher, &text),
         None => {}
     }
 }

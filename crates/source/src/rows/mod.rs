@@ -7,10 +7,9 @@
 mod column;
 mod fit;
 mod index;
-mod live;
-mod order;
 mod pen;
 mod put;
+mod read;
 mod seen;
 mod state;
 mod table;
@@ -22,11 +21,9 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::source::{Facts, LeftOut, Reader, Shape, Source, SourceFault, WriteFault, Writer};
 
-use crate::files::Keeper;
+use crate::live::{Live, fitted};
 use crate::spot::Spot;
 use crate::watch::Watch;
-use fit::Plan;
-use live::Live;
 use pen::Pen;
 use state::{Kept, State};
 use trouble::Trouble;
@@ -83,36 +80,33 @@ pub(crate) struct Unreadable {
     pub(crate) at: Option<Spot>,
 }
 
-/// A file of tables.
-pub(crate) struct Rows {
-    watch: Arc<Watch<Kept>>,
-    keeper: Arc<Keeper>,
-}
+/// A file of tables, opened by what knows its format.
+pub struct Rows(Arc<Watch<Kept>>);
 
 impl Rows {
     /// Nothing is read yet.
     pub(crate) fn open(path: &Path, format: Box<dyn Format>, look_every_ms: u64) -> Self {
-        let watch = Watch::new(path, Kept::new(format), look_every_ms);
-        Self { watch: Arc::new(watch), keeper: Arc::new(Keeper::new(path)) }
+        Self(Arc::new(Watch::new(path, Kept::new(format), look_every_ms)))
     }
 
     /// Waits until a file that is being read again in the background has been read.
-    pub(crate) fn wait(&self) {
-        self.watch.wait();
+    #[doc(hidden)]
+    pub fn wait(&self) {
+        self.0.wait();
     }
 
     /// Where the trouble is, in the file as it is now.
     fn spot(&self, trouble: &Trouble) -> Option<Spot> {
         let (place, column) = trouble.place()?;
-        self.watch.content.format.spot(&self.watch.bytes()?, place.table, place.row as usize, column)
+        self.0.content.format.spot(&self.0.bytes()?, place.table, place.row as usize, column)
     }
 }
 
 impl Source for Rows {
     fn facts(&self) -> Result<Facts, SourceFault> {
-        let state = self.watch.fresh().and_then(State::with_columns);
-        let mut facts = state.map_err(|trouble| fault(&self.watch, &trouble))?.facts();
-        let read_only = self.keeper.read_only();
+        let state = self.0.fresh().and_then(State::with_columns);
+        let mut facts = state.map_err(|trouble| self.0.fault(&trouble))?.facts();
+        let read_only = self.0.keeper.read_only();
         for table in &mut facts.tables {
             table.read_only = table.read_only.take().or_else(|| read_only.clone());
         }
@@ -120,37 +114,23 @@ impl Source for Rows {
     }
 
     fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        let live = self.watch.join(|state| {
-            let state = state.map_err(|trouble| fault(&self.watch, &trouble))?;
-            let plan = Plan::new(shape, &state);
-            let fit = plan.fit(&state).map_err(|trouble| fault(&self.watch, &trouble))?;
-            Ok::<_, SourceFault>(Arc::new(Live::new(self.watch.clone(), plan, fit)))
-        })?;
+        let live = Live::open(&self.0, shape)?;
         Ok(live)
     }
 
     fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        Ok(Arc::new(Pen::new(self.watch.clone(), self.keeper.clone(), shape)?))
+        Ok(Arc::new(Pen::new(self.0.clone(), shape)?))
     }
 
     fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
-        let trouble = match (self.watch.fresh(), shape) {
-            (Err(trouble), _) => trouble,
-            (Ok(state), Some(shape)) => Plan::new(shape, &state).fit(&state).err()?,
-            (Ok(state), None) => state.with_columns().err()?,
+        let state = self.0.fresh();
+        let trouble = match shape {
+            Some(shape) => fitted(&self.0, shape, state).err()?,
+            None => state.and_then(State::with_columns).err()?,
         };
         let spot = self.spot(&trouble);
-        Some(trouble.shown(
-            &self.watch.file,
-            &self.watch.path,
-            self.watch.content.format.name(),
-            spot.as_ref(),
-        ))
+        Some(trouble.shown(&self.0.file, &self.0.path, self.0.content.format.name(), spot.as_ref()))
     }
-}
-
-fn fault(watch: &Watch<Kept>, trouble: &Trouble) -> SourceFault {
-    trouble.fault(&watch.file, &watch.path, watch.content.format.name())
 }
 
 #[cfg(test)]

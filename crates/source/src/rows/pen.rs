@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use contract::Cell;
 use contract::source::{Change, Clerk, Shape, SourceFault, Write, WriteFault, Writer, Written};
-use contract::{Cell, Value};
 
 use super::fit::{Fit, Plan};
 use super::put::Asked;
@@ -12,13 +12,13 @@ use super::state::{Kept, State};
 use super::table::{Held, Table};
 use super::trouble::Trouble;
 use super::{Edit, Put};
-use crate::files::{Edited, Keeper, Terms};
+use crate::files::Edited;
+use crate::live::{Fit as _, fitted};
 use crate::watch::{Content, Watch};
 
 pub(super) struct Pen {
     watch: Arc<Watch<Kept>>,
     plan: Plan,
-    keeper: Arc<Keeper>,
 }
 
 /// What is to become of the table.
@@ -29,46 +29,34 @@ enum Step {
 }
 
 impl Pen {
-    pub(super) fn new(
-        watch: Arc<Watch<Kept>>,
-        keeper: Arc<Keeper>,
-        shape: &Shape,
-    ) -> Result<Self, SourceFault> {
-        let state = watch.fresh().map_err(|trouble| super::fault(&watch, &trouble))?;
-        let plan = Plan::new(shape, &state);
-        let fit = plan.fit(&state).map_err(|trouble| super::fault(&watch, &trouble))?;
+    pub(super) fn new(watch: Arc<Watch<Kept>>, shape: &Shape) -> Result<Self, SourceFault> {
+        let fitted = fitted(&watch, shape, watch.fresh());
+        let (plan, fit) = fitted.map_err(|trouble| watch.fault(&trouble))?;
         if fit.table.read_only.is_some() {
             return Err(SourceFault::read_only());
         }
-        Ok(Self { watch, plan, keeper })
+        Ok(Self { watch, plan })
     }
 
     fn fault(&self, trouble: &Trouble) -> WriteFault {
-        super::fault(&self.watch, trouble).into()
+        self.watch.fault(trouble).into()
     }
 
-    /// What the bytes hold: what is known already, if it is of these.
-    fn state(&self, bytes: &[u8]) -> Result<Arc<State>, Trouble> {
-        match self.watch.if_of(bytes) {
-            Some(state) => Ok(state),
-            None => self.watch.content.state(bytes).map(Arc::new),
-        }
-    }
-
+    /// The bytes with the change, what is told of it, and what the bytes hold if that is something else.
     fn edit(
         &self,
         bytes: &[u8],
         change: &Change<'_>,
         clerk: &mut dyn Clerk,
-    ) -> Result<(Edited, Arc<State>), WriteFault> {
-        let old = self.state(bytes).map_err(|trouble| self.fault(&trouble))?;
+    ) -> Result<(Edited, Option<Arc<State>>), WriteFault> {
+        let old = self.watch.loaded(bytes).map_err(|trouble| self.fault(&trouble))?;
         let fit = self.plan.fit(&old).map_err(|trouble| self.fault(&trouble))?;
         let step = fit.step(change, clerk)?;
         if let Step::Set(row, asked) = &step
             && asked.is_empty()
         {
             let told = told(&fit, *row, &[], clerk)?;
-            return Ok((Edited { bytes: bytes.to_vec(), told }, old));
+            return Ok((Edited { bytes: bytes.to_vec(), told }, None));
         }
         let new_bytes = self.rewritten(bytes, &fit, &step)?;
         let new = self.read_back(&new_bytes)?;
@@ -79,7 +67,7 @@ impl Pen {
             Step::Set(row, asked) => told(&new_fit, *row, asked, clerk)?,
             Step::Remove(row) => told(&fit, *row, &[], clerk)?,
         };
-        Ok((Edited { bytes: new_bytes, told }, new))
+        Ok((Edited { bytes: new_bytes, told }, Some(new)))
     }
 
     fn rewritten(&self, bytes: &[u8], fit: &Fit, step: &Step) -> Result<Vec<u8>, WriteFault> {
@@ -149,19 +137,7 @@ impl Pen {
 
 impl Writer for Pen {
     fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
-        let terms =
-            Terms { claim: write.claim, dry_run: write.dry_run, now_ms: write.now_ms, stop: write.stop };
-        let mut kept = None;
-        let written = self.keeper.replace(terms, &mut |bytes| {
-            let (edited, state) = self.edit(bytes, &write.change, clerk)?;
-            kept = Some(state);
-            Ok(edited)
-        })?;
-        // Whoever reads after this call reads what it wrote.
-        if let (Written::Done, Some(state), false) = (&written, kept, write.dry_run) {
-            self.watch.wrote(state);
-        }
-        Ok(written)
+        self.watch.write(write, |bytes| self.edit(bytes, &write.change, clerk))
     }
 }
 
@@ -182,9 +158,7 @@ fn told(fit: &Fit, row: u32, asked: &[Asked], clerk: &mut dyn Clerk) -> Result<V
             return Err(refused(Some(asked.place), "it would not read back as it is"));
         }
     }
-    let mut written = Ok(Vec::new());
-    fit.hand(row, &mut Vec::new(), |cells| written = clerk.after(cells));
-    written.map_err(|_| WriteFault::Unwritable)
+    fit.after(row, clerk)
 }
 
 impl Fit {
@@ -218,12 +192,6 @@ impl Fit {
         }
     }
 
-    fn before(&self, row: u32, clerk: &mut dyn Clerk) -> Result<Vec<(usize, Value)>, WriteFault> {
-        let mut said = Ok(Vec::new());
-        self.hand(row, &mut Vec::new(), |cells| said = clerk.before(cells));
-        said.map_err(|_| WriteFault::Stale)
-    }
-
     fn asked<'a>(&self, cells: impl Iterator<Item = (usize, Cell<'a>)>) -> Result<Vec<Asked>, WriteFault> {
         let asked = cells.map(|(place, cell)| {
             let column = &self.columns[place];
@@ -239,8 +207,8 @@ impl Fit {
 
     /// A new row has a key, and one that no other row has.
     fn check_new(&self, asked: &[Asked]) -> Result<(), WriteFault> {
-        let mut key = Vec::with_capacity(self.key.len());
-        for place in &self.key {
+        let mut key = Vec::with_capacity(self.orders.key.len());
+        for place in &self.orders.key {
             let cell = asked.iter().find(|asked| asked.place == *place).map(|asked| asked.value.as_cell());
             match cell {
                 Some(cell) if self.columns[*place].key(cell).is_some() => key.push(cell),

@@ -1,9 +1,10 @@
 //! One state of a file: its tables, and what tells it from another state.
 
 use std::hash::BuildHasher;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use contract::source::{Facts, LeftOut, TableFacts};
+use contract::source::{Facts, LeftOut, SourceFault, TableFacts};
 use foldhash::quality::{FixedState, RandomState};
 
 use super::column::Column;
@@ -11,10 +12,9 @@ use super::index::Index;
 use super::table::Table;
 use super::trouble::Trouble;
 use super::{Format, Loaded};
+use crate::index::first_key;
 use crate::watch::Content;
 
-/// Columns after which the search for a key is given up.
-const KEY_CANDIDATES_MAX: usize = 64;
 /// Places in a file are kept in 32 bits.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
 
@@ -83,6 +83,10 @@ impl Content for Kept {
     fn is_of(&self, loaded: &State, bytes: &[u8]) -> bool {
         loaded.stamp == self.stamp(bytes)
     }
+
+    fn fault(&self, trouble: &Trouble, file: &str, path: &Path) -> SourceFault {
+        trouble.fault(file, path, self.format.name())
+    }
 }
 
 impl State {
@@ -116,19 +120,16 @@ impl State {
 
 /// The first column that tells rows apart, if there is one.
 fn find_key(table: &Table) -> Option<usize> {
-    if table.len() == 0 {
-        return None;
-    }
     let candidates = (0..table.header.len()).filter(|place| table.seen(*place).may_be_key(table.len()));
-    candidates.take(KEY_CANDIDATES_MAX).find(|place| {
+    first_key(candidates, table.len(), |place, rows| {
         let column = Column {
             name: String::new(),
-            field: Some(*place),
-            kind: table.seen(*place).kind().0,
+            field: Some(place),
+            kind: table.seen(place).kind().0,
             mixed: false,
             null: None,
             nests: table.nests,
         };
-        Index::build(table, &[&column]).is_ok()
+        Index::build(table, &[&column], rows).is_ok()
     })
 }

@@ -323,5 +323,5 @@ fn readers_of_one_file_share_what_was_read() {
     let mut name = None;
     readers[1].get(&[Cell::Integer(1)], &mut |cells| name = Some(cells[1].to_value())).expect("a row");
     assert_eq!(name, Some(Value::Text("y".into())));
-    assert_eq!(Arc::strong_count(&disk.rows.watch), 3);
+    assert_eq!(Arc::strong_count(&disk.rows.0), 3);
 }

@@ -1,6 +1,6 @@
 //! What can be wrong with a file of tables, and how a person is told: the file, the place, the way out.
 //!
-//! What callers read names the file and never its folder, and shows no value of a row; the log has both.
+//! The log has the path and the value, too.
 
 use std::path::Path;
 
@@ -11,6 +11,7 @@ use contract::source::SourceFault;
 use super::Unreadable;
 use crate::spot::Spot;
 use crate::watch::OutOfReach;
+use crate::words::{self, Words, kind_of, shortened};
 
 /// Why a file has no tables, or not the tables it had.
 #[derive(Debug, Clone)]
@@ -67,23 +68,8 @@ impl From<OutOfReach> for Trouble {
 
 impl Trouble {
     pub(super) fn fault(&self, file: &str, path: &Path, what: &str) -> SourceFault {
-        let (message, way_out) = self.words(file, what);
-        let (told, log) = (format!("{message}; {way_out}"), self.log(file, path, what));
-        match self {
-            Self::File(
-                OutOfReach::Gone | OutOfReach::NotAFile | OutOfReach::Denied | OutOfReach::Unreadable(_),
-            ) => SourceFault::Unavailable { told, log },
-            Self::File(OutOfReach::TooLarge { .. })
-            | Self::Unreadable(_)
-            | Self::Full
-            | Self::Bare
-            | Self::NoTable { .. }
-            | Self::NoColumn { .. }
-            | Self::NotOfKind { .. }
-            | Self::NoValue { .. }
-            | Self::NoKey { .. }
-            | Self::KeyTwice { .. } => SourceFault::Changed { told, log },
-        }
+        let out_of_reach = if let Self::File(file) = self { Some(file) } else { None };
+        words::fault(self.words(file, what), self.log(file, path, what), out_of_reach)
     }
 
     /// The row it is about, and the column.
@@ -104,17 +90,12 @@ impl Trouble {
         }
     }
 
-    /// For whoever starts the server: with the line itself, where there is one.
     pub(super) fn shown(&self, file: &str, path: &Path, what: &str, spot: Option<&Spot>) -> Diagnostic {
-        let (message, way_out) = self.words(file, what);
         let own = match self {
             Self::Unreadable(unreadable) => unreadable.at.as_ref(),
             _ => None,
         };
-        match own.or(spot) {
-            Some(spot) => Diagnostic::error(message).at(&spot.at(&path.display().to_string())).help(way_out),
-            None => Diagnostic::error(format!("{message}; {way_out}")),
-        }
+        words::shown(self.words(file, what), own.or(spot), path)
     }
 
     /// For whoever runs the server: the path, and the value where there is one.
@@ -141,8 +122,7 @@ impl Trouble {
         }
     }
 
-    /// What is wrong, and the way out.
-    fn words(&self, file: &str, what: &str) -> (String, String) {
+    fn words(&self, file: &str, what: &str) -> Words {
         let at = |place: &Place| format!("`{file}` {} {}", place.unit, place.number);
         match self {
             Self::File(out_of_reach) => out_of_reach.words(file, what),
@@ -157,26 +137,8 @@ impl Trouble {
             Self::Bare => {
                 (format!("`{file}` has no records, so nobody knows their fields"), "add one".into())
             }
-            Self::NoTable { name, near } => match near {
-                Some(near) => (
-                    format!("`{file}` has no table `{name}`, but `{near}`"),
-                    "name it as it was, or make the contract anew".into(),
-                ),
-                None => (
-                    format!("`{file}` has no table `{name}`"),
-                    "put it back, or make the contract anew".into(),
-                ),
-            },
-            Self::NoColumn { name, near } => match near {
-                Some(near) => (
-                    format!("`{file}` has no column `{name}`, but `{near}`"),
-                    "name it as it was, or make the contract anew".into(),
-                ),
-                None => (
-                    format!("`{file}` has no column `{name}`"),
-                    "put it back, or make the contract anew".into(),
-                ),
-            },
+            Self::NoTable { name, near } => words::missing(file, "table", name, near.as_deref()),
+            Self::NoColumn { name, near } => words::missing(file, "column", name, near.as_deref()),
             Self::NotOfKind { at: place, column, kind, text: _ } => (
                 format!("{}, column `{column}`: expected {}", at(place), kind_of(*kind)),
                 "correct the value".into(),
@@ -201,24 +163,4 @@ impl Trouble {
             ),
         }
     }
-}
-
-fn kind_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Text => "text",
-        Kind::Integer => "a whole number, such as `42`",
-        Kind::Int64 => "a whole number of 64 bits",
-        Kind::Decimal | Kind::Number => "a number, such as `12.50`",
-        Kind::Boolean => "`true` or `false`",
-        Kind::Date => "a date, such as `2026-02-28`",
-        Kind::Timestamp => "a time with its zone, such as `2026-02-28T10:00:00Z`",
-        Kind::LocalTimestamp => "a time without a zone, such as `2026-02-28T10:00:00`",
-        Kind::Json => "JSON",
-        Kind::Blob => "base64",
-    }
-}
-
-fn shortened(text: &str) -> &str {
-    const BYTES_MAX: usize = 80;
-    &text[..text.floor_char_boundary(BYTES_MAX)]
 }

@@ -25,11 +25,9 @@ mod zip;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use contract::diagnostic::Diagnostic;
 use contract::manifest::Workbook;
-use contract::source::{Facts, Reader, Shape, Source, SourceFault, WriteFault, Writer};
+use contract::source::{SourceFault, WriteFault};
 
 use crate::rows::{Edit, Format, Loaded, Rows, Unreadable};
 use budget::{Budget, FILE_BYTES_MAX, smaller};
@@ -56,39 +54,10 @@ impl Options {
     }
 }
 
-/// A workbook. Each of its sheets that is visible and has a row of names is a table.
-pub struct Sheets(Rows);
-
-impl Sheets {
-    /// Nothing is read yet.
-    pub fn open(path: &Path, options: Options) -> Self {
-        let look_every_ms = options.look_every_ms;
-        Self(Rows::open(path, Box::new(options), look_every_ms))
-    }
-
-    /// Waits until a file that is being read again in the background has been read.
-    #[doc(hidden)]
-    pub fn wait(&self) {
-        self.0.wait();
-    }
-}
-
-impl Source for Sheets {
-    fn facts(&self) -> Result<Facts, SourceFault> {
-        self.0.facts()
-    }
-
-    fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        self.0.reader(shape)
-    }
-
-    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        self.0.writer(shape)
-    }
-
-    fn explain(&self, shape: Option<&Shape>) -> Option<Diagnostic> {
-        self.0.explain(shape)
-    }
+/// A workbook. Each of its sheets that is visible and has a row of names is a table. Nothing is read yet.
+pub fn open(path: &Path, options: Options) -> Rows {
+    let look_every_ms = options.look_every_ms;
+    Rows::open(path, Box::new(options), look_every_ms)
 }
 
 /// How many rows each table of a workbook has, or why it cannot be read: for those who try bytes at random.

@@ -18,8 +18,7 @@ use std::time::Duration;
 
 use contract::Cell;
 use contract::source::{
-    Change, Claim, More, Query, Reader, Shape, ShapeColumn, Source, SourceFault, Write, WriteFault, Writer,
-    Written,
+    Change, Claim, More, Query, Reader, Shape, Source, SourceFault, Write, WriteFault, Writer, Written,
 };
 
 use crate::clerk::Scribe;
@@ -43,16 +42,7 @@ fn open(path: &Path) -> Arc<dyn Source> {
 fn shape(source: &dyn Source) -> Shape {
     let table = source.facts().unwrap().tables.remove(0);
     assert_eq!(table.read_only, None);
-    let column = |(at, column): (usize, contract::source::ColumnFacts)| ShapeColumn {
-        at,
-        name: column.name,
-        kind: column.kind,
-        nullable: column.nullable,
-        mixed: column.mixed,
-        null: None,
-    };
-    let columns: Vec<ShapeColumn> = table.columns.into_iter().enumerate().map(column).collect();
-    Shape { table: table.name, columns, key: vec![0] }
+    Shape { key: vec![0], ..crate::shape::of(&table) }
 }
 
 /// What a writer does as its nth: a row more, and after some of them one less.

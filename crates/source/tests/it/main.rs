@@ -8,6 +8,7 @@ mod json;
 #[cfg(unix)]
 mod killed;
 mod same;
+mod shape;
 mod sheets;
 mod sqlite;
 mod survive;

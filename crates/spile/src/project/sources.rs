@@ -40,7 +40,7 @@ pub(super) fn settings(kind: SourceKind) -> Settings {
 /// records inside.
 pub(super) fn other_settings(kind: SourceKind, path: &Path) -> Option<Settings> {
     match kind {
-        SourceKind::Json => Some(Settings::Json { at: Some(json::Json::records_at(path)?) }),
+        SourceKind::Json => Some(Settings::Json { at: Some(json::records_at(path)?) }),
         SourceKind::Sqlite
         | SourceKind::Csv
         | SourceKind::Xlsx
@@ -75,9 +75,9 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Opened, Diagnostic> {
         }
         Settings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
         Settings::Json { at } => {
-            Arc::new(json::Json::open(path, json::Options::new(json::Form::Document { at: at.clone() })))
+            Arc::new(json::open(path, json::Options::new(json::Form::Document { at: at.clone() })))
         }
-        Settings::JsonLines => Arc::new(json::Json::open(path, json::Options::new(json::Form::Lines))),
+        Settings::JsonLines => Arc::new(json::open(path, json::Options::new(json::Form::Lines))),
         Settings::Sheets(workbook) => {
             let mut options = sheets::Options::new(*workbook);
             for (sheet, row) in &opening.header_rows {
@@ -87,7 +87,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Opened, Diagnostic> {
                     None => options.header_row = Some(*row),
                 }
             }
-            Arc::new(sheets::Sheets::open(path, options))
+            Arc::new(sheets::open(path, options))
         }
     };
     let _progress = Progress::on(file, path);

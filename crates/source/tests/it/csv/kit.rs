@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use contract::Cell;
-use contract::source::{Facts, More, Query, Reader, Shape, ShapeColumn, Source, SourceFault, TableFacts};
+use contract::source::{Facts, More, Query, Reader, Shape, Source, SourceFault, TableFacts};
 use source::csv::{Csv, Options};
 use tempfile::TempDir;
 
@@ -51,16 +51,7 @@ pub fn only(mut facts: Facts) -> TableFacts {
 
 /// The shape a contract would have that changes nothing.
 pub fn shape(csv: &Csv) -> Shape {
-    let table = only(csv.facts().unwrap());
-    let columns = table.columns.into_iter().enumerate().map(|(at, column)| ShapeColumn {
-        at,
-        name: column.name,
-        kind: column.kind,
-        nullable: column.nullable,
-        mixed: column.mixed,
-        null: None,
-    });
-    Shape { table: table.name, columns: columns.collect(), key: table.key }
+    crate::shape::of(&only(csv.facts().unwrap()))
 }
 
 pub fn reader(csv: &Csv) -> Arc<dyn Reader> {

@@ -55,6 +55,8 @@ fn a_search_has_an_end() {
     assert_eq!(search(&["n"], &[1], 1, 10), (ids(&["1"]), Searched::All));
     assert_eq!(search(&["n"], &[1], 10, 1), (ids(&["1"]), Searched::Cut));
     assert_eq!(search(&["n"], &[1], 10, 4), (ids(&["1", "2"]), Searched::All));
+    // Who has enough does not ask whether there is more.
+    assert_eq!(search(&["n"], &[1], 1, 1), (ids(&["1"]), Searched::All));
     assert_eq!(search(&["n"], &[1], 10, 0), (ids(&[]), Searched::Cut));
     let disk = Disk::new("people.csv", PEOPLE);
     let csv = disk.csv();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use contract::field::Field;
 use contract::source::{
-    Change, Clerk, Facts, More, Place, Position, Query, Reader, Shape, ShapeColumn, Source, SourceFault,
-    Stale, TableFacts, Unwritable, Write, WriteFault, Written,
+    Change, Clerk, Facts, More, Place, Position, Query, Reader, Shape, Source, SourceFault, Stale,
+    TableFacts, Unwritable, Write, WriteFault, Written,
 };
 use contract::{Cell, Value};
-use source::json::{Form, Json, Options};
+use source::Rows;
+use source::json::{self, Form, Options};
 use tempfile::TempDir;
 
 /// One file in a folder of its own.
@@ -45,12 +46,12 @@ impl Disk {
     }
 
     /// Looks at the file before every answer.
-    pub fn json(&self) -> Json {
+    pub fn json(&self) -> Rows {
         self.json_every_ms(0)
     }
 
-    pub fn json_every_ms(&self, look_every_ms: u64) -> Json {
-        Json::open(&self.path, Options { form: self.form.clone(), look_every_ms })
+    pub fn json_every_ms(&self, look_every_ms: u64) -> Rows {
+        json::open(&self.path, Options { form: self.form.clone(), look_every_ms })
     }
 }
 
@@ -61,16 +62,7 @@ pub fn only(mut facts: Facts) -> TableFacts {
 
 /// The shape a contract would have that changes nothing.
 pub fn shape(source: &impl Source) -> Shape {
-    let table = only(source.facts().unwrap());
-    let columns = table.columns.into_iter().enumerate().map(|(at, column)| ShapeColumn {
-        at,
-        name: column.name,
-        kind: column.kind,
-        nullable: column.nullable,
-        mixed: column.mixed,
-        null: None,
-    });
-    Shape { table: table.name, columns: columns.collect(), key: table.key }
+    crate::shape::of(&only(source.facts().unwrap()))
 }
 
 /// `id integer, name text?, n number~`: what may be missing has a `?`, what is mixed a `~`.

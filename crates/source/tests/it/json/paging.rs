@@ -197,6 +197,8 @@ fn a_search_finds_records_that_have_every_word() {
     assert_eq!(search(&["ann"], &[1], 1, 10), ("1".to_owned(), Searched::All));
     assert_eq!(search(&["ann"], &[1], 10, 2), ("1".to_owned(), Searched::Cut));
     assert_eq!(search(&["ann"], &[1], 10, 3), ("1 3".to_owned(), Searched::All));
+    // Who has enough does not ask whether there is more.
+    assert_eq!(search(&["ann"], &[1], 1, 1), ("1".to_owned(), Searched::All));
     let stop = AtomicBool::new(true);
     let gone = Search {
         words: vec!["a"],

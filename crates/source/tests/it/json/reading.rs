@@ -2,7 +2,7 @@
 
 use contract::source::{Facts, Shape, Source};
 use contract::{Cell, Kind};
-use source::json::{Form, Json};
+use source::json::{self, Form};
 
 use super::kit::{Disk, all, at, columns, document, everything, get, list, only, reader, shape};
 
@@ -289,12 +289,12 @@ fn records_inside_a_document_are_found_where_they_can_only_be() {
         ("7", None),
     ] {
         let disk = Disk::new(document(), content.as_bytes());
-        let found = Json::records_at(&disk.path);
+        let found = json::records_at(&disk.path);
         assert_eq!(found.as_deref(), expected, "{content}");
         if let Some(found) = found {
             assert!(Disk::new(at(&found), content.as_bytes()).json().facts().is_ok(), "{content}");
         }
     }
-    assert_eq!(Json::records_at("no such file".as_ref()), None);
-    assert_eq!(Json::records_at(env!("CARGO_MANIFEST_DIR").as_ref()), None);
+    assert_eq!(json::records_at("no such file".as_ref()), None);
+    assert_eq!(json::records_at(env!("CARGO_MANIFEST_DIR").as_ref()), None);
 }

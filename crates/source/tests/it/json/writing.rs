@@ -353,6 +353,19 @@ fn who_writes_reads_it_at_once_however_seldom_the_file_is_looked_at() {
 }
 
 #[test]
+fn who_could_not_write_reads_what_others_wrote() {
+    let disk = Disk::new(Form::Lines, "{\"id\":2,\"n\":\"a\"}\n");
+    let json = disk.json_every_ms(u64::MAX);
+    let shape = shape(&json);
+    let (reader, writer) = (reader(&json, &shape), json.writer(&shape).unwrap());
+    disk.write("{\"id\":2,\"n\":\"b\"}\n");
+    let nobody = Change::Delete { key: &[Cell::Integer(9)] };
+    let written = writer.write(&plainly(nobody), &mut notes(&shape));
+    assert!(matches!(written, Err(WriteFault::NotFound)), "{written:?}");
+    assert_eq!(get(reader.as_ref(), &shape, &KEY).unwrap().as_deref(), Some(r#"{"id":2,"n":"b"}"#));
+}
+
+#[test]
 fn a_file_that_no_longer_fits_is_not_written() {
     let disk = Disk::new(Form::Lines, "{\"id\":2,\"n\":\"a\"}\n");
     let json = disk.json();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use contract::Kind;
 use contract::manifest::Workbook;
 use source::csv::{self, Csv};
-use source::json::{self, Form, Json};
-use source::sheets::{self, Sheets};
+use source::json::{self, Form};
+use source::sheets;
 use source::sqlite::{self, Sqlite};
 use tempfile::TempDir;
 
@@ -95,7 +95,7 @@ fn json_lines() -> Made {
     let (folder, path) = folder("jsonl");
     let lines: String = (0..ROWS.len()).map(|at| format!("{}\n", object(at))).collect();
     std::fs::write(&path, lines).unwrap();
-    let source = Json::open(&path, json::Options::new(Form::Lines));
+    let source = json::open(&path, json::Options::new(Form::Lines));
     Made { name: "jsonl", source: Box::new(source), _folder: folder }
 }
 
@@ -104,7 +104,7 @@ fn json_document() -> Made {
     let objects: Vec<String> = (0..ROWS.len()).map(object).collect();
     std::fs::write(&path, format!("{{\"rows\": [\n{}\n]}}", objects.join(",\n"))).unwrap();
     let form = Form::Document { at: Some("/rows".to_owned()) };
-    let source = Json::open(&path, json::Options::new(form));
+    let source = json::open(&path, json::Options::new(form));
     Made { name: "json", source: Box::new(source), _folder: folder }
 }
 
@@ -124,6 +124,6 @@ fn xlsx() -> Made {
     });
     let rows: Vec<Vec<Value<'_>>> = std::iter::once(header).chain(rows).collect();
     std::fs::write(&path, kit::workbook(&[(TABLE, &rows)])).unwrap();
-    let source = Sheets::open(&path, sheets::Options::new(Workbook::Xlsx));
+    let source = sheets::open(&path, sheets::Options::new(Workbook::Xlsx));
     Made { name: "xlsx", source: Box::new(source), _folder: folder }
 }

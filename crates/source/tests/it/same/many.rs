@@ -13,8 +13,8 @@ use contract::{Cell, Kind, Value};
 use proptest::prelude::*;
 use rust_xlsxwriter::Workbook as OtherBook;
 use source::csv::{self, Csv};
-use source::json::{self, Form, Json};
-use source::sheets::{self, Sheets};
+use source::json::{self, Form};
+use source::sheets;
 use source::sqlite::{self, Sqlite};
 use tempfile::TempDir;
 
@@ -57,13 +57,13 @@ impl Many {
                 let lines: String = ids.iter().map(|id| format!("{}\n", object(*id))).collect();
                 std::fs::write(&path, lines).unwrap();
                 let options = json::Options { look_every_ms: 0, ..json::Options::new(Form::Lines) };
-                Box::new(Json::open(&path, options))
+                Box::new(json::open(&path, options))
             }
             "json" => {
                 let objects: Vec<String> = ids.iter().map(|id| object(*id)).collect();
                 std::fs::write(&path, format!("[{}]", objects.join(",\n"))).unwrap();
                 let form = Form::Document { at: None };
-                Box::new(Json::open(&path, json::Options { look_every_ms: 0, ..json::Options::new(form) }))
+                Box::new(json::open(&path, json::Options { look_every_ms: 0, ..json::Options::new(form) }))
             }
             "xlsx" => {
                 let mut book = OtherBook::new();
@@ -77,7 +77,7 @@ impl Many {
                 }
                 book.save(&path).unwrap();
                 let options = sheets::Options { look_every_ms: 0, ..sheets::Options::new(Workbook::Xlsx) };
-                Box::new(Sheets::open(&path, options))
+                Box::new(sheets::open(&path, options))
             }
             other => unreachable!("{other}"),
         };

@@ -3,7 +3,8 @@
 use contract::Cell;
 use contract::manifest::Workbook;
 use contract::source::{Change, Claim, Shape, ShapeColumn, Source, Write, WriteFault, Written};
-use source::sheets::{Options, Sheets};
+use source::Rows;
+use source::sheets::{self, Options};
 use tempfile::TempDir;
 
 use super::kit::{Value, workbook};
@@ -34,8 +35,8 @@ impl Disk {
         std::io::read_to_string(zip.by_name("xl/worksheets/sheet1.xml").unwrap()).unwrap()
     }
 
-    fn open(&self) -> Sheets {
-        Sheets::open(&self.path(), Options { look_every_ms: 0, ..Options::new(Workbook::Xlsx) })
+    fn open(&self) -> Rows {
+        sheets::open(&self.path(), Options { look_every_ms: 0, ..Options::new(Workbook::Xlsx) })
     }
 }
 

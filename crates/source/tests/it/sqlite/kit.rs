@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use contract::source::{
     BadStatement, Change, Claim, Clerk, Facts, Filter, More, Place, Position, Prepared, Query, Reader,
-    Search, Searched, Shape, ShapeColumn, Sort, Source, SourceFault, Stale, StatementFacts, StatementShape,
-    StatementTerms, TableFacts, Test, Unwritable, Which, Write, WriteFault, Writer, Written,
+    Search, Searched, Sort, Source, SourceFault, Stale, StatementFacts, StatementShape, StatementTerms,
+    TableFacts, Test, Unwritable, Which, Write, WriteFault, Writer, Written,
 };
 use contract::{Cell, Kind, Value};
 use rusqlite::Connection;
@@ -192,19 +192,11 @@ pub(super) fn search(
 
 /// A statement as a contract runs it.
 pub(super) fn statement_shape(sql: &str, facts: &StatementFacts, changes_max: u64) -> StatementShape {
-    let columns = facts.columns.iter().enumerate().map(|(at, column)| ShapeColumn {
-        at,
-        name: column.name.clone(),
-        kind: column.kind,
-        nullable: column.nullable,
-        mixed: column.mixed,
-        null: None,
-    });
     StatementShape {
         sql: sql.to_owned(),
         parameters: facts.parameters.clone(),
         kinds: vec![Kind::Text; facts.parameters.len()],
-        columns: columns.collect(),
+        columns: crate::shape::columns(&facts.columns),
         writes: facts.writes,
         changes_max,
         time_ms: None,
@@ -252,17 +244,7 @@ pub(super) fn terms(claim: Option<Claim>) -> StatementTerms<'static> {
     StatementTerms { which: Which::Any, claim, dry_run: false, now_ms: 1_000, stop: None }
 }
 
-pub(super) fn shape(facts: &TableFacts) -> Shape {
-    let columns = facts.columns.iter().enumerate().map(|(at, column)| ShapeColumn {
-        at,
-        name: column.name.clone(),
-        kind: column.kind,
-        nullable: column.nullable,
-        mixed: column.mixed,
-        null: None,
-    });
-    Shape { table: facts.name.clone(), columns: columns.collect(), key: facts.key.clone() }
-}
+pub(super) use crate::shape::of as shape;
 
 pub(super) fn get(reader: &dyn Reader, key: &[Cell<'_>]) -> Result<Option<Vec<Value>>, SourceFault> {
     let mut found = None;

@@ -7,8 +7,8 @@ use contract::manifest::{Formulas, Workbook};
 use contract::source::Source;
 use rust_xlsxwriter::{Format, Workbook as OtherBook};
 use source::csv::{self, Csv};
-use source::json::{self, Form, Json};
-use source::sheets::{self, Sheets};
+use source::json::{self, Form};
+use source::sheets;
 use source::sqlite::{self, Sqlite};
 
 use super::values::{BYTES_TOLD, DAY, DECIMAL, LINES, LOCAL, NESTED, ZONED, long};
@@ -56,9 +56,9 @@ impl Store {
                 let null = way.null.map(str::to_owned);
                 Box::new(Csv::open(path, csv::Options { formulas, null, ..csv::Options::default() }))
             }
-            Self::Xlsx => Box::new(Sheets::open(path, sheets::Options::new(Workbook::Xlsx))),
-            Self::Lines => Box::new(Json::open(path, json::Options::new(Form::Lines))),
-            Self::Document => Box::new(Json::open(path, json::Options::new(Form::Document { at: None }))),
+            Self::Xlsx => Box::new(sheets::open(path, sheets::Options::new(Workbook::Xlsx))),
+            Self::Lines => Box::new(json::open(path, json::Options::new(Form::Lines))),
+            Self::Document => Box::new(json::open(path, json::Options::new(Form::Document { at: None }))),
         }
     }
 
