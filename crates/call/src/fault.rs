@@ -94,7 +94,7 @@ impl Failure {
         ),
         (Self::InputRefused, "input_refused", "a question was put to the client, and it would not answer"),
         (Self::RateLimited, "rate_limited", "too much at once; `retry_after_ms` says when to try again"),
-        (Self::Timeout, "timeout", "it took too long and was stopped"),
+        (Self::Timeout, "timeout", "it took too long and was stopped; what it writes may have been written"),
         (Self::SourceUnavailable, "source_unavailable", "the file or database cannot be read now"),
         (
             Self::SourceChanged,
