@@ -112,9 +112,8 @@ impl Pen {
         }
         let key: Vec<&str> = self.plan.key.iter().map(|place| &*texts[fit.columns[*place].field]).collect();
         self.check_key(&key)?;
-        if let Some(index) = &fit.index
-            && index.find(&fit.table, &key).is_some()
-        {
+        let key: Vec<Cell<'_>> = key.into_iter().map(Cell::Text).collect();
+        if !key.is_empty() && fit.find(&key).is_some() {
             return Err(WriteFault::Exists);
         }
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();

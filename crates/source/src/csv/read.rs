@@ -35,7 +35,7 @@ impl live::Fit for Fit {
     type Scratch<'a> = Scratch;
     type Sieve<'a> = Sieve<'a>;
 
-    fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
+    fn indexed(&self, key: &[Cell<'_>]) -> Option<u32> {
         let index = self.index.as_ref()?;
         let column = |at: usize| &self.columns[self.orders.key[at]];
         match key {

@@ -10,10 +10,10 @@ mod walk;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::source::{
-    Clerk, Filter, More, Place, Query, Read, Reader, Search, Searched, Shape, SourceFault, Stale, Unwritable,
-    WriteFault,
+    Clerk, Filter, More, Place, Query, Read, Reader, Search, Searched, Shape, SourceFault, Stale, Test,
+    Unwritable, WriteFault,
 };
-use contract::{Cell, Value};
+use contract::{Cell, Kind, Value};
 
 use crate::hunt::Hunt;
 use crate::pace::Pace;
@@ -47,7 +47,33 @@ pub(crate) trait Fit: Sorted + Send + Sync + 'static {
     where
         Self: 'a;
 
-    fn find(&self, key: &[Cell<'_>]) -> Option<u32>;
+    /// The row whose key is written like this one.
+    fn indexed(&self, key: &[Cell<'_>]) -> Option<u32>;
+
+    /// The row with this key, however both are written: `1.5` is `1.50`.
+    #[inline]
+    fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
+        self.indexed(key).or_else(|| self.spelled(key))
+    }
+
+    /// The only row whose key means the same. Of several, nobody knows which one is meant.
+    #[cold]
+    fn spelled(&self, key: &[Cell<'_>]) -> Option<u32> {
+        let places = &self.orders().key;
+        if key.len() != places.len()
+            || places.iter().all(|place| has_one_spelling(self.columns()[*place].kind()))
+        {
+            return None;
+        }
+        let filters: Vec<Filter<'_>> = places
+            .iter()
+            .zip(key)
+            .map(|(column, value)| Filter { column: *column, test: Test::Equals, value: *value })
+            .collect();
+        let (sieves, mut scratch) = (self.sieves(&filters), Default::default());
+        let mut found = (0..self.len()).filter(|row| self.passes(*row, &sieves, &mut scratch));
+        found.next().filter(|_| found.next().is_none())
+    }
 
     /// Hands a row's cells to `then`, in the order of the shape.
     fn hand<'a>(&'a self, row: u32, scratch: &mut Self::Scratch<'a>, then: impl FnOnce(&[Cell<'_>]));
@@ -80,6 +106,16 @@ pub(crate) trait Fit: Sorted + Send + Sync + 'static {
         let mut told = Ok(Vec::new());
         self.hand(row, &mut Default::default(), |cells| told = clerk.after(cells));
         told.map_err(|Unwritable| WriteFault::Unwritable)
+    }
+}
+
+/// Whether values of a kind that mean the same are written the same. Else a key may have to be looked for row by row.
+fn has_one_spelling(kind: Kind) -> bool {
+    match kind {
+        Kind::Decimal | Kind::Number | Kind::Timestamp | Kind::LocalTimestamp => false,
+        Kind::Text | Kind::Integer | Kind::Int64 | Kind::Boolean | Kind::Date | Kind::Json | Kind::Blob => {
+            true
+        }
     }
 }
 
@@ -132,6 +168,8 @@ pub(crate) fn fitted<C: Tabular>(
 pub(crate) struct Live<C: Tabular> {
     watch: Arc<Watch<C>>,
     plan: C::Plan,
+    /// Whether the index finds whatever is there.
+    finds_at_once: bool,
     now: RwLock<Result<Arc<C::Fit>, SourceFault>>,
 }
 
@@ -139,7 +177,9 @@ impl<C: Tabular> Live<C> {
     pub(crate) fn open(watch: &Arc<Watch<C>>, shape: &Shape) -> Result<Arc<Self>, SourceFault> {
         watch.join(|loaded| {
             let (plan, fit) = fitted(watch, shape, loaded).map_err(|trouble| watch.fault(&trouble))?;
-            Ok(Arc::new(Self { watch: watch.clone(), plan, now: RwLock::new(Ok(Arc::new(fit))) }))
+            let finds_at_once = shape.key.iter().all(|place| has_one_spelling(shape.columns[*place].kind));
+            let now = RwLock::new(Ok(Arc::new(fit)));
+            Ok(Arc::new(Self { watch: watch.clone(), plan, finds_at_once, now }))
         })
     }
 
@@ -164,7 +204,7 @@ impl<C: Tabular> Follow<C> for Live<C> {
 impl<C: Tabular> Reader for Live<C> {
     fn is_short(&self, read: &Read<'_>) -> bool {
         match read {
-            Read::Get => true,
+            Read::Get => self.finds_at_once || self.now().map_or(true, |fit| walk::is_small(&*fit)),
             Read::List(query) => self.now().map_or(true, |fit| walk::is_short(&*fit, query)),
         }
     }

@@ -25,10 +25,15 @@ impl Marked {
     }
 }
 
+/// Whether all rows may be walked where a call arrives.
+pub(super) fn is_small(table: &impl Fit) -> bool {
+    table.len() as usize <= SHORT_ROWS_MAX
+}
+
 pub(super) fn is_short(table: &impl Fit, query: &Query<'_>) -> bool {
     let rows = table.len() as usize;
     let touched = if query.filters.is_empty() { rows.min(query.rows_max) } else { rows };
-    rows <= SHORT_ROWS_MAX || (touched <= SHORT_ROWS_MAX && is_ordered(table, query.sort))
+    is_small(table) || (touched <= SHORT_ROWS_MAX && is_ordered(table, query.sort))
 }
 
 /// Hands rows from the place `seen` on to `row`, as far as they pass.

@@ -20,7 +20,7 @@ impl live::Fit for Fit {
     type Scratch<'a> = Vec<Told<'a>>;
     type Sieve<'a> = Sieve<'a>;
 
-    fn find(&self, key: &[Cell<'_>]) -> Option<u32> {
+    fn indexed(&self, key: &[Cell<'_>]) -> Option<u32> {
         let index = self.index.as_ref()?;
         match &self.orders.key[..] {
             [only] => index.find(&self.table, &[&self.columns[*only]], key),

@@ -116,3 +116,28 @@ fn what_means_no_value_is_no_key() {
     );
     assert_eq!(super::kit::shape(&disk.csv_with(None, Some("NA"))).key, [1]);
 }
+
+#[test]
+fn a_key_is_found_however_it_is_written() {
+    let check = |content: &str, asked: &str, name: Option<&str>| {
+        let disk = Disk::new("people.csv", content);
+        let csv = disk.csv();
+        let by_key = csv.reader(&Shape { key: vec![0], ..shape(&csv) }).unwrap();
+        let found = get(by_key.as_ref(), &[Cell::Text(asked)]).unwrap();
+        assert_eq!(found.map(|row| row[1].clone().unwrap()).as_deref(), name, "{asked}");
+    };
+    let prices = "price,name\n1.50,a\n0.25,b\n2.50,c\n2.500,d\n";
+    check(prices, "1.50", Some("a"));
+    check(prices, "1.5", Some("a"));
+    check(prices, "0.250", Some("b"));
+    check(prices, "2.500", Some("d"));
+    check(prices, "2.5", None);
+    check(prices, "0.2500001", None);
+    check(prices, "x", None);
+    let moments = "at,name\n2026-01-01T10:00:00.000Z,a\n2026-01-01T10:00:01Z,b\n";
+    check(moments, "2026-01-01T10:00:00Z", Some("a"));
+    check(moments, "2026-01-01T11:00:01+01:00", Some("b"));
+    check(moments, "2026-01-01T10:00:02Z", None);
+    // A text is what it is.
+    check("code,name\n1.50,a\nx,b\n", "1.5", None);
+}

@@ -1,10 +1,10 @@
 //! What a file is read as.
 
-use contract::source::{Facts, Shape, Source};
+use contract::source::{Change, Facts, Shape, Source, WriteFault};
 use contract::{Cell, Kind};
 use source::json::{self, Form};
 
-use super::kit::{Disk, all, at, columns, document, everything, get, list, only, reader, shape};
+use super::kit::{Disk, all, at, columns, document, everything, get, list, only, reader, shape, write};
 
 fn check(form: Form, content: impl AsRef<[u8]>, expected: &str, rows: &[&str]) {
     let disk = Disk::new(form, content.as_ref());
@@ -297,4 +297,27 @@ fn records_inside_a_document_are_found_where_they_can_only_be() {
     }
     assert_eq!(json::records_at("no such file".as_ref()), None);
     assert_eq!(json::records_at(env!("CARGO_MANIFEST_DIR").as_ref()), None);
+}
+
+#[test]
+fn a_key_is_found_however_it_is_written() {
+    let disk =
+        Disk::new(Form::Lines, "{\"id\":1.50,\"v\":0}\n{\"id\":1e2,\"v\":5}\n{\"id\":0.125,\"v\":7}\n");
+    let json = disk.json();
+    let shape = Shape { key: vec![0], ..shape(&json) };
+    let reader = reader(&json, &shape);
+    let check = |asked: Cell<'_>, v: Option<&str>| {
+        let found = get(reader.as_ref(), &shape, &[asked]).unwrap();
+        assert_eq!(found.is_some(), v.is_some(), "{asked:?}: {found:?}");
+        assert!(found.unwrap_or_default().contains(v.unwrap_or_default()), "{asked:?}");
+    };
+    check(Cell::Text("1.50"), Some("\"v\":0"));
+    check(Cell::Text("1.5"), Some("\"v\":0"));
+    check(Cell::Text("100"), Some("\"v\":5"));
+    check(Cell::Integer(100), Some("\"v\":5"));
+    check(Cell::Text("0.1250"), Some("\"v\":7"));
+    check(Cell::Text("0.12"), None);
+    // Nobody can be added who is there already.
+    let change = Change::Create { cells: &[(0, Cell::Text("1.500")), (1, Cell::Integer(1))] };
+    assert!(matches!(write(&json, &shape, change), Err(WriteFault::Exists)));
 }
