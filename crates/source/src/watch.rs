@@ -109,6 +109,12 @@ impl<C: Content> Watch<C> {
     /// What the file holds now, however long it takes.
     pub(crate) fn fresh(&self) -> Result<Arc<C::Loaded>, C::Trouble> {
         let one = lock(&self.loading);
+        let mut held = lock(&self.held);
+        // Read within the step in which it was written, it may have changed since.
+        if held.mark.is_young() {
+            held.mark = Mark::Unread;
+        }
+        drop(held);
         self.renew(&one, None);
         lock(&self.held).loaded.clone()
     }
@@ -359,6 +365,13 @@ impl Mark {
         match self {
             Self::Unread | Self::Gone => 0,
             Self::There { bytes, .. } => bytes,
+        }
+    }
+
+    fn is_young(self) -> bool {
+        match self {
+            Self::Unread | Self::Gone => false,
+            Self::There { is_young, .. } => is_young,
         }
     }
 

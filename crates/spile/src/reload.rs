@@ -4,7 +4,8 @@
 //! One thread looks at all servers, one after the other, so that there is never more than one file being read for
 //! this. It reads no file that looks as it did, waits until a file that is being written has come to rest, and leaves
 //! a large file alone for longer than reading it takes. Rows that come and go are the sources' own business: only
-//! what changes the contract is served anew. Calls under way are not touched.
+//! what changes the contract is served anew, from the sources that are open where they are read as before. Calls under
+//! way are not touched.
 //!
 //! What cannot be compiled is never served. What would break those who call is not served either, unless somebody
 //! is there to see it (`spile dev`).
@@ -22,7 +23,7 @@ use contract::words::counted;
 use host::{Compiled, RealWorld, Reloaded, Served, Server};
 
 use crate::lock;
-use crate::project::{Looked, MANIFEST, Plan, Project, Ready};
+use crate::project::{Looked, MANIFEST, Plan, Project, Ready, Sources};
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -69,21 +70,23 @@ pub(crate) struct Made {
     pub(crate) provider: Arc<Compiled>,
     pub(crate) call_timeout_ms: Option<u64>,
     contract: Contract,
+    sources: Sources,
     /// Everything that matters, in words: equal words are equal servers.
     identity: String,
 }
 
 impl Made {
     pub(crate) fn new(ready: Ready, before: Option<&Self>) -> Self {
-        let Ready { contract, answers, call_timeout_ms } = ready;
-        let identity = format!("{contract:?} {call_timeout_ms:?}");
+        let Ready { contract, answers, call_timeout_ms, sources } = ready;
+        // Another file may hold the same columns, and is another server.
+        let identity = format!("{contract:?} {call_timeout_ms:?} {sources:?}");
         let (name, version) = (contract.name.clone(), contract.version.clone());
         let provider = Compiled::new(contract.clone(), answers, &RealWorld::default());
         let provider = match before {
             Some(before) => provider.in_place_of(&before.provider),
             None => provider,
         };
-        Self { name, version, provider: Arc::new(provider), call_timeout_ms, contract, identity }
+        Self { name, version, provider: Arc::new(provider), call_timeout_ms, contract, sources, identity }
     }
 
     pub(crate) fn contract(&self) -> &Contract {
@@ -163,7 +166,7 @@ impl Watched {
             if self.is_written && !project.is_written() {
                 bail!("`{MANIFEST}` is gone; put it back, or restart to serve without it");
             }
-            project.look()
+            project.look_again(&self.made.sources)
         });
         let Looked { ready, mut found, files, is_written, .. } = match looked {
             Ok(looked) => looked,

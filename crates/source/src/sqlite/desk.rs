@@ -98,16 +98,19 @@ impl Desk {
         ended
     }
 
-    /// Whether these statements can be prepared, in a database that can be written to.
+    /// Whether these statements can be prepared, in a database that can be written to. Nobody is waited for: where
+    /// somebody sits, that is found out on a connection of its own.
     pub(super) fn try_out(&self, permit: Permit, statements: &[&str]) -> Result<(), SourceFault> {
-        let mut turn = self.sit_down(None)?;
-        let open = self.opened(turn.open.take())?;
+        let mut turn = self.sit_down_if_free();
+        let open = self.opened(turn.as_mut().and_then(|turn| turn.open.take()))?;
         open.session.gate.set(permit);
         for sql in statements {
             open.session.connection.prepare_cached(sql).map_err(|error| self.fault(error))?;
         }
         own(&open.session);
-        turn.open = Some(open);
+        if let Some(turn) = &mut turn {
+            turn.open = Some(open);
+        }
         Ok(())
     }
 
@@ -148,6 +151,15 @@ impl Desk {
         }
         seat.is_taken = true;
         Ok(Turn { desk: self, open: seat.idle.take() })
+    }
+
+    fn sit_down_if_free(&self) -> Option<Turn<'_>> {
+        let mut seat = self.lock();
+        if seat.is_taken {
+            return None;
+        }
+        seat.is_taken = true;
+        Some(Turn { desk: self, open: seat.idle.take() })
     }
 
     /// The connection there is, if the file is as we left it; else a new one.
@@ -226,11 +238,13 @@ pub(super) fn forbidden(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::sync::Arc;
 
     use contract::source::{Change, Clerk, Shape, ShapeColumn, Stale, Unwritable, Write, Writer};
     use contract::{Cell, Kind, Value};
 
+    use super::super::gate::Permit;
     use super::super::pool::Pool;
     use super::super::schema;
     use super::super::writer::TableWriter;
@@ -303,6 +317,9 @@ mod tests {
         let desk = Desk::new(&Arc::new(Pool::new(&path, 2)));
         let turn = desk.sit_down(None).expect("free");
         assert!(matches!(desk.sit_down(None), Err(contract::source::SourceFault::Busy { .. })));
+        let permit = || Permit::Tables(Arc::new(HashSet::from(["t".to_owned()])));
+        desk.try_out(permit(), &["DELETE FROM t"]).expect("who tries something out waits for nobody");
+        assert!(desk.try_out(permit(), &["DELETE FROM u"]).is_err(), "and finds out all the same");
         drop(turn);
         assert!(desk.sit_down(None).is_ok());
     }

@@ -24,7 +24,8 @@ use host::Answers;
 
 use crate::lock::Locked;
 pub use packing::{PackedSource, Packing};
-use sources::{Opened, Opening, described, explained, open, other_settings, settings, told};
+pub use sources::Sources;
+use sources::{Opened, Opening, described, explained, other_settings, settings, told};
 
 pub const MANIFEST: &str = "spile.toml";
 const ENDINGS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
@@ -196,17 +197,25 @@ pub struct Ready {
     pub contract: Contract,
     pub answers: Answers,
     pub call_timeout_ms: Option<u64>,
+    /// What the answers come from.
+    pub sources: Sources,
 }
 
 impl Project {
     /// Reads everything that a server needs to know before it serves.
     pub fn look(&self) -> anyhow::Result<Looked> {
+        self.look_again(&Sources::default())
+    }
+
+    /// The same while it is served from these sources: what is read as it was is not opened a second time.
+    pub fn look_again(&self, served: &Sources) -> anyhow::Result<Looked> {
         let mut looked = Looked::default();
-        let mut opened = Vec::new();
+        let mut openings = Openings::beside(served);
         let manifest = match &self.plan {
-            Plan::Manifest(file) => self.read_manifest(file, &mut opened, &mut looked)?,
-            Plan::Files(files) => self.made_manifest(files, &mut opened, &mut looked)?,
+            Plan::Manifest(file) => self.read_manifest(file, &mut openings, &mut looked)?,
+            Plan::Files(files) => self.made_manifest(files, &mut openings, &mut looked)?,
         };
+        let Openings { sources, opened, .. } = openings;
         let Some(manifest) = manifest else { return Ok(looked) };
         let examined: Vec<Vec<Examined<'_>>> = opened.iter().map(|one| examined(&manifest, one)).collect();
         let known: Vec<Known<'_>> = opened
@@ -229,7 +238,7 @@ impl Project {
             looked.locked = Locked::number(self, contract);
         }
         if let Some(contract) = contract.filter(|_| looked.errors() == 0) {
-            looked.ready = ready(contract, &manifest, &opened, &mut looked.found);
+            looked.ready = ready(contract, &manifest, &opened, sources, &mut looked.found);
         }
         looked.manifest = Some(manifest);
         looked.is_written = self.is_written();
@@ -240,7 +249,7 @@ impl Project {
     fn read_manifest(
         &self,
         file: &Path,
-        opened: &mut Vec<Opened>,
+        openings: &mut Openings<'_>,
         looked: &mut Looked,
     ) -> anyhow::Result<Option<Manifest>> {
         let bytes = std::fs::read(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
@@ -271,8 +280,8 @@ impl Project {
                 settings: &one.settings,
                 header_rows: header_rows(&manifest, &one.name.value),
             };
-            match open(&opening) {
-                Ok(source) => opened.push(source),
+            match openings.open(&opening) {
+                Ok(()) => {}
                 Err(error) => looked.found.push(match error.at {
                     Some(_) => error,
                     None => error.at(&one.path.at),
@@ -290,7 +299,7 @@ impl Project {
     fn made_manifest(
         &self,
         files: &[PathBuf],
-        opened: &mut Vec<Opened>,
+        openings: &mut Openings<'_>,
         looked: &mut Looked,
     ) -> anyhow::Result<Option<Manifest>> {
         let stems: Vec<String> = files.iter().map(|file| stem(file)).collect();
@@ -299,11 +308,17 @@ impl Project {
             let Some(kind) = kind_of(file) else { continue };
             looked.files.push(file.clone());
             let shown = file_name(file);
-            let with = |settings: &Settings| {
-                open(&Opening { name: &name, path: file, file: &shown, settings, header_rows: Vec::new() })
+            let mut with = |settings: &Settings| {
+                openings.open(&Opening {
+                    name: &name,
+                    path: file,
+                    file: &shown,
+                    settings,
+                    header_rows: Vec::new(),
+                })
             };
             match with(&settings(kind)) {
-                Ok(source) => opened.push(source),
+                Ok(()) => {}
                 // Much that is JSON is no table, and nobody has said that this one is.
                 Err(error) if kind == SourceKind::Json && files.len() > 1 => {
                     let why = error.message.strip_prefix(&format!("`{shown}` "));
@@ -315,7 +330,7 @@ impl Project {
                     });
                 }
                 Err(error) => match other_settings(kind, file).map(|settings| with(&settings)) {
-                    Some(Ok(source)) => opened.push(source),
+                    Some(Ok(())) => {}
                     Some(Err(error)) => looked.found.push(error),
                     None => looked.found.push(error),
                 },
@@ -324,7 +339,7 @@ impl Project {
         if looked.errors() > 0 {
             return Ok(None);
         }
-        looked.text = rendered(opened, &names::server_name(&self.name));
+        looked.text = rendered(&openings.opened, &names::server_name(&self.name));
         match manifest::parse(MANIFEST, &looked.text, &|_| None) {
             Ok((manifest, _)) => Ok(Some(manifest)),
             Err(found) => {
@@ -354,7 +369,7 @@ impl Project {
             bail!("there is a manifest already; `spile check` says what it makes");
         };
         let mut looked = Looked::default();
-        let made = self.made_manifest(files, &mut Vec::new(), &mut looked)?;
+        let made = self.made_manifest(files, &mut Openings::beside(&Sources::default()), &mut looked)?;
         Ok((made.map(|_| looked.text), looked.found))
     }
 }
@@ -362,6 +377,24 @@ impl Project {
 impl Looked {
     pub fn errors(&self) -> usize {
         self.found.iter().filter(|one| one.severity == Severity::Error).count()
+    }
+}
+
+/// The sources of a project, one after the other.
+struct Openings<'s> {
+    served: &'s Sources,
+    sources: Sources,
+    opened: Vec<Opened>,
+}
+
+impl<'s> Openings<'s> {
+    fn beside(served: &'s Sources) -> Self {
+        Self { served, sources: Sources::default(), opened: Vec::new() }
+    }
+
+    fn open(&mut self, opening: &Opening<'_>) -> Result<(), Diagnostic> {
+        self.opened.push(self.sources.open(self.served, opening)?);
+        Ok(())
     }
 }
 
@@ -452,6 +485,7 @@ fn ready(
     contract: Contract,
     manifest: &Manifest,
     opened: &[Opened],
+    sources: Sources,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Ready> {
     let errors = found.len();
@@ -496,7 +530,7 @@ fn ready(
         }
     }
     let call_timeout_ms = manifest.server.call_timeout_ms;
-    (found.len() == errors).then_some(Ready { contract, answers, call_timeout_ms })
+    (found.len() == errors).then_some(Ready { contract, answers, call_timeout_ms, sources })
 }
 
 /// Whether a tool writes to this collection.
@@ -511,3 +545,6 @@ fn is_written(contract: &Contract, at: usize) -> bool {
         | Operation::Statement { .. } => false,
     })
 }
+
+#[cfg(test)]
+mod tests;

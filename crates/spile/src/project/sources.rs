@@ -1,7 +1,8 @@
 //! The files that a project reads, opened and looked at.
 
+use std::fmt;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
@@ -61,9 +62,66 @@ pub(super) struct Opening<'a> {
     pub(super) header_rows: Vec<(Option<&'a str>, u32)>,
 }
 
-pub(super) fn open(opening: &Opening<'_>) -> Result<Opened, Diagnostic> {
-    let Opening { name, path, file, settings, .. } = *opening;
-    let source: Arc<dyn Source> = match settings {
+/// Sources that are open. What is served anew goes on with them: two on one file would each know of a write at their
+/// own time, and hold the file twice.
+#[derive(Clone, Default)]
+pub struct Sources(Vec<Kept>);
+
+#[derive(Clone)]
+struct Kept {
+    name: String,
+    as_what: AsWhat,
+    source: Arc<dyn Source>,
+}
+
+/// All that opening a source depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AsWhat {
+    path: PathBuf,
+    settings: Settings,
+    header_rows: Vec<(Option<String>, u32)>,
+}
+
+impl Sources {
+    /// Opens a source, unless it is open, and looks at what it holds now.
+    pub(super) fn open(&mut self, served: &Self, opening: &Opening<'_>) -> Result<Opened, Diagnostic> {
+        let Opening { name, path, file, settings, .. } = *opening;
+        let as_what = AsWhat::of(opening);
+        let open = self.0.iter().chain(&served.0).find(|one| one.as_what == as_what);
+        let source = open.map_or_else(|| opened(opening), |one| Arc::clone(&one.source));
+        let _progress = Progress::on(file, path);
+        let facts = source.facts().map_err(|fault| match std::fs::metadata(path) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                missing::told(file, path)
+            }
+            Ok(_) | Err(_) => explained(&*source, None, &fault, &file_name(path)),
+        })?;
+        self.0.push(Kept { name: name.into(), as_what, source: Arc::clone(&source) });
+        Ok(Opened { name: name.into(), file: file.into(), settings: settings.clone(), source, facts })
+    }
+}
+
+/// Equal words are the same sources under the same names.
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|one| (&one.name, &one.as_what))).finish()
+    }
+}
+
+impl AsWhat {
+    fn of(opening: &Opening<'_>) -> Self {
+        let rows = opening.header_rows.iter();
+        Self {
+            path: opening.path.into(),
+            settings: opening.settings.clone(),
+            header_rows: rows.map(|(sheet, row)| (sheet.map(str::to_owned), *row)).collect(),
+        }
+    }
+}
+
+fn opened(opening: &Opening<'_>) -> Arc<dyn Source> {
+    let Opening { path, settings, .. } = *opening;
+    match settings {
         Settings::Csv { delimiter, null, formulas } => {
             let options = csv::Options {
                 delimiter: *delimiter,
@@ -89,15 +147,7 @@ pub(super) fn open(opening: &Opening<'_>) -> Result<Opened, Diagnostic> {
             }
             Arc::new(sheets::open(path, options))
         }
-    };
-    let _progress = Progress::on(file, path);
-    let facts = source.facts().map_err(|fault| match std::fs::metadata(path) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            missing::told(file, path)
-        }
-        Ok(_) | Err(_) => explained(&*source, None, &fault, &file_name(path)),
-    })?;
-    Ok(Opened { name: name.into(), file: file.into(), settings: settings.clone(), source, facts })
+    }
 }
 
 /// What keeps a source from being read: in its own words if it has some, else in those of the fault.

@@ -296,6 +296,19 @@ fn what_is_wrong_or_breaks_callers_is_not_served() {
     assert!(told.contains("source_changed"), "{told}");
 }
 
+/// The same tools from another file are another server.
+#[test]
+fn another_file_of_the_same_columns_is_served() {
+    let place = place();
+    place.write("others.csv", b"id,name\n1,Cleo\n2,Dora\n");
+    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    place.write("spile.toml", manifest("One.").replace("people.csv", "others.csv").as_bytes());
+    until(&served, "another file", |status| reloaded(status, "served", ""));
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_people","arguments":{"id":1}}}"#;
+    let (_, told) = served.post("/mcp", "", call);
+    assert!(told.contains("Cleo"), "{told}");
+}
+
 /// A manifest that hides a column of a folder with two files.
 fn hiding() -> Place {
     let hidden = format!("{}\n[collections.people.fields]\nsecret = {{ hidden = true }}\n", manifest("One."));
