@@ -27,7 +27,7 @@ pub(super) enum Permit {
     Tables(Arc<HashSet<String>>),
     /// Make and keep the table of claims.
     Claims,
-    /// Put up triggers that see what changes, and take them down.
+    /// Put up triggers that see what changes, take them down, and rehearse.
     Witness,
 }
 
@@ -37,6 +37,8 @@ pub(super) struct Noted {
     pub(super) tables: BTreeSet<String>,
     /// What it may change; and whether it says so itself, or a trigger of the owner's does.
     pub(super) written: BTreeMap<String, bool>,
+    /// What triggers of the owner's may change, in small letters; without what foreign keys make of that.
+    pub(super) set_off: HashSet<String>,
     /// In small letters.
     pub(super) functions: BTreeSet<String>,
     /// The views and named subqueries through which it reads.
@@ -202,6 +204,8 @@ fn witnessing(context: &AuthContext<'_>) -> bool {
             // A temporary trigger is kept with the temporary schema, and asked for as if with that of its table.
             is_schema(table_name) || table_name.eq_ignore_ascii_case("sqlite_temp_master")
         }
+        AuthAction::Savepoint { savepoint_name, .. } => savepoint_name == witness::SAVEPOINT,
+        AuthAction::Pragma { pragma_name, .. } => pragma_name == "recursive_triggers",
         _ => false,
     }
 }
@@ -268,6 +272,9 @@ fn note(noted: &mut Noted, context: &AuthContext<'_>) {
         | AuthAction::Update { table_name, .. } => {
             noted.tables.insert(table_name.to_owned());
             *noted.written.entry(table_name.to_owned()).or_default() |= context.accessor.is_none();
+            if context.accessor.is_some() {
+                noted.set_off.insert(table_name.to_ascii_lowercase());
+            }
         }
         AuthAction::Function { function_name } => {
             noted.functions.insert(function_name.to_ascii_lowercase());

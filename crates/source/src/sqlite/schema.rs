@@ -98,9 +98,12 @@ pub(super) struct Schema {
     pub(super) replaces: bool,
     /// What virtual tables keep their own data in, in small letters.
     shadows: HashSet<String>,
-    /// Which table refers to which by a foreign key, in small letters.
-    references: Vec<(String, String)>,
+    pub(super) references: References,
 }
+
+/// Which table refers to which by a foreign key, in small letters.
+#[derive(Debug, Clone)]
+pub(super) struct References(Vec<(String, String)>);
 
 const TABLES_MAX: usize = 1000;
 
@@ -173,7 +176,7 @@ fn virtual_table(connection: &Connection, listed: &Listed, schema: &mut Schema) 
 }
 
 /// Who refers to whom.
-fn references(connection: &Connection) -> Result<Vec<(String, String)>> {
+fn references(connection: &Connection) -> Result<References> {
     let mut statement = connection.prepare(
         "SELECT DISTINCT s.name, f.\"table\" FROM main.sqlite_schema AS s, \
          pragma_foreign_key_list(s.name, 'main') AS f WHERE s.type = 'table'",
@@ -181,7 +184,7 @@ fn references(connection: &Connection) -> Result<Vec<(String, String)>> {
     let lower = |row: &Row<'_>, at| row.get::<_, String>(at).map(|name| name.to_ascii_lowercase());
     let pairs = statement.query_map([], |row| Ok((lower(row, 0)?, lower(row, 1)?)))?;
     // A table whose name is not text is left out elsewhere.
-    Ok(pairs.filter_map(Result::ok).collect())
+    Ok(References(pairs.filter_map(Result::ok).collect()))
 }
 
 /// What cannot be read word by word may say anything.
@@ -209,9 +212,18 @@ impl Schema {
     /// it, and what a trigger puts into an index of words is kept in tables of that index.
     pub(super) fn reach(&self, table: &str) -> HashSet<String> {
         let mut reach = HashSet::from([table.to_ascii_lowercase()]);
+        self.references.extend(&mut reach);
+        reach.extend(self.shadows.iter().cloned());
+        reach
+    }
+}
+
+impl References {
+    /// Adds all that refer to one of these tables, and all that refer to those.
+    pub(super) fn extend(&self, reach: &mut HashSet<String>) {
         loop {
             let more: Vec<&String> = self
-                .references
+                .0
                 .iter()
                 .filter(|(child, parent)| reach.contains(parent) && !reach.contains(child))
                 .map(|(child, _)| child)
@@ -221,8 +233,6 @@ impl Schema {
             }
             reach.extend(more.into_iter().cloned());
         }
-        reach.extend(self.shadows.iter().cloned());
-        reach
     }
 }
 

@@ -25,7 +25,7 @@ use super::fault::{self, Fail, Rules};
 use super::gate::Permit;
 use super::lex::{self, Token};
 use super::pool::Pool;
-use super::schema::{Schema, Table, quoted};
+use super::schema::{References, Schema, Table, quoted};
 use super::session::Session;
 use super::stop::{self, LOOK_EVERY};
 use super::straight::{self, Straight};
@@ -56,6 +56,7 @@ pub(super) struct Script {
     replaces: bool,
     /// As they were when it was prepared; only of one that writes.
     tables: Vec<Table>,
+    references: References,
     /// What virtual tables keep their data in.
     kept: Arc<HashSet<String>>,
     is_short: bool,
@@ -87,6 +88,7 @@ impl Script {
             straight: if shape.writes { straight(schema, shape, &tokens) } else { Vec::new() },
             replaces: schema.replaces || straight::may_replace(&shape.sql, &tokens),
             tables: if shape.writes { schema.tables.clone() } else { Vec::new() },
+            references: schema.references.clone(),
             columns: columns.collect(),
             changes_max: shape.changes_max,
             writes: shape.writes,
@@ -257,13 +259,25 @@ impl Script {
             Which::Any => 0,
         };
         let watch = Watch { rows_max, replaces: self.replaces };
-        let witness = Witness::begin(session, &session.notes, &self.sql, &self.tables, watch)?;
+        let mut witness = Witness::begin(session, &session.notes, &self.sql, &self.tables, watch)?;
+        if which == Which::Told && self.replaces {
+            witness.rehearse(&self.references, || self.rehearse(session, arguments))?;
+        }
         let counted = self.change(session, arguments, row)?;
         let (uncounted, digest) = witness.end()?;
         Ok(Changes {
             rows: counted.saturating_add(uncounted),
             which: (which == Which::Told).then_some(digest),
         })
+    }
+
+    /// Runs it to its end, and tells nobody.
+    fn rehearse(&self, session: &Session, arguments: &[Cell<'_>]) -> Result<(), Fail> {
+        let mut statement = session.connection.prepare(&self.sql)?;
+        self.bind(&mut statement, arguments)?;
+        let mut rows = statement.raw_query();
+        while rows.next()?.is_some() {}
+        Ok(())
     }
 }
 

@@ -3,20 +3,25 @@
 //!
 //! SQLite says how many rows a statement changed. It does not say which, and it does not count those that `REPLACE`
 //! takes away to make room. So for one transaction there are temporary triggers that call a function of ours for each
-//! row; they see what the owner's triggers and foreign keys do, too. What `REPLACE` takes away no trigger sees: it is
-//! the difference between the rows that came and went and the rows that are there (ADR 0032).
+//! row; they see what the owner's triggers and foreign keys do, too. What `REPLACE` takes away no trigger sees: how many
+//! is the difference between the rows that came and went and the rows that are there. Which they are shows a rehearsal
+//! in a savepoint, with `recursive_triggers` and without the owner's triggers; what those would replace it does not
+//! show, and then all rows of such a table are meant (ADR 0032).
 //!
 //! A row that is changed or goes is told by what it was. What becomes of it, and what is new, may come from a clock or
 //! from chance, and is not the same when it is done again.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, Result};
 
 use super::column::raw;
+use super::fault::Fail;
 use super::gate::Permit;
-use super::schema::{Address, Class, Table, quoted};
+use super::schema::{Address, Class, References, Table, quoted};
 use super::session::Session;
 use contract::Cell;
 use ring::digest;
@@ -25,6 +30,8 @@ use ring::digest;
 pub(super) const FUNCTION: &str = "_spile_saw";
 /// What the names of our triggers begin with.
 pub(super) const TRIGGERS: &str = "_spile_";
+/// What a rehearsal goes back to.
+pub(super) const SAVEPOINT: &str = "_spile_rehearsal";
 /// A function takes no more than 127 values in some versions of SQLite.
 const COLUMNS_MAX: usize = 100;
 
@@ -102,6 +109,12 @@ pub(super) struct Witness<'s> {
     tables: Vec<&'s Table>,
     /// How many rows each table had, where some may go uncounted.
     rows: Option<Vec<i64>>,
+    /// What the owner's triggers may change, in small letters.
+    set_off: HashSet<String>,
+    /// What a rehearsal saw.
+    rehearsed: Vec<[u8; 32]>,
+    /// All rows of each table, where a rehearsal cannot show which are replaced.
+    whole: Vec<Option<[u8; 32]>>,
 }
 
 /// What a witness is for.
@@ -125,11 +138,11 @@ impl<'s> Witness<'s> {
         session.gate.forget();
         session.gate.set(Permit::Examine);
         drop(session.connection.prepare(sql)?);
-        let written = session.gate.noted().written;
+        let noted = session.gate.noted();
         let find = |name: &str| known.iter().find(|table| table.name.eq_ignore_ascii_case(name));
         let mut tables = Vec::new();
         let mut triggers = String::new();
-        for (name, is_direct) in &written {
+        for (name, is_direct) in &noted.written {
             // Others have no triggers: virtual tables, and what they keep their data in.
             if let Some(table) = find(name).filter(|table| table.class == Class::Plain) {
                 put_up(&mut triggers, tables.len(), table, *is_direct);
@@ -139,12 +152,57 @@ impl<'s> Witness<'s> {
         session.gate.set(Permit::Witness);
         session.connection.execute_batch(&triggers)?;
         session.gate.set(Permit::Statement);
-        *lock(notes) = Seen { gained: vec![0; tables.len()], rows_max: watch.rows_max, ..Seen::default() };
-        let mut witness = Self { session, notes, tables, rows: None };
+        let whole = vec![None; tables.len()];
+        let (set_off, rehearsed) = (noted.set_off, Vec::new());
+        let mut witness = Self { session, notes, tables, rows: None, set_off, rehearsed, whole };
+        witness.begin_anew(watch.rows_max);
         if watch.replaces {
             witness.rows = Some(witness.count()?);
         }
         Ok(witness)
+    }
+
+    /// What was seen since the last time.
+    fn begin_anew(&self, rows_max: usize) -> Seen {
+        let seen = Seen { gained: vec![0; self.tables.len()], rows_max, ..Seen::default() };
+        std::mem::replace(&mut *lock(self.notes), seen)
+    }
+
+    /// Sees the rows that `REPLACE` takes away: `run` runs the statement, and it is taken back.
+    ///
+    /// With `recursive_triggers` triggers see those rows too, and the owner's would do what they never do; so only
+    /// temporary ones are heeded meanwhile. The setting may be changed within a transaction.
+    pub(super) fn rehearse(
+        &mut self,
+        references: &References,
+        run: impl FnOnce() -> std::result::Result<(), Fail>,
+    ) -> std::result::Result<(), Fail> {
+        let (connection, gate) = (&self.session.connection, &self.session.gate);
+        let rows_max = lock(self.notes).rows_max;
+        gate.set(Permit::Witness);
+        connection.execute_batch(&format!("SAVEPOINT {SAVEPOINT}; PRAGMA recursive_triggers = 1"))?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        gate.set(Permit::Statement);
+        let ran = run();
+        gate.set(Permit::Witness);
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, true)?;
+        connection.execute_batch("PRAGMA recursive_triggers = 0")?;
+        // Some errors end the whole transaction, and there is nothing to go back to.
+        if connection.is_autocommit() {
+            return ran;
+        }
+        connection.execute_batch(&format!("ROLLBACK TO {SAVEPOINT}; RELEASE {SAVEPOINT}"))?;
+        gate.set(Permit::Statement);
+        let seen = self.begin_anew(rows_max);
+        let is_complete = ran.is_ok() && seen.rows_seen <= rows_max;
+        references.extend(&mut self.set_off);
+        for (table, whole) in self.tables.iter().zip(&mut self.whole) {
+            if !is_complete || self.set_off.contains(&table.name.to_ascii_lowercase()) {
+                *whole = Some(all_rows(connection, table)?);
+            }
+        }
+        self.rehearsed = seen.rows;
+        Ok(())
     }
 
     fn count(&self) -> Result<Vec<i64>> {
@@ -159,11 +217,14 @@ impl<'s> Witness<'s> {
     /// whatever order.
     pub(super) fn end(self) -> Result<(u64, [u8; 32])> {
         let seen = std::mem::take(&mut *lock(self.notes));
-        let mut uncounted = 0;
+        let (mut uncounted, mut rows) = (0, [seen.rows, self.rehearsed.clone()]);
         if let Some(before) = &self.rows {
             let after = self.count()?;
-            for ((before, after), gained) in before.iter().zip(after).zip(&seen.gained) {
-                uncounted += (before + gained - after).unsigned_abs();
+            let tables = before.iter().zip(after).zip(&seen.gained).zip(&self.whole);
+            for (((before, after), gained), whole) in tables {
+                let more = (before + gained - after).unsigned_abs();
+                uncounted += more;
+                rows[1].extend(whole.filter(|_| more > 0));
             }
         }
         self.session.gate.set(Permit::Witness);
@@ -172,27 +233,48 @@ impl<'s> Witness<'s> {
             self.session.connection.execute_batch(&names.concat())?;
         }
         self.session.gate.set(Permit::Statement);
-        let mut rows = seen.rows;
-        rows.sort_unstable();
         let mut digest = digest::Context::new(&digest::SHA256);
-        for row in &rows {
-            digest.update(row);
+        for rows in &mut rows {
+            rows.sort_unstable();
+            digest.update(&(rows.len() as u64).to_be_bytes());
+            for row in rows {
+                digest.update(row);
+            }
         }
         digest.update(&uncounted.to_be_bytes());
         Ok((uncounted, finished(digest)))
     }
 }
 
-/// Triggers for one table. What the statement does not name itself is changed by the owner's triggers: that may be a
-/// counter which everybody changes, so of such rows only those that go are told by what they were.
-fn put_up(out: &mut String, at: usize, table: &Table, is_direct: bool) {
+/// A table's columns, quoted, and what else tells a row from others.
+fn columns(table: &Table) -> Vec<String> {
     let mut columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
     if let Address::Rowid(name) = &table.address
         && !columns.contains(name)
     {
         columns.push(name.clone());
     }
-    let all: Vec<String> = columns.iter().map(|column| format!("old.{column}")).collect();
+    columns
+}
+
+fn all_rows(connection: &Connection, table: &Table) -> Result<[u8; 32]> {
+    let columns = columns(table);
+    let mut statement =
+        connection.prepare(&format!("SELECT {} FROM {}", columns.join(", "), table.sql_name()))?;
+    let mut rows = statement.query([])?;
+    let mut digest = digest::Context::new(&digest::SHA256);
+    while let Some(row) = rows.next()? {
+        for at in 0..columns.len() {
+            add(&mut digest, raw(row.get_ref(at)?));
+        }
+    }
+    Ok(finished(digest))
+}
+
+/// Triggers for one table. What the statement does not name itself is changed by the owner's triggers: that may be a
+/// counter which everybody changes, so of such rows only those that go are told by what they were.
+fn put_up(out: &mut String, at: usize, table: &Table, is_direct: bool) {
+    let all: Vec<String> = columns(table).iter().map(|column| format!("old.{column}")).collect();
     let on = table.sql_name();
     for (kind, event, gained, values) in [
         ("i", "INSERT", 1, &[][..]),

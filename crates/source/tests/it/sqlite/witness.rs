@@ -33,7 +33,19 @@ const TABLES: &str = "
     INSERT INTO loose VALUES('x'), ('y');
     INSERT INTO parent VALUES(1);
     INSERT INTO child VALUES(1, 1, 'x');
-    INSERT INTO counter VALUES(0);";
+    INSERT INTO counter VALUES(0);
+    CREATE TABLE r(id INTEGER PRIMARY KEY, u UNIQUE, a);
+    CREATE TABLE log(a);
+    CREATE TRIGGER h AFTER INSERT ON r BEGIN INSERT INTO log VALUES(new.a); END;
+    CREATE TRIGGER no BEFORE DELETE ON r BEGIN SELECT RAISE(ABORT, 'no'); END;
+    INSERT INTO r VALUES(1, 'u1', 'x'), (2, 'u2', 'y'), (3, 'u3', 'z');
+    CREATE TABLE under(id INTEGER PRIMARY KEY, r REFERENCES r(id) ON DELETE CASCADE, a);
+    INSERT INTO under VALUES(1, 1, 'x');
+    CREATE TABLE touched(id INTEGER PRIMARY KEY, u UNIQUE, n);
+    INSERT INTO touched VALUES(1, 'a', 1), (2, 'vb', 2), (3, 'vc', 3), (4, 'd', 4);
+    CREATE TRIGGER touch AFTER INSERT ON touched BEGIN
+        INSERT INTO touched(u, n) SELECT 'v' || new.u, new.n + 1 WHERE new.n < 9;
+    END;";
 
 /// Whether a statement is about the same rows after somebody else made a change.
 fn check(sql: &str, between: &str, is_same: bool) {
@@ -73,6 +85,46 @@ fn the_same_rows_are_the_same_whatever_is_around_them() {
     check("UPDATE t SET b = random() WHERE a = 'x'", "UPDATE w SET a = 0", true);
     check("INSERT INTO t(a) VALUES(random())", "INSERT INTO t(a) VALUES('z')", true);
     check("INSERT INTO counted DEFAULT VALUES", "UPDATE counter SET n = 100", true);
+}
+
+#[test]
+fn rows_that_make_room_are_those_that_were_asked_about() {
+    // By their number, by what is unique, and what goes with them.
+    check("INSERT OR REPLACE INTO r VALUES(1, 'n', 'n')", "UPDATE r SET a = 'edited' WHERE id = 1", false);
+    let moved = "UPDATE r SET u = 'free' WHERE id = 3; UPDATE r SET u = 'u3' WHERE id = 2";
+    check("INSERT OR REPLACE INTO r VALUES(9, 'u3', 'n')", moved, false);
+    check(
+        "REPLACE INTO r(u, a) VALUES('u2', 'n') RETURNING id",
+        "UPDATE r SET a = 'edited' WHERE id = 2",
+        false,
+    );
+    check("UPDATE OR REPLACE r SET u = 'u2' WHERE id = 1", "UPDATE r SET a = 'edited' WHERE id = 2", false);
+    check("REPLACE INTO r VALUES(1, 'n', 'n')", "UPDATE under SET a = 'edited'", false);
+    let others = "UPDATE r SET a = 'edited' WHERE id = 3; INSERT INTO r VALUES(8, 'u8', ''); INSERT INTO log VALUES(0)";
+    check("INSERT OR REPLACE INTO r VALUES(1, 'u2', random())", others, true);
+    check("INSERT OR REPLACE INTO r VALUES(9, 'u9', random())", others, true);
+    // What a trigger replaces cannot be rehearsed: any change of its table is one.
+    check("REPLACE INTO touched VALUES(9, 'b', 1)", "UPDATE touched SET n = 0 WHERE u = 'vb'", false);
+    check("REPLACE INTO touched VALUES(9, 'b', 1)", "UPDATE touched SET n = 0 WHERE u = 'd'", false);
+    check("REPLACE INTO touched VALUES(9, 'free', 9)", "UPDATE touched SET n = 0 WHERE u = 'd'", true);
+}
+
+#[test]
+fn a_rehearsal_leaves_nothing_behind() {
+    let db = Db::new(TABLES);
+    let source = db.source();
+    let sql = "REPLACE INTO r VALUES(1, 'u2', 'n')";
+    let told = StatementTerms { which: Which::Told, ..terms(None) };
+    let statement = prepared(&source, sql).expect("one");
+    statement.write(&[], &told, &mut |_| More::Yes, &mut |_| Ok(Vec::new())).expect("done");
+    // The owner's triggers are heard again, and do not see what makes room: `no` would refuse it.
+    let again = prepared(&source, "REPLACE INTO r VALUES(1, 'u3', 'm')").expect("one");
+    ran(again.as_ref(), &[], &terms(None)).expect("done");
+    let gone = prepared(&source, "DELETE FROM r").expect("one");
+    assert!(ran(gone.as_ref(), &[], &terms(None)).is_err());
+    let all = "SELECT (SELECT group_concat(id || u || a) FROM r), (SELECT group_concat(a) FROM log)";
+    let found = rows_of(prepared(&source, all).expect("one").as_ref(), &[]).expect("rows");
+    assert_eq!(found, ["'1u3m' 'x,y,z,n,m'"]);
 }
 
 #[test]
