@@ -73,6 +73,7 @@ impl fmt::Display for LeftOut {
 pub struct TableFacts {
     /// As the source calls it: a table's name, or a file's without its ending.
     pub name: String,
+    /// None where rows name their columns and there is no row.
     pub columns: Vec<ColumnFacts>,
     /// The columns that tell rows apart: the primary key, else the first column that happens to; else none.
     pub key: Vec<usize>,

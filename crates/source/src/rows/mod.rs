@@ -104,7 +104,7 @@ impl Rows {
 
 impl Source for Rows {
     fn facts(&self) -> Result<Facts, SourceFault> {
-        let state = self.0.fresh().and_then(State::with_columns);
+        let state = self.0.fresh();
         let mut facts = state.map_err(|trouble| self.0.fault(&trouble))?.facts();
         let read_only = self.0.keeper.read_only();
         for table in &mut facts.tables {

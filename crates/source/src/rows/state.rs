@@ -99,7 +99,7 @@ impl State {
         self.number
     }
 
-    /// Itself, if a contract can be made of it: of rows that name their columns there must be one.
+    /// Itself, if a contract can be made of it alone: of rows that name their columns there must be one.
     pub(super) fn with_columns(self: Arc<Self>) -> Result<Arc<Self>, Trouble> {
         let is_bare = |table: &Arc<Table>| table.is_loose && table.header.is_empty();
         if !self.tables.is_empty() && self.tables.iter().all(is_bare) { Err(Trouble::Bare) } else { Ok(self) }

@@ -134,9 +134,10 @@ impl Trouble {
                 format!("`{file}` has more rows or cells than are kept in memory"),
                 "put the data into a SQLite database".into(),
             ),
-            Self::Bare => {
-                (format!("`{file}` has no records, so nobody knows their fields"), "add one".into())
-            }
+            Self::Bare => (
+                format!("`{file}` has no records, so nobody knows their fields"),
+                "add one, or declare the fields with `as` in a manifest, the key among them".into(),
+            ),
             Self::NoTable { name, near } => words::missing(file, "table", name, near.as_deref()),
             Self::NoColumn { name, near } => words::missing(file, "column", name, near.as_deref()),
             Self::NotOfKind { at: place, column, kind, text: _ } => (

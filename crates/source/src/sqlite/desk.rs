@@ -168,6 +168,8 @@ impl Desk {
         if let Some(open) = open.filter(|open| file.is_some() && open.file == file) {
             return Ok(open);
         }
+        // Who reads what is written now must not read it in the file from before.
+        self.pool.doubt();
         let path = self.pool.absolute().map_err(|fail| self.pool.fault(fail))?;
         let session = Session::open_to_write(&path, PATIENCE).map_err(|error| self.fault(error))?;
         if session.connection.is_readonly("main").unwrap_or(true) {

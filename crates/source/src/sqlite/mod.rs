@@ -133,6 +133,8 @@ impl Sqlite {
 
 impl Source for Sqlite {
     fn facts(&self) -> Result<Facts, SourceFault> {
+        // What is declared is read from the file as it is now, and so is what it holds.
+        self.pool.doubt();
         let facts = survey::facts(&self.pool, &self.options, &*self.look()?)?;
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(facts.clone()));
         Ok(facts)

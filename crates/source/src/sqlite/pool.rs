@@ -1,7 +1,8 @@
 //! Connections for as many threads as read at once, and no more than that.
 //!
 //! A path may lead to another file tomorrow: somebody renames a new export over it. Connections would go on
-//! reading the old one for ever, so the path is looked at again now and then, and they are opened anew.
+//! reading the old one for ever, so the path is looked at again now and then, and they are opened anew; at once, where
+//! whoever writes found another file.
 //!
 //! Where reads by key follow each other closely, a connection in WAL mode keeps to one state of the database for
 //! a millisecond. That takes nothing from anybody: no state is kept where somebody commits again and again, nor
@@ -199,6 +200,11 @@ impl Pool {
         });
         state.open -= before - state.idle.len();
         self.shared.wake(state);
+    }
+
+    /// The file may be another one than it was: whoever reads next looks.
+    pub(super) fn doubt(&self) {
+        self.shared.lock().look_at = None;
     }
 
     pub(super) fn fault(&self, fail: Fail) -> SourceFault {

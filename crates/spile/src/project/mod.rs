@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use contract::compile::{Examined, Known, compile};
-use contract::diagnostic::{Diagnostic, Severity};
+use contract::diagnostic::{Diagnostic, Placed, Severity};
 use contract::manifest::{self, Body, Manifest, Settings, SourceKind};
-use contract::source::{Facts, SourceFault};
-use contract::{Contract, Operation, init, names};
+use contract::source::{ColumnFacts, Facts, SourceFault};
+use contract::{Contract, Kind, Operation, init, names};
 use host::Answers;
 
 use crate::lock::Locked;
@@ -279,6 +279,7 @@ impl Project {
                 file: &one.path.value,
                 settings: &one.settings,
                 header_rows: header_rows(&manifest, &one.name.value),
+                declared: declared(&manifest, &one.name.value),
             };
             match openings.open(&opening) {
                 Ok(()) => {}
@@ -315,6 +316,7 @@ impl Project {
                     file: &shown,
                     settings,
                     header_rows: Vec::new(),
+                    declared: Vec::new(),
                 })
             };
             match with(&settings(kind)) {
@@ -423,6 +425,29 @@ fn header_rows<'m>(manifest: &'m Manifest, source: &str) -> Vec<(Option<&'m str>
         Some((sheet, one.header_row?))
     });
     said.collect()
+}
+
+/// The columns of a source's records as collections declare them: with their types, and with the key, else none. Each
+/// has a value: a record without would leave nobody knowing of its column again.
+fn declared(manifest: &Manifest, source: &str) -> Vec<ColumnFacts> {
+    let mut columns: Vec<ColumnFacts> = Vec::new();
+    for one in manifest.collections.iter().filter(|one| one.source.value == source) {
+        let typed = || one.fields.iter().filter_map(|field| Some((field, field.kind.as_ref()?.value)));
+        let is_typed = |part: &str| {
+            let is_it = |name: &Placed<String>| name.value == part;
+            typed().any(|(field, _)| is_it(&field.column) || field.name.as_ref().is_some_and(is_it))
+        };
+        if !one.key.iter().all(|part| is_typed(&part.value)) {
+            return Vec::new();
+        }
+        for (field, kind) in typed() {
+            if columns.iter().all(|column| column.name != field.column.value) {
+                let base64 = kind == Kind::Blob;
+                columns.push(ColumnFacts { base64, ..ColumnFacts::new(&field.column.value, kind) });
+            }
+        }
+    }
+    columns
 }
 
 fn rendered(opened: &[Opened], name: &str) -> String {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
 use contract::manifest::{Formulas, Settings, SourceKind, Workbook};
-use contract::source::{Facts, Shape, Source, SourceFault};
+use contract::source::{ColumnFacts, Facts, Shape, Source, SourceFault};
 use contract::words::counted;
 use contract::{Collection, Contract};
 use source::{csv, json, sheets, sqlite};
@@ -60,6 +60,8 @@ pub(super) struct Opening<'a> {
     pub(super) settings: &'a Settings,
     /// Collections that say which row of their sheet has the names: the sheet, if it is said, and the row.
     pub(super) header_rows: Vec<(Option<&'a str>, u32)>,
+    /// What collections declare, for a file that says nothing itself.
+    pub(super) declared: Vec<ColumnFacts>,
 }
 
 /// Sources that are open. What is served anew goes on with them: two on one file would each know of a write at their
@@ -90,12 +92,20 @@ impl Sources {
         let open = self.0.iter().chain(&served.0).find(|one| one.as_what == as_what);
         let source = open.map_or_else(|| opened(opening), |one| Arc::clone(&one.source));
         let _progress = Progress::on(file, path);
-        let facts = source.facts().map_err(|fault| match std::fs::metadata(path) {
+        let mut facts = source.facts().map_err(|fault| match std::fs::metadata(path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 missing::told(file, path)
             }
             Ok(_) | Err(_) => explained(&*source, None, &fault, &file_name(path)),
         })?;
+        // The last record may be deleted, and whoever declared the fields can still make a new one.
+        let are_records = matches!(settings, Settings::Json { .. } | Settings::JsonLines);
+        for table in facts.tables.iter_mut().filter(|table| are_records && table.columns.is_empty()) {
+            table.columns.clone_from(&opening.declared);
+            if let (true, Some(error)) = (table.columns.is_empty(), source.explain(None)) {
+                return Err(error);
+            }
+        }
         self.0.push(Kept { name: name.into(), as_what, source: Arc::clone(&source) });
         Ok(Opened { name: name.into(), file: file.into(), settings: settings.clone(), source, facts })
     }

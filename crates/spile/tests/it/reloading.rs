@@ -309,6 +309,46 @@ fn another_file_of_the_same_columns_is_served() {
     assert!(told.contains("Cleo"), "{told}");
 }
 
+/// The last record may go: what its fields are is declared.
+#[test]
+fn a_file_without_records_is_served_by_what_is_declared() {
+    for (file, kind, one, none) in [
+        ("t.json", "json", "[{\"id\":1,\"v\":\"x\"}]", "[]"),
+        ("t.jsonl", "jsonl", "{\"id\":1,\"v\":\"x\"}\n", ""),
+    ] {
+        let manifest = format!(
+            "[server]\nname = \"t\"\n[sources.data]\nkind = \"{kind}\"\npath = \"{file}\"\n[collections.t]\nsource = \
+             \"data\"\nkey = \"id\"\noperations = [\"get\", \"list\", \"create\", \"delete\"]\nfields.id = {{ as = \
+             \"integer\" }}\nfields.v = {{ as = \"text\" }}\n"
+        );
+        let place = Place::new(&[(file, one.as_bytes()), ("spile.toml", manifest.as_bytes())]);
+        let call = |served: &Served, tool: &str, arguments: &str| {
+            let call =
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"TOOL","arguments":ARGS}}"#;
+            served.post("/mcp", "", &call.replace("TOOL", tool).replace("ARGS", arguments)).1
+        };
+        let serve = || Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+        let served = serve();
+        let (_, tools) = served.post("/mcp", "", LIST);
+        let told = call(&served, "delete_t", r#"{"id":1}"#);
+        assert!(told.contains("deleted"), "{told}");
+        assert_eq!(std::fs::read_to_string(place.folder.join(file)).expect("it is there"), none);
+        drop(served);
+        let served = serve();
+        assert_eq!(served.post("/mcp", "", LIST).1, tools, "the same tools");
+        let told = call(&served, "list_t", "{}");
+        assert!(told.contains(r#"\"items\":[]"#), "{told}");
+        let told = call(&served, "create_t", r#"{"id":2,"v":"y"}"#);
+        assert!(told.contains("created"), "{told}");
+        let told = call(&served, "get_t", r#"{"id":2}"#);
+        assert!(told.contains(r#"\"v\":\"y\""#), "{told}");
+        drop(served);
+        // Also of the file as it is now.
+        let told = call(&serve(), "get_t", r#"{"id":2}"#);
+        assert!(told.contains(r#"\"v\":\"y\""#), "{told}");
+    }
+}
+
 /// A manifest that hides a column of a folder with two files.
 fn hiding() -> Place {
     let hidden = format!("{}\n[collections.people.fields]\nsecret = {{ hidden = true }}\n", manifest("One."));

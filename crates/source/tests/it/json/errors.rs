@@ -126,7 +126,6 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
             "element 1 is not an object; make it an object, such as `{\"id\": 1}`: each record is one",
         ),
         (document(), " \n", "is empty; an array without records is `[]`"),
-        (document(), "[]", "has no records, so nobody knows their fields; add one"),
         (document(), r#"[{"a":1},{"a":1]}"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":1},]"#, "is not valid JSON; remove the comma before it"),
         (document(), "[{\"a\":1,\n}]", "element 1 is not valid JSON; remove the comma before it"),
@@ -162,6 +161,21 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
         "element 2 is not valid JSON; correct it there",
         Some(["3:9", "3 |   {\"a\": }", "  |         ^"]),
     );
+}
+
+/// Nobody knows the columns but whoever declares them.
+#[test]
+fn without_records_there_are_no_columns() {
+    for (form, content) in [(document(), "[]"), (document(), "[{}]"), (Form::Lines, ""), (Form::Lines, "\n")]
+    {
+        let disk = Disk::new(form, content.as_bytes());
+        let json = disk.json();
+        let facts = json.facts().expect("it can be read");
+        assert!(facts.tables[0].columns.is_empty(), "{content}");
+        let shown = render(&json.explain(None).expect("something is wrong"), false);
+        assert!(shown.contains("has no records, so nobody knows their fields"), "{shown}");
+        assert!(shown.contains("add one, or declare the fields with `as` in a manifest"), "{shown}");
+    }
 }
 
 #[test]

@@ -48,6 +48,31 @@ fn a_row_is_made_changed_and_removed() {
     }
 }
 
+/// Somebody renames a new export over the file, or copies it there: what is written next is written to that one, and
+/// read from it.
+#[test]
+fn a_write_to_a_file_in_place_of_another_is_seen_at_once() {
+    for (mode, is_renamed) in [("DELETE", true), ("WAL", true), ("DELETE", false)] {
+        let made = || Db::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
+        let db = made();
+        let desk = Desk::new(&db, "customers");
+        for age in 50..60 {
+            let other = made();
+            // Connections to the old file are there.
+            desk.get(&[Cell::Integer(1)]).expect("the row");
+            if is_renamed {
+                std::fs::rename(&other.path, &db.path).expect("renamed");
+            } else {
+                std::fs::copy(&other.path, &db.path).expect("copied");
+            }
+            let told = desk.update(&[Cell::Integer(1)], &[("age", Cell::Integer(age))]);
+            assert_eq!(told, format!("1 'ann@x' 'free' {age} 1"));
+            let row = desk.get(&[Cell::Integer(1)]).expect("the row");
+            assert_eq!(row[3], Value::Integer(age), "{mode}, renamed: {is_renamed}");
+        }
+    }
+}
+
 #[test]
 fn what_the_table_says_is_known() {
     let db = Db::new(
