@@ -5,7 +5,8 @@
 //! before; what a statement computes first is its author's own business. This reads words, not SQL: where it is not
 //! sure that an argument arrives as it is, it says nothing.
 
-use contract::Cell;
+use contract::source::Keeps;
+use contract::{Cell, Value};
 
 use super::exact;
 use super::lex::{Class, Token};
@@ -19,19 +20,46 @@ pub(super) struct Straight {
     /// The column's type as its table declares it.
     pub(super) declared: String,
     pub(super) affinity: Affinity,
+    /// Whether the statement has the argument only where it goes into columns of text: then a truth value can be
+    /// written there as a collection writes it.
+    pub(super) is_only_text: bool,
 }
 
 impl Straight {
+    /// What the column keeps, if not everything.
+    pub(super) fn keeps(&self) -> Option<Keeps> {
+        match self.affinity {
+            _ if self.keeps_numbers_only() => Some(Keeps::Numbers),
+            affinity if affinity.is_numeric() => Some(Keeps::NumbersAndTexts),
+            Affinity::Text if !self.is_only_text => Some(Keeps::Texts),
+            _ => None,
+        }
+    }
+
+    /// SQLite would keep any text among numbers, and nobody could list the table any more. Columns declared DATE or
+    /// DECIMAL are made for texts as well, and some types only have a number's name in theirs.
+    fn keeps_numbers_only(&self) -> bool {
+        let is_other = ["POINT", "INTERVAL"].iter().any(|word| self.declared.contains(word));
+        matches!(self.affinity, Affinity::Integer | Affinity::Real) && !is_other
+    }
+
     /// Why the column would keep something else, if it would.
     pub(super) fn difference(
         &self,
         kind: contract::Kind,
         said: Cell<'_>,
     ) -> rusqlite::Result<Option<String>> {
-        let is_same = match exact::stored(self.affinity, said)? {
-            None => true,
-            Some(stored) => exact::is_same_to_statements(kind, said, stored.as_cell()),
-        };
+        let stored = exact::stored(self.affinity, said)?;
+        let is_same =
+            stored.as_ref().is_none_or(|stored| exact::is_same_to_statements(kind, said, stored.as_cell()));
+        let kept = stored.as_ref().map_or(said, Value::as_cell);
+        if self.keeps_numbers_only() && matches!(kept, Cell::Text(_) | Cell::Blob(_)) {
+            let why = format!(
+                "it is no number, and the column `{}`, declared as `{}`, keeps numbers",
+                self.column, self.declared
+            );
+            return Ok(Some(why));
+        }
         Ok((!is_same).then(|| {
             format!(
                 "it would not be kept exactly: the column `{}` is declared as `{}`",
@@ -69,7 +97,7 @@ const ENDS: [&str; 13] = [
 /// All of them, each once.
 pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight> {
     let words = Words { sql, tokens };
-    let mut found = Vec::new();
+    let (mut found, mut into_text): (Vec<Straight>, Vec<String>) = (Vec::new(), Vec::new());
     let Some((table, begin)) = words.target(schema) else { return found };
     let mut put = |column: &str, item: &[Token]| {
         let Some(column) = table.columns.iter().find(|known| known.name.eq_ignore_ascii_case(column)) else {
@@ -81,7 +109,11 @@ pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight>
                 column: column.name.clone(),
                 declared: column.declared.clone(),
                 affinity: column.affinity,
+                is_only_text: false,
             };
+            if one.affinity == Affinity::Text {
+                into_text.push(one.parameter.clone());
+            }
             if !found.contains(&one) {
                 found.push(one);
             }
@@ -89,6 +121,14 @@ pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight>
     };
     words.inserted(table, begin, &mut put);
     words.assigned(begin, &mut put);
+    let is_it = |token: &&Token, name: &str| {
+        token.class == Class::Value && token.text(sql).trim_start_matches(':') == name
+    };
+    for one in &mut found {
+        let places = tokens.iter().filter(|token| is_it(token, &one.parameter)).count();
+        let texts = into_text.iter().filter(|name| **name == one.parameter).count();
+        one.is_only_text = places == texts;
+    }
     found
 }
 
@@ -96,6 +136,11 @@ pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight>
 pub(super) fn may_replace(sql: &str, tokens: &[Token]) -> bool {
     let is_call = |at: usize| tokens.get(at + 1).is_some_and(|next| next.is_sign(sql, "("));
     (0..tokens.len()).any(|at| tokens[at].is_word(sql, "REPLACE") && !is_call(at))
+}
+
+/// Whether a statement that writes only adds rows: it says neither `UPDATE` nor `DELETE`.
+pub(super) fn adds(sql: &str, tokens: &[Token]) -> bool {
+    !tokens.iter().any(|token| token.is_word(sql, "UPDATE") || token.is_word(sql, "DELETE"))
 }
 
 /// The arguments that stand behind `LIMIT` or `OFFSET`, each once.
