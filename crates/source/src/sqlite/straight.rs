@@ -10,7 +10,7 @@ use contract::{Cell, Value};
 
 use super::exact;
 use super::lex::{Class, Token};
-use super::schema::{Affinity, Class as TableClass, Schema, Table};
+use super::schema::{Address, Affinity, Class as TableClass, Schema, Table};
 
 /// One argument on its way into one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,15 +100,18 @@ pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight>
     let (mut found, mut into_text): (Vec<Straight>, Vec<String>) = (Vec::new(), Vec::new());
     let Some((table, begin)) = words.target(schema) else { return found };
     let mut put = |column: &str, item: &[Token]| {
-        let Some(column) = table.columns.iter().find(|known| known.name.eq_ignore_ascii_case(column)) else {
-            return;
+        let known = table.columns.iter().find(|known| known.name.eq_ignore_ascii_case(column));
+        let (declared, affinity) = match known {
+            Some(known) => (known.declared.as_str(), known.affinity),
+            None if is_rowid(table, column) => ("INTEGER", Affinity::Integer),
+            None => return,
         };
         for parameter in words.passed(item) {
             let one = Straight {
                 parameter: parameter.to_owned(),
-                column: column.name.clone(),
-                declared: column.declared.clone(),
-                affinity: column.affinity,
+                column: known.map_or(column, |known| &known.name).to_owned(),
+                declared: declared.to_owned(),
+                affinity,
                 is_only_text: false,
             };
             if one.affinity == Affinity::Text {
@@ -130,6 +133,12 @@ pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight>
         one.is_only_text = places == texts;
     }
     found
+}
+
+/// Whether a name that no column has stands for the number of a row.
+fn is_rowid(table: &Table, name: &str) -> bool {
+    matches!(table.address, Address::Rowid(_))
+        && ["rowid", "oid", "_rowid_"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Whether rows may go that nobody counts: words that ask for it.
@@ -355,7 +364,11 @@ impl<'s> Words<'s> {
                 words.branches().into_iter().flat_map(|branch| self.passed(branch)).collect()
             }
             _ if words.is_sign(0, "(") && words.closed(0) == Some(item.len() - 1) => {
-                let (items, _) = words.items(1);
+                // `(SELECT :a)` gives what `(:a)` does, or nothing.
+                let is_word = |word| words.is(1, "SELECT") && words.is(2, word);
+                let begin = 1 + usize::from(words.is(1, "SELECT"));
+                let begin = begin + usize::from(is_word("ALL") || is_word("DISTINCT"));
+                let (items, _) = words.items(begin);
                 if let [only] = items[..] { self.passed(only) } else { Vec::new() }
             }
             _ if is_name(0) && words.is_sign(1, "(") && words.closed(1) == Some(item.len() - 1) => {
@@ -434,6 +447,12 @@ mod tests {
             &["x>a", "y>a", "z>a"],
         );
         check("UPDATE t SET a = :x, a = :x", &["x>a"]);
+        check(
+            "UPDATE t SET a = (SELECT :x), b = ((select distinct :y FROM t WHERE a = :z))",
+            &["x>a", "y>b"],
+        );
+        check("INSERT INTO t(rowid, b) VALUES(:x, (SELECT :y AS n))", &["x>rowid", "y>b"]);
+        check("UPDATE t SET OID = :x, b = (SELECT coalesce(:y, b))", &["x>OID", "y>b"]);
     }
 
     #[test]
