@@ -340,19 +340,31 @@ pub struct StatementFacts {
     pub writes: bool,
     /// What may be asked for by it reads tables, by name: for whoever wants to know what a tool can see.
     pub tables: Vec<String>,
-    /// Parameters that it puts, as they are, into columns that make numbers of texts.
-    pub numbered: Vec<Numbered>,
+    /// Parameters that it puts, as they are, into columns that do not keep everything.
+    pub kept: Vec<Kept>,
     /// Parameters that say how many rows or where to begin, and so have to be integers.
     pub limits: Vec<String>,
 }
 
-/// A parameter on its way into a column in which a text that looks like a number becomes one.
+/// A parameter on its way into a column that makes something else of some values, or refuses them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Numbered {
+pub struct Kept {
     pub parameter: String,
     pub column: String,
     /// The column's type, as its source declares it.
     pub declared: String,
+    pub keeps: Keeps,
+}
+
+/// What such a column keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// Texts that are no numbers are refused.
+    Numbers,
+    /// A text that looks like a number becomes one, others stay.
+    NumbersAndTexts,
+    /// No truth values: the statement has the parameter elsewhere too, where `true` could not stand for it.
+    Texts,
 }
 
 /// What is wrong with a statement, and where in its text.

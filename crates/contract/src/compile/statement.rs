@@ -15,7 +15,7 @@ use crate::manifest::{self, Body, Literal};
 use crate::names;
 use crate::nearest::did_you_mean;
 use crate::schemas;
-use crate::source::{BadStatement, ColumnFacts, Shape, ShapeColumn, StatementFacts, StatementShape};
+use crate::source::{BadStatement, ColumnFacts, Keeps, Shape, ShapeColumn, StatementFacts, StatementShape};
 
 impl<'m> Compiler<'m> {
     /// All statements, and a tool for each that is not hidden.
@@ -157,33 +157,52 @@ impl<'m> Compiler<'m> {
         arguments
     }
 
-    /// A text or a decimal that goes into a column of numbers may be refused when it comes.
+    /// What goes into a column that does not keep everything may be refused when it comes.
     fn judge_kept(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
-        for one in &facts.numbered {
+        for one in &facts.kept {
             let Some(said) = wanted.arguments.iter().find(|said| said.name.value == one.parameter) else {
                 continue;
             };
-            let (what, help) = match said.kind {
-                Kind::Text => (
+            let (what, help) = match (said.kind, one.keeps) {
+                (Kind::Boolean, Keeps::Texts) => (
+                    "true or false",
+                    "it is refused there, because the statement has it elsewhere too; write `iif(:…, 'true', 'false')`",
+                ),
+                (_, Keeps::Texts) | (Kind::Integer | Kind::Int64 | Kind::Number | Kind::Boolean, _) => {
+                    continue;
+                }
+                (Kind::Text, Keeps::Numbers) => (
+                    "a text",
+                    "a text that is no number, and one such as `007`, is refused there; say what it is with `type`, \
+                     or `cast` it",
+                ),
+                (Kind::Text, Keeps::NumbersAndTexts) => (
                     "a text",
                     "a text such as `007` is refused there; say what it is with `type`, or `cast` it",
                 ),
-                Kind::Json => ("JSON", "a number is refused there; say what it is with `type`, or `cast` it"),
-                Kind::Decimal => (
+                (Kind::Json, Keeps::Numbers) => ("JSON", "JSON is refused there; declare the column TEXT"),
+                (Kind::Json, Keeps::NumbersAndTexts) => {
+                    ("JSON", "a number is refused there; say what it is with `type`, or `cast` it")
+                }
+                (Kind::Decimal, Keeps::Numbers | Keeps::NumbersAndTexts) => (
                     "a decimal",
                     "more than 15 digits are refused there; for exact digits declare the column TEXT",
                 ),
-                Kind::Integer
-                | Kind::Int64
-                | Kind::Number
-                | Kind::Boolean
-                | Kind::Date
-                | Kind::Timestamp
-                | Kind::LocalTimestamp
-                | Kind::Blob => continue,
+                (Kind::Date, Keeps::Numbers) => {
+                    ("a date", "it is refused there; declare the column DATE or TEXT")
+                }
+                (Kind::Timestamp | Kind::LocalTimestamp, Keeps::Numbers) => {
+                    ("a time", "it is refused there; declare the column DATETIME or TEXT")
+                }
+                (Kind::Blob, Keeps::Numbers) => ("bytes", "they are refused there; declare the column BLOB"),
+                (
+                    Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Blob,
+                    Keeps::NumbersAndTexts,
+                ) => continue,
             };
+            let keeps = if one.keeps == Keeps::Texts { "texts" } else { "numbers" };
             let message = format!(
-                "`:{}` is {what}, and the column `{}`, declared as `{}`, keeps numbers",
+                "`:{}` is {what}, and the column `{}`, declared as `{}`, keeps {keeps}",
                 one.parameter, one.column, one.declared
             );
             self.warning(&said.name.at, message, help);

@@ -2,7 +2,7 @@
 
 use contract::Kind;
 use contract::diagnostic::render_all;
-use contract::source::{BadStatement, ColumnFacts, Numbered, StatementFacts, TableFacts};
+use contract::source::{BadStatement, ColumnFacts, Keeps, Kept, StatementFacts, TableFacts};
 use insta::assert_snapshot;
 
 use crate::operations::{compiled_of, people, top};
@@ -299,19 +299,31 @@ arguments.zebra = { type = "date" }
 
 #[test]
 fn texts_and_decimals_on_their_way_into_columns_of_numbers() {
-    let numbered = ["code", "total", "n"].map(|name| Numbered {
+    let kept = |name: &str, declared: &str, keeps: Keeps| Kept {
         parameter: name.into(),
         column: name.to_uppercase(),
-        declared: "NUMERIC".into(),
-    });
+        declared: declared.into(),
+        keeps,
+    };
+    let kept = [
+        kept("code", "NUMERIC", Keeps::NumbersAndTexts),
+        kept("total", "NUMERIC", Keeps::NumbersAndTexts),
+        kept("n", "NUMERIC", Keeps::NumbersAndTexts),
+        kept("day", "DATE", Keeps::NumbersAndTexts),
+        kept("code", "INTEGER", Keeps::Numbers),
+        kept("day", "INTEGER", Keeps::Numbers),
+        kept("on", "TEXT", Keeps::Texts),
+    ];
+    let parameters = ["code", "total", "n", "day", "on"];
     let facts = StatementFacts {
         writes: true,
-        parameters: vec!["code".into(), "total".into(), "n".into()],
-        numbered: numbered.to_vec(),
+        parameters: parameters.map(str::to_owned).to_vec(),
+        kept: kept.to_vec(),
         ..StatementFacts::default()
     };
-    let text = "sql = \"insert into t values(:code, :total, :n)\"\nwrites = true\narguments.code = {}\n\
-                arguments.total = { type = \"decimal\" }\narguments.n = { type = \"integer\" }";
+    let text = "sql = \"insert into t values(:code, :total, :n, :day, :on)\"\nwrites = true\narguments.code = {}\n\
+                arguments.total = { type = \"decimal\" }\narguments.n = { type = \"integer\" }\n\
+                arguments.day = { type = \"date\" }\narguments.on = { type = \"boolean\" }";
     assert_snapshot!(told_of_statement(Ok(facts), text), @r#"
     warning: `:code` is a text, and the column `CODE`, declared as `NUMERIC`, keeps numbers
      --> spile.toml:6:11
@@ -326,6 +338,27 @@ fn texts_and_decimals_on_their_way_into_columns_of_numbers() {
     7 | arguments.total = { type = "decimal" }
       |           ^^^^^
       = help: more than 15 digits are refused there; for exact digits declare the column TEXT
+
+    warning: `:code` is a text, and the column `CODE`, declared as `INTEGER`, keeps numbers
+     --> spile.toml:6:11
+      |
+    6 | arguments.code = {}
+      |           ^^^^
+      = help: a text that is no number, and one such as `007`, is refused there; say what it is with `type`, or `cast` it
+
+    warning: `:day` is a date, and the column `DAY`, declared as `INTEGER`, keeps numbers
+     --> spile.toml:9:11
+      |
+    9 | arguments.day = { type = "date" }
+      |           ^^^
+      = help: it is refused there; declare the column DATE or TEXT
+
+    warning: `:on` is true or false, and the column `ON`, declared as `TEXT`, keeps texts
+      --> spile.toml:10:11
+       |
+    10 | arguments.on = { type = "boolean" }
+       |           ^^
+       = help: it is refused there, because the statement has it elsewhere too; write `iif(:…, 'true', 'false')`
     "#);
 }
 

@@ -79,8 +79,9 @@ fn is_there(session: &Session) -> Result<bool, Trouble> {
         Some("table") => Ok(true),
         Some(class) => {
             let told = format!(
-                "calls with an idempotency key cannot be kept: the database has a {class} named `{TABLE}`; call \
-                 without one, or remove it"
+                "nothing was written: the database has a {class} named `{TABLE}`, so nobody could know whether a call \
+                 with an idempotency key, or one that a user said yes to, was done already; to write without, leave \
+                 out the key, or have the owner remove the {class}"
             );
             Err(Trouble::Fault(SourceFault::Unavailable { log: told.clone(), told }.into()))
         }

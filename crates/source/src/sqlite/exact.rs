@@ -79,7 +79,7 @@ pub(super) fn stored(affinity: Affinity, said: Cell<'_>) -> rusqlite::Result<Opt
 /// The same for what statements write: of a number that becomes a text its digits are enough.
 pub(super) fn is_same_to_statements(kind: Kind, said: Cell<'_>, stored: Cell<'_>) -> bool {
     match (said, stored) {
-        (Cell::Integer(n), Cell::Text(text)) => text == n.to_string(),
+        (Cell::Integer(n), Cell::Text(text)) if kind != Kind::Boolean => text == n.to_string(),
         (Cell::Real(n), Cell::Text(text)) => text.parse::<f64>().is_ok_and(|x| x.to_bits() == n.to_bits()),
         (said, stored) => is_same(kind, said, stored),
     }

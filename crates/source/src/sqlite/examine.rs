@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use contract::source::{BadStatement, ColumnFacts, Facts, Numbered, StatementFacts};
+use contract::source::{BadStatement, ColumnFacts, Facts, Kept, StatementFacts};
 use contract::{Kind, nearest};
 use rusqlite::{Error, Statement};
 
@@ -84,10 +84,9 @@ fn look(
         return Err(bad("a plan is not an answer", Some("leave out `EXPLAIN`".into()), None));
     }
     let straight = straight::all(text.sql, &text.tokens, schema);
-    let numbered = straight.into_iter().filter(|one| one.affinity.is_numeric()).map(|one| Numbered {
-        parameter: one.parameter,
-        column: one.column,
-        declared: one.declared,
+    let kept = straight.into_iter().filter_map(|one| {
+        let keeps = one.keeps()?;
+        Some(Kept { parameter: one.parameter, column: one.column, declared: one.declared, keeps })
     });
     let is_known = |name: &&String| schema.tables.iter().any(|table| table.name == **name);
     Ok(StatementFacts {
@@ -95,7 +94,7 @@ fn look(
         columns: columns(&statement, schema, facts, &noted, text),
         writes: !statement.readonly(),
         tables: noted.tables.iter().filter(is_known).cloned().collect(),
-        numbered: numbered.collect(),
+        kept: kept.collect(),
         limits: straight::limits(text.sql, &text.tokens),
     })
 }

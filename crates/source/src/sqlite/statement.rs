@@ -52,6 +52,8 @@ pub(super) struct Script {
     columns: Vec<(usize, Column)>,
     changes_max: u64,
     writes: bool,
+    /// Whether all rows that it gives are new ones.
+    adds: bool,
     /// Whether rows may go that SQLite does not count.
     replaces: bool,
     /// As they were when it was prepared; only of one that writes.
@@ -86,6 +88,7 @@ impl Script {
             kinds: shape.kinds.clone(),
             limits: straight::limits(&shape.sql, &tokens).iter().filter_map(place).collect(),
             straight: if shape.writes { straight(schema, shape, &tokens) } else { Vec::new() },
+            adds: straight::adds(&shape.sql, &tokens),
             replaces: schema.replaces || straight::may_replace(&shape.sql, &tokens),
             tables: if shape.writes { schema.tables.clone() } else { Vec::new() },
             references: schema.references.clone(),
@@ -145,6 +148,20 @@ impl Script {
         Ok(true)
     }
 
+    /// A truth value that goes into columns of text and nowhere else is written as collections write it.
+    fn worded<'a>(&self, arguments: &[Cell<'a>]) -> Vec<Cell<'a>> {
+        let is_text = |at: usize| {
+            self.kinds.get(at) == Some(&Kind::Boolean)
+                && self.straight.iter().any(|(place, one)| *place == at && one.is_only_text)
+        };
+        let worded = |(at, cell): (usize, &Cell<'a>)| match cell {
+            Cell::Integer(1) if is_text(at) => Cell::Text("true"),
+            Cell::Integer(0) if is_text(at) => Cell::Text("false"),
+            cell => *cell,
+        };
+        arguments.iter().enumerate().map(worded).collect()
+    }
+
     /// Nothing runs with a value that a column would keep as another: SQLite would not say so.
     fn check_exact(&self, arguments: &[Cell<'_>]) -> Result<(), WriteFault> {
         for (at, straight) in &self.straight {
@@ -181,17 +198,25 @@ impl Script {
         SourceFault::Changed { log: format!("{told}: {}", self.sql), told }.into()
     }
 
-    fn cells<T>(&self, row: &Row<'_>, hand: impl FnOnce(&[Cell<'_>]) -> T) -> Result<T, Fail> {
+    fn cells<T>(&self, row: &Row<'_>, hand: impl FnOnce(&[Cell<'_>]) -> T) -> Result<T, Stumble> {
         let mut cells = Vec::with_capacity(self.columns.len());
         for (at, column) in &self.columns {
-            let cell = column.cell(row.get_ref(*at)?).map_err(|Expected(expected)| {
-                let what = format!("column `{}`: expected {expected}", column.name);
-                let told = format!("{what}, and a row has something else; the data is not what it was");
-                SourceFault::Changed { told, log: format!("{what}, in the rows of {}", self.sql) }
-            })?;
-            cells.push(cell);
+            let cell = column.cell(row.get_ref(*at)?);
+            cells.push(cell.map_err(|expected| Stumble::Misfit { column: column.name.clone(), expected })?);
         }
         Ok(hand(&cells))
+    }
+
+    /// Of data that was there before.
+    fn stumbled(&self, stumble: Stumble) -> Fail {
+        match stumble {
+            Stumble::Fail(fail) => fail,
+            Stumble::Misfit { column, expected: Expected(expected) } => {
+                let what = format!("column `{column}`: expected {expected}");
+                let told = format!("{what}, and a row has something else; the data is not what it was");
+                SourceFault::Changed { told, log: format!("{what}, in the rows of {}", self.sql) }.into()
+            }
+        }
     }
 
     fn run(
@@ -209,7 +234,7 @@ impl Script {
                 self.check_names(found)?;
             }
             *handed += 1;
-            if self.cells(found, &mut *row)? == More::No {
+            if self.cells(found, &mut *row).map_err(|stumble| self.stumbled(stumble))? == More::No {
                 break;
             }
         }
@@ -223,7 +248,7 @@ impl Script {
         session: &Session,
         arguments: &[Cell<'_>],
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
-    ) -> Result<u64, Fail> {
+    ) -> Result<u64, Stumble> {
         let mut statement = session.connection.prepare_cached(&self.sql)?;
         self.bind(&mut statement, arguments)?;
         let before = session.connection.total_changes();
@@ -249,7 +274,7 @@ impl Script {
         arguments: &[Cell<'_>],
         which: Which,
         row: &mut dyn FnMut(&[Cell<'_>]) -> More,
-    ) -> Result<Changes, Fail> {
+    ) -> Result<Changes, Stumble> {
         if which == Which::Any && !self.replaces {
             return Ok(Changes { rows: self.change(session, arguments, row)?, which: None });
         }
@@ -336,11 +361,12 @@ impl Prepared for Script {
             {
                 return Ok((End::Undo, Written::Replayed(told)));
             }
+            let arguments = &self.worded(arguments)[..];
             self.check_exact(arguments)?;
             session.gate.set(Permit::Statement);
             session.hold_at_most(self.time_writing);
             let changes = self.change_seen(session, arguments, terms.which, row);
-            let changes = changes.map_err(|fail| self.judged(fail))?;
+            let changes = changes.map_err(|stumble| self.judged(stumble, arguments))?;
             session.hold();
             if changes.rows > self.changes_max {
                 return Err(WriteFault::TooMany { rows: changes.rows, most: self.changes_max });
@@ -365,12 +391,50 @@ impl Script {
         SourceFault::Unfit { parameter: self.limits.iter().find(is_other).copied(), why }
     }
 
-    fn judged(&self, fail: Fail) -> WriteFault {
+    fn judged(&self, stumble: Stumble, arguments: &[Cell<'_>]) -> WriteFault {
+        if let Stumble::Misfit { column, expected: Expected(expected) } = &stumble {
+            // It is the caller's value, and not what was there before: `coalesce(:a, a)` leaves that for a NULL.
+            let is_it = |(at, one): &&(usize, Straight)| {
+                let is_said = arguments.get(*at).is_some_and(|said| *said != Cell::Null);
+                is_said && one.column.eq_ignore_ascii_case(column)
+            };
+            if let Some((at, _)) = self.straight.iter().find(is_it) {
+                let why = format!("the column `{column}` has {expected}, and this would be something else");
+                return WriteFault::Refused { column: Some(*at), why };
+            }
+            // Whatever a new row has comes from the call.
+            if self.adds {
+                return WriteFault::Unwritable;
+            }
+        }
+        let fail = self.stumbled(stumble);
         let refused = match &fail {
             Fail::Sql(error) => Rules::default().refused(error),
             Fail::Late | Fail::Fault(_) => None,
         };
         refused.unwrap_or_else(|| fault::of_writing(fail, self.pool.path()).into())
+    }
+}
+
+/// Why a row could not be handed over.
+enum Stumble {
+    Fail(Fail),
+    /// A value is not what the statement's columns were found to hold.
+    Misfit {
+        column: String,
+        expected: Expected,
+    },
+}
+
+impl From<Fail> for Stumble {
+    fn from(fail: Fail) -> Self {
+        Self::Fail(fail)
+    }
+}
+
+impl From<rusqlite::Error> for Stumble {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Fail(error.into())
     }
 }
 

@@ -5,11 +5,12 @@
 //! before; what a statement computes first is its author's own business. This reads words, not SQL: where it is not
 //! sure that an argument arrives as it is, it says nothing.
 
-use contract::Cell;
+use contract::source::Keeps;
+use contract::{Cell, Value};
 
 use super::exact;
 use super::lex::{Class, Token};
-use super::schema::{Affinity, Class as TableClass, Schema, Table};
+use super::schema::{Address, Affinity, Class as TableClass, Schema, Table};
 
 /// One argument on its way into one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,19 +20,46 @@ pub(super) struct Straight {
     /// The column's type as its table declares it.
     pub(super) declared: String,
     pub(super) affinity: Affinity,
+    /// Whether the statement has the argument only where it goes into columns of text: then a truth value can be
+    /// written there as a collection writes it.
+    pub(super) is_only_text: bool,
 }
 
 impl Straight {
+    /// What the column keeps, if not everything.
+    pub(super) fn keeps(&self) -> Option<Keeps> {
+        match self.affinity {
+            _ if self.keeps_numbers_only() => Some(Keeps::Numbers),
+            affinity if affinity.is_numeric() => Some(Keeps::NumbersAndTexts),
+            Affinity::Text if !self.is_only_text => Some(Keeps::Texts),
+            _ => None,
+        }
+    }
+
+    /// SQLite would keep any text among numbers, and nobody could list the table any more. Columns declared DATE or
+    /// DECIMAL are made for texts as well, and some types only have a number's name in theirs.
+    fn keeps_numbers_only(&self) -> bool {
+        let is_other = ["POINT", "INTERVAL"].iter().any(|word| self.declared.contains(word));
+        matches!(self.affinity, Affinity::Integer | Affinity::Real) && !is_other
+    }
+
     /// Why the column would keep something else, if it would.
     pub(super) fn difference(
         &self,
         kind: contract::Kind,
         said: Cell<'_>,
     ) -> rusqlite::Result<Option<String>> {
-        let is_same = match exact::stored(self.affinity, said)? {
-            None => true,
-            Some(stored) => exact::is_same_to_statements(kind, said, stored.as_cell()),
-        };
+        let stored = exact::stored(self.affinity, said)?;
+        let is_same =
+            stored.as_ref().is_none_or(|stored| exact::is_same_to_statements(kind, said, stored.as_cell()));
+        let kept = stored.as_ref().map_or(said, Value::as_cell);
+        if self.keeps_numbers_only() && matches!(kept, Cell::Text(_) | Cell::Blob(_)) {
+            let why = format!(
+                "it is no number, and the column `{}`, declared as `{}`, keeps numbers",
+                self.column, self.declared
+            );
+            return Ok(Some(why));
+        }
         Ok((!is_same).then(|| {
             format!(
                 "it would not be kept exactly: the column `{}` is declared as `{}`",
@@ -69,19 +97,26 @@ const ENDS: [&str; 13] = [
 /// All of them, each once.
 pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight> {
     let words = Words { sql, tokens };
-    let mut found = Vec::new();
+    let (mut found, mut into_text): (Vec<Straight>, Vec<String>) = (Vec::new(), Vec::new());
     let Some((table, begin)) = words.target(schema) else { return found };
     let mut put = |column: &str, item: &[Token]| {
-        let Some(column) = table.columns.iter().find(|known| known.name.eq_ignore_ascii_case(column)) else {
-            return;
+        let known = table.columns.iter().find(|known| known.name.eq_ignore_ascii_case(column));
+        let (declared, affinity) = match known {
+            Some(known) => (known.declared.as_str(), known.affinity),
+            None if is_rowid(table, column) => ("INTEGER", Affinity::Integer),
+            None => return,
         };
         for parameter in words.passed(item) {
             let one = Straight {
                 parameter: parameter.to_owned(),
-                column: column.name.clone(),
-                declared: column.declared.clone(),
-                affinity: column.affinity,
+                column: known.map_or(column, |known| &known.name).to_owned(),
+                declared: declared.to_owned(),
+                affinity,
+                is_only_text: false,
             };
+            if one.affinity == Affinity::Text {
+                into_text.push(one.parameter.clone());
+            }
             if !found.contains(&one) {
                 found.push(one);
             }
@@ -89,13 +124,32 @@ pub(super) fn all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Straight>
     };
     words.inserted(table, begin, &mut put);
     words.assigned(begin, &mut put);
+    let is_it = |token: &&Token, name: &str| {
+        token.class == Class::Value && token.text(sql).trim_start_matches(':') == name
+    };
+    for one in &mut found {
+        let places = tokens.iter().filter(|token| is_it(token, &one.parameter)).count();
+        let texts = into_text.iter().filter(|name| **name == one.parameter).count();
+        one.is_only_text = places == texts;
+    }
     found
+}
+
+/// Whether a name that no column has stands for the number of a row.
+fn is_rowid(table: &Table, name: &str) -> bool {
+    matches!(table.address, Address::Rowid(_))
+        && ["rowid", "oid", "_rowid_"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Whether rows may go that nobody counts: words that ask for it.
 pub(super) fn may_replace(sql: &str, tokens: &[Token]) -> bool {
     let is_call = |at: usize| tokens.get(at + 1).is_some_and(|next| next.is_sign(sql, "("));
     (0..tokens.len()).any(|at| tokens[at].is_word(sql, "REPLACE") && !is_call(at))
+}
+
+/// Whether a statement that writes only adds rows: it says neither `UPDATE` nor `DELETE`.
+pub(super) fn adds(sql: &str, tokens: &[Token]) -> bool {
+    !tokens.iter().any(|token| token.is_word(sql, "UPDATE") || token.is_word(sql, "DELETE"))
 }
 
 /// The arguments that stand behind `LIMIT` or `OFFSET`, each once.
@@ -310,7 +364,11 @@ impl<'s> Words<'s> {
                 words.branches().into_iter().flat_map(|branch| self.passed(branch)).collect()
             }
             _ if words.is_sign(0, "(") && words.closed(0) == Some(item.len() - 1) => {
-                let (items, _) = words.items(1);
+                // `(SELECT :a)` gives what `(:a)` does, or nothing.
+                let is_word = |word| words.is(1, "SELECT") && words.is(2, word);
+                let begin = 1 + usize::from(words.is(1, "SELECT"));
+                let begin = begin + usize::from(is_word("ALL") || is_word("DISTINCT"));
+                let (items, _) = words.items(begin);
                 if let [only] = items[..] { self.passed(only) } else { Vec::new() }
             }
             _ if is_name(0) && words.is_sign(1, "(") && words.closed(1) == Some(item.len() - 1) => {
@@ -389,6 +447,12 @@ mod tests {
             &["x>a", "y>a", "z>a"],
         );
         check("UPDATE t SET a = :x, a = :x", &["x>a"]);
+        check(
+            "UPDATE t SET a = (SELECT :x), b = ((select distinct :y FROM t WHERE a = :z))",
+            &["x>a", "y>b"],
+        );
+        check("INSERT INTO t(rowid, b) VALUES(:x, (SELECT :y AS n))", &["x>rowid", "y>b"]);
+        check("UPDATE t SET OID = :x, b = (SELECT coalesce(:y, b))", &["x>OID", "y>b"]);
     }
 
     #[test]

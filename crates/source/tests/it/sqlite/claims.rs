@@ -117,8 +117,9 @@ fn an_owner_can_forbid_the_table() {
     let told = desk.change_with(Change::Create { cells: &cells }, claim(1, 1), &mut Notary::default());
     assert_eq!(
         told,
-        "calls with an idempotency key cannot be kept: the database has a view named `_spile_claims`; call without \
-         one, or remove it"
+        "nothing was written: the database has a view named `_spile_claims`, so nobody could know whether a call with \
+         an idempotency key, or one that a user said yes to, was done already; to write without, leave out the key, or \
+         have the owner remove the view"
     );
     assert_eq!(desk.get(&[Cell::Integer(1)]), None);
     assert_eq!(desk.create(&[("v", Cell::Text("a"))]), "1 'a'");

@@ -598,10 +598,78 @@ fn what_a_column_would_keep_as_something_else_is_not_written() {
 }
 
 #[test]
+fn what_is_no_number_is_not_written_among_numbers() {
+    for (declared, kind, said) in [
+        ("INTEGER", Kind::Text, Cell::Text("seven")),
+        ("BIGINT", Kind::Text, Cell::Text("")),
+        ("DOUBLE", Kind::Date, Cell::Text("2026-02-11")),
+        ("INTEGER", Kind::Json, Cell::Text("[7]")),
+        ("REAL", Kind::Blob, Cell::Blob(b"7")),
+    ] {
+        let why = format!("it is no number, and the column `v`, declared as `{declared}`, keeps numbers");
+        assert_eq!(put(declared, kind, said), why, "{declared} {said:?}");
+    }
+}
+
+/// Whose fault it is that what a statement gives is not what it gave.
+#[test]
+fn a_row_that_does_not_fit_is_the_fault_of_who_wrote_it() {
+    let check = |sql: &str, said: Cell<'_>, expected: &str| {
+        let db =
+            Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, w); INSERT INTO t VALUES(1, 1, 1)");
+        let source = db.source();
+        let statement = prepared(&source, sql).expect("one");
+        db.write("INSERT INTO t VALUES(2, 'other', 'other')");
+        let fault = ran(statement.as_ref(), &[said], &terms(None)).expect_err("it does not fit");
+        let told = match fault {
+            WriteFault::Refused { column, why } => format!("{column:?} {why}"),
+            WriteFault::Unwritable => "unwritable".to_owned(),
+            WriteFault::Source(fault) => format!("{fault}"),
+            fault => panic!("{sql}: {fault:?}"),
+        };
+        assert_eq!(told, expected, "{sql}");
+    };
+    let large = Cell::Text("9007199254740993");
+    let why = "Some(0) the column `v` has an integer below 2^53, and this would be something else";
+    check("INSERT INTO t(v, w) VALUES(:v, 1) RETURNING v", large, why);
+    check("UPDATE t SET v = :v WHERE id = 1 RETURNING v", large, why);
+    check("INSERT INTO t(v, w) VALUES(1, :v || 'x') RETURNING w", large, "unwritable");
+    let changed = "column `v`: expected an integer below 2^53, and a row has something else; the data is not what it was";
+    check("UPDATE t SET v = coalesce(:v, v) WHERE id = 2 RETURNING v", Cell::Null, changed);
+}
+
+#[test]
+fn a_truth_value_that_is_used_twice_is_no_word() {
+    let db = Db::new("CREATE TABLE t(a TEXT, b TEXT, n INTEGER); INSERT INTO t VALUES('x', 'y', 1)");
+    let source = db.source();
+    let run = |sql: &str| {
+        let facts = source.examine(sql).expect("a statement");
+        let shape = contract::source::StatementShape {
+            kinds: vec![Kind::Boolean],
+            ..statement_shape(sql, &facts, 1)
+        };
+        let statement = source.prepare(&shape).expect("prepared");
+        let ran = ran(statement.as_ref(), &[Cell::Integer(1)], &terms(None));
+        (ran.is_ok(), facts.kept.iter().map(|one| one.keeps).collect::<Vec<_>>())
+    };
+    assert_eq!(run("UPDATE t SET a = :on, b = coalesce(:on, b)"), (true, vec![]));
+    assert_eq!(run("UPDATE t SET a = iif(:on, 'true', 'false') WHERE n = :on"), (true, vec![]));
+    let texts = contract::source::Keeps::Texts;
+    assert_eq!(run("UPDATE t SET a = :on WHERE n = :on"), (false, vec![texts]));
+    let rows = rows_of(prepared(&source, "SELECT a, b, n FROM t").expect("one").as_ref(), &[]);
+    assert_eq!(rows.expect("rows"), ["'true' 'true' 1"]);
+}
+
+#[test]
 fn what_means_the_same_is_written() {
     for (declared, kind, said, stored) in [
         ("INTEGER", Kind::Text, Cell::Text("7"), "7"),
-        ("INTEGER", Kind::Text, Cell::Text("seven"), "'seven'"),
+        ("NUMERIC", Kind::Text, Cell::Text("seven"), "'seven'"),
+        ("POINT", Kind::Text, Cell::Text("1 2"), "'1 2'"),
+        ("TEXT", Kind::Boolean, Cell::Integer(1), "'true'"),
+        ("TEXT", Kind::Boolean, Cell::Integer(0), "'false'"),
+        ("BOOLEAN", Kind::Boolean, Cell::Integer(1), "1"),
+        ("INTEGER", Kind::Boolean, Cell::Integer(1), "1"),
         ("INTEGER", Kind::Integer, Cell::Integer(7), "7"),
         ("INTEGER", Kind::Number, Cell::Real(7.0), "7"),
         ("NUMERIC", Kind::Decimal, Cell::Text("12.50"), "12.5"),
