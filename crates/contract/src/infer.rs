@@ -4,6 +4,8 @@
 //! the column is text. A text fits a kind only if the kind's value prints back as exactly this text: `007` and
 //! `+1` are no integers, `1.` is no decimal, `1/2/2026` is no date.
 
+use json::{ScanLimits, scan};
+
 use crate::kind::Kind;
 use crate::time;
 
@@ -79,10 +81,12 @@ impl Guess {
     }
 }
 
-/// Whether a text is a value of a kind. Anything is text; JSON and blobs are not told from texts.
+/// Whether a text is a value of a kind. Anything is text; blobs are not told from texts.
 pub fn is(kind: Kind, text: &str) -> bool {
-    if kind == Kind::Number {
-        return is_number(text);
+    match kind {
+        Kind::Number => return is_number(text),
+        Kind::Json => return scan(text.as_bytes().to_vec(), &ScanLimits::default()).is_ok(),
+        _ => {}
     }
     let bit = KINDS.iter().find(|(_, one)| *one == kind);
     bit.is_none_or(|(bit, _)| fits(text.as_bytes()) & bit != 0)

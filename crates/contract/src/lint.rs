@@ -7,7 +7,7 @@ use json::{Json, Node};
 
 use crate::compile::Known;
 use crate::contract::{Contract, Operation, Tool};
-use crate::diagnostic::{At, Diagnostic, Severity};
+use crate::diagnostic::{At, Diagnostic};
 use crate::kind::Kind;
 use crate::manifest::{self, Body, Manifest};
 use crate::names;
@@ -178,7 +178,7 @@ impl Linter<'_> {
         }
     }
 
-    /// Types that are declared, compared with what every value is.
+    /// Types that are declared and hold for every value, else it would not be served, and yet tell less than it is.
     fn types(&mut self, collection: &manifest::Collection, table: &TableFacts) {
         for field in &collection.fields {
             let Some(declared) = &field.kind else { continue };
@@ -189,16 +189,14 @@ impl Linter<'_> {
             if table.rows == Some(0) {
                 continue;
             }
-            if let Some((severity, why)) = differs(column, declared.value) {
+            // An author may want numbers all the same.
+            if let (Kind::Int64 | Kind::Decimal, Kind::Number) = (column.kind, declared.value) {
+                let (name, found) = (&column.name, column.kind.as_str());
                 let message = format!(
-                    "`{}` is declared `{}`, and its values are `{}`: {why}",
-                    column.name,
-                    declared.value.as_str(),
-                    column.kind.as_str()
+                    "`{name}` is declared `number`, and its values are `{found}`: digits may be lost"
                 );
-                let help = format!("leave `as` out, or say `as = \"{}\"`", column.kind.as_str());
-                let one = Diagnostic::error(message).code("type_differs").at(&declared.at).help(help);
-                self.found.push(Diagnostic { severity, ..one });
+                let help = format!("leave `as` out, or say `as = \"{found}\"`");
+                self.note("type_differs", Some(&declared.at), message, &help);
             }
         }
     }
@@ -221,27 +219,6 @@ impl Linter<'_> {
             self.note("column_rounds", at, message, help);
         }
     }
-}
-
-/// Why a declared kind does not hold for every value, if it does not.
-fn differs(column: &ColumnFacts, declared: Kind) -> Option<(Severity, &'static str)> {
-    use Kind::{Boolean, Date, Decimal, Int64, Integer, Json, LocalTimestamp, Number, Text, Timestamp};
-    let why = match (column.kind, declared) {
-        (found, declared) if found == declared => return None,
-        // Whatever it is can be told as text, but for bytes.
-        (Integer | Int64 | Decimal | Number | Boolean | Date | Timestamp | LocalTimestamp | Json, Text)
-        | (Integer, Int64 | Decimal | Number)
-        | (Int64 | Number, Decimal)
-        | (Boolean, Integer)
-        | (Text, Json) => return None,
-        // An author may want numbers all the same.
-        (Int64 | Decimal, Number) => return Some((Severity::Note, "digits may be lost")),
-        (Integer, Boolean) => "numbers other than 0 and 1 are no booleans",
-        (Int64, Integer) => "some are beyond 2^53, where programs that read JSON lose digits",
-        (Decimal | Number, Integer | Int64) => "a call that meets a fraction fails",
-        (_, _) => "a call that meets such a value fails",
-    };
-    Some((Severity::Warning, why))
 }
 
 /// The facts that a collection was compiled from.

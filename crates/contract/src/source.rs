@@ -116,7 +116,48 @@ pub struct ColumnFacts {
     pub inexact: Option<String>,
     /// Whether it is all texts that are bytes in base64, and new ones are kept so: then it may be a blob.
     pub base64: bool,
+    /// What all its values can be told as, where no reader looks at all of them when it is made. Where one does, it
+    /// says which value does not fit.
+    pub fits: Option<Fits>,
 }
+
+/// The kinds that all values of a column are of, as its source keeps them: none is ruled out before a value does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fits(Vec<(Kind, Option<String>)>);
+
+impl Default for Fits {
+    fn default() -> Self {
+        Self(Kind::ALL.map(|kind| (kind, None)).to_vec())
+    }
+}
+
+impl Fits {
+    /// Takes one value into account. A text may turn out to mean "no value", so one that is not of a kind rules it
+    /// out only together with another.
+    pub fn see(&mut self, value: Cell<'_>, is_of: impl Fn(Kind) -> bool) {
+        self.0.retain_mut(|(kind, but)| {
+            if is_of(*kind) {
+                return true;
+            }
+            match (value, &but) {
+                (Cell::Text(text), Some(but)) => text == but,
+                (Cell::Text(text), None) if text.len() <= NULL_BYTES_MAX => {
+                    *but = Some(text.to_owned());
+                    true
+                }
+                (_, _) => false,
+            }
+        });
+    }
+
+    /// Whether all values are of a kind, where this text means that there is none.
+    pub fn has(&self, kind: Kind, null: Option<&str>) -> bool {
+        self.0.iter().any(|(one, but)| *one == kind && (but.is_none() || but.as_deref() == null))
+    }
+}
+
+/// A longer text is not taken for one that means "no value".
+const NULL_BYTES_MAX: usize = 64;
 
 impl TableFacts {
     /// A table without a key, whose rows nobody counted.
@@ -146,6 +187,7 @@ impl ColumnFacts {
             read_only: None,
             inexact: None,
             base64: false,
+            fits: None,
         }
     }
 }

@@ -51,6 +51,7 @@ impl<'m> Compiler<'m> {
             names: &names,
             rows: table.rows,
             null: wanted.null.as_deref(),
+            has_numbers: table.columns.iter().any(|column| column.fits.is_some()),
         });
         let key = self.key(wanted, table, &fields);
         let columns = columns(&fields, &wanted.fields, wanted.null.as_deref());

@@ -19,6 +19,8 @@ pub(super) struct Columns<'a> {
     pub(super) rows: Option<u64>,
     /// Text that means "no value".
     pub(super) null: Option<&'a str>,
+    /// Whether numbers come as numbers, whatever they are told as.
+    pub(super) has_numbers: bool,
 }
 
 impl Compiler<'_> {
@@ -42,11 +44,15 @@ impl Compiler<'_> {
             let kind = said.and_then(|said| said.kind.as_ref()).map_or(column.kind, |kind| kind.value);
             let mut field = Field::new(name, &column.name, kind);
             field.nullable = column.nullable || null_text(columns.said, columns.null, &column.name).is_some();
-            // A kind that the author insists on has no strays: a value that is none is an error.
-            field.mixed = column.mixed && kind == column.kind;
+            // A kind that the author insists on has no strays: a value that is none is an error. Numbers that are
+            // told as text are strays among texts.
+            field.mixed = match kind {
+                Kind::Text if columns.has_numbers => column.mixed || is_kept_as_number(column.kind),
+                _ => column.mixed && kind == column.kind,
+            };
             field.seen.clone_from(&column.values);
             if let Some(said) = said {
-                self.say(&mut field, said, column, columns.rows);
+                self.say(&mut field, said, column, columns);
             }
             if field.kind == Kind::Blob {
                 field.seen.clear();
@@ -61,7 +67,13 @@ impl Compiler<'_> {
     }
 
     /// Takes over what the author says about a field.
-    fn say(&mut self, field: &mut Field, said: &manifest::Field, column: &ColumnFacts, rows: Option<u64>) {
+    fn say(
+        &mut self,
+        field: &mut Field,
+        said: &manifest::Field,
+        column: &ColumnFacts,
+        columns: &Columns<'_>,
+    ) {
         field.description.clone_from(&said.description);
         field.sensitive = said.sensitive;
         field.format = said.format.as_ref().map(|format| format.value.to_owned());
@@ -73,7 +85,8 @@ impl Compiler<'_> {
             self.error(&format.at, message, help.into());
         }
         if let Some(kind) = &said.kind {
-            self.judge_kind(field, kind, column, rows);
+            let null = null_text(columns.said, columns.null, &column.name);
+            self.judge_kind(field, kind, column, null.as_deref(), columns.rows);
         }
         let unlisted = field.seen.iter().find(|seen| {
             let is_seen = |literal: &Placed<Literal>| match &literal.value {
@@ -91,21 +104,33 @@ impl Compiler<'_> {
     }
 
     /// Whether a column can be what the author says it is.
-    fn judge_kind(&mut self, field: &Field, kind: &Placed<Kind>, column: &ColumnFacts, rows: Option<u64>) {
-        if kind.value == Kind::Blob && column.base64 {
+    fn judge_kind(
+        &mut self,
+        field: &Field,
+        kind: &Placed<Kind>,
+        column: &ColumnFacts,
+        null: Option<&str>,
+        rows: Option<u64>,
+    ) {
+        let is_possible = match &column.fits {
+            // Strays among values of the kind that was found are told as text.
+            Some(fits) => fits.has(kind.value, null) || (column.mixed && kind.value == column.kind),
+            None if kind.value == Kind::Blob && column.base64 => true,
+            // Of an empty column nothing is known.
+            None => column.mixed || rows == Some(0) || can_be(column.kind, kind.value),
+        };
+        if is_possible {
             return;
         }
-        if column.kind == Kind::Text && kind.value != Kind::Text && !field.seen.is_empty() {
-            let message = format!("not every value of `{}` is {}", field.column, kind.value.as_str());
-            let help = format!(
-                "it is text because of values such as `{}`; correct them, or leave the type out",
-                field.seen[0]
-            );
+        if column.kind == Kind::Text && kind.value != Kind::Blob && column.fits.is_some() {
+            let message =
+                format!("not every value of `{}` is {} as it is kept", field.column, kind.value.as_str());
+            let such_as = match field.seen.iter().find(|seen| Some(seen.as_str()) != null) {
+                Some(seen) => format!("it has texts such as `{seen}`; "),
+                None => String::new(),
+            };
+            let help = format!("{such_as}correct them in the database, or leave the type out");
             self.error(&kind.at, message, help);
-            return;
-        }
-        // Of an empty column nothing is known.
-        if column.mixed || rows == Some(0) || can_be(column.kind, kind.value) {
             return;
         }
         let message =
@@ -151,24 +176,32 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether values of one kind may be told as another. Doubt is in the author's favour: a row that is none is told
-/// when it comes.
+/// Whether values of one kind may be told as another. Doubt is in the author's favour: whoever makes a reader is
+/// told of the first value that is none.
 fn can_be(found: Kind, said: Kind) -> bool {
     use Kind::{Blob, Boolean, Decimal, Int64, Integer, Json, Number, Text};
     match (found, said) {
         (found, said) if found == said => true,
         (Blob, _) | (_, Blob) => false,
-        // What is text may be anything, as far as anybody knows.
-        (Text, _) | (_, Text) => true,
+        // What is text may be anything, as far as anybody knows, and in a JSON file any value is JSON.
+        (Text, _) | (_, Text | Json) => true,
         // Yes and no are 0 and 1 in many databases. A column of larger numbers was found to have some.
         (found, said) => matches!(
             (found, said),
-            (Integer, Int64 | Decimal | Number | Boolean | Json)
-                | (Int64, Decimal | Number | Json)
-                | (Decimal, Number | Json)
-                | (Number, Decimal | Json)
-                | (Boolean, Integer | Int64 | Json)
+            (Integer, Int64 | Decimal | Number | Boolean)
+                | (Int64, Decimal | Number)
+                | (Decimal, Number)
+                | (Number, Decimal)
+                | (Boolean, Integer | Int64)
         ),
+    }
+}
+
+/// Whether a source that has numbers keeps values of this kind as such.
+fn is_kept_as_number(found: Kind) -> bool {
+    match found {
+        Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number | Kind::Boolean => true,
+        Kind::Text | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Json | Kind::Blob => false,
     }
 }
 

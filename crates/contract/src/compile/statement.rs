@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::field::Columns;
 use super::tools::plain;
 use super::{Compiler, Known, Made, instead};
-use crate::cell::{Cell, Value};
+use crate::cell::Value;
 use crate::contract::{Argument, Collection, LONG_RUNNING_MS, Operation, Returns, Statement};
 use crate::diagnostic::At;
 use crate::field::Field;
@@ -280,14 +280,19 @@ impl<'m> Compiler<'m> {
             let Some(kind) = said.kind.as_ref().filter(|kind| kind.value != Kind::Text) else { continue };
             let column = facts.columns.iter().find(|column| column.name == said.column.value);
             let Some(column) = column.filter(|column| column.kind == Kind::Text) else { continue };
-            let field = Field::new(&column.name, &column.name, kind.value);
-            let is_other = |text: &&String| field.value(&mut Vec::new(), Cell::Text(text)).is_err();
-            if let Some(stray) = column.values.iter().find(is_other) {
-                let message = format!("not every value of `{}` is {}", column.name, kind.value.as_str());
-                let help =
-                    format!("its column has texts such as `{stray}`; leave the type out, or such rows");
-                self.warning(&kind.at, message, &help);
+            let null = said.null.as_deref();
+            if column.fits.as_ref().is_none_or(|fits| fits.has(kind.value, null)) {
+                continue;
             }
+            let message =
+                format!("not every value of `{}` is {} as it is kept", column.name, kind.value.as_str());
+            let help = match column.values.iter().find(|text| Some(text.as_str()) != null) {
+                Some(text) => {
+                    format!("its column has texts such as `{text}`; leave the type out, or such rows")
+                }
+                None => "leave the type out, or such rows".to_owned(),
+            };
+            self.warning(&kind.at, message, &help);
         }
     }
 
@@ -315,7 +320,7 @@ impl<'m> Compiler<'m> {
         self.judge_kinds(wanted, facts);
         let names = names::result_names(&headers);
         // The statement may choose among the values that its tables have.
-        let unseen = |column: &ColumnFacts| ColumnFacts { values: Vec::new(), ..column.clone() };
+        let unseen = |column: &ColumnFacts| ColumnFacts { values: Vec::new(), fits: None, ..column.clone() };
         let columns: Vec<ColumnFacts> = facts.columns.iter().map(unseen).collect();
         let fields = self.fields(&Columns {
             said: &wanted.fields,
@@ -323,6 +328,7 @@ impl<'m> Compiler<'m> {
             names: &names,
             rows: None,
             null: None,
+            has_numbers: true,
         });
         if fields.is_empty() && !facts.columns.is_empty() {
             let message = format!("`{}` has no field to show", tool.name.value);

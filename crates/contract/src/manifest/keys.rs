@@ -550,7 +550,8 @@ fn kinds() -> Vec<&'static str> {
 
 /// `string` is what JSON Schema calls a text; it has the same words for the others.
 fn argument_types() -> Vec<&'static str> {
-    std::iter::once("string").chain(kinds()).collect()
+    let scalars = Kind::ALL.into_iter().filter(|kind| kind.is_scalar());
+    std::iter::once("string").chain(scalars.map(Kind::as_str)).collect()
 }
 
 fn confirm_words() -> Vec<&'static str> {

@@ -62,6 +62,29 @@ fn every_example_of_the_table_is_taken() {
 }
 
 #[test]
+fn an_argument_has_the_types_that_the_table_lists_and_no_others() {
+    for key in ARGUMENT.keys {
+        let Takes::Word(words) = key.takes else { continue };
+        if key.name == "format" {
+            continue;
+        }
+        let with = |word: &str| {
+            let name = key.name;
+            format!(
+                "[sources.crm]\npath = \"crm.db\"\n[tools.x]\nsql = \"select 1\"\n[tools.x.arguments.y]\n{name} = \"{word}\"\n"
+            )
+        };
+        for word in words() {
+            read(&with(word));
+        }
+        for kind in contract::Kind::ALL.map(contract::Kind::as_str) {
+            let is_taken = parse("spile.toml", &with(kind), &env).is_ok();
+            assert_eq!(is_taken, words().contains(&kind), "{} {kind}", key.name);
+        }
+    }
+}
+
+#[test]
 fn what_people_from_elsewhere_write_is_no_key_of_ours() {
     for section in SECTIONS {
         for key in section.keys {

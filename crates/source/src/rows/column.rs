@@ -85,7 +85,8 @@ impl Column {
         match (self.kind, cell) {
             (_, Cell::Null) => true,
             _ if self.mixed => true,
-            (Kind::Text | Kind::Json, Cell::Text(_)) | (Kind::Blob, Cell::Blob(_)) => true,
+            (Kind::Text, Cell::Text(_)) | (Kind::Blob, Cell::Blob(_)) => true,
+            (Kind::Json, Cell::Text(text)) => self.nests || infer::is(Kind::Json, text),
             (Kind::Int64 | Kind::Decimal, Cell::Integer(_)) => true,
             (Kind::Integer | Kind::Number, Cell::Integer(n)) => is_exact(n),
             (Kind::Decimal | Kind::Number, Cell::Real(n)) => n.is_finite(),

@@ -67,6 +67,26 @@ pub(super) fn raw(value: ValueRef<'_>) -> Cell<'_> {
     }
 }
 
+/// Whether a value is of a kind as SQLite keeps it. Whether JSON is valid is for whoever writes it: it has to be read
+/// for that anyway.
+#[inline]
+pub(super) fn is_of(kind: Kind, cell: Cell<'_>) -> bool {
+    let exact = -EXACT_MAX..=EXACT_MAX;
+    match (kind, cell) {
+        (Kind::Text | Kind::Json, Cell::Text(_)) => true,
+        (Kind::Int64 | Kind::Decimal, Cell::Integer(_)) => true,
+        (Kind::Integer | Kind::Number, Cell::Integer(n)) => exact.contains(&n),
+        (Kind::Decimal | Kind::Number, Cell::Real(n)) => n.is_finite(),
+        (Kind::Boolean, Cell::Integer(0 | 1)) => true,
+        (
+            Kind::Decimal | Kind::Boolean | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp,
+            Cell::Text(text),
+        ) => infer::is(kind, text),
+        (Kind::Blob, Cell::Blob(_)) => true,
+        (_, Cell::Null | Cell::Text(_) | Cell::Integer(_) | Cell::Real(_) | Cell::Blob(_)) => false,
+    }
+}
+
 impl Column {
     /// `at` is the column's place in the table.
     pub(super) fn new(shape: &ShapeColumn, table: &Table, at: usize, is_utf16: bool) -> Self {
@@ -153,24 +173,12 @@ impl Column {
         }
     }
 
+    #[inline]
     fn fits(&self, cell: Cell<'_>) -> bool {
-        let exact = -EXACT_MAX..=EXACT_MAX;
-        match (self.kind, cell) {
-            (_, Cell::Null) => self.may_be_null(),
+        match cell {
+            Cell::Null => self.may_be_null(),
             _ if self.mixed => true,
-            (Kind::Text, Cell::Text(_)) => true,
-            // Whether it is valid is for whoever writes it: it has to be read for that anyway.
-            (Kind::Json, Cell::Text(_)) => true,
-            (Kind::Int64 | Kind::Decimal, Cell::Integer(_)) => true,
-            (Kind::Integer | Kind::Number, Cell::Integer(n)) => exact.contains(&n),
-            (Kind::Decimal | Kind::Number, Cell::Real(n)) => n.is_finite(),
-            (Kind::Boolean, Cell::Integer(0 | 1)) => true,
-            (
-                Kind::Decimal | Kind::Boolean | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp,
-                Cell::Text(text),
-            ) => infer::is(self.kind, text),
-            (Kind::Blob, Cell::Blob(_)) => true,
-            (_, Cell::Text(_) | Cell::Integer(_) | Cell::Real(_) | Cell::Blob(_)) => false,
+            cell => is_of(self.kind, cell),
         }
     }
 

@@ -132,6 +132,7 @@ fn columns(
                 nullable: origin.nullable || may_be_empty,
                 mixed: origin.mixed,
                 values: origin.values.clone(),
+                fits: origin.fits.clone(),
                 ..ColumnFacts::new(column.name(), origin.kind)
             },
             None => {

@@ -4,16 +4,15 @@ use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
 use contract::cursor::KEY_BYTES_MAX;
-use contract::infer::{EXACT_MAX, Guess};
-use contract::source::{ColumnFacts, Facts, SearchFacts, SourceFault, TableFacts};
+use contract::infer::{self, EXACT_MAX, Guess};
+use contract::source::{ColumnFacts, Facts, Fits, SearchFacts, SourceFault, TableFacts};
 use contract::{Cell, Kind};
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
-use json::ScanLimits;
 use rusqlite::Row;
 
 use super::Options;
-use super::column::raw;
+use super::column::{is_of, raw};
 use super::desk;
 use super::exact::COMPUTED;
 use super::fault::{Fail, TOO_BIG, name_of};
@@ -271,8 +270,10 @@ struct Seen {
     broken: u64,
     blobs: u64,
     is_declared_json: bool,
-    not_json: u64,
+    /// Texts that are no JSON, in a column that is declared so.
+    has_other_texts: bool,
     guess: Guess,
+    fits: Fits,
 }
 
 impl Seen {
@@ -289,14 +290,19 @@ impl Seen {
             broken: 0,
             blobs: 0,
             is_declared_json: is_json(&column.declared),
-            not_json: 0,
+            has_other_texts: false,
             guess: Guess::default(),
+            fits: Fits::default(),
         }
     }
 
     fn see(&mut self, value: rusqlite::types::ValueRef<'_>) {
         let is_text = matches!(value, rusqlite::types::ValueRef::Text(_));
-        match raw(value) {
+        let cell = raw(value);
+        if cell != Cell::Null {
+            self.fits.see(cell, |kind| can_be_told(kind, cell));
+        }
+        match cell {
             Cell::Null => self.nulls += 1,
             Cell::Integer(n) => {
                 self.integers += 1;
@@ -311,9 +317,9 @@ impl Seen {
                 self.texts += 1;
                 self.long += u64::from(text.len() > KEY_BYTES_MAX);
                 self.guess.see(text);
-                if self.is_declared_json && self.not_json == 0 {
-                    let scanned = json::scan(text.as_bytes().to_vec(), &ScanLimits::default());
-                    self.not_json += u64::from(scanned.is_err());
+                // As long as all values are JSON, this one is.
+                if self.is_declared_json && !self.has_other_texts && !self.fits.has(Kind::Json, None) {
+                    self.has_other_texts = !infer::is(Kind::Json, text);
                 }
             }
             Cell::Blob(_) if is_text => self.broken += 1,
@@ -343,6 +349,7 @@ impl Seen {
             has_default: column.has_default || column.is_rowid,
             read_only: column.is_computed.then(|| COMPUTED.into()),
             inexact,
+            fits: Some(self.fits),
             ..ColumnFacts::new(&column.name, kind)
         }
     }
@@ -397,7 +404,7 @@ impl Seen {
     }
 
     fn text_kind(&self, column: &Declared) -> Kind {
-        if self.is_declared_json && self.not_json == 0 {
+        if self.is_declared_json && !self.has_other_texts {
             return Kind::Json;
         }
         match self.guess.kind() {
@@ -407,6 +414,15 @@ impl Seen {
             // Digits that somebody keeps as text are a code, not a number.
             _ => Kind::Text,
         }
+    }
+}
+
+/// Whether a call can tell a value as one of a kind. What is no bytes can be told as text.
+fn can_be_told(kind: Kind, cell: Cell<'_>) -> bool {
+    match (kind, cell) {
+        (Kind::Text, Cell::Integer(_) | Cell::Real(_)) => true,
+        (Kind::Json, Cell::Text(text)) => infer::is(Kind::Json, text),
+        (kind, cell) => is_of(kind, cell),
     }
 }
 

@@ -6,6 +6,7 @@
 //! the diff.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod declared;
 mod makers;
 mod published;
 mod values;
