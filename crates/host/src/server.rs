@@ -174,6 +174,8 @@ impl Server {
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
         self.attach(&new);
         drop(alone);
+        // Before anybody hears of it, and asks.
+        self.reloaded(Reloaded::Served, None);
         for (lists, change) in [
             (&[List::Tools][..], Change::Tools),
             (&[List::Prompts], Change::Prompts),

@@ -209,7 +209,6 @@ impl Watched {
                 let was_behind = std::mem::take(&mut self.is_behind);
                 self.is_written = is_written;
                 self.made = made;
-                server.reloaded(Reloaded::Served, None);
                 let (contract, differences, found) = (&self.made.contract, &differences, &found);
                 tell(server, &News::Served { contract, differences, found, was_behind });
             }
