@@ -83,7 +83,7 @@ impl Cache {
     }
 
     /// Build output for CI, so that dependencies need not be built again for each fresh clone.
-    pub fn target(&self) -> PathBuf {
+    pub fn target_dir(&self) -> PathBuf {
         self.root.join("target")
     }
 

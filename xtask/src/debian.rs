@@ -7,25 +7,25 @@ use anyhow::{Result, bail};
 use crate::sh;
 
 /// A package, and how to tell that what it brings is there already.
-pub struct Need {
-    pub package: &'static str,
-    pub because: &'static str,
+pub struct Package {
+    pub name: &'static str,
+    pub reason: &'static str,
     /// A command that succeeds when nothing is missing.
     pub probe: &'static [&'static str],
 }
 
 /// Makes sure of `needs`. As root or with CI=true missing packages are installed; a developer is
 /// told the command instead, because changing their machine is theirs to decide.
-pub fn ensure(needs: &[Need]) -> Result<()> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| !present(need)).collect();
+pub fn ensure_installed(needs: &[Package]) -> Result<()> {
+    let missing: Vec<&Package> = needs.iter().filter(|need| !is_installed(need)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    let packages: Vec<&str> = missing.iter().map(|need| need.name).collect();
     let root = is_root();
     if !root && !is_ci() {
         let reasons: Vec<String> =
-            missing.iter().map(|need| format!("  {}: {}", need.package, need.because)).collect();
+            missing.iter().map(|need| format!("  {}: {}", need.name, need.reason)).collect();
         bail!(
             "missing on this machine:\n{}\nrun `sudo apt-get install {}`, then this again",
             reasons.join("\n"),
@@ -33,13 +33,13 @@ pub fn ensure(needs: &[Need]) -> Result<()> {
         );
     }
     println!("  installing Debian packages: {}", packages.join(", "));
-    sh::show(apt_get(root).arg("update").arg("-qq"))?;
-    sh::show(apt_get(root).args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages))?;
-    match missing.iter().find(|need| !present(need)) {
+    sh::run(apt_get(root).arg("update").arg("-qq"))?;
+    sh::run(apt_get(root).args(["install", "-y", "-qq", "--no-install-recommends"]).args(&packages))?;
+    match missing.iter().find(|need| !is_installed(need)) {
         None => Ok(()),
         Some(need) => bail!(
             "`{}` is installed, but `{}` still fails; another program of that name may come first in PATH",
-            need.package,
+            need.name,
             need.probe.join(" ")
         ),
     }
@@ -62,7 +62,7 @@ fn apt_get(root: bool) -> Command {
     command
 }
 
-fn present(need: &Need) -> bool {
+fn is_installed(need: &Package) -> bool {
     let (program, args) = need.probe.split_first().expect("every probe in the tables names a program");
     sh::succeeds(Command::new(program).args(args))
 }

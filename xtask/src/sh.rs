@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 pub type Env = std::collections::BTreeMap<&'static str, std::ffi::OsString>;
 
 /// The top of the clone this xtask was built from.
-pub fn top() -> PathBuf {
+pub fn repo_root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask lies one folder below the top").to_owned()
 }
@@ -21,27 +21,27 @@ pub fn top() -> PathBuf {
 /// `cargo`, in the top folder: the one that runs us, so that the toolchain stays the same.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(top());
+    cargo.current_dir(repo_root());
     cargo
 }
 
 /// Runs a command whose output is for the person at the terminal.
-pub fn show(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| not_started(command))?;
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| start_error(command))?;
     if !status.success() {
-        bail!("`{}` failed ({status})", line(command));
+        bail!("`{}` failed ({status})", command_line(command));
     }
     Ok(())
 }
 
 /// Runs a command and returns what it wrote to stdout; its stderr goes to the terminal.
-pub fn read(command: &mut Command) -> Result<String> {
-    let output = command.stderr(Stdio::inherit()).output().with_context(|| not_started(command))?;
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| start_error(command))?;
     if !output.status.success() {
-        bail!("`{}` failed ({})", line(command), output.status);
+        bail!("`{}` failed ({})", command_line(command), output.status);
     }
     String::from_utf8(output.stdout)
-        .with_context(|| format!("`{}` wrote bytes that are no text", line(command)))
+        .with_context(|| format!("`{}` wrote bytes that are no text", command_line(command)))
 }
 
 /// Whether a command starts and succeeds; says nothing.
@@ -52,17 +52,22 @@ pub fn succeeds(command: &mut Command) -> bool {
 
 /// Runs something slow: says what, a dot per second, how long it took; its output goes to `log` and
 /// is shown only when it fails.
-pub fn slow(what: &str, command: &mut Command, log: &Path) -> Result<()> {
-    let status = watch(what, command, log, Duration::from_secs(1200))?;
+pub fn run_logged(what: &str, command: &mut Command, log: &Path) -> Result<()> {
+    let status = run_with_timeout(what, command, log, Duration::from_secs(1200))?;
     if !status.success() {
         let said = fs::read_to_string(log).unwrap_or_default();
-        bail!("`{}` failed ({status}):\n{}", line(command), last_lines(&said, 40));
+        bail!("`{}` failed ({status}):\n{}", command_line(command), last_lines(&said, 40));
     }
     Ok(())
 }
 
 /// As [`slow`], but the caller judges the exit status. After `limit` the command is ended.
-pub fn watch(what: &str, command: &mut Command, log: &Path, limit: Duration) -> Result<ExitStatus> {
+pub fn run_with_timeout(
+    what: &str,
+    command: &mut Command,
+    log: &Path,
+    limit: Duration,
+) -> Result<ExitStatus> {
     if let Some(folder) = log.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -72,7 +77,7 @@ pub fn watch(what: &str, command: &mut Command, log: &Path, limit: Duration) -> 
     std::io::stdout().flush()?;
 
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-    let mut child = command.spawn().with_context(|| not_started(command))?;
+    let mut child = command.spawn().with_context(|| start_error(command))?;
     let mut dots = 0;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -83,7 +88,12 @@ pub fn watch(what: &str, command: &mut Command, log: &Path, limit: Duration) -> 
             child.wait()?;
             println!();
             let said = fs::read_to_string(log).unwrap_or_default();
-            bail!("`{}` did not end within {} s:\n{}", line(command), limit.as_secs(), last_lines(&said, 40));
+            bail!(
+                "`{}` did not end within {} s:\n{}",
+                command_line(command),
+                limit.as_secs(),
+                last_lines(&said, 40)
+            );
         }
         sleep(Duration::from_millis(50));
         if begun.elapsed().as_secs() > dots {
@@ -92,18 +102,18 @@ pub fn watch(what: &str, command: &mut Command, log: &Path, limit: Duration) -> 
             std::io::stdout().flush()?;
         }
     };
-    println!(" {}", seconds(begun));
+    println!(" {}", elapsed_seconds(begun));
     Ok(status)
 }
 
-pub fn no_arguments(args: &[String]) -> Result<()> {
+pub fn expect_no_arguments(args: &[String]) -> Result<()> {
     match args.first() {
         None => Ok(()),
         Some(extra) => bail!("unexpected argument `{extra}`; `cargo xtask help` lists what there is"),
     }
 }
 
-pub fn seconds(since: Instant) -> String {
+pub fn elapsed_seconds(since: Instant) -> String {
     format!("{:.1} s", since.elapsed().as_secs_f64())
 }
 
@@ -113,13 +123,13 @@ pub fn last_lines(text: &str, lines_max: usize) -> String {
 }
 
 /// The command as one would type it: the program's name, not where it lies.
-fn line(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let words =
         std::iter::once(program.file_name().unwrap_or(command.get_program())).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-fn not_started(command: &Command) -> String {
-    format!("cannot start `{}`", line(command))
+fn start_error(command: &Command) -> String {
+    format!("cannot start `{}`", command_line(command))
 }

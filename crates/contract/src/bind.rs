@@ -7,24 +7,24 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use call::{Failure, Problem, Reason};
-use json::{Kind as Json, Node};
+use json::{Node, NodeKind as Json};
+use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 
-use crate::cell::{Cell, Value};
-use crate::contract::{Collection, Meaning, Statement, VERSION, Versioning};
+use crate::contract::{ArgumentRole, Collection, Statement, VERSION_FIELD, Versioning};
+use crate::data_type::DataType;
 use crate::field::Field;
-use crate::infer::{self, EXACT_MAX};
-use crate::kind::Kind;
-use crate::source::{Filter, Sort, Test};
+use crate::infer::{self, SAFE_INTEGER_MAX};
+use crate::source::{Comparison, Filter, Sort};
+use crate::value::{Value, ValueRef};
 
 pub const QUERY_CHARS_MAX: usize = 1000;
 /// More words than these make no search any better.
-pub const WORDS_MAX: usize = 16;
+pub const SEARCH_TERMS_MAX: usize = 16;
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 200;
 
 /// The value of an argument, as a source compares it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Arg<'a> {
+pub enum BoundValue<'a> {
     Null,
     Text(Cow<'a, str>),
     Integer(i64),
@@ -32,19 +32,19 @@ pub enum Arg<'a> {
     Blob(Vec<u8>),
 }
 
-impl Arg<'_> {
-    pub fn as_cell(&self) -> Cell<'_> {
+impl BoundValue<'_> {
+    pub fn as_value_ref(&self) -> ValueRef<'_> {
         match self {
-            Self::Null => Cell::Null,
-            Self::Text(text) => Cell::Text(text),
-            Self::Integer(n) => Cell::Integer(*n),
-            Self::Real(n) => Cell::Real(*n),
-            Self::Blob(bytes) => Cell::Blob(bytes),
+            Self::Null => ValueRef::Null,
+            Self::Text(text) => ValueRef::Text(text),
+            Self::Integer(n) => ValueRef::Integer(*n),
+            Self::Real(n) => ValueRef::Real(*n),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
         }
     }
 }
 
-impl From<&Value> for Arg<'_> {
+impl From<&Value> for BoundValue<'_> {
     fn from(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -58,61 +58,70 @@ impl From<&Value> for Arg<'_> {
 
 /// The key of a `get`, part by part.
 #[inline]
-pub fn key<'a>(collection: &Collection, arguments: Option<Node<'a>>) -> Result<Vec<Arg<'a>>, Box<Problem>> {
+pub fn key<'a>(
+    collection: &Collection,
+    arguments: Option<Node<'a>>,
+) -> Result<Vec<BoundValue<'a>>, Box<ToolError>> {
     collection
         .key_fields()
         .map(|field| match arguments.and_then(|arguments| arguments.get(&field.name)) {
-            Some(node) => arg(field, &field.name, node),
-            None => {
-                Err(refused(&field.name, Reason::MissingRequired, format!("`{}` is required", field.name)))
-            }
+            Some(node) => bind_comparable(field, &field.name, node),
+            None => Err(invalid_argument(
+                &field.name,
+                ArgumentErrorKind::MissingRequired,
+                format!("`{}` is required", field.name),
+            )),
         })
         .collect()
 }
 
 /// What a `list` is asked for.
 #[derive(Debug, Default)]
-pub struct Listing<'a> {
-    pub filters: Vec<(usize, Test, Arg<'a>)>,
+pub struct ListArguments<'a> {
+    pub filters: Vec<(usize, Comparison, BoundValue<'a>)>,
     pub sort: Option<Sort>,
     pub limit: Option<usize>,
-    pub fields: Option<Shown>,
+    pub projection: Option<Projection>,
     pub cursor: Option<Cow<'a, str>>,
 }
 
 /// The fields that a caller wants to see, by place and in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct Projection {
     pub fields: Vec<usize>,
     /// Whether the record's [`VERSION`] is wanted too.
-    pub version: bool,
+    pub include_version: bool,
 }
 
-impl Listing<'_> {
+impl ListArguments<'_> {
     pub fn filters(&self) -> Vec<Filter<'_>> {
         self.filters
             .iter()
-            .map(|(column, test, value)| Filter { column: *column, test: *test, value: value.as_cell() })
+            .map(|(column, test, value)| Filter {
+                column: *column,
+                comparison: *test,
+                value: value.as_value_ref(),
+            })
             .collect()
     }
 }
 
-pub fn listing<'a>(
+pub fn list<'a>(
     collection: &Collection,
-    meanings: &[(String, Meaning)],
+    meanings: &[(String, ArgumentRole)],
     arguments: Option<Node<'a>>,
-) -> Result<Listing<'a>, Box<Problem>> {
-    let mut listing = Listing::default();
+) -> Result<ListArguments<'a>, Box<ToolError>> {
+    let mut listing = ListArguments::default();
     for (name, node) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
         let name = name.str().unwrap_or_default();
         let Some((_, meaning)) = meanings.iter().find(|(known, _)| *known == name) else { continue };
         match meaning {
-            Meaning::Cursor => listing.cursor = node.str(),
-            Meaning::Limit => listing.limit = whole(node).and_then(|n| usize::try_from(n).ok()),
-            Meaning::Sort => listing.sort = node.str().and_then(|by| sort(collection, &by)),
-            Meaning::Fields => listing.fields = Some(shown(collection, node)),
-            Meaning::Filter { column, test } => {
-                let value = arg(&collection.fields[*column], &name, node)?;
+            ArgumentRole::Cursor => listing.cursor = node.str(),
+            ArgumentRole::Limit => listing.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
+            ArgumentRole::Sort => listing.sort = node.str().and_then(|by| parse_sort(collection, &by)),
+            ArgumentRole::Fields => listing.projection = Some(parse_projection(collection, node)),
+            ArgumentRole::Filter { column, comparison: test } => {
+                let value = bind_comparable(&collection.fields[*column], &name, node)?;
                 listing.filters.push((*column, *test, value));
             }
         }
@@ -122,18 +131,18 @@ pub fn listing<'a>(
 
 /// What a search is asked for.
 #[derive(Debug)]
-pub struct Searching<'a> {
+pub struct SearchArguments<'a> {
     query: Cow<'a, str>,
     pub limit: Option<usize>,
-    pub fields: Option<Shown>,
+    pub projection: Option<Projection>,
 }
 
-impl Searching<'_> {
+impl SearchArguments<'_> {
     /// The different words of the query: at least one, for the schema wants a character that is none between words.
-    pub fn words(&self) -> Vec<&str> {
+    pub fn terms(&self) -> Vec<&str> {
         let mut words: Vec<&str> = Vec::new();
         for word in self.query.split_whitespace() {
-            if words.len() < WORDS_MAX && !words.contains(&word) {
+            if words.len() < SEARCH_TERMS_MAX && !words.contains(&word) {
                 words.push(word);
             }
         }
@@ -141,285 +150,315 @@ impl Searching<'_> {
     }
 }
 
-pub fn searching<'a>(
+pub fn search<'a>(
     collection: &Collection,
     arguments: Option<Node<'a>>,
-) -> Result<Searching<'a>, Box<Problem>> {
+) -> Result<SearchArguments<'a>, Box<ToolError>> {
     let said = |name: &str| arguments.and_then(|arguments| arguments.get(name));
     let query = said("query").and_then(|node| node.str()).unwrap_or_default();
     // What Unicode calls a blank and the schema's pattern does not.
     if query.trim().is_empty() {
-        return Err(refused("query", Reason::OutOfRange, "`query`: has no words".into()));
+        return Err(invalid_argument("query", ArgumentErrorKind::OutOfRange, "`query`: has no words".into()));
     }
-    Ok(Searching {
+    Ok(SearchArguments {
         query,
-        limit: said("limit").and_then(whole).and_then(|n| usize::try_from(n).ok()),
-        fields: said("fields").map(|node| shown(collection, node)),
+        limit: said("limit").and_then(parse_integer).and_then(|n| usize::try_from(n).ok()),
+        projection: said("fields").map(|node| parse_projection(collection, node)),
     })
 }
 
 /// What is to be written.
 #[derive(Debug)]
-pub struct Writing<'a> {
+pub struct WriteArguments<'a> {
     /// Empty for a new record.
-    pub key: Vec<Arg<'a>>,
+    pub key: Vec<BoundValue<'a>>,
     /// By their places in the collection's fields.
-    pub cells: Vec<(usize, Arg<'a>)>,
+    pub values: Vec<(usize, BoundValue<'a>)>,
     /// The state that the caller means, if they say so.
-    pub expected: Option<Arg<'a>>,
-    pub once: Once<'a>,
+    pub expected_version: Option<BoundValue<'a>>,
+    pub options: WriteOptions<'a>,
 }
 
 /// What makes a repetition harmless, and whether it is only a try.
 #[derive(Debug, Default)]
-pub struct Once<'a> {
+pub struct WriteOptions<'a> {
     pub idempotency_key: Option<Cow<'a, str>>,
     pub dry_run: bool,
 }
 
-fn once(arguments: Option<Node<'_>>) -> Once<'_> {
+fn write_options(arguments: Option<Node<'_>>) -> WriteOptions<'_> {
     let said = |name: &str| arguments.and_then(|arguments| arguments.get(name));
-    Once {
+    WriteOptions {
         idempotency_key: said("idempotency_key").and_then(|node| node.str()),
         dry_run: said("dry_run").and_then(|node| node.bool()).unwrap_or(false),
     }
 }
 
 /// A new record. Its version, where a field says it, begins with 1.
-pub fn creation<'a>(
+pub fn create<'a>(
     collection: &Collection,
     fields: &[usize],
     arguments: Option<Node<'a>>,
-) -> Result<Writing<'a>, Box<Problem>> {
-    let mut cells = settings(collection, fields, arguments)?;
-    if let Some(Versioning::Field(at)) = collection.writes.as_ref().map(|writes| writes.version) {
-        cells.push((at, Arg::Integer(1)));
+) -> Result<WriteArguments<'a>, Box<ToolError>> {
+    let mut cells = bind_fields(collection, fields, arguments)?;
+    if let Some(Versioning::Field(at)) = collection.write_policy.as_ref().map(|writes| writes.versioning) {
+        cells.push((at, BoundValue::Integer(1)));
     }
-    Ok(Writing { key: Vec::new(), cells, expected: None, once: once(arguments) })
+    Ok(WriteArguments {
+        key: Vec::new(),
+        values: cells,
+        expected_version: None,
+        options: write_options(arguments),
+    })
 }
 
 /// Other values for some fields of one record.
-pub fn change<'a>(
+pub fn update<'a>(
     collection: &Collection,
     fields: &[usize],
     arguments: Option<Node<'a>>,
-) -> Result<Writing<'a>, Box<Problem>> {
-    let cells = settings(collection, fields, arguments)?;
+) -> Result<WriteArguments<'a>, Box<ToolError>> {
+    let cells = bind_fields(collection, fields, arguments)?;
     if cells.is_empty() {
         let names: Vec<&str> = fields.iter().map(|at| collection.fields[*at].name.as_str()).collect();
         let message = format!("nothing to change is said; there are: {}", names.join(", "));
-        let problem = Problem {
-            reason: Some(Reason::MissingRequired),
-            ..Problem::new(Failure::InvalidArguments, message)
+        let problem = ToolError {
+            reason: Some(ArgumentErrorKind::MissingRequired),
+            ..ToolError::new(ToolErrorCode::InvalidArguments, message)
         };
         return Err(Box::new(problem));
     }
-    Ok(Writing { cells, ..deletion(collection, arguments)? })
+    Ok(WriteArguments { values: cells, ..delete(collection, arguments)? })
 }
 
 /// One record that is to go.
-pub fn deletion<'a>(
+pub fn delete<'a>(
     collection: &Collection,
     arguments: Option<Node<'a>>,
-) -> Result<Writing<'a>, Box<Problem>> {
+) -> Result<WriteArguments<'a>, Box<ToolError>> {
     let said = arguments.and_then(|arguments| arguments.get("expected_version"));
-    let expected = match (said, collection.writes.as_ref().map(|writes| writes.version)) {
+    let expected = match (said, collection.write_policy.as_ref().map(|writes| writes.versioning)) {
         (None, _) => None,
         (Some(node), Some(Versioning::Field(at))) => {
-            Some(kept(&collection.fields[at], "expected_version", node)?)
+            Some(bind_stored(&collection.fields[at], "expected_version", node)?)
         }
-        (Some(node), Some(Versioning::Digest) | None) => node.str().map(Arg::Text),
+        (Some(node), Some(Versioning::Digest) | None) => node.str().map(BoundValue::Text),
     };
-    Ok(Writing { key: key(collection, arguments)?, cells: Vec::new(), expected, once: once(arguments) })
+    Ok(WriteArguments {
+        key: key(collection, arguments)?,
+        values: Vec::new(),
+        expected_version: expected,
+        options: write_options(arguments),
+    })
 }
 
 /// The arguments of a statement, in the order of its parameters.
 pub fn statement<'a>(
     statement: &Statement,
     arguments: Option<Node<'a>>,
-) -> Result<(Vec<Arg<'a>>, Once<'a>), Box<Problem>> {
+) -> Result<(Vec<BoundValue<'a>>, WriteOptions<'a>), Box<ToolError>> {
     let mut bound = Vec::with_capacity(statement.arguments.len());
     for argument in &statement.arguments {
         let name = &argument.field.name;
         // `null` for what may be left out is as if it were.
         let said = arguments.and_then(|arguments| arguments.get(name));
         bound.push(match said.filter(|node| argument.required || node.kind() != Json::Null) {
-            Some(node) => kept(&argument.field, name, node)?,
-            None => Arg::from(&argument.default),
+            Some(node) => bind_stored(&argument.field, name, node)?,
+            None => BoundValue::from(&argument.default),
         });
     }
-    Ok((bound, if statement.shape.writes { once(arguments) } else { Once::default() }))
+    Ok((bound, if statement.shape.writes { write_options(arguments) } else { WriteOptions::default() }))
 }
 
 /// What a statement is asked for, whatever key it is asked with: two that are the same here mean the same, however
 /// their numbers are written and in whatever order they come.
-pub fn asked(statement: &Statement, arguments: &[Arg<'_>]) -> Vec<u8> {
+pub fn canonical_arguments(statement: &Statement, arguments: &[BoundValue<'_>]) -> Vec<u8> {
     let names = statement.arguments.iter().map(|argument| argument.field.name.as_str());
-    named(names.zip(arguments).collect())
+    encode_named(names.zip(arguments).collect())
 }
 
-impl Writing<'_> {
+impl WriteArguments<'_> {
     /// The same for one record.
-    pub fn asked(&self, collection: &Collection) -> Vec<u8> {
+    pub fn canonical_bytes(&self, collection: &Collection) -> Vec<u8> {
         let name = |at: usize| collection.fields[at].name.as_str();
-        let cells = named(self.cells.iter().map(|(at, value)| (name(*at), value)).collect());
-        let key = named(collection.key_fields().map(|field| field.name.as_str()).zip(&self.key).collect());
-        let expected = named(self.expected.iter().map(|value| ("", value)).collect());
+        let cells = encode_named(self.values.iter().map(|(at, value)| (name(*at), value)).collect());
+        let key =
+            encode_named(collection.key_fields().map(|field| field.name.as_str()).zip(&self.key).collect());
+        let expected = encode_named(self.expected_version.iter().map(|value| ("", value)).collect());
         let mut out = Vec::new();
         for part in [key, cells, expected] {
-            put(&mut out, &part);
+            push_length_prefixed(&mut out, &part);
         }
         out
     }
 }
 
-fn named(mut values: Vec<(&str, &Arg<'_>)>) -> Vec<u8> {
+fn encode_named(mut values: Vec<(&str, &BoundValue<'_>)>) -> Vec<u8> {
     values.sort_by_key(|(name, _)| *name);
     let mut out = Vec::new();
     for (name, value) in values {
-        put(&mut out, name.as_bytes());
+        push_length_prefixed(&mut out, name.as_bytes());
         let (tag, bytes): (u8, Cow<'_, [u8]>) = match value {
-            Arg::Null => (0, Cow::Borrowed(&[])),
-            Arg::Text(text) => (1, Cow::Borrowed(text.as_bytes())),
-            Arg::Integer(n) => (2, Cow::Owned(n.to_be_bytes().to_vec())),
-            Arg::Real(n) => (3, Cow::Owned(n.to_bits().to_be_bytes().to_vec())),
-            Arg::Blob(bytes) => (4, Cow::Borrowed(bytes)),
+            BoundValue::Null => (0, Cow::Borrowed(&[])),
+            BoundValue::Text(text) => (1, Cow::Borrowed(text.as_bytes())),
+            BoundValue::Integer(n) => (2, Cow::Owned(n.to_be_bytes().to_vec())),
+            BoundValue::Real(n) => (3, Cow::Owned(n.to_bits().to_be_bytes().to_vec())),
+            BoundValue::Blob(bytes) => (4, Cow::Borrowed(bytes)),
         };
         out.push(tag);
-        put(&mut out, &bytes);
+        push_length_prefixed(&mut out, &bytes);
     }
     out
 }
 
 /// With its length, so that no two make a third.
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+fn push_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
     out.extend_from_slice(bytes);
 }
 
-fn settings<'a>(
+fn bind_fields<'a>(
     collection: &Collection,
     fields: &[usize],
     arguments: Option<Node<'a>>,
-) -> Result<Vec<(usize, Arg<'a>)>, Box<Problem>> {
+) -> Result<Vec<(usize, BoundValue<'a>)>, Box<ToolError>> {
     let said = |at: &usize| {
         let field = &collection.fields[*at];
         let node = arguments.and_then(|arguments| arguments.get(&field.name))?;
-        Some(kept(field, &field.name, node).map(|value| (*at, value)))
+        Some(bind_stored(field, &field.name, node).map(|value| (*at, value)))
     };
     fields.iter().filter_map(said).collect()
 }
 
-fn shown(collection: &Collection, node: Node<'_>) -> Shown {
-    let mut fields: Vec<usize> = node.elements().filter_map(|name| place(collection, &name.str()?)).collect();
+fn parse_projection(collection: &Collection, node: Node<'_>) -> Projection {
+    let mut fields: Vec<usize> =
+        node.elements().filter_map(|name| field_index(collection, &name.str()?)).collect();
     fields.sort_unstable();
-    Shown { fields, version: node.elements().any(|name| name.is(VERSION)) }
+    Projection { fields, include_version: node.elements().any(|name| name.eq_str(VERSION_FIELD)) }
 }
 
-fn place(collection: &Collection, name: &str) -> Option<usize> {
+fn field_index(collection: &Collection, name: &str) -> Option<usize> {
     collection.fields.iter().position(|field| field.name == name)
 }
 
 /// `plan` or, from the last to the first, `-plan`.
-fn sort(collection: &Collection, by: &str) -> Option<Sort> {
+fn parse_sort(collection: &Collection, by: &str) -> Option<Sort> {
     let (name, descending) = match by.strip_prefix('-') {
         Some(name) => (name, true),
         None => (by, false),
     };
-    place(collection, name).map(|column| Sort { column, descending })
+    field_index(collection, name).map(|column| Sort { column, descending })
 }
 
-fn arg<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Arg<'a>, Box<Problem>> {
+fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
     // A stray is asked for as it was told: as text.
     if let (true, Some(text)) = (field.mixed, node.str()) {
-        return Ok(match field.kind {
-            Kind::Int64 => text.parse().map_or(Arg::Text(text), Arg::Integer),
-            _ => Arg::Text(text),
+        return Ok(match field.data_type {
+            DataType::Int64 => text.parse().map_or(BoundValue::Text(text), BoundValue::Integer),
+            _ => BoundValue::Text(text),
         });
     }
-    let value = match field.kind {
-        Kind::Integer => whole(node).map(Arg::Integer),
-        Kind::Int64 => node.str().and_then(|text| text.parse().ok()).map(Arg::Integer),
-        Kind::Number => node.raw().parse().ok().map(Arg::Real),
-        Kind::Boolean => node.bool().map(|yes| Arg::Integer(yes.into())),
-        Kind::Text
-        | Kind::Decimal
-        | Kind::Date
-        | Kind::Timestamp
-        | Kind::LocalTimestamp
-        | Kind::Json
-        | Kind::Blob => node.str().map(Arg::Text),
+    let value = match field.data_type {
+        DataType::Integer => parse_integer(node).map(BoundValue::Integer),
+        DataType::Int64 => node.str().and_then(|text| text.parse().ok()).map(BoundValue::Integer),
+        DataType::Number => node.raw().parse().ok().map(BoundValue::Real),
+        DataType::Boolean => node.bool().map(|yes| BoundValue::Integer(yes.into())),
+        DataType::Text
+        | DataType::Decimal
+        | DataType::Date
+        | DataType::Timestamp
+        | DataType::LocalTimestamp
+        | DataType::Json
+        | DataType::Blob => node.str().map(BoundValue::Text),
     };
     value.ok_or_else(|| {
-        refused(name, Reason::OutOfRange, format!("`{name}`: not a value that this field can have"))
+        invalid_argument(
+            name,
+            ArgumentErrorKind::OutOfRange,
+            format!("`{name}`: not a value that this field can have"),
+        )
     })
 }
 
 /// A value that is to be kept, if it can be told again exactly as it is said here.
-fn kept<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Arg<'a>, Box<Problem>> {
+fn bind_stored<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
     if node.kind() == Json::Null && field.nullable {
-        return Ok(Arg::Null);
+        return Ok(BoundValue::Null);
     }
-    let bad = |reason, why: &str| refused(name, reason, format!("`{name}`: {why}"));
-    if field.mixed && node.kind() == Json::String && field.kind.is_scalar() {
-        return arg(field, name, node);
+    let bad = |reason, why: &str| invalid_argument(name, reason, format!("`{name}`: {why}"));
+    if field.mixed && node.kind() == Json::String && field.data_type.is_scalar() {
+        return bind_comparable(field, name, node);
     }
-    match field.kind {
-        Kind::Text | Kind::Boolean => arg(field, name, node),
-        Kind::Integer => match whole(node) {
-            Some(n) if (-EXACT_MAX..=EXACT_MAX).contains(&n) => Ok(Arg::Integer(n)),
-            Some(_) | None => {
-                Err(bad(Reason::OutOfRange, "a whole number between -(2^53 - 1) and 2^53 - 1 is wanted"))
-            }
+    match field.data_type {
+        DataType::Text | DataType::Boolean => bind_comparable(field, name, node),
+        DataType::Integer => match parse_integer(node) {
+            Some(n) if (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n) => Ok(BoundValue::Integer(n)),
+            Some(_) | None => Err(bad(
+                ArgumentErrorKind::OutOfRange,
+                "a whole number between -(2^53 - 1) and 2^53 - 1 is wanted",
+            )),
         },
-        Kind::Int64 => match node.str().filter(|text| infer::is(Kind::Int64, text)) {
-            Some(text) => text.parse().map(Arg::Integer).map_err(|_| bad(Reason::OutOfRange, "too large")),
-            None => {
-                Err(bad(Reason::OutOfRange, "a whole number of 64 bits is wanted, without zeros before it"))
-            }
+        DataType::Int64 => match node.str().filter(|text| infer::matches_type(DataType::Int64, text)) {
+            Some(text) => text
+                .parse()
+                .map(BoundValue::Integer)
+                .map_err(|_| bad(ArgumentErrorKind::OutOfRange, "too large")),
+            None => Err(bad(
+                ArgumentErrorKind::OutOfRange,
+                "a whole number of 64 bits is wanted, without zeros before it",
+            )),
         },
-        Kind::Number => match exact(node.raw()) {
-            Some(n) => Ok(Arg::Real(n)),
-            None => Err(bad(Reason::OutOfRange, "cannot be kept exactly: too large, or too many digits")),
+        DataType::Number => match exact_f64(node.raw()) {
+            Some(n) => Ok(BoundValue::Real(n)),
+            None => Err(bad(
+                ArgumentErrorKind::OutOfRange,
+                "cannot be kept exactly: too large, or too many digits",
+            )),
         },
-        Kind::Decimal | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp => {
-            match node.str().filter(|text| infer::is(field.kind, text)) {
-                Some(text) => Ok(Arg::Text(text)),
-                None => Err(bad(Reason::BadFormat, how(field.kind))),
+        DataType::Decimal | DataType::Date | DataType::Timestamp | DataType::LocalTimestamp => {
+            match node.str().filter(|text| infer::matches_type(field.data_type, text)) {
+                Some(text) => Ok(BoundValue::Text(text)),
+                None => Err(bad(ArgumentErrorKind::BadFormat, expected_format(field.data_type))),
             }
         }
-        Kind::Json => {
+        DataType::Json => {
             let mut out = Vec::with_capacity(node.raw().len());
-            node.compact_into(&mut out);
-            Ok(Arg::Text(Cow::Owned(json::Json::written(out).as_str().to_owned())))
+            node.write_compact(&mut out);
+            Ok(BoundValue::Text(Cow::Owned(json::Json::from_written_bytes(out).as_str().to_owned())))
         }
-        Kind::Blob => match node.str().and_then(|text| STANDARD.decode(text.as_bytes()).ok()) {
-            Some(bytes) => Ok(Arg::Blob(bytes)),
-            None => Err(bad(Reason::BadFormat, "not base64 (RFC 4648, with padding, on one line)")),
+        DataType::Blob => match node.str().and_then(|text| STANDARD.decode(text.as_bytes()).ok()) {
+            Some(bytes) => Ok(BoundValue::Blob(bytes)),
+            None => {
+                Err(bad(ArgumentErrorKind::BadFormat, "not base64 (RFC 4648, with padding, on one line)"))
+            }
         },
     }
 }
 
-fn how(kind: Kind) -> &'static str {
+fn expected_format(kind: DataType) -> &'static str {
     match kind {
-        Kind::Decimal => "not a decimal such as `-12.50`, without zeros before it",
-        Kind::Date => "not a date such as `2026-02-11`",
-        Kind::Timestamp => "not a moment with a zone such as `2026-02-11T10:00:00Z`",
-        Kind::LocalTimestamp => "not a date and time without a zone such as `2026-02-11T10:00:00`",
-        Kind::Text | Kind::Integer | Kind::Int64 | Kind::Number | Kind::Boolean | Kind::Json | Kind::Blob => {
-            "not a value that this field can have"
-        }
+        DataType::Decimal => "not a decimal such as `-12.50`, without zeros before it",
+        DataType::Date => "not a date such as `2026-02-11`",
+        DataType::Timestamp => "not a moment with a zone such as `2026-02-11T10:00:00Z`",
+        DataType::LocalTimestamp => "not a date and time without a zone such as `2026-02-11T10:00:00`",
+        DataType::Text
+        | DataType::Integer
+        | DataType::Int64
+        | DataType::Number
+        | DataType::Boolean
+        | DataType::Json
+        | DataType::Blob => "not a value that this field can have",
     }
 }
 
 /// The binary fraction that prints as these digits, if there is one: what has more digits would lose some.
-fn exact(raw: &str) -> Option<f64> {
+fn exact_f64(raw: &str) -> Option<f64> {
     let n: f64 = raw.parse().ok().filter(|n: &f64| n.is_finite())?;
-    (digits(raw)? == digits(&format!("{n:e}"))?).then_some(n)
+    (canonical_digits(raw)? == canonical_digits(&format!("{n:e}"))?).then_some(n)
 }
 
 /// A number as JSON writes it, as its digits and where they stand; however it is written, the same for the same.
-fn digits(raw: &str) -> Option<(String, i64)> {
+fn canonical_digits(raw: &str) -> Option<(String, i64)> {
     let (mantissa, exponent) = raw.split_once(['e', 'E']).unwrap_or((raw, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let all = format!("{}{fraction}", whole.trim_start_matches('-'));
@@ -433,7 +472,7 @@ fn digits(raw: &str) -> Option<(String, i64)> {
 }
 
 /// JSON knows one kind of number: `42.0` is the integer 42.
-fn whole(node: Node<'_>) -> Option<i64> {
+fn parse_integer(node: Node<'_>) -> Option<i64> {
     if node.kind() != Json::Number {
         return None;
     }
@@ -444,43 +483,46 @@ fn whole(node: Node<'_>) -> Option<i64> {
     })
 }
 
-fn refused(field: &str, reason: Reason, message: String) -> Box<Problem> {
-    Box::new(Problem {
+fn invalid_argument(field: &str, reason: ArgumentErrorKind, message: String) -> Box<ToolError> {
+    Box::new(ToolError {
         field: Some(field.into()),
         reason: Some(reason),
-        ..Problem::new(Failure::InvalidArguments, message)
+        ..ToolError::new(ToolErrorCode::InvalidArguments, message)
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Arg, exact, named};
+    use super::{BoundValue, encode_named, exact_f64};
 
     #[test]
     fn a_number_is_kept_if_no_digit_of_it_is_lost() {
         for good in ["0", "-0.0", "0.1", "1E+2", "100", "1.50", "5e-324", "1.7976931348623157e308", "0e999"] {
             let n: f64 = good.parse().expect("a number");
-            assert_eq!(exact(good).map(f64::to_bits), Some(n.to_bits()), "{good}");
+            assert_eq!(exact_f64(good).map(f64::to_bits), Some(n.to_bits()), "{good}");
         }
         for bad in
             ["1e400", "-1e400", "1e-400", "9007199254740993", "0.12345678901234567890", "1.5e99999999999"]
         {
-            assert_eq!(exact(bad), None, "{bad}");
+            assert_eq!(exact_f64(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn what_is_asked_does_not_depend_on_order() {
-        let (text, one, real) = (Arg::Text("1".into()), Arg::Integer(1), Arg::Real(1.0));
-        assert_eq!(named(vec![("a", &text), ("b", &one)]), named(vec![("b", &one), ("a", &text)]));
+        let (text, one, real) = (BoundValue::Text("1".into()), BoundValue::Integer(1), BoundValue::Real(1.0));
+        assert_eq!(
+            encode_named(vec![("a", &text), ("b", &one)]),
+            encode_named(vec![("b", &one), ("a", &text)])
+        );
         let others = [
-            named(vec![("a", &text)]),
-            named(vec![("a", &one)]),
-            named(vec![("a", &real)]),
-            named(vec![("a", &Arg::Null)]),
-            named(vec![("b", &text)]),
-            named(vec![("a", &text), ("b", &Arg::Null)]),
-            named(vec![]),
+            encode_named(vec![("a", &text)]),
+            encode_named(vec![("a", &one)]),
+            encode_named(vec![("a", &real)]),
+            encode_named(vec![("a", &BoundValue::Null)]),
+            encode_named(vec![("b", &text)]),
+            encode_named(vec![("a", &text), ("b", &BoundValue::Null)]),
+            encode_named(vec![]),
         ];
         for (at, other) in others.iter().enumerate() {
             assert!(!others[..at].contains(other), "{at}");

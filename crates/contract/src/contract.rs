@@ -1,13 +1,13 @@
 //! What the compiler makes: immutable, and the only truth there is about a server's tools.
 
-use call::Annotations;
 use json::Json;
+use spile_core::ToolAnnotations;
 
-use crate::cell::Value;
 use crate::field::Field;
-use crate::line::Line;
-pub use crate::manifest::{Confirm, Rate, Returns};
-use crate::source::{Shape, StatementShape, Test};
+pub use crate::manifest::{Confirm, RateLimit, Returns};
+use crate::source::{Comparison, StatementShape, TableShape};
+use crate::text_template::TextTemplate;
+use crate::value::Value;
 
 /// A compiled server.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct Contract {
     /// Tells one set of tools from another.
     pub version: String,
     pub instructions: Option<String>,
-    pub rate: Option<Rate>,
+    pub rate_limit: Option<RateLimit>,
     pub collections: Vec<Collection>,
     pub statements: Vec<Statement>,
     pub tools: Vec<Tool>,
@@ -30,18 +30,18 @@ pub struct Collection {
     /// The source's name in the manifest.
     pub source: String,
     /// How the source is read; its columns are `fields`, one by one.
-    pub shape: Shape,
+    pub shape: TableShape,
     pub fields: Vec<Field>,
     pub rows_max: usize,
     pub bytes_max: usize,
     /// How it may be written to, if at all.
-    pub writes: Option<Writes>,
+    pub write_policy: Option<WritePolicy>,
 }
 
 /// How the rows of a collection are written.
 #[derive(Debug, Clone)]
-pub struct Writes {
-    pub version: Versioning,
+pub struct WritePolicy {
+    pub versioning: Versioning,
     /// Whether a caller must say which state of a row they mean.
     pub version_required: bool,
 }
@@ -82,13 +82,13 @@ pub struct Tool {
     pub name: String,
     pub title: Option<String>,
     pub description: String,
-    pub input: Json,
-    pub output: Json,
-    pub operation: Operation,
+    pub input_schema: Json,
+    pub output_schema: Json,
+    pub operation: ToolOperation,
     /// The line that a record reads as.
-    pub text: Option<Line>,
+    pub text_template: Option<TextTemplate>,
     /// For each caller.
-    pub rate: Option<Rate>,
+    pub rate_limit: Option<RateLimit>,
     pub call_timeout_ms: Option<u64>,
     pub long_running: bool,
     pub confirm: Confirm,
@@ -96,7 +96,7 @@ pub struct Tool {
 
 /// What a tool does. Collections and statements are named by their places in the contract.
 #[derive(Debug, Clone)]
-pub enum Operation {
+pub enum ToolOperation {
     /// One record by its key; each part of the key is an argument.
     Get {
         collection: usize,
@@ -104,7 +104,7 @@ pub enum Operation {
     /// Records in pages. What each argument means, by its name.
     List {
         collection: usize,
-        arguments: Vec<(String, Meaning)>,
+        arguments: Vec<(String, ArgumentRole)>,
     },
     /// Records that have every word of `query`, in these fields.
     Search {
@@ -132,68 +132,72 @@ pub enum Operation {
 
 /// What an argument of a list means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meaning {
+pub enum ArgumentRole {
     Cursor,
     Limit,
     Sort,
     Fields,
-    Filter { column: usize, test: Test },
+    Filter { column: usize, comparison: Comparison },
 }
 
 impl Contract {
     /// Whether any of its tools writes.
-    pub fn writes(&self) -> bool {
+    pub fn has_write_tools(&self) -> bool {
         self.tools.iter().any(|tool| tool.annotations(self).read_only == Some(false))
     }
 }
 /// How long a tool that is known to take its time may take, if its author says no number.
-pub const LONG_RUNNING_MS: u64 = 10 * 60 * 1000;
+pub const LONG_RUNNING_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
 impl Tool {
     /// As a provider offers it. Nothing leaves the source.
-    pub fn offered(&self, contract: &Contract) -> call::Tool {
-        call::Tool {
+    pub fn to_catalog_tool(&self, contract: &Contract) -> spile_core::Tool {
+        spile_core::Tool {
             title: self.title.clone(),
-            output: Some(self.output.clone()),
+            output_schema: Some(self.output_schema.clone()),
             annotations: self.annotations(contract),
-            rate: self.rate,
-            call_timeout_ms: self.call_timeout_ms.or(self.long_running.then_some(LONG_RUNNING_MS)),
-            ..call::Tool::new(&self.name, &self.description, self.input.clone())
+            rate_limit: self.rate_limit,
+            call_timeout_ms: self.call_timeout_ms.or(self.long_running.then_some(LONG_RUNNING_TIMEOUT_MS)),
+            ..spile_core::Tool::new(&self.name, &self.description, self.input_schema.clone())
         }
     }
 }
 
 impl Tool {
     /// What follows from the operation. Only what writes can be destructive or idempotent.
-    fn annotations(&self, contract: &Contract) -> Annotations {
-        let writes = |destructive, idempotent| Annotations {
+    fn annotations(&self, contract: &Contract) -> ToolAnnotations {
+        let writes = |destructive, idempotent| ToolAnnotations {
             read_only: Some(false),
             destructive: Some(destructive),
             idempotent: Some(idempotent),
             open_world: Some(false),
         };
         match &self.operation {
-            Operation::Get { .. } | Operation::List { .. } | Operation::Search { .. } => reads(),
-            Operation::Statement { statement } if !contract.statements[*statement].shape.writes => reads(),
-            Operation::Create { .. } => writes(false, false),
-            Operation::Update { .. } | Operation::Delete { .. } => writes(true, true),
-            Operation::Statement { .. } => writes(true, false),
+            ToolOperation::Get { .. } | ToolOperation::List { .. } | ToolOperation::Search { .. } => {
+                read_annotations()
+            }
+            ToolOperation::Statement { statement } if !contract.statements[*statement].shape.writes => {
+                read_annotations()
+            }
+            ToolOperation::Create { .. } => writes(false, false),
+            ToolOperation::Update { .. } | ToolOperation::Delete { .. } => writes(true, true),
+            ToolOperation::Statement { .. } => writes(true, false),
         }
     }
 }
 
-fn reads() -> Annotations {
-    Annotations { read_only: Some(true), open_world: Some(false), ..Annotations::default() }
+fn read_annotations() -> ToolAnnotations {
+    ToolAnnotations { read_only: Some(true), open_world: Some(false), ..ToolAnnotations::default() }
 }
 
 /// What a record's state is called in results, where no field of its own says it.
-pub const VERSION: &str = "_version";
+pub const VERSION_FIELD: &str = "_version";
 
 impl Collection {
     /// Whether records are told with their [`VERSION`].
     #[inline]
-    pub fn tells_version(&self) -> bool {
-        matches!(self.writes, Some(Writes { version: Versioning::Digest, .. }))
+    pub fn has_version_field(&self) -> bool {
+        matches!(self.write_policy, Some(WritePolicy { versioning: Versioning::Digest, .. }))
     }
 
     pub fn key_fields(&self) -> impl Iterator<Item = &Field> {

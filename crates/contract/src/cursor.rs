@@ -1,11 +1,11 @@
 //! Where a page ended, as bytes. Whoever hands them out seals them: nobody else can read or make one.
 
-use crate::cell::Value;
-use crate::source::Position;
+use crate::source::CursorPosition;
+use crate::value::Value;
 
 /// A cursor travels in every call for a next page, and through the context of whoever calls: longer ones are not
 /// made.
-pub const POSITION_BYTES_MAX: usize = 4 << 10;
+pub const CURSOR_BYTES_MAX: usize = 4 << 10;
 /// A column with a longer value is not taken for a key, declared or not: pages could not end there.
 pub const KEY_BYTES_MAX: usize = 2 << 10;
 
@@ -15,28 +15,28 @@ const INTEGER: u8 = 2;
 const REAL: u8 = 3;
 const BLOB: u8 = 4;
 
-pub fn write(position: &Position) -> Vec<u8> {
-    let mut out = vec![u8::from(position.sorted.is_some())];
-    for value in position.sorted.iter().chain(&position.key) {
+pub fn encode(position: &CursorPosition) -> Vec<u8> {
+    let mut out = vec![u8::from(position.sort_value.is_some())];
+    for value in position.sort_value.iter().chain(&position.key) {
         match value {
             Value::Null => out.push(NULL),
-            Value::Text(text) => piece(&mut out, TEXT, text.as_bytes()),
-            Value::Integer(n) => piece(&mut out, INTEGER, &n.to_be_bytes()),
-            Value::Real(n) => piece(&mut out, REAL, &n.to_be_bytes()),
-            Value::Blob(bytes) => piece(&mut out, BLOB, bytes),
+            Value::Text(text) => push_value(&mut out, TEXT, text.as_bytes()),
+            Value::Integer(n) => push_value(&mut out, INTEGER, &n.to_be_bytes()),
+            Value::Real(n) => push_value(&mut out, REAL, &n.to_be_bytes()),
+            Value::Blob(bytes) => push_value(&mut out, BLOB, bytes),
         }
     }
     out
 }
 
-fn piece(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+fn push_value(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     out.push(kind);
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     out.extend_from_slice(bytes);
 }
 
 /// How many bytes a value takes.
-pub fn size(value: &Value) -> usize {
+pub fn encoded_len(value: &Value) -> usize {
     const HEAD: usize = 5;
     match value {
         Value::Null => 1,
@@ -46,7 +46,7 @@ pub fn size(value: &Value) -> usize {
     }
 }
 
-pub fn read(bytes: &[u8]) -> Option<Position> {
+pub fn decode(bytes: &[u8]) -> Option<CursorPosition> {
     let (has_sorted, mut rest) = bytes.split_first()?;
     let mut values = Vec::new();
     while let Some((kind, after)) = rest.split_first() {
@@ -71,14 +71,14 @@ pub fn read(bytes: &[u8]) -> Option<Position> {
         _ if values.is_empty() => return None,
         _ => Some(values.remove(0)),
     };
-    Some(Position { sorted, key: values })
+    Some(CursorPosition { sort_value: sorted, key: values })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{read, size, write};
-    use crate::cell::Value;
-    use crate::source::Position;
+    use super::{decode, encode, encoded_len};
+    use crate::source::CursorPosition;
+    use crate::value::Value;
 
     #[test]
     fn a_position_survives_the_journey() {
@@ -92,18 +92,18 @@ mod tests {
         ];
         for sorted in values.iter().cloned().map(Some).chain([None]) {
             for count in 0..=values.len() {
-                let position = Position { sorted: sorted.clone(), key: values[..count].to_vec() };
-                let bytes = write(&position);
-                let sizes = position.sorted.iter().chain(&position.key).map(size);
+                let position = CursorPosition { sort_value: sorted.clone(), key: values[..count].to_vec() };
+                let bytes = encode(&position);
+                let sizes = position.sort_value.iter().chain(&position.key).map(encoded_len);
                 assert_eq!(bytes.len(), 1 + sizes.sum::<usize>());
-                assert_eq!(read(&bytes).as_ref(), Some(&position));
+                assert_eq!(decode(&bytes).as_ref(), Some(&position));
                 for cut in 0..bytes.len() {
-                    assert_ne!(read(&bytes[..cut]).as_ref(), Some(&position), "{cut} bytes are not all");
+                    assert_ne!(decode(&bytes[..cut]).as_ref(), Some(&position), "{cut} bytes are not all");
                 }
             }
         }
-        assert_eq!(read(&[]), None);
-        assert_eq!(read(&[1]), None);
-        assert_eq!(read(&[0, 9, 0, 0, 0, 0]), None);
+        assert_eq!(decode(&[]), None);
+        assert_eq!(decode(&[1]), None);
+        assert_eq!(decode(&[0, 9, 0, 0, 0, 0]), None);
     }
 }

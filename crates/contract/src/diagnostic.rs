@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use call::text;
+use spile_core::text;
 use unicode_width::UnicodeWidthChar;
 
 /// A line longer than this is cut around the place that is meant.
@@ -20,7 +20,7 @@ const TAB_COLUMNS: usize = 4;
 pub struct Diagnostic {
     pub severity: Severity,
     pub message: String,
-    pub at: Option<At>,
+    pub location: Option<FileLocation>,
     /// The way out.
     pub help: Option<String>,
     /// For programs: what sort of thing it is, in a word that stays.
@@ -46,7 +46,7 @@ impl Severity {
 
 impl Diagnostic {
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, message: message.into(), at: None, help: None, code: None }
+        Self { severity: Severity::Error, message: message.into(), location: None, help: None, code: None }
     }
 
     pub fn warning(message: impl Into<String>) -> Self {
@@ -58,8 +58,8 @@ impl Diagnostic {
     }
 
     #[must_use]
-    pub fn at(self, at: &At) -> Self {
-        Self { at: Some(at.clone()), ..self }
+    pub fn at(self, at: &FileLocation) -> Self {
+        Self { location: Some(at.clone()), ..self }
     }
 
     #[must_use]
@@ -75,69 +75,69 @@ impl Diagnostic {
 
 /// A text that somebody wrote, or a piece of it, under the name by which they know it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Origin {
-    pub file: String,
+pub struct FileText {
+    pub file_name: String,
     pub text: String,
     /// Where the text begins in the file, counted from 1: of a large file only the line in question is kept.
-    pub line: usize,
-    pub column: usize,
+    pub start_line: usize,
+    pub start_column: usize,
 }
 
-impl Origin {
+impl FileText {
     /// A whole file.
     pub fn new(file: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { file: file.into(), text: text.into(), line: 1, column: 1 }
+        Self { file_name: file.into(), text: text.into(), start_line: 1, start_column: 1 }
     }
 }
 
 /// A place in a text. Costs little to keep, so everything that may turn out wrong later has one.
 #[derive(Clone, PartialEq, Eq)]
-pub struct At {
-    origin: Arc<Origin>,
+pub struct FileLocation {
+    file_text: Arc<FileText>,
     start: usize,
     end: usize,
 }
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed<T> {
+pub struct Located<T> {
     pub value: T,
-    pub at: At,
+    pub location: FileLocation,
 }
 
-impl<T> Placed<T> {
-    pub fn new(value: T, at: At) -> Self {
-        Self { value, at }
+impl<T> Located<T> {
+    pub fn new(value: T, location: FileLocation) -> Self {
+        Self { value, location }
     }
 }
 
-impl At {
+impl FileLocation {
     /// The bytes `span` of a text; what lies outside of it or inside a character is moved to the nearest
     /// character before.
-    pub fn new(origin: &Arc<Origin>, span: Range<usize>) -> Self {
+    pub fn new(origin: &Arc<FileText>, span: Range<usize>) -> Self {
         let start = origin.text.floor_char_boundary(span.start);
         let end = origin.text.floor_char_boundary(span.end).max(start);
-        Self { origin: Arc::clone(origin), start, end }
+        Self { file_text: Arc::clone(origin), start, end }
     }
 
     /// The place of a part of `text`, where this is the place of `text` in quotes. Stays what it is where
     /// escapes make the part hard to find.
     #[must_use]
     pub fn inside(&self, text: &str, part: Range<usize>) -> Self {
-        let quoted = &self.origin.text[self.span()];
+        let quoted = &self.file_text.text[self.span()];
         let quotes = ["\"\"\"\n", "'''\n", "\"\"\"", "'''", "\"", "'"];
         let rest = quotes.into_iter().find_map(|quotes| quoted.strip_prefix(quotes));
         match rest {
             Some(rest) if rest.starts_with(text) => {
                 let start = self.end - rest.len();
-                Self::new(&self.origin, start + part.start..start + part.end)
+                Self::new(&self.file_text, start + part.start..start + part.end)
             }
             Some(_) | None => self.clone(),
         }
     }
 
-    pub fn file(&self) -> &str {
-        &self.origin.file
+    pub fn file_name(&self) -> &str {
+        &self.file_text.file_name
     }
 
     pub fn span(&self) -> Range<usize> {
@@ -146,66 +146,67 @@ impl At {
 
     /// Counted from 1.
     pub fn line(&self) -> usize {
-        self.origin.line + self.origin.text[..self.start].bytes().filter(|b| *b == b'\n').count()
+        self.file_text.start_line + self.file_text.text[..self.start].bytes().filter(|b| *b == b'\n').count()
     }
 
     /// In characters, counted from 1.
     pub fn column(&self) -> usize {
-        let is_first = !self.origin.text[..self.start].contains('\n');
-        let first = if is_first { self.origin.column } else { 1 };
-        first + self.before().chars().count()
+        let is_first = !self.file_text.text[..self.start].contains('\n');
+        let first = if is_first { self.file_text.start_column } else { 1 };
+        first + self.line_before().chars().count()
     }
 
     /// What the line has before the place. A byte order mark is not something anybody wrote.
-    fn before(&self) -> &str {
-        let text = &self.origin.text[..self.start];
+    fn line_before(&self) -> &str {
+        let text = &self.file_text.text[..self.start];
         let line = text.rfind('\n').map_or(text, |newline| &text[newline + 1..]);
         line.strip_prefix('\u{feff}').unwrap_or(line)
     }
 
     /// What of the place is on its first line.
-    fn marked(&self) -> &str {
-        let text = &self.origin.text[self.start..self.end];
+    fn marked_text(&self) -> &str {
+        let text = &self.file_text.text[self.start..self.end];
         text.lines().next().unwrap_or_default()
     }
 
     /// What the line has behind it.
-    fn behind(&self) -> &str {
-        let text = &self.origin.text[self.start + self.marked().len()..];
+    fn line_after(&self) -> &str {
+        let text = &self.file_text.text[self.start + self.marked_text().len()..];
         text.lines().next().unwrap_or_default()
     }
 }
 
-impl fmt::Debug for At {
+impl fmt::Debug for FileLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file(), self.line(), self.column())
+        write!(f, "{}:{}:{}", self.file_name(), self.line(), self.column())
     }
 }
 
 /// The text for a terminal, in several lines, each with its end. Reads the same without colour.
 pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
-    let paint = Paint { colour };
+    let paint = AnsiStyle { colour };
     let kind = diagnostic.severity;
-    let head = paint.strong(severity_code(kind), kind.as_str());
-    let mut out = format!("{head}{}\n", paint.strong("", &format!(": {}", text::line(&diagnostic.message))));
+    let head = paint.bold(severity_colour(kind), kind.as_str());
+    let mut out =
+        format!("{head}{}\n", paint.bold("", &format!(": {}", text::escape_line(&diagnostic.message))));
     let mut indent = 1;
-    if let Some(at) = &diagnostic.at {
+    if let Some(at) = &diagnostic.location {
         let number = at.line().to_string();
         indent = number.len();
         let blank = " ".repeat(indent);
-        let bar = paint.strong(FRAME, "|");
-        let excerpt = Excerpt::of(at);
-        let carets = paint.strong(severity_code(kind), &"^".repeat(excerpt.mark_columns));
-        let file = text::line(at.file());
-        let arrow = paint.strong(FRAME, "-->");
+        let bar = paint.bold(FRAME_COLOUR, "|");
+        let excerpt = Excerpt::new(at);
+        let carets = paint.bold(severity_colour(kind), &"^".repeat(excerpt.caret_columns));
+        let file = text::escape_line(at.file_name());
+        let arrow = paint.bold(FRAME_COLOUR, "-->");
         out += &format!("{blank}{arrow} {file}:{number}:{}\n", at.column());
         out += &format!("{blank} {bar}\n");
-        out += &format!("{} {bar} {}\n", paint.strong(FRAME, &number), excerpt.line);
+        out += &format!("{} {bar} {}\n", paint.bold(FRAME_COLOUR, &number), excerpt.line);
         out += &format!("{blank} {bar} {}{carets}\n", " ".repeat(excerpt.before_columns));
     }
     if let Some(help) = &diagnostic.help {
-        let (sign, word) = (paint.strong(FRAME, "="), paint.strong("", "help"));
-        out += &format!("{} {sign} {word}: {}\n", " ".repeat(indent), text::line(help));
+        let (sign, word) = (paint.bold(FRAME_COLOUR, "="), paint.bold("", "help"));
+        out += &format!("{} {sign} {word}: {}\n", " ".repeat(indent), text::escape_line(help));
     }
     out
 }
@@ -216,9 +217,9 @@ pub fn render_all(diagnostics: &[Diagnostic], colour: bool) -> String {
 }
 
 /// The frame around the quoted line.
-const FRAME: &str = "34";
+const FRAME_COLOUR: &str = "34";
 
-fn severity_code(severity: Severity) -> &'static str {
+fn severity_colour(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "31",
         Severity::Warning => "33",
@@ -226,13 +227,13 @@ fn severity_code(severity: Severity) -> &'static str {
     }
 }
 
-struct Paint {
+struct AnsiStyle {
     colour: bool,
 }
 
-impl Paint {
+impl AnsiStyle {
     /// Bold, and in a colour if there is one.
-    fn strong(&self, code: &str, text: &str) -> String {
+    fn bold(&self, code: &str, text: &str) -> String {
         match (self.colour, code) {
             (false, _) => text.to_owned(),
             (true, "") => format!("\x1b[1m{text}\x1b[0m"),
@@ -245,54 +246,54 @@ impl Paint {
 struct Excerpt {
     line: String,
     before_columns: usize,
-    mark_columns: usize,
+    caret_columns: usize,
 }
 
 impl Excerpt {
-    fn of(at: &At) -> Self {
+    fn new(at: &FileLocation) -> Self {
         // More than this of a line is never shown, however long it is.
-        let (before, marked, behind) = (at.before(), at.marked(), at.behind());
-        let mut before = shown(tail(before, LINE_COLUMNS_MAX));
-        let mut marked = shown(head(marked, LINE_COLUMNS_MAX));
-        let mut behind = shown(head(behind, LINE_COLUMNS_MAX));
+        let (before, marked, behind) = (at.line_before(), at.marked_text(), at.line_after());
+        let mut before = printable(last_chars(before, LINE_COLUMNS_MAX));
+        let mut marked = printable(first_chars(marked, LINE_COLUMNS_MAX));
+        let mut behind = printable(first_chars(behind, LINE_COLUMNS_MAX));
         if width(&before) + width(&marked) + width(&behind) > LINE_COLUMNS_MAX
-            || at.before().chars().count() > LINE_COLUMNS_MAX
+            || at.line_before().chars().count() > LINE_COLUMNS_MAX
         {
-            before = keep_end(before, BEFORE_COLUMNS);
-            marked = keep_start(marked, LINE_COLUMNS_MAX - BEFORE_COLUMNS);
+            before = truncate_start(before, BEFORE_COLUMNS);
+            marked = truncate_end(marked, LINE_COLUMNS_MAX - BEFORE_COLUMNS);
             let left = LINE_COLUMNS_MAX.saturating_sub(width(&before) + width(&marked));
-            behind = keep_start(behind, left);
+            behind = truncate_end(behind, left);
         }
-        let (before_columns, mark_columns) = (width(&before), width(&marked).max(1));
+        let (before_columns, caret_columns) = (width(&before), width(&marked).max(1));
         let line = format!("{before}{marked}{behind}").trim_end().to_owned();
-        Self { line, before_columns, mark_columns }
+        Self { line, before_columns, caret_columns }
     }
 }
 
 /// The last or first characters of a text, at most so many.
-fn tail(text: &str, chars_max: usize) -> &str {
+fn last_chars(text: &str, chars_max: usize) -> &str {
     let at = text.char_indices().rev().nth(chars_max).map_or(0, |(at, c)| at + c.len_utf8());
     &text[at..]
 }
 
-fn head(text: &str, chars_max: usize) -> &str {
+fn first_chars(text: &str, chars_max: usize) -> &str {
     text.char_indices().nth(chars_max).map_or(text, |(at, _)| &text[..at])
 }
 
-fn keep_end(text: String, columns_max: usize) -> String {
+fn truncate_start(text: String, columns_max: usize) -> String {
     if width(&text) <= columns_max {
         return text;
     }
     let mut columns = 1;
     let kept = text.char_indices().rev().take_while(|(_, c)| {
-        columns += columns_of(*c);
+        columns += char_width(*c);
         columns <= columns_max
     });
     let start = kept.last().map_or(text.len(), |(at, _)| at);
     format!("…{}", &text[start..])
 }
 
-fn keep_start(text: String, columns_max: usize) -> String {
+fn truncate_end(text: String, columns_max: usize) -> String {
     if width(&text) <= columns_max {
         return text;
     }
@@ -300,7 +301,7 @@ fn keep_start(text: String, columns_max: usize) -> String {
     let kept: String = text
         .chars()
         .take_while(|c| {
-            columns += columns_of(*c);
+            columns += char_width(*c);
             columns <= columns_max
         })
         .collect();
@@ -308,27 +309,27 @@ fn keep_start(text: String, columns_max: usize) -> String {
 }
 
 fn width(text: &str) -> usize {
-    text.chars().map(columns_of).sum()
+    text.chars().map(char_width).sum()
 }
 
-fn columns_of(c: char) -> usize {
+fn char_width(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
 /// Tabs become blanks, because their width depends on where the terminal thinks they are.
-fn shown(text: &str) -> String {
-    text::line(&text.replace('\t', &" ".repeat(TAB_COLUMNS))).into_owned()
+fn printable(text: &str) -> String {
+    text::escape_line(&text.replace('\t', &" ".repeat(TAB_COLUMNS))).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{At, Diagnostic, Origin, render};
+    use super::{Diagnostic, FileLocation, FileText, render};
     use std::sync::Arc;
 
-    fn at(text: &str, marked: &str) -> At {
+    fn at(text: &str, marked: &str) -> FileLocation {
         let start = text.find(marked).expect("the text has it");
-        let origin = Arc::new(Origin::new("spile.toml", text));
-        At::new(&origin, start..start + marked.len())
+        let origin = Arc::new(FileText::new("spile.toml", text));
+        FileLocation::new(&origin, start..start + marked.len())
     }
 
     /// The lines under the head: where, the quoted line, the mark.
@@ -363,8 +364,8 @@ mod tests {
     #[test]
     fn the_end_of_a_text_has_a_place_too() {
         for (text, place) in [("", "1:1"), ("a =", "1:4"), ("a =\n", "2:1")] {
-            let origin = Arc::new(Origin::new("f", text));
-            let rendered = render(&Diagnostic::error("x").at(&At::new(&origin, 900..901)), false);
+            let origin = Arc::new(FileText::new("f", text));
+            let rendered = render(&Diagnostic::error("x").at(&FileLocation::new(&origin, 900..901)), false);
             assert!(rendered.contains(&format!("f:{place}\n")), "{rendered}");
             assert!(rendered.ends_with("^\n"), "{rendered}");
         }

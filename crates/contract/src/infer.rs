@@ -6,16 +6,16 @@
 
 use json::{ScanLimits, scan};
 
-use crate::kind::Kind;
+use crate::data_type::DataType;
 use crate::time;
 
 /// What a column's texts have left possible.
 #[derive(Debug, Clone)]
-pub struct Guess {
-    possible: u8,
-    any: bool,
+pub struct TypeInference {
+    candidates: u8,
+    has_values: bool,
     /// The different texts, as long as they are few.
-    values: Option<Vec<String>>,
+    distinct_values: Option<Vec<String>>,
 }
 
 const INTEGER: u8 = 1;
@@ -24,72 +24,72 @@ const DECIMAL: u8 = 1 << 2;
 const BOOLEAN: u8 = 1 << 3;
 const DATE: u8 = 1 << 4;
 const TIMESTAMP: u8 = 1 << 5;
-const LOCAL: u8 = 1 << 6;
+const LOCAL_TIMESTAMP: u8 = 1 << 6;
 const ALL: u8 = (1 << 7) - 1;
 
 /// In the order in which they are preferred.
-const KINDS: [(u8, Kind); 7] = [
-    (BOOLEAN, Kind::Boolean),
-    (INTEGER, Kind::Integer),
-    (INT64, Kind::Int64),
-    (DECIMAL, Kind::Decimal),
-    (DATE, Kind::Date),
-    (TIMESTAMP, Kind::Timestamp),
-    (LOCAL, Kind::LocalTimestamp),
+const TYPES_BY_PREFERENCE: [(u8, DataType); 7] = [
+    (BOOLEAN, DataType::Boolean),
+    (INTEGER, DataType::Integer),
+    (INT64, DataType::Int64),
+    (DECIMAL, DataType::Decimal),
+    (DATE, DataType::Date),
+    (TIMESTAMP, DataType::Timestamp),
+    (LOCAL_TIMESTAMP, DataType::LocalTimestamp),
 ];
 
-const VALUES_MAX: usize = 12;
+const DISTINCT_VALUES_MAX: usize = 12;
 const VALUE_BYTES_MAX: usize = 40;
 
 /// The largest integer that every reader of JSON keeps: 2^53 - 1.
-pub const EXACT_MAX: i64 = (1 << 53) - 1;
+pub const SAFE_INTEGER_MAX: i64 = (1 << 53) - 1;
 
-impl Default for Guess {
+impl Default for TypeInference {
     fn default() -> Self {
-        Self { possible: ALL, any: false, values: Some(Vec::new()) }
+        Self { candidates: ALL, has_values: false, distinct_values: Some(Vec::new()) }
     }
 }
 
-impl Guess {
+impl TypeInference {
     /// Takes one text into account. What means "no value" is not shown to it.
     #[inline]
-    pub fn see(&mut self, text: &str) {
-        self.any = true;
-        if self.possible != 0 {
-            self.possible &= fits(text.as_bytes());
+    pub fn observe(&mut self, text: &str) {
+        self.has_values = true;
+        if self.candidates != 0 {
+            self.candidates &= candidate_types(text.as_bytes());
         }
-        if let Some(values) = &mut self.values {
+        if let Some(values) = &mut self.distinct_values {
             if values.iter().any(|value| value == text) {
                 return;
             }
-            if values.len() == VALUES_MAX || text.len() > VALUE_BYTES_MAX {
-                self.values = None;
+            if values.len() == DISTINCT_VALUES_MAX || text.len() > VALUE_BYTES_MAX {
+                self.distinct_values = None;
             } else {
                 values.push(text.to_owned());
             }
         }
     }
 
-    pub fn kind(&self) -> Kind {
-        let left = KINDS.iter().find(|(bit, _)| self.any && self.possible & bit != 0);
-        left.map_or(Kind::Text, |(_, kind)| *kind)
+    pub fn data_type(&self) -> DataType {
+        let left = TYPES_BY_PREFERENCE.iter().find(|(bit, _)| self.has_values && self.candidates & bit != 0);
+        left.map_or(DataType::Text, |(_, kind)| *kind)
     }
 
     /// The different texts of a text column, if they are few.
-    pub fn values(self) -> Vec<String> {
-        if self.kind() == Kind::Text { self.values.unwrap_or_default() } else { Vec::new() }
+    pub fn distinct_values(self) -> Vec<String> {
+        if self.data_type() == DataType::Text { self.distinct_values.unwrap_or_default() } else { Vec::new() }
     }
 }
 
 /// Whether a text is a value of a kind. Anything is text; blobs are not told from texts.
-pub fn is(kind: Kind, text: &str) -> bool {
+pub fn matches_type(kind: DataType, text: &str) -> bool {
     match kind {
-        Kind::Number => return is_number(text),
-        Kind::Json => return scan(text.as_bytes().to_vec(), &ScanLimits::default()).is_ok(),
+        DataType::Number => return is_number(text),
+        DataType::Json => return scan(text.as_bytes().to_vec(), &ScanLimits::default()).is_ok(),
         _ => {}
     }
-    let bit = KINDS.iter().find(|(_, one)| *one == kind);
-    bit.is_none_or(|(bit, _)| fits(text.as_bytes()) & bit != 0)
+    let bit = TYPES_BY_PREFERENCE.iter().find(|(_, one)| *one == kind);
+    bit.is_none_or(|(bit, _)| candidate_types(text.as_bytes()) & bit != 0)
 }
 
 /// A number as JSON writes it. No column is found to be one: an author says so, where digits may be lost.
@@ -97,28 +97,28 @@ fn is_number(text: &str) -> bool {
     let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
     let whole = !exponent.is_empty() && exponent.bytes().all(|c| c.is_ascii_digit());
-    whole && number(digits.as_bytes()) != 0 && text.parse::<f64>().is_ok_and(f64::is_finite)
+    whole && number_types(digits.as_bytes()) != 0 && text.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
 /// The kinds that a text may be of.
-fn fits(text: &[u8]) -> u8 {
+fn candidate_types(text: &[u8]) -> u8 {
     match text.first() {
-        Some(b'0'..=b'9') => number(text) | moment(text),
-        Some(b'-') => number(text),
+        Some(b'0'..=b'9') => number_types(text) | temporal_types(text),
+        Some(b'-') => number_types(text),
         Some(b't') if text == b"true" => BOOLEAN,
         Some(b'f') if text == b"false" => BOOLEAN,
         _ => 0,
     }
 }
 
-fn number(text: &[u8]) -> u8 {
+fn number_types(text: &[u8]) -> u8 {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let whole = digits.iter().take_while(|c| c.is_ascii_digit()).count();
     if whole == 0 || (whole > 1 && digits[0] == b'0') {
         return 0;
     }
     match digits.get(whole) {
-        None => integer(text, digits),
+        None => integer_types(text, digits),
         Some(b'.') => {
             let fraction = &digits[whole + 1..];
             if !fraction.is_empty() && fraction.iter().all(u8::is_ascii_digit) { DECIMAL } else { 0 }
@@ -127,7 +127,7 @@ fn number(text: &[u8]) -> u8 {
     }
 }
 
-fn integer(text: &[u8], digits: &[u8]) -> u8 {
+fn integer_types(text: &[u8], digits: &[u8]) -> u8 {
     if text == b"-0" {
         return DECIMAL;
     }
@@ -136,51 +136,51 @@ fn integer(text: &[u8], digits: &[u8]) -> u8 {
         return INTEGER | INT64 | DECIMAL;
     }
     match std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok()) {
-        Some(n) if (-EXACT_MAX..=EXACT_MAX).contains(&n) => INTEGER | INT64 | DECIMAL,
+        Some(n) if (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n) => INTEGER | INT64 | DECIMAL,
         Some(_) => INT64 | DECIMAL,
         None => DECIMAL,
     }
 }
 
-fn moment(text: &[u8]) -> u8 {
+fn temporal_types(text: &[u8]) -> u8 {
     if text.len() < 10 || text[4] != b'-' {
         return 0;
     }
-    match time::read(text) {
+    match time::parse(text) {
         Some(moment) if !moment.has_time => DATE,
-        Some(moment) if moment.offset_min.is_some() => TIMESTAMP,
-        Some(_) => LOCAL,
+        Some(moment) if moment.offset_minutes.is_some() => TIMESTAMP,
+        Some(_) => LOCAL_TIMESTAMP,
         None => 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Guess;
-    use crate::kind::Kind;
+    use super::TypeInference;
+    use crate::data_type::DataType;
 
-    fn check(texts: &[&str], expected: Kind) {
-        let mut guess = Guess::default();
-        texts.iter().for_each(|text| guess.see(text));
-        assert_eq!(guess.kind(), expected, "{texts:?}");
+    fn check(texts: &[&str], expected: DataType) {
+        let mut guess = TypeInference::default();
+        texts.iter().for_each(|text| guess.observe(text));
+        assert_eq!(guess.data_type(), expected, "{texts:?}");
     }
 
     #[test]
     fn a_column_has_a_kind_only_if_all_its_texts_do() {
         for (texts, kind) in [
-            (&[][..], Kind::Text),
-            (&["0", "1", "-17"], Kind::Integer),
-            (&["9007199254740991", "-9007199254740991"], Kind::Integer),
-            (&["1", "9007199254740992"], Kind::Int64),
-            (&["9223372036854775807", "-9223372036854775808"], Kind::Int64),
-            (&["9223372036854775808"], Kind::Decimal),
-            (&["1", "2.50"], Kind::Decimal),
-            (&["-0.00", "12345678901234.5678"], Kind::Decimal),
-            (&["-0"], Kind::Decimal),
-            (&["true", "false"], Kind::Boolean),
-            (&["2026-02-28", "2024-02-29"], Kind::Date),
-            (&["2026-02-11T10:00:00Z", "2026-02-11T10:00:00.5+01:00"], Kind::Timestamp),
-            (&["2026-02-11T10:00:00", "2026-02-11 10:00:00.123"], Kind::LocalTimestamp),
+            (&[][..], DataType::Text),
+            (&["0", "1", "-17"], DataType::Integer),
+            (&["9007199254740991", "-9007199254740991"], DataType::Integer),
+            (&["1", "9007199254740992"], DataType::Int64),
+            (&["9223372036854775807", "-9223372036854775808"], DataType::Int64),
+            (&["9223372036854775808"], DataType::Decimal),
+            (&["1", "2.50"], DataType::Decimal),
+            (&["-0.00", "12345678901234.5678"], DataType::Decimal),
+            (&["-0"], DataType::Decimal),
+            (&["true", "false"], DataType::Boolean),
+            (&["2026-02-28", "2024-02-29"], DataType::Date),
+            (&["2026-02-11T10:00:00Z", "2026-02-11T10:00:00.5+01:00"], DataType::Timestamp),
+            (&["2026-02-11T10:00:00", "2026-02-11 10:00:00.123"], DataType::LocalTimestamp),
         ] {
             check(texts, kind);
         }
@@ -220,7 +220,7 @@ mod tests {
             &["2026-02-11", "1"],
             &["١٢٣"],
         ] {
-            check(texts, Kind::Text);
+            check(texts, DataType::Text);
         }
     }
 
@@ -242,17 +242,17 @@ mod tests {
             ("inf", false),
             ("1 ", false),
         ] {
-            assert_eq!(super::is(Kind::Number, text), expected, "{text}");
+            assert_eq!(super::matches_type(DataType::Number, text), expected, "{text}");
         }
     }
 
     #[test]
     fn few_different_texts_are_remembered() {
-        let mut guess = Guess::default();
-        ["free", "ruby", "free"].iter().for_each(|text| guess.see(text));
-        assert_eq!(guess.values(), ["free", "ruby"]);
-        let mut guess = Guess::default();
-        (0..20).for_each(|i| guess.see(&format!("plan {i}")));
-        assert!(guess.values().is_empty());
+        let mut guess = TypeInference::default();
+        ["free", "ruby", "free"].iter().for_each(|text| guess.observe(text));
+        assert_eq!(guess.distinct_values(), ["free", "ruby"]);
+        let mut guess = TypeInference::default();
+        (0..20).for_each(|i| guess.observe(&format!("plan {i}")));
+        assert!(guess.distinct_values().is_empty());
     }
 }

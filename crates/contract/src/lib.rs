@@ -9,42 +9,42 @@
 //! Deliberately absent: I/O of any kind. A `$ref` that leaves the schema is an error, never a fetch.
 
 pub mod bind;
-mod cell;
-mod check;
+pub mod compatibility;
 pub mod compile;
+pub mod confirmation;
 mod contract;
 pub mod cursor;
+pub mod data_type;
 pub mod diagnostic;
 pub mod field;
-mod headers;
+mod header_params;
+pub mod humanize;
 pub mod infer;
 pub mod init;
-pub mod judge;
-pub mod kind;
-mod line;
 pub mod lint;
 pub mod lock;
-mod loops;
 pub mod manifest;
 pub mod names;
 mod nearest;
 pub mod order;
-pub mod question;
+mod ref_cycles;
+pub mod results;
 mod schemas;
-pub mod shape;
 pub mod source;
 mod tape;
+mod text_template;
 pub mod time;
 pub mod tokens;
-pub mod words;
+mod validate;
+mod value;
 
-pub use cell::{Cell, Value};
-pub use check::{BadSchema, Check};
 pub use contract::{
-    Argument, Collection, Confirm, Contract, Meaning, Operation, Rate, Returns, Statement, Tool, VERSION,
-    Versioning, Writes,
+    Argument, ArgumentRole, Collection, Confirm, Contract, RateLimit, Returns, Statement, Tool,
+    ToolOperation, VERSION_FIELD, Versioning, WritePolicy,
 };
-pub use headers::{Mirrored, mirrored};
-pub use kind::Kind;
-pub use line::{BadLine, Line};
+pub use data_type::DataType;
+pub use header_params::{HeaderParam, header_params};
 pub use nearest::nearest;
+pub use text_template::{TemplateError, TextTemplate};
+pub use validate::{CompiledSchema, SchemaError};
+pub use value::{Value, ValueRef};

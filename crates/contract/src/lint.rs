@@ -5,14 +5,14 @@
 
 use json::{Json, Node};
 
-use crate::compile::Known;
-use crate::contract::{Contract, Operation, Tool};
-use crate::diagnostic::{At, Diagnostic};
-use crate::kind::Kind;
-use crate::manifest::{self, Body, Manifest};
+use crate::compile::KnownSource;
+use crate::contract::{Contract, Tool, ToolOperation};
+use crate::data_type::DataType;
+use crate::diagnostic::{Diagnostic, FileLocation};
+use crate::humanize::join_truncated;
+use crate::manifest::{self, Manifest, ToolBody};
 use crate::names;
 use crate::source::{ColumnFacts, TableFacts};
-use crate::words::some;
 
 /// More tools than this are refused by some clients, or cut.
 pub const TOOLS_MAX: usize = 128;
@@ -21,64 +21,66 @@ pub const INSTRUCTIONS_BYTES_MAX: usize = 2048;
 /// Longer descriptions are refused by some clients.
 pub const DESCRIPTION_CHARS_MAX: usize = 1024;
 /// Descriptions that share so many of their words, in percent, read alike.
-const ALIKE_PERCENT: usize = 75;
+const SIMILAR_PERCENT: usize = 75;
 /// So many descriptions are compared with each other.
 const COMPARED_MAX: usize = 500;
 
 /// All that is worth a look, the worst first.
-pub fn lint(contract: &Contract, manifest: &Manifest, known: &[Known<'_>]) -> Vec<Diagnostic> {
-    let mut linter = Linter { contract, manifest, found: Vec::new() };
-    linter.descriptions();
-    linter.alike();
-    linter.names();
-    linter.schemas();
-    linter.sizes();
+pub fn lint(contract: &Contract, manifest: &Manifest, known: &[KnownSource<'_>]) -> Vec<Diagnostic> {
+    let mut linter = Linter { contract, manifest, diagnostics: Vec::new() };
+    linter.check_descriptions();
+    linter.check_similar_descriptions();
+    linter.check_names();
+    linter.check_schemas();
+    linter.check_sizes();
     for collection in &manifest.collections {
-        if let Some(table) = table_of(collection, contract, known) {
-            linter.types(collection, table);
-            linter.rounding(collection, table);
+        if let Some(table) = table_facts(collection, contract, known) {
+            linter.check_types(collection, table);
+            linter.check_precision(collection, table);
         }
     }
-    linter.found.sort_by_key(|one| one.severity);
-    linter.found
+    linter.diagnostics.sort_by_key(|one| one.severity);
+    linter.diagnostics
 }
 
 struct Linter<'a> {
     contract: &'a Contract,
     manifest: &'a Manifest,
-    found: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Linter<'_> {
-    fn warn(&mut self, code: &'static str, at: Option<&At>, message: String, help: &str) {
+    fn warn(&mut self, code: &'static str, at: Option<&FileLocation>, message: String, help: &str) {
         let one = Diagnostic::warning(message).code(code).help(help);
-        self.found.push(Diagnostic { at: at.cloned(), ..one });
+        self.diagnostics.push(Diagnostic { location: at.cloned(), ..one });
     }
 
-    fn note(&mut self, code: &'static str, at: Option<&At>, message: String, help: &str) {
+    fn note(&mut self, code: &'static str, at: Option<&FileLocation>, message: String, help: &str) {
         let one = Diagnostic::note(message).code(code).help(help);
-        self.found.push(Diagnostic { at: at.cloned(), ..one });
+        self.diagnostics.push(Diagnostic { location: at.cloned(), ..one });
     }
 
     /// Where a tool is declared, or the collection that it was made for.
-    fn place(&self, tool: &Tool) -> Option<&At> {
-        let own = self.manifest.tools.iter().find(|one| one.name.value == tool.name).map(|one| &one.name.at);
+    fn tool_location(&self, tool: &Tool) -> Option<&FileLocation> {
+        let own =
+            self.manifest.tools.iter().find(|one| one.name.value == tool.name).map(|one| &one.name.location);
         own.or_else(|| {
-            let of = &self.contract.collections[collection_of(tool)?].name;
-            self.manifest.collections.iter().find(|one| one.name.value == *of).map(|one| &one.name.at)
+            let of = &self.contract.collections[collection_index(tool)?].name;
+            self.manifest.collections.iter().find(|one| one.name.value == *of).map(|one| &one.name.location)
         })
     }
 
-    fn descriptions(&mut self) {
+    fn check_descriptions(&mut self) {
         let manifest = self.manifest;
         let is_mute =
             |tool: &&manifest::Tool| !tool.hidden && tool.description.is_none() && is_statement(tool);
         let tools: Vec<_> = manifest.tools.iter().filter(is_mute).map(|tool| &tool.name).collect();
         if let [first, ..] = tools.as_slice() {
             let names: Vec<&str> = tools.iter().map(|name| name.value.as_str()).collect();
-            let message = format!("{} no description: {}", has(names.len(), "tool"), quoted(&names));
+            let message =
+                format!("{} no description: {}", count_with_have(names.len(), "tool"), quote_names(&names));
             let help = "say what a statement answers and when to use it; nobody sees the statement itself";
-            self.warn("description_missing", Some(&first.at), message, help);
+            self.warn("description_missing", Some(&first.location), message, help);
         }
         let mute: Vec<_> = manifest
             .collections
@@ -88,33 +90,39 @@ impl Linter<'_> {
             .collect();
         if let [first, ..] = mute.as_slice() {
             let names: Vec<&str> = mute.iter().map(|name| name.value.as_str()).collect();
-            let message = format!("{} no description: {}", has(names.len(), "collection"), quoted(&names));
+            let message = format!(
+                "{} no description: {}",
+                count_with_have(names.len(), "collection"),
+                quote_names(&names)
+            );
             let help = "say what a record is in a sentence; models choose their tools by it";
-            self.note("description_missing", Some(&first.at), message, help);
+            self.note("description_missing", Some(&first.location), message, help);
         }
     }
 
     /// Whether a tool of the collection has no description of its own.
     fn relies_on_description(&self, collection: &str) -> bool {
         self.contract.tools.iter().any(|tool| {
-            let of = collection_of(tool).map(|at| self.contract.collections[at].name.as_str());
+            let of = collection_index(tool).map(|at| self.contract.collections[at].name.as_str());
             let own = self.manifest.tools.iter().find(|one| one.name.value == tool.name);
             of == Some(collection) && own.is_none_or(|own| own.description.is_none())
         })
     }
 
     /// What authors wrote, each with each of its sort. What is made from an operation differs by the operation.
-    fn alike(&mut self) {
+    fn check_similar_descriptions(&mut self) {
         let tools = self.manifest.tools.iter().filter(|tool| !tool.hidden);
-        let tools: Vec<_> =
-            tools.filter_map(|tool| Some((&tool.name, Said::new(tool.description.as_deref()?)))).collect();
+        let tools: Vec<_> = tools
+            .filter_map(|tool| Some((&tool.name, DescriptionWords::new(tool.description.as_deref()?))))
+            .collect();
         let collections = self.manifest.collections.iter();
-        let collections: Vec<_> =
-            collections.filter_map(|one| Some((&one.name, Said::new(one.description.as_deref()?)))).collect();
+        let collections: Vec<_> = collections
+            .filter_map(|one| Some((&one.name, DescriptionWords::new(one.description.as_deref()?))))
+            .collect();
         for (what, all) in [("tools", tools), ("collections", collections)] {
             let all = &all[..all.len().min(COMPARED_MAX)];
             for (at, (name, mine)) in all.iter().enumerate() {
-                let Some((other, theirs)) = all[..at].iter().find(|(_, other)| mine.is_like(other)) else {
+                let Some((other, theirs)) = all[..at].iter().find(|(_, other)| mine.is_similar(other)) else {
                     continue;
                 };
                 let how = if mine.text == theirs.text {
@@ -124,18 +132,18 @@ impl Linter<'_> {
                 };
                 let message = format!("the {what} `{}` and `{}` {how}", other.value, name.value);
                 let help = "a model cannot tell which to use; say in each what the other does not do";
-                self.warn("descriptions_alike", Some(&name.at), message, help);
+                self.warn("descriptions_alike", Some(&name.location), message, help);
             }
         }
     }
 
-    fn names(&mut self) {
+    fn check_names(&mut self) {
         let most = names::TOOL_CHARS_MAX;
         let contract = self.contract;
         for tool in contract.tools.iter().filter(|tool| tool.name.chars().count() > most) {
             let message = format!("the name `{}` has more than {most} characters", tool.name);
             let help = "clients put their own name for the server before it and refuse more than 64 together";
-            let at = self.place(tool).cloned();
+            let at = self.tool_location(tool).cloned();
             self.warn("tool_name_long", at.as_ref(), message, help);
         }
         if contract.tools.len() > TOOLS_MAX {
@@ -148,18 +156,18 @@ impl Linter<'_> {
         }
     }
 
-    fn schemas(&mut self) {
+    fn check_schemas(&mut self) {
         let contract = self.contract;
         for tool in &contract.tools {
-            let at = self.place(tool).cloned();
-            for refused in refused(&tool.input) {
-                let message = format!("the arguments of `{}` {}", tool.name, refused.what);
+            let at = self.tool_location(tool).cloned();
+            for refused in schema_issues(&tool.input_schema) {
+                let message = format!("the arguments of `{}` {}", tool.name, refused.problem);
                 self.warn(refused.code, at.as_ref(), message, refused.help);
             }
         }
     }
 
-    fn sizes(&mut self) {
+    fn check_sizes(&mut self) {
         let contract = self.contract;
         let instructions = contract.instructions.as_deref().unwrap_or_default();
         if instructions.len() > INSTRUCTIONS_BYTES_MAX {
@@ -170,7 +178,7 @@ impl Linter<'_> {
         for tool in &contract.tools {
             let chars = tool.description.chars().count();
             if chars > DESCRIPTION_CHARS_MAX {
-                let at = self.place(tool).cloned();
+                let at = self.tool_location(tool).cloned();
                 let message = format!("the description of `{}` has {chars} characters", tool.name);
                 let help = "some clients refuse more than 1024; shorten it";
                 self.warn("description_long", at.as_ref(), message, help);
@@ -179,40 +187,45 @@ impl Linter<'_> {
     }
 
     /// Types that are declared and hold for every value, else it would not be served, and yet tell less than it is.
-    fn types(&mut self, collection: &manifest::Collection, table: &TableFacts) {
+    fn check_types(&mut self, collection: &manifest::Collection, table: &TableFacts) {
         for field in &collection.fields {
-            let Some(declared) = &field.kind else { continue };
+            let Some(declared) = &field.data_type else { continue };
             let Some(column) = table.columns.iter().find(|one| one.name == field.column.value) else {
                 continue;
             };
             // Without rows a column is whatever it is said to be.
-            if table.rows == Some(0) {
+            if table.row_count == Some(0) {
                 continue;
             }
             // An author may want numbers all the same.
-            if let (Kind::Int64 | Kind::Decimal, Kind::Number) = (column.kind, declared.value) {
-                let (name, found) = (&column.name, column.kind.as_str());
+            if let (DataType::Int64 | DataType::Decimal, DataType::Number) =
+                (column.data_type, declared.value)
+            {
+                let (name, found) = (&column.name, column.data_type.as_str());
                 let message = format!(
                     "`{name}` is declared `number`, and its values are `{found}`: digits may be lost"
                 );
                 let help = format!("leave `as` out, or say `as = \"{found}\"`");
-                self.note("type_differs", Some(&declared.at), message, &help);
+                self.note("type_differs", Some(&declared.location), message, &help);
             }
         }
     }
 
-    fn rounding(&mut self, collection: &manifest::Collection, table: &TableFacts) {
+    fn check_precision(&mut self, collection: &manifest::Collection, table: &TableFacts) {
         let hidden =
             |column: &str| collection.fields.iter().any(|field| field.hidden && field.column.value == column);
-        let rounds: Vec<&ColumnFacts> =
-            table.columns.iter().filter(|column| column.inexact.is_some() && !hidden(&column.name)).collect();
+        let rounds: Vec<&ColumnFacts> = table
+            .columns
+            .iter()
+            .filter(|column| column.precision_loss.is_some() && !hidden(&column.name))
+            .collect();
         let [first, ..] = rounds.as_slice() else { return };
-        let why = first.inexact.as_deref().unwrap_or_default();
+        let why = first.precision_loss.as_deref().unwrap_or_default();
         let names: Vec<&str> = rounds.iter().map(|column| column.name.as_str()).collect();
-        let message = format!("`{}`: {} {why}", collection.name.value, quoted(&names));
+        let message = format!("`{}`: {} {why}", collection.name.value, quote_names(&names));
         let help = "what is stored already is told as it is; for exact digits declare the column TEXT in the database";
         let writes = collection.operations.iter().flatten().any(|one| one.value.writes());
-        let at = Some(&collection.name.at);
+        let at = Some(&collection.name.location);
         if writes {
             self.warn("column_rounds", at, message, help);
         } else {
@@ -222,10 +235,10 @@ impl Linter<'_> {
 }
 
 /// The facts that a collection was compiled from.
-fn table_of<'k>(
+fn table_facts<'k>(
     collection: &manifest::Collection,
     contract: &Contract,
-    known: &[Known<'k>],
+    known: &[KnownSource<'k>],
 ) -> Option<&'k TableFacts> {
     let facts = known.iter().find(|one| one.name == collection.source.value)?.facts;
     let compiled = contract.collections.iter().find(|one| one.name == collection.name.value)?;
@@ -234,46 +247,46 @@ fn table_of<'k>(
 
 fn is_statement(tool: &manifest::Tool) -> bool {
     match tool.body {
-        Body::Statement(_) => true,
-        Body::Uses(_) => false,
+        ToolBody::Statement(_) => true,
+        ToolBody::Uses(_) => false,
     }
 }
 
-fn collection_of(tool: &Tool) -> Option<usize> {
+fn collection_index(tool: &Tool) -> Option<usize> {
     match tool.operation {
-        Operation::Get { collection }
-        | Operation::List { collection, .. }
-        | Operation::Search { collection, .. }
-        | Operation::Create { collection, .. }
-        | Operation::Update { collection, .. }
-        | Operation::Delete { collection } => Some(collection),
-        Operation::Statement { .. } => None,
+        ToolOperation::Get { collection }
+        | ToolOperation::List { collection, .. }
+        | ToolOperation::Search { collection, .. }
+        | ToolOperation::Create { collection, .. }
+        | ToolOperation::Update { collection, .. }
+        | ToolOperation::Delete { collection } => Some(collection),
+        ToolOperation::Statement { .. } => None,
     }
 }
 
 /// What some clients refuse in a schema of arguments.
-struct Refused {
+struct SchemaIssue {
     code: &'static str,
     /// Behind "the arguments of …".
-    what: String,
+    problem: String,
     help: &'static str,
 }
 
-fn refused(input: &Json) -> Vec<Refused> {
-    let doc = input.doc();
+fn schema_issues(input: &Json) -> Vec<SchemaIssue> {
+    let doc = input.to_doc();
     let root = doc.root();
     let mut found = Vec::new();
     for key in ["anyOf", "oneOf", "allOf"].into_iter().filter(|key| root.get(key).is_some()) {
-        found.push(Refused {
+        found.push(SchemaIssue {
             code: "schema_union",
-            what: format!("are an `{key}` at the top, which some clients refuse"),
+            problem: format!("are an `{key}` at the top, which some clients refuse"),
             help: "make two tools of it",
         });
     }
     if let Some(remote) = remote_ref(root) {
-        found.push(Refused {
+        found.push(SchemaIssue {
             code: "schema_remote_ref",
-            what: format!("refer to `{remote}`, which no client fetches"),
+            problem: format!("refer to `{remote}`, which no client fetches"),
             help: "write the schema out",
         });
     }
@@ -284,9 +297,9 @@ fn refused(input: &Json) -> Vec<Refused> {
         .collect();
     if !odd.is_empty() {
         let odd: Vec<&str> = odd.iter().map(String::as_str).collect();
-        found.push(Refused {
+        found.push(SchemaIssue {
             code: "argument_name",
-            what: format!("have names that some clients refuse: {}", quoted(&odd)),
+            problem: format!("have names that some clients refuse: {}", quote_names(&odd)),
             help: "use letters without marks, digits and `_`; a field gets another name with `name = \"…\"`",
         });
     }
@@ -296,7 +309,7 @@ fn refused(input: &Json) -> Vec<Refused> {
 /// The first `$ref` that leaves the schema.
 fn remote_ref(node: Node<'_>) -> Option<String> {
     for (key, value) in node.members() {
-        let refers = key.is("$ref").then(|| value.str()).flatten();
+        let refers = key.eq_str("$ref").then(|| value.str()).flatten();
         if let Some(away) = refers.filter(|to| !to.starts_with('#')) {
             return Some(away.into_owned());
         }
@@ -308,13 +321,13 @@ fn remote_ref(node: Node<'_>) -> Option<String> {
 }
 
 /// What an author says about something.
-struct Said<'a> {
+struct DescriptionWords<'a> {
     text: &'a str,
     /// The words that say something, in order of the alphabet, each once.
     words: Vec<String>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> DescriptionWords<'a> {
     fn new(text: &'a str) -> Self {
         const EMPTY: [&str; 20] = [
             "a", "an", "and", "are", "by", "for", "from", "given", "in", "is", "it", "its", "of", "or",
@@ -328,21 +341,21 @@ impl<'a> Said<'a> {
         Self { text, words }
     }
 
-    fn is_like(&self, other: &Self) -> bool {
+    fn is_similar(&self, other: &Self) -> bool {
         let shared = self.words.iter().filter(|word| other.words.binary_search(word).is_ok()).count();
         let all = self.words.len() + other.words.len() - shared;
-        self.text == other.text || (all > 0 && shared * 100 >= all * ALIKE_PERCENT)
+        self.text == other.text || (all > 0 && shared * 100 >= all * SIMILAR_PERCENT)
     }
 }
 
 /// `1 tool has`, `3 tools have`
-fn has(n: usize, what: &str) -> String {
+fn count_with_have(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what} has") } else { format!("{n} {what}s have") }
 }
 
 /// The first few names, and how many more there are.
-fn quoted(names: &[&str]) -> String {
+fn quote_names(names: &[&str]) -> String {
     const SHOWN_MAX: usize = 8;
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    some(&names, SHOWN_MAX)
+    join_truncated(&names, SHOWN_MAX)
 }

@@ -18,7 +18,7 @@ pub const SERVER_CHARS_MAX: usize = 128;
 
 /// Arguments that tools have besides fields, and what results have. A field of such a name gets a `_` behind it,
 /// whatever its collection can do now: its name must not change when there is more to be done.
-pub const RESERVED: [&str; 9] = [
+pub const RESERVED_NAMES: [&str; 9] = [
     "cursor",
     "limit",
     "sort",
@@ -31,7 +31,7 @@ pub const RESERVED: [&str; 9] = [
 ];
 
 /// What a field with an order has behind its name in the arguments of a list tool.
-pub const RANGE_ENDS: [&str; 2] = ["_min", "_max"];
+pub const RANGE_SUFFIXES: [&str; 2] = ["_min", "_max"];
 
 /// One name for each header, in their order, all different.
 ///
@@ -42,19 +42,19 @@ pub const RANGE_ENDS: [&str; 2] = ["_min", "_max"];
 pub fn argument_names(headers: &[&str]) -> Vec<String> {
     let wanted =
         headers.iter().enumerate().map(|(at, header)| field_name(header, at + 1)).collect::<Vec<_>>();
-    distinct(headers, &wanted, For::Fields)
+    make_unique(headers, &wanted, NameScope::Fields)
 }
 
 /// The same for the columns of a statement's result, which are no arguments of anything.
 pub fn result_names(headers: &[&str]) -> Vec<String> {
     let wanted =
         headers.iter().enumerate().map(|(at, header)| field_name(header, at + 1)).collect::<Vec<_>>();
-    distinct(headers, &wanted, For::Results)
+    make_unique(headers, &wanted, NameScope::Results)
 }
 
 /// Whether an argument may be called so: `[A-Za-z0-9_]{1,64}`.
 pub fn is_argument_name(name: &str) -> bool {
-    is_word(name, ARGUMENT_CHARS_MAX)
+    is_identifier(name, ARGUMENT_CHARS_MAX)
 }
 
 /// A server's name, from that of a folder or file: one line that is not blank.
@@ -66,7 +66,7 @@ pub fn server_name(name: &str) -> String {
 
 /// The tool of an operation: `get_customers`.
 pub fn tool_name(operation: &str, collection: &str) -> String {
-    cut(&format!("{operation}_{collection}"), TOOL_CHARS_MAX).to_owned()
+    truncate_ascii(&format!("{operation}_{collection}"), TOOL_CHARS_MAX).to_owned()
 }
 
 /// A collection's name, from that of a file or table: `My Customers (2026)` is `my_customers_2026`.
@@ -77,43 +77,44 @@ pub fn collection_name(name: &str) -> String {
 /// One name for each, in their order, all different.
 pub fn collection_names(names: &[&str]) -> Vec<String> {
     let wanted = names.iter().map(|name| {
-        let latin = latin_name(name, COLLECTION_CHARS_MAX);
+        let latin = to_snake_case(name, COLLECTION_CHARS_MAX);
         if latin.is_empty() { "data".to_owned() } else { latin }
     });
-    distinct(names, &wanted.collect::<Vec<_>>(), For::Collections)
+    make_unique(names, &wanted.collect::<Vec<_>>(), NameScope::Collections)
 }
 
 /// Whether a field may be called so: `[A-Za-z0-9_]{1,60}`, and not reserved.
 pub fn is_field_name(name: &str) -> bool {
-    is_word(name, FIELD_CHARS_MAX) && !RESERVED.contains(&name)
+    is_identifier(name, FIELD_CHARS_MAX) && !RESERVED_NAMES.contains(&name)
 }
 
 /// Whether a collection or a source may be called so: `[A-Za-z0-9_]{1,40}`.
 pub fn is_collection_name(name: &str) -> bool {
-    is_word(name, COLLECTION_CHARS_MAX)
+    is_identifier(name, COLLECTION_CHARS_MAX)
 }
 
 /// Whether a tool may be called so: `[A-Za-z0-9_-]{1,48}`.
 pub fn is_tool_name(name: &str) -> bool {
-    is_word(&name.replace('-', "_"), TOOL_CHARS_MAX)
+    is_identifier(&name.replace('-', "_"), TOOL_CHARS_MAX)
 }
 
-fn is_word(name: &str, chars_max: usize) -> bool {
+fn is_identifier(name: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 /// What names are for decides how long they may be and what they may clash with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
+enum NameScope {
     Fields,
     Results,
     Collections,
 }
 
 /// Gives everybody what they want, or something like it: first those that are called so already.
-fn distinct(originals: &[&str], wanted: &[String], what_for: For) -> Vec<String> {
+fn make_unique(originals: &[&str], wanted: &[String], what_for: NameScope) -> Vec<String> {
     let all: HashSet<&str> = wanted.iter().map(String::as_str).collect();
-    let mut names = Names { what_for, wanted: all, taken: HashSet::new(), numbers: HashMap::new() };
+    let mut names =
+        NameAllocator { scope: what_for, wanted: all, taken: HashSet::new(), next_suffixes: HashMap::new() };
     let mut out = vec![None; wanted.len()];
     for is_name in [true, false] {
         for (at, want) in wanted.iter().enumerate() {
@@ -123,109 +124,112 @@ fn distinct(originals: &[&str], wanted: &[String], what_for: For) -> Vec<String>
             }
         }
     }
-    let rest = out.into_iter().zip(wanted).map(|(name, want)| name.unwrap_or_else(|| names.another(want)));
+    let rest = out.into_iter().zip(wanted).map(|(name, want)| name.unwrap_or_else(|| names.allocate(want)));
     rest.collect()
 }
 
 /// The names that are wanted and those that are given away.
-struct Names<'a> {
-    what_for: For,
+struct NameAllocator<'a> {
+    scope: NameScope,
     wanted: HashSet<&'a str>,
     taken: HashSet<String>,
     /// The number to try next, by name: a thousand columns of one name are not counted a million times.
-    numbers: HashMap<String, usize>,
+    next_suffixes: HashMap<String, usize>,
 }
 
-impl Names<'_> {
+impl NameAllocator<'_> {
     /// Whether a list tool would have an argument of this name for something else.
     fn clashes(&self, name: &str) -> bool {
         let is_range = |end| name.strip_suffix(end).is_some_and(|field| self.wanted.contains(field));
-        match self.what_for {
-            For::Fields => RESERVED.contains(&name) || RANGE_ENDS.into_iter().any(is_range),
-            For::Results | For::Collections => false,
+        match self.scope {
+            NameScope::Fields => RESERVED_NAMES.contains(&name) || RANGE_SUFFIXES.into_iter().any(is_range),
+            NameScope::Results | NameScope::Collections => false,
         }
     }
 
-    fn another(&mut self, want: &str) -> String {
-        let chars_max = match self.what_for {
-            For::Fields | For::Results => FIELD_CHARS_MAX,
-            For::Collections => COLLECTION_CHARS_MAX,
+    fn allocate(&mut self, want: &str) -> String {
+        let chars_max = match self.scope {
+            NameScope::Fields | NameScope::Results => FIELD_CHARS_MAX,
+            NameScope::Collections => COLLECTION_CHARS_MAX,
         };
-        let base =
-            if self.clashes(want) { format!("{}_", cut(want, chars_max - 1)) } else { want.to_owned() };
-        let mut number = self.numbers.get(&base).copied().unwrap_or(1);
+        let base = if self.clashes(want) {
+            format!("{}_", truncate_ascii(want, chars_max - 1))
+        } else {
+            want.to_owned()
+        };
+        let mut number = self.next_suffixes.get(&base).copied().unwrap_or(1);
         let name = loop {
             let end = if number == 1 { String::new() } else { format!("_{number}") };
-            let name = format!("{}{end}", cut(&base, chars_max - end.len()));
+            let name = format!("{}{end}", truncate_ascii(&base, chars_max - end.len()));
             number += 1;
-            if self.is_free(&name) {
+            if self.is_available(&name) {
                 break name;
             }
         };
-        self.numbers.insert(base, number);
+        self.next_suffixes.insert(base, number);
         self.taken.insert(name.clone());
         name
     }
 
     /// Nobody has it, nobody wants it, and it makes no argument that somebody wants.
-    fn is_free(&self, name: &str) -> bool {
+    fn is_available(&self, name: &str) -> bool {
         let makes = |end| self.wanted.contains(format!("{name}{end}").as_str());
         let is_new = !self.taken.contains(name) && !self.wanted.contains(name);
-        is_new && (self.what_for != For::Fields || !RANGE_ENDS.into_iter().any(makes))
+        is_new && (self.scope != NameScope::Fields || !RANGE_SUFFIXES.into_iter().any(makes))
     }
 }
 
 fn field_name(header: &str, place: usize) -> String {
-    let latin = latin_name(header, FIELD_CHARS_MAX);
+    let latin = to_snake_case(header, FIELD_CHARS_MAX);
     match latin.bytes().next() {
         None => format!("column_{place}"),
         // Names that begin with a digit are not names in most languages.
-        Some(b'0'..=b'9') => cut(&format!("c_{latin}"), FIELD_CHARS_MAX).to_owned(),
+        Some(b'0'..=b'9') => truncate_ascii(&format!("c_{latin}"), FIELD_CHARS_MAX).to_owned(),
         Some(_) => latin,
     }
 }
 
 /// The letters and digits of a name, in lower case; empty if there are none.
-fn latin_name(name: &str, chars_max: usize) -> String {
+fn to_snake_case(name: &str, chars_max: usize) -> String {
     let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     if name.bytes().all(is_plain) && name.bytes().any(|b| b != b'_') {
-        return cut(name, chars_max).to_owned();
+        return truncate_ascii(name, chars_max).to_owned();
     }
-    let mut words = Words::default();
+    let mut words = SnakeCaseWriter::default();
     for c in name.chars() {
-        words.see(c);
+        words.push(c);
         if words.out.len() > chars_max {
             break;
         }
     }
-    cut(&words.out, chars_max).trim_end_matches('_').to_owned()
+    truncate_ascii(&words.out, chars_max).trim_end_matches('_').to_owned()
 }
 
 /// The first characters of a text that is ASCII.
-fn cut(ascii: &str, chars_max: usize) -> &str {
+fn truncate_ascii(ascii: &str, chars_max: usize) -> &str {
     ascii.get(..chars_max).unwrap_or(ascii)
 }
 
 /// Writes a name letter by letter, with `_` where a new word begins.
 #[derive(Default)]
-struct Words {
+struct SnakeCaseWriter {
     out: String,
     /// How the last characters were written: lower, upper, or between words.
-    last: Case,
+    last: LetterCase,
     /// How many capitals stand in a row.
     capitals: usize,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Case {
+enum LetterCase {
     #[default]
-    Between,
+    Separator,
     Lower,
     Upper,
 }
 
-impl Words {
-    fn see(&mut self, c: char) {
+impl SnakeCaseWriter {
+    fn push(&mut self, c: char) {
         // `Customer's` is one word, whichever apostrophe.
         if matches!(c, '\'' | '’' | '`') {
             return;
@@ -237,22 +241,24 @@ impl Words {
             }
             return;
         }
-        let Some(latin) = latin(c) else {
-            (self.last, self.capitals) = (Case::Between, 0);
+        let Some(latin) = transliterate(c) else {
+            (self.last, self.capitals) = (LetterCase::Separator, 0);
             return;
         };
-        let case = if c.is_uppercase() { Case::Upper } else { Case::Lower };
+        let case = if c.is_uppercase() { LetterCase::Upper } else { LetterCase::Lower };
         self.begin_word(case, latin);
         self.out.push_str(latin.as_str());
-        self.capitals = if case == Case::Upper { self.capitals + 1 } else { 0 };
+        self.capitals = if case == LetterCase::Upper { self.capitals + 1 } else { 0 };
         self.last = case;
     }
 
     /// `signupDate` and `HTTPServer` are two words each, `PLAN` and `IDs` are one.
-    fn begin_word(&mut self, case: Case, latin: Latin) {
+    fn begin_word(&mut self, case: LetterCase, latin: Transliteration) {
         let begins = match (self.last, case) {
-            (Case::Between, _) | (Case::Lower, Case::Upper) => true,
-            (Case::Upper, Case::Lower) if self.capitals > 1 && latin.is_letter() && latin.as_str() != "s" => {
+            (LetterCase::Separator, _) | (LetterCase::Lower, LetterCase::Upper) => true,
+            (LetterCase::Upper, LetterCase::Lower)
+                if self.capitals > 1 && latin.is_letter() && latin.as_str() != "s" =>
+            {
                 // The last capital belongs to what follows.
                 let at = self.out.len() - 1;
                 if !self.out[..at].ends_with('_') {
@@ -260,7 +266,7 @@ impl Words {
                 }
                 false
             }
-            (Case::Upper | Case::Lower, _) => false,
+            (LetterCase::Upper | LetterCase::Lower, _) => false,
         };
         if begins && !self.out.is_empty() && !self.out.ends_with('_') {
             self.out.push('_');
@@ -270,13 +276,13 @@ impl Words {
 
 /// How a character is written in a name: at most two letters, or a digit.
 #[derive(Clone, Copy)]
-struct Latin {
+struct Transliteration {
     letters: [u8; 2],
     len: usize,
 }
 
-impl Latin {
-    fn one(letter: u8) -> Self {
+impl Transliteration {
+    fn single(letter: u8) -> Self {
         Self { letters: [letter, 0], len: 1 }
     }
 
@@ -290,7 +296,7 @@ impl Latin {
 }
 
 /// Letters with marks and what they become. Vietnamese letters with two marks are in their own rows.
-const LATIN: [(&str, &str); 39] = [
+const TRANSLITERATIONS: [(&str, &str); 39] = [
     ("ä", "ae"),
     ("ö", "oe"),
     ("ü", "ue"),
@@ -332,23 +338,23 @@ const LATIN: [(&str, &str); 39] = [
     ("µ", "u"),
 ];
 
-fn latin(c: char) -> Option<Latin> {
+fn transliterate(c: char) -> Option<Transliteration> {
     // Letters as wide as Chinese characters, as Japanese keyboards write them.
     let c = match c {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
         _ => c,
     };
     if c.is_ascii_alphanumeric() {
-        return u8::try_from(c.to_ascii_lowercase()).ok().map(Latin::one);
+        return u8::try_from(c.to_ascii_lowercase()).ok().map(Transliteration::single);
     }
     let lower = c.to_lowercase().next().filter(|lower| !lower.is_ascii() || c == 'İ')?;
     if lower == 'i' {
-        return Some(Latin::one(b'i'));
+        return Some(Transliteration::single(b'i'));
     }
-    let (_, letters) = LATIN.into_iter().find(|(from, _)| from.contains(lower))?;
+    let (_, letters) = TRANSLITERATIONS.into_iter().find(|(from, _)| from.contains(lower))?;
     match *letters.as_bytes() {
-        [first, second] => Some(Latin { letters: [first, second], len: 2 }),
-        [first, ..] => Some(Latin::one(first)),
+        [first, second] => Some(Transliteration { letters: [first, second], len: 2 }),
+        [first, ..] => Some(Transliteration::single(first)),
         [] => None,
     }
 }
@@ -356,8 +362,8 @@ fn latin(c: char) -> Option<Latin> {
 #[cfg(test)]
 mod tests {
     use super::{
-        ARGUMENT_CHARS_MAX, RANGE_ENDS, RESERVED, argument_names, collection_name, collection_names,
-        is_collection_name, is_field_name, is_tool_name, server_name, tool_name,
+        ARGUMENT_CHARS_MAX, RANGE_SUFFIXES, RESERVED_NAMES, argument_names, collection_name,
+        collection_names, is_collection_name, is_field_name, is_tool_name, server_name, tool_name,
     };
     use proptest::prelude::*;
 
@@ -488,16 +494,16 @@ mod tests {
             prop_assert_eq!(names.len(), headers.len());
             prop_assert_eq!(&argument_names(&borrowed), &names);
             // Whatever a list tool has for arguments, no two are the same.
-            let mut arguments: Vec<String> = RESERVED.map(str::to_owned).to_vec();
+            let mut arguments: Vec<String> = RESERVED_NAMES.map(str::to_owned).to_vec();
             for name in &names {
                 prop_assert!(is_field_name(name) && !name.starts_with(|c: char| c.is_ascii_digit()), "{}", name);
                 arguments.push(name.clone());
-                arguments.extend(RANGE_ENDS.map(|end| format!("{name}{end}")));
+                arguments.extend(RANGE_SUFFIXES.map(|end| format!("{name}{end}")));
             }
             prop_assert!(arguments.iter().all(|argument| argument.len() <= ARGUMENT_CHARS_MAX));
             arguments.sort();
             arguments.dedup();
-            prop_assert_eq!(arguments.len(), RESERVED.len() + 3 * names.len(), "{:?}", names);
+            prop_assert_eq!(arguments.len(), RESERVED_NAMES.len() + 3 * names.len(), "{:?}", names);
         }
 
         #[test]

@@ -8,7 +8,7 @@ pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
         .into_iter()
         // So different in length that it cannot be a slip; a name of a megabyte must not cost a second.
         .filter(|candidate| candidate.chars().count().abs_diff(length) <= slack)
-        .map(|candidate| (distance(name, candidate), candidate))
+        .map(|candidate| (edit_distance(name, candidate), candidate))
         .filter(|(d, _)| *d <= slack)
         .min()
         .map(|(_, candidate)| candidate)
@@ -20,7 +20,7 @@ pub(crate) fn did_you_mean<'k>(name: &str, known: impl IntoIterator<Item = &'k s
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours; case does not count.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().flat_map(char::to_lowercase).collect();
     let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
     let (mut before_last, mut last) = (vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>());

@@ -2,41 +2,41 @@
 
 use std::cmp::Ordering;
 
-use crate::cell::Cell;
-use crate::kind::Kind;
-use crate::source::Test;
+use crate::data_type::DataType;
+use crate::source::Comparison;
 use crate::time;
+use crate::value::ValueRef;
 
 /// Compares two values of a column. Texts are read as what the kind says; a text that is none of that comes
 /// after all that are.
-pub fn compare(kind: Kind, a: Cell<'_>, b: Cell<'_>) -> Ordering {
-    if kind == Kind::Boolean {
-        return truth(a).order(truth(b));
+pub fn compare(kind: DataType, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
+    if kind == DataType::Boolean {
+        return boolean_as_integer(a).sql_cmp(boolean_as_integer(b));
     }
     match (a, b) {
-        (Cell::Text(a), Cell::Text(b)) => texts(kind, a, b),
-        (Cell::Text(text), other) if is_number(kind) => numeric(text, other),
-        (other, Cell::Text(text)) if is_number(kind) => numeric(text, other).reverse(),
-        (a, b) => a.order(b),
+        (ValueRef::Text(a), ValueRef::Text(b)) => compare_texts(kind, a, b),
+        (ValueRef::Text(text), other) if is_number(kind) => compare_text_with_number(text, other),
+        (other, ValueRef::Text(text)) if is_number(kind) => compare_text_with_number(text, other).reverse(),
+        (a, b) => a.sql_cmp(b),
     }
 }
 
 /// Yes and no as one source keeps them, and as another.
-fn truth(cell: Cell<'_>) -> Cell<'_> {
+fn boolean_as_integer(cell: ValueRef<'_>) -> ValueRef<'_> {
     match cell {
-        Cell::Text("true") => Cell::Integer(1),
-        Cell::Text("false") => Cell::Integer(0),
+        ValueRef::Text("true") => ValueRef::Integer(1),
+        ValueRef::Text("false") => ValueRef::Integer(0),
         other => other,
     }
 }
 
 /// Whether a row's value stands to a filter's as asked. Moments are compared as moments, however they are
 /// written: `2026-01-01 00:00:00` is at least `2026-01-01T00:00:00`.
-pub fn passes(kind: Kind, value: Cell<'_>, test: Test, bound: Cell<'_>) -> bool {
+pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bound: ValueRef<'_>) -> bool {
     let order = match (kind, value, bound) {
-        (_, Cell::Null, _) | (_, _, Cell::Null) => return false,
-        (Kind::Timestamp | Kind::LocalTimestamp, Cell::Text(a), Cell::Text(b)) => {
-            match (moment(a), moment(b)) {
+        (_, ValueRef::Null, _) | (_, _, ValueRef::Null) => return false,
+        (DataType::Timestamp | DataType::LocalTimestamp, ValueRef::Text(a), ValueRef::Text(b)) => {
+            match (timestamp_sort_key(a), timestamp_sort_key(b)) {
                 (Some(a), Some(b)) => a.cmp(&b),
                 _ => compare(kind, value, bound),
             }
@@ -44,74 +44,76 @@ pub fn passes(kind: Kind, value: Cell<'_>, test: Test, bound: Cell<'_>) -> bool 
         _ => compare(kind, value, bound),
     };
     match test {
-        Test::Equals => order.is_eq(),
-        Test::AtLeast => order.is_ge(),
-        Test::AtMost => order.is_le(),
+        Comparison::Equals => order.is_eq(),
+        Comparison::AtLeast => order.is_ge(),
+        Comparison::AtMost => order.is_le(),
     }
 }
 
 /// What sorts a moment: seconds since 1970, in UTC where there is a zone, and nanoseconds.
-pub fn moment(text: &str) -> Option<(i64, u32)> {
-    time::read(text.as_bytes()).map(|moment| moment.order())
+pub fn timestamp_sort_key(text: &str) -> Option<(i64, u32)> {
+    time::parse(text.as_bytes()).map(|moment| moment.sort_key())
 }
 
-fn is_number(kind: Kind) -> bool {
-    matches!(kind, Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number)
+fn is_number(kind: DataType) -> bool {
+    matches!(kind, DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number)
 }
 
-fn numeric(text: &str, other: Cell<'_>) -> Ordering {
+fn compare_text_with_number(text: &str, other: ValueRef<'_>) -> Ordering {
     match other {
-        Cell::Integer(n) => decimals(text, &n.to_string()),
+        ValueRef::Integer(n) => compare_decimals(text, &n.to_string()),
         // By its shortest digits: then texts, integers and binary fractions have one order.
-        Cell::Real(n) if n.is_finite() => decimals(text, &n.to_string()),
-        Cell::Real(n) if n < 0.0 || parts(text).is_none() => Ordering::Greater,
-        Cell::Real(_) => Ordering::Less,
-        other => Cell::Text(text).order(other),
+        ValueRef::Real(n) if n.is_finite() => compare_decimals(text, &n.to_string()),
+        ValueRef::Real(n) if n < 0.0 || decimal_parts(text).is_none() => Ordering::Greater,
+        ValueRef::Real(_) => Ordering::Less,
+        other => ValueRef::Text(text).sql_cmp(other),
     }
 }
 
-fn texts(kind: Kind, a: &str, b: &str) -> Ordering {
+fn compare_texts(kind: DataType, a: &str, b: &str) -> Ordering {
     match kind {
-        Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number => decimals(a, b),
-        Kind::Timestamp | Kind::LocalTimestamp => {
-            match (time::read(a.as_bytes()), time::read(b.as_bytes())) {
+        DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => compare_decimals(a, b),
+        DataType::Timestamp | DataType::LocalTimestamp => {
+            match (time::parse(a.as_bytes()), time::parse(b.as_bytes())) {
                 // Equal moments may be written differently; an order must not leave them equal.
-                (Some(x), Some(y)) => x.order().cmp(&y.order()).then_with(|| a.cmp(b)),
+                (Some(x), Some(y)) => x.sort_key().cmp(&y.sort_key()).then_with(|| a.cmp(b)),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
                 (None, None) => a.cmp(b),
             }
         }
-        Kind::Text | Kind::Boolean | Kind::Date | Kind::Json | Kind::Blob => a.cmp(b),
+        DataType::Text | DataType::Boolean | DataType::Date | DataType::Json | DataType::Blob => a.cmp(b),
     }
 }
 
 /// What sorts many values quickly: ranks decide most pairs without a look at the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank(u64, u64);
+pub struct SortRank(u64, u64);
 
-impl Rank {
-    pub fn of(kind: Kind, text: &str) -> Self {
+impl SortRank {
+    pub fn new(kind: DataType, text: &str) -> Self {
         match kind {
-            Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number => Self::of_decimal(text),
-            Kind::Timestamp | Kind::LocalTimestamp => {
-                time::read(text.as_bytes()).map_or(Self::LAST, |moment| {
-                    let (seconds, nanos) = moment.order();
+            DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => {
+                Self::of_decimal(text)
+            }
+            DataType::Timestamp | DataType::LocalTimestamp => {
+                time::parse(text.as_bytes()).map_or(Self::LAST, |moment| {
+                    let (seconds, nanos) = moment.sort_key();
                     Self(seconds.cast_unsigned() ^ 1 << 63, u64::from(nanos) << 1 | 1)
                 })
             }
-            Kind::Boolean => match text {
+            DataType::Boolean => match text {
                 "false" => Self(0, 0),
                 "true" => Self(0, 2),
                 _ => Self::LAST,
             },
-            Kind::Text | Kind::Date | Kind::Json | Kind::Blob => Self::of_text(text),
+            DataType::Text | DataType::Date | DataType::Json | DataType::Blob => Self::of_text(text),
         }
     }
 
     /// How the values stand to each other; `None` if only [`compare`] can tell.
     #[inline]
-    pub fn decide(self, other: Self) -> Option<Ordering> {
+    pub fn try_cmp(self, other: Self) -> Option<Ordering> {
         match self.cmp(&other) {
             Ordering::Equal if self.1 & 1 == 1 => None,
             order => Some(order),
@@ -134,7 +136,7 @@ impl Rank {
     /// 18 digits before the point and 18 behind it.
     fn of_decimal(text: &str) -> Self {
         const DIGITS: usize = 18;
-        let Some((negative, whole, fraction)) = parts(text) else { return Self::LAST };
+        let Some((negative, whole, fraction)) = decimal_parts(text) else { return Self::LAST };
         let number = |digits: &str| digits.bytes().fold(0, |n, c| n * 10 + u128::from(c - b'0'));
         let size = if whole.len() > DIGITS {
             10_u128.pow(DIGITS as u32) << 64 | 1
@@ -153,7 +155,7 @@ impl Rank {
 
 /// A decimal taken apart: sign, digits before the point without leading zeros, digits behind it without
 /// zeros at the end.
-pub fn parts(text: &str) -> Option<(bool, &str, &str)> {
+pub fn decimal_parts(text: &str) -> Option<(bool, &str, &str)> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text),
@@ -167,9 +169,9 @@ pub fn parts(text: &str) -> Option<(bool, &str, &str)> {
 }
 
 /// Compares decimals of any length exactly.
-fn decimals(a: &str, b: &str) -> Ordering {
-    let (Some(x), Some(y)) = (parts(a), parts(b)) else {
-        return match (parts(a).is_some(), parts(b).is_some()) {
+fn compare_decimals(a: &str, b: &str) -> Ordering {
+    let (Some(x), Some(y)) = (decimal_parts(a), decimal_parts(b)) else {
+        return match (decimal_parts(a).is_some(), decimal_parts(b).is_some()) {
             (true, false) => Ordering::Less,
             (false, true) => Ordering::Greater,
             _ => a.cmp(b),
@@ -190,29 +192,29 @@ fn decimals(a: &str, b: &str) -> Ordering {
 mod tests {
     use std::cmp::Ordering::{self, Equal, Greater, Less};
 
-    use super::{Rank, compare};
-    use crate::cell::Cell;
-    use crate::kind::Kind;
+    use super::{SortRank, compare};
+    use crate::data_type::DataType;
+    use crate::value::ValueRef;
 
     #[test]
     fn values_are_ordered_as_what_they_are() {
-        let text = Cell::Text;
-        let table: &[(Kind, Cell<'_>, Cell<'_>, Ordering)] = &[
-            (Kind::Integer, text("9"), text("10"), Less),
-            (Kind::Integer, text("-9"), text("-10"), Greater),
-            (Kind::Integer, text("9"), Cell::Integer(10), Less),
-            (Kind::Integer, Cell::Integer(10), text("9"), Greater),
-            (Kind::Decimal, text("1.50"), text("1.5"), Equal),
-            (Kind::Decimal, text("1.05"), text("1.5"), Less),
-            (Kind::Decimal, text("-0.00"), text("0"), Equal),
-            (Kind::Decimal, text("-0.1"), text("0.1"), Less),
-            (Kind::Decimal, text("123456789012345678901.2"), text("123456789012345678901.10"), Greater),
-            (Kind::Date, text("2026-02-11"), text("2026-10-01"), Less),
-            (Kind::Timestamp, text("2026-02-11T10:00:00+02:00"), text("2026-02-11T09:00:00Z"), Less),
-            (Kind::Boolean, text("false"), text("true"), Less),
-            (Kind::Boolean, text("true"), Cell::Integer(1), Equal),
-            (Kind::Text, text("10"), text("9"), Less),
-            (Kind::Integer, Cell::Integer(1), text("one"), Less),
+        let text = ValueRef::Text;
+        let table: &[(DataType, ValueRef<'_>, ValueRef<'_>, Ordering)] = &[
+            (DataType::Integer, text("9"), text("10"), Less),
+            (DataType::Integer, text("-9"), text("-10"), Greater),
+            (DataType::Integer, text("9"), ValueRef::Integer(10), Less),
+            (DataType::Integer, ValueRef::Integer(10), text("9"), Greater),
+            (DataType::Decimal, text("1.50"), text("1.5"), Equal),
+            (DataType::Decimal, text("1.05"), text("1.5"), Less),
+            (DataType::Decimal, text("-0.00"), text("0"), Equal),
+            (DataType::Decimal, text("-0.1"), text("0.1"), Less),
+            (DataType::Decimal, text("123456789012345678901.2"), text("123456789012345678901.10"), Greater),
+            (DataType::Date, text("2026-02-11"), text("2026-10-01"), Less),
+            (DataType::Timestamp, text("2026-02-11T10:00:00+02:00"), text("2026-02-11T09:00:00Z"), Less),
+            (DataType::Boolean, text("false"), text("true"), Less),
+            (DataType::Boolean, text("true"), ValueRef::Integer(1), Equal),
+            (DataType::Text, text("10"), text("9"), Less),
+            (DataType::Integer, ValueRef::Integer(1), text("one"), Less),
         ];
         for (kind, a, b, expected) in table {
             assert_eq!(compare(*kind, *a, *b), *expected, "{kind:?} {a:?} {b:?}");
@@ -272,11 +274,11 @@ mod tests {
             "2026-02-11 08:00:00",
             "2026-02-11T08:00:00",
         ];
-        for kind in Kind::ALL {
+        for kind in DataType::ALL {
             let all = || numbers.iter().chain(&texts).chain(&moments);
             for (a, b) in all().flat_map(|a| all().map(move |b| (a, b))) {
-                let values = compare(kind, Cell::Text(a), Cell::Text(b));
-                let ranks = Rank::of(kind, a).decide(Rank::of(kind, b));
+                let values = compare(kind, ValueRef::Text(a), ValueRef::Text(b));
+                let ranks = SortRank::new(kind, a).try_cmp(SortRank::new(kind, b));
                 assert!(
                     ranks.is_none_or(|ranks| ranks == values),
                     "{kind:?} {a:?} {b:?}: {ranks:?} {values:?}"
@@ -284,30 +286,51 @@ mod tests {
             }
         }
         assert_eq!(
-            Rank::of(Kind::Date, "2026-02-11").decide(Rank::of(Kind::Date, "2026-02-11")),
+            SortRank::new(DataType::Date, "2026-02-11").try_cmp(SortRank::new(DataType::Date, "2026-02-11")),
             Some(Equal)
         );
-        assert_eq!(Rank::of(Kind::Integer, "42").decide(Rank::of(Kind::Integer, "42")), Some(Equal));
+        assert_eq!(
+            SortRank::new(DataType::Integer, "42").try_cmp(SortRank::new(DataType::Integer, "42")),
+            Some(Equal)
+        );
     }
 
     #[test]
     fn filters_compare_moments_as_moments_and_pass_nothing_for_nothing() {
-        use crate::source::Test::{AtLeast, AtMost, Equals};
-        let text = Cell::Text;
+        use crate::source::Comparison::{AtLeast, AtMost, Equals};
+        let text = ValueRef::Text;
         for (kind, value, test, bound, expected) in [
-            (Kind::LocalTimestamp, text("2026-01-01 00:00:00"), AtLeast, text("2026-01-01T00:00:00"), true),
-            (Kind::LocalTimestamp, text("2026-01-01 00:00:00"), Equals, text("2026-01-01T00:00:00"), true),
-            (Kind::Timestamp, text("2026-01-01T01:00:00+01:00"), AtMost, text("2026-01-01T00:00:00Z"), true),
-            (Kind::Timestamp, text("soon"), AtMost, text("2026-01-01T00:00:00Z"), false),
-            (Kind::Decimal, Cell::Real(19.99), Equals, text("19.990"), true),
-            (Kind::Decimal, Cell::Real(19.99), Equals, text("19.9900000000000000001"), false),
-            (Kind::Number, text("1e1"), AtMost, Cell::Real(1e300), false),
-            (Kind::Number, text("5"), AtMost, Cell::Real(f64::INFINITY), true),
-            (Kind::Text, Cell::Null, Equals, Cell::Null, false),
-            (Kind::Integer, Cell::Null, AtMost, Cell::Integer(1), false),
+            (
+                DataType::LocalTimestamp,
+                text("2026-01-01 00:00:00"),
+                AtLeast,
+                text("2026-01-01T00:00:00"),
+                true,
+            ),
+            (
+                DataType::LocalTimestamp,
+                text("2026-01-01 00:00:00"),
+                Equals,
+                text("2026-01-01T00:00:00"),
+                true,
+            ),
+            (
+                DataType::Timestamp,
+                text("2026-01-01T01:00:00+01:00"),
+                AtMost,
+                text("2026-01-01T00:00:00Z"),
+                true,
+            ),
+            (DataType::Timestamp, text("soon"), AtMost, text("2026-01-01T00:00:00Z"), false),
+            (DataType::Decimal, ValueRef::Real(19.99), Equals, text("19.990"), true),
+            (DataType::Decimal, ValueRef::Real(19.99), Equals, text("19.9900000000000000001"), false),
+            (DataType::Number, text("1e1"), AtMost, ValueRef::Real(1e300), false),
+            (DataType::Number, text("5"), AtMost, ValueRef::Real(f64::INFINITY), true),
+            (DataType::Text, ValueRef::Null, Equals, ValueRef::Null, false),
+            (DataType::Integer, ValueRef::Null, AtMost, ValueRef::Integer(1), false),
         ] {
             assert_eq!(
-                super::passes(kind, value, test, bound),
+                super::matches_filter(kind, value, test, bound),
                 expected,
                 "{kind:?} {value:?} {test:?} {bound:?}"
             );

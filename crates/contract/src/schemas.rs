@@ -1,19 +1,19 @@
 //! The schemas of a collection's tools: what callers may say, and what they are told.
 
 use json::Json;
-use json::write::{self, Object};
+use json::write::{self, ObjectWriter};
 
 use crate::bind::{IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
-use crate::contract::{Collection, Meaning, Returns, Statement, VERSION, Versioning};
-use crate::field::{Field, Side};
-use crate::question::is_hidden;
-use crate::source::Test;
+use crate::confirmation::is_invisible;
+use crate::contract::{ArgumentRole, Collection, Returns, Statement, VERSION_FIELD, Versioning};
+use crate::field::{Field, SchemaUse};
+use crate::source::Comparison;
 
 /// A failure as data, beside the record: some clients hold failures to the schema too.
-const FAILURE: &str = r#"{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}"#;
+const ERROR_SCHEMA: &str = r#"{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}"#;
 
 /// How the values there are begin to be told. What follows is no promise.
-pub(crate) const VALUES_NOW: &str = "Values now: ";
+pub(crate) const VALUES_PREFIX: &str = "Values now: ";
 
 pub(crate) fn get_input(collection: &Collection) -> Json {
     Json::object(|schema| {
@@ -25,10 +25,10 @@ pub(crate) fn get_input(collection: &Collection) -> Json {
 }
 
 /// The parts of the key, as arguments.
-fn key_schema(properties: &mut Object<'_>, collection: &Collection) {
+fn key_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
     for field in collection.key_fields() {
         properties.object(&field.name, |out| {
-            field.schema(out, Side::Input, described(field, false).as_deref());
+            field.write_schema(out, SchemaUse::Lookup, field_description(field, false).as_deref());
         });
     }
 }
@@ -38,23 +38,23 @@ pub(crate) fn list_input(
     collection: &Collection,
     filters: &[usize],
     sorts: &[usize],
-) -> (Json, Vec<(String, Meaning)>) {
+) -> (Json, Vec<(String, ArgumentRole)>) {
     let mut meanings = Vec::new();
     let schema = Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             for &column in filters {
-                filter(properties, &mut meanings, &collection.fields[column], column);
+                filter_schema(properties, &mut meanings, &collection.fields[column], column);
             }
             if !sorts.is_empty() {
-                meanings.push(("sort".to_owned(), Meaning::Sort));
+                meanings.push(("sort".to_owned(), ArgumentRole::Sort));
                 properties.object("sort", |sort| sort_schema(sort, collection, sorts));
             }
-            meanings.push(("fields".to_owned(), Meaning::Fields));
+            meanings.push(("fields".to_owned(), ArgumentRole::Fields));
             properties.object("fields", |fields| fields_schema(fields, collection));
-            meanings.push(("limit".to_owned(), Meaning::Limit));
+            meanings.push(("limit".to_owned(), ArgumentRole::Limit));
             properties.object("limit", |limit| limit_schema(limit, collection));
-            meanings.push(("cursor".to_owned(), Meaning::Cursor));
+            meanings.push(("cursor".to_owned(), ArgumentRole::Cursor));
             properties.object("cursor", |cursor| {
                 cursor.str("type", "string").str("description", "nextCursor of the page before");
             });
@@ -86,7 +86,7 @@ pub(crate) fn create_input(collection: &Collection, fields: &[usize], required: 
         schema.str("type", "object");
         schema.object("properties", |properties| {
             settable_schema(properties, collection, fields);
-            once_schema(properties);
+            write_options_schema(properties);
         });
         if !required.is_empty() {
             schema.array("required", required.iter().map(named), write::string);
@@ -105,16 +105,16 @@ pub(crate) fn delete_input(collection: &Collection) -> Json {
 }
 
 /// What finds one record and says which state of it is meant, with `more` in between.
-fn keyed_input(collection: &Collection, more: impl FnOnce(&mut Object<'_>), least: usize) -> Json {
+fn keyed_input(collection: &Collection, more: impl FnOnce(&mut ObjectWriter<'_>), least: usize) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             key_schema(properties, collection);
             more(properties);
-            properties.object("expected_version", |version| expected_schema(version, collection));
-            once_schema(properties);
+            properties.object("expected_version", |version| expected_version_schema(version, collection));
+            write_options_schema(properties);
         });
-        let must = collection.writes.as_ref().is_some_and(|writes| writes.version_required);
+        let must = collection.write_policy.as_ref().is_some_and(|writes| writes.version_required);
         let names = collection.key_fields().map(|field| field.name.as_str());
         let names: Vec<&str> = names.chain(must.then_some("expected_version")).collect();
         schema.array("required", &names, |out, name| write::string(out, name));
@@ -125,20 +125,20 @@ fn keyed_input(collection: &Collection, more: impl FnOnce(&mut Object<'_>), leas
     })
 }
 
-fn settable_schema(properties: &mut Object<'_>, collection: &Collection, fields: &[usize]) {
+fn settable_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, fields: &[usize]) {
     for field in fields.iter().map(|at| &collection.fields[*at]) {
         properties.object(&field.name, |out| {
-            field.schema(out, Side::Write, described(field, true).as_deref());
+            field.write_schema(out, SchemaUse::Write, field_description(field, true).as_deref());
         });
     }
 }
 
-fn expected_schema(out: &mut Object<'_>, collection: &Collection) {
-    match collection.writes.as_ref().map(|writes| writes.version) {
+fn expected_version_schema(out: &mut ObjectWriter<'_>, collection: &Collection) {
+    match collection.write_policy.as_ref().map(|writes| writes.versioning) {
         Some(Versioning::Field(at)) => {
             let field = &collection.fields[at];
             let about = format!("{} of the record as you know it; another is a conflict", field.name);
-            field.schema(out, Side::Write, Some(&about));
+            field.write_schema(out, SchemaUse::Write, Some(&about));
         }
         Some(Versioning::Digest) | None => {
             out.str("type", "string");
@@ -148,7 +148,7 @@ fn expected_schema(out: &mut Object<'_>, collection: &Collection) {
 }
 
 /// What makes a repetition harmless, and what only tries.
-fn once_schema(properties: &mut Object<'_>) {
+fn write_options_schema(properties: &mut ObjectWriter<'_>) {
     properties.object("idempotency_key", |key| {
         key.str("type", "string").int("minLength", 1).int("maxLength", IDEMPOTENCY_KEY_CHARS_MAX as i64);
         key.str("description", "any text of your own; the same again does nothing twice");
@@ -165,17 +165,17 @@ pub(crate) fn statement_input(statement: &Statement) -> Json {
             for argument in &statement.arguments {
                 let field = &argument.field;
                 properties.object(&field.name, |out| {
-                    field.schema(out, Side::Write, field.description.as_deref());
+                    field.write_schema(out, SchemaUse::Write, field.description.as_deref());
                     let mut default = Vec::new();
                     if argument.default != crate::Value::Null
-                        && field.value(&mut default, argument.default.as_cell()).is_ok()
+                        && field.write_value(&mut default, argument.default.as_value_ref()).is_ok()
                     {
-                        out.raw("default", Json::written(default).as_str());
+                        out.raw("default", Json::from_written_bytes(default).as_str());
                     }
                 });
             }
             if statement.shape.writes {
-                once_schema(properties);
+                write_options_schema(properties);
             }
         });
         let required = statement.arguments.iter().filter(|argument| argument.required);
@@ -187,27 +187,36 @@ pub(crate) fn statement_input(statement: &Statement) -> Json {
     })
 }
 
-fn limit_schema(limit: &mut Object<'_>, collection: &Collection) {
+fn limit_schema(limit: &mut ObjectWriter<'_>, collection: &Collection) {
     limit.str("type", "integer").int("minimum", 1).int("maximum", collection.rows_max as i64);
     limit.int("default", collection.rows_max as i64);
 }
 
-fn filter(properties: &mut Object<'_>, meanings: &mut Vec<(String, Meaning)>, field: &Field, column: usize) {
-    meanings.push((field.name.clone(), Meaning::Filter { column, test: Test::Equals }));
-    properties.object(&field.name, |out| field.schema(out, Side::Input, described(field, true).as_deref()));
-    if !field.kind.has_range() || !field.allowed.is_empty() {
+fn filter_schema(
+    properties: &mut ObjectWriter<'_>,
+    meanings: &mut Vec<(String, ArgumentRole)>,
+    field: &Field,
+    column: usize,
+) {
+    meanings.push((field.name.clone(), ArgumentRole::Filter { column, comparison: Comparison::Equals }));
+    properties.object(&field.name, |out| {
+        field.write_schema(out, SchemaUse::Lookup, field_description(field, true).as_deref())
+    });
+    if !field.data_type.has_range() || !field.allowed.is_empty() {
         return;
     }
-    for (end, test, words) in [("min", Test::AtLeast, "at least"), ("max", Test::AtMost, "at most")] {
+    for (end, test, words) in
+        [("min", Comparison::AtLeast, "at least"), ("max", Comparison::AtMost, "at most")]
+    {
         let name = format!("{}_{end}", field.name);
         properties.object(&name, |out| {
-            field.schema(out, Side::Input, Some(&format!("{} {words} this", field.name)));
+            field.write_schema(out, SchemaUse::Lookup, Some(&format!("{} {words} this", field.name)));
         });
-        meanings.push((name, Meaning::Filter { column, test }));
+        meanings.push((name, ArgumentRole::Filter { column, comparison: test }));
     }
 }
 
-fn sort_schema(sort: &mut Object<'_>, collection: &Collection, sorts: &[usize]) {
+fn sort_schema(sort: &mut ObjectWriter<'_>, collection: &Collection, sorts: &[usize]) {
     sort.str("type", "string");
     let names = sorts.iter().map(|at| &collection.fields[*at].name);
     let both = names.flat_map(|name| [name.clone(), format!("-{name}")]);
@@ -215,24 +224,24 @@ fn sort_schema(sort: &mut Object<'_>, collection: &Collection, sorts: &[usize]) 
     sort.str("description", "order; - for descending");
 }
 
-fn fields_schema(fields: &mut Object<'_>, collection: &Collection) {
+fn fields_schema(fields: &mut ObjectWriter<'_>, collection: &Collection) {
     fields.str("type", "array");
     fields.object("items", |items| {
         let names = collection.fields.iter().map(|field| field.name.as_str());
-        let version = collection.tells_version().then_some(VERSION);
+        let version = collection.has_version_field().then_some(VERSION_FIELD);
         items.array("enum", names.chain(version), write::string);
     });
     fields.int("minItems", 1).bool("uniqueItems", true).str("description", "only these fields; default all");
 }
 
 pub(crate) fn get_output(collection: &Collection) -> Json {
-    or_failure(|record| whole_record(record, collection))
+    or_error(|record| full_record_schema(record, collection))
 }
 
 pub(crate) fn list_output(collection: &Collection) -> Json {
-    or_failure(|page| {
+    or_error(|page| {
         page.object("properties", |properties| {
-            items_schema(properties, collection, Whole::No);
+            items_schema(properties, collection, ItemFields::Selected);
             properties.object("nextCursor", |cursor| {
                 cursor.str("type", "string");
             });
@@ -247,9 +256,9 @@ pub(crate) fn list_output(collection: &Collection) -> Json {
 }
 
 pub(crate) fn search_output(collection: &Collection) -> Json {
-    or_failure(|found| {
+    or_error(|found| {
         found.object("properties", |properties| {
-            items_schema(properties, collection, Whole::No);
+            items_schema(properties, collection, ItemFields::Selected);
             truncated_schema(properties);
             properties.object("searched", |searched| {
                 searched.str("type", "string").str("description", "`all`, or how many rows were looked at");
@@ -261,16 +270,16 @@ pub(crate) fn search_output(collection: &Collection) -> Json {
 
 /// What came of a write, and the record as it is now; of one that is deleted, as it was.
 pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
-    or_failure(|written| {
+    or_error(|written| {
         written.object("properties", |properties| {
             properties.object("outcome", |outcome| {
                 outcome.array("enum", outcomes, |out, one| write::string(out, one));
             });
             properties.object("record", |record| {
                 record.str("type", "object");
-                whole_record(record, collection);
+                full_record_schema(record, collection);
             });
-            said_schema(properties);
+            write_flags_schema(properties);
         });
         written.raw("required", r#"["outcome","record"]"#).bool("additionalProperties", false);
     })
@@ -279,9 +288,9 @@ pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
 pub(crate) fn statement_output(statement: &Statement) -> Json {
     let (result, writes) = (&statement.result, statement.shape.writes);
     if statement.returns == Returns::One && !writes {
-        return or_failure(|record| whole_record(record, result));
+        return or_error(|record| full_record_schema(record, result));
     }
-    or_failure(|told| {
+    or_error(|told| {
         let mut required = Vec::new();
         told.object("properties", |properties| {
             if writes {
@@ -296,17 +305,17 @@ pub(crate) fn statement_output(statement: &Statement) -> Json {
                     required.push("record");
                     properties.object("record", |record| {
                         record.str("type", "object");
-                        whole_record(record, result);
+                        full_record_schema(record, result);
                     });
                 }
                 Returns::Many => {
                     required.extend(["items", "truncated"]);
-                    items_schema(properties, result, Whole::Yes);
+                    items_schema(properties, result, ItemFields::All);
                     truncated_schema(properties);
                 }
             }
             if writes {
-                said_schema(properties);
+                write_flags_schema(properties);
             }
         });
         told.array("required", &required, |out, name| write::string(out, name));
@@ -315,7 +324,7 @@ pub(crate) fn statement_output(statement: &Statement) -> Json {
 }
 
 /// What there is to say of a write besides what came of it.
-fn said_schema(properties: &mut Object<'_>) {
+fn write_flags_schema(properties: &mut ObjectWriter<'_>) {
     properties.object("dry_run", |dry_run| {
         dry_run.bool("const", true).str("description", "nothing was written");
     });
@@ -326,20 +335,20 @@ fn said_schema(properties: &mut Object<'_>) {
 
 /// Whether items have all fields, or those that were asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whole {
-    Yes,
-    No,
+enum ItemFields {
+    All,
+    Selected,
 }
 
-fn items_schema(properties: &mut Object<'_>, collection: &Collection, whole: Whole) {
+fn items_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, whole: ItemFields) {
     properties.object("items", |items| {
         items.str("type", "array").int("maxItems", collection.rows_max as i64);
         let about = format!("at most {} bytes together", collection.bytes_max);
         items.str("description", &about);
         items.object("items", |item| {
             item.str("type", "object");
-            if whole == Whole::Yes {
-                return whole_record(item, collection);
+            if whole == ItemFields::All {
+                return full_record_schema(item, collection);
             }
             record_schema(item, collection);
             item.bool("additionalProperties", false);
@@ -347,38 +356,40 @@ fn items_schema(properties: &mut Object<'_>, collection: &Collection, whole: Who
     });
 }
 
-fn truncated_schema(properties: &mut Object<'_>) {
+fn truncated_schema(properties: &mut ObjectWriter<'_>) {
     properties.object("truncated", |truncated| {
         truncated.str("type", "boolean").str("description", "whether there are more");
     });
 }
 
 /// A record with all its fields.
-fn whole_record(record: &mut Object<'_>, collection: &Collection) {
+fn full_record_schema(record: &mut ObjectWriter<'_>, collection: &Collection) {
     record_schema(record, collection);
     let names = collection.fields.iter().map(|field| field.name.as_str());
-    let version = collection.tells_version().then_some(VERSION);
+    let version = collection.has_version_field().then_some(VERSION_FIELD);
     record.array("required", names.chain(version), write::string);
     record.bool("additionalProperties", false);
 }
 
-fn or_failure(fill: impl FnOnce(&mut Object<'_>)) -> Json {
+fn or_error(fill: impl FnOnce(&mut ObjectWriter<'_>)) -> Json {
     let result = Json::object(fill);
     Json::object(|schema| {
         schema.str("type", "object");
-        schema.array("anyOf", [result.as_str(), FAILURE], |out, one| out.extend_from_slice(one.as_bytes()));
+        schema.array("anyOf", [result.as_str(), ERROR_SCHEMA], |out, one| {
+            out.extend_from_slice(one.as_bytes())
+        });
     })
 }
 
-fn record_schema(out: &mut Object<'_>, collection: &Collection) {
+fn record_schema(out: &mut ObjectWriter<'_>, collection: &Collection) {
     out.object("properties", |properties| {
         for field in &collection.fields {
             properties.object(&field.name, |out| {
-                field.schema(out, Side::Output, described(field, false).as_deref());
+                field.write_schema(out, SchemaUse::Output, field_description(field, false).as_deref());
             });
         }
-        if collection.tells_version() {
-            properties.object(VERSION, |version| {
+        if collection.has_version_field() {
+            properties.object(VERSION_FIELD, |version| {
                 version.str("type", "string").str("description", "of its state; see expected_version");
             });
         }
@@ -386,10 +397,10 @@ fn record_schema(out: &mut Object<'_>, collection: &Collection) {
 }
 
 /// A header is for people to read, and models read it too: one line, not long, nothing that hides or turns.
-fn plain(header: &str) -> String {
+fn plain_header(header: &str) -> String {
     const CHARS_MAX: usize = 100;
     let mut out: String =
-        header.chars().map(|c| if is_hidden(c) { ' ' } else { c }).take(CHARS_MAX).collect();
+        header.chars().map(|c| if is_invisible(c) { ' ' } else { c }).take(CHARS_MAX).collect();
     if header.chars().nth(CHARS_MAX).is_some() {
         out.push('…');
     }
@@ -398,14 +409,15 @@ fn plain(header: &str) -> String {
 
 /// What the author says; else the column's own name where it is another; and, for a filter, the values there
 /// are.
-fn described(field: &Field, with_values: bool) -> Option<String> {
-    let own =
-        || (field.column != field.name && !field.column.trim().is_empty()).then(|| plain(&field.column));
+fn field_description(field: &Field, with_values: bool) -> Option<String> {
+    let own = || {
+        (field.column != field.name && !field.column.trim().is_empty()).then(|| plain_header(&field.column))
+    };
     let said = field.description.clone().or_else(own);
-    if !with_values || !field.allowed.is_empty() || field.seen.is_empty() {
+    if !with_values || !field.allowed.is_empty() || field.observed_values.is_empty() {
         return said;
     }
-    let values = format!("{VALUES_NOW}{}", field.seen.join(", "));
+    let values = format!("{VALUES_PREFIX}{}", field.observed_values.join(", "));
     Some(match said {
         Some(said) => format!("{}. {values}", said.trim_end_matches('.')),
         None => values,

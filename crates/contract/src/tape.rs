@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use json::{Elements, Kind, Members, Node};
+use json::{Elements, Members, Node, NodeKind};
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, JsonNumber, Node as SchemaNode, NodeIdentity, Object};
 use serde_json::Value;
@@ -11,22 +11,22 @@ pub(crate) struct Tape;
 
 /// A value on the tape, or the name of a property (which `propertyNames` treats as a value).
 #[derive(Clone, Copy)]
-pub(crate) enum On<'a> {
-    Tape(Node<'a>),
-    Name(&'a str),
+pub(crate) enum TapeNode<'a> {
+    Value(Node<'a>),
+    PropertyName(&'a str),
 }
 
-impl<'a> On<'a> {
-    fn node(&self, kind: Kind) -> Option<Node<'a>> {
+impl<'a> TapeNode<'a> {
+    fn node(&self, kind: NodeKind) -> Option<Node<'a>> {
         match self {
-            Self::Tape(node) if node.kind() == kind => Some(*node),
-            Self::Tape(_) | Self::Name(_) => None,
+            Self::Value(node) if node.kind() == kind => Some(*node),
+            Self::Value(_) | Self::PropertyName(_) => None,
         }
     }
 }
 
 impl Json for Tape {
-    type Node<'a> = On<'a>;
+    type Node<'a> = TapeNode<'a>;
     type PreparedKey = Box<str>;
     type StringBuffer = ();
 
@@ -34,15 +34,15 @@ impl Json for Tape {
         key.into()
     }
 
-    fn with_string_node<T>((): &mut (), string: &str, f: impl FnOnce(On<'_>) -> T) -> T {
-        f(On::Name(string))
+    fn with_string_node<T>((): &mut (), string: &str, f: impl FnOnce(TapeNode<'_>) -> T) -> T {
+        f(TapeNode::PropertyName(string))
     }
 }
 
 /// A number as its digits.
-pub(crate) struct Digits<'a>(Node<'a>);
+pub(crate) struct TapeNumber<'a>(Node<'a>);
 
-impl JsonNumber for Digits<'_> {
+impl JsonNumber for TapeNumber<'_> {
     fn as_u64(&self) -> Option<u64> {
         self.0.u64()
     }
@@ -69,54 +69,54 @@ impl JsonNumber for Digits<'_> {
     }
 }
 
-impl<'a> SchemaNode<'a, Tape> for On<'a> {
+impl<'a> SchemaNode<'a, Tape> for TapeNode<'a> {
     type Object = Node<'a>;
     type Array = Node<'a>;
-    type Number = Digits<'a>;
+    type Number = TapeNumber<'a>;
 
     #[inline]
     fn as_object(&self) -> Option<Node<'a>> {
-        self.node(Kind::Object)
+        self.node(NodeKind::Object)
     }
 
     fn as_array(&self) -> Option<Node<'a>> {
-        self.node(Kind::Array)
+        self.node(NodeKind::Array)
     }
 
     #[inline]
     fn as_string(&self) -> Option<Cow<'a, str>> {
         match self {
-            Self::Tape(node) => node.str(),
-            Self::Name(name) => Some(Cow::Borrowed(name)),
+            Self::Value(node) => node.str(),
+            Self::PropertyName(name) => Some(Cow::Borrowed(name)),
         }
     }
 
-    fn as_number(&self) -> Option<Digits<'a>> {
-        self.node(Kind::Number).map(Digits)
+    fn as_number(&self) -> Option<TapeNumber<'a>> {
+        self.node(NodeKind::Number).map(TapeNumber)
     }
 
     fn as_boolean(&self) -> Option<bool> {
         match self {
-            Self::Tape(node) => node.bool(),
-            Self::Name(_) => None,
+            Self::Value(node) => node.bool(),
+            Self::PropertyName(_) => None,
         }
     }
 
     fn is_null(&self) -> bool {
-        self.node(Kind::Null).is_some()
+        self.node(NodeKind::Null).is_some()
     }
 
     #[inline]
     fn json_type(&self) -> JsonType {
         match self {
-            Self::Name(_) => JsonType::String,
-            Self::Tape(node) => match node.kind() {
-                Kind::Null => JsonType::Null,
-                Kind::True | Kind::False => JsonType::Boolean,
-                Kind::Number => JsonType::Number,
-                Kind::String => JsonType::String,
-                Kind::Array => JsonType::Array,
-                Kind::Object => JsonType::Object,
+            Self::PropertyName(_) => JsonType::String,
+            Self::Value(node) => match node.kind() {
+                NodeKind::Null => JsonType::Null,
+                NodeKind::True | NodeKind::False => JsonType::Boolean,
+                NodeKind::Number => JsonType::Number,
+                NodeKind::String => JsonType::String,
+                NodeKind::Array => JsonType::Array,
+                NodeKind::Object => JsonType::Object,
             },
         }
     }
@@ -135,69 +135,69 @@ impl<'a> SchemaNode<'a, Tape> for On<'a> {
     fn to_value(&self) -> Cow<'a, Value> {
         Cow::Owned(match self {
             // serde_json refuses numbers beyond a float, which are valid JSON all the same.
-            Self::Tape(node) => serde_json::from_str(node.raw()).unwrap_or(Value::Null),
-            Self::Name(name) => Value::String((*name).into()),
+            Self::Value(node) => serde_json::from_str(node.raw()).unwrap_or(Value::Null),
+            Self::PropertyName(name) => Value::String((*name).into()),
         })
     }
 
     fn identity(&self) -> Option<NodeIdentity> {
         match self {
-            Self::Tape(node) => Some(NodeIdentity::tagged(node.raw().as_ptr() as usize, node.at())),
-            Self::Name(_) => None,
+            Self::Value(node) => Some(NodeIdentity::tagged(node.raw().as_ptr() as usize, node.index())),
+            Self::PropertyName(_) => None,
         }
     }
 }
 
 impl<'a> Object<'a, Tape> for Node<'a> {
-    type Node = On<'a>;
+    type Node = TapeNode<'a>;
     type MemberName = Cow<'a, str>;
-    type MembersIter = Named<'a>;
+    type MembersIter = MemberIter<'a>;
 
     fn len(&self) -> usize {
         Node::len(self)
     }
 
     #[inline]
-    fn get(&self, key: &Box<str>) -> Option<On<'a>> {
-        Node::get(self, key).map(On::Tape)
+    fn get(&self, key: &Box<str>) -> Option<TapeNode<'a>> {
+        Node::get(self, key).map(TapeNode::Value)
     }
 
     #[inline]
-    fn members(&self) -> Named<'a> {
-        Named(Node::members(self))
+    fn members(&self) -> MemberIter<'a> {
+        MemberIter(Node::members(self))
     }
 }
 
-pub(crate) struct Named<'a>(Members<'a>);
+pub(crate) struct MemberIter<'a>(Members<'a>);
 
-impl<'a> Iterator for Named<'a> {
-    type Item = (Cow<'a, str>, On<'a>);
+impl<'a> Iterator for MemberIter<'a> {
+    type Item = (Cow<'a, str>, TapeNode<'a>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|(key, value)| (key.str().unwrap_or_default(), On::Tape(value)))
+        self.0.next().map(|(key, value)| (key.str().unwrap_or_default(), TapeNode::Value(value)))
     }
 }
 
 impl<'a> Array<'a, Tape> for Node<'a> {
-    type Node = On<'a>;
-    type ElementsIter = Each<'a>;
+    type Node = TapeNode<'a>;
+    type ElementsIter = ElementIter<'a>;
 
     fn len(&self) -> usize {
         Node::len(self)
     }
 
-    fn elements(&self) -> Each<'a> {
-        Each(Node::elements(self))
+    fn elements(&self) -> ElementIter<'a> {
+        ElementIter(Node::elements(self))
     }
 }
 
-pub(crate) struct Each<'a>(Elements<'a>);
+pub(crate) struct ElementIter<'a>(Elements<'a>);
 
-impl<'a> Iterator for Each<'a> {
-    type Item = On<'a>;
+impl<'a> Iterator for ElementIter<'a> {
+    type Item = TapeNode<'a>;
 
-    fn next(&mut self) -> Option<On<'a>> {
-        self.0.next().map(On::Tape)
+    fn next(&mut self) -> Option<TapeNode<'a>> {
+        self.0.next().map(TapeNode::Value)
     }
 }

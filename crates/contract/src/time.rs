@@ -2,32 +2,32 @@
 
 /// A date, perhaps with a time, perhaps with a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct DateTime {
     /// Since 1970-01-01, as the clock on that wall shows it.
     pub seconds: i64,
     pub nanos: u32,
     pub has_time: bool,
     /// How far that clock is ahead of UTC.
-    pub offset_min: Option<i16>,
+    pub offset_minutes: Option<i16>,
 }
 
-impl Moment {
+impl DateTime {
     /// What sorts moments: UTC where there is a zone.
-    pub fn order(&self) -> (i64, u32) {
-        (self.seconds - i64::from(self.offset_min.unwrap_or(0)) * 60, self.nanos)
+    pub fn sort_key(&self) -> (i64, u32) {
+        (self.seconds - i64::from(self.offset_minutes.unwrap_or(0)) * 60, self.nanos)
     }
 }
 
 /// `2026-02-11`, `2026-02-11T10:00:00`, with a fraction of at most nine digits, with `Z` or `+01:00`. A blank may
 /// stand for the `T` where there is no zone.
-pub fn read(text: &[u8]) -> Option<Moment> {
+pub fn parse(text: &[u8]) -> Option<DateTime> {
     let (date, rest) = text.split_at_checked(10)?;
-    let seconds = days(date)? * 86_400;
+    let seconds = days_since_epoch(date)? * 86_400;
     let Some((separator, rest)) = rest.split_first() else {
-        return Some(Moment { seconds, nanos: 0, has_time: false, offset_min: None });
+        return Some(DateTime { seconds, nanos: 0, has_time: false, offset_minutes: None });
     };
     let (clock, rest) = rest.split_at_checked(8)?;
-    let [hour, minute, second] = [&clock[..2], &clock[3..5], &clock[6..]].map(two);
+    let [hour, minute, second] = [&clock[..2], &clock[3..5], &clock[6..]].map(two_digits);
     if clock[2] != b':' || clock[5] != b':' {
         return None;
     }
@@ -35,22 +35,22 @@ pub fn read(text: &[u8]) -> Option<Moment> {
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let (nanos, rest) = fraction(rest)?;
-    let offset_min = zone(rest)?;
+    let (nanos, rest) = parse_fraction(rest)?;
+    let offset_min = parse_offset(rest)?;
     if *separator != b'T' && (*separator != b' ' || offset_min.is_some()) {
         return None;
     }
     let seconds = seconds + i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
-    Some(Moment { seconds, nanos, has_time: true, offset_min })
+    Some(DateTime { seconds, nanos, has_time: true, offset_minutes: offset_min })
 }
 
 /// Days since 1970-01-01 of a date that exists.
-fn days(date: &[u8]) -> Option<i64> {
+fn days_since_epoch(date: &[u8]) -> Option<i64> {
     if date[4] != b'-' || date[7] != b'-' {
         return None;
     }
-    let year = i64::from(two(&date[..2])?) * 100 + i64::from(two(&date[2..4])?);
-    let (month, day) = (two(&date[5..7])?, two(&date[8..])?);
+    let year = i64::from(two_digits(&date[..2])?) * 100 + i64::from(two_digits(&date[2..4])?);
+    let (month, day) = (two_digits(&date[5..7])?, two_digits(&date[8..])?);
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let length = match month {
         2 => 28 + u8::from(leap),
@@ -69,14 +69,14 @@ fn days(date: &[u8]) -> Option<i64> {
     Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468)
 }
 
-fn two(digits: &[u8]) -> Option<u8> {
+fn two_digits(digits: &[u8]) -> Option<u8> {
     match digits {
         [a @ b'0'..=b'9', b @ b'0'..=b'9'] => Some((a - b'0') * 10 + (b - b'0')),
         _ => None,
     }
 }
 
-fn fraction(rest: &[u8]) -> Option<(u32, &[u8])> {
+fn parse_fraction(rest: &[u8]) -> Option<(u32, &[u8])> {
     let Some(digits) = rest.strip_prefix(b".") else { return Some((0, rest)) };
     let count = digits.iter().take_while(|c| c.is_ascii_digit()).count();
     if count == 0 || count > 9 {
@@ -86,12 +86,12 @@ fn fraction(rest: &[u8]) -> Option<(u32, &[u8])> {
     Some((read * 10_u32.pow(9 - count as u32), &digits[count..]))
 }
 
-fn zone(rest: &[u8]) -> Option<Option<i16>> {
+fn parse_offset(rest: &[u8]) -> Option<Option<i16>> {
     match rest {
         [] => Some(None),
         b"Z" => Some(Some(0)),
         [sign @ (b'+' | b'-'), rest @ ..] if rest.len() == 5 && rest[2] == b':' => {
-            let (hours, minutes) = (two(&rest[..2])?, two(&rest[3..])?);
+            let (hours, minutes) = (two_digits(&rest[..2])?, two_digits(&rest[3..])?);
             if hours > 23 || minutes > 59 {
                 return None;
             }
@@ -104,7 +104,7 @@ fn zone(rest: &[u8]) -> Option<Option<i16>> {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::parse;
 
     #[test]
     fn moments_are_where_they_should_be() {
@@ -116,7 +116,7 @@ mod tests {
             ("0000-01-01", -62_167_219_200),
             ("9999-12-31T23:59:59", 253_402_300_799),
         ] {
-            assert_eq!(read(text.as_bytes()).map(|m| m.order().0), Some(seconds), "{text}");
+            assert_eq!(parse(text.as_bytes()).map(|m| m.sort_key().0), Some(seconds), "{text}");
         }
     }
 }

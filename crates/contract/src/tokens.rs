@@ -10,7 +10,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// Words of schemas that are one token wherever they stand, however long they are.
-const WHOLE: [&str; 24] = [
+const SINGLE_TOKEN_WORDS: [&str; 24] = [
     "additional",
     "annotations",
     "array",
@@ -42,49 +42,52 @@ pub fn estimate(text: &str) -> usize {
     let mut hundredths = 0;
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
-        hundredths += match (class(c), rest.peek().map_or(Class::Blank, |next| class(*next))) {
-            (Class::Letter, _) => word(None, Some(c), &mut rest),
-            (Class::Digit, _) => {
-                let digit = |next: &char| class(*next) == Class::Digit;
-                let _ = rest.next_if(digit).and_then(|_| rest.next_if(digit));
-                100
-            }
-            // One character before a word belongs to it, unless it ends a line.
-            (Class::Blank | Class::Sign, Class::Letter) if c != '\n' => word(Some(c), None, &mut rest),
-            (Class::Blank, Class::Sign) if c == ' ' => signs(None, &mut rest),
-            (Class::Blank, _) => blanks(&mut rest),
-            (Class::Sign, _) => signs(Some(c), &mut rest),
-        };
+        hundredths +=
+            match (char_class(c), rest.peek().map_or(CharClass::Whitespace, |next| char_class(*next))) {
+                (CharClass::Letter, _) => word_cost(None, Some(c), &mut rest),
+                (CharClass::Digit, _) => {
+                    let digit = |next: &char| char_class(*next) == CharClass::Digit;
+                    let _ = rest.next_if(digit).and_then(|_| rest.next_if(digit));
+                    100
+                }
+                // One character before a word belongs to it, unless it ends a line.
+                (CharClass::Whitespace | CharClass::Symbol, CharClass::Letter) if c != '\n' => {
+                    word_cost(Some(c), None, &mut rest)
+                }
+                (CharClass::Whitespace, CharClass::Symbol) if c == ' ' => symbol_cost(None, &mut rest),
+                (CharClass::Whitespace, _) => whitespace_cost(&mut rest),
+                (CharClass::Symbol, _) => symbol_cost(Some(c), &mut rest),
+            };
     }
     (hundredths + 50) / 100
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CharClass {
     Letter,
     Digit,
-    Blank,
-    Sign,
+    Whitespace,
+    Symbol,
 }
 
-fn class(c: char) -> Class {
+fn char_class(c: char) -> CharClass {
     if c.is_alphabetic() || matches!(c, '\u{300}'..='\u{36f}') {
-        Class::Letter
+        CharClass::Letter
     } else if c.is_numeric() {
-        Class::Digit
+        CharClass::Digit
     } else if c.is_whitespace() {
-        Class::Blank
+        CharClass::Whitespace
     } else {
-        Class::Sign
+        CharClass::Symbol
     }
 }
 
 /// Blanks are one token, but the last before a word goes with the word.
-fn blanks(rest: &mut Peekable<Chars<'_>>) -> usize {
-    while rest.peek().is_some_and(|next| class(*next) == Class::Blank) {
+fn whitespace_cost(rest: &mut Peekable<Chars<'_>>) -> usize {
+    while rest.peek().is_some_and(|next| char_class(*next) == CharClass::Whitespace) {
         let mut ahead = rest.clone();
         let last = ahead.next();
-        if last == Some(' ') && ahead.peek().is_some_and(|next| class(*next) == Class::Letter) {
+        if last == Some(' ') && ahead.peek().is_some_and(|next| char_class(*next) == CharClass::Letter) {
             break;
         }
         rest.next();
@@ -94,11 +97,11 @@ fn blanks(rest: &mut Peekable<Chars<'_>>) -> usize {
 
 /// Up to three signs are mostly one token: `":"`, `"},"`. Signs that are not ASCII, emoji among them, cost
 /// more than one each.
-fn signs(first: Option<char>, rest: &mut Peekable<Chars<'_>>) -> usize {
+fn symbol_cost(first: Option<char>, rest: &mut Peekable<Chars<'_>>) -> usize {
     let (mut ascii, mut other) = (0_usize, 0_usize);
     let mut count = |c: char| if c.is_ascii() { ascii += 1 } else { other += 1 };
     first.into_iter().for_each(&mut count);
-    while let Some(c) = rest.next_if(|next| class(*next) == Class::Sign) {
+    while let Some(c) = rest.next_if(|next| char_class(*next) == CharClass::Symbol) {
         count(c);
     }
     while rest.next_if(|next| matches!(next, '\r' | '\n' | '/')).is_some() {}
@@ -107,7 +110,7 @@ fn signs(first: Option<char>, rest: &mut Peekable<Chars<'_>>) -> usize {
 }
 
 /// A word: capitals, then small letters, and the character before it. `signupDate` is two.
-fn word(before: Option<char>, first: Option<char>, rest: &mut Peekable<Chars<'_>>) -> usize {
+fn word_cost(before: Option<char>, first: Option<char>, rest: &mut Peekable<Chars<'_>>) -> usize {
     let mut word = String::new();
     word.extend(first);
     let mut capitals = usize::from(first.is_some_and(char::is_uppercase));
@@ -117,13 +120,13 @@ fn word(before: Option<char>, first: Option<char>, rest: &mut Peekable<Chars<'_>
             capitals += 1;
         }
     }
-    while let Some(c) = rest.next_if(|next| class(*next) == Class::Letter && !next.is_uppercase()) {
+    while let Some(c) = rest.next_if(|next| char_class(*next) == CharClass::Letter && !next.is_uppercase()) {
         word.push(c);
     }
     let letters = word.chars().count();
     let foreign = word.chars().filter(|c| *c > '\u{24f}').count();
     if foreign * 2 > letters {
-        return word.chars().map(of_other_script).sum::<usize>().max(100);
+        return word.chars().map(foreign_letter_cost).sum::<usize>().max(100);
     }
     let marked = word.chars().filter(|c| !c.is_ascii()).count();
     let plain = match (before, letters) {
@@ -131,7 +134,7 @@ fn word(before: Option<char>, first: Option<char>, rest: &mut Peekable<Chars<'_>
         (Some(' '), ..=7) => 100,
         (Some(' '), ..=13) => 108,
         (Some(' '), _) => 108 + 25 * (letters - 13),
-        (_, _) if WHOLE.contains(&word.as_str()) => 100,
+        (_, _) if SINGLE_TOKEN_WORDS.contains(&word.as_str()) => 100,
         (None | Some('_' | '.'), ..=6) => 113,
         (None | Some('_' | '.'), ..=8) => 135,
         (None | Some('_' | '.'), _) => 135 + 20 * (letters - 8),
@@ -145,7 +148,7 @@ fn word(before: Option<char>, first: Option<char>, rest: &mut Peekable<Chars<'_>
 }
 
 /// A letter of a script other than Latin.
-fn of_other_script(letter: char) -> usize {
+fn foreign_letter_cost(letter: char) -> usize {
     match letter {
         '\u{ac00}'..='\u{d7af}' => 60,
         '\u{2e80}'..='\u{ffff}' => 72,

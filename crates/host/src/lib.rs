@@ -6,35 +6,38 @@
 //!
 //! Deliberately absent: sockets, HTTP, framing, and any knowledge of what a provider does.
 
-mod begin;
-mod catch;
-mod compiled;
-mod events;
-mod live;
-mod mail;
-mod observe;
-mod path;
-mod questions;
-mod rate;
+mod connection_state;
+mod contract_provider;
+mod dispatch;
+mod in_flight;
+mod input_requests;
+mod observer;
+mod outgoing_queue;
+mod panic_guard;
+mod pipeline;
+mod platform;
+mod rate_limit;
 mod registry;
 mod seal;
 mod server;
-mod serving;
+mod session_streams;
 mod sessions;
-mod streams;
+mod subscriptions;
 mod tasks;
-mod template;
-mod world;
+mod uri_pattern;
 
-pub use begin::Begun;
-pub use compiled::{Answers, Compiled};
-pub use events::{News, Watch};
-pub use live::{Line, Live, Waiting};
-pub use mail::Mail;
-pub use observe::{Called, Ending, Observer};
-pub use registry::{BadCatalog, Registry};
-pub use server::{Config, Posted, Reload, Reloaded, Served, Server, Status, Who, refusal};
-pub use serving::{Flow, Listening, Out, Serving, Several};
-pub use sessions::Ticket;
-pub use streams::{Attached, GET_STREAM, Part, Streams};
-pub use world::RealWorld;
+pub use connection_state::{ConnectionState, InFlightGuard, ReplyChannel};
+pub use contract_provider::{ContractBackends, ContractProvider};
+pub use dispatch::Dispatched;
+pub use in_flight::{BatchInFlight, InFlight, OutgoingMessage, PendingResponse, SubscriptionStream};
+pub use observer::{CallObserver, CallRecord, CallStatus};
+pub use outgoing_queue::OutgoingQueue;
+pub use platform::SystemPlatform;
+pub use registry::{CatalogError, Registry};
+pub use server::{
+    CallerIdentity, Config, ProviderSet, ReloadOutcome, ReloadReport, Server, SseConnection, Status,
+    early_error_response,
+};
+pub use session_streams::{GET_STREAM, SessionStreams, StreamItem, StreamReader};
+pub use sessions::SessionTicket;
+pub use subscriptions::{Subscription, SubscriptionEvent};

@@ -3,43 +3,43 @@
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
-use call::{Call, Catalog, CompletionOf, Fault, Provider, Target, TaskUse, Thing};
-use contract::{Check, Mirrored, mirrored};
+use contract::{CompiledSchema, HeaderParam, header_params};
 use hashbrown::HashMap;
 use json::Json;
-use wire::shape::{self, Offer, Stamp};
-use wire::{List, Version};
+use spile_core::{Call, CallError, CallTarget, Catalog, CompletionRef, ItemKind, Provider, TaskSupport};
+use wire::encode::{self, RenderedServerInfo, ServerCapabilities};
+use wire::{ListKind, Version};
 
-use crate::rate::{All, Gate};
-use crate::template::Pattern;
+use crate::rate_limit::{RateLimiter, SharedLimit};
+use crate::uri_pattern::UriPattern;
 
 type Map<V> = HashMap<Box<str>, V, foldhash::quality::RandomState>;
 
 /// Immutable; a change makes a new one. Calls under way keep the one they started with.
 pub struct Registry {
-    pub offer: Offer,
-    pub(crate) terms: Terms,
-    pub(crate) stamp: Stamp,
+    pub capabilities: ServerCapabilities,
+    pub(crate) config: RegistryConfig,
+    pub(crate) server_info: RenderedServerInfo,
     pub(crate) providers: Vec<Arc<dyn Provider>>,
     /// The allowances of the providers, in their order.
-    allowances: Vec<Option<Arc<All>>>,
+    shared_limits: Vec<Option<Arc<SharedLimit>>>,
     catalog: Catalog,
-    tools: Map<Tool>,
-    prompts: Map<Prompt>,
+    tools: Map<ToolEntry>,
+    prompts: Map<PromptEntry>,
     resources: Map<Arc<dyn Provider>>,
-    templates: Vec<(Pattern, Arc<dyn Provider>)>,
+    templates: Vec<(UriPattern, Arc<dyn Provider>)>,
     /// Whoever has resources: asked for URIs that nobody lists.
-    readers: Vec<Arc<dyn Provider>>,
+    resource_providers: Vec<Arc<dyn Provider>>,
     /// Whether any tool has arguments that travel in headers.
-    pub mirrors: bool,
+    pub has_header_params: bool,
     /// Tells this catalog from another, so that a cursor of the other is not taken for one of ours.
     fingerprint: u32,
-    pages: Pages,
+    page_cache: PageCache,
 }
 
 /// What holds for everything that is served together.
 #[derive(Clone)]
-pub(crate) struct Terms {
+pub(crate) struct RegistryConfig {
     pub(crate) name: String,
     /// The contract's.
     pub(crate) version: String,
@@ -50,132 +50,146 @@ pub(crate) struct Terms {
 }
 
 /// By list, version and page.
-type Pages = [[OnceLock<Vec<Vec<u8>>>; Version::ALL.len()]; 4];
+type PageCache = [[OnceLock<Vec<Vec<u8>>>; Version::ALL.len()]; 4];
 
-pub(crate) struct Tool {
+pub(crate) struct ToolEntry {
     pub(crate) provider: Arc<dyn Provider>,
-    pub(crate) check: Check,
-    pub(crate) mirrored: Vec<Mirrored>,
-    pub(crate) task: TaskUse,
+    pub(crate) input_schema: CompiledSchema,
+    pub(crate) header_params: Vec<HeaderParam>,
+    pub(crate) task_support: TaskSupport,
     /// `None` if it may be called as often as anybody likes.
-    pub(crate) gate: Option<Box<Gate>>,
+    pub(crate) rate_limiter: Option<Box<RateLimiter>>,
     pub(crate) call_timeout_ms: u64,
     /// Whether it says of itself that it changes something.
     pub(crate) writes: bool,
     /// Tells it from another tool of its name: what it promises.
     pub(crate) fingerprint: u64,
-    output: Option<Json>,
-    output_check: OnceLock<Option<Check>>,
+    output_schema: Option<Json>,
+    compiled_output_schema: OnceLock<Option<CompiledSchema>>,
 }
 
-impl Tool {
+impl ToolEntry {
     /// Whether structured content may say this: a failure must not break what the tool promised.
-    pub(crate) fn admits(&self, json: &Json) -> bool {
-        let Some(schema) = &self.output else { return true };
-        self.output_check.get_or_init(|| Check::compile(schema).ok()).as_ref().is_some_and(|c| c.admits(json))
+    pub(crate) fn output_admits(&self, json: &Json) -> bool {
+        let Some(schema) = &self.output_schema else { return true };
+        self.compiled_output_schema
+            .get_or_init(|| CompiledSchema::compile(schema).ok())
+            .as_ref()
+            .is_some_and(|c| c.is_valid(json))
     }
 }
 
-struct Prompt {
+struct PromptEntry {
     provider: Arc<dyn Provider>,
-    required: Vec<String>,
+    required_arguments: Vec<String>,
 }
 
 /// A catalog that cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub enum BadCatalog {
-    #[error("two {what}s are named `{name}`")]
-    Twice { what: Thing, name: String },
-    #[error("tool `{name}`: {why}")]
-    BadTool { name: String, why: contract::BadSchema },
+pub enum CatalogError {
+    #[error("two {kind}s are named `{name}`")]
+    Duplicate { kind: ItemKind, name: String },
+    #[error("tool `{name}`: {reason}")]
+    InvalidToolSchema { name: String, reason: contract::SchemaError },
 }
 
 /// Who answers a call.
-pub(crate) enum Owner<'r> {
-    Tool(&'r Tool),
-    One(&'r Arc<dyn Provider>),
+pub(crate) enum CallRoute<'r> {
+    Tool(&'r ToolEntry),
+    Provider(&'r Arc<dyn Provider>),
     /// Nobody lists it: each is asked in turn.
-    Readers(&'r [Arc<dyn Provider>]),
+    ResourceProviders(&'r [Arc<dyn Provider>]),
 }
 
 impl Registry {
     /// What was counted by the registry `before` goes on.
     pub(crate) fn new(
         providers: Vec<Arc<dyn Provider>>,
-        terms: Terms,
+        terms: RegistryConfig,
         before: Option<&Self>,
-    ) -> Result<Self, BadCatalog> {
+    ) -> Result<Self, CatalogError> {
         let mut registry = Self {
-            offer: Offer::default(),
-            stamp: Stamp::new(&terms.name, &terms.version),
-            terms,
+            capabilities: ServerCapabilities::default(),
+            server_info: RenderedServerInfo::new(&terms.name, &terms.version),
+            config: terms,
             providers: Vec::new(),
-            allowances: Vec::new(),
+            shared_limits: Vec::new(),
             catalog: Catalog::default(),
             tools: Map::default(),
             prompts: Map::default(),
             resources: Map::default(),
             templates: Vec::new(),
-            readers: Vec::new(),
-            mirrors: false,
+            resource_providers: Vec::new(),
+            has_header_params: false,
             fingerprint: 0,
-            pages: Pages::default(),
+            page_cache: PageCache::default(),
         };
         for provider in &providers {
-            registry.add(provider, before)?;
+            registry.add_provider(provider, before)?;
         }
         registry.providers = providers;
-        registry.settle();
+        registry.finish();
         Ok(registry)
     }
 
-    fn add(&mut self, provider: &Arc<dyn Provider>, before: Option<&Self>) -> Result<(), BadCatalog> {
+    fn add_provider(
+        &mut self,
+        provider: &Arc<dyn Provider>,
+        before: Option<&Self>,
+    ) -> Result<(), CatalogError> {
         let catalog = provider.catalog();
-        let counted = before.and_then(|before| before.allowances.get(self.allowances.len())?.as_ref());
-        let all = catalog.rate.map(|rate| All::after(rate, counted));
+        let counted = before.and_then(|before| before.shared_limits.get(self.shared_limits.len())?.as_ref());
+        let all = catalog.rate_limit.map(|rate| SharedLimit::new_or_reuse(rate, counted));
         for tool in &catalog.tools {
-            let bad = |why| BadCatalog::BadTool { name: tool.name.clone(), why };
+            let bad = |why| CatalogError::InvalidToolSchema { name: tool.name.clone(), reason: why };
             let was = before.and_then(|before| before.tool(&tool.name));
-            let entry = Tool {
+            let entry = ToolEntry {
                 provider: provider.clone(),
-                check: Check::compile(&tool.input).map_err(bad)?,
-                mirrored: mirrored(&tool.input).map_err(bad)?,
-                task: tool.task,
-                gate: Gate::new(tool.rate, all.as_ref(), was.and_then(|was| was.gate.as_deref())),
-                call_timeout_ms: tool.call_timeout_ms.unwrap_or(self.terms.call_timeout_ms),
+                input_schema: CompiledSchema::compile(&tool.input_schema).map_err(bad)?,
+                header_params: header_params(&tool.input_schema).map_err(bad)?,
+                task_support: tool.task_support,
+                rate_limiter: RateLimiter::new(
+                    tool.rate_limit,
+                    all.as_ref(),
+                    was.and_then(|was| was.rate_limiter.as_deref()),
+                ),
+                call_timeout_ms: tool.call_timeout_ms.unwrap_or(self.config.call_timeout_ms),
                 writes: tool.annotations.read_only == Some(false),
-                fingerprint: fingerprint(tool),
-                output: tool.output.clone(),
-                output_check: OnceLock::new(),
+                fingerprint: tool_fingerprint(tool),
+                output_schema: tool.output_schema.clone(),
+                compiled_output_schema: OnceLock::new(),
             };
-            self.mirrors |= !entry.mirrored.is_empty();
-            self.offer.tasks |= tool.task != TaskUse::Never;
-            insert(&mut self.tools, Thing::Tool, &tool.name, entry)?;
+            self.has_header_params |= !entry.header_params.is_empty();
+            self.capabilities.tasks |= tool.task_support != TaskSupport::Forbidden;
+            insert_unique(&mut self.tools, ItemKind::Tool, &tool.name, entry)?;
         }
         for prompt in &catalog.prompts {
             let required = prompt.arguments.iter().filter(|a| a.required).map(|a| a.name.clone()).collect();
-            insert(
+            insert_unique(
                 &mut self.prompts,
-                Thing::Prompt,
+                ItemKind::Prompt,
                 &prompt.name,
-                Prompt { provider: provider.clone(), required },
+                PromptEntry { provider: provider.clone(), required_arguments: required },
             )?;
         }
         for resource in &catalog.resources {
-            insert(&mut self.resources, Thing::Resource, &resource.uri, provider.clone())?;
+            insert_unique(&mut self.resources, ItemKind::Resource, &resource.uri, provider.clone())?;
         }
-        for template in &catalog.templates {
-            self.templates.push((Pattern::new(&template.uri_template), provider.clone()));
+        for template in &catalog.resource_templates {
+            self.templates.push((UriPattern::new(&template.uri_template), provider.clone()));
         }
-        if !catalog.resources.is_empty() || !catalog.templates.is_empty() || catalog.watches {
-            self.readers.push(provider.clone());
+        if !catalog.resources.is_empty()
+            || !catalog.resource_templates.is_empty()
+            || catalog.resource_subscriptions
+        {
+            self.resource_providers.push(provider.clone());
         }
-        self.offer.completes |= catalog.completes;
-        self.offer.logs |= catalog.logs;
-        self.offer.watches |= catalog.watches;
-        self.offer.changes |= catalog.changes;
+        self.capabilities.completions |= catalog.completions;
+        self.capabilities.logging |= catalog.logging;
+        self.capabilities.resource_subscriptions |= catalog.resource_subscriptions;
+        self.capabilities.list_changed |= catalog.list_changed;
         if let Some(text) = &catalog.instructions {
-            match &mut self.offer.instructions {
+            match &mut self.capabilities.instructions {
                 Some(all) => {
                     all.push_str("\n\n");
                     all.push_str(text);
@@ -186,21 +200,22 @@ impl Registry {
         let (allowance, all) = (all, &mut self.catalog);
         all.tools.extend_from_slice(&catalog.tools);
         all.resources.extend_from_slice(&catalog.resources);
-        all.templates.extend_from_slice(&catalog.templates);
+        all.resource_templates.extend_from_slice(&catalog.resource_templates);
         all.prompts.extend_from_slice(&catalog.prompts);
-        self.allowances.push(allowance);
+        self.shared_limits.push(allowance);
         Ok(())
     }
 
-    fn settle(&mut self) {
+    fn finish(&mut self) {
         let catalog = &self.catalog;
-        self.offer.tools = !catalog.tools.is_empty();
-        self.offer.prompts = !catalog.prompts.is_empty();
-        self.offer.resources = !self.readers.is_empty();
+        self.capabilities.tools = !catalog.tools.is_empty();
+        self.capabilities.prompts = !catalog.prompts.is_empty();
+        self.capabilities.resources = !self.resource_providers.is_empty();
         let names = catalog.tools.iter().map(|t| &t.name);
         let names = names.chain(catalog.prompts.iter().map(|p| &p.name));
         let names = names.chain(catalog.resources.iter().map(|r| &r.uri));
-        let names: Vec<&String> = names.chain(catalog.templates.iter().map(|t| &t.uri_template)).collect();
+        let names: Vec<&String> =
+            names.chain(catalog.resource_templates.iter().map(|t| &t.uri_template)).collect();
         self.fingerprint = foldhash::fast::FixedState::default().hash_one(names) as u32;
     }
 
@@ -208,88 +223,93 @@ impl Registry {
         (self.catalog.tools.len(), self.catalog.resources.len(), self.catalog.prompts.len())
     }
 
-    pub(crate) fn tool(&self, name: &str) -> Option<&Tool> {
+    pub(crate) fn tool(&self, name: &str) -> Option<&ToolEntry> {
         self.tools.get(name)
     }
 
     /// Whose is it?
     #[inline]
-    pub(crate) fn find(&self, call: &Call) -> Result<Owner<'_>, Fault> {
+    pub(crate) fn route(&self, call: &Call) -> Result<CallRoute<'_>, CallError> {
         let name = call.name();
-        let unknown = |what| Fault::Unknown { what, name: name.to_string() };
+        let unknown = |what| CallError::UnknownItem { kind: what, name: name.to_string() };
         match call.target {
-            Target::Tool => self.tools.get(&*name).map(Owner::Tool).ok_or_else(|| unknown(Thing::Tool)),
-            Target::Prompt => {
-                let prompt = self.prompts.get(&*name).ok_or_else(|| unknown(Thing::Prompt))?;
-                for required in &prompt.required {
-                    if call.text(required).is_none() {
+            CallTarget::Tool => {
+                self.tools.get(&*name).map(CallRoute::Tool).ok_or_else(|| unknown(ItemKind::Tool))
+            }
+            CallTarget::Prompt => {
+                let prompt = self.prompts.get(&*name).ok_or_else(|| unknown(ItemKind::Prompt))?;
+                for required in &prompt.required_arguments {
+                    if call.text_argument(required).is_none() {
                         let at = format!("params.arguments.{required}");
-                        return Err(Fault::BadParams { at, why: "missing".into() });
+                        return Err(CallError::InvalidParams { path: at, reason: "missing".into() });
                     }
                 }
-                Ok(Owner::One(&prompt.provider))
+                Ok(CallRoute::Provider(&prompt.provider))
             }
-            Target::Resource => Ok(self.reader(&name)),
-            Target::Completion { of: CompletionOf::Prompt, .. } => {
-                let prompt = self.prompts.get(&*name).ok_or_else(|| unknown(Thing::Prompt))?;
-                Ok(Owner::One(&prompt.provider))
+            CallTarget::Resource => Ok(self.route_resource(&name)),
+            CallTarget::Completion { reference: CompletionRef::Prompt, .. } => {
+                let prompt = self.prompts.get(&*name).ok_or_else(|| unknown(ItemKind::Prompt))?;
+                Ok(CallRoute::Provider(&prompt.provider))
             }
-            Target::Completion { of: CompletionOf::Template, .. } => {
-                let listed = self.catalog.templates.iter().position(|t| t.uri_template == *name);
+            CallTarget::Completion { reference: CompletionRef::ResourceTemplate, .. } => {
+                let listed = self.catalog.resource_templates.iter().position(|t| t.uri_template == *name);
                 match listed {
-                    Some(i) => Ok(Owner::One(&self.templates[i].1)),
+                    Some(i) => Ok(CallRoute::Provider(&self.templates[i].1)),
                     None => match self.resources.get(&*name) {
-                        Some(provider) => Ok(Owner::One(provider)),
-                        None => Err(unknown(Thing::Resource)),
+                        Some(provider) => Ok(CallRoute::Provider(provider)),
+                        None => Err(unknown(ItemKind::Resource)),
                     },
                 }
             }
         }
     }
 
-    fn reader(&self, uri: &str) -> Owner<'_> {
+    fn route_resource(&self, uri: &str) -> CallRoute<'_> {
         if let Some(provider) = self.resources.get(uri) {
-            return Owner::One(provider);
+            return CallRoute::Provider(provider);
         }
         match self.templates.iter().find(|(pattern, _)| pattern.matches(uri)) {
-            Some((_, provider)) => Owner::One(provider),
-            None => Owner::Readers(&self.readers),
+            Some((_, provider)) => CallRoute::Provider(provider),
+            None => CallRoute::ResourceProviders(&self.resource_providers),
         }
     }
 
     /// The rendered members of a page. `None`: no such page, so the cursor is not ours or is stale.
-    pub(crate) fn page(&self, list: List, version: Version, cursor: Option<&str>) -> Option<&[u8]> {
+    pub(crate) fn page(&self, list: ListKind, version: Version, cursor: Option<&str>) -> Option<&[u8]> {
         let page = match cursor {
             // Some clients say "from the start" with an empty cursor.
             None | Some("") => 0,
-            Some(cursor) => self.page_of(cursor)?,
+            Some(cursor) => self.parse_cursor(cursor)?,
         };
-        let pages = self.pages[list as usize][version.index()].get_or_init(|| self.render(list, version));
+        let pages =
+            self.page_cache[list as usize][version.index()].get_or_init(|| self.render_pages(list, version));
         pages.get(page).map(Vec::as_slice)
     }
 
     /// Whether a list reads the same to everybody.
-    pub(crate) fn lists_as(&self, other: &Self, list: List) -> bool {
+    pub(crate) fn has_same_list(&self, other: &Self, list: ListKind) -> bool {
         let version = Version::NEWEST;
-        let here = self.pages[list as usize][version.index()].get_or_init(|| self.render(list, version));
-        let there = other.pages[list as usize][version.index()].get_or_init(|| other.render(list, version));
+        let here =
+            self.page_cache[list as usize][version.index()].get_or_init(|| self.render_pages(list, version));
+        let there = other.page_cache[list as usize][version.index()]
+            .get_or_init(|| other.render_pages(list, version));
         here == there
     }
 
-    fn render(&self, list: List, version: Version) -> Vec<Vec<u8>> {
-        let page_items_max = self.terms.page_items_max.max(1);
+    fn render_pages(&self, list: ListKind, version: Version) -> Vec<Vec<u8>> {
+        let page_items_max = self.config.page_items_max.max(1);
         let items = match list {
-            List::Tools => self.catalog.tools.len(),
-            List::Resources => self.catalog.resources.len(),
-            List::Templates => self.catalog.templates.len(),
-            List::Prompts => self.catalog.prompts.len(),
+            ListKind::Tools => self.catalog.tools.len(),
+            ListKind::Resources => self.catalog.resources.len(),
+            ListKind::Templates => self.catalog.resource_templates.len(),
+            ListKind::Prompts => self.catalog.prompts.len(),
         };
         let pages = items.div_ceil(page_items_max).max(1);
         let render = |page: usize| {
             let from = page * page_items_max;
             let range = from..(from + page_items_max).min(items);
             let next = (page + 1 < pages).then(|| self.cursor(page + 1));
-            shape::list_members(&self.catalog, list, version, range, next.as_deref())
+            encode::list_members(&self.catalog, list, version, range, next.as_deref())
         };
         (0..pages).map(render).collect()
     }
@@ -298,7 +318,7 @@ impl Registry {
         format!("{:08x}-{page:x}", self.fingerprint)
     }
 
-    fn page_of(&self, cursor: &str) -> Option<usize> {
+    fn parse_cursor(&self, cursor: &str) -> Option<usize> {
         let (fingerprint, page) = cursor.split_once('-')?;
         let page = usize::from_str_radix(page, 16).ok()?;
         (cursor == self.cursor(page) && u32::from_str_radix(fingerprint, 16) == Ok(self.fingerprint))
@@ -306,15 +326,15 @@ impl Registry {
     }
 }
 
-fn fingerprint(tool: &call::Tool) -> u64 {
+fn tool_fingerprint(tool: &spile_core::Tool) -> u64 {
     let words = (&tool.title, &tool.description);
-    let schemas = (tool.input.as_str(), tool.output.as_ref().map(Json::as_str));
+    let schemas = (tool.input_schema.as_str(), tool.output_schema.as_ref().map(Json::as_str));
     foldhash::fast::FixedState::default().hash_one((&tool.name, words, schemas))
 }
 
-fn insert<V>(map: &mut Map<V>, what: Thing, name: &str, value: V) -> Result<(), BadCatalog> {
+fn insert_unique<V>(map: &mut Map<V>, what: ItemKind, name: &str, value: V) -> Result<(), CatalogError> {
     match map.insert(name.into(), value) {
         None => Ok(()),
-        Some(_) => Err(BadCatalog::Twice { what, name: name.into() }),
+        Some(_) => Err(CatalogError::Duplicate { kind: what, name: name.into() }),
     }
 }

@@ -5,9 +5,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use call::World;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
+use spile_core::Platform;
 
 /// What a sealed text is for.
 #[derive(Debug, Clone, Copy)]
@@ -21,12 +21,12 @@ pub(crate) struct Sealer(LessSafeKey);
 
 /// It was not sealed by us, for this, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Forged;
+pub(crate) struct InvalidSeal;
 
 impl Sealer {
-    pub(crate) fn new(world: &dyn World) -> Self {
+    pub(crate) fn new(world: &dyn Platform) -> Self {
         let mut key = [0; 32];
-        world.fill(&mut key);
+        world.fill_random(&mut key);
         let key = UnboundKey::new(&AES_256_GCM, &key).expect("the key has the algorithm's length");
         Self(LessSafeKey::new(key))
     }
@@ -36,11 +36,11 @@ impl Sealer {
         purpose: Purpose,
         bound: &[u8],
         mut plain: Vec<u8>,
-        world: &dyn World,
+        world: &dyn Platform,
     ) -> String {
         let mut nonce = [0; NONCE_LEN];
-        world.fill(&mut nonce);
-        let aad = Aad::from(aad(purpose, bound));
+        world.fill_random(&mut nonce);
+        let aad = Aad::from(associated_data(purpose, bound));
         self.0
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut plain)
             .expect("far below the algorithm's length limit");
@@ -50,12 +50,12 @@ impl Sealer {
         URL_SAFE_NO_PAD.encode(whole)
     }
 
-    pub(crate) fn open(&self, purpose: Purpose, bound: &[u8], sealed: &str) -> Result<Vec<u8>, Forged> {
-        let mut whole = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| Forged)?;
-        let (nonce, body) = whole.split_at_mut_checked(NONCE_LEN).ok_or(Forged)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Forged)?;
-        let aad = Aad::from(aad(purpose, bound));
-        let plain = self.0.open_in_place(nonce, aad, body).map_err(|_| Forged)?;
+    pub(crate) fn open(&self, purpose: Purpose, bound: &[u8], sealed: &str) -> Result<Vec<u8>, InvalidSeal> {
+        let mut whole = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| InvalidSeal)?;
+        let (nonce, body) = whole.split_at_mut_checked(NONCE_LEN).ok_or(InvalidSeal)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| InvalidSeal)?;
+        let aad = Aad::from(associated_data(purpose, bound));
+        let plain = self.0.open_in_place(nonce, aad, body).map_err(|_| InvalidSeal)?;
         let end = NONCE_LEN + plain.len();
         whole.truncate(end);
         whole.drain(..NONCE_LEN);
@@ -63,7 +63,7 @@ impl Sealer {
     }
 }
 
-fn aad(purpose: Purpose, bound: &[u8]) -> Vec<u8> {
+fn associated_data(purpose: Purpose, bound: &[u8]) -> Vec<u8> {
     let mut aad = Vec::with_capacity(1 + bound.len());
     aad.push(match purpose {
         Purpose::Session => b's',
@@ -75,7 +75,7 @@ fn aad(purpose: Purpose, bound: &[u8]) -> Vec<u8> {
 }
 
 /// A digest of several pieces that no other pieces have.
-pub(crate) fn digest_of(pieces: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn digest_parts(pieces: &[&[u8]]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     for piece in pieces {
         context.update(&(piece.len() as u64).to_be_bytes());
@@ -88,26 +88,26 @@ pub(crate) fn digest_of(pieces: &[&[u8]]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Forged, Purpose, Sealer};
-    use crate::world::RealWorld;
+    use super::{InvalidSeal, Purpose, Sealer};
+    use crate::platform::SystemPlatform;
 
     #[test]
     fn a_seal_opens_only_as_it_was_made() {
-        let world = RealWorld::default();
+        let world = SystemPlatform::default();
         let sealer = Sealer::new(&world);
         let sealed = sealer.seal(Purpose::Session, b"alice", b"hello".to_vec(), &world);
         assert_eq!(sealer.open(Purpose::Session, b"alice", &sealed), Ok(b"hello".to_vec()));
-        assert_eq!(sealer.open(Purpose::Session, b"bob", &sealed), Err(Forged));
-        assert_eq!(sealer.open(Purpose::RequestState, b"alice", &sealed), Err(Forged));
-        assert_eq!(Sealer::new(&world).open(Purpose::Session, b"alice", &sealed), Err(Forged));
+        assert_eq!(sealer.open(Purpose::Session, b"bob", &sealed), Err(InvalidSeal));
+        assert_eq!(sealer.open(Purpose::RequestState, b"alice", &sealed), Err(InvalidSeal));
+        assert_eq!(Sealer::new(&world).open(Purpose::Session, b"alice", &sealed), Err(InvalidSeal));
         for i in 0..sealed.len() {
             let mut bytes = sealed.clone().into_bytes();
             bytes[i] = if bytes[i] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).expect("ASCII");
-            assert_eq!(sealer.open(Purpose::Session, b"alice", &changed), Err(Forged), "byte {i}");
+            assert_eq!(sealer.open(Purpose::Session, b"alice", &changed), Err(InvalidSeal), "byte {i}");
         }
         for junk in ["", "x", "!!", &sealed[1..], &sealed[..sealed.len() - 1]] {
-            assert_eq!(sealer.open(Purpose::Session, b"alice", junk), Err(Forged));
+            assert_eq!(sealer.open(Purpose::Session, b"alice", junk), Err(InvalidSeal));
         }
     }
 }

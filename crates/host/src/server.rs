@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, ready};
 
-use call::text::hex;
-use call::{Change, Fault, Limits, Listener, Principal, Provider, World};
 use json::ScanLimits;
-use wire::code::Told;
+use spile_core::text::hex;
+use spile_core::{CallError, CatalogChange, ChangeListener, Limits, Platform, Principal, Provider};
+use wire::encode;
+use wire::error::RpcError;
 use wire::method::Method;
-use wire::shape;
-use wire::{Bare, Id, List, Opened, Refusal, Terms};
+use wire::{DecodeOptions, Decoded, Defaults, ErrorResponse, ListKind, RequestId};
 
-use crate::events::{Hub, News, Watch};
-use crate::live::Live;
-use crate::observe::Observer;
-use crate::registry::{self, BadCatalog, Registry};
+use crate::connection_state::ConnectionState;
+use crate::observer::CallObserver;
+use crate::registry::{self, CatalogError, Registry};
 use crate::seal::Sealer;
-use crate::sessions::{Full, Owner, Sessions, Ticket};
+use crate::sessions::{SessionError, SessionOwner, SessionTicket, Sessions};
+use crate::subscriptions::{Subscription, SubscriptionEvent, SubscriptionHub};
 use crate::tasks::Tasks;
 
 /// What a server is called and how much it allows.
@@ -27,11 +27,11 @@ pub struct Config {
     /// The contract's version: it tells one set of tools from another.
     pub version: String,
     pub limits: Limits,
-    pub world: Arc<dyn World>,
+    pub platform: Arc<dyn Platform>,
 }
 
 /// What is served, and can be replaced while it is.
-pub struct Served {
+pub struct ProviderSet {
     /// The contract's version.
     pub version: String,
     pub providers: Vec<Arc<dyn Provider>>,
@@ -43,59 +43,59 @@ pub struct Server {
     pub name: String,
     pub limits: Limits,
     scan_limits: ScanLimits,
-    pub(crate) world: Arc<dyn World>,
+    pub(crate) platform: Arc<dyn Platform>,
     pub(crate) sealer: Sealer,
-    pub(crate) hub: Hub,
+    pub(crate) subscriptions: SubscriptionHub,
     pub(crate) tasks: Tasks,
-    pub(crate) counts: Counts,
+    pub(crate) counters: Counters,
     pub(crate) sessions: Sessions,
     registry: RwLock<Arc<Registry>>,
     /// One change at a time: an older catalog must not replace a newer one.
-    changing: Mutex<()>,
-    reload: Mutex<Option<Reload>>,
-    pub(crate) observer: OnceLock<Arc<dyn Observer>>,
+    swap_lock: Mutex<()>,
+    last_reload: Mutex<Option<ReloadReport>>,
+    pub(crate) observer: OnceLock<Arc<dyn CallObserver>>,
     started_ms: u64,
 }
 
 /// What came of the last change of what is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reload {
+pub struct ReloadReport {
     pub at_ms: u64,
-    pub outcome: Reloaded,
+    pub outcome: ReloadOutcome,
     /// For whoever runs the server.
-    pub why: Option<String>,
+    pub message: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reloaded {
+pub enum ReloadOutcome {
     /// It is served.
-    Served,
+    Applied,
     /// It comes to the same as what is served.
     Unchanged,
     /// It cannot be served, or must not; the last good one still is.
-    Kept,
+    Rejected,
 }
 
-impl Reloaded {
+impl ReloadOutcome {
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Served => "served",
+            Self::Applied => "served",
             Self::Unchanged => "unchanged",
-            Self::Kept => "kept",
+            Self::Rejected => "kept",
         }
     }
 }
 
 #[derive(Default)]
-pub(crate) struct Counts {
-    pub(crate) calls: AtomicU64,
-    pub(crate) active: AtomicUsize,
-    pub(crate) listening: AtomicUsize,
+pub(crate) struct Counters {
+    pub(crate) calls_total: AtomicU64,
+    pub(crate) calls_active: AtomicUsize,
+    pub(crate) subscriptions: AtomicUsize,
 }
 
 /// Whose request it is and where it came from.
 #[derive(Debug, Clone, Default)]
-pub struct Who {
+pub struct CallerIdentity {
     pub principal: Principal,
     pub address: Option<IpAddr>,
 }
@@ -104,27 +104,27 @@ pub struct Who {
 #[derive(Debug, Clone)]
 pub struct Status {
     pub version: String,
-    pub reload: Option<Reload>,
+    pub reload: Option<ReloadReport>,
     pub tools: usize,
     pub resources: usize,
     pub prompts: usize,
     pub sessions: usize,
-    pub listening: usize,
+    pub subscriptions: usize,
     pub calls: u64,
     pub calls_active: usize,
     pub uptime_ms: u64,
 }
 
 impl Server {
-    pub fn new(config: Config, providers: Vec<Arc<dyn Provider>>) -> Result<Arc<Self>, BadCatalog> {
+    pub fn new(config: Config, providers: Vec<Arc<dyn Provider>>) -> Result<Arc<Self>, CatalogError> {
         let version = config.version.clone();
-        Self::serving(config, Served { version, providers, call_timeout_ms: None })
+        Self::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms: None })
     }
 
     /// The version is that of what is served.
-    pub fn serving(config: Config, served: Served) -> Result<Arc<Self>, BadCatalog> {
-        let Config { name, version: _, limits, world } = config;
-        let terms = registry::Terms {
+    pub fn with_provider_set(config: Config, served: ProviderSet) -> Result<Arc<Self>, CatalogError> {
+        let Config { name, version: _, limits, platform: world } = config;
+        let terms = registry::RegistryConfig {
             name: name.clone(),
             version: served.version,
             call_timeout_ms: served.call_timeout_ms.unwrap_or(limits.call_timeout_ms),
@@ -135,67 +135,70 @@ impl Server {
         let server = Arc::new(Self {
             scan_limits: ScanLimits { depth_max: limits.json_depth_max, slots_max: limits.json_slots_max },
             sealer: Sealer::new(&*world),
-            hub: Hub::default(),
+            subscriptions: SubscriptionHub::default(),
             tasks: Tasks::default(),
-            counts: Counts::default(),
+            counters: Counters::default(),
             sessions: Sessions::default(),
             registry: RwLock::new(Arc::new(registry)),
-            changing: Mutex::default(),
-            reload: Mutex::default(),
+            swap_lock: Mutex::default(),
+            last_reload: Mutex::default(),
             observer: OnceLock::new(),
             started_ms: world.now_ms(),
             name,
             limits,
-            world,
+            platform: world,
         });
         server.attach(&server.registry());
         Ok(server)
     }
 
     fn attach(self: &Arc<Self>, registry: &Registry) {
-        let generation = registry.terms.generation;
+        let generation = registry.config.generation;
         for provider in &registry.providers {
-            provider.attach(Arc::new(Ear { server: Arc::downgrade(self), generation }));
+            provider.set_change_listener(Arc::new(ServerChangeListener {
+                server: Arc::downgrade(self),
+                generation,
+            }));
         }
     }
 
     /// Serves something else from now on. Calls under way finish on what they started with; whoever listens is
     /// told of each list that reads differently, once. If it cannot be served, nothing changes.
-    pub fn swap(self: &Arc<Self>, served: Served) -> Result<(), BadCatalog> {
-        let alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn swap(self: &Arc<Self>, served: ProviderSet) -> Result<(), CatalogError> {
+        let alone = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.registry();
-        let terms = registry::Terms {
+        let terms = registry::RegistryConfig {
             version: served.version,
             call_timeout_ms: served.call_timeout_ms.unwrap_or(self.limits.call_timeout_ms),
-            generation: old.terms.generation + 1,
-            ..old.terms.clone()
+            generation: old.config.generation + 1,
+            ..old.config.clone()
         };
         let new = Arc::new(Registry::new(served.providers, terms, Some(&old))?);
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
         self.attach(&new);
         drop(alone);
         // Before anybody hears of it, and asks.
-        self.reloaded(Reloaded::Served, None);
+        self.record_reload(ReloadOutcome::Applied, None);
         for (lists, change) in [
-            (&[List::Tools][..], Change::Tools),
-            (&[List::Prompts], Change::Prompts),
-            (&[List::Resources, List::Templates], Change::Resources),
+            (&[ListKind::Tools][..], CatalogChange::Tools),
+            (&[ListKind::Prompts], CatalogChange::Prompts),
+            (&[ListKind::Resources, ListKind::Templates], CatalogChange::Resources),
         ] {
-            if lists.iter().any(|list| !old.lists_as(&new, *list)) {
-                self.hub.tell(&change);
+            if lists.iter().any(|list| !old.has_same_list(&new, *list)) {
+                self.subscriptions.notify(&change);
             }
         }
         Ok(())
     }
 
     /// Remembers what came of a change, for [`Server::status`].
-    pub fn reloaded(&self, outcome: Reloaded, why: Option<String>) {
-        let reload = Reload { at_ms: self.world.now_ms(), outcome, why };
-        *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
+    pub fn record_reload(&self, outcome: ReloadOutcome, why: Option<String>) {
+        let reload = ReloadReport { at_ms: self.platform.now_ms(), outcome, message: why };
+        *self.last_reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
     }
 
     /// Tells `observer` of every call from now on. There can be one.
-    pub fn observe(&self, observer: Arc<dyn Observer>) {
+    pub fn set_observer(&self, observer: Arc<dyn CallObserver>) {
         if self.observer.set(observer).is_err() {
             tracing::warn!("somebody observes the calls already");
         }
@@ -207,7 +210,7 @@ impl Server {
     }
 
     fn serves(&self, method: Method) -> bool {
-        self.with_registry(|registry| registry.offer.serves(method))
+        self.with_registry(|registry| registry.capabilities.supports_method(method))
     }
 
     /// A short look, without taking hold of it.
@@ -218,71 +221,82 @@ impl Server {
 
     /// Reads one message.
     #[inline]
-    pub fn open(&self, bytes: Vec<u8>, bare: Bare<'_>) -> Opened {
-        let terms = Terms {
-            scan: self.scan_limits,
+    pub fn decode(&self, bytes: Vec<u8>, bare: Defaults<'_>) -> Decoded {
+        let terms = DecodeOptions {
+            scan_limits: self.scan_limits,
             batch_items_max: self.limits.batch_items_max,
-            serves: &|method| self.serves(method),
+            supports_method: &|method| self.serves(method),
         };
-        wire::open(bytes, &terms, bare)
+        wire::decode(bytes, &terms, bare)
     }
 
     /// What a message over a new pipe will be judged by.
-    pub fn pipe(&self) -> Arc<Live> {
-        let watch = Arc::new(Watch::of_lists());
-        self.hub.add(&watch);
+    pub fn open_pipe(&self) -> Arc<ConnectionState> {
+        let watch = Arc::new(Subscription::for_all_lists());
+        self.subscriptions.add(&watch);
         let mut key = [0; 16];
-        self.world.fill(&mut key);
-        Arc::new(Live::keyed(watch, key, self.world.now_ms()))
+        self.platform.fill_random(&mut key);
+        Arc::new(ConnectionState::with_key(watch, key, self.platform.now_ms()))
     }
 
     /// A line that is one stream, and the messages that are posted to it: HTTP+SSE of 2024-11-05.
-    pub fn pick_up(self: &Arc<Self>, who: &Who) -> Result<Posted, Fault> {
+    pub fn open_sse(self: &Arc<Self>, who: &CallerIdentity) -> Result<SseConnection, CallError> {
         let mut key = [0; 16];
-        self.world.fill(&mut key);
-        let owner = Owner::new(&who.principal, who.address);
-        let live = self.sessions.pick_up(key, owner, &self.limits, &self.hub, self.world.now_ms());
-        let live = live.map_err(|full| no_room(&full))?;
-        Ok(Posted { server: self.clone(), live, key })
+        self.platform.fill_random(&mut key);
+        let owner = SessionOwner::new(&who.principal, who.address);
+        let live =
+            self.sessions.open_sse(key, owner, &self.limits, &self.subscriptions, self.platform.now_ms());
+        let live = live.map_err(|full| session_limit_error(&full))?;
+        Ok(SseConnection { server: self.clone(), connection: live, key })
     }
 
     /// The line of this name, if it is this caller's and its stream is still there.
-    pub fn line(&self, name: &str, who: &Who) -> Option<Arc<Live>> {
-        self.sessions.line(&read_key(name)?, &who.principal)
+    pub fn sse_connection(&self, name: &str, who: &CallerIdentity) -> Option<Arc<ConnectionState>> {
+        self.sessions.sse_connection(&parse_connection_key(name)?, &who.principal)
     }
 
     /// Reads a session id.
-    pub fn session(&self, id: &str, who: &Who) -> Option<Ticket> {
-        let now_ms = self.world.now_ms();
-        self.sessions.read(&self.sealer, id, &who.principal, now_ms, self.limits.session_age_ms)
+    pub fn verify_session(&self, id: &str, who: &CallerIdentity) -> Option<SessionTicket> {
+        let now_ms = self.platform.now_ms();
+        self.sessions.verify(&self.sealer, id, &who.principal, now_ms, self.limits.session_age_ms)
     }
 
     /// What a session has open, made now if need be.
-    pub fn live(&self, ticket: &Ticket, who: &Who) -> Result<Arc<Live>, Fault> {
-        let owner = Owner::new(&who.principal, who.address);
-        let live = self.sessions.live(ticket, owner, &self.limits, &self.hub, self.world.now_ms());
-        live.map_err(|full| no_room(&full))
+    pub fn ensure_session_state(
+        &self,
+        ticket: &SessionTicket,
+        who: &CallerIdentity,
+    ) -> Result<Arc<ConnectionState>, CallError> {
+        let owner = SessionOwner::new(&who.principal, who.address);
+        let live = self.sessions.get_or_create(
+            ticket,
+            owner,
+            &self.limits,
+            &self.subscriptions,
+            self.platform.now_ms(),
+        );
+        live.map_err(|full| session_limit_error(&full))
     }
 
     /// What a session has open, if anything.
-    pub fn peek(&self, ticket: &Ticket) -> Option<Arc<Live>> {
-        self.sessions.peek(ticket)
+    pub fn session_state(&self, ticket: &SessionTicket) -> Option<Arc<ConnectionState>> {
+        self.sessions.get(ticket)
     }
 
-    pub fn end_session(&self, ticket: &Ticket) {
-        self.sessions.end(ticket, self.world.now_ms(), self.limits.session_age_ms);
+    pub fn end_session(&self, ticket: &SessionTicket) {
+        self.sessions.end(ticket, self.platform.now_ms(), self.limits.session_age_ms);
     }
 
     /// Something changed: the registry is made anew, and whoever wanted to know is told. A provider that was
     /// replaced meanwhile has nothing to say any more.
-    fn changed(&self, change: &Change, generation: u64) {
-        if !matches!(change, Change::Resource(_)) {
-            let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    fn apply_change(&self, change: &CatalogChange, generation: u64) {
+        if !matches!(change, CatalogChange::Resource(_)) {
+            let _alone = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
             let old = self.registry();
-            if old.terms.generation != generation {
+            if old.config.generation != generation {
                 return;
             }
-            match Registry::new(old.providers.clone(), old.terms.clone(), Some(&old)) {
+            match Registry::new(old.providers.clone(), old.config.clone(), Some(&old)) {
                 Ok(registry) => {
                     *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
                 }
@@ -292,81 +306,81 @@ impl Server {
                 }
             }
         }
-        self.hub.tell(change);
+        self.subscriptions.notify(change);
     }
 
     pub fn status(&self) -> Status {
         let registry = self.registry();
         let (tools, resources, prompts) = registry.counts();
         Status {
-            version: registry.terms.version.clone(),
-            reload: self.reload.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            version: registry.config.version.clone(),
+            reload: self.last_reload.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tools,
             resources,
             prompts,
             sessions: self.sessions.count(),
-            listening: self.counts.listening.load(Ordering::Relaxed),
-            calls: self.counts.calls.load(Ordering::Relaxed),
-            calls_active: self.counts.active.load(Ordering::Relaxed),
-            uptime_ms: self.world.now_ms().saturating_sub(self.started_ms),
+            subscriptions: self.counters.subscriptions.load(Ordering::Relaxed),
+            calls: self.counters.calls_total.load(Ordering::Relaxed),
+            calls_active: self.counters.calls_active.load(Ordering::Relaxed),
+            uptime_ms: self.platform.now_ms().saturating_sub(self.started_ms),
         }
     }
 
     /// Ends what would go on for ever: subscriptions, streams, tasks. Calls under way are not touched.
     pub fn close(&self) {
-        self.hub.close();
+        self.subscriptions.close();
         self.sessions.close();
         self.tasks.close();
     }
 }
 
-fn no_room(full: &Full) -> Fault {
-    if *full == Full::All {
+fn session_limit_error(full: &SessionError) -> CallError {
+    if *full == SessionError::TotalLimit {
         tracing::warn!("no room for another session");
     }
-    Fault::Busy { retry_after_ms: 1000 }
+    CallError::Busy { retry_after_ms: 1000 }
 }
 
 /// The stream's end of a line. Dropping it hangs up: whatever is under way is stopped.
-pub struct Posted {
+pub struct SseConnection {
     server: Arc<Server>,
-    pub live: Arc<Live>,
+    pub connection: Arc<ConnectionState>,
     key: [u8; 16],
 }
 
-impl Posted {
+impl SseConnection {
     /// What nobody can guess: whoever posts names the line by it.
-    pub fn name(&self) -> String {
+    pub fn connection_id(&self) -> String {
         hex(&self.key)
     }
 
     /// The next message; `None` at the end.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        if let Poll::Ready(message) = self.live.mail.poll_next(cx) {
+        if let Poll::Ready(message) = self.connection.outgoing.poll_next(cx) {
             return Poll::Ready(message);
         }
         loop {
-            match ready!(self.live.watch.poll_next(cx)) {
+            match ready!(self.connection.subscription.poll_next(cx)) {
                 // Without a handshake there is nobody to tell.
-                Some(News::Change(change)) if self.live.peer().is_some() => {
-                    return Poll::Ready(Some(shape::change(&change, None)));
+                Some(SubscriptionEvent::Change(change)) if self.connection.peer().is_some() => {
+                    return Poll::Ready(Some(encode::change_notification(&change, None)));
                 }
-                Some(News::Change(_) | News::Task(_)) => {}
+                Some(SubscriptionEvent::Change(_) | SubscriptionEvent::Task(_)) => {}
                 // We are going; calls under way are answered first, and the last of them wakes us.
-                None if self.live.calls() > 0 => return Poll::Pending,
+                None if self.connection.call_count() > 0 => return Poll::Pending,
                 None => return Poll::Ready(None),
             }
         }
     }
 }
 
-impl Drop for Posted {
+impl Drop for SseConnection {
     fn drop(&mut self) {
-        self.server.sessions.hang_up(&self.key);
+        self.server.sessions.close_sse(&self.key);
     }
 }
 
-fn read_key(name: &str) -> Option<[u8; 16]> {
+fn parse_connection_key(name: &str) -> Option<[u8; 16]> {
     let digits = Some(name.as_bytes()).filter(|name| name.len() == 32)?;
     let mut key = [0; 16];
     for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
@@ -377,20 +391,20 @@ fn read_key(name: &str) -> Option<[u8; 16]> {
 }
 
 /// How a provider reaches the server that took it in, without keeping it alive.
-struct Ear {
+struct ServerChangeListener {
     server: Weak<Server>,
     generation: u64,
 }
 
-impl Listener for Ear {
-    fn changed(&self, change: Change) {
+impl ChangeListener for ServerChangeListener {
+    fn catalog_changed(&self, change: CatalogChange) {
         if let Some(server) = self.server.upgrade() {
-            server.changed(&change, self.generation);
+            server.apply_change(&change, self.generation);
         }
     }
 }
 
 /// Shown by a refusal at the door, where no request has been read.
-pub fn refusal(told: &Told, id: Option<&Id>) -> Refusal {
-    Refusal::new(told, id, wire::Version::NEWEST)
+pub fn early_error_response(told: &RpcError, id: Option<&RequestId>) -> ErrorResponse {
+    ErrorResponse::new(told, id, wire::Version::NEWEST)
 }

@@ -8,22 +8,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use call::text::hex;
-use call::{Asks, Call, Emit, Fault, Outcome, Principal, Reply, Thing, Work};
 use json::Json;
+use spile_core::text::hex;
+use spile_core::{
+    Call, CallError, CallFuture, CallResult, EventSink, InputRequests, ItemKind, Outcome, Principal,
+};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use wire::shape::{Detail, TaskView};
+use wire::encode::{TaskSnapshot, TaskStatus};
 
-use crate::catch::Caught;
-use crate::live::{Line, Live};
-use crate::path::{Job, Refusal, again, conclude, not_answered};
+use crate::connection_state::{ConnectionState, ReplyChannel};
+use crate::panic_guard::CatchPanic;
+use crate::pipeline::{CallFailure, CallJob, finish_task_call, input_refused_error, run_task_round};
 use crate::registry::Registry;
 use crate::server::Server;
 
 /// Whose a task is. To anybody else it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum TaskOwner {
     Named(Principal),
     /// Nobody in particular, but always the same: a session, or a line among others.
     Session([u8; 16]),
@@ -31,13 +33,15 @@ pub(crate) enum Holder {
     Bearer,
 }
 
-impl Holder {
-    pub(crate) fn new(principal: &Principal, line: &Line) -> Self {
+impl TaskOwner {
+    pub(crate) fn new(principal: &Principal, line: &ReplyChannel) -> Self {
         match (principal, line) {
             (Principal::Named(_), _) => Self::Named(principal.clone()),
-            (Principal::Anonymous, Line::Session(ticket)) => Self::Session(ticket.key()),
-            (Principal::Anonymous, Line::Pipe(live)) => live.key().map_or(Self::Bearer, Self::Session),
-            (Principal::Anonymous, Line::Alone) => Self::Bearer,
+            (Principal::Anonymous, ReplyChannel::Session(ticket)) => Self::Session(ticket.key()),
+            (Principal::Anonymous, ReplyChannel::Pipe(live)) => {
+                live.key().map_or(Self::Bearer, Self::Session)
+            }
+            (Principal::Anonymous, ReplyChannel::Stateless) => Self::Bearer,
         }
     }
 }
@@ -47,37 +51,37 @@ pub(crate) struct Tasks(Mutex<HashMap<String, Arc<Task>>>);
 
 pub(crate) struct Task {
     id: String,
-    holder: Holder,
+    owner: TaskOwner,
     /// What it keeps: its request, then its result.
-    bytes: AtomicUsize,
+    retained_bytes: AtomicUsize,
     created_ms: u64,
     ttl_ms: u64,
     poll_ms: u64,
-    state: Mutex<State>,
+    state: Mutex<TaskInner>,
     /// Whether its end has been told to its holder.
-    read: AtomicBool,
+    result_read: AtomicBool,
     /// Rung when answers came, and when the state changed.
-    changed: Notify,
+    changed_notify: Notify,
 }
 
-struct State {
-    detail: Detail,
+struct TaskInner {
+    status: TaskStatus,
     updated_ms: u64,
-    questions: Vec<Question>,
+    input_requests: Vec<TaskInputRequest>,
     /// What the client said instead of an answer.
-    refused: Option<String>,
+    refusal: Option<String>,
     /// Keys that were ever used: one must not mean two questions.
-    used: Vec<String>,
-    stop: Option<AbortHandle>,
+    used_keys: Vec<String>,
+    abort_handle: Option<AbortHandle>,
 }
 
 /// A question of a task.
-struct Question {
+struct TaskInputRequest {
     /// Its key on the wire, which is never used twice.
-    on_wire: String,
+    wire_key: String,
     /// Its key in the journal.
-    key: String,
-    answer: Option<Json>,
+    journal_key: String,
+    response: Option<Json>,
 }
 
 impl Tasks {
@@ -86,106 +90,106 @@ impl Tasks {
         &self,
         server: &Arc<Server>,
         registry: &Arc<Registry>,
-        mut job: Job,
-        work: Work,
-    ) -> Result<TaskView, Fault> {
+        mut job: CallJob,
+        work: CallFuture,
+    ) -> Result<TaskSnapshot, CallError> {
         let limits = &server.limits;
-        let now_ms = server.world.now_ms();
-        let holder = Holder::new(&job.caller.principal, &job.line);
+        let now_ms = server.platform.now_ms();
+        let holder = TaskOwner::new(&job.caller.principal, &job.reply_channel);
         let bytes = job.call.doc().text().len();
         let mut tasks = self.lock();
         tasks.retain(|_, task| {
-            let expired = task.expired(now_ms);
+            let expired = task.is_expired(now_ms);
             if expired {
-                task.stop();
+                task.abort();
             }
             !expired
         });
-        let own = tasks.values().filter(|task| task.holder == holder && task.is_open()).count();
+        let own = tasks.values().filter(|task| task.owner == holder && task.is_active()).count();
         if own >= limits.tasks_per_principal_max {
-            return Err(Fault::Busy { retry_after_ms: limits.task_poll_ms });
+            return Err(CallError::Busy { retry_after_ms: limits.task_poll_interval_ms });
         }
         let kept = |tasks: &HashMap<String, Arc<Task>>| -> usize {
-            tasks.values().map(|task| task.bytes.load(Ordering::Relaxed)).sum()
+            tasks.values().map(|task| task.retained_bytes.load(Ordering::Relaxed)).sum()
         };
         while tasks.len() >= limits.tasks_max || kept(&tasks) + bytes > limits.tasks_bytes_max {
             // Results that have been read make way before work is turned away; others are owed.
-            let read = tasks.values().filter(|task| task.read.load(Ordering::Relaxed));
+            let read = tasks.values().filter(|task| task.result_read.load(Ordering::Relaxed));
             let oldest = read.min_by_key(|task| task.created_ms);
             let Some(oldest) = oldest.map(|task| task.id.clone()) else {
-                return Err(Fault::Busy { retry_after_ms: limits.task_poll_ms });
+                return Err(CallError::Busy { retry_after_ms: limits.task_poll_interval_ms });
             };
             tasks.remove(&oldest);
         }
-        let wished = job.task.and_then(|wish| wish.ttl_ms).unwrap_or(limits.task_ttl_ms);
+        let wished = job.task_metadata.and_then(|wish| wish.ttl_ms).unwrap_or(limits.task_ttl_ms);
         let mut random = [0; 16];
-        server.world.fill(&mut random);
+        server.platform.fill_random(&mut random);
         let task = Arc::new(Task {
             id: hex(&random),
-            holder,
-            bytes: AtomicUsize::new(bytes),
+            owner: holder,
+            retained_bytes: AtomicUsize::new(bytes),
             created_ms: now_ms,
             ttl_ms: wished.min(limits.task_ttl_ms),
-            poll_ms: limits.task_poll_ms,
-            state: Mutex::new(State {
-                detail: Detail::Working,
+            poll_ms: limits.task_poll_interval_ms,
+            state: Mutex::new(TaskInner {
+                status: TaskStatus::Working,
                 updated_ms: now_ms,
-                questions: Vec::new(),
-                refused: None,
-                used: Vec::new(),
-                stop: None,
+                input_requests: Vec::new(),
+                refusal: None,
+                used_keys: Vec::new(),
+                abort_handle: None,
             }),
-            read: AtomicBool::new(false),
-            changed: Notify::new(),
+            result_read: AtomicBool::new(false),
+            changed_notify: Notify::new(),
         });
         tasks.insert(task.id.clone(), task.clone());
         drop(tasks);
         let view = task.view();
         // Progress and log messages have nowhere to go once the call is answered.
-        job.emit = Emit::silent();
+        job.events = EventSink::disabled();
         let (server, registry, driven) = (server.clone(), registry.clone(), task.clone());
         let handle = tokio::spawn(async move {
-            let work = drive(&server, &registry, &driven, job, work);
-            let time_is_up = Fault::Unknown { what: Thing::Task, name: driven.id.clone() };
+            let work = run_to_completion(&server, &registry, &driven, job, work);
+            let time_is_up = CallError::UnknownItem { kind: ItemKind::Task, name: driven.id.clone() };
             let ttl = Duration::from_millis(driven.ttl_ms);
-            let detail = tokio::time::timeout(ttl, work).await.unwrap_or(Detail::Failed(time_is_up));
-            driven.set(&server, detail);
+            let detail = tokio::time::timeout(ttl, work).await.unwrap_or(TaskStatus::Failed(time_is_up));
+            driven.set_status(&server, detail);
         });
         let handle = handle.abort_handle();
-        task.lock().stop = Some(handle);
+        task.lock().abort_handle = Some(handle);
         Ok(view)
     }
 
     /// The task, if it is this caller's.
-    pub(crate) fn find(&self, id: &str, who: &Holder, now_ms: u64) -> Result<Arc<Task>, Fault> {
+    pub(crate) fn find(&self, id: &str, who: &TaskOwner, now_ms: u64) -> Result<Arc<Task>, CallError> {
         let mut tasks = self.lock();
         match tasks.get(id) {
-            Some(task) if task.expired(now_ms) => {
-                task.stop();
+            Some(task) if task.is_expired(now_ms) => {
+                task.abort();
                 tasks.remove(id);
             }
-            Some(task) if task.holder == *who => return Ok(task.clone()),
+            Some(task) if task.owner == *who => return Ok(task.clone()),
             Some(_) | None => {}
         }
-        Err(Fault::Unknown { what: Thing::Task, name: id.into() })
+        Err(CallError::UnknownItem { kind: ItemKind::Task, name: id.into() })
     }
 
     /// This caller's tasks, oldest first.
-    pub(crate) fn of(&self, who: &Holder, now_ms: u64) -> Vec<TaskView> {
+    pub(crate) fn list_for(&self, who: &TaskOwner, now_ms: u64) -> Vec<TaskSnapshot> {
         let tasks = self.lock();
-        let own = tasks.values().filter(|task| task.holder == *who && !task.expired(now_ms));
-        let mut views: Vec<TaskView> = own.map(|task| task.view()).collect();
+        let own = tasks.values().filter(|task| task.owner == *who && !task.is_expired(now_ms));
+        let mut views: Vec<TaskSnapshot> = own.map(|task| task.view()).collect();
         views.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
         views
     }
 
-    pub(crate) fn view(&self, id: &str) -> Option<TaskView> {
+    pub(crate) fn view(&self, id: &str) -> Option<TaskSnapshot> {
         self.lock().get(id).map(|task| task.view())
     }
 
     pub(crate) fn close(&self) {
         for task in self.lock().values() {
-            task.stop();
+            task.abort();
         }
     }
 
@@ -195,67 +199,67 @@ impl Tasks {
 }
 
 impl Task {
-    pub(crate) fn view(&self) -> TaskView {
+    pub(crate) fn view(&self) -> TaskSnapshot {
         let state = self.lock();
-        if !matches!(state.detail, Detail::Working | Detail::Input(_)) {
-            self.read.store(true, Ordering::Relaxed);
+        if !matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_)) {
+            self.result_read.store(true, Ordering::Relaxed);
         }
-        TaskView {
+        TaskSnapshot {
             id: self.id.clone(),
             created_ms: self.created_ms,
             updated_ms: state.updated_ms,
             ttl_ms: self.ttl_ms,
-            poll_ms: self.poll_ms,
-            detail: state.detail.clone(),
+            poll_interval_ms: self.poll_ms,
+            status: state.status.clone(),
         }
     }
 
     /// Takes answers to open questions; others are ignored. What is answered is no longer asked, from now on.
-    pub(crate) fn update(&self, server: &Server, answers: Vec<(String, Json)>) {
+    pub(crate) fn provide_input(&self, server: &Server, answers: Vec<(String, Json)>) {
         let mut state = self.lock();
-        let Detail::Input(asks) = &state.detail else { return };
+        let TaskStatus::InputRequired(asks) = &state.status else { return };
         let mut open = asks.clone();
         for (key, answer) in answers {
             if let Some(question) =
-                state.questions.iter_mut().find(|q| q.on_wire == key && q.answer.is_none())
+                state.input_requests.iter_mut().find(|q| q.wire_key == key && q.response.is_none())
             {
-                question.answer = Some(answer);
+                question.response = Some(answer);
                 open = open.without(&key);
             }
         }
-        state.detail = if open.is_empty() { Detail::Working } else { Detail::Input(open) };
-        state.updated_ms = server.world.now_ms();
+        state.status = if open.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired(open) };
+        state.updated_ms = server.platform.now_ms();
         drop(state);
-        self.changed.notify_waiters();
-        server.hub.tell_task(&self.id);
+        self.changed_notify.notify_waiters();
+        server.subscriptions.notify_task(&self.id);
     }
 
     /// Stops the work. What is over stays as it is.
     pub(crate) fn cancel(&self, server: &Server) {
         let stopped = {
             let mut state = self.lock();
-            let open = matches!(state.detail, Detail::Working | Detail::Input(_));
+            let open = matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
             if open {
-                state.detail = Detail::Cancelled;
-                state.updated_ms = server.world.now_ms();
+                state.status = TaskStatus::Cancelled;
+                state.updated_ms = server.platform.now_ms();
             }
-            if open { state.stop.take() } else { None }
+            if open { state.abort_handle.take() } else { None }
         };
         if let Some(stop) = stopped {
             stop.abort();
-            self.changed.notify_waiters();
-            server.hub.tell_task(&self.id);
+            self.changed_notify.notify_waiters();
+            server.subscriptions.notify_task(&self.id);
         }
     }
 
     /// Waits until the task is over.
-    pub(crate) async fn over(&self) -> TaskView {
+    pub(crate) async fn wait_until_done(&self) -> TaskSnapshot {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed_notify.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let view = self.view();
-            if !matches!(view.detail, Detail::Working | Detail::Input(_)) {
+            if !matches!(view.status, TaskStatus::Working | TaskStatus::InputRequired(_)) {
                 return view;
             }
             changed.await;
@@ -263,15 +267,20 @@ impl Task {
     }
 
     /// Waits like [`Task::over`], and puts the task's questions to the client that waits.
-    pub(crate) async fn over_asking(&self, server: &Server, live: &Live, emit: &Emit) -> TaskView {
+    pub(crate) async fn wait_until_done_relaying_input(
+        &self,
+        server: &Server,
+        live: &ConnectionState,
+        emit: &EventSink,
+    ) -> TaskSnapshot {
         let mut asked: Vec<String> = Vec::new();
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed_notify.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let view = self.view();
-            let Detail::Input(asks) = &view.detail else {
-                if matches!(view.detail, Detail::Working) {
+            let TaskStatus::InputRequired(asks) = &view.status else {
+                if matches!(view.status, TaskStatus::Working) {
                     changed.await;
                     continue;
                 }
@@ -279,8 +288,8 @@ impl Task {
             };
             let mut waiting = Vec::new();
             for (key, ask) in asks.iter().filter(|(key, _)| !asked.iter().any(|a| a == key)) {
-                let (id, answer) = live.ask();
-                emit.ask(id, ask.clone(), Some(&self.id));
+                let (id, answer) = live.new_request();
+                emit.request_input(id, ask.clone(), Some(&self.id));
                 waiting.push((key.to_owned(), answer));
             }
             if waiting.is_empty() {
@@ -290,11 +299,11 @@ impl Task {
                 // The task may be over before its questions are answered: cancelled, or answered elsewhere.
                 let answer = tokio::select! {
                     answer = answer => answer,
-                    over = self.over() => return over,
+                    over = self.wait_until_done() => return over,
                 };
                 match answer {
-                    Ok(Ok(answer)) => self.update(server, vec![(key.clone(), answer)]),
-                    Ok(Err(message)) => self.refuse(message),
+                    Ok(Ok(answer)) => self.provide_input(server, vec![(key.clone(), answer)]),
+                    Ok(Err(message)) => self.refuse_input(message),
                     // Whoever was asked is gone; somebody else may come and wait.
                     Err(_) => {}
                 }
@@ -303,64 +312,68 @@ impl Task {
         }
     }
 
-    fn set(&self, server: &Server, detail: Detail) {
+    fn set_status(&self, server: &Server, detail: TaskStatus) {
         {
             let mut state = self.lock();
-            if matches!(state.detail, Detail::Cancelled) {
+            if matches!(state.status, TaskStatus::Cancelled) {
                 return;
             }
-            if let Detail::Completed(reply) = &detail {
-                self.bytes.store(reply.bytes(), Ordering::Relaxed);
+            if let TaskStatus::Completed(reply) = &detail {
+                self.retained_bytes.store(reply.size_bytes(), Ordering::Relaxed);
             }
-            state.detail = detail;
-            state.updated_ms = server.world.now_ms();
+            state.status = detail;
+            state.updated_ms = server.platform.now_ms();
         }
-        self.changed.notify_waiters();
-        server.hub.tell_task(&self.id);
+        self.changed_notify.notify_waiters();
+        server.subscriptions.notify_task(&self.id);
     }
 
     /// The client will not answer: the work goes no further.
-    fn refuse(&self, message: String) {
-        self.lock().refused = Some(message);
-        self.changed.notify_waiters();
+    fn refuse_input(&self, message: String) {
+        self.lock().refusal = Some(message);
+        self.changed_notify.notify_waiters();
     }
 
     /// Puts questions up and waits for all answers.
-    async fn ask(&self, server: &Server, asks: &Asks) -> Result<Vec<(String, Json)>, String> {
-        let mut shown = Asks::default();
+    async fn request_input(
+        &self,
+        server: &Server,
+        asks: &InputRequests,
+    ) -> Result<Vec<(String, Json)>, String> {
+        let mut shown = InputRequests::default();
         {
             let mut state = self.lock();
             for (key, ask) in asks.iter() {
                 let mut on_wire = key.to_owned();
                 let mut n = 2;
-                while state.used.contains(&on_wire) {
+                while state.used_keys.contains(&on_wire) {
                     on_wire = format!("{key}-{n}");
                     n += 1;
                 }
-                state.used.push(on_wire.clone());
-                state.questions.push(Question {
-                    on_wire: on_wire.clone(),
-                    key: key.to_owned(),
-                    answer: None,
+                state.used_keys.push(on_wire.clone());
+                state.input_requests.push(TaskInputRequest {
+                    wire_key: on_wire.clone(),
+                    journal_key: key.to_owned(),
+                    response: None,
                 });
-                shown = shown.and(on_wire, ask.clone());
+                shown = shown.with(on_wire, ask.clone());
             }
         }
-        self.set(server, Detail::Input(shown));
+        self.set_status(server, TaskStatus::InputRequired(shown));
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed_notify.notified();
             tokio::pin!(changed);
             // From here on a ring is not missed, even before the first poll.
             changed.as_mut().enable();
             {
                 let mut state = self.lock();
-                if let Some(message) = state.refused.take() {
+                if let Some(message) = state.refusal.take() {
                     return Err(message);
                 }
-                if state.questions.iter().all(|question| question.answer.is_some()) {
-                    let answered = state.questions.drain(..);
+                if state.input_requests.iter().all(|question| question.response.is_some()) {
+                    let answered = state.input_requests.drain(..);
                     return Ok(answered
-                        .filter_map(|question| Some((question.key, question.answer?)))
+                        .filter_map(|question| Some((question.journal_key, question.response?)))
                         .collect());
                 }
             }
@@ -368,79 +381,87 @@ impl Task {
         }
     }
 
-    fn is_open(&self) -> bool {
-        matches!(self.lock().detail, Detail::Working | Detail::Input(_))
+    fn is_active(&self) -> bool {
+        matches!(self.lock().status, TaskStatus::Working | TaskStatus::InputRequired(_))
     }
 
-    fn expired(&self, now_ms: u64) -> bool {
+    fn is_expired(&self, now_ms: u64) -> bool {
         now_ms >= self.created_ms.saturating_add(self.ttl_ms)
     }
 
-    fn stop(&self) {
-        if let Some(stop) = self.lock().stop.take() {
+    fn abort(&self) {
+        if let Some(stop) = self.lock().abort_handle.take() {
             stop.abort();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TaskInner> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.stop();
+        self.abort();
     }
 }
 
 /// 2025-11-25, Result Retrieval: "exactly what the underlying request would have returned".
-fn concluded(
+fn final_status(
     server: &Server,
     registry: &Registry,
     call: &Call,
-    came_of_it: Result<Reply, Refusal>,
-) -> Detail {
-    match conclude(server, registry, call, came_of_it) {
-        Ok(reply) => Detail::Completed(reply),
-        Err(fault) => Detail::Failed(fault),
+    came_of_it: Result<CallResult, CallFailure>,
+) -> TaskStatus {
+    match finish_task_call(server, registry, call, came_of_it) {
+        Ok(reply) => TaskStatus::Completed(reply),
+        Err(fault) => TaskStatus::Failed(fault),
     }
 }
 
 /// Runs a task to its end.
-async fn drive(server: &Server, registry: &Registry, task: &Task, mut job: Job, work: Work) -> Detail {
-    let mut outcome = Caught(work).await;
+async fn run_to_completion(
+    server: &Server,
+    registry: &Registry,
+    task: &Task,
+    mut job: CallJob,
+    work: CallFuture,
+) -> TaskStatus {
+    let mut outcome = CatchPanic(work).await;
     loop {
         match outcome {
-            Outcome::Done(reply) => return concluded(server, registry, &job.call, Ok(reply)),
-            Outcome::Refused(problem) => {
-                return concluded(server, registry, &job.call, Err(Refusal::Problem(problem)));
+            Outcome::Done(reply) => return final_status(server, registry, &job.call, Ok(reply)),
+            Outcome::ToolFailed(problem) => {
+                return final_status(server, registry, &job.call, Err(CallFailure::Tool(problem)));
             }
             Outcome::Failed(fault) => {
-                return concluded(server, registry, &job.call, Err(Refusal::Fault(fault)));
+                return final_status(server, registry, &job.call, Err(CallFailure::Call(fault)));
             }
-            Outcome::Detach(work) => outcome = Caught(work).await,
-            Outcome::NeedInput(asks) => {
-                let lacking = job.caller.caps.lacks(asks.needs());
+            Outcome::Detach(work) => outcome = CatchPanic(work).await,
+            Outcome::InputRequired(asks) => {
+                let lacking = job.caller.capabilities.missing(asks.required_capabilities());
                 if !lacking.is_empty() {
-                    return Detail::Failed(Fault::MissingCapability(lacking));
+                    return TaskStatus::Failed(CallError::MissingCapability(lacking));
                 }
-                job.journal.forget(&asks);
+                job.journal.remove_all(&asks);
                 job.journal.round += 1;
-                if job.journal.round > server.limits.rounds_max {
-                    return Detail::Failed(Fault::Bug { log: "a task asked too often".into() });
+                if job.journal.round > server.limits.input_rounds_max {
+                    return TaskStatus::Failed(CallError::Internal {
+                        detail: "a task asked too often".into(),
+                    });
                 }
-                match task.ask(server, &asks).await {
+                match task.request_input(server, &asks).await {
                     Ok(answers) => {
                         for (key, answer) in answers {
                             job.journal.record(&key, answer);
                         }
                     }
                     Err(message) => {
-                        let problem = Box::new(not_answered(&message));
-                        return concluded(server, registry, &job.call, Err(Refusal::Problem(problem)));
+                        let problem = Box::new(input_refused_error(&message));
+                        return final_status(server, registry, &job.call, Err(CallFailure::Tool(problem)));
                     }
                 }
-                outcome = again(server, registry, &job).await;
+                outcome = run_task_round(server, registry, &job).await;
             }
         }
     }

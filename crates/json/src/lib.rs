@@ -8,10 +8,10 @@
 //! Deliberately absent: a tree of values, floating point, any notion of JSON-RPC or MCP, and I/O.
 
 mod node;
+mod owned;
 mod scan;
-mod text;
 pub mod write;
 
-pub use node::{Elements, Kind, Members, Node};
-pub use scan::{Bad, Doc, ScanLimits, Why, scan};
-pub use text::Json;
+pub use node::{Elements, Members, Node, NodeKind};
+pub use owned::Json;
+pub use scan::{Doc, ScanError, ScanErrorKind, ScanLimits, scan};

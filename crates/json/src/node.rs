@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     Null,
     True,
     False,
@@ -28,35 +28,35 @@ pub(crate) struct Slot {
 impl Slot {
     /// Lengths and counts fit: `scan` refuses texts of 4 GiB and more, and a value takes at least a byte.
     #[inline]
-    pub(crate) fn new(start: usize, end: usize, next: usize, kind: Kind, odd: bool, len: u32) -> Self {
+    pub(crate) fn new(start: usize, end: usize, next: usize, kind: NodeKind, odd: bool, len: u32) -> Self {
         let kind = match kind {
-            Kind::Null => 0,
-            Kind::True => 1,
-            Kind::False => 2,
-            Kind::Number => 3,
-            Kind::String => 4,
-            Kind::Array => 5,
-            Kind::Object => 6,
+            NodeKind::Null => 0,
+            NodeKind::True => 1,
+            NodeKind::False => 2,
+            NodeKind::Number => 3,
+            NodeKind::String => 4,
+            NodeKind::Array => 5,
+            NodeKind::Object => 6,
         };
         let info = kind | u32::from(odd) << 3 | len << 4;
         Self { start: start as u32, end: end as u32, next: next as u32, info }
     }
 
     #[inline]
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> NodeKind {
         match self.info & 7 {
-            0 => Kind::Null,
-            1 => Kind::True,
-            2 => Kind::False,
-            3 => Kind::Number,
-            4 => Kind::String,
-            5 => Kind::Array,
-            _ => Kind::Object,
+            0 => NodeKind::Null,
+            1 => NodeKind::True,
+            2 => NodeKind::False,
+            3 => NodeKind::Number,
+            4 => NodeKind::String,
+            5 => NodeKind::Array,
+            _ => NodeKind::Object,
         }
     }
 
     #[inline]
-    pub(crate) fn odd(self) -> bool {
+    pub(crate) fn is_complex(self) -> bool {
         self.info & 8 != 0
     }
 
@@ -96,7 +96,7 @@ impl Slot {
 pub struct Node<'d> {
     pub(crate) text: &'d str,
     pub(crate) slots: &'d [Slot],
-    pub(crate) at: u32,
+    pub(crate) index: u32,
 }
 
 impl std::fmt::Debug for Node<'_> {
@@ -108,17 +108,17 @@ impl std::fmt::Debug for Node<'_> {
 impl<'d> Node<'d> {
     #[inline]
     fn slot(&self) -> Slot {
-        self.slots[self.at as usize]
+        self.slots[self.index as usize]
     }
 
     /// Where this value lies on its tape; [`Doc::node`](crate::Doc::node) finds it again.
     #[inline]
-    pub fn at(&self) -> u32 {
-        self.at
+    pub fn index(&self) -> u32 {
+        self.index
     }
 
     #[inline]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> NodeKind {
         self.slot().kind()
     }
 
@@ -148,14 +148,14 @@ impl<'d> Node<'d> {
 
     #[inline]
     pub fn is_object(&self) -> bool {
-        self.kind() == Kind::Object
+        self.kind() == NodeKind::Object
     }
 
     /// The value of a string that is written without escapes, which is how nearly all keys are.
     #[inline]
-    pub fn plain(&self) -> Option<&'d str> {
+    pub fn plain_str(&self) -> Option<&'d str> {
         let slot = self.slot();
-        if slot.kind() != Kind::String || slot.odd() {
+        if slot.kind() != NodeKind::String || slot.is_complex() {
             return None;
         }
         let raw = slot.str(self.text);
@@ -166,17 +166,17 @@ impl<'d> Node<'d> {
     #[inline]
     pub fn str(&self) -> Option<Cow<'d, str>> {
         let slot = self.slot();
-        if slot.kind() != Kind::String {
+        if slot.kind() != NodeKind::String {
             return None;
         }
         let raw = slot.str(self.text);
-        Some(if slot.odd() { unescape(raw) } else { Cow::Borrowed(&raw[1..raw.len() - 1]) })
+        Some(if slot.is_complex() { unescape(raw) } else { Cow::Borrowed(&raw[1..raw.len() - 1]) })
     }
 
     pub fn bool(&self) -> Option<bool> {
         match self.kind() {
-            Kind::True => Some(true),
-            Kind::False => Some(false),
+            NodeKind::True => Some(true),
+            NodeKind::False => Some(false),
             _ => None,
         }
     }
@@ -185,7 +185,7 @@ impl<'d> Node<'d> {
     #[inline]
     pub fn is_plain_integer(&self) -> bool {
         let slot = self.slot();
-        slot.kind() == Kind::Number && !slot.odd()
+        slot.kind() == NodeKind::Number && !slot.is_complex()
     }
 
     pub fn u64(&self) -> Option<u64> {
@@ -194,13 +194,13 @@ impl<'d> Node<'d> {
 
     /// Whether the string is exactly `wanted`; no allocation either way.
     #[inline]
-    pub fn is(&self, wanted: &str) -> bool {
+    pub fn eq_str(&self, wanted: &str) -> bool {
         let slot = self.slot();
-        if slot.kind() != Kind::String {
+        if slot.kind() != NodeKind::String {
             return false;
         }
         let raw = slot.str(self.text);
-        if slot.odd() {
+        if slot.is_complex() {
             unescape(raw) == wanted
         } else {
             raw.as_bytes()[1..raw.len() - 1] == *wanted.as_bytes()
@@ -210,43 +210,43 @@ impl<'d> Node<'d> {
     /// The member with this key, if this is an object that has it.
     #[inline]
     pub fn get(&self, key: &str) -> Option<Node<'d>> {
-        self.members().find(|(k, _)| k.is(key)).map(|(_, v)| v)
+        self.members().find(|(k, _)| k.eq_str(key)).map(|(_, v)| v)
     }
 
     /// Keys and values of an object, in the order sent; nothing for other kinds.
     #[inline]
     pub fn members(&self) -> Members<'d> {
         let slot = self.slot();
-        let end = if slot.kind() == Kind::Object { slot.next() as u32 } else { 0 };
-        Members { node: Node { at: self.at + 1, ..*self }, end }
+        let end = if slot.kind() == NodeKind::Object { slot.next() as u32 } else { 0 };
+        Members { node: Node { index: self.index + 1, ..*self }, end }
     }
 
     /// The elements of an array; nothing for other kinds.
     #[inline]
     pub fn elements(&self) -> Elements<'d> {
         let slot = self.slot();
-        let end = if slot.kind() == Kind::Array { slot.next() as u32 } else { 0 };
-        Elements { node: Node { at: self.at + 1, ..*self }, end }
+        let end = if slot.kind() == NodeKind::Array { slot.next() as u32 } else { 0 };
+        Elements { node: Node { index: self.index + 1, ..*self }, end }
     }
 
     /// Writes the value without the white space between its parts, on one line.
     ///
     /// Strings and numbers are copied as sent, so nothing is lost; a raw line break cannot occur inside a
     /// scanned string.
-    pub fn compact_into(&self, out: &mut Vec<u8>) {
+    pub fn write_compact(&self, out: &mut Vec<u8>) {
         let raw = self.raw().as_bytes();
         match self.kind() {
-            Kind::Array => {
+            NodeKind::Array => {
                 out.push(b'[');
                 for (i, element) in self.elements().enumerate() {
                     if i > 0 {
                         out.push(b',');
                     }
-                    element.compact_into(out);
+                    element.write_compact(out);
                 }
                 out.push(b']');
             }
-            Kind::Object => {
+            NodeKind::Object => {
                 out.push(b'{');
                 for (i, (key, value)) in self.members().enumerate() {
                     if i > 0 {
@@ -254,11 +254,11 @@ impl<'d> Node<'d> {
                     }
                     out.extend_from_slice(key.raw().as_bytes());
                     out.push(b':');
-                    value.compact_into(out);
+                    value.write_compact(out);
                 }
                 out.push(b'}');
             }
-            Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::String => {
+            NodeKind::Null | NodeKind::True | NodeKind::False | NodeKind::Number | NodeKind::String => {
                 out.extend_from_slice(raw);
             }
         }
@@ -276,12 +276,12 @@ impl<'d> Iterator for Members<'d> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.node.at >= self.end {
+        if self.node.index >= self.end {
             return None;
         }
         let key = self.node;
-        let value = Node { at: key.at + 1, ..key };
-        self.node.at = value.slot().next() as u32;
+        let value = Node { index: key.index + 1, ..key };
+        self.node.index = value.slot().next() as u32;
         Some((key, value))
     }
 }
@@ -297,11 +297,11 @@ impl<'d> Iterator for Elements<'d> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.node.at >= self.end {
+        if self.node.index >= self.end {
             return None;
         }
         let element = self.node;
-        self.node.at = element.slot().next() as u32;
+        self.node.index = element.slot().next() as u32;
         Some(element)
     }
 }
@@ -316,7 +316,7 @@ pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
     while let Some(at) = next {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let (value, used) = escape_at(rest);
+        let (value, used) = decode_escape(rest);
         out.push(value);
         rest = &rest[used..];
         next = memchr::memchr(b'\\', rest.as_bytes());
@@ -326,7 +326,7 @@ pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
 }
 
 /// The character that the escape at the start of `text` stands for, and how long the escape is.
-fn escape_at(text: &str) -> (char, usize) {
+fn decode_escape(text: &str) -> (char, usize) {
     let unit = |at: usize| u32::from_str_radix(&text[at + 2..at + 6], 16).expect("scanned: four hex digits");
     match text.as_bytes()[1] {
         b'b' => ('\u{8}', 2),

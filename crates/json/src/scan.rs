@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::node::{Kind, Node, Slot, unescape};
+use crate::node::{Node, NodeKind, Slot, unescape};
 
 /// How much a text may ask of us before it is refused.
 #[derive(Debug, Clone, Copy)]
@@ -26,36 +26,36 @@ impl Default for ScanLimits {
 
 /// What is wrong with a text, and at which byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bad {
-    pub at: usize,
-    pub why: Why,
+pub struct ScanError {
+    pub offset: usize,
+    pub kind: ScanErrorKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    Utf8,
+pub enum ScanErrorKind {
+    InvalidUtf8,
     Syntax,
-    Depth,
-    Duplicate,
-    TooMany,
+    TooDeep,
+    DuplicateKey,
+    TooManyValues,
     TooLong,
 }
 
-impl fmt::Display for Bad {
+impl fmt::Display for ScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.why {
-            Why::Utf8 => "invalid UTF-8",
-            Why::Syntax => "not valid JSON",
-            Why::Depth => "nested too deeply",
-            Why::Duplicate => "duplicate key",
-            Why::TooMany => "too many values",
-            Why::TooLong => "too long",
+        let why = match self.kind {
+            ScanErrorKind::InvalidUtf8 => "invalid UTF-8",
+            ScanErrorKind::Syntax => "not valid JSON",
+            ScanErrorKind::TooDeep => "nested too deeply",
+            ScanErrorKind::DuplicateKey => "duplicate key",
+            ScanErrorKind::TooManyValues => "too many values",
+            ScanErrorKind::TooLong => "too long",
         };
-        write!(f, "{why} at byte {}", self.at)
+        write!(f, "{why} at byte {}", self.offset)
     }
 }
 
-impl std::error::Error for Bad {}
+impl std::error::Error for ScanError {}
 
 /// A scanned text: the text itself and the tape of spans over it.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl Doc {
     /// The value at a place remembered from [`Node::at`] of the same document.
     #[inline]
     pub fn node(&self, at: u32) -> Node<'_> {
-        Node { text: &self.text, slots: &self.slots, at }
+        Node { text: &self.text, slots: &self.slots, index: at }
     }
 
     #[inline]
@@ -84,27 +84,27 @@ impl Doc {
 }
 
 /// Reads a whole text. The bytes are taken over, not copied.
-pub fn scan(bytes: Vec<u8>, limits: &ScanLimits) -> Result<Doc, Bad> {
+pub fn scan(bytes: Vec<u8>, limits: &ScanLimits) -> Result<Doc, ScanError> {
     if bytes.len() >= u32::MAX as usize {
-        return Err(Bad { at: u32::MAX as usize, why: Why::TooLong });
+        return Err(ScanError { offset: u32::MAX as usize, kind: ScanErrorKind::TooLong });
     }
-    let text =
-        String::from_utf8(bytes).map_err(|e| Bad { at: e.utf8_error().valid_up_to(), why: Why::Utf8 })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|e| ScanError { offset: e.utf8_error().valid_up_to(), kind: ScanErrorKind::InvalidUtf8 })?;
     // A request has about one value per eight bytes; guessing right saves growing the tape.
     let guess = (text.len() / 8 + 8).min(limits.slots_max);
-    let mut pass = Pass {
+    let mut pass = Scanner {
         bytes: text.as_bytes(),
         text: &text,
-        i: 0,
+        position: 0,
         slots: Vec::with_capacity(guess.min(4096)),
         depth_left: limits.depth_max,
         slots_max: limits.slots_max,
     };
-    pass.space();
+    pass.skip_whitespace();
     pass.value()?;
-    pass.space();
-    if pass.i != pass.bytes.len() {
-        return pass.bad(Why::Syntax);
+    pass.skip_whitespace();
+    if pass.position != pass.bytes.len() {
+        return pass.error(ScanErrorKind::Syntax);
     }
     let slots = pass.slots;
     Ok(Doc { text, slots })
@@ -112,123 +112,123 @@ pub fn scan(bytes: Vec<u8>, limits: &ScanLimits) -> Result<Doc, Bad> {
 
 /// An object with up to this many keys compares each key with the earlier ones; a larger one is sorted,
 /// so that no input is quadratic and there is no hash to attack.
-const KEYS_COMPARED_MAX: u32 = 12;
+const PAIRWISE_KEYS_MAX: u32 = 12;
 
-struct Pass<'a> {
+struct Scanner<'a> {
     bytes: &'a [u8],
     text: &'a str,
-    i: usize,
+    position: usize,
     slots: Vec<Slot>,
     depth_left: u32,
     slots_max: usize,
 }
 
-impl Pass<'_> {
+impl Scanner<'_> {
     #[inline]
     fn peek(&self) -> u8 {
         // NUL is never valid outside a string, so it can stand for the end.
-        self.bytes.get(self.i).copied().unwrap_or(0)
+        self.bytes.get(self.position).copied().unwrap_or(0)
     }
 
-    fn bad<T>(&self, why: Why) -> Result<T, Bad> {
-        Err(Bad { at: self.i, why })
+    fn error<T>(&self, why: ScanErrorKind) -> Result<T, ScanError> {
+        Err(ScanError { offset: self.position, kind: why })
     }
 
     #[inline]
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         while matches!(self.peek(), b' ' | b'\t' | b'\n' | b'\r') {
-            self.i += 1;
+            self.position += 1;
         }
     }
 
     #[inline]
-    fn push(&mut self, start: usize, kind: Kind, odd: bool) -> Result<(), Bad> {
+    fn push_slot(&mut self, start: usize, kind: NodeKind, odd: bool) -> Result<(), ScanError> {
         let next = self.slots.len() + 1;
         if next > self.slots_max {
-            return self.bad(Why::TooMany);
+            return self.error(ScanErrorKind::TooManyValues);
         }
-        self.slots.push(Slot::new(start, self.i, next, kind, odd, 0));
+        self.slots.push(Slot::new(start, self.position, next, kind, odd, 0));
         Ok(())
     }
 
-    fn value(&mut self) -> Result<(), Bad> {
-        let start = self.i;
+    fn value(&mut self) -> Result<(), ScanError> {
+        let start = self.position;
         match self.peek() {
             b'"' => {
                 let escaped = self.string()?;
-                self.push(start, Kind::String, escaped)
+                self.push_slot(start, NodeKind::String, escaped)
             }
             b'{' => self.object(),
             b'[' => self.array(),
-            b't' => self.word(b"true", Kind::True),
-            b'f' => self.word(b"false", Kind::False),
-            b'n' => self.word(b"null", Kind::Null),
+            b't' => self.literal(b"true", NodeKind::True),
+            b'f' => self.literal(b"false", NodeKind::False),
+            b'n' => self.literal(b"null", NodeKind::Null),
             b'-' | b'0'..=b'9' => {
                 let fractional = self.number()?;
-                self.push(start, Kind::Number, fractional)
+                self.push_slot(start, NodeKind::Number, fractional)
             }
-            _ => self.bad(Why::Syntax),
+            _ => self.error(ScanErrorKind::Syntax),
         }
     }
 
-    fn word(&mut self, word: &[u8], kind: Kind) -> Result<(), Bad> {
-        let start = self.i;
+    fn literal(&mut self, word: &[u8], kind: NodeKind) -> Result<(), ScanError> {
+        let start = self.position;
         if !self.bytes[start..].starts_with(word) {
-            return self.bad(Why::Syntax);
+            return self.error(ScanErrorKind::Syntax);
         }
-        self.i += word.len();
-        self.push(start, kind, false)
+        self.position += word.len();
+        self.push_slot(start, kind, false)
     }
 
     /// From the opening quote to behind the closing one; says whether there were escapes.
     #[inline]
-    fn string(&mut self) -> Result<bool, Bad> {
-        self.i += 1;
+    fn string(&mut self) -> Result<bool, ScanError> {
+        self.position += 1;
         let mut escaped = false;
         loop {
-            self.i += plain_run(&self.bytes[self.i..]);
-            match self.bytes.get(self.i) {
+            self.position += plain_prefix_len(&self.bytes[self.position..]);
+            match self.bytes.get(self.position) {
                 Some(b'"') => {
-                    self.i += 1;
+                    self.position += 1;
                     return Ok(escaped);
                 }
                 Some(b'\\') => {
                     escaped = true;
                     self.escape()?;
                 }
-                Some(_) | None => return self.bad(Why::Syntax),
+                Some(_) | None => return self.error(ScanErrorKind::Syntax),
             }
         }
     }
 
     #[cold]
-    fn escape(&mut self) -> Result<(), Bad> {
-        match self.bytes.get(self.i + 1) {
+    fn escape(&mut self) -> Result<(), ScanError> {
+        match self.bytes.get(self.position + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                self.i += 2;
+                self.position += 2;
                 Ok(())
             }
-            Some(b'u') => match self.unit(self.i) {
+            Some(b'u') => match self.utf16_unit(self.position) {
                 // A lone surrogate has no UTF-8 form: it could not be forwarded faithfully.
-                Some(0xD800..0xDC00) => match self.unit(self.i + 6) {
+                Some(0xD800..0xDC00) => match self.utf16_unit(self.position + 6) {
                     Some(0xDC00..0xE000) => {
-                        self.i += 12;
+                        self.position += 12;
                         Ok(())
                     }
-                    _ => self.bad(Why::Syntax),
+                    _ => self.error(ScanErrorKind::Syntax),
                 },
-                Some(0xDC00..0xE000) | None => self.bad(Why::Syntax),
+                Some(0xDC00..0xE000) | None => self.error(ScanErrorKind::Syntax),
                 Some(_) => {
-                    self.i += 6;
+                    self.position += 6;
                     Ok(())
                 }
             },
-            _ => self.bad(Why::Syntax),
+            _ => self.error(ScanErrorKind::Syntax),
         }
     }
 
     /// The value of the `\uXXXX` that starts at `at`.
-    fn unit(&self, at: usize) -> Option<u32> {
+    fn utf16_unit(&self, at: usize) -> Option<u32> {
         let hex = self.text.get(at..at + 6)?.strip_prefix("\\u")?;
         if !hex.bytes().all(|c| c.is_ascii_hexdigit()) {
             return None;
@@ -237,26 +237,26 @@ impl Pass<'_> {
     }
 
     /// Says whether the number is written with a fraction or an exponent.
-    fn number(&mut self) -> Result<bool, Bad> {
+    fn number(&mut self) -> Result<bool, ScanError> {
         if self.peek() == b'-' {
-            self.i += 1;
+            self.position += 1;
         }
         match self.peek() {
-            b'0' => self.i += 1,
+            b'0' => self.position += 1,
             b'1'..=b'9' => self.digits()?,
-            _ => return self.bad(Why::Syntax),
+            _ => return self.error(ScanErrorKind::Syntax),
         }
         let mut fractional = false;
         if self.peek() == b'.' {
             fractional = true;
-            self.i += 1;
+            self.position += 1;
             self.digits()?;
         }
         if matches!(self.peek(), b'e' | b'E') {
             fractional = true;
-            self.i += 1;
+            self.position += 1;
             if matches!(self.peek(), b'+' | b'-') {
-                self.i += 1;
+                self.position += 1;
             }
             self.digits()?;
         }
@@ -264,106 +264,106 @@ impl Pass<'_> {
     }
 
     #[inline]
-    fn digits(&mut self) -> Result<(), Bad> {
-        let start = self.i;
+    fn digits(&mut self) -> Result<(), ScanError> {
+        let start = self.position;
         while self.peek().is_ascii_digit() {
-            self.i += 1;
+            self.position += 1;
         }
-        if self.i == start { self.bad(Why::Syntax) } else { Ok(()) }
+        if self.position == start { self.error(ScanErrorKind::Syntax) } else { Ok(()) }
     }
 
-    fn deeper(&mut self, kind: Kind) -> Result<usize, Bad> {
+    fn open_container(&mut self, kind: NodeKind) -> Result<usize, ScanError> {
         if self.depth_left == 0 {
-            return self.bad(Why::Depth);
+            return self.error(ScanErrorKind::TooDeep);
         }
         self.depth_left -= 1;
         let at = self.slots.len();
-        let start = self.i;
-        self.push(start, kind, false)?;
-        self.i += 1;
-        self.space();
+        let start = self.position;
+        self.push_slot(start, kind, false)?;
+        self.position += 1;
+        self.skip_whitespace();
         Ok(at)
     }
 
     #[inline]
-    fn close(&mut self, at: usize, kind: Kind, len: u32) {
-        self.i += 1;
+    fn close_container(&mut self, at: usize, kind: NodeKind, len: u32) {
+        self.position += 1;
         self.depth_left += 1;
         let next = self.slots.len();
         let start = self.slots[at].start();
-        self.slots[at] = Slot::new(start, self.i, next, kind, false, len);
+        self.slots[at] = Slot::new(start, self.position, next, kind, false, len);
     }
 
-    fn array(&mut self) -> Result<(), Bad> {
-        let at = self.deeper(Kind::Array)?;
+    fn array(&mut self) -> Result<(), ScanError> {
+        let at = self.open_container(NodeKind::Array)?;
         let mut len = 0;
         if self.peek() != b']' {
             loop {
                 self.value()?;
                 len += 1;
-                self.space();
+                self.skip_whitespace();
                 match self.peek() {
-                    b',' => self.i += 1,
+                    b',' => self.position += 1,
                     b']' => break,
-                    _ => return self.bad(Why::Syntax),
+                    _ => return self.error(ScanErrorKind::Syntax),
                 }
-                self.space();
+                self.skip_whitespace();
             }
         }
-        self.close(at, Kind::Array, len);
+        self.close_container(at, NodeKind::Array, len);
         Ok(())
     }
 
-    fn object(&mut self) -> Result<(), Bad> {
-        let at = self.deeper(Kind::Object)?;
+    fn object(&mut self) -> Result<(), ScanError> {
+        let at = self.open_container(NodeKind::Object)?;
         let mut len = 0;
         if self.peek() != b'}' {
             loop {
                 if self.peek() != b'"' {
-                    return self.bad(Why::Syntax);
+                    return self.error(ScanErrorKind::Syntax);
                 }
-                let start = self.i;
+                let start = self.position;
                 let escaped = self.string()?;
-                self.push(start, Kind::String, escaped)?;
-                if len < KEYS_COMPARED_MAX {
-                    self.compare_key(at)?;
+                self.push_slot(start, NodeKind::String, escaped)?;
+                if len < PAIRWISE_KEYS_MAX {
+                    self.check_new_key(at)?;
                 }
-                self.space();
+                self.skip_whitespace();
                 if self.peek() != b':' {
-                    return self.bad(Why::Syntax);
+                    return self.error(ScanErrorKind::Syntax);
                 }
-                self.i += 1;
-                self.space();
+                self.position += 1;
+                self.skip_whitespace();
                 self.value()?;
                 len += 1;
-                self.space();
+                self.skip_whitespace();
                 match self.peek() {
-                    b',' => self.i += 1,
+                    b',' => self.position += 1,
                     b'}' => break,
-                    _ => return self.bad(Why::Syntax),
+                    _ => return self.error(ScanErrorKind::Syntax),
                 }
-                self.space();
+                self.skip_whitespace();
             }
         }
-        self.close(at, Kind::Object, len);
-        if len > KEYS_COMPARED_MAX { self.sort_keys(at) } else { Ok(()) }
+        self.close_container(at, NodeKind::Object, len);
+        if len > PAIRWISE_KEYS_MAX { self.check_keys_sorted(at) } else { Ok(()) }
     }
 
     /// Compares the key just pushed with every earlier key of the object at `object`.
     #[inline]
-    fn compare_key(&self, object: usize) -> Result<(), Bad> {
+    fn check_new_key(&self, object: usize) -> Result<(), ScanError> {
         let newest = self.slots.len() - 1;
         let key = self.slots[newest];
         let mut at = object + 1;
         while at < newest {
             let other = self.slots[at];
-            let same = if !key.odd() && !other.odd() {
+            let same = if !key.is_complex() && !other.is_complex() {
                 other.len_bytes() == key.len_bytes() && other.bytes(self.bytes) == key.bytes(self.bytes)
             } else {
                 unescape(other.str(self.text)) == unescape(key.str(self.text))
             };
             if same {
-                return Err(Bad { at: key.start(), why: Why::Duplicate });
+                return Err(ScanError { offset: key.start(), kind: ScanErrorKind::DuplicateKey });
             }
             at = self.slots[at + 1].next();
         }
@@ -371,7 +371,7 @@ impl Pass<'_> {
     }
 
     #[cold]
-    fn sort_keys(&self, object: usize) -> Result<(), Bad> {
+    fn check_keys_sorted(&self, object: usize) -> Result<(), ScanError> {
         let end = self.slots[object].next();
         let mut keys: Vec<(Cow<'_, str>, usize)> = Vec::with_capacity(self.slots[object].len());
         let mut at = object + 1;
@@ -382,7 +382,7 @@ impl Pass<'_> {
         }
         keys.sort_unstable();
         match keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(Bad { at: pair[1].1, why: Why::Duplicate }),
+            Some(pair) => Err(ScanError { offset: pair[1].1, kind: ScanErrorKind::DuplicateKey }),
             None => Ok(()),
         }
     }
@@ -393,26 +393,26 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// A word whose high bits mark the zero bytes of `x` (the lowest mark is exact).
 #[inline]
-fn zeros(x: u64) -> u64 {
+fn zero_byte_mask(x: u64) -> u64 {
     x.wrapping_sub(ONES) & !x & HIGHS
 }
 
 /// A word whose lowest high bit marks the first of eight bytes that JSON wants escaped: a quote, a backslash
 /// or a control character. 0 if there is none.
 #[inline]
-pub(crate) fn special_bytes(x: u64) -> u64 {
-    let quote = zeros(x ^ (ONES * b'"' as u64));
-    let backslash = zeros(x ^ (ONES * b'\\' as u64));
+pub(crate) fn special_byte_mask(x: u64) -> u64 {
+    let quote = zero_byte_mask(x ^ (ONES * b'"' as u64));
+    let backslash = zero_byte_mask(x ^ (ONES * b'\\' as u64));
     let control = x.wrapping_sub(ONES * 0x20) & !x & HIGHS;
     quote | backslash | control
 }
 
 /// How many bytes from the start need no escape in JSON: no quote, no backslash, no control character.
 #[inline]
-fn plain_run(bytes: &[u8]) -> usize {
+fn plain_prefix_len(bytes: &[u8]) -> usize {
     let mut i = 0;
     while let Some(eight) = bytes[i..].first_chunk::<8>() {
-        let special = special_bytes(u64::from_le_bytes(*eight));
+        let special = special_byte_mask(u64::from_le_bytes(*eight));
         if special != 0 {
             return i + (special.trailing_zeros() / 8) as usize;
         }

@@ -3,7 +3,7 @@
 //! Nothing here can make invalid JSON as long as [`Object::raw`] is given valid JSON, which is what
 //! [`Json`](crate::Json) and [`Node::raw`](crate::Node::raw) are.
 
-use crate::scan::special_bytes;
+use crate::scan::special_byte_mask;
 
 /// Writes `s` as a JSON string, quotes included.
 #[inline]
@@ -23,28 +23,28 @@ pub fn escaped(out: &mut Vec<u8>, s: &[u8]) {
     let mut i = 0;
     while let Some(eight) = s[i..].first_chunk::<8>() {
         out.extend_from_slice(eight);
-        let special = special_bytes(u64::from_le_bytes(*eight));
+        let special = special_byte_mask(u64::from_le_bytes(*eight));
         if special == 0 {
             i += 8;
             continue;
         }
         let plain = (special.trailing_zeros() / 8) as usize;
         out.truncate(out.len() - (8 - plain));
-        escape(out, eight[plain]);
+        escape_byte(out, eight[plain]);
         i += plain + 1;
     }
     for &c in &s[i..] {
-        if c == b'"' || c == b'\\' || c < 0x20 { escape(out, c) } else { out.push(c) }
+        if c == b'"' || c == b'\\' || c < 0x20 { escape_byte(out, c) } else { out.push(c) }
     }
 }
 
 #[inline(always)]
-fn escape(out: &mut Vec<u8>, c: u8) {
-    if c == b'"' || c == b'\\' { out.extend_from_slice(&[b'\\', c]) } else { control(out, c) }
+fn escape_byte(out: &mut Vec<u8>, c: u8) {
+    if c == b'"' || c == b'\\' { out.extend_from_slice(&[b'\\', c]) } else { escape_control(out, c) }
 }
 
 #[cold]
-fn control(out: &mut Vec<u8>, c: u8) {
+fn escape_control(out: &mut Vec<u8>, c: u8) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     match c {
         b'\n' => out.extend_from_slice(b"\\n"),
@@ -95,23 +95,23 @@ pub fn number(out: &mut Vec<u8>, n: f64) {
 }
 
 /// An object being written: members in the order of the calls. [`Object::end`] closes it.
-pub struct Object<'o> {
+pub struct ObjectWriter<'o> {
     out: &'o mut Vec<u8>,
-    empty: bool,
+    is_empty: bool,
 }
 
-impl<'o> Object<'o> {
+impl<'o> ObjectWriter<'o> {
     pub fn new(out: &'o mut Vec<u8>) -> Self {
         out.push(b'{');
-        Self { out, empty: true }
+        Self { out, is_empty: true }
     }
 
     /// Starts a member and hands out the buffer for its value.
     pub fn key(&mut self, key: &str) -> &mut Vec<u8> {
-        if !self.empty {
+        if !self.is_empty {
             self.out.push(b',');
         }
-        self.empty = false;
+        self.is_empty = false;
         string(self.out, key);
         self.out.push(b':');
         self.out
@@ -152,8 +152,8 @@ impl<'o> Object<'o> {
         self
     }
 
-    pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
-        let mut inner = Object::new(self.key(key));
+    pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut ObjectWriter<'_>)) -> &mut Self {
+        let mut inner = ObjectWriter::new(self.key(key));
         fill(&mut inner);
         inner.end();
         self

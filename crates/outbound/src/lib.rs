@@ -4,7 +4,7 @@
 //! is never reached through a proxy. Certificates are judged by the operating system's store, and by those that
 //! the user names.
 
-mod trust;
+mod verifier;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -41,14 +41,14 @@ impl Default for Options {
 /// Why nothing can be reached; for the person who gave the address.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
-    #[error("{path}: {why}")]
-    CaFile { path: String, why: String },
+    #[error("{path}: {reason}")]
+    CaFile { path: String, reason: String },
     #[error("no TLS: {0}")]
     Tls(String),
     #[error("{0} names no host")]
     NoHost(String),
-    #[error("cannot connect to {at}: {why}")]
-    Connect { at: String, why: String },
+    #[error("cannot connect to {address}: {reason}")]
+    Connect { address: String, reason: String },
 }
 
 /// A client for requests to one address.
@@ -63,7 +63,7 @@ pub fn client_to_socket(socket: &Path, options: &Options) -> Result<Client, Outb
 }
 
 fn builder(options: &Options) -> Result<reqwest::ClientBuilder, OutboundError> {
-    let mut config = (*tls(options)?).clone();
+    let mut config = (*tls_config(options)?).clone();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Client::builder()
         .tls_backend_preconfigured(config)
@@ -76,7 +76,7 @@ fn builder(options: &Options) -> Result<reqwest::ClientBuilder, OutboundError> {
 
 fn build(builder: reqwest::ClientBuilder, direct: bool) -> Result<Client, OutboundError> {
     let builder = if direct { builder.no_proxy() } else { builder };
-    builder.build().map_err(|error| OutboundError::Tls(reason(&error)))
+    builder.build().map_err(|error| OutboundError::Tls(error_chain(&error)))
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -89,10 +89,11 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// How a server's certificate is judged.
-fn tls(options: &Options) -> Result<Arc<ClientConfig>, OutboundError> {
+fn tls_config(options: &Options) -> Result<Arc<ClientConfig>, OutboundError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let failed = |error: rustls::Error| OutboundError::Tls(error.to_string());
-    let verifier = trust::Trust::new(ca_certificates(options.ca_file.as_deref())?, provider.clone());
+    let verifier =
+        verifier::CertificateVerifier::new(ca_certificates(options.ca_file.as_deref())?, provider.clone());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(failed)?
@@ -104,7 +105,7 @@ fn tls(options: &Options) -> Result<Arc<ClientConfig>, OutboundError> {
 
 fn ca_certificates(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, OutboundError> {
     let Some(path) = file else { return Ok(Vec::new()) };
-    let bad = |why: String| OutboundError::CaFile { path: path.display().to_string(), why };
+    let bad = |why: String| OutboundError::CaFile { path: path.display().to_string(), reason: why };
     let bytes = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match certificates {
@@ -120,17 +121,17 @@ pub async fn connect(to: &Url, options: &Options) -> Result<Stream, OutboundErro
     let port = to.port_or_known_default().unwrap_or(80);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let at = || format!("{host}:{port}");
-    let bad = |why: String| OutboundError::Connect { at: at(), why };
+    let bad = |why: String| OutboundError::Connect { address: at(), reason: why };
     let patience = Duration::from_millis(options.connect_timeout_ms);
     let opening = async {
-        let tcp = TcpStream::connect((host, port)).await.map_err(|error| bad(reason(&error)))?;
+        let tcp = TcpStream::connect((host, port)).await.map_err(|error| bad(error_chain(&error)))?;
         let _ = tcp.set_nodelay(true);
         if !matches!(to.scheme(), "wss" | "https") {
             return Ok(Stream::Plain(tcp));
         }
         let name = ServerName::try_from(host.to_owned()).map_err(|error| bad(error.to_string()))?;
-        let tls = tokio_rustls::TlsConnector::from(tls(options)?).connect(name, tcp).await;
-        Ok(Stream::Tls(Box::new(tls.map_err(|error| bad(reason(&error)))?)))
+        let tls = tokio_rustls::TlsConnector::from(tls_config(options)?).connect(name, tcp).await;
+        Ok(Stream::Tls(Box::new(tls.map_err(|error| bad(error_chain(&error)))?)))
     };
     tokio::time::timeout(patience, opening)
         .await
@@ -181,11 +182,11 @@ impl AsyncWrite for Stream {
 }
 
 /// An error with its causes, in one line. The innermost is what people can do something about.
-pub fn reason(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = trust::words(error);
+pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = verifier::describe(error);
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let words = trust::words(inner);
+        let words = verifier::describe(inner);
         if !text.contains(&words) {
             let _ = write!(text, ": {words}");
         }

@@ -10,15 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::manifest::Workbook;
+use contract::manifest::WorkbookFormat;
 use contract::source::{
-    Change, Clerk, Filter, More, Position, Query, Reader, Shape, ShapeColumn, Sort, Source, Stale, Test,
-    Unwritable, Write,
+    ColumnShape, Comparison, ContractViolation, CursorPosition, Filter, Query, Reader, RowChange, RowFlow,
+    Sort, Source, TableShape, VersionConflict, WriteChecks, WriteRequest,
 };
-use contract::{Cell, Value};
+use contract::{Value, ValueRef};
 use source::csv::{self as delimited, Csv};
-use source::json::{self, Form};
-use source::{Rows, sheets};
+use source::json::{self, JsonLayout};
+use source::{TableFile, sheets};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -49,9 +49,9 @@ fn main() -> Fallible<()> {
     held("at rest", "VmRSS:")?;
     reads(reader.as_ref(), rows)?;
     held("with orders", "VmRSS:")?;
-    let key = [Cell::Text("user5@example.com")];
-    let change = Change::Update { key: &key, cells: &[(PLAN, Cell::Text("gold"))] };
-    let update = Write { change, claim: None, dry_run: false, now_ms: 0, stop: None };
+    let key = [ValueRef::Text("user5@example.com")];
+    let change = RowChange::Update { key: &key, values: &[(PLAN, ValueRef::Text("gold"))] };
+    let update = WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 0, cancelled: None };
     let (took, _) = timed(|| Ok(file.source().writer(&shape)?.write(&update, &mut Nobody)?))?;
     println!("one update     {:>8.1} ms", ms(took));
 
@@ -86,7 +86,7 @@ fn reads(reader: &dyn Reader, rows: u64) -> Fallible<()> {
     let (took, found) = timed(|| {
         let mut found = 0_u64;
         for key in &keys {
-            found += u64::from(reader.get(&[Cell::Text(key)], &mut |cells| {
+            found += u64::from(reader.get(&[ValueRef::Text(key)], &mut |cells| {
                 black_box(cells);
             })?);
         }
@@ -94,13 +94,13 @@ fn reads(reader: &dyn Reader, rows: u64) -> Fallible<()> {
     })?;
     println!("keyed read     {:>8.0} ns, {found} found", took.as_nanos() as f64 / keys.len() as f64);
     // Where the page ends.
-    let list = |name: &str, query: &Query<'_>| -> Fallible<Position> {
-        let mut last = Position { sorted: None, key: Vec::new() };
+    let list = |name: &str, query: &Query<'_>| -> Fallible<CursorPosition> {
+        let mut last = CursorPosition { sort_value: None, key: Vec::new() };
         let (took, total) = timed(|| {
             Ok(reader.list(query, &mut |cells, _| {
-                last.sorted = query.sort.map(|sort| cells[sort.column].to_value());
+                last.sort_value = query.sort.map(|sort| cells[sort.column].to_value());
                 last.key = vec![cells[0].to_value()];
-                More::Yes
+                RowFlow::Continue
             })?)
         })?;
         println!("{name:<14} {:>8.2} ms, total {total:?}", ms(took));
@@ -117,16 +117,16 @@ fn reads(reader: &dyn Reader, rows: u64) -> Fallible<()> {
     list("by date", &by(DATE, true))?;
     let last = list("by balance", &by(BALANCE, true))?;
     list("page of it", &Query { after: Some(&last), ..by(BALANCE, true) })?;
-    let filter = Filter { column: VISITS, test: Test::AtLeast, value: Cell::Integer(900) };
+    let filter = Filter { column: VISITS, comparison: Comparison::AtLeast, value: ValueRef::Integer(900) };
     list("filter all", &Query { filters: vec![filter], rows_max: usize::MAX, ..Query::default() })?;
-    let none = Filter { column: PLAN, test: Test::Equals, value: Cell::Text("gold") };
+    let none = Filter { column: PLAN, comparison: Comparison::Equals, value: ValueRef::Text("gold") };
     list("filter none", &Query { filters: vec![none], rows_max: 50, ..Query::default() })?;
     Ok(())
 }
 
 enum File {
     Csv(Csv),
-    Rows(Rows),
+    Rows(TableFile),
 }
 
 impl File {
@@ -139,30 +139,30 @@ impl File {
 
     fn wait(&self) {
         match self {
-            Self::Csv(csv) => csv.wait(),
-            Self::Rows(rows) => rows.wait(),
+            Self::Csv(csv) => csv.wait_for_reload(),
+            Self::Rows(rows) => rows.wait_for_reload(),
         }
     }
 }
 
-fn open(kind: &str, path: &Path) -> Fallible<(File, Shape, Arc<dyn Reader>)> {
+fn open(kind: &str, path: &Path) -> Fallible<(File, TableShape, Arc<dyn Reader>)> {
     let file = match kind {
         "csv" => File::Csv(Csv::open(path, delimited::Options::default())),
-        "jsonl" => File::Rows(json::open(path, json::Options::new(Form::Lines))),
-        "json" => File::Rows(json::open(path, json::Options::new(Form::Document { at: None }))),
-        "xlsx" => File::Rows(sheets::open(path, sheets::Options::new(Workbook::Xlsx))),
+        "jsonl" => File::Rows(json::open(path, json::Options::new(JsonLayout::Lines))),
+        "json" => File::Rows(json::open(path, json::Options::new(JsonLayout::Document { pointer: None }))),
+        "xlsx" => File::Rows(sheets::open(path, sheets::Options::new(WorkbookFormat::Xlsx))),
         other => return Err(format!("no such kind: {other}").into()),
     };
-    let table = file.source().facts()?.tables.remove(0);
-    let columns = table.columns.into_iter().enumerate().map(|(at, column)| ShapeColumn {
-        at,
+    let table = file.source().introspect()?.tables.remove(0);
+    let columns = table.columns.into_iter().enumerate().map(|(at, column)| ColumnShape {
+        source_index: at,
         name: column.name,
-        kind: column.kind,
+        data_type: column.data_type,
         nullable: column.nullable,
         mixed: column.mixed,
-        null: None,
+        null_text: None,
     });
-    let shape = Shape { table: table.name, columns: columns.collect(), key: table.key };
+    let shape = TableShape { table: table.name, columns: columns.collect(), key: table.key };
     let reader = file.source().reader(&shape)?;
     Ok((file, shape, reader))
 }
@@ -254,12 +254,12 @@ fn scan(path: &Path) -> Fallible<()> {
 
 struct Nobody;
 
-impl Clerk for Nobody {
-    fn before(&mut self, _: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
+impl WriteChecks for Nobody {
+    fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
         Ok(Vec::new())
     }
 
-    fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
+    fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
         Ok(Vec::new())
     }
 }

@@ -6,8 +6,8 @@
 use std::io::Write;
 use std::time::Instant;
 
-use contract::Cell;
-use contract::source::{More, Query, Reader, Shape, ShapeColumn, Sort, Source};
+use contract::ValueRef;
+use contract::source::{ColumnShape, Query, Reader, RowFlow, Sort, Source, TableShape};
 use source::sqlite::{Options, Sqlite};
 
 /// The best of many short runs is what a quiet machine would show.
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let source = Sqlite::open(&folder.path().join(FILE), Options::default())?;
         let key = usize::from(std::env::args().nth(3).is_some_and(|key| key == "email"));
         let reads: u64 = std::env::args().nth(4).and_then(|reads| reads.parse().ok()).unwrap_or(READS);
-        let shape = Shape { table: "customers".into(), columns: columns(&source)?, key: vec![key] };
+        let shape = TableShape { table: "customers".into(), columns: columns(&source)?, key: vec![key] };
         let reader = source.reader(&shape)?;
         let mut bytes = 0;
         for i in 0..reads {
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let columns = columns(&source)?;
         writeln!(out, "{mode:7} facts of {rows} rows  {:9.1} ms", start.elapsed().as_secs_f64() * 1e3)?;
         for (name, key) in [("id", 0), ("email", 1)] {
-            let shape = Shape { table: "customers".into(), columns: columns.clone(), key: vec![key] };
+            let shape = TableShape { table: "customers".into(), columns: columns.clone(), key: vec![key] };
             let reader = source.reader(&shape)?;
             let mut bytes = 0;
             let mut best = f64::MAX;
@@ -53,14 +53,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             writeln!(out, "{mode:7} get by {name:15} {best:9.0} ns  ({bytes} bytes)")?;
         }
-        let shape = Shape { table: "customers".into(), columns, key: vec![0] };
+        let shape = TableShape { table: "customers".into(), columns, key: vec![0] };
         let reader = source.reader(&shape)?;
         for (name, sort) in [("by key", None), ("by signup", Some(Sort { column: 3, descending: true }))] {
             let query = Query { sort, rows_max: 50, ..Query::default() };
             let mut best = f64::MAX;
             for _ in 0..RUNS / 10 {
                 let start = Instant::now();
-                reader.list(&query, &mut |_, _| More::Yes)?;
+                reader.list(&query, &mut |_, _| RowFlow::Continue)?;
                 best = best.min(start.elapsed().as_secs_f64() * 1e6);
             }
             writeln!(out, "{mode:7} list of 50 {name:11} {best:9.1} µs")?;
@@ -86,15 +86,15 @@ fn database(
     Ok((folder, writer))
 }
 
-fn columns(source: &Sqlite) -> Result<Vec<ShapeColumn>, Box<dyn std::error::Error>> {
-    let facts = source.facts()?;
-    let columns = facts.tables[0].columns.iter().enumerate().map(|(at, column)| ShapeColumn {
-        at,
+fn columns(source: &Sqlite) -> Result<Vec<ColumnShape>, Box<dyn std::error::Error>> {
+    let facts = source.introspect()?;
+    let columns = facts.tables[0].columns.iter().enumerate().map(|(at, column)| ColumnShape {
+        source_index: at,
         name: column.name.clone(),
-        kind: column.kind,
+        data_type: column.data_type,
         nullable: column.nullable,
         mixed: column.mixed,
-        null: None,
+        null_text: None,
     });
     Ok(columns.collect())
 }
@@ -102,10 +102,10 @@ fn columns(source: &Sqlite) -> Result<Vec<ShapeColumn>, Box<dyn std::error::Erro
 fn read(reader: &dyn Reader, key: usize, id: u64) -> Result<usize, Box<dyn std::error::Error>> {
     let mut bytes = 0;
     let email = format!("user{id}@example.com");
-    let asked = if key == 0 { Cell::Integer(i64::try_from(id)?) } else { Cell::Text(&email) };
+    let asked = if key == 0 { ValueRef::Integer(i64::try_from(id)?) } else { ValueRef::Text(&email) };
     reader.get(&[asked], &mut |cells| {
         for cell in cells {
-            if let Cell::Text(text) = cell {
+            if let ValueRef::Text(text) = cell {
                 bytes += text.len();
             }
         }

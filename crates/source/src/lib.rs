@@ -1,17 +1,17 @@
 //! Where data lives: CSV and JSON files, workbooks and SQLite databases, read through one seam, [`contract::source::Source`].
 
+mod atomic_file;
 pub mod csv;
-mod files;
-mod hunt;
-mod index;
+mod error_text;
 pub mod json;
-mod live;
-mod pace;
-mod rows;
+mod key_index;
+mod location;
+mod progress;
 pub mod sheets;
-mod spot;
+mod snapshot_reader;
 pub mod sqlite;
+mod tables;
+mod text_search;
 mod watch;
-mod words;
 
-pub use rows::Rows;
+pub use tables::TableFile;

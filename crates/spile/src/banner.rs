@@ -7,13 +7,13 @@ use std::io::{IsTerminal, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use contract::humanize::join_truncated;
 use contract::names;
-use contract::words::some;
 use json::Json;
-use json::write::Object;
+use json::write::ObjectWriter;
 
 /// A server as it is announced.
-pub(crate) struct Shown {
+pub(crate) struct ServerSummary {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) tools: Vec<String>,
@@ -21,60 +21,65 @@ pub(crate) struct Shown {
     pub(crate) command: Vec<String>,
 }
 
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_stderr(text: &str) {
     // Nobody there to read it is no reason not to serve.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// What a caller has to send when it is asked for a token. The token itself is nobody's to print.
-pub(crate) const WITH_TOKEN: &[(&str, &str)] = &[("Authorization", "Bearer TOKEN")];
+pub(crate) const TOKEN_HEADERS: &[(&str, &str)] = &[("Authorization", "Bearer TOKEN")];
 
 /// Where it is served. At least one of the two.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct ListenAddresses {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) socket: Option<PathBuf>,
     /// Whether the address is reached under TLS.
-    pub(crate) is_secured: bool,
+    pub(crate) is_tls: bool,
 }
 
-impl Places {
+impl ListenAddresses {
     fn scheme(&self, plain: &str) -> String {
-        if self.is_secured { format!("{plain}s") } else { plain.to_owned() }
+        if self.is_tls { format!("{plain}s") } else { plain.to_owned() }
     }
 }
 
 /// `heads` are those that callers have to send.
-pub(crate) fn over_sockets(all: &[Shown], places: &Places, heads: &[(&str, &str)]) -> String {
+pub(crate) fn network_banner(
+    all: &[ServerSummary],
+    places: &ListenAddresses,
+    heads: &[(&str, &str)],
+) -> String {
     let mut out = String::new();
     for (at, one) in all.iter().enumerate() {
         if at > 0 {
             let _ = writeln!(out);
         }
-        let path = if all.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", escaped(&one.name)) };
+        let path =
+            if all.len() == 1 { "/mcp".to_owned() } else { format!("/mcp/{}", percent_encode(&one.name)) };
         let socket = places.socket.as_ref().map(|path| format!("unix:{}", path.display()));
         match (places.address, socket) {
             (Some(bound), socket) => {
-                head(&mut out, one, &format!("{}://{bound}{path}", places.scheme("http")));
+                write_summary(&mut out, one, &format!("{}://{bound}{path}", places.scheme("http")));
                 let socket = socket.map(|socket| format!(" · {socket}")).unwrap_or_default();
                 let _ = writeln!(out, "  also {}://{bound}{path}{socket}", places.scheme("ws"));
             }
-            (None, socket) => head(&mut out, one, &socket.unwrap_or_default()),
+            (None, socket) => write_summary(&mut out, one, &socket.unwrap_or_default()),
         }
         if one.command.is_empty() {
             continue;
         }
         let _ = writeln!(out);
         match (places.address, &places.socket) {
-            (Some(bound), _) => by_address(
+            (Some(bound), _) => write_url_instructions(
                 &mut out,
                 one,
-                &format!("{}://{}{path}", places.scheme("http"), reached(bound)),
+                &format!("{}://{}{path}", places.scheme("http"), connectable_address(bound)),
                 heads,
             ),
             (None, Some(socket)) => {
-                let socket = quoted(&socket.display().to_string());
-                by_socket(&mut out, one, &socket, &path, heads, all.len() == 1);
+                let socket = shell_quote(&socket.display().to_string());
+                write_socket_instructions(&mut out, one, &socket, &path, heads, all.len() == 1);
             }
             (None, None) => {}
         }
@@ -82,42 +87,49 @@ pub(crate) fn over_sockets(all: &[Shown], places: &Places, heads: &[(&str, &str)
     out.trim_end().to_owned()
 }
 
-fn by_address(out: &mut String, one: &Shown, url: &str, heads: &[(&str, &str)]) {
+fn write_url_instructions(out: &mut String, one: &ServerSummary, url: &str, heads: &[(&str, &str)]) {
     let options: String = heads.iter().map(|(name, value)| format!(" --header '{name}: {value}'")).collect();
-    connect(
+    write_instruction(
         out,
         "Claude Code",
         &format!("claude mcp add --transport http {} {url}{options}", client_name(&one.name)),
     );
     let entry = Json::object(|o| {
         o.str("url", url);
-        headers(o, heads);
+        write_headers(o, heads);
     });
-    connect(out, "Cursor", &entry_of("mcpServers", &one.name, &entry));
+    write_instruction(out, "Cursor", &config_entry("mcpServers", &one.name, &entry));
     let entry = Json::object(|o| {
         o.str("type", "http").str("url", url);
-        headers(o, heads);
+        write_headers(o, heads);
     });
-    connect(out, "VS Code", &entry_of("servers", &one.name, &entry));
-    connect(out, "Claude Desktop", &by_command("mcpServers", one));
+    write_instruction(out, "VS Code", &config_entry("servers", &one.name, &entry));
+    write_instruction(out, "Claude Desktop", &command_entry("mcpServers", one));
 }
 
 /// A pipe leads to one server, and has no place for a token.
-fn by_socket(out: &mut String, one: &Shown, socket: &str, path: &str, heads: &[(&str, &str)], is_one: bool) {
+fn write_socket_instructions(
+    out: &mut String,
+    one: &ServerSummary,
+    socket: &str,
+    path: &str,
+    heads: &[(&str, &str)],
+    is_one: bool,
+) {
     let options: String = heads.iter().map(|(name, value)| format!(" -H '{name}: {value}'")).collect();
     let ask = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let how = format!(
         "curl --unix-socket {socket} http://localhost{path} -H 'Content-Type: application/json'{options} -d '{ask}'"
     );
-    connect(out, "curl", &how);
+    write_instruction(out, "curl", &how);
     if is_one && heads.is_empty() {
         let how = format!("claude mcp add {} -- socat - UNIX-CONNECT:{socket}", client_name(&one.name));
-        connect(out, "Claude Code, and whatever starts a command", &how);
+        write_instruction(out, "Claude Code, and whatever starts a command", &how);
     }
 }
 
 /// How this machine itself gets there: all addresses are none to connect to.
-fn reached(bound: SocketAddr) -> SocketAddr {
+fn connectable_address(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -126,7 +138,7 @@ fn reached(bound: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, bound.port())
 }
 
-fn headers(out: &mut Object<'_>, heads: &[(&str, &str)]) {
+fn write_headers(out: &mut ObjectWriter<'_>, heads: &[(&str, &str)]) {
     if !heads.is_empty() {
         out.object("headers", |headers| {
             heads.iter().for_each(|(name, value)| {
@@ -136,54 +148,54 @@ fn headers(out: &mut Object<'_>, heads: &[(&str, &str)]) {
     }
 }
 
-pub(crate) fn over_stdio(all: &[Shown]) -> String {
+pub(crate) fn stdio_banner(all: &[ServerSummary]) -> String {
     let mut out = String::new();
     for one in all {
-        head(&mut out, one, "stdin and stdout");
+        write_summary(&mut out, one, "stdin and stdout");
         // A client that starts us shows this to nobody; a person at a terminal wonders what to do next.
         if one.command.is_empty() || !std::io::stdin().is_terminal() {
             continue;
         }
         let _ = writeln!(out);
-        let words: Vec<String> = one.command.iter().map(|word| quoted(word)).collect();
-        let program = quoted(&program());
-        connect(
+        let words: Vec<String> = one.command.iter().map(|word| shell_quote(word)).collect();
+        let program = shell_quote(&executable_path());
+        write_instruction(
             &mut out,
             "Claude Code",
             &format!("claude mcp add {} -- {program} {}", client_name(&one.name), words.join(" ")),
         );
-        connect(&mut out, "Claude Desktop, Cursor", &by_command("mcpServers", one));
-        connect(&mut out, "VS Code", &by_command("servers", one));
+        write_instruction(&mut out, "Claude Desktop, Cursor", &command_entry("mcpServers", one));
+        write_instruction(&mut out, "VS Code", &command_entry("servers", one));
         let _ = writeln!(out, "\nWaiting for a client on stdin. To serve over HTTP instead: --http");
     }
     out.trim_end().to_owned()
 }
 
-fn head(out: &mut String, one: &Shown, at: &str) {
+fn write_summary(out: &mut String, one: &ServerSummary, at: &str) {
     let tools = match &*one.tools {
         [] => "no tools".to_owned(),
         [only] => format!("1 tool: {only}"),
         // The rest is in `spile check`.
-        many => format!("{} tools: {}", many.len(), some(many, 6)),
+        many => format!("{} tools: {}", many.len(), join_truncated(many, 6)),
     };
     let name = bold(&one.name);
     let _ = writeln!(out, "{name} {} · {tools} · {at}", one.version);
 }
 
-fn connect(out: &mut String, client: &str, how: &str) {
+fn write_instruction(out: &mut String, client: &str, how: &str) {
     let _ = writeln!(out, "  {}", faint(client));
     let _ = writeln!(out, "    {how}");
 }
 
-fn by_command(under: &str, one: &Shown) -> String {
+fn command_entry(under: &str, one: &ServerSummary) -> String {
     let entry = Json::object(|o| {
-        o.str("command", &program());
+        o.str("command", &executable_path());
         o.array("args", &one.command, |out, word| json::write::string(out, word));
     });
-    entry_of(under, &one.name, &entry)
+    config_entry(under, &one.name, &entry)
 }
 
-fn entry_of(under: &str, name: &str, entry: &Json) -> String {
+fn config_entry(under: &str, name: &str, entry: &Json) -> String {
     let json = Json::object(|o| {
         o.object(under, |servers| {
             servers.raw(&client_name(name), entry.as_str());
@@ -194,16 +206,16 @@ fn entry_of(under: &str, name: &str, entry: &Json) -> String {
 
 /// What clients call a server: they take letters without marks, digits, `-` and `_`.
 pub(crate) fn client_name(name: &str) -> String {
-    if name.chars().all(is_plain) { name.to_owned() } else { names::collection_name(name) }
+    if name.chars().all(is_client_name_char) { name.to_owned() } else { names::collection_name(name) }
 }
 
 /// What every client takes in a name.
-pub(crate) fn is_plain(c: char) -> bool {
+pub(crate) fn is_client_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
 
 /// A name as a part of a path (RFC 3986).
-fn escaped(name: &str) -> String {
+fn percent_encode(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
         match byte {
@@ -218,13 +230,13 @@ fn escaped(name: &str) -> String {
 }
 
 /// This program, by a path that works from anywhere.
-fn program() -> String {
+fn executable_path() -> String {
     let own = std::env::current_exe().ok();
     own.map_or_else(|| "spile".to_owned(), |path| path.display().to_string())
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -234,14 +246,14 @@ fn quoted(word: &str) -> String {
 }
 
 fn bold(text: &str) -> String {
-    if in_colour() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    if is_color_enabled() { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 fn faint(text: &str) -> String {
-    if in_colour() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+    if is_color_enabled() { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// Colour is for people at a terminal who have not asked to be spared.
-pub(crate) fn in_colour() -> bool {
+pub(crate) fn is_color_enabled() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Args, ValueEnum};
+use contract::compatibility::{
+    Compatibility, ContractInterface, Difference, compare_interfaces, overall_compatibility,
+};
 use contract::diagnostic::Diagnostic;
-use contract::judge::{Difference, Promises, Verdict, judge, worst};
 use contract::lock::{Lock, TEXT_BYTES_MAX};
 use json::Json;
 
-use crate::lock::{file_of, intact, lines, parse, read};
-use crate::project::{Looked, Project};
-use crate::report::tell;
+use crate::lock::{check_intact, difference_lines, lock_path, parse_lock, read_lock};
+use crate::project::{Project, Scan};
+use crate::report::print_diagnostics;
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
@@ -42,25 +44,25 @@ enum FailOn {
 
 /// Exit codes: 0 whatever the verdict, 1 if `--fail-on` says so, 2 if there is none.
 pub fn diff(args: &DiffArgs) -> ExitCode {
-    let judged = judged(args).unwrap_or_else(|error| Err(vec![Diagnostic::error(format!("{error:#}"))]));
-    let Judged { name, against, old, differences } = match judged {
+    let judged = compare(args).unwrap_or_else(|error| Err(vec![Diagnostic::error(format!("{error:#}"))]));
+    let LockComparison { name, against, baseline: old, differences } = match judged {
         Ok(judged) => judged,
         Err(why) => {
-            tell(&why);
+            print_diagnostics(&why);
             return ExitCode::from(2);
         }
     };
-    let verdict = worst(&differences);
+    let verdict = overall_compatibility(&differences);
     let said = if args.json {
         as_json(&against, &old, &differences) + "\n"
     } else {
-        let (version, next) = (old.version, old.version.after(verdict));
+        let (version, next) = (old.version, old.version.bump(verdict));
         match verdict {
-            Verdict::Same => format!("{name}: the same as {version} ({against})\n"),
-            Verdict::Words | Verdict::Compatible | Verdict::Breaking => format!(
+            Compatibility::Same => format!("{name}: the same as {version} ({against})\n"),
+            Compatibility::TextOnly | Compatibility::Compatible | Compatibility::Breaking => format!(
                 "{name}: {} since {version} ({against}); the next version is {next}\n\n{}",
                 verdict.as_str(),
-                lines(&differences)
+                difference_lines(&differences)
             ),
         }
     };
@@ -68,54 +70,54 @@ pub fn diff(args: &DiffArgs) -> ExitCode {
     let _ = std::io::stdout().write_all(said.as_bytes());
     let fails = match args.fail_on {
         None => false,
-        Some(FailOn::Breaking) => verdict == Verdict::Breaking,
-        Some(FailOn::Any) => verdict != Verdict::Same,
+        Some(FailOn::Breaking) => verdict == Compatibility::Breaking,
+        Some(FailOn::Any) => verdict != Compatibility::Same,
     };
     if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-struct Judged {
+struct LockComparison {
     name: String,
     /// What it is compared with, as people know it.
     against: String,
-    old: Lock,
+    baseline: Lock,
     differences: Vec<Difference>,
 }
 
-fn judged(args: &DiffArgs) -> anyhow::Result<Result<Judged, Vec<Diagnostic>>> {
+fn compare(args: &DiffArgs) -> anyhow::Result<Result<LockComparison, Vec<Diagnostic>>> {
     let project = Project::find(&args.path)?;
-    let Some(own) = file_of(&project) else {
+    let Some(own) = lock_path(&project) else {
         anyhow::bail!("only a manifest has a contract that is locked; `spile init` writes one");
     };
     let old = match &args.against {
-        None => beside(&own),
-        Some(against) => other(against, &own),
+        None => read_own_lock(&own),
+        Some(against) => read_named_lock(against, &own),
     };
-    let old = old.and_then(|(name, lock)| Ok((name.clone(), intact(&name, lock)?)));
+    let old = old.and_then(|(name, lock)| Ok((name.clone(), check_intact(&name, lock)?)));
     let (against, old) = match old {
         Ok(old) => old,
         Err(why) => return Ok(Err(vec![why])),
     };
-    let Looked { ready, found, .. } = project.look()?;
+    let Scan { compiled: ready, diagnostics: found, .. } = project.scan()?;
     let Some(ready) = ready else { return Ok(Err(found)) };
-    let differences = judge(&old.promises, &Promises::of(&ready.contract));
-    Ok(Ok(Judged { name: ready.contract.name, against, old, differences }))
+    let differences = compare_interfaces(&old.interface, &ContractInterface::from_contract(&ready.contract));
+    Ok(Ok(LockComparison { name: ready.contract.name, against, baseline: old, differences }))
 }
 
-fn beside(own: &Path) -> Result<(String, Lock), Diagnostic> {
+fn read_own_lock(own: &Path) -> Result<(String, Lock), Diagnostic> {
     let missing = || {
         let message = format!("there is no `{}` to compare with", own.display());
         Diagnostic::error(message).help("`spile compile` writes it; or name another with --against")
     };
-    Ok((name_of(own), read(own)?.ok_or_else(missing)?))
+    Ok((file_name(own), read_lock(own)?.ok_or_else(missing)?))
 }
 
 /// A file that is there is meant; else a revision.
-fn other(against: &str, own: &Path) -> Result<(String, Lock), Diagnostic> {
+fn read_named_lock(against: &str, own: &Path) -> Result<(String, Lock), Diagnostic> {
     let file = Path::new(against);
     if file.is_file() {
         let missing = || Diagnostic::error(format!("there is no `{against}` any more"));
-        return Ok((against.to_owned(), read(file)?.ok_or_else(missing)?));
+        return Ok((against.to_owned(), read_lock(file)?.ok_or_else(missing)?));
     }
     let Some(revision) = Revision::parse(against) else {
         let message = format!("`{against}` is neither a file nor a name that a revision can have");
@@ -123,12 +125,12 @@ fn other(against: &str, own: &Path) -> Result<(String, Lock), Diagnostic> {
             Diagnostic::error(message).help("name a lock file, or a branch, tag or commit such as main")
         );
     };
-    let name = format!("{against}:{}", name_of(own));
+    let name = format!("{against}:{}", file_name(own));
     let bytes = revision.show(own)?;
-    Ok((name.clone(), parse(&name, bytes)?))
+    Ok((name.clone(), parse_lock(&name, bytes)?))
 }
 
-fn name_of(file: &Path) -> String {
+fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
@@ -147,7 +149,7 @@ impl<'a> Revision<'a> {
     /// The file as it was then.
     fn show(&self, own: &Path) -> Result<Vec<u8>, Diagnostic> {
         let folder = own.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = name_of(own);
+        let file = file_name(own);
         let mut git = Command::new("git");
         git.arg("-C").arg(folder).args(["cat-file", "blob"]).arg(format!("{}:./{file}", self.0));
         // Nobody is there to be asked, and nothing is to be fetched.
@@ -182,15 +184,15 @@ impl<'a> Revision<'a> {
 }
 
 fn as_json(against: &str, old: &Lock, differences: &[Difference]) -> String {
-    let verdict = worst(differences);
+    let verdict = overall_compatibility(differences);
     let whole = Json::object(|out| {
         out.str("verdict", verdict.as_str()).str("against", against);
         out.str("version", &old.version.to_string());
-        out.str("next", &old.version.after(verdict).to_string());
+        out.str("next", &old.version.bump(verdict).to_string());
         out.array("changes", differences, |out, one| {
             let change = Json::object(|out| {
-                out.str("verdict", one.verdict.as_str()).str("tool", &one.tool);
-                out.str("at", &one.at).str("why", &one.why);
+                out.str("verdict", one.compatibility.as_str()).str("tool", &one.tool);
+                out.str("at", &one.path).str("why", &one.reason);
             });
             out.extend_from_slice(change.as_str().as_bytes());
         });

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+use crate::atomic_file::{self, FileMode};
 use crate::project::{MANIFEST, Project};
-use crate::replace::{self, Mode};
-use crate::report::tell;
+use crate::report::print_diagnostics;
 
 pub fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
     let project = Project::find(path)?;
@@ -19,19 +19,21 @@ pub fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
         bail!(is_there());
     }
     let (text, found) = project.without_manifest()?.manifest_text()?;
-    tell(&found);
+    print_diagnostics(&found);
     let Some(text) = text else { return Ok(ExitCode::FAILURE) };
     // Editors find the schema by the first line of the manifest; it is that of this version.
     let schema = folder.join(contract::init::SCHEMA_PATH);
-    replace::make_folder_of(&schema)?;
-    replace::file(&schema, contract::manifest::schema().as_bytes(), Mode::AsItWasOrUsual)?;
+    atomic_file::create_parent_dir(&schema)?;
+    atomic_file::write(&schema, contract::manifest::schema().as_bytes(), FileMode::PreserveOrUmask)?;
     if force {
-        replace::file(&file, text.as_bytes(), Mode::AsItWasOrUsual)?;
+        atomic_file::write(&file, text.as_bytes(), FileMode::PreserveOrUmask)?;
     } else {
         // Somebody may have written one meanwhile.
-        replace::new_file(&file, text.as_bytes(), Mode::Usual).with_context(|| match file.exists() {
-            true => is_there(),
-            false => format!("`{}` cannot be written", file.display()),
+        atomic_file::create_new(&file, text.as_bytes(), FileMode::Umask).with_context(|| {
+            match file.exists() {
+                true => is_there(),
+                false => format!("`{}` cannot be written", file.display()),
+            }
         })?;
     }
     writeln!(io::stderr(), "wrote {0}; `spile check {0}` says what it makes", file.display())?;

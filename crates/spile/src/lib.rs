@@ -1,5 +1,6 @@
 //! Arguments, wiring and diagnostics: what stands between a command line and a serving process.
 
+mod atomic_file;
 mod banner;
 pub mod check;
 pub mod client;
@@ -9,15 +10,14 @@ pub mod init;
 pub mod install;
 pub mod lock;
 pub mod pack;
-mod plain;
 mod progress;
 pub mod project;
 mod reload;
-mod replace;
 mod report;
+mod sanitize;
 pub mod serve;
 mod settings;
 #[cfg(unix)]
-mod socket;
+mod socket_path;
 
-pub use report::{print, tell};
+pub use report::{print, print_diagnostics};

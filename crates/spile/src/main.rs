@@ -16,7 +16,7 @@ use spile::lock::compile;
 use spile::pack::{self, PackArgs};
 use spile::project::MANIFEST;
 use spile::serve::{ServeArgs, Service, serve, start_logging};
-use spile::{client, tell};
+use spile::{client, print_diagnostics};
 
 /// Turns spreadsheets and databases into MCP servers that every agent can use.
 #[derive(Debug, Parser)]
@@ -77,12 +77,12 @@ enum Command {
 
 fn main() -> ExitCode {
     // First: a supervisor of a child needs none of the rest.
-    upstream::process::supervise_if_asked();
+    upstream::process::run_supervisor_if_requested();
     if let Some(done) = pack::run_if_packed() {
-        return ended(done);
+        return exit_code(done);
     }
     let done = match Cli::parse().command {
-        Command::Serve { paths, args } => served(&paths, &args),
+        Command::Serve { paths, args } => run_serve(&paths, &args),
         Command::Init { path, force } => init(&path, force),
         Command::Check(args) => check(&args),
         Command::Dev { path, args } => dev(&path, args),
@@ -90,29 +90,29 @@ fn main() -> ExitCode {
         Command::Diff(args) => Ok(diff(&args)),
         Command::Pack(args) => pack::run(&args),
         Command::Install(args) => install::run(&args),
-        Command::Schema => printed(&contract::manifest::schema()),
+        Command::Schema => print_text(&contract::manifest::schema()),
         Command::Client(command) => Ok(client::run(command)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "spile", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
     };
-    ended(done)
+    exit_code(done)
 }
 
-fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
+fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        tell(&[Diagnostic::error(format!("{error:#}"))]);
+        print_diagnostics(&[Diagnostic::error(format!("{error:#}"))]);
         ExitCode::FAILURE
     })
 }
 
-fn served(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
+fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(args);
     let mut services: Vec<Service> = Vec::with_capacity(paths.len());
     for path in paths {
         let (service, found) = Service::from_path(path)?;
-        tell(&found);
+        print_diagnostics(&found);
         let Some(service) = service else { return Ok(ExitCode::FAILURE) };
         if services.iter().any(|other| other.name == service.name) {
             bail!(
@@ -127,7 +127,7 @@ fn served(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A reader that has seen enough, such as `head`, is no failure.
-fn printed(text: &str) -> anyhow::Result<ExitCode> {
+fn print_text(text: &str) -> anyhow::Result<ExitCode> {
     spile::print(text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,17 +9,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Shows what is going on until it is dropped.
-pub(crate) struct Progress(Option<(SyncSender<()>, JoinHandle<()>)>);
+pub(crate) struct ProgressLine(Option<(SyncSender<()>, JoinHandle<()>)>);
 
-impl Progress {
-    pub(crate) fn on(file: &str, path: &Path) -> Self {
+impl ProgressLine {
+    pub(crate) fn reading_file(file: &str, path: &Path) -> Self {
         let mebibytes = std::fs::metadata(path).map_or(0, |found| found.len() >> 20);
         let what = format!("reading {file} ({mebibytes} MiB)");
         let began = Instant::now();
-        Self::show(move || format!("{what} … {} s", began.elapsed().as_secs()))
+        Self::start(move || format!("{what} … {} s", began.elapsed().as_secs()))
     }
 
-    fn show(line: impl Fn() -> String + Send + 'static) -> Self {
+    fn start(line: impl Fn() -> String + Send + 'static) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(None);
         }
@@ -42,7 +42,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.0.take() {
             drop(stop);
@@ -52,14 +52,14 @@ impl Drop for Progress {
 }
 
 /// How far something is whose size is known.
-pub(crate) struct Bar {
+pub(crate) struct ProgressBar {
     done: Arc<AtomicU64>,
-    _shown: Progress,
+    _line: ProgressLine,
 }
 
 const BAR_CELLS: u64 = 24;
 
-impl Bar {
+impl ProgressBar {
     pub(crate) fn new(what: &'static str, total: u64) -> Self {
         let done = Arc::new(AtomicU64::new(0));
         let seen = done.clone();
@@ -69,23 +69,23 @@ impl Bar {
             let (full, rest) = (part(BAR_CELLS), BAR_CELLS - part(BAR_CELLS));
             format!("{what} {}{} {:>3} %", "█".repeat(full as usize), "░".repeat(rest as usize), part(100))
         };
-        Self { done, _shown: Progress::show(line) }
+        Self { done, _line: ProgressLine::start(line) }
     }
 
     /// Counts what is read.
-    pub(crate) fn reading<R: Read>(&self, from: R) -> Counted<R> {
-        Counted { from, done: self.done.clone() }
+    pub(crate) fn count_reads<R: Read>(&self, from: R) -> CountingReader<R> {
+        CountingReader { inner: from, done: self.done.clone() }
     }
 }
 
-pub(crate) struct Counted<R> {
-    from: R,
+pub(crate) struct CountingReader<R> {
+    inner: R,
     done: Arc<AtomicU64>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let some = self.from.read(buffer)?;
+        let some = self.inner.read(buffer)?;
         self.done.fetch_add(some as u64, Ordering::Relaxed);
         Ok(some)
     }

@@ -5,65 +5,70 @@ use std::fmt::Write;
 use std::io::Write as _;
 
 use contract::diagnostic::{Diagnostic, Severity, render_all};
-use contract::words::{counted, grouped, some};
-use contract::{Contract, Operation, Tool, tokens};
+use contract::humanize::{group_digits, join_truncated, pluralize};
+use contract::{Contract, Tool, ToolOperation, tokens};
 
-use crate::banner::in_colour;
-use crate::plain;
+use crate::banner::is_color_enabled;
+use crate::sanitize;
 
 /// So many findings of one sort are shown; what is beyond is counted.
-const SHOWN_MAX: usize = 3;
+const SHOWN_PER_CODE_MAX: usize = 3;
 
 /// Readable without colour, and the same every time.
 pub(crate) fn report(contract: &Contract, sources: &[String], findings: &[Diagnostic]) -> String {
-    let costs: Vec<usize> = contract.tools.iter().map(cost).collect();
+    let costs: Vec<usize> = contract.tools.iter().map(token_cost).collect();
     let total = costs.iter().sum::<usize>() as u64;
-    let tools = counted(contract.tools.len() as u64, "tool");
-    let mut out =
-        format!("{} {} · {tools} · about {} tokens\n\n", contract.name, contract.version, grouped(total));
+    let tools = pluralize(contract.tools.len() as u64, "tool");
+    let mut out = format!(
+        "{} {} · {tools} · about {} tokens\n\n",
+        contract.name,
+        contract.version,
+        group_digits(total)
+    );
     let width = contract.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for (tool, cost) in contract.tools.iter().zip(&costs) {
-        let (cost, arguments) = (grouped(*cost as u64), some(&arguments(tool), 8));
+        let (cost, arguments) = (group_digits(*cost as u64), join_truncated(&argument_names(tool), 8));
         let _ = writeln!(out, "  {:width$}  {cost:>6} tokens  {arguments}", tool.name);
     }
     out.push_str("\nsources\n");
     for source in sources {
         let _ = writeln!(out, "  {source}");
     }
-    let proven: Vec<String> = contract.tools.iter().filter_map(|tool| proven(tool, contract)).collect();
+    let proven: Vec<String> =
+        contract.tools.iter().filter_map(|tool| statement_line(tool, contract)).collect();
     if !proven.is_empty() {
         out.push_str("\nstatements, each prepared and typed by its source\n");
         proven.iter().for_each(|line| out.extend(["  ", line, "\n"]));
     }
-    out += &worth_a_look(findings);
+    out += &findings_section(findings);
     out.push_str("\nTokens are an estimate for the o200k vocabulary; clients add a little of their own.\n");
     out
 }
 
 /// What a source has made of a statement.
-fn proven(tool: &Tool, contract: &Contract) -> Option<String> {
-    let Operation::Statement { statement } = tool.operation else { return None };
+fn statement_line(tool: &Tool, contract: &Contract) -> Option<String> {
+    let ToolOperation::Statement { statement } = tool.operation else { return None };
     let statement = &contract.statements[statement];
     let does = match statement.shape.writes {
-        true => format!("writes at most {}", counted(statement.shape.changes_max, "row")),
+        true => format!("writes at most {}", pluralize(statement.shape.changes_max, "row")),
         false => "reads".into(),
     };
     let typed: Vec<String> = statement
         .result
         .fields
         .iter()
-        .map(|field| format!("{} {}", field.name, field.kind.as_str()))
+        .map(|field| format!("{} {}", field.name, field.data_type.as_str()))
         .collect();
-    let gives = if typed.is_empty() { "nothing".into() } else { some(&typed, 8) };
+    let gives = if typed.is_empty() { "nothing".into() } else { join_truncated(&typed, 8) };
     Some(format!("{} on {}: {does}; gives {gives}", tool.name, statement.source))
 }
 
 /// One line for what it is, one for where and the way out.
-fn worth_a_look(findings: &[Diagnostic]) -> String {
+fn findings_section(findings: &[Diagnostic]) -> String {
     if findings.is_empty() {
         return String::new();
     }
-    let mut out = format!("\nworth a look: {}\n", counts(findings));
+    let mut out = format!("\nworth a look: {}\n", severity_counts(findings));
     let mut seen: Vec<(Option<&str>, usize)> = Vec::new();
     for one in findings {
         let times = match seen.iter_mut().find(|(code, _)| *code == one.code) {
@@ -74,16 +79,17 @@ fn worth_a_look(findings: &[Diagnostic]) -> String {
             }
         };
         *times += 1;
-        if *times > SHOWN_MAX {
+        if *times > SHOWN_PER_CODE_MAX {
             continue;
         }
         let word = one.severity.as_str();
-        let place = one.at.as_ref().map(|at| format!("{}:{}:{}: ", at.file(), at.line(), at.column()));
+        let place =
+            one.location.as_ref().map(|at| format!("{}:{}:{}: ", at.file_name(), at.line(), at.column()));
         let way_out = format!("{}{}", place.unwrap_or_default(), one.help.as_deref().unwrap_or_default());
-        let _ = writeln!(out, "  {word:7}  {}", plain::line(&one.message));
-        let _ = writeln!(out, "           {}", plain::line(&way_out));
+        let _ = writeln!(out, "  {word:7}  {}", sanitize::escape_line(&one.message));
+        let _ = writeln!(out, "           {}", sanitize::escape_line(&way_out));
     }
-    let more: usize = seen.iter().map(|(_, times)| times.saturating_sub(SHOWN_MAX)).sum();
+    let more: usize = seen.iter().map(|(_, times)| times.saturating_sub(SHOWN_PER_CODE_MAX)).sum();
     if more > 0 {
         let _ = writeln!(out, "  and {more} more of these sorts; --json has them all");
     }
@@ -91,21 +97,23 @@ fn worth_a_look(findings: &[Diagnostic]) -> String {
 }
 
 /// `1 warning, 2 notes`
-fn counts(findings: &[Diagnostic]) -> String {
+fn severity_counts(findings: &[Diagnostic]) -> String {
     let counted = [Severity::Error, Severity::Warning, Severity::Note].into_iter().filter_map(|severity| {
         let times = findings.iter().filter(|one| one.severity == severity).count();
-        (times > 0).then(|| counted(times as u64, severity.as_str()))
+        (times > 0).then(|| pluralize(times as u64, severity.as_str()))
     });
     counted.collect::<Vec<_>>().join(", ")
 }
 
 /// What a tool costs every conversation: its name, its description and what it takes. Results cost extra.
-pub(crate) fn cost(tool: &Tool) -> usize {
-    tokens::estimate(&tool.name) + tokens::estimate(&tool.description) + tokens::estimate(tool.input.as_str())
+pub(crate) fn token_cost(tool: &Tool) -> usize {
+    tokens::estimate(&tool.name)
+        + tokens::estimate(&tool.description)
+        + tokens::estimate(tool.input_schema.as_str())
 }
 
-pub(crate) fn arguments(tool: &Tool) -> Vec<String> {
-    let schema = tool.input.doc();
+pub(crate) fn argument_names(tool: &Tool) -> Vec<String> {
+    let schema = tool.input_schema.to_doc();
     let properties = schema.root().get("properties");
     properties
         .into_iter()
@@ -123,36 +131,36 @@ pub fn print(text: &str) -> std::io::Result<()> {
 }
 
 /// Says on stderr what is wrong or worth knowing.
-pub fn tell(found: &[Diagnostic]) {
+pub fn print_diagnostics(found: &[Diagnostic]) {
     if found.is_empty() {
         return;
     }
     // Behind notes comes more; an error is the end.
     let is_end = found.iter().any(|one| one.severity == Severity::Error);
-    let text = render_all(found, in_colour());
+    let text = render_all(found, is_color_enabled());
     let _ = writeln!(std::io::stderr(), "{}{}", text.trim_end(), if is_end { "" } else { "\n" });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{report, worth_a_look};
-    use contract::compile::{Known, compile};
-    use contract::diagnostic::{At, Diagnostic, Origin};
-    use contract::source::{ColumnFacts, Facts, StatementFacts};
-    use contract::{Kind, manifest};
+    use super::{findings_section, report};
+    use contract::compile::{KnownSource, compile};
+    use contract::diagnostic::{Diagnostic, FileLocation, FileText};
+    use contract::source::{ColumnFacts, SourceFacts, StatementFacts};
+    use contract::{DataType, manifest};
     use std::sync::Arc;
 
     #[test]
     fn findings_are_counted_and_only_a_few_of_a_sort_are_shown() {
-        assert_eq!(worth_a_look(&[]), "");
-        let origin = Arc::new(Origin::new("spile.toml", "[server]\nname = 'x'\n"));
+        assert_eq!(findings_section(&[]), "");
+        let origin = Arc::new(FileText::new("spile.toml", "[server]\nname = 'x'\n"));
         let placed = |n: usize| {
             let one = Diagnostic::warning(format!("number {n}")).code("a").help("change it");
-            one.at(&At::new(&origin, 9..13))
+            one.at(&FileLocation::new(&origin, 9..13))
         };
         let mut all: Vec<Diagnostic> = (1..=5).map(placed).collect();
         all.push(Diagnostic::note("another\u{1b}[2J").code("b").help("look"));
-        insta::assert_snapshot!(worth_a_look(&all), @r"
+        insta::assert_snapshot!(findings_section(&all), @r"
 
         worth a look: 5 warnings, 1 note
           warning  number 1
@@ -175,12 +183,12 @@ mod tests {
         let (manifest, _) = manifest::parse("spile.toml", text, &|_| None).expect("a manifest");
         let reads = StatementFacts {
             parameters: vec!["since".into()],
-            columns: vec![ColumnFacts::new("plan", Kind::Text), ColumnFacts::new("n", Kind::Integer)],
+            columns: vec![ColumnFacts::new("plan", DataType::Text), ColumnFacts::new("n", DataType::Integer)],
             ..StatementFacts::default()
         };
         let writes = StatementFacts { writes: true, ..StatementFacts::default() };
-        let (facts, statements) = (Facts::default(), [("top_plans", Ok(reads)), ("close", Ok(writes))]);
-        let known = [Known { statements: &statements, ..Known::new("crm", &facts) }];
+        let (facts, statements) = (SourceFacts::default(), [("top_plans", Ok(reads)), ("close", Ok(writes))]);
+        let known = [KnownSource { statements: &statements, ..KnownSource::new("crm", &facts) }];
         let (contract, told) = compile(&manifest, &known, "shop");
         let contract = contract.unwrap_or_else(|| panic!("{told:?}"));
         let report = report(&contract, &[], &[]);

@@ -8,30 +8,32 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use call::Provider;
 use clap::{Args, ValueEnum};
 use contract::diagnostic::{Diagnostic, render_all};
-use door::http::{Files, Listener, Site, Tls};
-use door::stdio::Output;
-#[cfg(unix)]
-use door::unix::SocketFile;
-use door::{Guard, Token};
-use host::{Config, RealWorld, Served, Server};
+use host::{Config, ProviderSet, Server, SystemPlatform};
+use spile_core::Provider;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
+use transport::http::{CertificateFiles, Listener, Site, Tls};
+use transport::stdio::StdoutWriter;
+#[cfg(unix)]
+use transport::unix::SocketFile;
+use transport::{BearerToken, Guard};
 
-use crate::banner::{self, Places, Shown};
-use crate::project::{Looked, Project};
-use crate::reload::{self, ALL_CLEAR, Breaking, Made, Marks, Tell, Watched};
+use crate::banner::{self, ListenAddresses, ServerSummary};
+use crate::project::{Project, Scan};
+use crate::reload::{
+    self, BreakingChangePolicy, Build, ProjectStamp, RECOVERED_TARGET, ReloadListener, WatchedProject,
+};
 use crate::settings;
 
 /// How to serve. Without a bind address or a socket: on stdin and stdout.
 #[derive(Debug, Default, Args)]
 pub struct ServeArgs {
     /// Serve over HTTP at this address, e.g. 127.0.0.1:3333, or at this port of this machine
-    #[arg(long, visible_alias = "port", value_name = "ADDR", value_parser = address)]
+    #[arg(long, visible_alias = "port", value_name = "ADDR", value_parser = parse_address)]
     pub bind: Option<SocketAddr>,
 
     /// Serve over HTTP at SPILE_HOST (127.0.0.1) and PORT (3333)
@@ -76,7 +78,7 @@ pub struct ServeArgs {
 }
 
 /// `127.0.0.1:3333`, `localhost:3333`, or a port alone, which means this machine only.
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let local = |port: &str| port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
     let port = text.strip_prefix("localhost:").unwrap_or(text);
     local(port)
@@ -102,7 +104,7 @@ pub struct Service {
     /// How long one of its calls may take; else what holds for all.
     pub call_timeout_ms: Option<u64>,
     /// What it is made from, if that can change.
-    pub(crate) watched: Option<Watched>,
+    pub(crate) watched: Option<WatchedProject>,
 }
 
 impl Service {
@@ -121,28 +123,35 @@ impl Service {
 impl Service {
     /// What a path on the command line means, and all there is to say of it. No service: something is wrong.
     pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let (seen, began) = (Marks::of(path, &[]), SystemTime::now());
-        let Looked { ready, mut found, files, locked, is_written, .. } = Project::find(path)?.look()?;
-        found.extend(locked.told(false));
+        let (seen, began) = (ProjectStamp::capture(path, &[]), SystemTime::now());
+        let Scan {
+            compiled: ready,
+            diagnostics: mut found,
+            data_files: files,
+            lock_state: locked,
+            has_manifest: is_written,
+            ..
+        } = Project::find(path)?.scan()?;
+        found.extend(locked.diagnostic(false));
         let service = ready.map(|ready| {
-            let made = Made::new(ready, None);
+            let made = Build::new(ready, None);
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
             let command = vec!["serve".into(), absolute];
-            let service = Self { command, ..Self::of(&made) };
-            let watched = Watched::new(path, made, files, seen, began).written(is_written);
+            let service = Self { command, ..Self::from_build(&made) };
+            let watched = WatchedProject::new(path, made, files, seen, began).with_manifest(is_written);
             Self { watched: Some(watched), ..service }
         });
         Ok((service, found))
     }
 
     /// What is packed into this program. It does not change while it is served.
-    pub fn packed(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
-        let Looked { ready, found, .. } = project.look()?;
-        let service = ready.map(|ready| Self::of(&Made::new(ready, None)));
+    pub fn from_packed(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+        let Scan { compiled: ready, diagnostics: found, .. } = project.scan()?;
+        let service = ready.map(|ready| Self::from_build(&Build::new(ready, None)));
         Ok((service, found))
     }
 
-    fn of(made: &Made) -> Self {
+    fn from_build(made: &Build) -> Self {
         Self {
             call_timeout_ms: made.call_timeout_ms,
             ..Self::new(&made.name, &made.version, made.provider.clone())
@@ -150,28 +159,29 @@ impl Service {
     }
 
     /// What answers for it.
-    pub(crate) fn server(self) -> anyhow::Result<Arc<Server>> {
+    pub(crate) fn into_server(self) -> anyhow::Result<Arc<Server>> {
         let Self { name, version, providers, call_timeout_ms, .. } = self;
         let limits = settings::limits()?;
-        let config = Config { name, version: version.clone(), limits, world: Arc::new(RealWorld::default()) };
-        Ok(Server::serving(config, Served { version, providers, call_timeout_ms })?)
+        let config =
+            Config { name, version: version.clone(), limits, platform: Arc::new(SystemPlatform::default()) };
+        Ok(Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms })?)
     }
 }
 
 /// Serves until told to stop. What is served follows what it is made from, unless that would break callers.
 pub fn serve(services: Vec<Service>, args: &ServeArgs) -> anyhow::Result<()> {
-    serve_with(services, args, |_| (Breaking::Kept, reload::log()))
+    serve_with(services, args, |_| (BreakingChangePolicy::KeepOld, reload::log_listener()))
 }
 
 /// `begun` is shown the servers before anybody can call them, and says how changes are taken.
 pub(crate) fn serve_with(
     services: Vec<Service>,
     args: &ServeArgs,
-    begun: impl FnOnce(&[Arc<Server>]) -> (Breaking, Tell),
+    begun: impl FnOnce(&[Arc<Server>]) -> (BreakingChangePolicy, ReloadListener),
 ) -> anyhow::Result<()> {
-    let address = args.address()?;
-    let guard = guard(args, address)?;
-    let tls = tls(args, address)?;
+    let address = args.listen_address()?;
+    let guard = build_guard(args, address)?;
+    let tls = load_tls(args, address)?;
     let mut shown = Vec::with_capacity(services.len());
     let mut servers = Vec::with_capacity(services.len());
     let mut watched = Vec::with_capacity(services.len());
@@ -180,24 +190,24 @@ pub(crate) fn serve_with(
             .providers
             .iter()
             .flat_map(|p| p.catalog().tools.iter().map(|t| t.name.clone()).collect::<Vec<_>>());
-        shown.push(Shown {
+        shown.push(ServerSummary {
             name: service.name.clone(),
             version: service.version.clone(),
             tools: tools.collect(),
             command: service.command.clone(),
         });
         let followed = service.watched.take();
-        let server = service.server()?;
+        let server = service.into_server()?;
         watched.extend(followed.map(|followed| (Arc::downgrade(&server), followed)));
         servers.push(server);
     }
     let (breaking, tell) = begun(&servers);
     reload::start(watched, breaking, tell);
     match (address, args.socket()) {
-        (Some(_), _) | (_, Some(_)) => serve_sockets(
+        (Some(_), _) | (_, Some(_)) => serve_network(
             address,
             args.socket(),
-            Site { servers, guard, timing: settings::timing()?, tls },
+            Site { servers, guard, connection_limits: settings::timing()?, tls },
             &shown,
         ),
         (None, None) => match servers.pop() {
@@ -222,11 +232,11 @@ impl ServeArgs {
     }
 
     /// Where to listen; `None` for stdin and stdout.
-    fn address(&self) -> anyhow::Result<Option<SocketAddr>> {
+    fn listen_address(&self) -> anyhow::Result<Option<SocketAddr>> {
         if !self.http {
             return Ok(self.bind);
         }
-        let host = settings::text("SPILE_HOST")?.unwrap_or_else(|| "127.0.0.1".into());
+        let host = settings::env_text("SPILE_HOST")?.unwrap_or_else(|| "127.0.0.1".into());
         let port = settings::port()?;
         let whole = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let found = std::net::ToSocketAddrs::to_socket_addrs(&whole).ok().and_then(|mut all| all.next());
@@ -236,21 +246,21 @@ impl ServeArgs {
     }
 }
 
-fn serve_sockets(
+fn serve_network(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
     site: Site,
-    shown: &[Shown],
+    shown: &[ServerSummary],
 ) -> anyhow::Result<()> {
-    runtime(Driven::ByCaller)?.block_on(async {
+    runtime(RuntimeThreads::Caller)?.block_on(async {
         // Before anybody is told that we serve: whoever is told may tell us to stop.
         let told = stop_signal();
         let (listeners, places) = listen(address, socket, shown).await?;
-        let heads = if site.guard.token.is_some() { banner::WITH_TOKEN } else { &[] };
-        let places = Places { is_secured: site.tls.is_some(), ..places };
-        banner::say(&banner::over_sockets(shown, &places, heads));
+        let heads = if site.guard.token.is_some() { banner::TOKEN_HEADERS } else { &[] };
+        let places = ListenAddresses { is_tls: site.tls.is_some(), ..places };
+        banner::print_stderr(&banner::network_banner(shown, &places, heads));
         if places.address.is_some_and(|bound| !bound.ip().is_loopback()) {
-            say_who_may_call(&site);
+            warn_open_access(&site);
         }
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
@@ -258,7 +268,7 @@ fn serve_sockets(
             // Everybody who waits for this is in this process; there is somebody, or it does not matter.
             let _ = stop.send(true);
         });
-        door::http::serve_all(listeners, Arc::new(site), stopped).await;
+        transport::http::serve_all(listeners, Arc::new(site), stopped).await;
         Ok(())
     })
 }
@@ -269,9 +279,9 @@ fn serve_sockets(
 async fn listen(
     address: Option<SocketAddr>,
     socket: Option<&Path>,
-    shown: &[Shown],
-) -> anyhow::Result<(Vec<Listener>, Places)> {
-    let (mut listeners, mut places) = (Vec::new(), Places::default());
+    shown: &[ServerSummary],
+) -> anyhow::Result<(Vec<Listener>, ListenAddresses)> {
+    let (mut listeners, mut places) = (Vec::new(), ListenAddresses::default());
     #[cfg(unix)]
     if let Some(path) = socket {
         listeners.push(bind_socket(path)?.into());
@@ -286,15 +296,15 @@ async fn listen(
         }
         #[cfg(unix)]
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            banner::say(&format!("{}; a unix socket stands in for it", cannot_bind(address, &error)));
+            banner::print_stderr(&format!("{}; a unix socket stands in for it", bind_error(address, &error)));
             if places.socket.is_none() {
                 let names: Vec<&str> = shown.iter().map(|one| &*one.name).collect();
-                let path = crate::socket::default_path(&names)?;
+                let path = crate::socket_path::default_path(&names)?;
                 listeners.push(bind_socket(&path)?.into());
                 places.socket = Some(std::path::absolute(path)?);
             }
         }
-        Err(error) => return Err(cannot_bind(address, &error)),
+        Err(error) => return Err(bind_error(address, &error)),
     }
     Ok((listeners, places))
 }
@@ -304,7 +314,7 @@ fn bind_socket(path: &Path) -> anyhow::Result<SocketFile> {
     SocketFile::bind(path).map_err(|why| anyhow::anyhow!("cannot listen on `{}`: {why}", path.display()))
 }
 
-fn cannot_bind(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+fn bind_error(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let why = match error.kind() {
         AddrInUse => "the port is in use; choose another, or port 0 for any that is free".into(),
@@ -319,26 +329,26 @@ fn cannot_bind(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 }
 
 /// An open address deserves a word about who gets in.
-fn say_who_may_call(Site { guard, tls, .. }: &Site) {
+fn warn_open_access(Site { guard, tls, .. }: &Site) {
     match (&guard.token, tls) {
-        (None, _) => banner::say("anybody who can reach this address may call (--no-auth)"),
-        (Some(_), None) => banner::say(
+        (None, _) => banner::print_stderr("anybody who can reach this address may call (--no-auth)"),
+        (Some(_), None) => banner::print_stderr(
             "callers send their token in the clear; encrypt it with --tls-cert and --tls-key, or in a proxy",
         ),
         (Some(_), Some(_)) => {}
     }
-    if guard.hosts.is_empty() {
-        banner::say(
+    if guard.allowed_hosts.is_empty() {
+        banner::print_stderr(
             "reached by a name instead of an address, it refuses; allow the name with --allow-host NAME",
         );
     }
 }
 
-fn serve_stdio(server: Arc<Server>, shown: &[Shown]) -> anyhow::Result<()> {
-    banner::say(&banner::over_stdio(shown));
-    let runtime = runtime(Driven::Apart)?;
-    let output = Output::new(own(std::io::stdout()).context("stdout cannot be used")?);
-    let input = own(std::io::stdin()).context("stdin cannot be used")?;
+fn serve_stdio(server: Arc<Server>, shown: &[ServerSummary]) -> anyhow::Result<()> {
+    banner::print_stderr(&banner::stdio_banner(shown));
+    let runtime = runtime(RuntimeThreads::Workers)?;
+    let output = StdoutWriter::new(raw_stream(std::io::stdout()).context("stdout cannot be used")?);
+    let input = raw_stream(std::io::stdin()).context("stdin cannot be used")?;
     let inside = runtime.enter();
     let told = stop_signal();
     drop(inside);
@@ -346,11 +356,11 @@ fn serve_stdio(server: Arc<Server>, shown: &[Shown]) -> anyhow::Result<()> {
         let (server, output) = (server.clone(), output.clone());
         async move {
             told.await;
-            door::stdio::leave(&server, &output).await;
+            transport::stdio::shut_down(&server, &output).await;
             std::process::exit(0);
         }
     });
-    door::stdio::serve(server, runtime.handle(), input, output)?;
+    transport::stdio::serve(server, runtime.handle(), input, output)?;
     // A call that does not stop must not keep the process.
     runtime.shutdown_background();
     Ok(())
@@ -358,7 +368,7 @@ fn serve_stdio(server: Arc<Server>, shown: &[Shown]) -> anyhow::Result<()> {
 
 /// The stream itself, without the buffer and the lock that the standard library puts before it.
 #[cfg(unix)]
-fn own(stream: impl std::os::fd::AsFd) -> std::io::Result<File> {
+fn raw_stream(stream: impl std::os::fd::AsFd) -> std::io::Result<File> {
     Ok(File::from(stream.as_fd().try_clone_to_owned()?))
 }
 
@@ -369,16 +379,16 @@ fn own(stream: impl std::os::windows::io::AsHandle) -> std::io::Result<File> {
 
 /// Which threads drive what waits.
 #[derive(PartialEq, Eq)]
-enum Driven {
+enum RuntimeThreads {
     /// The caller does, if one thread is enough.
-    ByCaller,
+    Caller,
     /// Others do: the caller is busy reading.
-    Apart,
+    Workers,
 }
 
-fn runtime(driven: Driven) -> anyhow::Result<Runtime> {
+fn runtime(driven: RuntimeThreads) -> anyhow::Result<Runtime> {
     let workers = settings::workers()?;
-    let mut builder = if workers == 1 && driven == Driven::ByCaller {
+    let mut builder = if workers == 1 && driven == RuntimeThreads::Caller {
         tokio::runtime::Builder::new_current_thread()
     } else {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -413,7 +423,7 @@ async fn stop_signal() {
 }
 
 /// Who may come in. An open door to the network has to be asked for.
-fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard> {
+fn build_guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard> {
     if address.is_none() && args.socket().is_none() && args.token_file.is_some() {
         bail!("--token-file needs --bind, --http or --socket: on stdin and stdout there is nobody to ask");
     }
@@ -432,7 +442,7 @@ fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard>
                 "the token has a character that no caller can send; use letters, digits and signs on one line"
             )
         }
-        Some(secret) => Some(Token::new(secret)),
+        Some(secret) => Some(BearerToken::new(secret)),
         None => None,
     };
     if let Some(address) = address
@@ -456,11 +466,11 @@ fn guard(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Guard>
             bail!("--allow-origin {origin}: expected scheme and host only, such as https://app.example");
         }
     }
-    Ok(Guard { hosts: args.allow_host.clone(), origins: args.allow_origin.clone(), token })
+    Ok(Guard { allowed_hosts: args.allow_host.clone(), allowed_origins: args.allow_origin.clone(), token })
 }
 
 /// The certificate to serve with. What is wrong with it is told now, not to the first client.
-fn tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<Arc<Tls>>> {
+fn load_tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<Arc<Tls>>> {
     if address.is_none() {
         if args.tls_cert.is_some() || args.tls_key.is_some() {
             bail!("--tls-cert and --tls-key need --bind or --http: stdin and stdout are not a network");
@@ -470,19 +480,19 @@ fn tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<A
     let named = |given: &Option<PathBuf>, variable| {
         anyhow::Ok(match given {
             Some(path) => Some(path.clone()),
-            None => settings::text(variable)?.map(PathBuf::from),
+            None => settings::env_text(variable)?.map(PathBuf::from),
         })
     };
     let files = match (named(&args.tls_cert, "SPILE_TLS_CERT")?, named(&args.tls_key, "SPILE_TLS_KEY")?) {
         (None, None) => return Ok(None),
-        (Some(cert), Some(key)) => Files { cert, key },
+        (Some(cert), Some(key)) => CertificateFiles { cert, key },
         (Some(_), None) => bail!("a certificate needs its key; give --tls-key FILE (or SPILE_TLS_KEY)"),
         (None, Some(_)) => bail!("a key needs its certificate; give --tls-cert FILE (or SPILE_TLS_CERT)"),
     };
     let (tls, warnings) = Tls::load(files, SystemTime::now())?;
     if !warnings.is_empty() {
         let warnings: Vec<Diagnostic> = warnings.into_iter().map(Diagnostic::warning).collect();
-        banner::say(&format!("{}\n", render_all(&warnings, banner::in_colour()).trim_end()));
+        banner::print_stderr(&format!("{}\n", render_all(&warnings, banner::is_color_enabled()).trim_end()));
     }
     Ok(Some(Arc::new(tls)))
 }
@@ -490,7 +500,7 @@ fn tls(args: &ServeArgs, address: Option<SocketAddr>) -> anyhow::Result<Option<A
 /// Log lines go to stderr from now on.
 pub fn start_logging(args: &ServeArgs) {
     let default = match args.verbose {
-        0 => format!("warn,{ALL_CLEAR}=info"),
+        0 => format!("warn,{RECOVERED_TARGET}=info"),
         1 => "info".to_owned(),
         _ => "debug".to_owned(),
     };

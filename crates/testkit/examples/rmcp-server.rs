@@ -47,7 +47,7 @@ static LISTENING: Mutex<Option<broadcast::Receiver<()>>> = Mutex::new(None);
 async fn main() -> anyhow::Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("stdio") => {
-            Desk.serve(rmcp::transport::stdio()).await?.waiting().await?;
+            ExampleServer.serve(rmcp::transport::stdio()).await?.waiting().await?;
             Ok(())
         }
         Some("http") => http(StreamableHttpServerConfig::default()).await,
@@ -61,7 +61,7 @@ async fn main() -> anyhow::Result<()> {
 
 async fn http(config: StreamableHttpServerConfig) -> anyhow::Result<()> {
     let sessions = Arc::new(LocalSessionManager::default());
-    let service = Arc::new(StreamableHttpService::new(|| Ok(Desk), sessions, config));
+    let service = Arc::new(StreamableHttpService::new(|| Ok(ExampleServer), sessions, config));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     eprintln!("http://{}/mcp", listener.local_addr()?);
     loop {
@@ -79,12 +79,12 @@ async fn http(config: StreamableHttpServerConfig) -> anyhow::Result<()> {
     }
 }
 
-struct Desk;
+struct ExampleServer;
 
 type Context = RequestContext<RoleServer>;
 
 /// The SDK's types cannot be written as literals.
-fn made<T: DeserializeOwned>(value: Value) -> T {
+fn from_json<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("written here")
 }
 
@@ -134,9 +134,9 @@ async fn answer(
     Ok(Ok(value.map_err(|error| ErrorData::internal_error(error.to_string(), None))?))
 }
 
-impl ServerHandler for Desk {
+impl ServerHandler for ExampleServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities: ServerCapabilities = made(json!({
+        let capabilities: ServerCapabilities = from_json(json!({
             "tools": { "listChanged": true },
             "prompts": { "listChanged": true },
             "resources": { "listChanged": true, "subscribe": true },
@@ -178,7 +178,7 @@ impl ServerHandler for Desk {
                 name => json!({ "name": name, "inputSchema": { "type": "object" } }),
             })
             .collect();
-        let mut page: ListToolsResult = made(json!({ "tools": tools }));
+        let mut page: ListToolsResult = from_json(json!({ "tools": tools }));
         page.next_cursor = (start + PAGE < TOOLS.len()).then(|| (start + PAGE).to_string());
         Ok(page)
     }
@@ -212,7 +212,7 @@ impl ServerHandler for Desk {
                 text("done")
             }
             "ask" => {
-                let params: ElicitRequestParams = made(json!({
+                let params: ElicitRequestParams = from_json(json!({
                     "mode": "form",
                     "message": "who are you?",
                     "requestedSchema": {
@@ -279,7 +279,7 @@ impl ServerHandler for Desk {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(made(json!({ "resources": [
+        Ok(from_json(json!({ "resources": [
             { "name": "one", "uri": "test://one", "mimeType": "text/plain" },
             { "name": "blob", "uri": "test://blob", "mimeType": "application/octet-stream" },
         ] })))
@@ -290,7 +290,7 @@ impl ServerHandler for Desk {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(made(json!({ "resourceTemplates": [
+        Ok(from_json(json!({ "resourceTemplates": [
             { "name": "item", "uriTemplate": "test://item/{id}", "mimeType": "text/plain" },
         ] })))
     }
@@ -309,7 +309,7 @@ impl ServerHandler for Desk {
             }
             _ => return Err(ErrorData::resource_not_found("no such resource", None)),
         };
-        let result: rmcp::model::ReadResourceResult = made(json!({ "contents": [contents] }));
+        let result: rmcp::model::ReadResourceResult = from_json(json!({ "contents": [contents] }));
         Ok(result.into())
     }
 
@@ -354,7 +354,7 @@ impl ServerHandler for Desk {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(made(
+        Ok(from_json(
             json!({ "prompts": [{ "name": "greet", "arguments": [{ "name": "who", "required": true }] }] }),
         ))
     }
@@ -366,7 +366,7 @@ impl ServerHandler for Desk {
     ) -> Result<GetPromptResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
         let who = arguments.get("who").and_then(Value::as_str).unwrap_or_default();
-        let result: rmcp::model::GetPromptResult = made(json!({ "messages": [
+        let result: rmcp::model::GetPromptResult = from_json(json!({ "messages": [
             { "role": "user", "content": { "type": "text", "text": format!("hello {who}") } },
         ] }));
         Ok(result.into())
@@ -379,7 +379,7 @@ impl ServerHandler for Desk {
     ) -> Result<CompleteResult, ErrorData> {
         let mut names = vec!["ada", "alan", "grace"];
         names.retain(|name| name.starts_with(&request.argument.value));
-        Ok(made(json!({ "completion": { "values": names } })))
+        Ok(from_json(json!({ "completion": { "values": names } })))
     }
 
     async fn set_level(&self, _: SetLevelRequestParams, _: Context) -> Result<(), ErrorData> {

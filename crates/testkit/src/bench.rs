@@ -6,12 +6,15 @@
 
 use std::sync::Arc;
 
-use call::{Call, Catalog, Cx, Failure, Fault, Problem, Provider, Run, Target, Thing, Tool, ToolReply};
 use hashbrown::HashMap;
 use json::{Json, write};
+use spile_core::{
+    Call, CallContext, CallError, CallTarget, Catalog, ItemKind, Provider, Run, Tool, ToolError,
+    ToolErrorCode, ToolResult,
+};
 
 /// The bench provider.
-pub struct Bench {
+pub struct BenchProvider {
     catalog: Arc<Catalog>,
     // The keys are ours, so nobody can choose them to collide; the seed is fixed, so that a call takes the
     // same instructions in every run.
@@ -38,54 +41,54 @@ const PLANS: [Plan; 3] = [
 
 const CUSTOMERS: usize = 10_000;
 
-impl Default for Bench {
+impl Default for BenchProvider {
     fn default() -> Self {
-        Self::with_tools(TABLE.len())
+        Self::with_tools(TOOLS.len())
     }
 }
 
-impl Bench {
+impl BenchProvider {
     /// As many tools as wanted: the first of the ten, then fillers.
     pub fn with_tools(count: usize) -> Self {
-        let fillers = (0..count.saturating_sub(TABLE.len())).map(|i| {
+        let fillers = (0..count.saturating_sub(TOOLS.len())).map(|i| {
             Tool::new(
                 &format!("{FILLER}{i:04}"),
                 "Does nothing, among many",
-                constant(r#"{"type":"object"}"#),
+                parse_constant(r#"{"type":"object"}"#),
             )
         });
-        let tools = TABLE.iter().take(count).map(Row::tool).chain(fillers).collect();
-        let customers = (0..CUSTOMERS).map(|i| (email_of(i).into(), Customer::numbered(i))).collect();
+        let tools = TOOLS.iter().take(count).map(ToolSpec::tool).chain(fillers).collect();
+        let customers = (0..CUSTOMERS).map(|i| (email_of(i).into(), Customer::from_index(i))).collect();
         Self { catalog: Arc::new(Catalog { tools, ..Catalog::default() }), customers }
     }
 
-    fn customer(&self, email: &str) -> Result<&Customer, Box<Problem>> {
+    fn customer(&self, email: &str) -> Result<&Customer, Box<ToolError>> {
         self.customers.get(email).ok_or_else(|| not_found("email", "no customer has this address"))
     }
 
-    fn of_plan(&self, call: &Call) -> impl Iterator<Item = &Customer> {
-        let plan = call.text("plan").map(|plan| plan.into_owned());
+    fn customers_on_plan(&self, call: &Call) -> impl Iterator<Item = &Customer> {
+        let plan = call.text_argument("plan").map(|plan| plan.into_owned());
         self.customers.values().filter(move |c| plan.as_ref().is_none_or(|plan| c.plan.name == plan))
     }
 }
 
-impl Provider for Bench {
+impl Provider for BenchProvider {
     fn catalog(&self) -> Arc<Catalog> {
         self.catalog.clone()
     }
 
-    fn run(&self, call: &Call, _: &Cx<'_>) -> Run {
+    fn run(&self, call: &Call, _: &CallContext<'_>) -> Run {
         let name = call.name();
-        if call.target != Target::Tool {
-            return Run::now(Fault::Unknown { what: Thing::Tool, name: name.into_owned() });
+        if call.target != CallTarget::Tool {
+            return Run::now(CallError::UnknownItem { kind: ItemKind::Tool, name: name.into_owned() });
         }
         // Ten comparisons at most, and one for the tool that is measured.
-        if let Some(row) = TABLE.iter().find(|row| row.name == name) {
+        if let Some(row) = TOOLS.iter().find(|row| row.name == name) {
             return (row.run)(self, call).map_or_else(|problem| Run::now(*problem), Run::now);
         }
         match name.strip_prefix(FILLER) {
-            Some(number) => Run::now(ToolReply::text(format!("filler {number} did nothing"))),
-            None => Run::now(Fault::Unknown { what: Thing::Tool, name: name.into_owned() }),
+            Some(number) => Run::now(ToolResult::text(format!("filler {number} did nothing"))),
+            None => Run::now(CallError::UnknownItem { kind: ItemKind::Tool, name: name.into_owned() }),
         }
     }
 }
@@ -93,27 +96,27 @@ impl Provider for Bench {
 const FILLER: &str = "filler_";
 
 /// The second is the problem; both are answers.
-type Answered = Result<ToolReply, Box<Problem>>;
+type ToolReturn = Result<ToolResult, Box<ToolError>>;
 
-struct Row {
+struct ToolSpec {
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     input: &'static str,
     output: &'static str,
-    run: fn(&Bench, &Call) -> Answered,
+    run: fn(&BenchProvider, &Call) -> ToolReturn,
 }
 
-impl Row {
+impl ToolSpec {
     fn tool(&self) -> Tool {
-        let tool = Tool::new(self.name, self.about, constant(self.input));
-        Tool { output: Some(constant(self.output)), ..tool }
+        let tool = Tool::new(self.name, self.description, parse_constant(self.input));
+        Tool { output_schema: Some(parse_constant(self.output)), ..tool }
     }
 }
 
-static TABLE: [Row; 10] = [
-    Row {
+static TOOLS: [ToolSpec; 10] = [
+    ToolSpec {
         name: "lookup_customer",
-        about: "Look up a customer by email address",
+        description: "Look up a customer by email address",
         input: r#"{"type":"object","properties":{
             "email":{"type":"string","description":"The customer's email address"}
         },"required":["email"],"additionalProperties":false}"#,
@@ -124,18 +127,18 @@ static TABLE: [Row; 10] = [
         },"required":["email","plan","signup_date"]}"#,
         run: lookup_customer,
     },
-    Row {
+    ToolSpec {
         name: "list_plans",
-        about: "List all plans with their prices",
+        description: "List all plans with their prices",
         input: r#"{"type":"object","additionalProperties":false}"#,
         output: r#"{"type":"object","properties":{
             "plans":{"type":"array","items":{"type":"object","required":["name","monthly_cents","seats"]}}
         },"required":["plans"]}"#,
-        run: |_, _| Ok(object(|o| _ = o.array("plans", &PLANS, write_plan))),
+        run: |_, _| Ok(structured_result(|o| _ = o.array("plans", &PLANS, write_plan))),
     },
-    Row {
+    ToolSpec {
         name: "get_plan",
-        about: "Get one plan by its name",
+        description: "Get one plan by its name",
         input: r#"{"type":"object","properties":{
             "plan":{"type":"string","description":"The plan's name","enum":["free","emerald","ruby"]}
         },"required":["plan"],"additionalProperties":false}"#,
@@ -144,18 +147,20 @@ static TABLE: [Row; 10] = [
         },"required":["name","monthly_cents","seats"]}"#,
         run: get_plan,
     },
-    Row {
+    ToolSpec {
         name: "count_customers",
-        about: "Count the customers, all of them or those of one plan",
+        description: "Count the customers, all of them or those of one plan",
         input: r#"{"type":"object","properties":{
             "plan":{"type":"string","description":"Only customers of this plan"}
         },"additionalProperties":false}"#,
         output: r#"{"type":"object","properties":{"count":{"type":"integer"}},"required":["count"]}"#,
-        run: |bench, call| Ok(object(|o| _ = o.int("count", bench.of_plan(call).count() as i64))),
+        run: |bench, call| {
+            Ok(structured_result(|o| _ = o.int("count", bench.customers_on_plan(call).count() as i64)))
+        },
     },
-    Row {
+    ToolSpec {
         name: "list_customers",
-        about: "List customers in the order they signed up, one page at a time",
+        description: "List customers in the order they signed up, one page at a time",
         input: r#"{"type":"object","properties":{
             "offset":{"type":"integer","description":"How many to skip","minimum":0},
             "limit":{"type":"integer","description":"How many to list","minimum":1,"maximum":100}
@@ -166,9 +171,9 @@ static TABLE: [Row; 10] = [
         },"required":["customers","total"]}"#,
         run: list_customers,
     },
-    Row {
+    ToolSpec {
         name: "get_invoice",
-        about: "Get a customer's invoice for one month",
+        description: "Get a customer's invoice for one month",
         input: r#"{"type":"object","properties":{
             "email":{"type":"string","description":"The customer's email address"},
             "month":{"type":"string","description":"The month, as YYYY-MM","pattern":"^[0-9]{4}-[0-9]{2}$"}
@@ -179,9 +184,9 @@ static TABLE: [Row; 10] = [
         },"required":["email","month","amount_cents","currency"]}"#,
         run: get_invoice,
     },
-    Row {
+    ToolSpec {
         name: "next_renewal",
-        about: "On which day of the month a customer's plan renews",
+        description: "On which day of the month a customer's plan renews",
         input: r#"{"type":"object","properties":{
             "email":{"type":"string","description":"The customer's email address"}
         },"required":["email"],"additionalProperties":false}"#,
@@ -190,9 +195,9 @@ static TABLE: [Row; 10] = [
         },"required":["email","day_of_month"]}"#,
         run: next_renewal,
     },
-    Row {
+    ToolSpec {
         name: "count_signups",
-        about: "Count the customers who signed up in one year",
+        description: "Count the customers who signed up in one year",
         input: r#"{"type":"object","properties":{
             "year":{"type":"integer","description":"The year"}
         },"required":["year"],"additionalProperties":false}"#,
@@ -201,9 +206,9 @@ static TABLE: [Row; 10] = [
         },"required":["year","count"]}"#,
         run: count_signups,
     },
-    Row {
+    ToolSpec {
         name: "monthly_revenue",
-        about: "What all customers, or those of one plan, pay per month",
+        description: "What all customers, or those of one plan, pay per month",
         input: r#"{"type":"object","properties":{
             "plan":{"type":"string","description":"Only customers of this plan"}
         },"additionalProperties":false}"#,
@@ -211,13 +216,13 @@ static TABLE: [Row; 10] = [
             "amount_cents":{"type":"integer"},"currency":{"type":"string"}
         },"required":["amount_cents","currency"]}"#,
         run: |bench, call| {
-            let amount = bench.of_plan(call).map(|c| c.plan.monthly_cents).sum();
-            Ok(object(|o| _ = o.int("amount_cents", amount).str("currency", CURRENCY)))
+            let amount = bench.customers_on_plan(call).map(|c| c.plan.monthly_cents).sum();
+            Ok(structured_result(|o| _ = o.int("amount_cents", amount).str("currency", CURRENCY)))
         },
     },
-    Row {
+    ToolSpec {
         name: "quote_upgrade",
-        about: "What a customer would pay more per month on another plan",
+        description: "What a customer would pay more per month on another plan",
         input: r#"{"type":"object","properties":{
             "email":{"type":"string","description":"The customer's email address"},
             "plan":{"type":"string","description":"The plan to change to","enum":["free","emerald","ruby"]}
@@ -229,26 +234,26 @@ static TABLE: [Row; 10] = [
     },
 ];
 
-fn lookup_customer(bench: &Bench, call: &Call) -> Answered {
-    let email = call.text("email").unwrap_or_default();
+fn lookup_customer(bench: &BenchProvider, call: &Call) -> ToolReturn {
+    let email = call.text_argument("email").unwrap_or_default();
     let customer = bench.customer(&email)?;
     let mut out = Vec::with_capacity(128);
     write_customer(&mut out, &email, customer);
-    Ok(ToolReply::structured(Json::written(out)))
+    Ok(ToolResult::structured(Json::from_written_bytes(out)))
 }
 
-fn get_plan(_: &Bench, call: &Call) -> Answered {
+fn get_plan(_: &BenchProvider, call: &Call) -> ToolReturn {
     let mut out = Vec::with_capacity(64);
-    write_plan(&mut out, plan_in(call)?);
-    Ok(ToolReply::structured(Json::written(out)))
+    write_plan(&mut out, plan_argument(call)?);
+    Ok(ToolResult::structured(Json::from_written_bytes(out)))
 }
 
-fn list_customers(bench: &Bench, call: &Call) -> Answered {
+fn list_customers(bench: &BenchProvider, call: &Call) -> ToolReturn {
     let number = |name| call.arguments()?.get(name)?.u64().map(|n| n as usize);
     let offset = number("offset").unwrap_or(0).min(CUSTOMERS);
     let end = (offset + number("limit").unwrap_or(10).min(100)).min(CUSTOMERS);
     let emails = (offset..end).map(email_of);
-    Ok(object(|o| {
+    Ok(structured_result(|o| {
         o.array("customers", emails, |out, email| {
             if let Some(customer) = bench.customers.get(email.as_str()) {
                 write_customer(out, &email, customer);
@@ -258,37 +263,37 @@ fn list_customers(bench: &Bench, call: &Call) -> Answered {
     }))
 }
 
-fn get_invoice(bench: &Bench, call: &Call) -> Answered {
-    let email = call.text("email").unwrap_or_default();
+fn get_invoice(bench: &BenchProvider, call: &Call) -> ToolReturn {
+    let email = call.text_argument("email").unwrap_or_default();
     let customer = bench.customer(&email)?;
-    let month = call.text("month").unwrap_or_default();
+    let month = call.text_argument("month").unwrap_or_default();
     if month.as_ref() < &customer.signup_date[..7] {
         return Err(not_found("month", "the customer had not signed up yet"));
     }
-    Ok(object(|o| {
+    Ok(structured_result(|o| {
         o.str("email", &email).str("month", &month);
         o.int("amount_cents", customer.plan.monthly_cents).str("currency", CURRENCY);
     }))
 }
 
-fn next_renewal(bench: &Bench, call: &Call) -> Answered {
-    let email = call.text("email").unwrap_or_default();
+fn next_renewal(bench: &BenchProvider, call: &Call) -> ToolReturn {
+    let email = call.text_argument("email").unwrap_or_default();
     let day = bench.customer(&email)?.signup_date[8..].parse().expect("a date ends in its day");
-    Ok(object(|o| _ = o.str("email", &email).int("day_of_month", day)))
+    Ok(structured_result(|o| _ = o.str("email", &email).int("day_of_month", day)))
 }
 
-fn count_signups(bench: &Bench, call: &Call) -> Answered {
+fn count_signups(bench: &BenchProvider, call: &Call) -> ToolReturn {
     let year = call.arguments().and_then(|arguments| arguments.get("year")).and_then(|year| year.u64());
     let year = i64::try_from(year.unwrap_or(0)).unwrap_or(0);
     let start = format!("{year:04}-");
     let count = bench.customers.values().filter(|c| c.signup_date.starts_with(&start)).count();
-    Ok(object(|o| _ = o.int("year", year).int("count", count as i64)))
+    Ok(structured_result(|o| _ = o.int("year", year).int("count", count as i64)))
 }
 
-fn quote_upgrade(bench: &Bench, call: &Call) -> Answered {
-    let email = call.text("email").unwrap_or_default();
-    let difference = plan_in(call)?.monthly_cents - bench.customer(&email)?.plan.monthly_cents;
-    Ok(object(|o| {
+fn quote_upgrade(bench: &BenchProvider, call: &Call) -> ToolReturn {
+    let email = call.text_argument("email").unwrap_or_default();
+    let difference = plan_argument(call)?.monthly_cents - bench.customer(&email)?.plan.monthly_cents;
+    Ok(structured_result(|o| {
         o.str("email", &email);
         o.int("difference_cents", difference).str("currency", CURRENCY);
     }))
@@ -297,7 +302,7 @@ fn quote_upgrade(bench: &Bench, call: &Call) -> Answered {
 const CURRENCY: &str = "EUR";
 
 impl Customer {
-    fn numbered(i: usize) -> Self {
+    fn from_index(i: usize) -> Self {
         // A thousand a year, 84 a month, three a day: in order, and no day that a month lacks.
         let (year, month, day) = (2016 + i / 1000, 1 + i % 1000 / 84, 1 + i % 1000 % 84 / 3);
         Self { plan: &PLANS[i % 3], signup_date: format!("{year:04}-{month:02}-{day:02}").into() }
@@ -308,17 +313,17 @@ fn email_of(i: usize) -> String {
     format!("user{i}@example.com")
 }
 
-fn plan_in(call: &Call) -> Result<&'static Plan, Box<Problem>> {
-    let name = call.text("plan").unwrap_or_default();
+fn plan_argument(call: &Call) -> Result<&'static Plan, Box<ToolError>> {
+    let name = call.text_argument("plan").unwrap_or_default();
     PLANS.iter().find(|plan| plan.name == name).ok_or_else(|| not_found("plan", "there is no such plan"))
 }
 
-fn not_found(field: &str, why: &str) -> Box<Problem> {
-    Box::new(Problem { field: Some(field.into()), ..Problem::new(Failure::NotFound, why) })
+fn not_found(field: &str, why: &str) -> Box<ToolError> {
+    Box::new(ToolError { field: Some(field.into()), ..ToolError::new(ToolErrorCode::NotFound, why) })
 }
 
-fn object(fill: impl FnOnce(&mut write::Object<'_>)) -> ToolReply {
-    ToolReply::structured(Json::object(fill))
+fn structured_result(fill: impl FnOnce(&mut write::ObjectWriter<'_>)) -> ToolResult {
+    ToolResult::structured(Json::object(fill))
 }
 
 /// The keys are always the same, so they are written as they are.
@@ -336,12 +341,12 @@ fn write_customer(out: &mut Vec<u8>, email: &str, customer: &Customer) {
 }
 
 fn write_plan(out: &mut Vec<u8>, plan: &Plan) {
-    let mut object = write::Object::new(out);
+    let mut object = write::ObjectWriter::new(out);
     object.str("name", plan.name).int("monthly_cents", plan.monthly_cents).int("seats", plan.seats);
     object.end();
 }
 
 /// JSON that stands in this source.
-fn constant(text: &str) -> Json {
+fn parse_constant(text: &str) -> Json {
     Json::parse(text).expect("a constant of the fixture is valid JSON")
 }

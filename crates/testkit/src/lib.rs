@@ -6,8 +6,8 @@
 
 pub mod bench;
 pub mod conformance;
+pub mod crash_test;
 pub mod invariants;
-pub mod judge;
-mod world;
+mod platform;
 
-pub use world::FakeWorld;
+pub use platform::FakePlatform;

@@ -12,40 +12,41 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
 use wire::client::{
-    Answer, AskId, Call, Client, Do, Event, Failure, Greeting, Link, Question, Speak, Terms, Ticket,
+    Action, CallId, Client, ClientCall, ClientError, ClientEvent, ClientOptions, IncomingInputRequest,
+    InputReply, InputRequestId, ServerInfo, TransportKind, VersionPolicy,
 };
 use wire::frame::Framing;
-use wire::{Filter, List};
+use wire::{ListKind, NotificationFilter};
 
-use crate::link;
-use crate::masked;
 use crate::process;
-use crate::spawned::{End, Running};
+use crate::redact;
+use crate::server_process::{ProcessEnd, ServerProcess};
 use crate::target::Target;
-use crate::trace::{Seen, Tap};
+use crate::trace::{TraceEvent, TraceSink};
+use crate::transport;
 
 /// How a server is to be reached.
 #[derive(Clone)]
 pub struct Options {
-    pub terms: Terms,
+    pub client_options: ClientOptions,
     /// Sent with every HTTP request, and when a WebSocket is opened.
     pub headers: Vec<(String, String)>,
     pub outbound: outbound::Options,
     pub frame_bytes_max: usize,
     /// How messages are told apart on a pipe.
     pub framing: Framing,
-    pub tap: Option<Arc<dyn Tap>>,
+    pub trace: Option<Arc<dyn TraceSink>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            terms: Terms::default(),
+            client_options: ClientOptions::default(),
             headers: Vec::new(),
             outbound: outbound::Options::default(),
             frame_bytes_max: 16 << 20,
             framing: Framing::Lines,
-            tap: None,
+            trace: None,
         }
     }
 }
@@ -58,53 +59,56 @@ const WEBSOCKET_PROBE_MS: u64 = 2000;
 pub enum OpenError {
     #[error(transparent)]
     Outbound(#[from] outbound::OutboundError),
-    #[error("cannot connect to {at}: {why}")]
-    Connect { at: String, why: String },
+    #[error("cannot connect to {address}: {reason}")]
+    Connect { address: String, reason: String },
     #[error("{0}")]
-    Refused(Failure),
+    Failed(ClientError),
     #[error(transparent)]
     Start(#[from] process::StartError),
     /// A program was started and is no server, or none that can be used; `said` is how it ended and its last
     /// words.
-    #[error("{failure}; {said}")]
-    Child { failure: Failure, said: String },
+    #[error("{error}; {exit_description}")]
+    Child { error: ClientError, exit_description: String },
 }
 
 /// Who lives on our side of a connection: answers the server's questions, and hears what it says unasked.
-pub trait Company: Send + Sync + 'static {
+pub trait ClientHandler: Send + Sync + 'static {
     /// Dropped when the server no longer wants to know.
-    fn asked(&self, question: Question) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+    fn on_input_request(
+        &self,
+        question: IncomingInputRequest,
+    ) -> Pin<Box<dyn Future<Output = InputReply> + Send>>;
 
-    fn heard(&self, news: News);
+    fn on_event(&self, news: ConnectionEvent);
 }
 
 /// What a server says without being asked.
 #[derive(Debug)]
-pub enum News {
+pub enum ConnectionEvent {
     /// It forgot us and was greeted again; what it has may have changed.
-    Again(Greeting),
+    Reinitialized(ServerInfo),
     Log {
         level: String,
         logger: Option<String>,
         data: Json,
     },
-    Changed(call::Change),
+    CatalogChanged(spile_core::CatalogChange),
     /// A line that a process wrote to its stderr, made harmless.
     Stderr(String),
     /// Something is not as it should be, and was passed over.
-    Odd(String),
-    Over(Failure),
+    ProtocolWarning(String),
+    Closed(ClientError),
 }
 
 /// Nobody is there to be asked.
-pub struct Nobody;
+pub struct NoopClientHandler;
 
-impl Company for Nobody {
-    fn asked(&self, _: Question) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
-        Box::pin(async { Answer::Refused("there is nobody here to be asked".to_owned()) })
+impl ClientHandler for NoopClientHandler {
+    fn on_input_request(&self, _: IncomingInputRequest) -> Pin<Box<dyn Future<Output = InputReply> + Send>> {
+        Box::pin(async { InputReply::Declined("there is nobody here to be asked".to_owned()) })
     }
 
-    fn heard(&self, news: News) {
+    fn on_event(&self, news: ConnectionEvent) {
         tracing::debug!(?news);
     }
 }
@@ -117,59 +121,59 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-pub type Follow = Arc<dyn Fn(Progress) + Send + Sync>;
+pub type ProgressCallback = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// A server that can be used. Dropping it ends everything that it needs.
 pub struct Connection {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ConnectionShared>,
     tasks: JoinSet<()>,
-    ending: Option<link::Ending>,
+    close_future: Option<transport::CloseFuture>,
     /// The program behind it, if it was started for this.
-    pub(crate) child: Option<Running>,
+    pub(crate) process: Option<ServerProcess>,
 }
 
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct ConnectionShared {
+    state: Mutex<ClientState>,
     /// There is something to do for whoever carries messages.
-    todo: Notify,
+    action_ready: Notify,
     /// The next deadline is another one.
-    clock: Notify,
-    opened: watch::Sender<Opened>,
-    start: Instant,
-    company: Arc<dyn Company>,
+    deadline_changed: Notify,
+    open_state: watch::Sender<OpenState>,
+    started_at: Instant,
+    handler: Arc<dyn ClientHandler>,
     pub(crate) options: Options,
 }
 
 #[derive(Clone)]
-enum Opened {
-    NotYet,
+enum OpenState {
+    Opening,
     Ready,
-    Over(Failure),
+    Closed(ClientError),
 }
 
-struct State {
+struct ClientState {
     client: Client,
-    waiting: HashMap<Ticket, Waiter>,
-    asking: BTreeMap<AskId, AbortHandle>,
+    pending_calls: HashMap<CallId, PendingCall>,
+    pending_input_requests: BTreeMap<InputRequestId, AbortHandle>,
 }
 
-struct Waiter {
-    ended: oneshot::Sender<Ended>,
-    follow: Option<Follow>,
-    listening: Option<oneshot::Sender<Filter>>,
+struct PendingCall {
+    completion: oneshot::Sender<CallCompletion>,
+    on_progress: Option<ProgressCallback>,
+    subscribed: Option<oneshot::Sender<NotificationFilter>>,
 }
 
 /// Something to be passed on.
-enum Word {
-    News(News),
-    Progress(Follow, Progress),
-    Asked(Question),
+enum Delivery {
+    Event(ConnectionEvent),
+    Progress(ProgressCallback, Progress),
+    InputRequest(IncomingInputRequest),
 }
 
-enum Ended {
+enum CallCompletion {
     Done(Json),
-    Listed(Vec<Json>),
-    Failed(Failure),
+    List(Vec<Json>),
+    Failed(ClientError),
 }
 
 impl Connection {
@@ -177,28 +181,28 @@ impl Connection {
     pub async fn open(
         target: &Target,
         options: Options,
-        company: Arc<dyn Company>,
+        company: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         let (options_again, company_again) = (options.clone(), company.clone());
         let failure = match Self::open_once(target, options, company).await {
-            Err(OpenError::Refused(failure)) => failure,
+            Err(OpenError::Failed(failure)) => failure,
             other => return other,
         };
         // 2026-07-28, HTTP+SSE Transport: on 400, 404 or 405 look for the `endpoint` event.
         match (target, &failure) {
-            (Target::Http(url), Failure::Status { status: 400 | 404 | 405, .. }) => {
+            (Target::Http(url), ClientError::HttpStatus { status: 400 | 404 | 405, .. }) => {
                 let older = Target::Sse(url.clone());
                 let found = Self::open_once(&older, options_again, company_again).await;
-                found.map_err(|_| OpenError::Refused(failure))
+                found.map_err(|_| OpenError::Failed(failure))
             }
-            _ => Err(OpenError::Refused(failure)),
+            _ => Err(OpenError::Failed(failure)),
         }
     }
 
     async fn open_once(
         target: &Target,
         options: Options,
-        company: Arc<dyn Company>,
+        company: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
         match target {
             Target::Http(url) => {
@@ -212,37 +216,42 @@ impl Connection {
             }
             Target::Sse(url) => {
                 let client = outbound::client(url, &options.outbound)?;
-                let link = link::sse::open(client, url, &options).await?;
-                let options = Options { terms: greets_at_once(options.terms), ..options };
-                let mut new = Self::new(options, Link::Pipe, company);
+                let link = transport::sse::open(client, url, &options).await?;
+                let options =
+                    Options { client_options: with_handshake_only(options.client_options), ..options };
+                let mut new = Self::new(options, TransportKind::Pipe, company);
                 new.tasks.spawn(link.drive(new.shared.clone()));
-                new.ready().await
+                new.wait_until_ready().await
             }
             Target::WebSocket(url) => {
-                let probe_ms = options.terms.probe_ms.min(WEBSOCKET_PROBE_MS);
-                let options = Options { terms: Terms { probe_ms, ..options.terms }, ..options };
-                let socket = link::socket::open(url, &options).await?;
-                options.saw(Seen::Opened(&format!("connected to {}", masked::address(url.as_str()))));
-                let mut new = Self::new(options, Link::Pipe, company);
-                let (driver, ending) = link::socket::drive(new.shared.clone(), socket);
+                let probe_ms = options.client_options.probe_timeout_ms.min(WEBSOCKET_PROBE_MS);
+                let options = Options {
+                    client_options: ClientOptions { probe_timeout_ms: probe_ms, ..options.client_options },
+                    ..options
+                };
+                let socket = transport::websocket::open(url, &options).await?;
+                options
+                    .record(TraceEvent::Opened(&format!("connected to {}", redact::address(url.as_str()))));
+                let mut new = Self::new(options, TransportKind::Pipe, company);
+                let (driver, ending) = transport::websocket::drive(new.shared.clone(), socket);
                 new.tasks.spawn(driver);
-                new.ending = Some(ending);
-                new.ready().await
+                new.close_future = Some(ending);
+                new.wait_until_ready().await
             }
             #[cfg(unix)]
             Target::Unix(path) => {
                 let bad = |why: std::io::Error| OpenError::Connect {
-                    at: path.display().to_string(),
-                    why: why.to_string(),
+                    address: path.display().to_string(),
+                    reason: why.to_string(),
                 };
                 let (input, output) = tokio::net::UnixStream::connect(path).await.map_err(bad)?.into_split();
-                options.saw(Seen::Opened(&format!("connected to {}", path.display())));
+                options.record(TraceEvent::Opened(&format!("connected to {}", path.display())));
                 Self::over_pipe(input, output, options, company).await
             }
             #[cfg(not(unix))]
             Target::Unix(path) | Target::HttpUnix { socket: path, .. } => Err(OpenError::Connect {
-                at: path.display().to_string(),
-                why: "there are no such sockets on this system".to_owned(),
+                address: path.display().to_string(),
+                reason: "there are no such sockets on this system".to_owned(),
             }),
         }
     }
@@ -251,13 +260,13 @@ impl Connection {
         client: outbound::Client,
         url: &Url,
         options: Options,
-        company: Arc<dyn Company>,
+        company: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
-        let mut new = Self::new(options, Link::Http, company);
-        let (driver, ending) = link::http::drive(new.shared.clone(), client, url.clone());
+        let mut new = Self::new(options, TransportKind::Http, company);
+        let (driver, ending) = transport::http::drive(new.shared.clone(), client, url.clone());
         new.tasks.spawn(driver);
-        new.ending = Some(ending);
-        new.ready().await
+        new.close_future = Some(ending);
+        new.wait_until_ready().await
     }
 
     /// Speaks down a pipe that somebody else made: to a process, or to a server in this one.
@@ -265,38 +274,39 @@ impl Connection {
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
         options: Options,
-        company: Arc<dyn Company>,
+        company: Arc<dyn ClientHandler>,
     ) -> Result<Self, OpenError> {
-        let mut new = Self::new(options, Link::Pipe, company);
-        let ending = link::pipe::drive(&mut new.tasks, new.shared.clone(), input, output);
-        new.ending = Some(ending);
-        new.ready().await
+        let mut new = Self::new(options, TransportKind::Pipe, company);
+        let ending = transport::pipe::drive(&mut new.tasks, new.shared.clone(), input, output);
+        new.close_future = Some(ending);
+        new.wait_until_ready().await
     }
 
-    fn new(options: Options, link: Link, company: Arc<dyn Company>) -> Self {
-        let client = Client::new(options.terms.clone(), link);
-        let state = State { client, waiting: HashMap::new(), asking: BTreeMap::new() };
-        let shared = Arc::new(Shared {
+    fn new(options: Options, link: TransportKind, company: Arc<dyn ClientHandler>) -> Self {
+        let client = Client::new(options.client_options.clone(), link);
+        let state =
+            ClientState { client, pending_calls: HashMap::new(), pending_input_requests: BTreeMap::new() };
+        let shared = Arc::new(ConnectionShared {
             state: Mutex::new(state),
-            todo: Notify::new(),
-            clock: Notify::new(),
-            opened: watch::channel(Opened::NotYet).0,
-            start: Instant::now(),
-            company,
+            action_ready: Notify::new(),
+            deadline_changed: Notify::new(),
+            open_state: watch::channel(OpenState::Opening).0,
+            started_at: Instant::now(),
+            handler: company,
             options,
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(keep_time(shared.clone()));
-        Self { shared, tasks, ending: None, child: None }
+        tasks.spawn(run_deadlines(shared.clone()));
+        Self { shared, tasks, close_future: None, process: None }
     }
 
-    async fn ready(self) -> Result<Self, OpenError> {
-        let mut opened = self.shared.opened.subscribe();
-        self.shared.with(|client, now| client.start(now));
-        let found = opened.wait_for(|opened| !matches!(opened, Opened::NotYet)).await;
+    async fn wait_until_ready(self) -> Result<Self, OpenError> {
+        let mut opened = self.shared.open_state.subscribe();
+        self.shared.with_client(|client, now| client.start(now));
+        let found = opened.wait_for(|opened| !matches!(opened, OpenState::Opening)).await;
         match found.as_deref() {
-            Ok(Opened::Over(why)) => Err(OpenError::Refused(why.clone())),
-            Ok(Opened::Ready | Opened::NotYet) | Err(_) => {
+            Ok(OpenState::Closed(why)) => Err(OpenError::Failed(why.clone())),
+            Ok(OpenState::Ready | OpenState::Opening) | Err(_) => {
                 drop(found);
                 Ok(self)
             }
@@ -304,193 +314,208 @@ impl Connection {
     }
 
     /// What the server said of itself.
-    pub fn greeting(&self) -> Greeting {
-        let greeting = self.shared.lock().client.greeting().cloned();
+    pub fn server_info(&self) -> ServerInfo {
+        let greeting = self.shared.lock().client.server_info().cloned();
         greeting.expect("a connection is handed out when the server has been greeted")
     }
 
     /// Whether the server declared something.
-    pub fn offers(&self, capability: &str) -> bool {
-        self.shared.lock().client.offers(capability)
+    pub fn has_capability(&self, capability: &str) -> bool {
+        self.shared.lock().client.server_supports(capability)
     }
 
     /// Asks and waits. Giving up the future cancels the call.
-    pub async fn call(&self, call: Call, follow: Option<Follow>) -> Result<Json, Failure> {
-        let call = Call { progress: call.progress || follow.is_some(), ..call };
-        match self.shared.wait(follow, |client, now| client.call(call, now)).await {
-            Ended::Done(result) => Ok(result),
-            Ended::Listed(_) => Err(Failure::NotMcp("a list where a result belongs".to_owned())),
-            Ended::Failed(why) => Err(why),
+    pub async fn call(
+        &self,
+        call: ClientCall,
+        follow: Option<ProgressCallback>,
+    ) -> Result<Json, ClientError> {
+        let call = ClientCall { wants_progress: call.wants_progress || follow.is_some(), ..call };
+        match self.shared.start_and_wait(follow, |client, now| client.call(call, now)).await {
+            CallCompletion::Done(result) => Ok(result),
+            CallCompletion::List(_) => {
+                Err(ClientError::ProtocolViolation("a list where a result belongs".to_owned()))
+            }
+            CallCompletion::Failed(why) => Err(why),
         }
     }
 
     /// Reads a whole list.
-    pub async fn list(&self, list: List, timeout_ms: Option<u64>) -> Result<Vec<Json>, Failure> {
-        match self.shared.wait(None, |client, now| client.list(list, timeout_ms, now)).await {
-            Ended::Listed(items) => Ok(items),
-            Ended::Done(_) => Err(Failure::NotMcp("a result where a list belongs".to_owned())),
-            Ended::Failed(why) => Err(why),
+    pub async fn list(&self, list: ListKind, timeout_ms: Option<u64>) -> Result<Vec<Json>, ClientError> {
+        match self.shared.start_and_wait(None, |client, now| client.list(list, timeout_ms, now)).await {
+            CallCompletion::List(items) => Ok(items),
+            CallCompletion::Done(_) => {
+                Err(ClientError::ProtocolViolation("a result where a list belongs".to_owned()))
+            }
+            CallCompletion::Failed(why) => Err(why),
         }
     }
 
     /// Asks whether anybody is there; says how long the answer took.
-    pub async fn ping(&self, timeout_ms: Option<u64>) -> Result<Duration, Failure> {
+    pub async fn ping(&self, timeout_ms: Option<u64>) -> Result<Duration, ClientError> {
         let start = Instant::now();
-        match self.shared.wait(None, |client, now| client.ping(timeout_ms, now)).await {
-            Ended::Failed(why) => Err(why),
-            Ended::Done(_) | Ended::Listed(_) => Ok(start.elapsed()),
+        match self.shared.start_and_wait(None, |client, now| client.ping(timeout_ms, now)).await {
+            CallCompletion::Failed(why) => Err(why),
+            CallCompletion::Done(_) | CallCompletion::List(_) => Ok(start.elapsed()),
         }
     }
 
     /// Asks to be told of changes; [`Company::heard`] gets them. Ends when it is dropped.
-    pub async fn listen(&self, filter: &Filter) -> Result<Subscription, Failure> {
+    pub async fn subscribe(&self, filter: &NotificationFilter) -> Result<Subscription, ClientError> {
         let (ended, over) = oneshot::channel();
         let (granted, grant) = oneshot::channel();
-        let waiter = Waiter { ended, follow: None, listening: Some(granted) };
-        let ticket = self.shared.begin(waiter, |client, now| client.listen(filter, now));
-        let guard = Guard { shared: self.shared.clone(), ticket: Some(ticket) };
+        let waiter = PendingCall { completion: ended, on_progress: None, subscribed: Some(granted) };
+        let ticket = self.shared.register_call(waiter, |client, now| client.listen(filter, now));
+        let guard = CancelOnDrop { shared: self.shared.clone(), ticket: Some(ticket) };
         match grant.await {
-            Ok(granted) => Ok(Subscription { granted, over, _guard: guard }),
+            Ok(granted) => Ok(Subscription { granted, completion: over, _guard: guard }),
             Err(_) => match over.await {
-                Ok(Ended::Failed(why)) => Err(why),
-                Ok(Ended::Done(_) | Ended::Listed(_)) | Err(_) => Err(Failure::Cancelled),
+                Ok(CallCompletion::Failed(why)) => Err(why),
+                Ok(CallCompletion::Done(_) | CallCompletion::List(_)) | Err(_) => Err(ClientError::Cancelled),
             },
         }
     }
 
     /// The mildest log message that is wanted from now on.
-    pub fn set_level(&self, level: call::Level) {
-        self.shared.with(|client, now| client.set_level(level, now));
+    pub fn set_log_level(&self, level: spile_core::LogLevel) {
+        self.shared.with_client(|client, now| client.set_level(level, now));
     }
 
     /// Ends it in good order: the server is told, and may finish what it writes. How a program ended is told.
-    pub async fn close(mut self) -> Option<End> {
-        if let Some(ending) = self.ending.take() {
+    pub async fn close(mut self) -> Option<ProcessEnd> {
+        if let Some(ending) = self.close_future.take() {
             ending.await;
         }
-        let end = match self.child.take() {
-            Some(child) => Some(child.end(&self.shared).await),
+        let end = match self.process.take() {
+            Some(child) => Some(child.shut_down(&self.shared).await),
             None => None,
         };
-        self.shared.with(|client, _| client.closed("the connection was closed"));
+        self.shared.with_client(|client, _| client.connection_closed("the connection was closed"));
         self.tasks.shutdown().await;
         end
     }
 }
 
-fn greets_at_once(terms: Terms) -> Terms {
-    match terms.speak {
-        Speak::Any => Terms { speak: Speak::Handshake, ..terms },
-        Speak::Only(_) | Speak::Handshake => terms,
+fn with_handshake_only(terms: ClientOptions) -> ClientOptions {
+    match terms.version_policy {
+        VersionPolicy::Any => ClientOptions { version_policy: VersionPolicy::HandshakeOnly, ..terms },
+        VersionPolicy::Only(_) | VersionPolicy::HandshakeOnly => terms,
     }
 }
 
 /// Changes are told as long as this lives.
 pub struct Subscription {
     /// What the server agreed to tell.
-    pub granted: Filter,
-    over: oneshot::Receiver<Ended>,
-    _guard: Guard,
+    pub granted: NotificationFilter,
+    completion: oneshot::Receiver<CallCompletion>,
+    _guard: CancelOnDrop,
 }
 
 impl Subscription {
     /// Waits until the server ends it.
-    pub async fn ended(&mut self) -> Option<Failure> {
-        match (&mut self.over).await {
-            Ok(Ended::Failed(why)) => Some(why),
-            Ok(Ended::Done(_) | Ended::Listed(_)) | Err(_) => None,
+    pub async fn wait_ended(&mut self) -> Option<ClientError> {
+        match (&mut self.completion).await {
+            Ok(CallCompletion::Failed(why)) => Some(why),
+            Ok(CallCompletion::Done(_) | CallCompletion::List(_)) | Err(_) => None,
         }
     }
 }
 
 /// Cancels what nobody waits for any more.
-struct Guard {
-    shared: Arc<Shared>,
-    ticket: Option<Ticket>,
+struct CancelOnDrop {
+    shared: Arc<ConnectionShared>,
+    ticket: Option<CallId>,
 }
 
-impl Drop for Guard {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.shared.with(|client, _| client.cancel(ticket));
+            self.shared.with_client(|client, _| client.cancel(ticket));
         }
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ConnectionShared {
+    fn lock(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the machine do something, and passes on what came of it.
-    pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut Client, u64) -> T) -> T {
+    pub(crate) fn with_client<T>(self: &Arc<Self>, act: impl FnOnce(&mut Client, u64) -> T) -> T {
         self.with_state(|state, now| act(&mut state.client, now))
     }
 
-    fn with_state<T>(self: &Arc<Self>, act: impl FnOnce(&mut State, u64) -> T) -> T {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    fn with_state<T>(self: &Arc<Self>, act: impl FnOnce(&mut ClientState, u64) -> T) -> T {
+        let now = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut state = self.lock();
-        let before = state.client.deadline();
+        let before = state.client.next_deadline();
         let done = act(&mut state, now);
-        let words = self.settle(&mut state);
-        let is_other = state.client.deadline() != before;
-        let is_over = state.client.is_over();
+        let words = self.process_events(&mut state);
+        let is_other = state.client.next_deadline() != before;
+        let is_over = state.client.is_closed();
         drop(state);
-        self.todo.notify_one();
+        self.action_ready.notify_one();
         if is_other || is_over {
-            self.clock.notify_one();
+            self.deadline_changed.notify_one();
         }
         for word in words {
             match word {
-                Word::News(news) => self.company.heard(news),
-                Word::Progress(follow, progress) => follow(progress),
-                Word::Asked(question) => self.ask(question),
+                Delivery::Event(news) => self.handler.on_event(news),
+                Delivery::Progress(follow, progress) => follow(progress),
+                Delivery::InputRequest(question) => self.handle_input_request(question),
             }
         }
         done
     }
 
     /// Whoever waits gets what they wait for; the rest is passed on when nothing is locked any more.
-    fn settle(&self, state: &mut State) -> Vec<Word> {
+    fn process_events(&self, state: &mut ClientState) -> Vec<Delivery> {
         let mut words = Vec::new();
-        while let Some(event) = state.client.event() {
+        while let Some(event) = state.client.next_event() {
             match event {
-                Event::Ready(greeting) => {
-                    let before = self.opened.send_replace(Opened::Ready);
-                    if matches!(before, Opened::Ready) {
-                        words.push(Word::News(News::Again(*greeting)));
+                ClientEvent::Ready(greeting) => {
+                    let before = self.open_state.send_replace(OpenState::Ready);
+                    if matches!(before, OpenState::Ready) {
+                        words.push(Delivery::Event(ConnectionEvent::Reinitialized(*greeting)));
                     }
                 }
-                Event::Done { ticket, result } => state.end(ticket, Ended::Done(result)),
-                Event::Listed { ticket, items } => state.end(ticket, Ended::Listed(items)),
-                Event::Failed { ticket, why } => state.end(ticket, Ended::Failed(why)),
-                Event::Progress { ticket, progress, total, message } => {
-                    let follow = state.waiting.get(&ticket).and_then(|waiter| waiter.follow.clone());
-                    let progress = Progress { progress, total, message };
-                    words.extend(follow.map(|follow| Word::Progress(follow, progress)));
+                ClientEvent::Done { ticket, result } => state.complete(ticket, CallCompletion::Done(result)),
+                ClientEvent::Listed { ticket, items } => state.complete(ticket, CallCompletion::List(items)),
+                ClientEvent::Failed { ticket, error: why } => {
+                    state.complete(ticket, CallCompletion::Failed(why))
                 }
-                Event::Listening { ticket, granted } => {
-                    let waiter = state.waiting.get_mut(&ticket);
-                    if let Some(listening) = waiter.and_then(|waiter| waiter.listening.take()) {
+                ClientEvent::Progress { ticket, progress, total, message } => {
+                    let follow =
+                        state.pending_calls.get(&ticket).and_then(|waiter| waiter.on_progress.clone());
+                    let progress = Progress { progress, total, message };
+                    words.extend(follow.map(|follow| Delivery::Progress(follow, progress)));
+                }
+                ClientEvent::SubscriptionStarted { ticket, granted } => {
+                    let waiter = state.pending_calls.get_mut(&ticket);
+                    if let Some(listening) = waiter.and_then(|waiter| waiter.subscribed.take()) {
                         let _ = listening.send(granted);
                     }
                 }
-                Event::Asked(question) => words.push(Word::Asked(question)),
-                Event::Withdrawn(id) => {
-                    if let Some(task) = state.asking.remove(&id) {
+                ClientEvent::InputRequested(question) => words.push(Delivery::InputRequest(question)),
+                ClientEvent::InputRequestCancelled(id) => {
+                    if let Some(task) = state.pending_input_requests.remove(&id) {
                         task.abort();
                     }
                 }
-                Event::Log { level, logger, data } => {
-                    words.push(Word::News(News::Log { level, logger, data }));
+                ClientEvent::Log { level, logger, data } => {
+                    words.push(Delivery::Event(ConnectionEvent::Log { level, logger, data }));
                 }
-                Event::Changed(change) => words.push(Word::News(News::Changed(change))),
-                Event::Odd(what) => words.push(Word::News(News::Odd(what))),
-                Event::Over(why) => {
+                ClientEvent::CatalogChanged(change) => {
+                    words.push(Delivery::Event(ConnectionEvent::CatalogChanged(change)))
+                }
+                ClientEvent::Warning(what) => {
+                    words.push(Delivery::Event(ConnectionEvent::ProtocolWarning(what)))
+                }
+                ClientEvent::Closed(why) => {
                     // Whoever opens it is told; only what has begun can be over.
-                    let before = self.opened.send_replace(Opened::Over(why.clone()));
-                    if matches!(before, Opened::Ready) {
-                        words.push(Word::News(News::Over(why)));
+                    let before = self.open_state.send_replace(OpenState::Closed(why.clone()));
+                    if matches!(before, OpenState::Ready) {
+                        words.push(Delivery::Event(ConnectionEvent::Closed(why)));
                     }
                 }
             }
@@ -498,50 +523,55 @@ impl Shared {
         words
     }
 
-    fn ask(self: &Arc<Self>, question: Question) {
+    fn handle_input_request(self: &Arc<Self>, question: IncomingInputRequest) {
         let (id, shared) = (question.id, self.clone());
-        let answer = self.company.asked(question);
+        let answer = self.handler.on_input_request(question);
         let mut state = self.lock();
         let task = tokio::spawn(async move {
             let answer = answer.await;
-            shared.lock().asking.remove(&id);
-            shared.with(|client, _| client.answer(id, answer));
+            shared.lock().pending_input_requests.remove(&id);
+            shared.with_client(|client, _| client.respond(id, answer));
         });
-        state.asking.insert(id, task.abort_handle());
+        state.pending_input_requests.insert(id, task.abort_handle());
     }
 
-    fn begin(self: &Arc<Self>, waiter: Waiter, act: impl FnOnce(&mut Client, u64) -> Ticket) -> Ticket {
+    fn register_call(
+        self: &Arc<Self>,
+        waiter: PendingCall,
+        act: impl FnOnce(&mut Client, u64) -> CallId,
+    ) -> CallId {
         self.with_state(|state, now| {
             let ticket = act(&mut state.client, now);
             // Before anything is settled: it may have failed at once.
-            state.waiting.insert(ticket, waiter);
+            state.pending_calls.insert(ticket, waiter);
             ticket
         })
     }
 
-    async fn wait(
+    async fn start_and_wait(
         self: &Arc<Self>,
-        follow: Option<Follow>,
-        act: impl FnOnce(&mut Client, u64) -> Ticket,
-    ) -> Ended {
+        follow: Option<ProgressCallback>,
+        act: impl FnOnce(&mut Client, u64) -> CallId,
+    ) -> CallCompletion {
         let (ended, over) = oneshot::channel();
-        let ticket = self.begin(Waiter { ended, follow, listening: None }, act);
-        let mut guard = Guard { shared: self.clone(), ticket: Some(ticket) };
-        let end = over.await.unwrap_or(Ended::Failed(Failure::Cancelled));
+        let ticket =
+            self.register_call(PendingCall { completion: ended, on_progress: follow, subscribed: None }, act);
+        let mut guard = CancelOnDrop { shared: self.clone(), ticket: Some(ticket) };
+        let end = over.await.unwrap_or(CallCompletion::Failed(ClientError::Cancelled));
         guard.ticket = None;
         end
     }
 
     /// What is to be carried next; waits for it. Nothing more comes after the end.
-    pub(crate) async fn todo(&self) -> Option<Do> {
+    pub(crate) async fn next_action(&self) -> Option<Action> {
         loop {
-            let notified = self.todo.notified();
+            let notified = self.action_ready.notified();
             {
                 let mut state = self.lock();
-                if let Some(todo) = state.client.take() {
+                if let Some(todo) = state.client.next_action() {
                     return Some(todo);
                 }
-                if state.client.is_over() {
+                if state.client.is_closed() {
                     return None;
                 }
             }
@@ -550,60 +580,60 @@ impl Shared {
     }
 
     /// The same, if there is something right now.
-    pub(crate) fn todo_now(&self) -> Option<Do> {
-        self.lock().client.take()
+    pub(crate) fn try_next_action(&self) -> Option<Action> {
+        self.lock().client.next_action()
     }
 
     /// Whether everything has been taken that is to be carried.
-    pub(crate) fn is_carried(&self) -> bool {
-        !self.lock().client.has_todo()
+    pub(crate) fn is_all_sent(&self) -> bool {
+        !self.lock().client.has_actions()
     }
 
     /// Waits until nothing more can come.
-    pub(crate) async fn is_over(&self) {
-        let mut opened = self.opened.subscribe();
-        let _ = opened.wait_for(|opened| matches!(opened, Opened::Over(_))).await;
+    pub(crate) async fn wait_closed(&self) {
+        let mut opened = self.open_state.subscribe();
+        let _ = opened.wait_for(|opened| matches!(opened, OpenState::Closed(_))).await;
     }
 
-    pub(crate) fn saw(&self, seen: Seen<'_>) {
-        self.options.saw(seen);
+    pub(crate) fn record(&self, seen: TraceEvent<'_>) {
+        self.options.record(seen);
     }
 }
 
 impl Options {
-    pub(crate) fn saw(&self, seen: Seen<'_>) {
-        if let Some(tap) = &self.tap {
-            tap.saw(seen);
+    pub(crate) fn record(&self, seen: TraceEvent<'_>) {
+        if let Some(tap) = &self.trace {
+            tap.record(seen);
         }
     }
 }
 
-impl State {
-    fn end(&mut self, ticket: Ticket, ended: Ended) {
-        if let Some(waiter) = self.waiting.remove(&ticket) {
-            let _ = waiter.ended.send(ended);
+impl ClientState {
+    fn complete(&mut self, ticket: CallId, ended: CallCompletion) {
+        if let Some(waiter) = self.pending_calls.remove(&ticket) {
+            let _ = waiter.completion.send(ended);
         }
     }
 }
 
 /// Wakes the machine when something is due.
-async fn keep_time(shared: Arc<Shared>) {
+async fn run_deadlines(shared: Arc<ConnectionShared>) {
     loop {
         let (due, is_over) = {
             let state = shared.lock();
-            (state.client.deadline(), state.client.is_over())
+            (state.client.next_deadline(), state.client.is_closed())
         };
         if is_over {
             return;
         }
-        let changed = shared.clock.notified();
+        let changed = shared.deadline_changed.notified();
         match due {
             None => changed.await,
             Some(due) => {
-                let at = tokio::time::Instant::from_std(shared.start + Duration::from_millis(due));
+                let at = tokio::time::Instant::from_std(shared.started_at + Duration::from_millis(due));
                 tokio::select! {
                     () = changed => {}
-                    () = tokio::time::sleep_until(at) => shared.with(|client, now| client.tick(now.max(due))),
+                    () = tokio::time::sleep_until(at) => shared.with_client(|client, now| client.tick(now.max(due))),
                 }
             }
         }

@@ -7,14 +7,17 @@
 //! [`process`] knows nothing of the protocol: a child is three pipes and an end.
 
 mod connection;
-mod link;
-pub mod masked;
 pub mod process;
-mod spawned;
+pub mod redact;
+mod server_process;
 mod target;
 mod trace;
+mod transport;
 
-pub use connection::{Company, Connection, Follow, News, Nobody, OpenError, Options, Progress, Subscription};
-pub use spawned::End;
+pub use connection::{
+    ClientHandler, Connection, ConnectionEvent, NoopClientHandler, OpenError, Options, Progress,
+    ProgressCallback, Subscription,
+};
+pub use server_process::ProcessEnd;
 pub use target::{Target, TargetError};
-pub use trace::{Direction, Seen, Tap};
+pub use trace::{Direction, TraceEvent, TraceSink};

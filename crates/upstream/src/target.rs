@@ -23,15 +23,15 @@ pub enum Target {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TargetError {
     #[error("`{0}` is no address; one looks like `http://127.0.0.1:3333/mcp`")]
-    NotAnUrl(String),
+    InvalidUrl(String),
     #[error(
         "`{0}:` is not spoken here; the address of a server begins with `http:`, `https:`, `ws:`, `wss:`, `unix:` or `http+unix:`"
     )]
-    Scheme(String),
+    UnsupportedScheme(String),
     #[error("an address holds no user name or password; use a header or a token file")]
-    Password,
+    Credentials,
     #[error("`{0}` names no socket; one looks like `unix:/run/user/1000/spile.sock`")]
-    NoSocket(String),
+    MissingSocketPath(String),
 }
 
 impl Target {
@@ -39,38 +39,39 @@ impl Target {
         if let Some(path) = address.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             return match path {
-                "" => Err(TargetError::NoSocket(address.to_owned())),
+                "" => Err(TargetError::MissingSocketPath(address.to_owned())),
                 path => Ok(Self::Unix(PathBuf::from(path))),
             };
         }
-        let url = Url::parse(address).map_err(|_| TargetError::NotAnUrl(address.to_owned()))?;
+        let url = Url::parse(address).map_err(|_| TargetError::InvalidUrl(address.to_owned()))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(TargetError::Password);
+            return Err(TargetError::Credentials);
         }
         let has_host = url.host_str().is_some_and(|host| !host.is_empty());
         match url.scheme() {
-            "http+unix" if has_host => Self::on_socket(address, &url),
-            "http+unix" => Err(TargetError::NoSocket(address.to_owned())),
-            "http" | "https" | "ws" | "wss" if !has_host => Err(TargetError::NotAnUrl(address.to_owned())),
+            "http+unix" if has_host => Self::parse_http_unix(address, &url),
+            "http+unix" => Err(TargetError::MissingSocketPath(address.to_owned())),
+            "http" | "https" | "ws" | "wss" if !has_host => Err(TargetError::InvalidUrl(address.to_owned())),
             "http" | "https" => Ok(Self::Http(url)),
             "ws" | "wss" => Ok(Self::WebSocket(url)),
-            other if address.contains("://") => Err(TargetError::Scheme(other.to_owned())),
-            _ => Err(TargetError::NotAnUrl(address.to_owned())),
+            other if address.contains("://") => Err(TargetError::UnsupportedScheme(other.to_owned())),
+            _ => Err(TargetError::InvalidUrl(address.to_owned())),
         }
     }
 
-    fn on_socket(address: &str, url: &Url) -> Result<Self, TargetError> {
+    fn parse_http_unix(address: &str, url: &Url) -> Result<Self, TargetError> {
         let host = url.host_str().unwrap_or_default();
-        let socket = percent_decoded(host).ok_or_else(|| TargetError::NoSocket(address.to_owned()))?;
+        let socket =
+            percent_decode(host).ok_or_else(|| TargetError::MissingSocketPath(address.to_owned()))?;
         let path = if url.path().is_empty() { "/mcp" } else { url.path() };
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
         let url = Url::parse(&format!("http://localhost{path}{query}"))
-            .map_err(|_| TargetError::NotAnUrl(address.to_owned()))?;
+            .map_err(|_| TargetError::InvalidUrl(address.to_owned()))?;
         Ok(Self::HttpUnix { socket: PathBuf::from(socket), url })
     }
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {

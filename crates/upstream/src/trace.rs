@@ -10,11 +10,11 @@ pub enum Direction {
 
 /// One thing that was seen.
 #[derive(Debug, Clone, Copy)]
-pub enum Seen<'a> {
+pub enum TraceEvent<'a> {
     /// A process was started, or a connection made.
     Opened(&'a str),
     /// One message, without its framing. Over HTTP it belongs to an exchange.
-    Frame { direction: Direction, message: &'a [u8], exchange: Option<u64> },
+    Message { direction: Direction, message: &'a [u8], exchange: Option<u64> },
     /// Bytes exactly as they went, framing and all.
     Bytes { direction: Direction, bytes: &'a [u8] },
     /// Over HTTP: the head of a request or of an answer, a line each.
@@ -28,6 +28,6 @@ pub enum Seen<'a> {
 }
 
 /// Watches a connection. Called where the bytes pass, so it must not wait.
-pub trait Tap: Send + Sync {
-    fn saw(&self, seen: Seen<'_>);
+pub trait TraceSink: Send + Sync {
+    fn record(&self, seen: TraceEvent<'_>);
 }

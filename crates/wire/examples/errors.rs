@@ -1,13 +1,13 @@
 //! Prints docs/error-codes.md from the table that the code uses.
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
-use call::{Failure, Reason};
-use wire::code::Code;
+use spile_core::{ArgumentErrorKind, ToolErrorCode};
+use wire::error::ErrorCode;
 
 fn main() {
     println!("# Error codes\n");
     println!(
-        "Generated from `crates/wire/src/code.rs` by `cargo xtask docs`; do not edit. A number never changes its"
+        "Generated from `crates/wire/src/error.rs` by `cargo xtask docs`; do not edit. A number never changes its"
     );
     println!("meaning.\n");
     println!("## Protocol errors\n");
@@ -16,7 +16,7 @@ fn main() {
     );
     println!("| code | name | when |");
     println!("|---|---|---|");
-    for (_, number, name, when) in Code::TABLE {
+    for (_, number, name, when) in ErrorCode::TABLE {
         println!("| {number} | {name} | {when} |");
     }
     println!("\n## Tool errors\n");
@@ -26,11 +26,11 @@ fn main() {
     );
     println!("| code | when |");
     println!("|---|---|");
-    for (_, code, when) in Failure::TABLE {
+    for (_, code, when) in ToolErrorCode::TABLE {
         println!("| `{code}` | {when} |");
     }
     println!("\nFor `invalid_arguments` the `reason` is one of:\n");
-    for reason in Reason::ALL {
+    for reason in ArgumentErrorKind::ALL {
         println!("- `{}`", reason.as_str());
     }
 }

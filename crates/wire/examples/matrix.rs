@@ -1,7 +1,7 @@
 //! Prints docs/protocol-matrix.md from the tables that the code uses.
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
-use wire::method::{Method, When};
+use wire::method::{Availability, Method};
 use wire::version::{Feature, Version};
 
 fn main() {
@@ -25,9 +25,9 @@ fn main() {
     head("method");
     for (_, name, when) in Method::TABLE {
         row(&format!("`{name}`"), |version| match when {
-            When::Always => true,
-            When::With(feature) => version.has(feature),
-            When::WithEither(one, other) => version.has(one) || version.has(other),
+            Availability::Always => true,
+            Availability::With(feature) => version.has(feature),
+            Availability::WithEither(one, other) => version.has(one) || version.has(other),
         });
     }
     println!(

@@ -1,10 +1,10 @@
 //! A request id or progress token, exactly as it was sent.
 
-use json::{Kind, Node};
+use json::{Node, NodeKind};
 
 /// Raw JSON of a string or an integer. Short ones, which is nearly all, live inline.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Id(Repr);
+pub struct RequestId(Repr);
 
 const INLINE_MAX: usize = 22;
 
@@ -14,21 +14,21 @@ enum Repr {
     Heap(Box<str>),
 }
 
-impl Id {
+impl RequestId {
     /// Strings and integers of any size; not `null`, fractions, or anything else.
     pub fn read(node: Node<'_>) -> Option<Self> {
         match node.kind() {
-            Kind::String => Some(Self::raw(node.raw())),
-            Kind::Number if node.is_plain_integer() => Some(Self::raw(node.raw())),
+            NodeKind::String => Some(Self::from_raw(node.raw())),
+            NodeKind::Number if node.is_plain_integer() => Some(Self::from_raw(node.raw())),
             _ => None,
         }
     }
 
-    pub fn number(n: u64) -> Self {
-        Self::raw(&n.to_string())
+    pub fn from_number(n: u64) -> Self {
+        Self::from_raw(&n.to_string())
     }
 
-    fn raw(raw: &str) -> Self {
+    fn from_raw(raw: &str) -> Self {
         let mut bytes = [0; INLINE_MAX];
         match bytes.get_mut(..raw.len()) {
             Some(place) => {
@@ -49,7 +49,7 @@ impl Id {
     }
 }
 
-impl std::fmt::Debug for Id {
+impl std::fmt::Debug for RequestId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&String::from_utf8_lossy(self.as_bytes()))
     }

@@ -8,22 +8,23 @@
 //! message of the handshake era means is handed in by whoever kept the handshake.
 
 pub mod client;
-pub mod code;
+pub mod decode;
+pub mod encode;
+pub mod error;
 pub mod frame;
-pub mod heads;
+pub mod headers;
 mod id;
 pub mod method;
-pub mod open;
 mod params;
 mod peer;
-pub mod shape;
 pub mod version;
 
-pub use heads::{Head, Heads};
-pub use id::Id;
-pub use open::{
-    Bare, Batch, HttpBare, Notice, Opened, Refusal, Request, Resume, Session, TaskWish, Terms, What, open,
+pub use decode::{
+    Batch, DecodeOptions, Decoded, Defaults, ErrorResponse, HttpDefaults, Notification, Request, RequestKind,
+    Resume, SessionLookup, TaskMetadata, decode,
 };
-pub use params::{Filter, List, TaskOp};
+pub use headers::{HeaderField, Headers};
+pub use id::RequestId;
+pub use params::{ListKind, NotificationFilter, TaskRequest};
 pub use peer::Peer;
 pub use version::{Feature, Version};

@@ -13,7 +13,7 @@ pub enum Method {
     ToolsList,
     ToolsCall,
     ResourcesList,
-    TemplatesList,
+    ResourceTemplatesList,
     ResourcesRead,
     Subscribe,
     Unsubscribe,
@@ -31,15 +31,15 @@ pub enum Method {
 
 /// 2026-07-28, Standard Request Headers: the parameter that `Mcp-Name` repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum NameParam {
     Name,
     Uri,
-    Task,
+    TaskId,
 }
 
 /// When a method exists.
 #[derive(Debug, Clone, Copy)]
-pub enum When {
+pub enum Availability {
     Always,
     With(Feature),
     WithEither(Feature, Feature),
@@ -48,52 +48,52 @@ pub enum When {
 impl Method {
     /// The most frequent first: the table is searched from the top.
     #[rustfmt::skip]
-    pub const TABLE: [(Self, &'static str, When); 20] = [
-        (Self::ToolsCall, "tools/call", When::Always),
-        (Self::ToolsList, "tools/list", When::Always),
-        (Self::ResourcesRead, "resources/read", When::Always),
-        (Self::ResourcesList, "resources/list", When::Always),
-        (Self::TemplatesList, "resources/templates/list", When::Always),
-        (Self::PromptsGet, "prompts/get", When::Always),
-        (Self::PromptsList, "prompts/list", When::Always),
-        (Self::Complete, "completion/complete", When::Always),
-        (Self::Initialize, "initialize", When::With(Feature::Handshake)),
-        (Self::Ping, "ping", When::With(Feature::Ping)),
-        (Self::Discover, "server/discover", When::With(Feature::Discover)),
-        (Self::Listen, "subscriptions/listen", When::With(Feature::Listen)),
-        (Self::Subscribe, "resources/subscribe", When::With(Feature::Subscribe)),
-        (Self::Unsubscribe, "resources/unsubscribe", When::With(Feature::Subscribe)),
-        (Self::SetLevel, "logging/setLevel", When::With(Feature::SetLevel)),
-        (Self::TaskGet, "tasks/get", When::WithEither(Feature::TaskParameter, Feature::TaskExtension)),
-        (Self::TaskUpdate, "tasks/update", When::With(Feature::TaskExtension)),
-        (Self::TaskCancel, "tasks/cancel", When::WithEither(Feature::TaskParameter, Feature::TaskExtension)),
-        (Self::TaskList, "tasks/list", When::With(Feature::TaskParameter)),
-        (Self::TaskResult, "tasks/result", When::With(Feature::TaskParameter)),
+    pub const TABLE: [(Self, &'static str, Availability); 20] = [
+        (Self::ToolsCall, "tools/call", Availability::Always),
+        (Self::ToolsList, "tools/list", Availability::Always),
+        (Self::ResourcesRead, "resources/read", Availability::Always),
+        (Self::ResourcesList, "resources/list", Availability::Always),
+        (Self::ResourceTemplatesList, "resources/templates/list", Availability::Always),
+        (Self::PromptsGet, "prompts/get", Availability::Always),
+        (Self::PromptsList, "prompts/list", Availability::Always),
+        (Self::Complete, "completion/complete", Availability::Always),
+        (Self::Initialize, "initialize", Availability::With(Feature::Handshake)),
+        (Self::Ping, "ping", Availability::With(Feature::Ping)),
+        (Self::Discover, "server/discover", Availability::With(Feature::Discover)),
+        (Self::Listen, "subscriptions/listen", Availability::With(Feature::Listen)),
+        (Self::Subscribe, "resources/subscribe", Availability::With(Feature::Subscribe)),
+        (Self::Unsubscribe, "resources/unsubscribe", Availability::With(Feature::Subscribe)),
+        (Self::SetLevel, "logging/setLevel", Availability::With(Feature::SetLevel)),
+        (Self::TaskGet, "tasks/get", Availability::WithEither(Feature::TaskParameter, Feature::TaskExtension)),
+        (Self::TaskUpdate, "tasks/update", Availability::With(Feature::TaskExtension)),
+        (Self::TaskCancel, "tasks/cancel", Availability::WithEither(Feature::TaskParameter, Feature::TaskExtension)),
+        (Self::TaskList, "tasks/list", Availability::With(Feature::TaskParameter)),
+        (Self::TaskResult, "tasks/result", Availability::With(Feature::TaskParameter)),
     ];
 
     pub fn find(name: &str, version: Version) -> Option<Self> {
         let (method, _, when) = Self::TABLE.iter().find(|(_, n, _)| *n == name)?;
         let there = match when {
-            When::Always => true,
-            When::With(feature) => version.has(*feature),
-            When::WithEither(one, other) => version.has(*one) || version.has(*other),
+            Availability::Always => true,
+            Availability::With(feature) => version.has(*feature),
+            Availability::WithEither(one, other) => version.has(*one) || version.has(*other),
         };
         there.then_some(*method)
     }
 
     /// What a request of this kind names, and a header repeats.
     #[inline]
-    pub(crate) fn names(self) -> Option<Named> {
+    pub(crate) fn name_param(self) -> Option<NameParam> {
         match self {
-            Self::ToolsCall | Self::PromptsGet => Some(Named::Name),
-            Self::ResourcesRead => Some(Named::Uri),
-            Self::TaskGet | Self::TaskUpdate | Self::TaskCancel => Some(Named::Task),
+            Self::ToolsCall | Self::PromptsGet => Some(NameParam::Name),
+            Self::ResourcesRead => Some(NameParam::Uri),
+            Self::TaskGet | Self::TaskUpdate | Self::TaskCancel => Some(NameParam::TaskId),
             Self::Initialize
             | Self::Ping
             | Self::Discover
             | Self::ToolsList
             | Self::ResourcesList
-            | Self::TemplatesList
+            | Self::ResourceTemplatesList
             | Self::Subscribe
             | Self::Unsubscribe
             | Self::PromptsList
@@ -113,7 +113,7 @@ impl Method {
 /// A name as some clients of the handshake era write it, in its standard spelling: `tools.list` is
 /// `tools/list`, and `canceled` is `cancelled`.
 #[inline]
-pub fn standard_spelling(name: Cow<'_, str>) -> Cow<'_, str> {
+pub fn normalize_method_name(name: Cow<'_, str>) -> Cow<'_, str> {
     if name == "tools/call" || (name.contains('/') && name != "notifications/canceled") {
         return name;
     }

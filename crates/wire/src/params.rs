@@ -2,11 +2,11 @@
 
 use json::Node;
 
-use crate::code::Told;
+use crate::error::RpcError;
 
 /// The lists that a client may read page by page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum List {
+pub enum ListKind {
     Tools,
     Resources,
     Templates,
@@ -14,7 +14,7 @@ pub enum List {
 }
 
 #[derive(Debug)]
-pub enum TaskOp {
+pub enum TaskRequest {
     Get(String),
     Update(String, Vec<(String, json::Json)>),
     Cancel(String),
@@ -24,32 +24,32 @@ pub enum TaskOp {
 
 /// What a client wants to hear of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
-    pub tools: bool,
-    pub prompts: bool,
-    pub resources: bool,
-    pub uris: Vec<String>,
-    pub tasks: Vec<String>,
+pub struct NotificationFilter {
+    pub tools_list_changed: bool,
+    pub prompts_list_changed: bool,
+    pub resources_list_changed: bool,
+    pub resource_uris: Vec<String>,
+    pub task_ids: Vec<String>,
 }
 
-impl Filter {
-    pub(crate) fn write(&self, out: &mut json::write::Object<'_>) {
+impl NotificationFilter {
+    pub(crate) fn write(&self, out: &mut json::write::ObjectWriter<'_>) {
         let flags = [
-            ("toolsListChanged", self.tools),
-            ("promptsListChanged", self.prompts),
-            ("resourcesListChanged", self.resources),
+            ("toolsListChanged", self.tools_list_changed),
+            ("promptsListChanged", self.prompts_list_changed),
+            ("resourcesListChanged", self.resources_list_changed),
         ];
         for (key, _) in flags.iter().filter(|(_, on)| *on) {
             out.bool(key, true);
         }
-        let lists = [("resourceSubscriptions", &self.uris), ("taskIds", &self.tasks)];
+        let lists = [("resourceSubscriptions", &self.resource_uris), ("taskIds", &self.task_ids)];
         for (key, texts) in lists.iter().filter(|(_, texts)| !texts.is_empty()) {
             out.array(key, *texts, |out, text| json::write::string(out, text));
         }
     }
 
-    pub(crate) fn read(node: Option<Node<'_>>) -> Result<Self, Told> {
-        let bad = |at: &str, why| Told::invalid_params(format!("`params.notifications{at}`: {why}"));
+    pub(crate) fn read(node: Option<Node<'_>>) -> Result<Self, RpcError> {
+        let bad = |at: &str, why| RpcError::invalid_params(format!("`params.notifications{at}`: {why}"));
         let Some(node) = node else { return Err(bad("", "missing")) };
         if !node.is_object() {
             return Err(bad("", "expected an object"));
@@ -62,15 +62,15 @@ impl Filter {
                 let texts: Option<Vec<String>> =
                     value.elements().map(|text| text.str().map(|s| s.into_owned())).collect();
                 texts
-                    .filter(|_| value.kind() == json::Kind::Array)
+                    .filter(|_| value.kind() == json::NodeKind::Array)
                     .ok_or_else(|| bad(&format!(".{key}"), "expected a list of strings"))
             };
             match &*key {
-                "toolsListChanged" => filter.tools = flag()?,
-                "promptsListChanged" => filter.prompts = flag()?,
-                "resourcesListChanged" => filter.resources = flag()?,
-                "resourceSubscriptions" => filter.uris = texts()?,
-                "taskIds" => filter.tasks = texts()?,
+                "toolsListChanged" => filter.tools_list_changed = flag()?,
+                "promptsListChanged" => filter.prompts_list_changed = flag()?,
+                "resourcesListChanged" => filter.resources_list_changed = flag()?,
+                "resourceSubscriptions" => filter.resource_uris = texts()?,
+                "taskIds" => filter.task_ids = texts()?,
                 _ => {}
             }
         }
@@ -79,7 +79,7 @@ impl Filter {
 }
 
 /// A struct of places, one for each key, and the one pass that finds them.
-macro_rules! places {
+macro_rules! node_fields {
     ($(#[$doc:meta])* $name:ident { $($field:ident = $key:literal),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Default)]
@@ -94,7 +94,7 @@ macro_rules! places {
                 let Some(node) = node else { return places };
                 for (key, value) in node.members() {
                     let escaped;
-                    let key = match key.plain() {
+                    let key = match key.plain_str() {
                         Some(key) => key,
                         None => {
                             escaped = key.str().unwrap_or_default();
@@ -112,9 +112,9 @@ macro_rules! places {
     };
 }
 
-places! {
+node_fields! {
     /// The parts of a message. `jsonrpc` is checked by whoever reads it.
-    Parts {
+    MessageFields {
         jsonrpc = "jsonrpc",
         id = "id",
         method = "method",
@@ -124,7 +124,7 @@ places! {
     }
 }
 
-places! {
+node_fields! {
     /// Everything that `params` may hold, in any method.
     Params {
         name = "name",
@@ -147,12 +147,12 @@ places! {
     }
 }
 
-places! {
+node_fields! {
     /// What of `_meta` is ours to understand.
     Meta {
         version = "io.modelcontextprotocol/protocolVersion",
-        caps = "io.modelcontextprotocol/clientCapabilities",
-        level = "io.modelcontextprotocol/logLevel",
-        progress = "progressToken",
+        capabilities = "io.modelcontextprotocol/clientCapabilities",
+        log_level = "io.modelcontextprotocol/logLevel",
+        progress_token = "progressToken",
     }
 }

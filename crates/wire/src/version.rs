@@ -25,7 +25,7 @@ impl Version {
     ];
 
     /// What a request over HTTP means that names no version: 2025-06-18 and later, "SHOULD assume".
-    pub const UNNAMED: Self = V2025_03_26;
+    pub const UNSPECIFIED: Self = V2025_03_26;
 
     /// The newest that is negotiated by a handshake.
     pub const NEWEST_WITH_HANDSHAKE: Self = V2025_11_25;
@@ -51,7 +51,7 @@ impl Version {
 
     #[inline]
     pub fn has(self, feature: Feature) -> bool {
-        let (first, last) = feature.span();
+        let (first, last) = feature.version_range();
         first <= self && self <= last
     }
 }
@@ -67,7 +67,7 @@ pub enum Feature {
     EventIds,
     Priming,
     ErrorWithoutId,
-    NotFoundCode,
+    ResourceNotFoundCode,
     Ping,
     SetLevel,
     Subscribe,
@@ -81,7 +81,7 @@ pub enum Feature {
     Annotations,
     Audio,
     ProgressMessage,
-    CompletionsDeclared,
+    CompletionsCapability,
     CompletionContext,
     StructuredContent,
     AnyStructuredContent,
@@ -110,7 +110,7 @@ impl Feature {
         (Self::EventIds, V2025_03_26, V2025_11_25, "SSE events have ids; `Last-Event-ID` resumes"),
         (Self::Priming, V2025_11_25, V2025_11_25, "an SSE stream opens with an empty event and may be closed with `retry`"),
         (Self::ErrorWithoutId, V2025_11_25, V2026_07_28, "an error that belongs to no request has no `id` (earlier: `null`)"),
-        (Self::NotFoundCode, V2024_11_05, V2025_11_25, "an unknown resource is -32002 (later: -32602)"),
+        (Self::ResourceNotFoundCode, V2024_11_05, V2025_11_25, "an unknown resource is -32002 (later: -32602)"),
         (Self::Ping, V2024_11_05, V2025_11_25, "`ping`"),
         (Self::SetLevel, V2024_11_05, V2025_11_25, "`logging/setLevel` (later: `logLevel` per request)"),
         (Self::Subscribe, V2024_11_05, V2025_11_25, "`resources/subscribe` and `resources/unsubscribe`"),
@@ -124,7 +124,7 @@ impl Feature {
         (Self::Annotations, V2025_03_26, V2026_07_28, "tool annotations"),
         (Self::Audio, V2025_03_26, V2026_07_28, "audio content (earlier: an embedded blob)"),
         (Self::ProgressMessage, V2025_03_26, V2026_07_28, "`message` in progress"),
-        (Self::CompletionsDeclared, V2025_03_26, V2026_07_28, "`completions` in the capabilities"),
+        (Self::CompletionsCapability, V2025_03_26, V2026_07_28, "`completions` in the capabilities"),
         (Self::CompletionContext, V2025_06_18, V2026_07_28, "`context` in completion requests"),
         (Self::StructuredContent, V2025_06_18, V2026_07_28, "`outputSchema` and `structuredContent` (earlier: text only)"),
         (Self::AnyStructuredContent, V2026_07_28, V2026_07_28, "structured content that is not an object"),
@@ -142,7 +142,7 @@ impl Feature {
     ];
 
     #[inline]
-    const fn span(self) -> (Version, Version) {
+    const fn version_range(self) -> (Version, Version) {
         let row = Self::TABLE[self as usize];
         (row.1, row.2)
     }

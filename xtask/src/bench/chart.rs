@@ -19,12 +19,12 @@ struct Panel {
 struct Bar {
     name: String,
     value: f64,
-    shown: String,
+    label: String,
 }
 
 /// The whole picture.
 pub fn svg(report: &Report) -> String {
-    let timed = |title, rows: &[super::report::Row], part: &str| Panel {
+    let timed = |title, rows: &[super::report::TimedResult], part: &str| Panel {
         title,
         bars: rows
             .iter()
@@ -32,7 +32,7 @@ pub fn svg(report: &Report) -> String {
             .filter_map(|row| {
                 let value = median(&report.ratios(&row.name, floor_of(&row.name))?)?;
                 let name = row.name.split_once(' ')?.1.trim_end_matches(part).trim().to_owned();
-                Some(Bar { name, value, shown: format!("{value:.2}x") })
+                Some(Bar { name, value, label: format!("{value:.2}x") })
             })
             .collect(),
     };
@@ -44,7 +44,7 @@ pub fn svg(report: &Report) -> String {
             .map(|count| Bar {
                 name: count.name.trim_start_matches("count ").to_owned(),
                 value: count.instructions,
-                shown: format!("{:.1}k", count.instructions / 1000.0),
+                label: format!("{:.1}k", count.instructions / 1000.0),
             })
             .collect(),
     };
@@ -62,7 +62,8 @@ fn draw<'a>(panels: impl Iterator<Item = &'a Panel>) -> String {
     let mut y = MARGIN;
     for panel in panels {
         y += 16.0;
-        let _ = writeln!(body, r#"<text class="title" x="{MARGIN}" y="{y}">{}</text>"#, escaped(panel.title));
+        let _ =
+            writeln!(body, r#"<text class="title" x="{MARGIN}" y="{y}">{}</text>"#, escape_xml(panel.title));
         y += 14.0;
         let longest = panel.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
         for bar in &panel.bars {
@@ -71,7 +72,7 @@ fn draw<'a>(panels: impl Iterator<Item = &'a Panel>) -> String {
             let class = match bar.name.as_str() {
                 name if name.starts_with("floor") => "floor",
                 name if name.starts_with("spile") => "own",
-                _ => "rival",
+                _ => "peer",
             };
             let _ = writeln!(
                 body,
@@ -82,14 +83,14 @@ fn draw<'a>(panels: impl Iterator<Item = &'a Panel>) -> String {
                 ),
                 label = left - 8.0,
                 middle = middle,
-                name = escaped(&bar.name),
+                name = escape_xml(&bar.name),
                 class = class,
                 left = left,
                 y = y,
                 width = width,
                 BAR = BAR,
                 value = left + width + 6.0,
-                shown = bar.shown,
+                shown = bar.label,
             );
             y += STEP;
         }
@@ -102,10 +103,10 @@ fn draw<'a>(panels: impl Iterator<Item = &'a Panel>) -> String {
 <style>
 svg {{ background: #ffffff; font: 13px system-ui, sans-serif; }}
 text {{ fill: #1f2328; }} .title {{ font-weight: 600; }} .note {{ font-size: 11px; opacity: 0.7; }} .value {{ font-variant-numeric: tabular-nums; }}
-.own {{ fill: #1a7f5a; }} .rival {{ fill: #8c959f; }} .floor {{ fill: #d0d7de; }}
+.own {{ fill: #1a7f5a; }} .peer {{ fill: #8c959f; }} .floor {{ fill: #d0d7de; }}
 @media (prefers-color-scheme: dark) {{
 svg {{ background: #0d1117; }} text {{ fill: #e6edf3; }}
-.own {{ fill: #3fb98a; }} .rival {{ fill: #6e7681; }} .floor {{ fill: #3d444d; }}
+.own {{ fill: #3fb98a; }} .peer {{ fill: #6e7681; }} .floor {{ fill: #3d444d; }}
 }}
 </style>
 {body}</svg>
@@ -113,6 +114,6 @@ svg {{ background: #0d1117; }} text {{ fill: #e6edf3; }}
     )
 }
 
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }

@@ -10,9 +10,9 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use super::ask::{Dress, Work};
-use super::http::Load;
-use super::peers::{Binaries, Peer, Server, Watch};
+use super::http::HttpLoad;
+use super::peers::{Binaries, HttpPeer, Instrumentation, Peer};
+use super::request::{Operation, Protocol};
 use crate::sh;
 
 /// Enough for every buffer and cache to have its size.
@@ -21,45 +21,45 @@ const WARM_UP: u64 = 200;
 /// One counted row.
 pub struct CountRow {
     pub peer: Peer,
-    pub dress: Dress,
-    pub work: Work,
+    pub protocol: Protocol,
+    pub operation: Operation,
     /// How many tools the server has; ten unless told.
     pub tools: Option<&'static str>,
 }
 
 impl CountRow {
     pub fn name(&self) -> String {
-        let work = self.work.name();
+        let work = self.operation.name();
         match (self.peer, self.tools) {
             (Peer::Floor, _) => "count floor".into(),
-            (peer, None) => format!("count {} {} {work}", peer.name(), self.dress.name()),
+            (peer, None) => format!("count {} {} {work}", peer.name(), self.protocol.name()),
             (peer, Some(tools)) => {
-                format!("count {} {} {work}, {tools} tools", peer.name(), self.dress.name())
+                format!("count {} {} {work}, {tools} tools", peer.name(), self.protocol.name())
             }
         }
     }
 }
 
-const fn called(peer: Peer) -> CountRow {
-    CountRow { peer, dress: Dress::M26, work: Work::Call, tools: None }
+const fn call_row(peer: Peer) -> CountRow {
+    CountRow { peer, protocol: Protocol::M26, operation: Operation::Call, tools: None }
 }
 
 pub const ROWS: [CountRow; 11] = [
-    CountRow { peer: Peer::Floor, dress: Dress::J25, work: Work::Call, tools: None },
-    CountRow { peer: Peer::Spile, dress: Dress::M26, work: Work::Call, tools: None },
-    CountRow { peer: Peer::Spile, dress: Dress::J25, work: Work::Call, tools: None },
-    CountRow { peer: Peer::Spile, dress: Dress::S25, work: Work::Call, tools: None },
-    CountRow { peer: Peer::Spile, dress: Dress::M26, work: Work::List, tools: None },
-    CountRow { peer: Peer::Spile, dress: Dress::M26, work: Work::Call, tools: Some("1000") },
-    called(Peer::SpileCsv),
-    called(Peer::SpileSqlite),
-    called(Peer::Rmcp),
-    called(Peer::RmcpCsv),
-    called(Peer::RmcpSqlite),
+    CountRow { peer: Peer::Floor, protocol: Protocol::J25, operation: Operation::Call, tools: None },
+    CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::Call, tools: None },
+    CountRow { peer: Peer::Spile, protocol: Protocol::J25, operation: Operation::Call, tools: None },
+    CountRow { peer: Peer::Spile, protocol: Protocol::S25, operation: Operation::Call, tools: None },
+    CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::List, tools: None },
+    CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::Call, tools: Some("1000") },
+    call_row(Peer::SpileCsv),
+    call_row(Peer::SpileSqlite),
+    call_row(Peer::Rmcp),
+    call_row(Peer::RmcpCsv),
+    call_row(Peer::RmcpSqlite),
 ];
 
 /// What one request costs.
-pub struct Count {
+pub struct RequestCost {
     pub name: String,
     pub instructions: f64,
     pub allocations: f64,
@@ -71,7 +71,7 @@ pub fn measure(
     requests: u64,
     binaries: &Binaries,
     failed: &mut Vec<String>,
-) -> Vec<Count> {
+) -> Vec<RequestCost> {
     if !rows.is_empty() && !sh::succeeds(Command::new("valgrind").arg("--version")) {
         failed.push("count: no `valgrind` here; install it with `apt install valgrind`".into());
         return Vec::new();
@@ -79,7 +79,7 @@ pub fn measure(
     let mut counts = Vec::new();
     for row in rows {
         eprintln!("{}", row.name());
-        match count(row, binaries, requests) {
+        match measure_row(row, binaries, requests) {
             Ok(count) => counts.push(count),
             Err(error) => failed.push(format!("{}: {error:#}", row.name())),
         }
@@ -87,53 +87,56 @@ pub fn measure(
     counts
 }
 
-fn count(row: &CountRow, binaries: &Binaries, requests: u64) -> anyhow::Result<Count> {
+fn measure_row(row: &CountRow, binaries: &Binaries, requests: u64) -> anyhow::Result<RequestCost> {
     let more: Vec<&str> = row.tools.iter().flat_map(|&tools| ["--tools", tools]).collect();
-    per_request(row.name(), row.dress, row.work, requests, binaries, |watch| {
-        Server::start(row.peer, row.dress, binaries, watch, &more)
+    measure_cost(row.name(), row.protocol, row.operation, requests, binaries, |watch| {
+        HttpPeer::start(row.peer, row.protocol, binaries, watch, &more)
     })
 }
 
 /// What one call of the product costs with the rows of `file`.
-pub fn of_file(file: &Path, requests: u64, binaries: &Binaries) -> anyhow::Result<Count> {
-    per_request(file.display().to_string(), Dress::M26, Work::Call, requests, binaries, |watch| {
-        Server::product(file, binaries, watch)
+pub fn measure_file(file: &Path, requests: u64, binaries: &Binaries) -> anyhow::Result<RequestCost> {
+    measure_cost(file.display().to_string(), Protocol::M26, Operation::Call, requests, binaries, |watch| {
+        HttpPeer::start_product(file, binaries, watch)
     })
 }
 
-fn per_request(
+fn measure_cost(
     name: String,
-    dress: Dress,
-    work: Work,
+    dress: Protocol,
+    work: Operation,
     requests: u64,
     binaries: &Binaries,
-    start: impl FnOnce(Watch) -> anyhow::Result<Server>,
-) -> anyhow::Result<Count> {
+    start: impl FnOnce(Instrumentation) -> anyhow::Result<HttpPeer>,
+) -> anyhow::Result<RequestCost> {
     let profile = binaries.data.path().join("callgrind.out");
-    let server = start(Watch::Callgrind(&profile))?;
-    let mut load = Load::connect(server.at, server.asks(work, dress, 1)?)?;
+    let server = start(Instrumentation::Callgrind(&profile))?;
+    let mut load = HttpLoad::connect(server.address, server.request_templates(work, dress, 1)?)?;
     load.run(WARM_UP)?;
-    instrument(server.pid(), "on")?;
+    set_instrumentation(server.pid(), "on")?;
     load.run(requests)?;
-    instrument(server.pid(), "off")?;
+    set_instrumentation(server.pid(), "off")?;
     drop(load);
     server.stop()?;
     let text = std::fs::read_to_string(&profile).context("callgrind wrote no profile")?;
     // For `callgrind_annotate`, which tells where they go.
-    std::fs::write(super::out()?.join(format!("{}.callgrind", name.replace([' ', ',', '/'], "-"))), &text)?;
+    std::fs::write(
+        super::output_dir()?.join(format!("{}.callgrind", name.replace([' ', ',', '/'], "-"))),
+        &text,
+    )?;
     std::fs::remove_file(&profile)?;
     let instructions = instructions(&text).context("callgrind counted no instructions")?;
     let each = |total: u64| total as f64 / requests as f64;
-    Ok(Count { name, instructions: each(instructions), allocations: each(allocations(&text)) })
+    Ok(RequestCost { name, instructions: each(instructions), allocations: each(allocations(&text)) })
 }
 
 /// What to put before a command whose instructions are to be counted once [`instrument`] says so.
-pub fn callgrind(profile: &Path) -> Vec<String> {
+pub fn callgrind_command(profile: &Path) -> Vec<String> {
     let profile = format!("--callgrind-out-file={}", profile.display());
     ["valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no", &profile].map(str::to_owned).into()
 }
 
-fn instrument(pid: u32, how: &str) -> anyhow::Result<()> {
+fn set_instrumentation(pid: u32, how: &str) -> anyhow::Result<()> {
     let said = Command::new("vgdb").arg(format!("--pid={pid}")).args(["instrumentation", how]).output();
     let said = said.context("cannot start `vgdb`, which comes with valgrind")?;
     ensure!(said.status.success(), "vgdb: {}", String::from_utf8_lossy(&said.stderr));
@@ -157,8 +160,8 @@ fn allocations(profile: &str) -> u64 {
     for line in profile.lines() {
         let Some((key, value)) = line.split_once('=') else { continue };
         match key {
-            "fn" => caller = name(&mut names, value),
-            "cfn" => callee = name(&mut names, value),
+            "fn" => caller = resolve_name(&mut names, value),
+            "cfn" => callee = resolve_name(&mut names, value),
             "calls" if allocates(callee) && !is_allocator(caller) => {
                 total +=
                     value.split_whitespace().next().and_then(|times| times.parse::<u64>().ok()).unwrap_or(0);
@@ -169,7 +172,7 @@ fn allocations(profile: &str) -> u64 {
     total
 }
 
-fn name<'a>(names: &mut HashMap<&'a str, &'a str>, value: &'a str) -> &'a str {
+fn resolve_name<'a>(names: &mut HashMap<&'a str, &'a str>, value: &'a str) -> &'a str {
     match value.split_once(' ') {
         Some((number, name)) => {
             names.insert(number, name);

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 /// A folder of this run alone; it is removed when this is dropped.
-pub struct Folder(PathBuf);
+pub struct BenchDir(PathBuf);
 
-impl Folder {
-    pub fn new() -> anyhow::Result<Folder> {
+impl BenchDir {
+    pub fn new() -> anyhow::Result<BenchDir> {
         let path = std::env::temp_dir().join(format!("spile-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
-        Ok(Folder(path))
+        Ok(BenchDir(path))
     }
 
     pub fn path(&self) -> &Path {
@@ -23,7 +23,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for BenchDir {
     fn drop(&mut self) {
         // What cannot be removed lies among other temporary files; there is nobody to tell.
         let _ = std::fs::remove_dir_all(&self.0);

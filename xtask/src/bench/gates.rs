@@ -20,7 +20,7 @@ pub enum Bound {
 }
 
 impl Gate {
-    pub fn met(&self) -> Option<bool> {
+    pub fn is_met(&self) -> Option<bool> {
         self.value.map(|value| match self.bound {
             Bound::AtMost(limit) => value <= limit,
             Bound::AtLeast(limit) => value >= limit,
@@ -29,7 +29,7 @@ impl Gate {
 }
 
 /// Holds `report` against every promise.
-pub fn judge(report: &Report) -> Vec<Gate> {
+pub fn evaluate(report: &Report) -> Vec<Gate> {
     use Bound::{AtLeast, AtMost};
     // CPU of one timed row over another's of the same round.
     let cpu = |row: &str, base: &str| median(&report.ratios(row, base)?);
@@ -117,9 +117,9 @@ pub fn judge(report: &Report) -> Vec<Gate> {
 }
 
 /// Prints the gates of a bench of its own; missing one is an error.
-pub fn settle(gates: &[Gate]) -> anyhow::Result<()> {
+pub fn print_and_check(gates: &[Gate]) -> anyhow::Result<()> {
     print!("{}", table(gates));
-    let missed = gates.iter().filter(|gate| gate.met() == Some(false)).count();
+    let missed = gates.iter().filter(|gate| gate.is_met() == Some(false)).count();
     anyhow::ensure!(missed == 0, "{missed} of {} gates missed", gates.len());
     Ok(())
 }
@@ -128,21 +128,21 @@ pub fn settle(gates: &[Gate]) -> anyhow::Result<()> {
 pub fn table(gates: &[Gate]) -> String {
     let mut text = String::from("\ngates\n");
     for gate in gates {
-        let verdict = match gate.met() {
+        let verdict = match gate.is_met() {
             Some(true) => "met",
             Some(false) => "MISSED",
             None => "-",
         };
-        let value = gate.value.map_or("not measured".into(), |value| shown(value, gate.unit));
+        let value = gate.value.map_or("not measured".into(), |value| format_value(value, gate.unit));
         let bound = match gate.bound {
-            Bound::AtMost(limit) => format!("at most {}", shown(limit, gate.unit)),
-            Bound::AtLeast(limit) => format!("at least {}", shown(limit, gate.unit)),
+            Bound::AtMost(limit) => format!("at most {}", format_value(limit, gate.unit)),
+            Bound::AtLeast(limit) => format!("at least {}", format_value(limit, gate.unit)),
         };
         let _ = writeln!(text, "  {verdict:<7} {:<48} {value:>14}   {bound}", gate.name);
     }
     text
 }
 
-fn shown(value: f64, unit: &str) -> String {
+fn format_value(value: f64, unit: &str) -> String {
     if value >= 100.0 { format!("{value:.0}{unit}") } else { format!("{value:.2}{unit}") }
 }

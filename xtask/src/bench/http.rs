@@ -13,20 +13,20 @@ use anyhow::{Context, bail, ensure};
 use memchr::memmem;
 use rustix::event::epoll;
 
-use super::ask::Ask;
+use super::request::RequestTemplate;
 
 /// Nothing the bench asks takes this long; a server that is silent for so long has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Connections that ask the same thing over and over.
-pub struct Load {
-    connections: Vec<Connection>,
+pub struct HttpLoad {
+    connections: Vec<LoadConnection>,
     epoll: OwnedFd,
-    asked: u64,
+    requests_sent: u64,
 }
 
 /// What one run of the load saw.
-pub struct Run {
+pub struct LoadResult {
     pub elapsed: Duration,
     /// Sorted.
     pub latencies: Vec<Duration>,
@@ -34,24 +34,24 @@ pub struct Run {
     pub refused: u64,
 }
 
-impl Run {
+impl LoadResult {
     pub fn percentile(&self, percent: usize) -> Duration {
         let at = self.latencies.len() * percent / 100;
         self.latencies.get(at.min(self.latencies.len().saturating_sub(1))).copied().unwrap_or_default()
     }
 }
 
-struct Connection {
+struct LoadConnection {
     stream: TcpStream,
-    ask: Ask,
+    template: RequestTemplate,
     number: u64,
-    sent: Instant,
-    incoming: Incoming,
+    sent_at: Instant,
+    reader: ResponseReader,
 }
 
-impl Load {
+impl HttpLoad {
     /// One connection per ask.
-    pub fn connect(at: SocketAddr, asks: Vec<Ask>) -> anyhow::Result<Load> {
+    pub fn connect(at: SocketAddr, asks: Vec<RequestTemplate>) -> anyhow::Result<HttpLoad> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::new();
         for ask in asks {
@@ -60,22 +60,28 @@ impl Load {
             stream.set_nonblocking(true)?;
             let key = epoll::EventData::new_u64(connections.len() as u64);
             epoll::add(&epoll, &stream, key, epoll::EventFlags::IN)?;
-            let incoming = Incoming::default();
-            connections.push(Connection { stream, ask, number: 0, sent: Instant::now(), incoming });
+            let incoming = ResponseReader::default();
+            connections.push(LoadConnection {
+                stream,
+                template: ask,
+                number: 0,
+                sent_at: Instant::now(),
+                reader: incoming,
+            });
         }
-        Ok(Load { connections, epoll, asked: 0 })
+        Ok(HttpLoad { connections, epoll, requests_sent: 0 })
     }
 
     /// Asks `count` times, each connection as soon as its last answer is there.
-    pub fn run(&mut self, count: u64) -> anyhow::Result<Run> {
+    pub fn run(&mut self, count: u64) -> anyhow::Result<LoadResult> {
         let start = Instant::now();
         let mut latencies = Vec::with_capacity(usize::try_from(count)?);
-        let until = self.asked + count;
+        let until = self.requests_sent + count;
         let mut waiting = 0;
         for connection in &mut self.connections {
-            if self.asked < until {
-                connection.send(self.asked)?;
-                self.asked += 1;
+            if self.requests_sent < until {
+                connection.send(self.requests_sent)?;
+                self.requests_sent += 1;
                 waiting += 1;
             }
         }
@@ -90,10 +96,10 @@ impl Load {
                 let connection = &mut self.connections[usize::try_from(event.data.u64())?];
                 let Some(status) = connection.receive()? else { continue };
                 refused += u64::from(status != 200);
-                latencies.push(connection.sent.elapsed());
-                if self.asked < until {
-                    connection.send(self.asked)?;
-                    self.asked += 1;
+                latencies.push(connection.sent_at.elapsed());
+                if self.requests_sent < until {
+                    connection.send(self.requests_sent)?;
+                    self.requests_sent += 1;
                 } else {
                     waiting -= 1;
                 }
@@ -101,33 +107,33 @@ impl Load {
         }
         let elapsed = start.elapsed();
         latencies.sort_unstable();
-        Ok(Run { elapsed, latencies, refused })
+        Ok(LoadResult { elapsed, latencies, refused })
     }
 }
 
-impl Connection {
+impl LoadConnection {
     fn send(&mut self, number: u64) -> anyhow::Result<()> {
         self.number = number;
-        self.sent = Instant::now();
+        self.sent_at = Instant::now();
         // Half a kilobyte always fits an idle socket's buffer, so a short write is a broken server.
-        self.stream.write_all(self.ask.number(number)).context("the server does not take the request")
+        self.stream.write_all(self.template.bytes_for(number)).context("the server does not take the request")
     }
 
     /// Reads what is there; the status once the answer is whole (and right).
     fn receive(&mut self) -> anyhow::Result<Option<u16>> {
-        if !self.incoming.read(&mut self.stream)? {
+        if !self.reader.read(&mut self.stream)? {
             return Ok(None);
         }
-        let Some(answer) = self.incoming.answer()? else { return Ok(None) };
+        let Some(answer) = self.reader.response()? else { return Ok(None) };
         let status = answer.status;
-        self.ask.check(self.number, status, answer.body)?;
-        self.incoming.clear();
+        self.template.check_response(self.number, status, answer.body)?;
+        self.reader.clear();
         Ok(Some(status))
     }
 }
 
 /// One answer, whole.
-pub struct Answer<'a> {
+pub struct HttpResponse<'a> {
     pub status: u16,
     pub head: &'a [u8],
     pub body: &'a [u8],
@@ -135,13 +141,13 @@ pub struct Answer<'a> {
 
 /// The bytes of an answer as they arrive.
 #[derive(Default)]
-pub struct Incoming {
+pub struct ResponseReader {
     buffer: Vec<u8>,
     filled: usize,
-    unchunked: Vec<u8>,
+    decoded_chunks: Vec<u8>,
 }
 
-impl Incoming {
+impl ResponseReader {
     /// Reads once; false if nothing was there.
     pub fn read(&mut self, stream: &mut TcpStream) -> anyhow::Result<bool> {
         if self.buffer.len() - self.filled < 4096 {
@@ -159,29 +165,29 @@ impl Incoming {
     }
 
     /// The answer, once all of it is here.
-    pub fn answer(&mut self) -> anyhow::Result<Option<Answer<'_>>> {
+    pub fn response(&mut self) -> anyhow::Result<Option<HttpResponse<'_>>> {
         let filled = &self.buffer[..self.filled];
         let Some(head_end) = memmem::find(filled, b"\r\n\r\n") else { return Ok(None) };
         let (head, rest) = (&filled[..head_end + 2], &filled[head_end + 4..]);
         let status = status(head)?;
         let body = match framing(head)? {
-            Framing::Length(length) if rest.len() < length => return Ok(None),
-            Framing::Length(length) => {
+            BodyFraming::Length(length) if rest.len() < length => return Ok(None),
+            BodyFraming::Length(length) => {
                 ensure!(rest.len() == length, "{} bytes more than the answer", rest.len() - length);
                 rest
             }
-            Framing::Chunked => {
-                if !unchunk(rest, &mut self.unchunked)? {
+            BodyFraming::Chunked => {
+                if !decode_chunked(rest, &mut self.decoded_chunks)? {
                     return Ok(None);
                 }
-                &self.unchunked
+                &self.decoded_chunks
             }
         };
-        Ok(Some(Answer { status, head, body }))
+        Ok(Some(HttpResponse { status, head, body }))
     }
 
     /// The bytes so far, whole answer or not: a stream that stays open never has a whole one.
-    pub fn so_far(&self) -> &[u8] {
+    pub fn buffered(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
@@ -190,7 +196,7 @@ impl Incoming {
     }
 }
 
-enum Framing {
+enum BodyFraming {
     Length(usize),
     Chunked,
 }
@@ -216,18 +222,18 @@ pub fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
     None
 }
 
-fn framing(head: &[u8]) -> anyhow::Result<Framing> {
+fn framing(head: &[u8]) -> anyhow::Result<BodyFraming> {
     if let Some(length) = header(head, "content-length") {
-        return Ok(Framing::Length(length.parse().context("content-length is not a number")?));
+        return Ok(BodyFraming::Length(length.parse().context("content-length is not a number")?));
     }
     match header(head, "transfer-encoding") {
-        Some(coding) if coding.eq_ignore_ascii_case("chunked") => Ok(Framing::Chunked),
+        Some(coding) if coding.eq_ignore_ascii_case("chunked") => Ok(BodyFraming::Chunked),
         _ => bail!("an answer without a length"),
     }
 }
 
 /// Joins the chunks of `rest` in `body`; false if the last chunk is not there yet.
-fn unchunk(mut rest: &[u8], body: &mut Vec<u8>) -> anyhow::Result<bool> {
+fn decode_chunked(mut rest: &[u8], body: &mut Vec<u8>) -> anyhow::Result<bool> {
     body.clear();
     loop {
         let Some(line_end) = memmem::find(rest, b"\r\n") else { return Ok(false) };
@@ -243,14 +249,14 @@ fn unchunk(mut rest: &[u8], body: &mut Vec<u8>) -> anyhow::Result<bool> {
 }
 
 /// One request on its own connection; gives the status, the session id if there is one, and the body.
-pub fn once(at: SocketAddr, request: &[u8]) -> anyhow::Result<(u16, Option<String>, Vec<u8>)> {
+pub fn send_once(at: SocketAddr, request: &[u8]) -> anyhow::Result<(u16, Option<String>, Vec<u8>)> {
     let mut stream = TcpStream::connect(at).with_context(|| format!("cannot connect to {at}"))?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.write_all(request)?;
-    let mut incoming = Incoming::default();
+    let mut incoming = ResponseReader::default();
     loop {
         ensure!(incoming.read(&mut stream)?, "no answer within {SILENCE_MAX:?}");
-        if let Some(answer) = incoming.answer()? {
+        if let Some(answer) = incoming.response()? {
             let session = header(answer.head, "mcp-session-id").map(str::to_owned);
             return Ok((answer.status, session, answer.body.to_vec()));
         }
@@ -259,11 +265,11 @@ pub fn once(at: SocketAddr, request: &[u8]) -> anyhow::Result<(u16, Option<Strin
 
 /// Opens a legacy session and ends its handshake.
 pub fn open_session(at: SocketAddr) -> anyhow::Result<String> {
-    let mut ask = Ask::initialize();
-    let (status, session, body) = once(at, ask.number(0))?;
+    let mut ask = RequestTemplate::initialize();
+    let (status, session, body) = send_once(at, ask.bytes_for(0))?;
     ensure!(status == 200, "initialize: status {status}: {}", String::from_utf8_lossy(&body));
     let session = session.context("initialize gave no session id")?;
-    let (status, ..) = once(at, &Ask::initialized(&session))?;
+    let (status, ..) = send_once(at, &RequestTemplate::initialized(&session))?;
     ensure!(status == 202, "notifications/initialized: status {status}, not 202");
     Ok(session)
 }
@@ -273,9 +279,12 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Option<(u16, &str)>) {
-        let mut incoming =
-            Incoming { buffer: text.as_bytes().to_vec(), filled: text.len(), unchunked: Vec::new() };
-        let answer = incoming.answer().unwrap();
+        let mut incoming = ResponseReader {
+            buffer: text.as_bytes().to_vec(),
+            filled: text.len(),
+            decoded_chunks: Vec::new(),
+        };
+        let answer = incoming.response().unwrap();
         let answer =
             answer.map(|answer| (answer.status, std::str::from_utf8(answer.body).unwrap().to_owned()));
         assert_eq!(answer, expected.map(|(status, body)| (status, body.to_owned())));

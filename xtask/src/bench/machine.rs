@@ -15,7 +15,7 @@ pub struct Cores {
 
 impl Cores {
     /// Takes two of the cores this process may use; `None` on a machine with one.
-    pub fn take() -> anyhow::Result<Option<Cores>> {
+    pub fn reserve() -> anyhow::Result<Option<Cores>> {
         let all = sched_getaffinity(None)?;
         let mut usable = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core));
         Ok(match (usable.next(), usable.next()) {
@@ -28,9 +28,9 @@ impl Cores {
     /// driver on its own core.
     pub fn spawn<T>(cores: Option<&Cores>, start: impl FnOnce() -> T) -> anyhow::Result<T> {
         let Some(cores) = cores else { return Ok(start()) };
-        sched_setaffinity(None, &only(cores.server))?;
+        sched_setaffinity(None, &single_core(cores.server))?;
         let started = start();
-        sched_setaffinity(None, &only(cores.driver))?;
+        sched_setaffinity(None, &single_core(cores.driver))?;
         Ok(started)
     }
 }
@@ -42,7 +42,7 @@ impl Drop for Cores {
     }
 }
 
-fn only(core: usize) -> CpuSet {
+fn single_core(core: usize) -> CpuSet {
     let mut set = CpuSet::new();
     set.set(core);
     set
@@ -73,7 +73,7 @@ pub fn peak_kib(pid: u32) -> anyhow::Result<u64> {
 }
 
 /// Lets [`peak_kib`] begin again from what is resident now; fails where Linux was built without it.
-pub fn forget_peak(pid: u32) -> std::io::Result<()> {
+pub fn reset_peak(pid: u32) -> std::io::Result<()> {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }
 
@@ -87,17 +87,17 @@ fn status_kib(pid: u32, name: &str) -> anyhow::Result<u64> {
 
 /// Asks `pid` to stop.
 pub fn terminate(pid: u32) -> anyhow::Result<()> {
-    Ok(rustix::process::kill_process(known(pid)?, rustix::process::Signal::TERM)?)
+    Ok(rustix::process::kill_process(to_pid(pid)?, rustix::process::Signal::TERM)?)
 }
 
 /// Waits until the child `pid` has ended, and leaves its counters to be read.
 pub fn wait_unreaped(pid: u32) -> anyhow::Result<()> {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    rustix::process::waitid(WaitId::Pid(known(pid)?), ended)?;
+    rustix::process::waitid(WaitId::Pid(to_pid(pid)?), ended)?;
     Ok(())
 }
 
-fn known(pid: u32) -> anyhow::Result<Pid> {
+fn to_pid(pid: u32) -> anyhow::Result<Pid> {
     Pid::from_raw(i32::try_from(pid)?).context("a process id is never zero")
 }
 

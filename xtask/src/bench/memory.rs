@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use super::ask::{Ask, Dress, Work};
-use super::http::{Incoming, Load, Run};
+use super::http::{HttpLoad, LoadResult, ResponseReader};
 use super::machine;
-use super::peers::{Binaries, Peer, Server};
+use super::peers::{Binaries, HttpPeer, Peer};
+use super::request::{Operation, Protocol, RequestTemplate};
 
 const GROWTH_MIB_MAX: f64 = 64.0;
 const STREAM_KIB_MAX: f64 = 16.0;
@@ -27,9 +27,9 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     machine::allow_open_files(12_000)?;
     let binaries = Binaries::build(&[Peer::Spile])?;
     let outcomes = [
-        ("sessions", sessions(&binaries, 100_000 / scale)),
-        ("listen streams", streams(&binaries, 10_000 / scale)),
-        ("slow headers", slow_headers(&binaries, 800 / scale)),
+        ("sessions", measure_idle_sessions(&binaries, 100_000 / scale)),
+        ("listen streams", measure_idle_streams(&binaries, 10_000 / scale)),
+        ("slow headers", measure_slow_headers(&binaries, 800 / scale)),
     ];
     let mut missed = 0;
     for (crowd, outcome) in &outcomes {
@@ -49,19 +49,22 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
 }
 
 /// Many `initialize` requests whose sessions nobody uses; then a client that means it.
-fn sessions(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
-    let server = Server::fixture("bench", binaries, &[])?;
-    let asks = (0..16).map(|_| Ask::initialize()).collect();
-    let mut load = Load::connect(server.at, asks)?;
-    Load::connect(server.at, server.asks(Work::Call, Dress::M26, 16)?)?.run(1_000)?;
+fn measure_idle_sessions(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
+    let server = HttpPeer::start_fixture("bench", binaries, &[])?;
+    let asks = (0..16).map(|_| RequestTemplate::initialize()).collect();
+    let mut load = HttpLoad::connect(server.address, asks)?;
+    HttpLoad::connect(server.address, server.request_templates(Operation::Call, Protocol::M26, 16)?)?
+        .run(1_000)?;
     let before = machine::rss_kib(server.pid())?;
     let run = load.run(count as u64)?;
     let after = machine::rss_kib(server.pid())?;
     let growth_mib = after.saturating_sub(before) as f64 / 1024.0;
 
-    let asks = server.asks(Work::Call, Dress::S25, 1).context("no session for a legacy client afterwards")?;
-    Load::connect(server.at, asks)?.run(10).context("no answers for a legacy client afterwards")?;
-    Ok(verdict(
+    let asks = server
+        .request_templates(Operation::Call, Protocol::S25, 1)
+        .context("no session for a legacy client afterwards")?;
+    HttpLoad::connect(server.address, asks)?.run(10).context("no answers for a legacy client afterwards")?;
+    Ok(print_verdict(
         growth_mib <= GROWTH_MIB_MAX,
         &format!(
             "{count} initialize requests in {:.1} s ({} refused): RSS {:.1} -> {:.1} MiB, growth {growth_mib:.1} MiB \
@@ -75,16 +78,16 @@ fn sessions(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
 }
 
 /// Many streams that stay open and carry nothing.
-fn streams(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
-    let server = Server::fixture("conformance", binaries, &[])?;
-    let _first = listen(server.at, 100)?;
+fn measure_idle_streams(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
+    let server = HttpPeer::start_fixture("conformance", binaries, &[])?;
+    let _first = open_listen_streams(server.address, 100)?;
     let before = machine::rss_kib(server.pid())?;
     let start = Instant::now();
-    let _open = listen(server.at, count)?;
+    let _open = open_listen_streams(server.address, count)?;
     let elapsed = start.elapsed();
     let after = machine::rss_kib(server.pid())?;
     let each_kib = after.saturating_sub(before) as f64 / count as f64;
-    Ok(verdict(
+    Ok(print_verdict(
         each_kib <= STREAM_KIB_MAX,
         &format!(
             "{count} idle listen streams opened in {:.1} s: RSS {:.1} -> {:.1} MiB, \
@@ -96,20 +99,20 @@ fn streams(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
     ))
 }
 
-fn listen(at: SocketAddr, count: usize) -> anyhow::Result<Vec<TcpStream>> {
-    let mut ask = Ask::listen();
+fn open_listen_streams(at: SocketAddr, count: usize) -> anyhow::Result<Vec<TcpStream>> {
+    let mut ask = RequestTemplate::listen();
     (0..count as u64)
         .map(|number| {
             let mut stream = TcpStream::connect(at).with_context(|| format!("stream {number}"))?;
             stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            stream.write_all(ask.number(number))?;
+            stream.write_all(ask.bytes_for(number))?;
             // The stream is open once the acknowledgement, its first message, is there.
-            let mut incoming = Incoming::default();
-            while ask.check(number, 200, incoming.so_far()).is_err() {
+            let mut incoming = ResponseReader::default();
+            while ask.check_response(number, 200, incoming.buffered()).is_err() {
                 ensure!(
                     incoming.read(&mut stream)?,
                     "stream {number} is not acknowledged: {}",
-                    String::from_utf8_lossy(incoming.so_far())
+                    String::from_utf8_lossy(incoming.buffered())
                 );
             }
             Ok(stream)
@@ -118,21 +121,22 @@ fn listen(at: SocketAddr, count: usize) -> anyhow::Result<Vec<TcpStream>> {
 }
 
 /// Clients that send their headers a byte at a time, while others call as usual.
-fn slow_headers(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
+fn measure_slow_headers(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
     let timeout_ms = HEADER_TIMEOUT.as_millis().to_string();
-    let server = Server::fixture("bench", binaries, &[("SPILE_HEADER_TIMEOUT_MS", &timeout_ms)])?;
-    let mut load = Load::connect(server.at, server.asks(Work::Call, Dress::M26, 4)?)?;
+    let server = HttpPeer::start_fixture("bench", binaries, &[("SPILE_HEADER_TIMEOUT_MS", &timeout_ms)])?;
+    let mut load =
+        HttpLoad::connect(server.address, server.request_templates(Operation::Call, Protocol::M26, 4)?)?;
     let alone = load.run(5_000)?;
     let over = AtomicBool::new(false);
     let (eviction, beside) = std::thread::scope(|scope| {
         let normal = scope.spawn(|| keep_calling(&mut load, &over));
-        let eviction = dribble(server.at, count);
+        let eviction = send_slow_headers(server.address, count);
         over.store(true, Ordering::Relaxed);
         let normal = normal.join().map_err(|_| anyhow::anyhow!("the calling thread failed"))?;
         anyhow::Ok((eviction?, normal.context("a normal call beside slow clients")?))
     })?;
     let bound = HEADER_TIMEOUT + EVICTION_SLACK;
-    Ok(verdict(
+    Ok(print_verdict(
         eviction.is_some_and(|last| last <= bound),
         &format!(
             "{count} slow-header clients with a limit of {HEADER_TIMEOUT:?}: {}; {} normal calls beside them, \
@@ -149,7 +153,7 @@ fn slow_headers(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
     ))
 }
 
-fn keep_calling(load: &mut Load, over: &AtomicBool) -> anyhow::Result<Run> {
+fn keep_calling(load: &mut HttpLoad, over: &AtomicBool) -> anyhow::Result<LoadResult> {
     let start = Instant::now();
     let mut latencies = Vec::new();
     while !over.load(Ordering::Relaxed) {
@@ -158,12 +162,12 @@ fn keep_calling(load: &mut Load, over: &AtomicBool) -> anyhow::Result<Run> {
         std::thread::sleep(Duration::from_millis(5));
     }
     latencies.sort_unstable();
-    Ok(Run { elapsed: start.elapsed(), latencies, refused: 0 })
+    Ok(LoadResult { elapsed: start.elapsed(), latencies, refused: 0 })
 }
 
 /// Opens `count` connections and feeds each a header byte twice a second, until the server has closed
 /// them all. Gives the longest time one lived, or nothing if any outlived the bound by far.
-fn dribble(at: SocketAddr, count: usize) -> anyhow::Result<Option<Duration>> {
+fn send_slow_headers(at: SocketAddr, count: usize) -> anyhow::Result<Option<Duration>> {
     let mut alive = Vec::new();
     for _ in 0..count {
         let mut stream = TcpStream::connect(at)?;
@@ -179,7 +183,7 @@ fn dribble(at: SocketAddr, count: usize) -> anyhow::Result<Option<Duration>> {
         }
         std::thread::sleep(Duration::from_millis(500));
         alive.retain_mut(|(stream, opened)| {
-            let open = stream.write_all(b"a").is_ok() && still_open(stream);
+            let open = stream.write_all(b"a").is_ok() && is_open(stream);
             if !open {
                 longest = longest.max(opened.elapsed());
                 fed = Instant::now();
@@ -191,7 +195,7 @@ fn dribble(at: SocketAddr, count: usize) -> anyhow::Result<Option<Duration>> {
 }
 
 /// Whether the server has not hung up; what it says before it does (a 408) is read and dropped.
-fn still_open(stream: &mut TcpStream) -> bool {
+fn is_open(stream: &mut TcpStream) -> bool {
     let mut buffer = [0; 1024];
     loop {
         match stream.read(&mut buffer) {
@@ -202,7 +206,7 @@ fn still_open(stream: &mut TcpStream) -> bool {
     }
 }
 
-fn verdict(kept: bool, text: &str) -> bool {
+fn print_verdict(kept: bool, text: &str) -> bool {
     println!("{:<7} {text}", if kept { "met" } else { "MISSED" });
     kept
 }

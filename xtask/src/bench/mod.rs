@@ -7,7 +7,6 @@
 //! The server has one core and the driver another. Each answer is checked: id, no error, the right
 //! record. What the numbers should be is in [`gates`]; how they are shown, in [`report`].
 
-mod ask;
 mod chart;
 mod count;
 mod data;
@@ -17,6 +16,7 @@ mod machine;
 mod memory;
 mod peers;
 mod report;
+mod request;
 mod scale;
 mod start;
 mod stdio;
@@ -59,7 +59,7 @@ struct Options {
     /// Requests per row and round; a tenth of them warm the server up first.
     requests: u64,
     /// Requests of a counted run.
-    counted: u64,
+    counted_requests: u64,
 }
 
 pub fn run(args: &[String]) -> anyhow::Result<()> {
@@ -72,16 +72,16 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
     }
     if let Some((part, rest)) = args.split_first() {
         match part.as_str() {
-            "memory" => return memory::run(quick(rest)?),
-            "scale" => return scale::run(quick(rest)?),
-            "start" => return start::run(quick(rest)?),
+            "memory" => return memory::run(parse_quick(rest)?),
+            "scale" => return scale::run(parse_quick(rest)?),
+            "start" => return start::run(parse_quick(rest)?),
             _ => {}
         }
     }
-    let options = options(args)?;
-    let http = chosen(&timed::HTTP, &options, |row| (row.name(), row.peer));
-    let stdio = chosen(&timed::STDIO, &options, |row| (row.name(), row.peer));
-    let counts = chosen(&count::ROWS, &options, |row| (row.name(), row.peer));
+    let options = parse_options(args)?;
+    let http = select_rows(&timed::HTTP, &options, |row| (row.name(), row.peer));
+    let stdio = select_rows(&timed::STDIO, &options, |row| (row.name(), row.peer));
+    let counts = select_rows(&count::ROWS, &options, |row| (row.name(), row.peer));
     let timed_peers = http.iter().chain(&stdio).map(|row| row.peer);
     let peers: Vec<Peer> = timed_peers.chain(counts.iter().map(|row| row.peer)).collect();
     let binaries = Binaries::build(&peers)?;
@@ -89,7 +89,7 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
     let mut report = Report::new(options.rounds, options.requests);
     let mut failed = Vec::new();
     {
-        let cores = Cores::take()?;
+        let cores = Cores::reserve()?;
         if cores.is_none() {
             println!("one core only: nothing is pinned, and the driver disturbs what it measures");
         }
@@ -99,17 +99,17 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
         report.http = measure(&http);
         report.stdio = measure(&stdio);
     }
-    report.counts = count::measure(&counts, options.counted, &binaries, &mut failed);
+    report.counts = count::measure(&counts, options.counted_requests, &binaries, &mut failed);
 
-    let gates = gates::judge(&report);
+    let gates = gates::evaluate(&report);
     print!("{}", report::table(&report));
     print!("{}", gates::table(&gates));
-    let folder = out()?;
+    let folder = output_dir()?;
     std::fs::write(folder.join("bench.json"), report::json(&report, &gates)?)?;
     std::fs::write(folder.join("bench.svg"), chart::svg(&report))?;
     println!("\nwritten: bench-out/bench.json, bench-out/bench.svg, bench-out/*.callgrind");
 
-    let missed = gates.iter().filter(|gate| gate.met() == Some(false)).count();
+    let missed = gates.iter().filter(|gate| gate.is_met() == Some(false)).count();
     if !failed.is_empty() {
         bail!(
             "{missed} gates missed, and {} rows could not be measured:\n{}",
@@ -122,14 +122,14 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
 }
 
 /// Where results go.
-fn out() -> anyhow::Result<PathBuf> {
-    let folder = sh::top().join("bench-out");
+fn output_dir() -> anyhow::Result<PathBuf> {
+    let folder = sh::repo_root().join("bench-out");
     std::fs::create_dir_all(&folder).context("cannot create `bench-out`")?;
     Ok(folder)
 }
 
 /// The rows asked for, and the floor they stand on.
-fn chosen<'a, R>(rows: &'a [R], options: &Options, about: impl Fn(&R) -> (String, Peer)) -> Vec<&'a R> {
+fn select_rows<'a, R>(rows: &'a [R], options: &Options, about: impl Fn(&R) -> (String, Peer)) -> Vec<&'a R> {
     let wanted = |row: &R| options.only.as_ref().is_none_or(|only| about(row).0.contains(only.as_str()));
     if !rows.iter().any(wanted) {
         return Vec::new();
@@ -149,7 +149,7 @@ fn run_optimised(args: &[String]) -> anyhow::Result<()> {
 }
 
 /// All that the parts beside the table can be told.
-fn quick(args: &[String]) -> anyhow::Result<bool> {
+fn parse_quick(args: &[String]) -> anyhow::Result<bool> {
     match args {
         [] => Ok(false),
         [only] if only == "--quick" => Ok(true),
@@ -157,12 +157,12 @@ fn quick(args: &[String]) -> anyhow::Result<bool> {
     }
 }
 
-fn options(args: &[String]) -> anyhow::Result<Options> {
-    let mut options = Options { rounds: 21, only: None, requests: 10_000, counted: 2_000 };
+fn parse_options(args: &[String]) -> anyhow::Result<Options> {
+    let mut options = Options { rounds: 21, only: None, requests: 10_000, counted_requests: 2_000 };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--quick" => options = Options { rounds: 7, requests: 3_000, counted: 500, ..options },
+            "--quick" => options = Options { rounds: 7, requests: 3_000, counted_requests: 500, ..options },
             "--only" => options.only = Some(args.next().context("`--only` needs a name")?.clone()),
             "--rounds" => {
                 let rounds = args.next().context("`--rounds` needs a number")?;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use super::ask::{Ask, Dress, Work};
 use super::count;
-use super::data::Folder;
+use super::data::BenchDir;
 use super::http;
 use super::machine::{self, Cores};
-use super::stdio::Pipe;
+use super::request::{Operation, Protocol, RequestTemplate};
+use super::stdio::StdioLoad;
 use crate::sh;
 
 /// Under valgrind a server needs seconds to come up.
@@ -54,8 +54,8 @@ impl Peer {
     }
 
     /// The request as this peer is to be asked and checked.
-    pub fn ask(self, ask: Ask) -> Ask {
-        if self == Peer::Floor { ask.canned() } else { ask }
+    pub fn prepare_request(self, ask: RequestTemplate) -> RequestTemplate {
+        if self == Peer::Floor { ask.expect_canned() } else { ask }
     }
 
     /// The tool that looks up a customer.
@@ -68,12 +68,12 @@ impl Peer {
         matches!(self, Peer::SpileCsv | Peer::SpileSqlite)
     }
 
-    fn is_rival(self) -> bool {
+    fn is_bench_peer(self) -> bool {
         self != Peer::Spile && !self.is_product()
     }
 
     /// The file it serves, if it serves one.
-    fn data(self) -> Option<&'static str> {
+    fn data_file(self) -> Option<&'static str> {
         match self {
             Peer::SpileCsv | Peer::RmcpCsv => Some("customers.csv"),
             Peer::SpileSqlite | Peer::RmcpSqlite => Some("customers.db"),
@@ -84,18 +84,18 @@ impl Peer {
     /// Program and arguments, but for the door.
     fn command(self, binaries: &Binaries) -> Vec<String> {
         let program = |name: &str| binaries.path(name);
-        let file = self.data().map(|name| binaries.data.join(name)).unwrap_or_default();
+        let file = self.data_file().map(|name| binaries.data.join(name)).unwrap_or_default();
         match self {
-            Peer::Floor => vec![program("rival-floor")],
+            Peer::Floor => vec![program("peer-floor")],
             Peer::Spile => vec![program("fixture"), "bench".into()],
             Peer::SpileCsv | Peer::SpileSqlite => vec![program("spile"), "serve".into(), file],
-            Peer::Rmcp | Peer::RmcpPlain => vec![program("rival-rmcp")],
-            Peer::RmcpCsv => vec![program("rival-rmcp"), "--csv".into(), file],
-            Peer::RmcpSqlite => vec![program("rival-rmcp"), "--sqlite".into(), file],
+            Peer::Rmcp | Peer::RmcpPlain => vec![program("peer-rmcp")],
+            Peer::RmcpCsv => vec![program("peer-rmcp"), "--csv".into(), file],
+            Peer::RmcpSqlite => vec![program("peer-rmcp"), "--sqlite".into(), file],
         }
     }
 
-    fn serve(self, binaries: &Binaries, dress: Dress, at: SocketAddr) -> Vec<String> {
+    fn http_command(self, binaries: &Binaries, dress: Protocol, at: SocketAddr) -> Vec<String> {
         let mut command = self.command(binaries);
         command.extend(["--bind".into(), at.to_string()]);
         match self {
@@ -107,7 +107,7 @@ impl Peer {
         command
     }
 
-    fn pipe(self, binaries: &Binaries) -> Vec<String> {
+    fn stdio_command(self, binaries: &Binaries) -> Vec<String> {
         let mut command = self.command(binaries);
         match self {
             Peer::Floor | Peer::Rmcp | Peer::RmcpCsv | Peer::RmcpSqlite => command.push("--stdio".into()),
@@ -121,26 +121,26 @@ impl Peer {
 /// The release binaries of this workspace, and what they serve.
 pub struct Binaries {
     folder: PathBuf,
-    pub data: Folder,
+    pub data: BenchDir,
 }
 
 impl Binaries {
-    /// Builds what `peers` need. A call of cargo for each, so that no dependency of a rival or of the
+    /// Builds what `peers` need. A call of cargo for each, so that no dependency of a peer or of the
     /// fixture gives the product a feature it would not have by itself.
     pub fn build(peers: &[Peer]) -> anyhow::Result<Binaries> {
-        let needs_data = peers.iter().any(|peer| peer.data().is_some());
+        let needs_data = peers.iter().any(|peer| peer.data_file().is_some());
         if peers.contains(&Peer::Spile) {
             cargo_build(&["-p", "testkit", "--bin", "fixture"])?;
         }
         if peers.iter().any(|peer| peer.is_product()) {
             cargo_build(&["-p", "spile"])?;
         }
-        if needs_data || peers.iter().any(|peer| peer.is_rival()) {
-            cargo_build(&["-p", "rivals", "--bins"])?;
+        if needs_data || peers.iter().any(|peer| peer.is_bench_peer()) {
+            cargo_build(&["-p", "bench-peers", "--bins"])?;
         }
-        let binaries = Binaries { folder: release_folder()?, data: Folder::new()? };
+        let binaries = Binaries { folder: release_folder()?, data: BenchDir::new()? };
         if needs_data {
-            binaries.make(&["customers", &binaries.data.path().display().to_string()])?;
+            binaries.make_data(&["customers", &binaries.data.path().display().to_string()])?;
         }
         Ok(binaries)
     }
@@ -150,8 +150,8 @@ impl Binaries {
     }
 
     /// Makes data, as `bench-data` takes it.
-    pub fn make(&self, what: &[&str]) -> anyhow::Result<()> {
-        sh::show(Command::new(self.path("bench-data")).args(what))
+    pub fn make_data(&self, what: &[&str]) -> anyhow::Result<()> {
+        sh::run(Command::new(self.path("bench-data")).args(what))
     }
 }
 
@@ -163,23 +163,23 @@ pub fn release_folder() -> anyhow::Result<PathBuf> {
 }
 
 pub fn cargo_build(package: &[&str]) -> anyhow::Result<()> {
-    sh::show(sh::cargo().args(["build", "--release"]).args(package))
+    sh::run(sh::cargo().args(["build", "--release"]).args(package))
 }
 
 /// How a server is watched while it runs.
 #[derive(Clone, Copy)]
-pub enum Watch<'a> {
+pub enum Instrumentation<'a> {
     /// As it is, on its own core if there are two.
-    Plain(Option<&'a Cores>),
+    Uninstrumented(Option<&'a Cores>),
     /// Under callgrind, which writes its counts to this file.
     Callgrind(&'a Path),
 }
 
-impl Watch<'_> {
+impl Instrumentation<'_> {
     fn spawn(self, command: &[String], prepare: impl FnOnce(&mut Command)) -> anyhow::Result<Child> {
         let mut whole = match self {
-            Watch::Plain(_) => Vec::new(),
-            Watch::Callgrind(profile) => count::callgrind(profile),
+            Instrumentation::Uninstrumented(_) => Vec::new(),
+            Instrumentation::Callgrind(profile) => count::callgrind_command(profile),
         };
         whole.extend_from_slice(command);
         let mut process = Command::new(&whole[0]);
@@ -187,61 +187,69 @@ impl Watch<'_> {
         process.args(&whole[1..]).env("SPILE_WORKERS", "1").stderr(Stdio::piped());
         prepare(&mut process);
         let cores = match self {
-            Watch::Plain(cores) => cores,
-            Watch::Callgrind(_) => None,
+            Instrumentation::Uninstrumented(cores) => cores,
+            Instrumentation::Callgrind(_) => None,
         };
         Cores::spawn(cores, || process.spawn())?.with_context(|| format!("cannot start {}", whole.join(" ")))
     }
 }
 
 /// A running server; it stops when this is dropped.
-pub struct Server {
+pub struct HttpPeer {
     child: Child,
-    pub at: SocketAddr,
+    pub address: SocketAddr,
     pub peer: Peer,
 }
 
-impl Server {
+impl HttpPeer {
     /// Starts `peer` on a free port of the loopback address and waits until it listens.
     pub fn start(
         peer: Peer,
-        dress: Dress,
+        dress: Protocol,
         binaries: &Binaries,
-        watch: Watch,
+        watch: Instrumentation,
         more: &[&str],
-    ) -> anyhow::Result<Server> {
+    ) -> anyhow::Result<HttpPeer> {
         let at = free_port()?;
-        let mut command = peer.serve(binaries, dress, at);
+        let mut command = peer.http_command(binaries, dress, at);
         command.extend(more.iter().map(|&word| word.to_owned()));
-        Server::listen(command, at, peer, watch, &[])
+        HttpPeer::spawn_and_wait(command, at, peer, watch, &[])
     }
 
     /// Starts the product itself on `file`.
-    pub fn product(file: &Path, binaries: &Binaries, watch: Watch) -> anyhow::Result<Server> {
+    pub fn start_product(
+        file: &Path,
+        binaries: &Binaries,
+        watch: Instrumentation,
+    ) -> anyhow::Result<HttpPeer> {
         let at = free_port()?;
         let file = file.display().to_string();
         let command = vec![binaries.path("spile"), "serve".into(), file, "--bind".into(), at.to_string()];
-        Server::listen(command, at, Peer::SpileCsv, watch, &[])
+        HttpPeer::spawn_and_wait(command, at, Peer::SpileCsv, watch, &[])
     }
 
     /// Starts the conformance fixture or the bench one, with settings of its own.
-    pub fn fixture(name: &str, binaries: &Binaries, settings: &[(&str, &str)]) -> anyhow::Result<Server> {
+    pub fn start_fixture(
+        name: &str,
+        binaries: &Binaries,
+        settings: &[(&str, &str)],
+    ) -> anyhow::Result<HttpPeer> {
         let at = free_port()?;
         let command = vec![binaries.path("fixture"), name.into(), "--bind".into(), at.to_string()];
-        Server::listen(command, at, Peer::Spile, Watch::Plain(None), settings)
+        HttpPeer::spawn_and_wait(command, at, Peer::Spile, Instrumentation::Uninstrumented(None), settings)
     }
 
-    fn listen(
+    fn spawn_and_wait(
         command: Vec<String>,
         at: SocketAddr,
         peer: Peer,
-        watch: Watch,
+        watch: Instrumentation,
         settings: &[(&str, &str)],
-    ) -> anyhow::Result<Server> {
+    ) -> anyhow::Result<HttpPeer> {
         let child = watch.spawn(&command, |process| {
             process.stdin(Stdio::null()).stdout(Stdio::null()).envs(settings.iter().copied());
         })?;
-        let mut server = Server { child, at, peer };
+        let mut server = HttpPeer { child, address: at, peer };
         let start = Instant::now();
         while TcpStream::connect(at).is_err() {
             if let Some(status) = server.child.try_wait()? {
@@ -266,14 +274,24 @@ impl Server {
     }
 
     /// `connections` requests for `work`, ready to be asked; sessions are opened as needed.
-    pub fn asks(&self, work: Work, dress: Dress, connections: usize) -> anyhow::Result<Vec<Ask>> {
+    pub fn request_templates(
+        &self,
+        work: Operation,
+        dress: Protocol,
+        connections: usize,
+    ) -> anyhow::Result<Vec<RequestTemplate>> {
         (0..connections)
             .map(|_| {
                 let session = match dress {
-                    Dress::S25 if self.peer != Peer::Floor => Some(http::open_session(self.at)?),
-                    Dress::S25 | Dress::M26 | Dress::J25 => None,
+                    Protocol::S25 if self.peer != Peer::Floor => Some(http::open_session(self.address)?),
+                    Protocol::S25 | Protocol::M26 | Protocol::J25 => None,
                 };
-                Ok(self.peer.ask(Ask::http(work, dress, self.peer.tool(), session.as_deref())))
+                Ok(self.peer.prepare_request(RequestTemplate::http(
+                    work,
+                    dress,
+                    self.peer.tool(),
+                    session.as_deref(),
+                )))
             })
             .collect()
     }
@@ -290,7 +308,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for HttpPeer {
     fn drop(&mut self) {
         // It may have ended already; either way there is nothing left to do.
         let _ = self.child.kill();
@@ -299,24 +317,24 @@ impl Drop for Server {
 }
 
 /// A server on a pipe; it stops when this is dropped.
-pub struct Piped {
+pub struct StdioPeer {
     child: Child,
-    pub pipe: Pipe,
+    pub load: StdioLoad,
 }
 
-impl Piped {
-    pub fn start(peer: Peer, binaries: &Binaries, cores: Option<&Cores>) -> anyhow::Result<Piped> {
-        Piped::speak(&peer.pipe(binaries), peer, cores)
+impl StdioPeer {
+    pub fn start(peer: Peer, binaries: &Binaries, cores: Option<&Cores>) -> anyhow::Result<StdioPeer> {
+        StdioPeer::spawn(&peer.stdio_command(binaries), peer, cores)
     }
 
     /// The product itself on `file`.
-    pub fn product(file: &Path, binaries: &Binaries) -> anyhow::Result<Piped> {
+    pub fn start_product(file: &Path, binaries: &Binaries) -> anyhow::Result<StdioPeer> {
         let command = [binaries.path("spile"), "serve".into(), file.display().to_string()];
-        Piped::speak(&command, Peer::SpileCsv, None)
+        StdioPeer::spawn(&command, Peer::SpileCsv, None)
     }
 
-    fn speak(command: &[String], peer: Peer, cores: Option<&Cores>) -> anyhow::Result<Piped> {
-        let mut child = Watch::Plain(cores).spawn(command, |process| {
+    fn spawn(command: &[String], peer: Peer, cores: Option<&Cores>) -> anyhow::Result<StdioPeer> {
+        let mut child = Instrumentation::Uninstrumented(cores).spawn(command, |process| {
             process.stdin(Stdio::piped()).stdout(Stdio::piped());
         })?;
         if let Some(stderr) = child.stderr.take() {
@@ -324,11 +342,15 @@ impl Piped {
         }
         let to = child.stdin.take().context("the child has no stdin")?;
         let from = child.stdout.take().context("the child has no stdout")?;
-        let mut pipe = Pipe::new(to, from, peer.ask(Ask::line(Work::Call, peer.tool())));
+        let mut pipe = StdioLoad::new(
+            to,
+            from,
+            peer.prepare_request(RequestTemplate::stdio_line(Operation::Call, peer.tool())),
+        );
         if peer != Peer::Floor {
-            pipe.shake_hands()?;
+            pipe.handshake()?;
         }
-        Ok(Piped { child, pipe })
+        Ok(StdioPeer { child, load: pipe })
     }
 
     pub fn pid(&self) -> u32 {
@@ -336,7 +358,7 @@ impl Piped {
     }
 }
 
-impl Drop for Piped {
+impl Drop for StdioPeer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

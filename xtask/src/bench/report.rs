@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::count::Count;
+use super::count::RequestCost;
 use super::gates::{Bound, Gate};
-use super::http::Run;
+use super::http::LoadResult;
 
 /// Everything one run of the bench saw.
 pub struct Report {
     pub rounds: usize,
     pub requests: u64,
-    pub http: Vec<Row>,
-    pub stdio: Vec<Row>,
-    pub counts: Vec<Count>,
+    pub http: Vec<TimedResult>,
+    pub stdio: Vec<TimedResult>,
+    pub counts: Vec<RequestCost>,
 }
 
 /// A timed row; each list has one entry per round.
-pub struct Row {
+pub struct TimedResult {
     pub name: String,
     pub cpu_us: Vec<f64>,
     pub per_second: Vec<f64>,
@@ -28,14 +28,21 @@ pub struct Row {
     pub rss_kib: u64,
 }
 
-impl Row {
-    pub fn new(name: String) -> Row {
+impl TimedResult {
+    pub fn new(name: String) -> TimedResult {
         let empty = Vec::new;
-        Row { name, cpu_us: empty(), per_second: empty(), p50_us: empty(), p99_us: empty(), rss_kib: 0 }
+        TimedResult {
+            name,
+            cpu_us: empty(),
+            per_second: empty(),
+            p50_us: empty(),
+            p99_us: empty(),
+            rss_kib: 0,
+        }
     }
 
     /// Adds a round in which the server used `cpu_ns`.
-    pub fn record(&mut self, cpu_ns: u64, run: &Run) {
+    pub fn record(&mut self, cpu_ns: u64, run: &LoadResult) {
         let requests = run.latencies.len() as f64;
         self.cpu_us.push(cpu_ns as f64 / 1000.0 / requests);
         self.per_second.push(requests / run.elapsed.as_secs_f64());
@@ -53,7 +60,7 @@ impl Report {
         Report { rounds, requests, http: Vec::new(), stdio: Vec::new(), counts: Vec::new() }
     }
 
-    fn row(&self, name: &str) -> Option<&Row> {
+    fn row(&self, name: &str) -> Option<&TimedResult> {
         self.http.iter().chain(&self.stdio).find(|row| row.name == name)
     }
 
@@ -81,7 +88,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Between which values the middle half lies.
-fn middle_half(values: &[f64]) -> (f64, f64) {
+fn interquartile_range(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = |quarter: usize| sorted.get(sorted.len().saturating_sub(1) * quarter / 4).copied();
@@ -107,7 +114,7 @@ pub fn table(report: &Report) -> String {
         );
         for row in rows {
             let ratios = report.ratios(&row.name, floor_of(&row.name)).unwrap_or_default();
-            let (low, high) = middle_half(&ratios);
+            let (low, high) = interquartile_range(&ratios);
             let of = |values: &[f64]| median(values).unwrap_or(f64::NAN);
             let _ = writeln!(
                 text,
@@ -144,8 +151,8 @@ pub fn table(report: &Report) -> String {
 
 /// The measurements and the gates for a program.
 pub fn json(report: &Report, gates: &[Gate]) -> anyhow::Result<String> {
-    let rows = |rows: &[Row]| -> Vec<Value> {
-        let row = |row: &Row| {
+    let rows = |rows: &[TimedResult]| -> Vec<Value> {
+        let row = |row: &TimedResult| {
             let ratios = report.ratios(&row.name, floor_of(&row.name)).unwrap_or_default();
             json!({
                 "name": row.name,
@@ -177,7 +184,7 @@ pub fn json(report: &Report, gates: &[Gate]) -> anyhow::Result<String> {
             "value": gate.value,
             "at_most": at_most,
             "at_least": at_least,
-            "met": gate.met(),
+            "met": gate.is_met(),
         })
     });
     let whole = json!({
@@ -200,12 +207,15 @@ mod tests {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(middle_half(&[5.0, 1.0, 4.0, 2.0, 3.0]), (2.0, 4.0));
+        assert_eq!(interquartile_range(&[5.0, 1.0, 4.0, 2.0, 3.0]), (2.0, 4.0));
     }
 
     #[test]
     fn ratios_pair_the_rounds() {
-        let row = |name: &str, cpu_us: &[f64]| Row { cpu_us: cpu_us.to_vec(), ..Row::new(name.into()) };
+        let row = |name: &str, cpu_us: &[f64]| TimedResult {
+            cpu_us: cpu_us.to_vec(),
+            ..TimedResult::new(name.into())
+        };
         let http = vec![row("http floor", &[10.0, 20.0]), row("http spile m26 call", &[12.0, 25.0])];
         let report = Report { http, ..Report::new(2, 1) };
         assert_eq!(report.ratios("http spile m26 call", "http floor"), Some(vec![1.2, 1.25]));

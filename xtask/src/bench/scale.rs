@@ -13,37 +13,37 @@ use memchr::{memchr, memmem, memrchr};
 use super::count;
 use super::gates::{self, Bound, Gate};
 use super::machine;
-use super::peers::{Binaries, Peer, Piped};
+use super::peers::{Binaries, Peer, StdioPeer};
 use super::report::median;
 
 const FEW_ROWS: u64 = 10_000;
 /// Whose row is changed: the customer of the first request.
-const CHANGED: &[u8] = b"\nuser1000@example.com,";
+const CHANGED_ROW: &[u8] = b"\nuser1000@example.com,";
 /// More than any other customer has.
-const VISITS: &str = "4711";
+const CHANGED_VISITS: &str = "4711";
 const RELOAD_MAX: Duration = Duration::from_secs(60);
 
 pub fn run(quick: bool) -> anyhow::Result<()> {
     let (rows, rounds, counted) = if quick { (100_000, 5, 500) } else { (1_000_000, 9, 2_000) };
     let binaries = Binaries::build(&[Peer::SpileCsv])?;
-    let file = wide(&binaries, "many", rows)?;
+    let file = make_wide_csv(&binaries, "many", rows)?;
     let bytes = std::fs::metadata(&file)?.len() as f64;
 
-    let (mut bare, mut first, mut at_rest) = (Times::default(), Times::default(), vec![]);
+    let (mut bare, mut first, mut at_rest) = (Timings::default(), Timings::default(), vec![]);
     for round in 1..=rounds {
         eprintln!("round {round}/{rounds}: bare scan, first answer");
         bare_scan(&file, &binaries, &mut bare)?;
         let begun = Instant::now();
-        let mut piped = Piped::product(&file, &binaries)?;
-        piped.pipe.run(1, 1)?;
+        let mut piped = StdioPeer::start_product(&file, &binaries)?;
+        piped.load.run(1, 1)?;
         first.record(begun, piped.pid())?;
         at_rest.push(machine::rss_kib(piped.pid())? as f64 * 1024.0);
     }
     eprintln!("read again");
-    let reload = reload(&file, &binaries)?;
+    let reload = measure_reload(&file, &binaries)?;
     eprintln!("instructions");
-    let many = count::of_file(&file, counted, &binaries)?;
-    let few = count::of_file(&wide(&binaries, "few", FEW_ROWS)?, counted, &binaries)?;
+    let many = count::measure_file(&file, counted, &binaries)?;
+    let few = count::measure_file(&make_wide_csv(&binaries, "few", FEW_ROWS)?, counted, &binaries)?;
 
     let of = |values: &[f64]| median(values).unwrap_or(f64::NAN);
     let mb = |bytes: f64| bytes / 1e6;
@@ -57,7 +57,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
         "  {:<34}{:>10.1} MB ({}), {:.1} MB at rest after it",
         "peak while read again",
         mb(reload.peak_bytes),
-        reload.how,
+        reload.peak_method,
         mb(reload.after_bytes)
     );
     println!("  {:<34}{:>10.1} ms", "until the new row was served", reload.time.as_secs_f64() * 1e3);
@@ -73,7 +73,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     // Beside a small file, the memory is mostly the program's own.
     let over_file = |memory: f64| (!quick).then_some(memory / bytes);
     let gate = |name, limit, unit, value| Gate { name, bound: Bound::AtMost(limit), value, unit };
-    gates::settle(&[
+    gates::print_and_check(&[
         gate("first answer over a bare scan", 3.0, "x", median(&over_bare)),
         gate("memory at rest over the file", 2.0, "x", over_file(of(&at_rest))),
         gate("peak while read again over the file", 4.0, "x", over_file(reload.peak_bytes)),
@@ -88,12 +88,12 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
 
 /// How long something took, by the clock and of a processor's time, in each round.
 #[derive(Default)]
-struct Times {
+struct Timings {
     time_ms: Vec<f64>,
     cpu_ms: Vec<f64>,
 }
 
-impl Times {
+impl Timings {
     fn record(&mut self, begun: Instant, pid: u32) -> anyhow::Result<()> {
         self.time_ms.push(begun.elapsed().as_secs_f64() * 1e3);
         self.cpu_ms.push(machine::cpu_ns(pid)? as f64 / 1e6);
@@ -102,15 +102,15 @@ impl Times {
 }
 
 /// A file of `rows` rows; in a folder of its own, because its name names the tool.
-fn wide(binaries: &Binaries, folder: &str, rows: u64) -> anyhow::Result<PathBuf> {
+fn make_wide_csv(binaries: &Binaries, folder: &str, rows: u64) -> anyhow::Result<PathBuf> {
     let folder = binaries.data.path().join(folder);
     std::fs::create_dir_all(&folder)?;
     let file = folder.join("customers.csv");
-    binaries.make(&["wide", &file.display().to_string(), &rows.to_string()])?;
+    binaries.make_data(&["wide", &file.display().to_string(), &rows.to_string()])?;
     Ok(file)
 }
 
-fn bare_scan(file: &Path, binaries: &Binaries, times: &mut Times) -> anyhow::Result<()> {
+fn bare_scan(file: &Path, binaries: &Binaries, times: &mut Timings) -> anyhow::Result<()> {
     let mut scan = Command::new(binaries.path("bare-csv"));
     let begun = Instant::now();
     let mut child = scan.arg(file).stdout(Stdio::null()).spawn().context("cannot start `bare-csv`")?;
@@ -123,24 +123,24 @@ fn bare_scan(file: &Path, binaries: &Binaries, times: &mut Times) -> anyhow::Res
 }
 
 /// What it took to see a change.
-struct Reload {
+struct ReloadCost {
     time: Duration,
     peak_bytes: f64,
     after_bytes: f64,
     /// How the peak was seen.
-    how: &'static str,
+    peak_method: &'static str,
 }
 
 /// Changes one row of `file` under a server, and asks for it until the new value is served.
-fn reload(file: &Path, binaries: &Binaries) -> anyhow::Result<Reload> {
-    let mut piped = Piped::product(file, binaries)?;
+fn measure_reload(file: &Path, binaries: &Binaries) -> anyhow::Result<ReloadCost> {
+    let mut piped = StdioPeer::start_product(file, binaries)?;
     let pid = piped.pid();
-    let news = format!(r#""visits":{VISITS}"#);
-    ensure!(!piped.pipe.again()?.contains(&news), "the change is there before it was made");
+    let news = format!(r#""visits":{CHANGED_VISITS}"#);
+    ensure!(!piped.load.repeat_first()?.contains(&news), "the change is there before it was made");
     // As a careful program writes: the whole file under another name, then in place of the old one.
     let beside = file.with_extension("new");
-    std::fs::write(&beside, changed(&std::fs::read(file)?)?)?;
-    let counted = machine::forget_peak(pid).is_ok();
+    std::fs::write(&beside, change_row(&std::fs::read(file)?)?)?;
+    let counted = machine::reset_peak(pid).is_ok();
     std::fs::rename(&beside, file)?;
 
     let begun = Instant::now();
@@ -149,7 +149,7 @@ fn reload(file: &Path, binaries: &Binaries) -> anyhow::Result<Reload> {
     // A large file that was young when it was read is read once more: as long again is watched.
     while served_after.is_none_or(|time: Duration| begun.elapsed() < time * 2) {
         ensure!(begun.elapsed() < RELOAD_MAX, "the changed row is not served within {RELOAD_MAX:?}");
-        if piped.pipe.again()?.contains(&news) {
+        if piped.load.repeat_first()?.contains(&news) {
             served_after = served_after.or(Some(begun.elapsed()));
         }
         sampled = machine::rss_kib(pid)?.max(sampled);
@@ -158,20 +158,20 @@ fn reload(file: &Path, binaries: &Binaries) -> anyhow::Result<Reload> {
     }
     let (peak, how) =
         if counted { (machine::peak_kib(pid)?, "counted") } else { (sampled, "sampled every 2 ms") };
-    Ok(Reload {
+    Ok(ReloadCost {
         time: served_after.unwrap_or_default(),
         peak_bytes: peak as f64 * 1024.0,
         after_bytes: machine::rss_kib(pid)? as f64 * 1024.0,
-        how,
+        peak_method: how,
     })
 }
 
 /// The same text with another number of visits, the last field, in one row.
-fn changed(text: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let row = memmem::find(text, CHANGED).context("the row to change is not there")? + 1;
+fn change_row(text: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let row = memmem::find(text, CHANGED_ROW).context("the row to change is not there")? + 1;
     let end = row + memchr(b'\n', &text[row..]).context("the row to change has no end")?;
     let field = row + memrchr(b',', &text[row..end]).context("the row to change has one field")? + 1;
-    Ok([&text[..field], VISITS.as_bytes(), &text[end..]].concat())
+    Ok([&text[..field], CHANGED_VISITS.as_bytes(), &text[end..]].concat())
 }
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
     fn one_row_gets_another_last_field() {
         let text = b"email,visits\nuser10001@example.com,1\nuser1000@example.com,\"a,b\",22\nz,3\n";
         let expected = "email,visits\nuser10001@example.com,1\nuser1000@example.com,\"a,b\",4711\nz,3\n";
-        assert_eq!(String::from_utf8(changed(text).expect("the row is there")).as_deref(), Ok(expected));
-        assert!(changed(b"email\nuser1@example.com\n").is_err());
+        assert_eq!(String::from_utf8(change_row(text).expect("the row is there")).as_deref(), Ok(expected));
+        assert!(change_row(b"email\nuser1@example.com\n").is_err());
     }
 }

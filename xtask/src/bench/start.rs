@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::Context;
 
 use super::gates::{self, Bound, Gate};
-use super::peers::{Binaries, Peer, Piped};
+use super::peers::{Binaries, Peer, StdioPeer};
 use super::report::median;
 use crate::sh;
 
@@ -44,7 +44,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     if let Some(bytes) = stripped_bytes(&binaries) {
         println!("  {:<30}{:>9.2} MB", "the binary, stripped", bytes as f64 / 1e6);
     }
-    gates::settle(&[
+    gates::print_and_check(&[
         Gate {
             name: "start with a CSV file, over rmcp's in memory",
             bound: Bound::AtMost(2.5),
@@ -64,7 +64,7 @@ fn stripped_bytes(binaries: &Binaries) -> Option<u64> {
 
 fn first_answer_ms(peer: Peer, binaries: &Binaries) -> anyhow::Result<f64> {
     let begun = Instant::now();
-    let mut piped = Piped::start(peer, binaries, None)?;
-    piped.pipe.run(1, 1)?;
+    let mut piped = StdioPeer::start(peer, binaries, None)?;
+    piped.load.run(1, 1)?;
     Ok(begun.elapsed().as_secs_f64() * 1e3)
 }

@@ -12,21 +12,22 @@ use crate::sh;
 const FILE: &str = "crates/testkit/conformance-baseline.yml";
 
 pub struct Baseline {
-    entries: Vec<Entry>,
+    entries: Vec<ExpectedFailure>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
+struct ExpectedFailure {
     scenario: String,
     /// Without one, any check of the scenario may fail.
     check: Option<String>,
     reason: String,
-    used: bool,
+    is_used: bool,
 }
 
 impl Baseline {
     pub fn load() -> Result<Self> {
-        let text = fs::read_to_string(sh::top().join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
+        let text =
+            fs::read_to_string(sh::repo_root().join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
         Ok(Self { entries: parse(&text)? })
     }
 
@@ -35,26 +36,26 @@ impl Baseline {
     pub fn expects(&mut self, scenario: &str, check: &str) -> bool {
         let mut expected = false;
         for entry in self.entries.iter_mut().filter(|entry| entry.covers(scenario, check)) {
-            entry.used = true;
+            entry.is_used = true;
             expected = true;
         }
         expected
     }
 
-    pub fn used(&self) -> impl Iterator<Item = String> {
+    pub fn used_entries(&self) -> impl Iterator<Item = String> {
         self.entries
             .iter()
-            .filter(|entry| entry.used)
+            .filter(|entry| entry.is_used)
             .map(|entry| format!("{} ({})", entry.name(), entry.reason))
     }
 
-    pub fn stale(&self) -> impl Iterator<Item = String> {
-        let stale = self.entries.iter().filter(|entry| !entry.used);
+    pub fn stale_entries(&self) -> impl Iterator<Item = String> {
+        let stale = self.entries.iter().filter(|entry| !entry.is_used);
         stale.map(|entry| format!("`{}` no longer fails; delete it from {FILE}", entry.name()))
     }
 }
 
-impl Entry {
+impl ExpectedFailure {
     fn covers(&self, scenario: &str, check: &str) -> bool {
         self.scenario == scenario && self.check.as_deref().is_none_or(|only| only == check)
     }
@@ -67,7 +68,7 @@ impl Entry {
     }
 }
 
-fn parse(text: &str) -> Result<Vec<Entry>> {
+fn parse(text: &str) -> Result<Vec<ExpectedFailure>> {
     let mut entries = Vec::new();
     for line in text.lines().map(str::trim) {
         if line.is_empty() || line.starts_with('#') || line == "server:" || line == "server: []" {
@@ -85,7 +86,12 @@ fn parse(text: &str) -> Result<Vec<Entry>> {
             None => (name, None),
             Some((scenario, check)) => (scenario, Some(check.to_owned())),
         };
-        entries.push(Entry { scenario: scenario.to_owned(), check, reason: reason.to_owned(), used: false });
+        entries.push(ExpectedFailure {
+            scenario: scenario.to_owned(),
+            check,
+            reason: reason.to_owned(),
+            is_used: false,
+        });
     }
     Ok(entries)
 }

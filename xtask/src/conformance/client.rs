@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::suite;
+use super::suite_command;
 use crate::cache::{Cache, Suite};
 use crate::sh;
 
@@ -21,18 +21,18 @@ const RUNS: &[(Suite, Option<&str>, usize)] = &[
 ];
 
 /// Scenarios that are somebody else's business: getting tokens, and extensions that this client does not have.
-fn is_apart(scenario: &str) -> bool {
+fn is_out_of_scope(scenario: &str) -> bool {
     scenario.starts_with("auth/") || scenario.starts_with("sep-2640-")
 }
 
-pub(super) fn judge(cache: &Cache, client: &Path) -> Result<()> {
+pub(super) fn run_client_suites(cache: &Cache, client: &Path) -> Result<()> {
     let mut table = vec!["suite            client       passed".to_owned()];
     let mut problems = Vec::new();
     for (which, version, expected) in RUNS {
         let title = version.unwrap_or("all");
         let selection: Vec<&str> = version.iter().flat_map(|version| ["--spec-version", version]).collect();
-        let listed = sh::read(suite(cache, *which).args(["list", "--client"]).args(&selection))?;
-        let scenarios: Vec<&str> = listed_scenarios(&listed).filter(|name| !is_apart(name)).collect();
+        let listed = sh::output(suite_command(cache, *which).args(["list", "--client"]).args(&selection))?;
+        let scenarios: Vec<&str> = listed_scenarios(&listed).filter(|name| !is_out_of_scope(name)).collect();
         if scenarios.len() != *expected {
             problems.push(format!(
                 "{} {title}: {} scenarios for a client, expected {expected}",
@@ -42,7 +42,7 @@ pub(super) fn judge(cache: &Cache, client: &Path) -> Result<()> {
         }
         let mut passed = 0;
         for scenario in &scenarios {
-            match perform(cache, *which, &selection, scenario, client)? {
+            match run_scenario(cache, *which, &selection, scenario, client)? {
                 None => passed += 1,
                 Some(why) => problems.push(format!("{} {title} {scenario}: {why}", which.version())),
             }
@@ -65,7 +65,7 @@ pub(super) fn judge(cache: &Cache, client: &Path) -> Result<()> {
 }
 
 /// `None` if it passed. A warning is a failure here, as it is for the suites.
-fn perform(
+fn run_scenario(
     cache: &Cache,
     which: Suite,
     selection: &[&str],
@@ -75,10 +75,10 @@ fn perform(
     let title = format!("client-{}-{}-{scenario}", which.version(), selection.last().unwrap_or(&"all"));
     let folder = cache.conformance_results();
     let log = folder.join(format!("{title}.log"));
-    let mut run = suite(cache, which);
+    let mut run = suite_command(cache, which);
     run.args(["client", "--scenario", scenario]).args(selection);
     run.arg("--command").arg(client).arg("-o").arg(folder.join("client"));
-    let status = sh::watch(&format!("conformance {title}"), &mut run, &log, RUN_TIMEOUT)?;
+    let status = sh::run_with_timeout(&format!("conformance {title}"), &mut run, &log, RUN_TIMEOUT)?;
     let said = fs::read_to_string(&log)?;
     let has_checked = said
         .lines()
@@ -98,13 +98,17 @@ fn listed_scenarios(listed: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_apart, listed_scenarios};
+    use super::{is_out_of_scope, listed_scenarios};
 
     #[test]
     fn scenarios_are_found_in_a_listing() {
         let listed = "Client scenarios (test against a client):\n  - tools_call [2025-06-18]\n  - auth/x [2026-07-28]\n";
         let all: Vec<&str> = listed_scenarios(listed).collect();
         assert_eq!(all, ["tools_call", "auth/x"]);
-        assert!(!is_apart("tools_call") && is_apart("auth/x") && is_apart("sep-2640-client-no-prefetch"));
+        assert!(
+            !is_out_of_scope("tools_call")
+                && is_out_of_scope("auth/x")
+                && is_out_of_scope("sep-2640-client-no-prefetch")
+        );
     }
 }

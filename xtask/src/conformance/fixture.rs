@@ -17,7 +17,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 pub fn build(env: &sh::Env, name: &str) -> Result<PathBuf> {
     let mut build = sh::cargo();
     build.args(["build", "--package", "testkit", "--bin", name, "--message-format=json-render-diagnostics"]);
-    let messages = sh::read(build.envs(env))?;
+    let messages = sh::output(build.envs(env))?;
     let mut binaries = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         let is_it = message["target"]["name"] == name;

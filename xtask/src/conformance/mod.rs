@@ -25,13 +25,13 @@ use self::results::{Check, Scenario, Verdict};
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One run of one suite, and how many scenarios of each group must pass in it.
-struct Run {
+struct SuiteRun {
     suite: Suite,
-    select: Select,
-    expect: &'static [(Group, usize)],
+    selection: ScenarioSelection,
+    expected: &'static [(Group, usize)],
 }
 
-enum Select {
+enum ScenarioSelection {
     /// The set frozen when this protocol version was released, over this version's wire.
     Requirements(&'static str),
     /// Whatever applies to this protocol version.
@@ -51,49 +51,57 @@ enum Group {
     Any,
 }
 
-const RUNS: &[Run] = &[
-    Run {
+const RUNS: &[SuiteRun] = &[
+    SuiteRun {
         suite: Suite::Alpha,
-        select: Select::Requirements("2025-11-25"),
-        expect: &[(Group::Scored, 30), (Group::Unscored, 3)],
+        selection: ScenarioSelection::Requirements("2025-11-25"),
+        expected: &[(Group::Scored, 30), (Group::Unscored, 3)],
     },
-    Run {
+    SuiteRun {
         suite: Suite::Alpha,
-        select: Select::Requirements("2026-07-28"),
-        expect: &[(Group::Scored, 37), (Group::Unscored, 3), (Group::Tasks, 10)],
+        selection: ScenarioSelection::Requirements("2026-07-28"),
+        expected: &[(Group::Scored, 37), (Group::Unscored, 3), (Group::Tasks, 10)],
     },
-    Run { suite: Suite::Alpha, select: Select::Version("2025-06-18"), expect: &[(Group::Any, 27)] },
-    Run { suite: Suite::Alpha, select: Select::Version("2025-03-26"), expect: &[(Group::Any, 1)] },
-    Run { suite: Suite::Stable, select: Select::All, expect: &[(Group::Any, 32)] },
+    SuiteRun {
+        suite: Suite::Alpha,
+        selection: ScenarioSelection::Version("2025-06-18"),
+        expected: &[(Group::Any, 27)],
+    },
+    SuiteRun {
+        suite: Suite::Alpha,
+        selection: ScenarioSelection::Version("2025-03-26"),
+        expected: &[(Group::Any, 1)],
+    },
+    SuiteRun { suite: Suite::Stable, selection: ScenarioSelection::All, expected: &[(Group::Any, 32)] },
 ];
 
 /// Scenarios in which a suite checks nothing whatever the server does. Anywhere else a pass without
 /// a single successful check counts as a failure.
-const ALWAYS_HOLLOW: &[(&str, &str)] = &[(
+const ALWAYS_VACUOUS: &[(&str, &str)] = &[(
     "tasks-status-notifications",
     "the suite skips its only check: it has no listener for task notifications",
 )];
 
 /// A server that has its URL: started by us for one run, or already there.
-enum Server {
-    Ours(PathBuf),
-    Theirs(String),
+enum ServerUnderTest {
+    Fixture(PathBuf),
+    External(String),
 }
 
 pub fn run(args: &[String]) -> Result<()> {
     match args {
         [] => against_fixture(&sh::Env::default()),
-        [flag, url] if flag == "--url" => judge(&Server::Theirs(url.clone())),
+        [flag, url] if flag == "--url" => run_suites(&ServerUnderTest::External(url.clone())),
         _ => bail!("usage: cargo xtask conformance [--url URL]"),
     }
 }
 
 pub fn against_fixture(env: &sh::Env) -> Result<()> {
-    judge(&Server::Ours(fixture::build(env, "fixture")?))?;
-    client::judge(&Cache::locate()?, &fixture::build(env, "conformance-client")?)
+    run_suites(&ServerUnderTest::Fixture(fixture::build(env, "fixture")?))?;
+    client::run_client_suites(&Cache::locate()?, &fixture::build(env, "conformance-client")?)
 }
 
-fn judge(server: &Server) -> Result<()> {
+fn run_suites(server: &ServerUnderTest) -> Result<()> {
     let cache = Cache::locate()?;
     if !cache.suite(Suite::Alpha).exists() || !cache.suite(Suite::Stable).exists() {
         bail!("the conformance suites are not in {}; run `cargo xtask setup` once", cache.root().display());
@@ -104,10 +112,10 @@ fn judge(server: &Server) -> Result<()> {
     let mut problems = Vec::new();
 
     for run in RUNS {
-        let scenarios = perform(&cache, run, server)?;
-        for (group, expected) in run.expect {
+        let scenarios = run_suite(&cache, run, server)?;
+        for (group, expected) in run.expected {
             let members: Vec<&Scenario> = scenarios.iter().filter(|s| s.group == *group).collect();
-            let passed = members.iter().filter(|scenario| problems_of(scenario).is_empty()).count();
+            let passed = members.iter().filter(|scenario| failed_checks(scenario).is_empty()).count();
             let (suite, title, group) = (run.suite.version(), run.title(), group.title());
             table.push(format!("{suite:16} {title:12} {group:12} {passed}/{expected}"));
             if members.len() != *expected {
@@ -119,19 +127,19 @@ fn judge(server: &Server) -> Result<()> {
         for scenario in &scenarios {
             let name = format!("{} {} {}", run.suite.version(), run.title(), scenario.name);
             warnings.extend(scenario.warnings.iter().map(|check| format!("{name}: {check}")));
-            let unexpected = problems_of(scenario)
+            let unexpected = failed_checks(scenario)
                 .into_iter()
                 .filter(|check| !baseline.expects(&scenario.name, &check.id));
             problems.extend(unexpected.map(|check| format!("{name}: {check}")));
         }
     }
-    problems.extend(baseline.stale());
+    problems.extend(baseline.stale_entries());
 
     println!("\n{}", table.join("\n"));
     for warning in &warnings {
         println!("warning: {warning}");
     }
-    for expected in baseline.used() {
+    for expected in baseline.used_entries() {
         println!("expected failure: {expected}");
     }
     if !problems.is_empty() {
@@ -147,28 +155,28 @@ fn judge(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn perform(cache: &Cache, run: &Run, server: &Server) -> Result<Vec<Scenario>> {
+fn run_suite(cache: &Cache, run: &SuiteRun, server: &ServerUnderTest) -> Result<Vec<Scenario>> {
     let results = cache.conformance_results().join(format!("{}-{}", run.suite.version(), run.title()));
     if results.exists() {
         fs::remove_dir_all(&results)?;
     }
     let fixture;
     let url = match server {
-        Server::Theirs(url) => url.as_str(),
-        Server::Ours(binary) => {
+        ServerUnderTest::External(url) => url.as_str(),
+        ServerUnderTest::Fixture(binary) => {
             fixture = Fixture::start(binary)?;
             fixture.url()
         }
     };
-    let mut suite = suite(cache, run.suite);
-    suite.args(["server", "--url", url]).args(run.select.arguments()).arg("-o").arg(&results);
+    let mut suite = suite_command(cache, run.suite);
+    suite.args(["server", "--url", url]).args(run.selection.arguments()).arg("-o").arg(&results);
     let log = cache.conformance_results().join(format!("{}-{}.log", run.suite.version(), run.title()));
     let what = format!("conformance {} {}", run.suite.version(), run.title());
     // The exit status is not the verdict: it leaves out what is not scored.
-    sh::watch(&what, &mut suite, &log, RUN_TIMEOUT)?;
-    let scored = match run.select {
-        Select::Requirements(version) => {
-            let listed = sh::read(self::suite(cache, run.suite).args([
+    sh::run_with_timeout(&what, &mut suite, &log, RUN_TIMEOUT)?;
+    let scored = match run.selection {
+        ScenarioSelection::Requirements(version) => {
+            let listed = sh::output(suite_command(cache, run.suite).args([
                 "list",
                 "--server",
                 "--requirements",
@@ -176,7 +184,7 @@ fn perform(cache: &Cache, run: &Run, server: &Server) -> Result<Vec<Scenario>> {
             ]))?;
             Some(results::listed_server_scenarios(&listed))
         }
-        Select::Version(_) | Select::All => None,
+        ScenarioSelection::Version(_) | ScenarioSelection::All => None,
     };
     results::read(&log, &results, |name| match &scored {
         None => Group::Any,
@@ -186,38 +194,38 @@ fn perform(cache: &Cache, run: &Run, server: &Server) -> Result<Vec<Scenario>> {
     })
 }
 
-fn suite(cache: &Cache, suite: Suite) -> Command {
+fn suite_command(cache: &Cache, suite: Suite) -> Command {
     let mut command = Command::new(cache.node());
     command.arg(cache.suite(suite));
     command
 }
 
 /// Why a scenario does not count as passed; empty when it does.
-fn problems_of(scenario: &Scenario) -> Vec<Check> {
+fn failed_checks(scenario: &Scenario) -> Vec<Check> {
     let of_the_whole = |message: &str| vec![Check { id: scenario.name.clone(), message: message.to_owned() }];
     match &scenario.verdict {
         Verdict::Passed => Vec::new(),
-        Verdict::Hollow if is_always_hollow(&scenario.name) => Vec::new(),
-        Verdict::Hollow => of_the_whole("passed without a single successful check"),
+        Verdict::Vacuous if is_always_vacuous(&scenario.name) => Vec::new(),
+        Verdict::Vacuous => of_the_whole("passed without a single successful check"),
         Verdict::Unfinished => of_the_whole("was started but wrote no result"),
         Verdict::Failed(checks) => checks.clone(),
     }
 }
 
-fn is_always_hollow(name: &str) -> bool {
-    ALWAYS_HOLLOW.iter().any(|(hollow, _reason)| *hollow == name)
+fn is_always_vacuous(name: &str) -> bool {
+    ALWAYS_VACUOUS.iter().any(|(hollow, _reason)| *hollow == name)
 }
 
-impl Run {
+impl SuiteRun {
     fn title(&self) -> &'static str {
-        match self.select {
-            Select::Requirements(version) | Select::Version(version) => version,
-            Select::All => "all",
+        match self.selection {
+            ScenarioSelection::Requirements(version) | ScenarioSelection::Version(version) => version,
+            ScenarioSelection::All => "all",
         }
     }
 }
 
-impl Select {
+impl ScenarioSelection {
     fn arguments(&self) -> Vec<&'static str> {
         match self {
             Self::Requirements(version) => vec!["--requirements", version],

@@ -21,7 +21,7 @@ pub enum Verdict {
     Passed,
     Failed(Vec<Check>),
     /// Nothing failed, but nothing succeeded either.
-    Hollow,
+    Vacuous,
     /// Started, and left no result.
     Unfinished,
 }
@@ -51,7 +51,7 @@ pub fn read(log: &Path, results: &Path, group: impl Fn(&str) -> Group) -> Result
     }
     let started =
         said.lines().filter_map(|line| line.strip_prefix("=== Running scenario: ")?.strip_suffix(" ==="));
-    started.map(|name| scenario(name, results, group(name))).collect()
+    started.map(|name| read_scenario(name, results, group(name))).collect()
 }
 
 /// The names under "Server scenarios" in what `list --requirements` prints.
@@ -60,8 +60,8 @@ pub fn listed_server_scenarios(listed: &str) -> Vec<String> {
     section.map_while(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect()
 }
 
-fn scenario(name: &str, results: &Path, group: Group) -> Result<Scenario> {
-    let Some(checks) = checks(name, results)? else {
+fn read_scenario(name: &str, results: &Path, group: Group) -> Result<Scenario> {
+    let Some(checks) = read_checks(name, results)? else {
         return Ok(Scenario {
             name: name.to_owned(),
             group,
@@ -69,20 +69,21 @@ fn scenario(name: &str, results: &Path, group: Group) -> Result<Scenario> {
             warnings: Vec::new(),
         });
     };
-    let with =
-        |status: &str| checks.iter().filter(|c| c["status"] == status).map(check).collect::<Vec<Check>>();
+    let with = |status: &str| {
+        checks.iter().filter(|c| c["status"] == status).map(parse_check).collect::<Vec<Check>>()
+    };
     let failed = with("FAILURE");
     let verdict = if !failed.is_empty() {
         Verdict::Failed(failed)
     } else if with("SUCCESS").is_empty() {
-        Verdict::Hollow
+        Verdict::Vacuous
     } else {
         Verdict::Passed
     };
     Ok(Scenario { name: name.to_owned(), group, verdict, warnings: with("WARNING") })
 }
 
-fn checks(name: &str, results: &Path) -> Result<Option<Vec<Value>>> {
+fn read_checks(name: &str, results: &Path) -> Result<Option<Vec<Value>>> {
     // A folder is called `server-<name>-<time>`; one name may begin with another, a time with a year.
     let prefix = format!("server-{name}-");
     for folder in fs::read_dir(results).with_context(|| format!("no results in {}", results.display()))? {
@@ -100,7 +101,7 @@ fn checks(name: &str, results: &Path) -> Result<Option<Vec<Value>>> {
     Ok(None)
 }
 
-fn check(check: &Value) -> Check {
+fn parse_check(check: &Value) -> Check {
     let text = |field: &str| check[field].as_str().map(str::to_owned);
     Check {
         id: text("id").unwrap_or_default(),

@@ -14,9 +14,9 @@ use crate::sh;
 use sqlmap::Extent;
 
 const USAGE: &str = "usage: cargo xtask judges [kill|reload|sqlmap] [--rounds N] [--seed N]";
-const KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
+const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
-struct Request {
+struct JudgeArgs {
     judge: Option<String>,
     /// Of the first; the others have as many as fits.
     rounds: u32,
@@ -24,57 +24,57 @@ struct Request {
 }
 
 pub fn run(args: &[String]) -> Result<()> {
-    let request = parse(args)?;
+    let request = parse_args(args)?;
     crate::setup::run()?;
     println!("building the program and its judges (release)");
     let build = ["build", "--release", "-p", "spile", "-p", "testkit", "--bin", "spile", "--bin", "judge"];
-    sh::show(sh::cargo().args(build))?;
+    sh::run(sh::cargo().args(build))?;
     let begun = Instant::now();
     let wanted = |name: &str| request.judge.as_deref().is_none_or(|judge| judge == name);
     if wanted("kill") {
-        for kind in KINDS {
+        for kind in SOURCE_KINDS {
             let rounds = request.rounds.to_string();
             let seed = request.seed.to_string();
-            let mut judge = Command::new(release("judge")?);
+            let mut judge = Command::new(release_binary("judge")?);
             judge
                 .args(["kill", kind, "--rounds", &rounds, "--seed", &seed, "--spile"])
-                .arg(release("spile")?);
-            sh::show(&mut judge)?;
+                .arg(release_binary("spile")?);
+            sh::run(&mut judge)?;
         }
     }
     if wanted("reload") {
         let reloads = (request.rounds / 5).max(1).to_string();
         let mut tests = sh::cargo();
         tests.args(["test", "--release", "-p", "spile", "--test", "it", "no_call_fails"]);
-        sh::show(tests.env("SPILE_RELOADS", reloads))?;
+        sh::run(tests.env("SPILE_RELOADS", reloads))?;
     }
     if wanted("sqlmap") {
-        sqlmap::run(&Cache::locate()?, &release("spile")?, Extent::All)?;
+        sqlmap::run(&Cache::locate()?, &release_binary("spile")?, Extent::All)?;
     }
-    println!("judges: satisfied, {}", sh::seconds(begun));
+    println!("judges: satisfied, {}", sh::elapsed_seconds(begun));
     Ok(())
 }
 
 /// What CI runs, with the program that its tests made.
-pub fn sample(env: &sh::Env) -> Result<()> {
-    sh::show(sh::cargo().args(["build", "-p", "spile", "--bin", "spile"]).envs(env))?;
+pub fn sqlmap_sample(env: &sh::Env) -> Result<()> {
+    sh::run(sh::cargo().args(["build", "-p", "spile", "--bin", "spile"]).envs(env))?;
     let target = env.get("CARGO_TARGET_DIR").map(PathBuf::from);
-    sqlmap::run(&Cache::locate()?, &built(target, "debug", "spile")?, Extent::Sample)
+    sqlmap::run(&Cache::locate()?, &binary_path(target, "debug", "spile")?, Extent::Sample)
 }
 
-fn release(name: &str) -> Result<PathBuf> {
-    built(None, "release", name)
+fn release_binary(name: &str) -> Result<PathBuf> {
+    binary_path(None, "release", name)
 }
 
-fn built(target: Option<PathBuf>, profile: &str, name: &str) -> Result<PathBuf> {
+fn binary_path(target: Option<PathBuf>, profile: &str, name: &str) -> Result<PathBuf> {
     let configured = || std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.or_else(configured).unwrap_or_else(|| sh::top().join("target"));
+    let target = target.or_else(configured).unwrap_or_else(|| sh::repo_root().join("target"));
     let path = target.join(profile).join(name);
     path.canonicalize().with_context(|| format!("{} was not built", path.display()))
 }
 
-fn parse(args: &[String]) -> Result<Request> {
-    let mut request = Request { judge: None, rounds: 1000, seed: 1 };
+fn parse_args(args: &[String]) -> Result<JudgeArgs> {
+    let mut request = JudgeArgs { judge: None, rounds: 1000, seed: 1 };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let mut number = || -> Result<u64> {

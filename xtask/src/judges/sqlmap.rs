@@ -14,14 +14,14 @@ use crate::cache::Cache;
 use crate::sh;
 
 /// The examples, and what of each is served.
-const SERVED: [(&str, &str); 4] =
+const EXAMPLES: [(&str, &str); 4] =
     [("customers", "."), ("customers", "customers.db"), ("stock", "."), ("verbs", ".")];
 /// Those that are databases.
-const SAMPLED: [(&str, &str); 2] = [("customers", "customers.db"), ("verbs", ".")];
+const SAMPLE_EXAMPLES: [(&str, &str); 2] = [("customers", "customers.db"), ("verbs", ".")];
 /// Every request stands alone, so sqlmap needs no handshake.
 const PROTOCOL: &str = "2026-07-28";
 /// One argument may take so long.
-const LIMIT: Duration = Duration::from_secs(1800);
+const ARGUMENT_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Fewer calls than this are no attack.
 const CALLS_MIN: u64 = 50;
 
@@ -35,19 +35,19 @@ pub enum Extent {
 }
 
 pub fn run(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
-    for (example, served) in SERVED {
-        let folder = sh::top().join("examples").join(example);
+    for (example, served) in EXAMPLES {
+        let folder = sh::repo_root().join("examples").join(example);
         // The examples are read from a copy: whoever finds a way to write shall not write there.
-        let copy = copied(&folder, &cache.root().join("judges").join(example))?;
-        if extent == Extent::Sample && !SAMPLED.contains(&(example, served)) {
+        let copy = copy_folder(&folder, &cache.root().join("judges").join(example))?;
+        if extent == Extent::Sample && !SAMPLE_EXAMPLES.contains(&(example, served)) {
             continue;
         }
-        let before = contents(&copy)?;
-        let server = Server::start(spile, &copy, served)?;
+        let before = folder_contents(&copy)?;
+        let server = SpileServer::start(spile, &copy, served)?;
         let tools = server.tools(spile)?;
         let mut tried = 0;
         for tool in &tools {
-            for argument in arguments(tool).keys() {
+            for argument in sample_arguments(tool).keys() {
                 if extent == Extent::All || tried == 0 {
                     tried += 1;
                     attack(cache, &server, example, tool, argument)?;
@@ -58,12 +58,12 @@ pub fn run(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
         drop(server);
         // Who may write may have been told to.
         let only_reads = tools.iter().all(|tool| tool["annotations"]["readOnlyHint"] == true);
-        ensure!(!only_reads || contents(&copy)? == before, "the data of {example} is not what it was");
+        ensure!(!only_reads || folder_contents(&copy)? == before, "the data of {example} is not what it was");
     }
     Ok(())
 }
 
-fn copied(from: &Path, to: &Path) -> Result<PathBuf> {
+fn copy_folder(from: &Path, to: &Path) -> Result<PathBuf> {
     if to.exists() {
         fs::remove_dir_all(to)?;
     }
@@ -76,7 +76,7 @@ fn copied(from: &Path, to: &Path) -> Result<PathBuf> {
 }
 
 /// Every file with its bytes.
-fn contents(folder: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+fn folder_contents(folder: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut all = fs::read_dir(folder)?
         .map(|entry| {
             let path = entry?.path();
@@ -88,12 +88,12 @@ fn contents(folder: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(all)
 }
 
-struct Server {
+struct SpileServer {
     child: Child,
     url: String,
 }
 
-impl Server {
+impl SpileServer {
     fn start(spile: &Path, folder: &Path, served: &str) -> Result<Self> {
         let mut child = Command::new(spile)
             .args(["serve", served, "--bind", "127.0.0.1:0"])
@@ -114,16 +114,16 @@ impl Server {
     }
 
     fn tools(&self, spile: &Path) -> Result<Vec<Value>> {
-        let said = sh::read(Command::new(spile).args(["tools", "--url", &self.url, "--output", "json"]))?;
+        let said = sh::output(Command::new(spile).args(["tools", "--url", &self.url, "--output", "json"]))?;
         let value: Value = serde_json::from_str(&said)?;
         let tools = value["tools"].as_array().or(value.as_array()).context("a list of tools")?;
         Ok(tools.clone())
     }
 }
 
-impl Server {
+impl SpileServer {
     /// How many calls it has had.
-    fn calls(&self) -> Result<u64> {
+    fn call_count(&self) -> Result<u64> {
         let authority = self.url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         let mut stream = TcpStream::connect(authority)?;
         stream.write_all(
@@ -137,7 +137,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SpileServer {
     fn drop(&mut self) {
         // It may have ended by itself, which the next request would have told.
         let _ = self.child.kill();
@@ -146,7 +146,7 @@ impl Drop for Server {
 }
 
 /// A value for each argument that can be written down: the first of a choice, else what its type allows.
-fn arguments(tool: &Value) -> serde_json::Map<String, Value> {
+fn sample_arguments(tool: &Value) -> serde_json::Map<String, Value> {
     let mut out = serde_json::Map::new();
     for (name, schema) in tool["inputSchema"]["properties"].as_object().into_iter().flatten() {
         let value = match (&schema["enum"][0], schema["type"].as_str(), schema["format"].as_str()) {
@@ -168,10 +168,10 @@ fn is_required(tool: &Value, argument: &str) -> bool {
     list.is_some_and(|list| list.iter().any(|one| one == argument))
 }
 
-fn attack(cache: &Cache, server: &Server, example: &str, tool: &Value, argument: &str) -> Result<()> {
+fn attack(cache: &Cache, server: &SpileServer, example: &str, tool: &Value, argument: &str) -> Result<()> {
     let name = tool["name"].as_str().context("a tool has a name")?;
     // What is not needed would only leave less to be seen.
-    let mut given = arguments(tool);
+    let mut given = sample_arguments(tool);
     given.retain(|other, _| other == argument || is_required(tool, other));
     // The mark tells sqlmap where to write; a number is attacked as text, which a schema must refuse.
     let plain = match &given[argument] {
@@ -197,9 +197,14 @@ fn attack(cache: &Cache, server: &Server, example: &str, tool: &Value, argument:
         .args(["--level", "5", "--risk", "3", "--output-dir"])
         .arg(cache.root().join("sqlmap-results"));
     let log = cache.log("sqlmap");
-    let calls_before = server.calls()?;
-    sh::watch(&format!("sqlmap {example}: {name}.{argument}"), &mut sqlmap, &log, LIMIT)?;
-    let calls = server.calls()? - calls_before;
+    let calls_before = server.call_count()?;
+    sh::run_with_timeout(
+        &format!("sqlmap {example}: {name}.{argument}"),
+        &mut sqlmap,
+        &log,
+        ARGUMENT_TIMEOUT,
+    )?;
+    let calls = server.call_count()? - calls_before;
     let said = fs::read_to_string(&log)?;
     let is_found = ["identified the following injection point", "appears to be injectable", "is vulnerable"]
         .iter()

@@ -23,7 +23,7 @@ pub fn check(files: &[File], problems: &mut Vec<String>) -> Result<()> {
         problems.push(format!("{DOCUMENT}: missing, and with it the table of crates and their dependencies"));
         return Ok(());
     };
-    let table = match parse(&document.text) {
+    let table = match parse_table(&document.text) {
         Ok(table) => table,
         Err(error) => {
             problems.push(format!("{DOCUMENT}: {error:#}"));
@@ -31,7 +31,7 @@ pub fn check(files: &[File], problems: &mut Vec<String>) -> Result<()> {
         }
     };
     let metadata =
-        sh::read(sh::cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
+        sh::output(sh::cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
     let metadata: Value =
         serde_json::from_str(&metadata).context("cannot read what `cargo metadata` prints")?;
     compare(&table, &dependencies(&metadata), problems);
@@ -79,7 +79,7 @@ fn dependencies(metadata: &Value) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The first table whose header begins with `| crate`: crate, sentence, dependencies.
-fn parse(document: &str) -> Result<BTreeMap<String, Allowed>> {
+fn parse_table(document: &str) -> Result<BTreeMap<String, Allowed>> {
     let mut lines = document.lines().skip_while(|line| !line.starts_with("| crate"));
     lines.next().context("no table whose header begins with `| crate`")?;
     let mut table = BTreeMap::new();
@@ -88,23 +88,23 @@ fn parse(document: &str) -> Result<BTreeMap<String, Allowed>> {
         let [crates, _sentence, dependencies] = cells[..] else {
             bail!("a row of the crate table has {} columns instead of 3: {row}", cells.len());
         };
-        for name in names(crates) {
-            table.insert(name, allowed(dependencies));
+        for name in parse_names(crates) {
+            table.insert(name, parse_allowed(dependencies));
         }
     }
     Ok(table)
 }
 
-fn allowed(cell: &str) -> Allowed {
+fn parse_allowed(cell: &str) -> Allowed {
     match without_parentheses(cell).trim() {
         "all" | "anything" | "development only" => Allowed::Anything,
         "" | "nothing" | "-" | "—" => Allowed::Exactly(BTreeSet::new()),
-        listed => Allowed::Exactly(names(listed).into_iter().collect()),
+        listed => Allowed::Exactly(parse_names(listed).into_iter().collect()),
     }
 }
 
 /// Comma-separated names, in backticks or plain, with remarks in parentheses.
-fn names(cell: &str) -> Vec<String> {
+fn parse_names(cell: &str) -> Vec<String> {
     let plain = without_parentheses(cell).replace('`', "");
     plain.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
@@ -130,7 +130,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{compare, dependencies, parse};
+    use super::{compare, dependencies, parse_table};
 
     const DOCUMENT: &str = "\
 # House
@@ -157,7 +157,7 @@ More text.
             .collect();
         let mut problems = Vec::new();
         let actual: BTreeMap<_, _> = dependencies(&json!({ "packages": packages }));
-        compare(&parse(DOCUMENT).unwrap(), &actual, &mut problems);
+        compare(&parse_table(DOCUMENT).unwrap(), &actual, &mut problems);
         problems
     }
 
@@ -193,7 +193,7 @@ More text.
 
     #[test]
     fn a_document_without_the_table_is_refused() {
-        assert!(parse("# House\n").is_err());
-        assert!(parse("| crate | x |\n|---|---|\n| a | b |\n").is_err());
+        assert!(parse_table("# House\n").is_err());
+        assert!(parse_table("| crate | x |\n|---|---|\n| a | b |\n").is_err());
     }
 }

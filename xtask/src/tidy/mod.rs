@@ -42,12 +42,12 @@ pub fn run() -> Result<()> {
 }
 
 fn read_tracked() -> Result<Vec<File>> {
-    let listed = sh::read(Command::new("git").args(["ls-files", "-z"]).current_dir(sh::top()))?;
+    let listed = sh::output(Command::new("git").args(["ls-files", "-z"]).current_dir(sh::repo_root()))?;
     let mut files = Vec::new();
     // A fuzzer's seeds are bytes, also where they happen to be text.
     for path in listed.split_terminator('\0').filter(|path| !path.starts_with("fuzz/seeds/")) {
         // Deleted but not yet committed: nothing to read. Not UTF-8: a picture, or a test's bad input.
-        if let Ok(bytes) = std::fs::read(sh::top().join(path))
+        if let Ok(bytes) = std::fs::read(sh::repo_root().join(path))
             && let Ok(text) = String::from_utf8(bytes)
         {
             files.push(File { path: path.to_owned(), text });
@@ -57,6 +57,6 @@ fn read_tracked() -> Result<Vec<File>> {
 }
 
 /// Line numbers, counted from 1, with what stands there.
-fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn numbered_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split('\n').enumerate().map(|(index, line)| (index + 1, line))
 }

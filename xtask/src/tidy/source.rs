@@ -1,53 +1,53 @@
 //! Rules for Rust code: words that belong in one place only. Comments and tests may use them.
 
-use super::{File, numbered};
+use super::{File, numbered_lines};
 
-struct Ban {
+struct BannedWords {
     words: &'static [&'static str],
     /// The files in which the words are banned.
-    applies: fn(&str) -> bool,
-    way_out: &'static str,
+    applies_to: fn(&str) -> bool,
+    hint: &'static str,
 }
 
-const BANS: &[Ban] = &[
-    Ban {
+const BANS: &[BannedWords] = &[
+    BannedWords {
         // With their quotes: as values. A sentence for people may mention a date.
         words: &["\"2024-11-05", "\"2025-03-26", "\"2025-06-18", "\"2025-11-25", "\"2026-07-28"],
-        applies: |path| is_product(path) && path != "crates/wire/src/version.rs",
-        way_out: "protocol dates live in crates/wire/src/version.rs; use its `Version`",
+        applies_to: |path| is_product(path) && path != "crates/wire/src/version.rs",
+        hint: "protocol dates live in crates/wire/src/version.rs; use its `Version`",
     },
-    Ban {
+    BannedWords {
         words: &["if modern", "is_modern"],
-        applies: |path| is_product(path) && !path.starts_with("crates/wire/"),
-        way_out: "eras are told apart in crates/wire alone; let it answer the question behind this one",
+        applies_to: |path| is_product(path) && !path.starts_with("crates/wire/"),
+        hint: "eras are told apart in crates/wire alone; let it answer the question behind this one",
     },
-    Ban {
+    BannedWords {
         words: &["println!", "print!"],
-        applies: |path| is_product(path) && !path.contains("/examples/"),
-        way_out: "stdout belongs to the stdio door; log with `tracing`",
+        applies_to: |path| is_product(path) && !path.contains("/examples/"),
+        hint: "stdout belongs to the stdio transport; log with `tracing`",
     },
-    Ban {
+    BannedWords {
         // std's `channel` has no bound; tokio's takes one, and a oneshot carries one thing.
         words: &["unbounded_channel", "UnboundedSender", "unbounded()", "mpsc::channel()", "= channel()"],
-        applies: |path| path.starts_with("crates/"),
-        way_out: "every queue has a bound; use a channel with a capacity and say what happens when it is full",
+        applies_to: |path| path.starts_with("crates/"),
+        hint: "every queue has a bound; use a channel with a capacity and say what happens when it is full",
     },
-    Ban {
+    BannedWords {
         words: &["SystemTime::now", "Instant::now"],
-        applies: |path| ["json", "call", "wire", "contract"].iter().any(|room| is_in_crate(path, room)),
-        way_out: "this room reads no clock; take the time as an argument",
+        applies_to: |path| ["json", "core", "wire", "contract"].iter().any(|room| is_in_crate(path, room)),
+        hint: "this room reads no clock; take the time as an argument",
     },
 ];
 
 pub fn check(file: &File, problems: &mut Vec<String>) {
-    let bans: Vec<&Ban> = BANS.iter().filter(|ban| (ban.applies)(&file.path)).collect();
+    let bans: Vec<&BannedWords> = BANS.iter().filter(|ban| (ban.applies_to)(&file.path)).collect();
     if bans.is_empty() || is_test(&file.path) {
         return;
     }
-    for (number, line) in code(&file.text) {
+    for (number, line) in code_lines(&file.text) {
         for ban in &bans {
             if let Some(word) = ban.words.iter().find(|word| has_word(line, word)) {
-                problems.push(format!("{}:{number}: `{word}`: {}", file.path, ban.way_out));
+                problems.push(format!("{}:{number}: `{word}`: {}", file.path, ban.hint));
             }
         }
     }
@@ -55,7 +55,7 @@ pub fn check(file: &File, problems: &mut Vec<String>) {
 
 /// What is built into the program, as opposed to what tests and measures it.
 fn is_product(path: &str) -> bool {
-    path.starts_with("crates/") && !is_in_crate(path, "testkit") && !is_in_crate(path, "rivals")
+    path.starts_with("crates/") && !is_in_crate(path, "testkit") && !is_in_crate(path, "bench-peers")
 }
 
 fn is_in_crate(path: &str, name: &str) -> bool {
@@ -72,11 +72,11 @@ fn is_test(path: &str) -> bool {
 }
 
 /// The lines outside `#[cfg(test)]` modules, without their comments.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut test_item_next = false;
     // The line that will close the test module we are in: a brace as far in as the module began.
     let mut test_ends_at: Option<String> = None;
-    numbered(text).filter_map(move |(number, line)| {
+    numbered_lines(text).filter_map(move |(number, line)| {
         if let Some(end) = &test_ends_at {
             if line == end {
                 test_ends_at = None;
@@ -127,7 +127,7 @@ mod tests {
     fn a_protocol_date_lives_in_one_file() {
         let code = "const V: &str = \"2025-11-25\";\n";
         assert_eq!(problems("crates/host/src/lib.rs", code), 1);
-        assert_eq!(problems("crates/wire/src/open.rs", code), 1);
+        assert_eq!(problems("crates/wire/src/decode.rs", code), 1);
         assert_eq!(problems("crates/wire/src/version.rs", code), 0);
         assert_eq!(problems("crates/testkit/src/lib.rs", code), 0);
         assert_eq!(problems("crates/wire/tests/it/main.rs", code), 0);
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_sentence_for_people_may_mention_a_date() {
         assert_eq!(
-            problems("crates/wire/src/code.rs", "(Self::Gone, \"up to 2025-11-25; see `data`\"),\n"),
+            problems("crates/wire/src/error.rs", "(Self::Gone, \"up to 2025-11-25; see `data`\"),\n"),
             0
         );
     }
@@ -163,28 +163,28 @@ mod tests {
 
     #[test]
     fn stderr_is_not_stdout() {
-        assert_eq!(problems("crates/door/src/lib.rs", "eprintln!(\"x\");\n"), 0);
-        assert_eq!(problems("crates/door/src/lib.rs", "print!(\"x\");\n"), 1);
+        assert_eq!(problems("crates/transport/src/lib.rs", "eprintln!(\"x\");\n"), 0);
+        assert_eq!(problems("crates/transport/src/lib.rs", "print!(\"x\");\n"), 1);
         assert_eq!(problems("xtask/src/main.rs", "print!(\"x\");\n"), 0);
     }
 
     #[test]
     fn eras_are_told_apart_in_wire() {
-        assert_eq!(problems("crates/host/src/path.rs", "if modern {\n"), 1);
+        assert_eq!(problems("crates/host/src/pipeline.rs", "if modern {\n"), 1);
         assert_eq!(problems("crates/wire/src/era.rs", "if modern {\n"), 0);
     }
 
     #[test]
     fn queues_have_bounds() {
-        assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = mpsc::unbounded_channel();\n"), 1);
-        assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = std::sync::mpsc::channel();\n"), 1);
-        assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = mpsc::channel(16);\n"), 0);
-        assert_eq!(problems("crates/door/src/sse.rs", "let (a, b) = oneshot::channel();\n"), 0);
+        assert_eq!(problems("crates/transport/src/sse.rs", "let (a, b) = mpsc::unbounded_channel();\n"), 1);
+        assert_eq!(problems("crates/transport/src/sse.rs", "let (a, b) = std::sync::mpsc::channel();\n"), 1);
+        assert_eq!(problems("crates/transport/src/sse.rs", "let (a, b) = mpsc::channel(16);\n"), 0);
+        assert_eq!(problems("crates/transport/src/sse.rs", "let (a, b) = oneshot::channel();\n"), 0);
     }
 
     #[test]
     fn pure_rooms_read_no_clock() {
-        assert_eq!(problems("crates/wire/src/open.rs", "let now = Instant::now();\n"), 1);
-        assert_eq!(problems("crates/door/src/http.rs", "let now = Instant::now();\n"), 0);
+        assert_eq!(problems("crates/wire/src/decode.rs", "let now = Instant::now();\n"), 1);
+        assert_eq!(problems("crates/transport/src/http.rs", "let now = Instant::now();\n"), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Rules for any text file: blanks at line ends, length, words and addresses that do not belong in
 //! the repository; and that every decision record is listed.
 
-use super::{File, numbered};
+use super::{File, numbered_lines};
 
 const LINES_MAX: usize = 800;
 
@@ -9,10 +9,10 @@ const LINES_MAX: usize = 800;
 const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Kinds of file that people read and edit; data and lock files may be as long as they are.
-const EDITED: &[&str] = &[".rs", ".md", ".py", ".mjs", ".toml", ".yml"];
+const EDITED_EXTENSIONS: &[&str] = &[".rs", ".md", ".py", ".mjs", ".toml", ".yml"];
 
 /// Kinds of file in which a blank at a line's end is content.
-const BLANKS_ALLOWED: &[&str] = &[".snap", ".patch", ".csv"];
+const TRAILING_BLANKS_ALLOWED: &[&str] = &[".snap", ".patch", ".csv"];
 
 // Spelled in halves so that this file passes its own rules.
 const REGISTRY_HOSTS: &[&str] = &[
@@ -31,7 +31,7 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("/home/", "runner/"),
     concat!("/tmp/", "target"),
 ];
-const FOREIGN_WORDS: &[&str] = &[
+const ATTRIBUTION_PHRASES: &[&str] = &[
     concat!("session transcript", " of an agent"),
     concat!("claude", " wrote"),
     concat!("written by", " claude"),
@@ -43,8 +43,8 @@ const FOREIGN_WORDS: &[&str] = &[
 
 pub fn check(file: &File, problems: &mut Vec<String>) {
     let path = &file.path;
-    let blanks_allowed = BLANKS_ALLOWED.iter().any(|kind| path.ends_with(kind));
-    for (number, line) in numbered(&file.text) {
+    let blanks_allowed = TRAILING_BLANKS_ALLOWED.iter().any(|kind| path.ends_with(kind));
+    for (number, line) in numbered_lines(&file.text) {
         let mut say = |what: String| problems.push(format!("{path}:{number}: {what}"));
         if !blanks_allowed && line.ends_with([' ', '\t', '\r']) {
             say("blank at the end of the line; delete it".to_owned());
@@ -56,7 +56,7 @@ pub fn check(file: &File, problems: &mut Vec<String>) {
             say(format!("`{found}` is a path of one machine; make it relative or a variable"));
         }
         let lower = line.to_lowercase();
-        if let Some(words) = FOREIGN_WORDS.iter().find(|words| lower.contains(*words)) {
+        if let Some(words) = ATTRIBUTION_PHRASES.iter().find(|words| lower.contains(*words)) {
             say(format!("`{words}`: say what the code does, not who wrote it"));
         }
         if path == "Cargo.lock"
@@ -98,7 +98,7 @@ pub fn check_decisions_are_listed(files: &[File], problems: &mut Vec<String>) {
 }
 
 fn is_long(file: &File) -> bool {
-    EDITED.iter().any(|kind| file.path.ends_with(kind)) && file.text.lines().count() > LINES_MAX
+    EDITED_EXTENSIONS.iter().any(|kind| file.path.ends_with(kind)) && file.text.lines().count() > LINES_MAX
 }
 
 /// Whether `path` stands in `line` as the start of an absolute path, not in the middle of a longer

@@ -4,31 +4,31 @@ use json::Json;
 
 use super::Compiler;
 use super::collection::null_text;
-use crate::diagnostic::Placed;
+use crate::data_type::DataType;
+use crate::diagnostic::Located;
 use crate::field::Field;
-use crate::kind::Kind;
 use crate::manifest::{self, Literal};
 use crate::source::ColumnFacts;
 
 /// Columns of a table or of a statement's result.
-pub(super) struct Columns<'a> {
-    pub(super) said: &'a [manifest::Field],
+pub(super) struct ColumnInputs<'a> {
+    pub(super) declared: &'a [manifest::Field],
     pub(super) facts: &'a [ColumnFacts],
     /// As callers know them where the author says nothing, one for each.
     pub(super) names: &'a [String],
-    pub(super) rows: Option<u64>,
+    pub(super) row_count: Option<u64>,
     /// Text that means "no value".
-    pub(super) null: Option<&'a str>,
+    pub(super) null_text: Option<&'a str>,
     /// Whether numbers come as numbers, whatever they are told as.
-    pub(super) has_numbers: bool,
+    pub(super) has_native_numbers: bool,
 }
 
 impl Compiler<'_> {
     /// The fields that are shown, each with its column's place.
-    pub(super) fn fields(&mut self, columns: &Columns<'_>) -> Vec<(usize, Field)> {
+    pub(super) fn compile_fields(&mut self, columns: &ColumnInputs<'_>) -> Vec<(usize, Field)> {
         let mut fields: Vec<(usize, Field)> = Vec::with_capacity(columns.facts.len());
         for (at, (column, name)) in columns.facts.iter().zip(columns.names).enumerate() {
-            let said = columns.said.iter().find(|field| field.column.value == column.name);
+            let said = columns.declared.iter().find(|field| field.column.value == column.name);
             if said.is_some_and(|said| said.hidden) {
                 continue;
             }
@@ -38,28 +38,32 @@ impl Compiler<'_> {
                     || fields.iter().any(|(_, field)| field.name == own.value))
             {
                 let message = format!("two fields would be called `{}`", own.value);
-                self.error(&own.at, message, "give one of them another name".into());
+                self.error(&own.location, message, "give one of them another name".into());
             }
             let name = own.map_or(name, |own| &own.value);
-            let kind = said.and_then(|said| said.kind.as_ref()).map_or(column.kind, |kind| kind.value);
+            let kind =
+                said.and_then(|said| said.data_type.as_ref()).map_or(column.data_type, |kind| kind.value);
             let mut field = Field::new(name, &column.name, kind);
-            field.nullable = column.nullable || null_text(columns.said, columns.null, &column.name).is_some();
+            field.nullable =
+                column.nullable || null_text(columns.declared, columns.null_text, &column.name).is_some();
             // A kind that the author insists on has no strays: a value that is none is an error. Numbers that are
             // told as text are strays among texts.
             field.mixed = match kind {
-                Kind::Text if columns.has_numbers => column.mixed || is_kept_as_number(column.kind),
-                _ => column.mixed && kind == column.kind,
+                DataType::Text if columns.has_native_numbers => {
+                    column.mixed || is_stored_as_number(column.data_type)
+                }
+                _ => column.mixed && kind == column.data_type,
             };
-            field.seen.clone_from(&column.values);
+            field.observed_values.clone_from(&column.distinct_values);
             if let Some(said) = said {
-                self.say(&mut field, said, column, columns);
+                self.apply_field_settings(&mut field, said, column, columns);
             }
-            if field.kind == Kind::Blob {
-                field.seen.clear();
+            if field.data_type == DataType::Blob {
+                field.observed_values.clear();
             }
             // Values that hardly ever come twice are what rows are about, and no choice to be offered.
-            if columns.rows.is_none_or(|rows| rows < 3 * field.seen.len() as u64) {
-                field.seen.clear();
+            if columns.row_count.is_none_or(|rows| rows < 3 * field.observed_values.len() as u64) {
+                field.observed_values.clear();
             }
             fields.push((at, field));
         }
@@ -67,29 +71,30 @@ impl Compiler<'_> {
     }
 
     /// Takes over what the author says about a field.
-    fn say(
+    fn apply_field_settings(
         &mut self,
         field: &mut Field,
         said: &manifest::Field,
         column: &ColumnFacts,
-        columns: &Columns<'_>,
+        columns: &ColumnInputs<'_>,
     ) {
         field.description.clone_from(&said.description);
         field.sensitive = said.sensitive;
         field.format = said.format.as_ref().map(|format| format.value.to_owned());
         if let Some(format) = &said.format
-            && field.kind != Kind::Text
+            && field.data_type != DataType::Text
         {
-            let message = format!("`{}` is {} here, and has no format", field.column, field.kind.as_str());
+            let message =
+                format!("`{}` is {} here, and has no format", field.column, field.data_type.as_str());
             let help = "formats are for text; leave it out, or say `as = \"text\"`";
-            self.error(&format.at, message, help.into());
+            self.error(&format.location, message, help.into());
         }
-        if let Some(kind) = &said.kind {
-            let null = null_text(columns.said, columns.null, &column.name);
-            self.judge_kind(field, kind, column, null.as_deref(), columns.rows);
+        if let Some(kind) = &said.data_type {
+            let null = null_text(columns.declared, columns.null_text, &column.name);
+            self.check_type(field, kind, column, null.as_deref(), columns.row_count);
         }
-        let unlisted = field.seen.iter().find(|seen| {
-            let is_seen = |literal: &Placed<Literal>| match &literal.value {
+        let unlisted = field.observed_values.iter().find(|seen| {
+            let is_seen = |literal: &Located<Literal>| match &literal.value {
                 Literal::Text(text) => text == *seen,
                 Literal::Integer(n) => n.to_string() == **seen,
                 Literal::Number(_) | Literal::Boolean(_) => false,
@@ -98,78 +103,88 @@ impl Compiler<'_> {
         });
         if let (Some(unlisted), Some(first)) = (unlisted, said.allowed.first()) {
             let message = format!("the data has `{unlisted}`, which this list of values leaves out");
-            self.error(&first.at, message, "add it, or leave the list out".into());
+            self.error(&first.location, message, "add it, or leave the list out".into());
         }
-        self.allow(field, &said.allowed);
+        self.set_allowed_values(field, &said.allowed);
     }
 
     /// Whether a column can be what the author says it is.
-    fn judge_kind(
+    fn check_type(
         &mut self,
         field: &Field,
-        kind: &Placed<Kind>,
+        kind: &Located<DataType>,
         column: &ColumnFacts,
         null: Option<&str>,
         rows: Option<u64>,
     ) {
-        let is_possible = match &column.fits {
+        let is_possible = match &column.possible_types {
             // Strays among values of the kind that was found are told as text.
-            Some(fits) => fits.has(kind.value, null) || (column.mixed && kind.value == column.kind),
-            None if kind.value == Kind::Blob && column.base64 => true,
+            Some(fits) => fits.includes(kind.value, null) || (column.mixed && kind.value == column.data_type),
+            None if kind.value == DataType::Blob && column.is_base64 => true,
             // Of an empty column nothing is known.
-            None => column.mixed || rows == Some(0) || can_be(column.kind, kind.value),
+            None => column.mixed || rows == Some(0) || is_convertible(column.data_type, kind.value),
         };
         if is_possible {
             return;
         }
-        if column.kind == Kind::Text && kind.value != Kind::Blob && column.fits.is_some() {
+        if column.data_type == DataType::Text
+            && kind.value != DataType::Blob
+            && column.possible_types.is_some()
+        {
             let message =
                 format!("not every value of `{}` is {} as it is kept", field.column, kind.value.as_str());
-            let such_as = match field.seen.iter().find(|seen| Some(seen.as_str()) != null) {
+            let such_as = match field.observed_values.iter().find(|seen| Some(seen.as_str()) != null) {
                 Some(seen) => format!("it has texts such as `{seen}`; "),
                 None => String::new(),
             };
             let help = format!("{such_as}correct them in the database, or leave the type out");
-            self.error(&kind.at, message, help);
+            self.error(&kind.location, message, help);
             return;
         }
-        let message =
-            format!("`{}` is {}, and cannot be {}", field.column, column.kind.as_str(), kind.value.as_str());
-        let mut help = format!("leave the type out, or say `as = \"{}\"`", nearest_to(column.kind));
-        if kind.value == Kind::Blob {
+        let message = format!(
+            "`{}` is {}, and cannot be {}",
+            field.column,
+            column.data_type.as_str(),
+            kind.value.as_str()
+        );
+        let mut help = format!("leave the type out, or say `as = \"{}\"`", fallback_type(column.data_type));
+        if kind.value == DataType::Blob {
             help += "; only columns of bytes are blobs, and columns of a JSON file that are all base64";
         }
-        self.error(&kind.at, message, help);
+        self.error(&kind.location, message, help);
     }
 
     /// The only values that there may be, each of the field's kind.
-    pub(super) fn allow(&mut self, field: &mut Field, allowed: &[Placed<Literal>]) {
+    pub(super) fn set_allowed_values(&mut self, field: &mut Field, allowed: &[Located<Literal>]) {
         for literal in allowed {
-            match (&literal.value, field.kind) {
-                (Literal::Text(text), Kind::Text | Kind::Date | Kind::Decimal | Kind::Int64) => {
+            match (&literal.value, field.data_type) {
+                (
+                    Literal::Text(text),
+                    DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64,
+                ) => {
                     let mut out = Vec::with_capacity(text.len() + 2);
                     json::write::string(&mut out, text);
-                    field.allowed.push(Json::written(out));
+                    field.allowed.push(Json::from_written_bytes(out));
                 }
-                (Literal::Integer(n), Kind::Integer) => {
-                    field.allowed.push(Json::written(n.to_string().into_bytes()));
+                (Literal::Integer(n), DataType::Integer) => {
+                    field.allowed.push(Json::from_written_bytes(n.to_string().into_bytes()));
                 }
                 (_, kind) => {
                     let message =
                         format!("`{}` is {} here, and this value is not", field.column, kind.as_str());
                     let help = match kind {
-                        Kind::Integer => "write a whole number without quotes, or leave the list out",
-                        Kind::Text | Kind::Date | Kind::Decimal | Kind::Int64 => {
+                        DataType::Integer => "write a whole number without quotes, or leave the list out",
+                        DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64 => {
                             "write it in quotes, or leave the list out"
                         }
-                        Kind::Number
-                        | Kind::Boolean
-                        | Kind::Timestamp
-                        | Kind::LocalTimestamp
-                        | Kind::Json
-                        | Kind::Blob => "leave the list out: it is for texts, dates and whole numbers",
+                        DataType::Number
+                        | DataType::Boolean
+                        | DataType::Timestamp
+                        | DataType::LocalTimestamp
+                        | DataType::Json
+                        | DataType::Blob => "leave the list out: it is for texts, dates and whole numbers",
                     };
-                    self.error(&literal.at, message, help.into());
+                    self.error(&literal.location, message, help.into());
                 }
             }
         }
@@ -178,8 +193,8 @@ impl Compiler<'_> {
 
 /// Whether values of one kind may be told as another. Doubt is in the author's favour: whoever makes a reader is
 /// told of the first value that is none.
-fn can_be(found: Kind, said: Kind) -> bool {
-    use Kind::{Blob, Boolean, Decimal, Int64, Integer, Json, Number, Text};
+fn is_convertible(found: DataType, said: DataType) -> bool {
+    use DataType::{Blob, Boolean, Decimal, Int64, Integer, Json, Number, Text};
     match (found, said) {
         (found, said) if found == said => true,
         (Blob, _) | (_, Blob) => false,
@@ -198,14 +213,21 @@ fn can_be(found: Kind, said: Kind) -> bool {
 }
 
 /// Whether a source that has numbers keeps values of this kind as such.
-fn is_kept_as_number(found: Kind) -> bool {
+fn is_stored_as_number(found: DataType) -> bool {
     match found {
-        Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number | Kind::Boolean => true,
-        Kind::Text | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Json | Kind::Blob => false,
+        DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number | DataType::Boolean => {
+            true
+        }
+        DataType::Text
+        | DataType::Date
+        | DataType::Timestamp
+        | DataType::LocalTimestamp
+        | DataType::Json
+        | DataType::Blob => false,
     }
 }
 
 /// What an author who wants another kind can always have.
-fn nearest_to(found: Kind) -> &'static str {
-    if found == Kind::Blob { "blob" } else { "text" }
+fn fallback_type(found: DataType) -> &'static str {
+    if found == DataType::Blob { "blob" } else { "text" }
 }

@@ -7,35 +7,35 @@ mod statement;
 mod tools;
 mod writes;
 
-use call::text::hex;
 use ring::digest;
+use spile_core::text::hex;
 
 use crate::contract::{Collection, Contract, Statement, Tool};
-use crate::diagnostic::{At, Diagnostic, Placed, Severity};
-use crate::line::{BadLine, Line};
-use crate::manifest::{Body, Manifest, SourceKind, Uses};
+use crate::diagnostic::{Diagnostic, FileLocation, Located, Severity};
+use crate::humanize::join_truncated;
+use crate::manifest::{CollectionOperation, Manifest, SourceKind, ToolBody};
 use crate::nearest::did_you_mean;
-use crate::source::{BadStatement, Facts, StatementFacts};
-use crate::words::some;
+use crate::source::{SourceFacts, StatementError, StatementFacts};
+use crate::text_template::{TemplateError, TextTemplate};
 
 /// Columns that a list can be filtered and sorted by, where the author says nothing: more arguments than
 /// this cost every conversation more than they help.
-pub const CHOSEN_MAX: usize = 20;
+pub const DEFAULT_FIELDS_MAX: usize = 20;
 
 /// A manifest's source with what it holds.
-pub struct Known<'a> {
+pub struct KnownSource<'a> {
     pub name: &'a str,
-    pub facts: &'a Facts,
+    pub facts: &'a SourceFacts,
     /// What it says of the statements that name it, by tool.
-    pub statements: &'a [Examined<'a>],
+    pub statements: &'a [DescribedStatement<'a>],
 }
 
 /// The statement of this tool, as its source sees it.
-pub type Examined<'a> = (&'a str, Result<StatementFacts, BadStatement>);
+pub type DescribedStatement<'a> = (&'a str, Result<StatementFacts, StatementError>);
 
-impl<'a> Known<'a> {
+impl<'a> KnownSource<'a> {
     /// A source that no statement names.
-    pub fn new(name: &'a str, facts: &'a Facts) -> Self {
+    pub fn new(name: &'a str, facts: &'a SourceFacts) -> Self {
         Self { name, facts, statements: &[] }
     }
 }
@@ -43,46 +43,46 @@ impl<'a> Known<'a> {
 /// Compiles. Without errors there is a contract; notes and warnings come along either way.
 pub fn compile(
     manifest: &Manifest,
-    known: &[Known<'_>],
+    known: &[KnownSource<'_>],
     default_name: &str,
 ) -> (Option<Contract>, Vec<Diagnostic>) {
-    let mut compiler = Compiler { manifest, found: Vec::new() };
+    let mut compiler = Compiler { manifest, diagnostics: Vec::new() };
     let mut collections = Vec::new();
     let mut tools = Vec::new();
     for wanted in &manifest.collections {
         // What the sources lack was told when they were opened.
         let Some(facts) = known.iter().find(|one| one.name == wanted.source.value) else { continue };
-        if let Some((collection, chosen)) = compiler.collection(wanted, facts.facts) {
-            compiler.tools(wanted, &collection, &chosen, collections.len(), &mut tools);
+        if let Some((collection, chosen)) = compiler.compile_collection(wanted, facts.facts) {
+            compiler.compile_tools(wanted, &collection, &chosen, collections.len(), &mut tools);
             collections.push(collection);
         }
     }
-    let statements = compiler.statements(known, &mut tools);
-    compiler.judge_names(&tools);
+    let statements = compiler.compile_statements(known, &mut tools);
+    compiler.check_tool_names(&tools);
     // What a source that cannot be read would offer, nobody knows.
     if manifest.sources.iter().all(|source| known.iter().any(|one| one.name == source.name.value)) {
-        compiler.judge_emptiness(known, &tools);
+        compiler.check_not_empty(known, &tools);
     }
-    let failed = compiler.errors() > 0;
-    let contract =
-        (!failed).then(|| contract(manifest, default_name, Parts { collections, statements, tools }));
-    (contract, compiler.found)
+    let failed = compiler.error_count() > 0;
+    let contract = (!failed)
+        .then(|| build_contract(manifest, default_name, CompiledParts { collections, statements, tools }));
+    (contract, compiler.diagnostics)
 }
 
 /// All that was compiled.
-struct Parts<'m> {
+struct CompiledParts<'m> {
     collections: Vec<Collection>,
     statements: Vec<Statement>,
-    tools: Vec<Made<'m>>,
+    tools: Vec<CompiledTool<'m>>,
 }
 
-fn contract(manifest: &Manifest, default_name: &str, parts: Parts<'_>) -> Contract {
+fn build_contract(manifest: &Manifest, default_name: &str, parts: CompiledParts<'_>) -> Contract {
     Contract {
         name: manifest.server.name.clone().unwrap_or_else(|| default_name.to_owned()),
         title: manifest.server.title.clone(),
         version: format!("0+{}", fingerprint(&parts.tools)),
         instructions: manifest.server.instructions.clone(),
-        rate: manifest.server.rate_limit,
+        rate_limit: manifest.server.rate_limit,
         collections: parts.collections,
         statements: parts.statements,
         tools: parts.tools.into_iter().map(|made| made.tool).collect(),
@@ -90,98 +90,102 @@ fn contract(manifest: &Manifest, default_name: &str, parts: Parts<'_>) -> Contra
 }
 
 /// A tool and where its name stands, if an author gave it.
-struct Made<'m> {
+struct CompiledTool<'m> {
     tool: Tool,
-    at: Option<&'m At>,
+    name_location: Option<&'m FileLocation>,
 }
 
 struct Compiler<'m> {
     manifest: &'m Manifest,
-    found: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl<'m> Compiler<'m> {
-    fn errors(&self) -> usize {
-        self.found.iter().filter(|one| one.severity == Severity::Error).count()
+    fn error_count(&self) -> usize {
+        self.diagnostics.iter().filter(|one| one.severity == Severity::Error).count()
     }
 
     /// Whatever is wrong has a way out.
-    fn error(&mut self, at: &At, message: String, help: String) {
-        self.found.push(Diagnostic::error(message).at(at).help(help));
+    fn error(&mut self, at: &FileLocation, message: String, help: String) {
+        self.diagnostics.push(Diagnostic::error(message).at(at).help(help));
     }
 
-    fn warning(&mut self, at: &At, message: String, help: &str) {
-        self.found.push(Diagnostic::warning(message).at(at).help(help));
+    fn warning(&mut self, at: &FileLocation, message: String, help: &str) {
+        self.diagnostics.push(Diagnostic::warning(message).at(at).help(help));
     }
 
     /// The tools that rename something, each with what.
-    fn uses(&self) -> impl Iterator<Item = (&'m crate::manifest::Tool, &'m Placed<Uses>)> + use<'m> {
+    fn renamed_tools(
+        &self,
+    ) -> impl Iterator<Item = (&'m crate::manifest::Tool, &'m Located<CollectionOperation>)> + use<'m> {
         self.manifest.tools.iter().filter_map(|tool| match &tool.body {
-            Body::Uses(uses) => Some((tool, uses)),
-            Body::Statement(_) => None,
+            ToolBody::Uses(uses) => Some((tool, uses)),
+            ToolBody::Statement(_) => None,
         })
     }
 
-    fn line(&mut self, text: &Placed<String>, collection: &Collection) -> Option<Line> {
-        match Line::parse(&text.value, &collection.fields) {
+    fn parse_template(&mut self, text: &Located<String>, collection: &Collection) -> Option<TextTemplate> {
+        match TextTemplate::parse(&text.value, &collection.fields) {
             Ok(line) => return Some(line),
-            Err(BadLine::Open(span)) => {
-                let at = text.at.inside(&text.value, span);
+            Err(TemplateError::Unclosed(span)) => {
+                let at = text.location.inside(&text.value, span);
                 self.error(&at, "a `{` without its `}`".into(), "a brace itself is `{{`".into());
             }
-            Err(BadLine::Unknown(name, span)) => {
-                let at = text.at.inside(&text.value, span);
+            Err(TemplateError::UnknownField(name, span)) => {
+                let at = text.location.inside(&text.value, span);
                 let names = collection.fields.iter().map(|field| field.name.as_str());
                 let message = format!("no field `{name}` in `{}`", collection.name);
-                self.error(&at, message, instead(&name, names));
+                self.error(&at, message, suggest(&name, names));
             }
         }
         None
     }
 
     /// Whether there is anything that callers could use.
-    fn judge_emptiness(&mut self, known: &[Known<'_>], tools: &[Made<'m>]) {
+    fn check_not_empty(&mut self, known: &[KnownSource<'_>], tools: &[CompiledTool<'m>]) {
         let Manifest { sources, collections, tools: said, .. } = self.manifest;
         if collections.is_empty() && said.is_empty() {
             let nothing = Diagnostic::error("there is nothing to serve: no collection is declared");
             let help = match (sources.first(), known.first()) {
                 (Some(source), Some(known)) => {
-                    first_collection(&source.name.value, source.settings.kind(), known.facts)
+                    first_collection_help(&source.name.value, source.settings.kind(), known.facts)
                 }
                 _ => "add a [sources.NAME] with its `path`; `spile init` writes a manifest for your data"
                     .into(),
             };
-            self.found.push(nothing.help(help));
-        } else if tools.is_empty() && self.errors() == 0 {
+            self.diagnostics.push(nothing.help(help));
+        } else if tools.is_empty() && self.error_count() == 0 {
             let nothing = Diagnostic::warning("every tool is hidden: callers find nothing to use");
-            self.found.push(nothing.help("leave `hidden = true` out for one of them"));
+            self.diagnostics.push(nothing.help("leave `hidden = true` out for one of them"));
         }
     }
 
-    fn judge_names(&mut self, tools: &[Made<'m>]) {
+    fn check_tool_names(&mut self, tools: &[CompiledTool<'m>]) {
         for (i, made) in tools.iter().enumerate() {
             let Some(first) = tools[..i].iter().find(|other| other.tool.name == made.tool.name) else {
                 continue;
             };
             let message = format!("two tools are called `{}`", made.tool.name);
-            match made.at.or(first.at) {
+            match made.name_location.or(first.name_location) {
                 Some(at) => self.error(at, message, "give one of them another name".into()),
-                None => self.found.push(Diagnostic::error(message).help("rename one of the collections")),
+                None => {
+                    self.diagnostics.push(Diagnostic::error(message).help("rename one of the collections"))
+                }
             }
         }
-        for (_, uses) in self.uses() {
+        for (_, uses) in self.renamed_tools() {
             let of = &uses.value.collection;
             let collections = || self.manifest.collections.iter().map(|one| one.name.value.as_str());
             if !collections().any(|name| name == of) {
-                let at = uses.at.inside(of, 0..of.len());
-                self.error(&at, format!("no collection `{of}`"), instead(of, collections()));
+                let at = uses.location.inside(of, 0..of.len());
+                self.error(&at, format!("no collection `{of}`"), suggest(of, collections()));
             }
         }
     }
 }
 
 /// What to add for a source of this kind that nothing is made of.
-fn first_collection(source: &str, kind: SourceKind, facts: &Facts) -> String {
+fn first_collection_help(source: &str, kind: SourceKind, facts: &SourceFacts) -> String {
     let table = match kind {
         SourceKind::Sqlite => "table",
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => "sheet",
@@ -196,22 +200,24 @@ fn first_collection(source: &str, kind: SourceKind, facts: &Facts) -> String {
 }
 
 /// So many names are offered to whoever got one wrong.
-const OFFERED_MAX: usize = 30;
+const SUGGESTIONS_MAX: usize = 30;
 
 /// What was probably meant, else what there is.
-fn instead<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+fn suggest<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
     did_you_mean(name, known.clone()).unwrap_or_else(|| match known.collect::<Vec<_>>().as_slice() {
         [] => "there is none to choose from".into(),
-        all => format!("there are: {}", some(all, OFFERED_MAX)),
+        all => format!("there are: {}", join_truncated(all, SUGGESTIONS_MAX)),
     })
 }
 
 /// Tells one set of tools from another: all that callers can see of them.
-fn fingerprint(tools: &[Made<'_>]) -> String {
+fn fingerprint(tools: &[CompiledTool<'_>]) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
-    for Made { tool, .. } in tools {
+    for CompiledTool { tool, .. } in tools {
         let title = tool.title.as_deref().unwrap_or_default();
-        for piece in [&tool.name, title, &tool.description, tool.input.as_str(), tool.output.as_str()] {
+        for piece in
+            [&tool.name, title, &tool.description, tool.input_schema.as_str(), tool.output_schema.as_str()]
+        {
             context.update(&(piece.len() as u64).to_be_bytes());
             context.update(piece.as_bytes());
         }

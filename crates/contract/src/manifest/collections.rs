@@ -1,55 +1,55 @@
 //! `[collections.NAME]` and what is said about its fields.
 
-use super::reader::{Entry, Reader, Said, Table, instead, listed};
-use super::sections::{collection_name, confirm, placed, unknown, value};
-use super::sources::{Sources, from, misplaced};
+use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, suggest};
+use super::sections::{located_text, parse_collection_name, parse_confirm, report_unknown, text_value};
+use super::sources::{DeclaredSources, reject_misplaced_keys, resolve_source};
 use super::{
     BYTES_MAX_DEFAULT, Collection, Confirm, FORMATS, Field, Operation, ROWS_MAX_DEFAULT,
     SEARCH_ROWS_MAX_DEFAULT, SourceKind,
 };
-use crate::diagnostic::{At, Diagnostic, Placed};
-use crate::kind::Kind;
+use crate::data_type::DataType;
+use crate::diagnostic::{Diagnostic, FileLocation, Located};
 use crate::names;
 
-pub(super) fn collection(
-    reader: &mut Reader<'_>,
+pub(super) fn parse_collection(
+    reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
-    mut table: Table<'_>,
-    sources: &Sources<'_>,
+    mut table: TomlTable<'_>,
+    sources: &DeclaredSources<'_>,
 ) -> Option<Collection> {
     let t = &mut table;
-    let name = collection_name(reader, entry, "collection");
-    let source = from(reader, entry, t, sources);
+    let name = parse_collection_name(reader, entry, "collection");
+    let source = resolve_source(reader, entry, t, sources);
     let kind = source.as_ref().and_then(|source| sources.kind(&source.value));
     if let Some(kind) = kind {
-        misplaced(reader, t, kind);
+        reject_misplaced_keys(reader, t, kind);
     }
-    let places = Places::of(t);
+    let places = OperationKeys::locate(t);
     let table_name = reader.text(t, "table");
     let sheet = reader.text(t, "sheet");
     let header_row = reader.integer(t, "header_row");
-    let key: Vec<Placed<String>> =
-        reader.columns(t, "key").unwrap_or_default().into_iter().map(placed).collect();
-    let description = value(reader.text(t, "description"));
-    let operations = reader.words(t, "operations").map(|all| operations(reader, &all));
-    let filters = reader.choice(t, "filters");
-    let sort = reader.choice(t, "sort");
-    let search = reader.choice(t, "search");
+    let key: Vec<Located<String>> =
+        reader.columns(t, "key").unwrap_or_default().into_iter().map(located_text).collect();
+    let description = text_value(reader.text(t, "description"));
+    let operations = reader.some_of(t, "operations").map(|all| parse_operations(reader, &all));
+    let filters = reader.field_selection(t, "filters");
+    let sort = reader.field_selection(t, "sort");
+    let search = reader.field_selection(t, "search");
     let search_rows_max = reader.integer(t, "search_rows_max");
     let rows_max = reader.integer(t, "rows_max");
     let bytes_max = reader.integer(t, "bytes_max");
-    let null = value(reader.text(t, "null"));
-    let version = reader.text(t, "version").map(placed);
+    let null = text_value(reader.text(t, "null"));
+    let version = reader.text(t, "version").map(located_text);
     let version_required = reader.boolean(t, "version_required");
-    let confirm = confirm(reader, t);
-    let fields = fields(reader, t);
+    let confirm = parse_confirm(reader, t);
+    let fields = parse_fields(reader, t);
     reader.finish(table);
-    judge_operations(reader, operations.as_deref(), kind, &places);
-    judge_key(reader, &key, version.as_ref(), &fields);
+    check_operations(reader, operations.as_deref(), kind, &places);
+    check_key(reader, &key, version.as_ref(), &fields);
     Some(Collection {
         name: name?,
         source: source?,
-        table: table_name.or(sheet).map(placed),
+        table: table_name.or(sheet).map(located_text),
         header_row,
         key,
         description,
@@ -58,7 +58,7 @@ pub(super) fn collection(
         sort,
         rows_max: rows_max.unwrap_or(ROWS_MAX_DEFAULT),
         bytes_max: bytes_max.unwrap_or(BYTES_MAX_DEFAULT),
-        null,
+        null_text: null,
         fields,
         search,
         search_rows_max: search_rows_max.unwrap_or(SEARCH_ROWS_MAX_DEFAULT),
@@ -69,30 +69,30 @@ pub(super) fn collection(
 }
 
 /// Where keys stand that mean something only beside certain operations.
-struct Places {
-    of_search: Vec<(&'static str, At)>,
-    of_change: Vec<(&'static str, At)>,
-    of_list: Vec<(&'static str, At)>,
+struct OperationKeys {
+    search: Vec<(&'static str, FileLocation)>,
+    update: Vec<(&'static str, FileLocation)>,
+    list: Vec<(&'static str, FileLocation)>,
 }
 
-impl Places {
-    fn of(table: &Table<'_>) -> Self {
+impl OperationKeys {
+    fn locate(table: &TomlTable<'_>) -> Self {
         let found = |names: &[&'static str]| {
-            names.iter().filter_map(|name| Some((*name, table.place(name)?))).collect()
+            names.iter().filter_map(|name| Some((*name, table.key_location(name)?))).collect()
         };
         Self {
-            of_search: found(&["search", "search_rows_max"]),
-            of_change: found(&["version", "version_required", "confirm"]),
-            of_list: found(&["filters", "sort"]),
+            search: found(&["search", "search_rows_max"]),
+            update: found(&["version", "version_required", "confirm"]),
+            list: found(&["filters", "sort"]),
         }
     }
 }
 
-fn judge_operations(
-    reader: &mut Reader<'_>,
-    said: Option<&[Placed<Operation>]>,
+fn check_operations(
+    reader: &mut ManifestReader<'_>,
+    said: Option<&[Located<Operation>]>,
     kind: Option<SourceKind>,
-    places: &Places,
+    places: &OperationKeys,
 ) {
     let has = |wanted: &[Operation]| match said {
         Some(all) => all.iter().any(|one| wanted.contains(&one.value)),
@@ -111,7 +111,7 @@ fn judge_operations(
         format!("write `operations = [{}]`, or leave it out", all.join(", "))
     };
     if !has(&[Operation::Search]) {
-        for (name, at) in &places.of_search {
+        for (name, at) in &places.search {
             reader.error(
                 at,
                 format!("`{name}` is for the operation `search`, which is not here"),
@@ -120,14 +120,14 @@ fn judge_operations(
         }
     }
     if !has(&[Operation::Update, Operation::Delete]) {
-        for (name, at) in &places.of_change {
+        for (name, at) in &places.update {
             let message =
                 format!("`{name}` is for the operations `update` and `delete`, and neither is here");
             reader.error(at, message, with("update"));
         }
     }
     if !has(&[Operation::List]) {
-        for (name, at) in &places.of_list {
+        for (name, at) in &places.list {
             reader.error(
                 at,
                 format!("`{name}` is for the operation `list`, which is not here"),
@@ -140,15 +140,15 @@ fn judge_operations(
         let message =
             format!("`{}`: files of the kind `{}` are only read", one.value.as_str(), kind.as_str());
         let help = "save it as xlsx, or leave the operation out; `get`, `list` and `search` work";
-        reader.error(&one.at, message, help);
+        reader.error(&one.location, message, help);
     }
 }
 
 /// What tells records and their states apart must be what callers can see and say.
-fn judge_key(
-    reader: &mut Reader<'_>,
-    key: &[Placed<String>],
-    version: Option<&Placed<String>>,
+fn check_key(
+    reader: &mut ManifestReader<'_>,
+    key: &[Located<String>],
+    version: Option<&Located<String>>,
     fields: &[Field],
 ) {
     let said = |column: &str| {
@@ -162,34 +162,41 @@ fn judge_key(
             let message = format!("the key `{}` is sensitive", part.value);
             let help = "a key is in every call, cursor and question, so it cannot be kept secret; choose another key, \
                         or leave `sensitive` out";
-            reader.error(&part.at, message, help);
+            reader.error(&part.location, message, help);
         }
     }
     let Some(version) = version else { return };
     if key.iter().any(|part| part.value == version.value) {
         let message = format!("`{}` cannot be key and version", version.value);
         let help = "a key stays the same, and a version grows with every update; choose another column";
-        reader.error(&version.at, message, help);
+        reader.error(&version.location, message, help);
     }
     let Some(field) = said(&version.value) else { return };
     if field.hidden {
         let message = format!("the version `{}` is hidden", version.value);
-        reader.error(&version.at, message, "callers must see it to say which state they mean; show it");
+        reader.error(&version.location, message, "callers must see it to say which state they mean; show it");
     }
-    if let Some(kind) = field.kind.as_ref().filter(|kind| kind.value != Kind::Integer) {
+    if let Some(kind) = field.data_type.as_ref().filter(|kind| kind.value != DataType::Integer) {
         let message = format!("the version `{}` is {} here", version.value, kind.value.as_str());
-        reader.error(&kind.at, message, "a version is a whole number: write `as = \"integer\"`");
+        reader.error(&kind.location, message, "a version is a whole number: write `as = \"integer\"`");
     }
 }
 
-fn operations(reader: &mut Reader<'_>, all: &[Said]) -> Vec<Placed<Operation>> {
-    all.iter().filter_map(|said| Some(said.placed(operation(reader, said, &said.value, &said.at)?))).collect()
+fn parse_operations(reader: &mut ManifestReader<'_>, all: &[TextValue]) -> Vec<Located<Operation>> {
+    all.iter()
+        .filter_map(|said| Some(said.located(parse_operation(reader, said, &said.value, &said.location)?)))
+        .collect()
 }
 
-pub(super) fn operation(reader: &mut Reader<'_>, said: &Said, word: &str, at: &At) -> Option<Operation> {
+pub(super) fn parse_operation(
+    reader: &mut ManifestReader<'_>,
+    said: &TextValue,
+    word: &str,
+    at: &FileLocation,
+) -> Option<Operation> {
     let operation = Operation::parse(word);
     if operation.is_none() {
-        let written = if said.value == said.written { word.to_owned() } else { said.written.clone() };
+        let written = if said.value == said.raw { word.to_owned() } else { said.raw.clone() };
         let message = format!("unknown operation {}", super::reader::quoted(&written));
         let known = Operation::ALL.map(Operation::as_str);
         let meant: &[&str] = match word.to_lowercase().as_str() {
@@ -204,45 +211,45 @@ pub(super) fn operation(reader: &mut Reader<'_>, said: &Said, word: &str, at: &A
             _ => &[],
         };
         let help = match meant {
-            [] => instead(word, &known),
+            [] => suggest(word, &known),
             [one] => format!("did you mean `{one}`?"),
-            several => format!("write what you mean: {}", listed(several)),
+            several => format!("write what you mean: {}", join_and(several)),
         };
         reader.error(at, message, help);
     }
     operation
 }
 
-pub(super) fn fields(reader: &mut Reader<'_>, table: &mut Table<'_>) -> Vec<Field> {
-    let named = reader.named(table, "fields");
-    named.into_iter().map(|(entry, table)| field(reader, &entry, table)).collect()
+pub(super) fn parse_fields(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) -> Vec<Field> {
+    let named = reader.named_tables(table, "fields");
+    named.into_iter().map(|(entry, table)| parse_field(reader, &entry, table)).collect()
 }
 
-fn field(reader: &mut Reader<'_>, entry: &Entry<'_>, mut table: Table<'_>) -> Field {
+fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: TomlTable<'_>) -> Field {
     let t = &mut table;
-    let unseen: Vec<(&str, At)> = ["description", "name", "sensitive", "format", "enum"]
+    let unseen: Vec<(&str, FileLocation)> = ["description", "name", "sensitive", "format", "enum"]
         .into_iter()
-        .filter_map(|name| Some((name, t.place(name)?)))
+        .filter_map(|name| Some((name, t.key_location(name)?)))
         .collect();
-    if let Some(word) = t.take_stray("type") {
-        let help = format!("write `as = {}`", word.written(reader));
-        reader.error(&word.key_at, "a field has `as`, not `type`", help);
+    if let Some(word) = t.take_unknown("type") {
+        let help = format!("write `as = {}`", word.raw_value(reader));
+        reader.error(&word.key_location, "a field has `as`, not `type`", help);
     }
-    let kind = reader.word_said(t, "as").and_then(|(said, known)| {
-        let kind = Kind::parse(&said.value);
+    let kind = reader.one_of_text(t, "as").and_then(|(said, known)| {
+        let kind = DataType::parse(&said.value);
         if kind.is_none() {
-            unknown_type(reader, &said, &known);
+            report_unknown_type(reader, &said, &known);
         }
-        Some(said.placed(kind?))
+        Some(said.located(kind?))
     });
     let field = Field {
-        column: Placed::new(entry.key.to_owned(), entry.key_at.clone()),
-        kind,
-        format: format(reader, t),
+        column: Located::new(entry.key.to_owned(), entry.key_location.clone()),
+        data_type: kind,
+        format: parse_format(reader, t),
         allowed: reader.literals(t, "enum").unwrap_or_default(),
-        description: value(reader.text(t, "description")),
-        name: reader.text(t, "name").and_then(|said| field_name(reader, said)),
-        null: value(reader.text(t, "null")),
+        description: text_value(reader.text(t, "description")),
+        name: reader.text(t, "name").and_then(|said| parse_field_name(reader, said)),
+        null_text: text_value(reader.text(t, "null")),
         hidden: reader.boolean(t, "hidden").unwrap_or(false),
         sensitive: reader.boolean(t, "sensitive").unwrap_or(false),
     };
@@ -250,14 +257,17 @@ fn field(reader: &mut Reader<'_>, entry: &Entry<'_>, mut table: Table<'_>) -> Fi
     if field.hidden {
         for (name, at) in unseen {
             let message = format!("`{name}` says nothing here: the field is hidden");
-            reader.found.push(Diagnostic::warning(message).at(&at).help("leave it or `hidden` out"));
+            reader.diagnostics.push(Diagnostic::warning(message).at(&at).help("leave it or `hidden` out"));
         }
     }
     field
 }
 
-pub(super) fn format(reader: &mut Reader<'_>, table: &mut Table<'_>) -> Option<Placed<&'static str>> {
-    let (said, known) = reader.word_said(table, "format")?;
+pub(super) fn parse_format(
+    reader: &mut ManifestReader<'_>,
+    table: &mut TomlTable<'_>,
+) -> Option<Located<&'static str>> {
+    let (said, known) = reader.one_of_text(table, "format")?;
     let format = FORMATS.into_iter().find(|format| *format == said.value);
     if format.is_none() {
         let meant = match said.value.to_lowercase().as_str() {
@@ -271,49 +281,49 @@ pub(super) fn format(reader: &mut Reader<'_>, table: &mut Table<'_>) -> Option<P
         match meant {
             Some(meant) => {
                 let message = format!("unknown format {}", said.quoted());
-                reader.error(&said.at, message, format!("did you mean `{meant}`?"));
+                reader.error(&said.location, message, format!("did you mean `{meant}`?"));
             }
-            None => unknown(reader, &said, "format", &known),
+            None => report_unknown(reader, &said, "format", &known),
         }
     }
-    Some(said.placed(format?))
+    Some(said.located(format?))
 }
 
 /// The words of other tools and databases for what we have, too.
-pub(super) fn unknown_type(reader: &mut Reader<'_>, said: &Said, known: &[&str]) {
+pub(super) fn report_unknown_type(reader: &mut ManifestReader<'_>, said: &TextValue, known: &[&str]) {
     let meant = match said.value.to_ascii_lowercase().as_str() {
-        "string" | "varchar" | "char" | "str" => Some(Kind::Text),
-        "int" => Some(Kind::Integer),
-        "bigint" | "long" => Some(Kind::Int64),
-        "float" | "double" | "real" => Some(Kind::Number),
-        "numeric" | "money" | "currency" => Some(Kind::Decimal),
-        "datetime" | "date-time" | "timestamptz" => Some(Kind::Timestamp),
-        "binary" | "bytes" => Some(Kind::Blob),
-        "object" | "array" => Some(Kind::Json),
-        "bool" => Some(Kind::Boolean),
+        "string" | "varchar" | "char" | "str" => Some(DataType::Text),
+        "int" => Some(DataType::Integer),
+        "bigint" | "long" => Some(DataType::Int64),
+        "float" | "double" | "real" => Some(DataType::Number),
+        "numeric" | "money" | "currency" => Some(DataType::Decimal),
+        "datetime" | "date-time" | "timestamptz" => Some(DataType::Timestamp),
+        "binary" | "bytes" => Some(DataType::Blob),
+        "object" | "array" => Some(DataType::Json),
+        "bool" => Some(DataType::Boolean),
         _ => None,
     };
     match meant {
         Some(kind) => reader.error(
-            &said.at,
+            &said.location,
             format!("unknown type {}", said.quoted()),
             format!("did you mean `{}`?", kind.as_str()),
         ),
-        None => unknown(reader, said, "type", known),
+        None => report_unknown(reader, said, "type", known),
     }
 }
 
-fn field_name(reader: &mut Reader<'_>, said: Said) -> Option<Placed<String>> {
+fn parse_field_name(reader: &mut ManifestReader<'_>, said: TextValue) -> Option<Located<String>> {
     if names::is_field_name(&said.value) {
-        return Some(placed(said));
+        return Some(located_text(said));
     }
     let message = format!("{} cannot be the name of a field", said.quoted());
-    let help = if names::RESERVED.contains(&said.value.as_str()) {
+    let help = if names::RESERVED_NAMES.contains(&said.value.as_str()) {
         format!("tools have an argument {} of their own; choose another", said.quoted())
     } else {
         let most = names::FIELD_CHARS_MAX;
         format!("use letters without marks, digits and `_`, at most {most}")
     };
-    reader.error(&said.at, message, help);
+    reader.error(&said.location, message, help);
     None
 }

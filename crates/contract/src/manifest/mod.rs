@@ -11,24 +11,24 @@ mod reader;
 mod reference;
 mod schema;
 mod sections;
-mod slips;
 mod sources;
 mod syntax;
+mod toml_errors;
 mod tools;
 mod variables;
 
 use std::sync::Arc;
 
 /// `rate_limit = "60/min"`
-pub use call::Rate;
+pub use spile_core::RateLimit;
 use toml::de::DeTable;
 
-use crate::diagnostic::{Diagnostic, Origin, Placed, Severity};
-use crate::kind::Kind;
-use reader::Reader;
+use crate::data_type::DataType;
+use crate::diagnostic::{Diagnostic, FileText, Located, Severity};
+use reader::ManifestReader;
 pub use reference::{EXAMPLE, reference};
 pub use schema::schema;
-use syntax::Syntax;
+use syntax::SyntaxCheck;
 
 /// Longer manifests are not read.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
@@ -36,17 +36,17 @@ pub const TEXT_BYTES_MAX: usize = 4 << 20;
 pub const DIAGNOSTICS_MAX: usize = 50;
 
 pub const ROWS_MAX_DEFAULT: u32 = 100;
-pub const ROWS_MAX_MOST: u32 = 1000;
+pub const ROWS_MAX_LIMIT: u32 = 1000;
 pub const BYTES_MAX_DEFAULT: u32 = 64 << 10;
-pub const BYTES_MAX_LEAST: u32 = 1 << 10;
-pub const BYTES_MAX_MOST: u32 = 1 << 20;
-pub const CALL_TIMEOUT_MS_MOST: u64 = 24 * 60 * 60 * 1000;
+pub const BYTES_MAX_MINIMUM: u32 = 1 << 10;
+pub const BYTES_MAX_LIMIT: u32 = 1 << 20;
+pub const CALL_TIMEOUT_MS_LIMIT: u64 = 24 * 60 * 60 * 1000;
 pub const SEARCH_ROWS_MAX_DEFAULT: u32 = 100_000;
-pub const SEARCH_ROWS_MAX_MOST: u32 = 10_000_000;
+pub const SEARCH_ROWS_MAX_LIMIT: u32 = 10_000_000;
 pub const CHANGES_MAX_DEFAULT: u32 = 1;
-pub const CHANGES_MAX_MOST: u32 = 100_000;
+pub const CHANGES_MAX_LIMIT: u32 = 100_000;
 /// No sheet has more rows.
-pub const HEADER_ROW_MOST: u32 = 1_048_576;
+pub const HEADER_ROW_LIMIT: u32 = 1_048_576;
 
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {
@@ -65,35 +65,35 @@ pub struct Server {
     pub instructions: Option<String>,
     pub call_timeout_ms: Option<u64>,
     /// For all callers together, over all tools.
-    pub rate_limit: Option<Rate>,
+    pub rate_limit: Option<RateLimit>,
 }
 
 /// `[sources.NAME]`
 #[derive(Debug, Clone)]
 pub struct Source {
-    pub name: Placed<String>,
-    pub path: Placed<String>,
-    pub settings: Settings,
+    pub name: Located<String>,
+    pub path: Located<String>,
+    pub settings: SourceSettings,
 }
 
 /// What a source is, and what only such sources have to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settings {
+pub enum SourceSettings {
     Sqlite,
     Csv {
         /// ASCII; without one it is found in the text.
         delimiter: Option<u8>,
         /// Text that means "no value".
-        null: Option<String>,
+        null_text: Option<String>,
         /// Whether a text that a spreadsheet would take for a formula may be written.
-        formulas: Formulas,
+        formulas: FormulaPolicy,
     },
     /// A workbook: XLSX, XLS or ODS.
-    Sheets(Workbook),
+    Workbook(WorkbookFormat),
     /// A JSON file that is an array of objects, or has one at `at`.
     Json {
         /// A JSON pointer; the whole document if nothing is said.
-        at: Option<String>,
+        pointer: Option<String>,
     },
     /// An object in each line.
     JsonLines,
@@ -101,7 +101,7 @@ pub enum Settings {
 
 /// What a text such as `=1+1` is in a CSV file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Formulas {
+pub enum FormulaPolicy {
     /// It is written as it is.
     Keep,
     /// It is refused: whoever opens the file would run it.
@@ -110,20 +110,20 @@ pub enum Formulas {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Workbook {
+pub enum WorkbookFormat {
     Xlsx,
     Xls,
     Ods,
 }
 
-impl Settings {
+impl SourceSettings {
     pub fn kind(&self) -> SourceKind {
         match self {
             Self::Sqlite => SourceKind::Sqlite,
             Self::Csv { .. } => SourceKind::Csv,
-            Self::Sheets(Workbook::Xlsx) => SourceKind::Xlsx,
-            Self::Sheets(Workbook::Xls) => SourceKind::Xls,
-            Self::Sheets(Workbook::Ods) => SourceKind::Ods,
+            Self::Workbook(WorkbookFormat::Xlsx) => SourceKind::Xlsx,
+            Self::Workbook(WorkbookFormat::Xls) => SourceKind::Xls,
+            Self::Workbook(WorkbookFormat::Ods) => SourceKind::Ods,
             Self::Json { .. } => SourceKind::Json,
             Self::JsonLines => SourceKind::JsonLines,
         }
@@ -171,8 +171,8 @@ impl SourceKind {
     }
 
     /// The ending of a path says it, in any case.
-    pub fn of_path(path: &str) -> Option<Self> {
-        match ending(path).as_str() {
+    pub fn from_path(path: &str) -> Option<Self> {
+        match file_extension(path).as_str() {
             "csv" | "tsv" => Some(Self::Csv),
             "db" | "sqlite" | "sqlite3" => Some(Self::Sqlite),
             "xlsx" | "xlsm" => Some(Self::Xlsx),
@@ -188,32 +188,32 @@ impl SourceKind {
 /// `[collections.NAME]`
 #[derive(Debug, Clone)]
 pub struct Collection {
-    pub name: Placed<String>,
+    pub name: Located<String>,
     /// One of [`Manifest::sources`]. Stands at the collection's name if there is only one and none is said.
-    pub source: Placed<String>,
+    pub source: Located<String>,
     /// Without one, the collection's name; a file has only one. `sheet` is another word for it.
-    pub table: Option<Placed<String>>,
+    pub table: Option<Located<String>>,
     /// The row of a sheet that has the names, from 1; the first one that has any if nothing is said.
     pub header_row: Option<u32>,
     /// Columns; none said is empty.
-    pub key: Vec<Placed<String>>,
+    pub key: Vec<Located<String>>,
     pub description: Option<String>,
     /// What is said, at least one; else all that the collection can do.
-    pub operations: Option<Vec<Placed<Operation>>>,
-    pub filters: Choice,
-    pub sort: Choice,
+    pub operations: Option<Vec<Located<Operation>>>,
+    pub filters: FieldSelection,
+    pub sort: FieldSelection,
     pub rows_max: u32,
     pub bytes_max: u32,
     /// Text that means "no value".
-    pub null: Option<String>,
+    pub null_text: Option<String>,
     pub fields: Vec<Field>,
     /// What a search looks into.
-    pub search: Choice,
+    pub search: FieldSelection,
     /// A search without an index looks at no more rows than this.
     pub search_rows_max: u32,
     /// The column whose number grows with every update; without one, a row is told from another state of it by
     /// its contents.
-    pub version: Option<Placed<String>>,
+    pub version: Option<Located<String>>,
     /// Whether `update` and `delete` must be told which state of the row they mean.
     pub version_required: bool,
     /// Whether the user is asked before `update` and `delete`.
@@ -266,32 +266,32 @@ impl Operation {
 
 /// Which of the columns: `true`, `false`, or some by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Choice {
+pub enum FieldSelection {
     #[default]
-    Unsaid,
+    Default,
     All,
     None,
-    Only(Vec<Placed<String>>),
+    Only(Vec<Located<String>>),
 }
 
 /// `[collections.NAME.fields]`: what there is to say about a column.
 #[derive(Debug, Clone)]
 pub struct Field {
     /// As the source names it.
-    pub column: Placed<String>,
-    pub kind: Option<Placed<Kind>>,
+    pub column: Located<String>,
+    pub data_type: Option<Located<DataType>>,
     /// One of [`FORMATS`].
-    pub format: Option<Placed<&'static str>>,
+    pub format: Option<Located<&'static str>>,
     pub description: Option<String>,
     /// The only values there may be, all of one sort; empty if nothing is said.
-    pub allowed: Vec<Placed<Literal>>,
+    pub allowed: Vec<Located<Literal>>,
     pub hidden: bool,
     /// Never written to logs, recordings or the call log.
     pub sensitive: bool,
     /// As callers see it.
-    pub name: Option<Placed<String>>,
+    pub name: Option<Located<String>>,
     /// Text that means "no value".
-    pub null: Option<String>,
+    pub null_text: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -325,16 +325,16 @@ pub const FORMATS: [&str; 14] = [
 /// `[tools.NAME]`: another name or description for what is generated, or a statement of the author's own.
 #[derive(Debug, Clone)]
 pub struct Tool {
-    pub name: Placed<String>,
-    pub body: Body,
+    pub name: Located<String>,
+    pub body: ToolBody,
     pub description: Option<String>,
     pub title: Option<String>,
     /// How a row reads in the text of a result, with `{field}` where values go. One line.
-    pub text: Option<Placed<String>>,
+    pub text_template: Option<Located<String>>,
     /// Leaves the tool out.
     pub hidden: bool,
     /// For each caller.
-    pub rate_limit: Option<Rate>,
+    pub rate_limit: Option<RateLimit>,
     pub call_timeout_ms: Option<u64>,
     /// Progress is sent whenever the caller wants it.
     pub long_running: bool,
@@ -344,9 +344,9 @@ pub struct Tool {
 
 /// What a tool does.
 #[derive(Debug, Clone)]
-pub enum Body {
+pub enum ToolBody {
     /// `uses = "customers.get"`
-    Uses(Placed<Uses>),
+    Uses(Located<CollectionOperation>),
     /// `sql = "select …"`
     Statement(Box<Statement>),
 }
@@ -355,8 +355,8 @@ pub enum Body {
 #[derive(Debug, Clone)]
 pub struct Statement {
     /// One of [`Manifest::sources`].
-    pub source: Placed<String>,
-    pub sql: Placed<String>,
+    pub source: Located<String>,
+    pub sql: Located<String>,
     pub arguments: Vec<Argument>,
     /// Without this, a statement that would write is an error.
     pub writes: bool,
@@ -382,11 +382,11 @@ pub enum Returns {
 #[derive(Debug, Clone)]
 pub struct Argument {
     /// As it stands in the statement, without the colon.
-    pub name: Placed<String>,
-    pub kind: Kind,
-    pub format: Option<Placed<&'static str>>,
+    pub name: Located<String>,
+    pub data_type: DataType,
+    pub format: Option<Located<&'static str>>,
     pub description: Option<String>,
-    pub allowed: Vec<Placed<Literal>>,
+    pub allowed: Vec<Located<Literal>>,
     /// An optional argument that is left out is NULL, or this, which fits its kind: an integer for
     /// [`Kind::Integer`], a number or an integer for [`Kind::Number`], a boolean for [`Kind::Boolean`], a text for
     /// the rest.
@@ -396,7 +396,7 @@ pub struct Argument {
 
 /// `customers.get`
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Uses {
+pub struct CollectionOperation {
     pub collection: String,
     pub operation: Operation,
 }
@@ -412,28 +412,28 @@ pub fn parse(
         let mebibytes = TEXT_BYTES_MAX >> 20;
         return Err(vec![Diagnostic::error(format!("`{file_name}` is longer than {mebibytes} MiB"))]);
     }
-    let origin = Arc::new(Origin::new(file_name, text));
+    let origin = Arc::new(FileText::new(file_name, text));
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader::new(Arc::clone(&origin), env);
-    let manifest = match syntax::judge(&origin, &errors) {
-        Syntax::Readable(twice) => {
-            reader.found = twice;
-            sections::manifest(&mut reader, &document)
+    let mut reader = ManifestReader::new(Arc::clone(&origin), env);
+    let manifest = match syntax::check_syntax(&origin, &errors) {
+        SyntaxCheck::Readable(twice) => {
+            reader.diagnostics = twice;
+            sections::parse_manifest(&mut reader, &document)
         }
         // What could not be read would be missed a second time.
-        Syntax::Broken(why) => {
-            let told = in_order(why).into_iter();
+        SyntaxCheck::Broken(why) => {
+            let told = sort_and_truncate(why).into_iter();
             return Err(told.map(|one| Diagnostic { code: Some("manifest"), ..one }).collect());
         }
     };
-    let mut found = in_order(reader.found);
+    let mut found = sort_and_truncate(reader.diagnostics);
     found.iter_mut().for_each(|one| one.code = Some("manifest"));
     if found.iter().any(|one| one.severity == Severity::Error) { Err(found) } else { Ok((manifest, found)) }
 }
 
 /// By place, one for each, and no more than a person reads.
-fn in_order(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    found.sort_by_key(|one| one.at.as_ref().map_or(0, |at| at.span().start));
+fn sort_and_truncate(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    found.sort_by_key(|one| one.location.as_ref().map_or(0, |at| at.span().start));
     found.dedup();
     if found.len() > DIAGNOSTICS_MAX {
         let more = found.len() - DIAGNOSTICS_MAX;
@@ -446,7 +446,7 @@ fn in_order(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
 }
 
 /// In lower case, without the dot.
-fn ending(path: &str) -> String {
+fn file_extension(path: &str) -> String {
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
     file.rsplit_once('.').map_or_else(String::new, |(_, ending)| ending.to_lowercase())
 }

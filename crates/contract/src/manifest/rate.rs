@@ -1,10 +1,10 @@
 //! `60/min`: so many calls in so long a time.
 
-use super::Rate;
+use super::RateLimit;
 use crate::nearest::nearest;
 
 /// Beyond this a limit is none.
-pub const CALLS_MOST: u32 = 1_000_000;
+pub const CALLS_LIMIT: u32 = 1_000_000;
 
 /// Each with its length in milliseconds. The first of a length is how it is written.
 const UNITS: [(&str, u64); 12] = [
@@ -25,14 +25,14 @@ const UNITS: [(&str, u64); 12] = [
 pub(super) const PATTERN: &str = "^[0-9]{1,7} ?/ ?(s|sec|second|min|minute|h|hr|hour|day|d|seconds|minutes)$";
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Bad {
+pub(super) struct RateError {
     /// Half a sentence.
-    pub(super) why: String,
+    pub(super) reason: String,
     pub(super) help: String,
 }
 
-pub(super) fn parse(text: &str) -> Result<Rate, Bad> {
-    let bad = |why: &str, help: String| Err(Bad { why: why.into(), help });
+pub(super) fn parse(text: &str) -> Result<RateLimit, RateError> {
+    let bad = |why: &str, help: String| Err(RateError { reason: why.into(), help });
     let Some((calls, unit)) = text.split_once('/') else {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         let calls = if digits.is_empty() { "60" } else { &digits };
@@ -49,10 +49,10 @@ pub(super) fn parse(text: &str) -> Result<Rate, Bad> {
     let is_digits = !calls.is_empty() && calls.bytes().all(|b| b.is_ascii_digit());
     match calls.parse::<u32>() {
         Ok(0) => bad("no call at all would be let through", "leave the tool out with `hidden = true`".into()),
-        Ok(calls) if calls <= CALLS_MOST => Ok(Rate { calls, per_ms: *per_ms }),
+        Ok(calls) if calls <= CALLS_LIMIT => Ok(RateLimit { calls, per_ms: *per_ms }),
         _ if is_digits => bad(
             "more calls than any server answers",
-            format!("{CALLS_MOST} are the most; leave it out for no limit"),
+            format!("{CALLS_LIMIT} are the most; leave it out for no limit"),
         ),
         _ => bad(
             &format!("`{calls}` is no number of calls"),
@@ -63,10 +63,10 @@ pub(super) fn parse(text: &str) -> Result<Rate, Bad> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rate, parse};
+    use super::{RateLimit, parse};
 
     fn check(text: &str, expected: Result<(u32, u64), &str>) {
-        let got = parse(text).map(|Rate { calls, per_ms }| (calls, per_ms)).map_err(|bad| bad.help);
+        let got = parse(text).map(|RateLimit { calls, per_ms }| (calls, per_ms)).map_err(|bad| bad.help);
         assert_eq!(got, expected.map_err(str::to_owned), "{text}");
     }
 

@@ -9,79 +9,83 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{COLUMN_CHARS_MAX, Chars, Key, ROOT, SECTIONS, SQL_CHARS_MAX, Section, Takes};
-use super::{Choice, Literal, Rate, rate, variables};
-use crate::diagnostic::{At, Diagnostic, Origin, Placed};
+use super::keys::{COLUMN_CHARS_MAX, Key, ROOT, SECTIONS, SQL_CHARS_MAX, Section, TextLength, ValueType};
+use super::{FieldSelection, Literal, RateLimit, rate, variables};
+use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use crate::nearest::did_you_mean;
 
 /// Longer texts are not quoted in full.
 const QUOTED_CHARS_MAX: usize = 60;
 
-pub(super) struct Reader<'e> {
-    origin: Arc<Origin>,
+pub(super) struct ManifestReader<'e> {
+    file_text: Arc<FileText>,
     env: &'e dyn Fn(&str) -> Option<String>,
-    pub(super) found: Vec<Diagnostic>,
+    pub(super) diagnostics: Vec<Diagnostic>,
 }
 
 /// What is left of a table.
-pub(super) struct Table<'t> {
+pub(super) struct TomlTable<'t> {
     section: &'static Section,
     entries: Vec<Entry<'t>>,
-    asked: Vec<&'static str>,
+    requested_keys: Vec<&'static str>,
 }
 
 #[derive(Clone)]
 pub(super) struct Entry<'t> {
     pub(super) key: &'t str,
-    pub(super) key_at: At,
+    pub(super) key_location: FileLocation,
     value: &'t Spanned<DeValue<'t>>,
 }
 
 /// A text, with its variables replaced.
-pub(super) struct Said {
+pub(super) struct TextValue {
     pub(super) value: String,
-    pub(super) at: At,
+    pub(super) location: FileLocation,
     /// As it stands in the file. What is told about a text quotes this: a variable may hold a secret.
-    pub(super) written: String,
+    pub(super) raw: String,
 }
 
-impl Said {
-    pub(super) fn placed<T>(&self, value: T) -> Placed<T> {
-        Placed::new(value, self.at.clone())
+impl TextValue {
+    pub(super) fn located<T>(&self, value: T) -> Located<T> {
+        Located::new(value, self.location.clone())
     }
 
     pub(super) fn quoted(&self) -> String {
-        quoted(&self.written)
+        quoted(&self.raw)
     }
 }
 
-impl<'t> Table<'t> {
-    fn new(origin: &Arc<Origin>, section: &'static Section, table: &'t DeTable<'t>) -> Self {
+impl<'t> TomlTable<'t> {
+    fn new(origin: &Arc<FileText>, section: &'static Section, table: &'t DeTable<'t>) -> Self {
         let mut entries: Vec<Entry<'t>> = table
             .iter()
-            .map(|(key, value)| Entry { key: key.get_ref(), key_at: At::new(origin, key.span()), value })
+            .map(|(key, value)| Entry {
+                key: key.get_ref(),
+                key_location: FileLocation::new(origin, key.span()),
+                value,
+            })
             .collect();
-        entries.sort_by_key(|entry| entry.key_at.span().start);
-        Self { section, entries, asked: Vec::new() }
+        entries.sort_by_key(|entry| entry.key_location.span().start);
+        Self { section, entries, requested_keys: Vec::new() }
     }
 
     /// What a key takes, and what it has, if it is there.
     pub(super) fn take(&mut self, name: &str) -> (&'static Key, Option<Entry<'t>>) {
         let key = self.section.key(name);
-        self.asked.push(key.name);
+        self.requested_keys.push(key.name);
         let at = self.entries.iter().position(|entry| entry.key == name);
         (key, at.map(|at| self.entries.remove(at)))
     }
 
     /// A key that is none of the section's, but has words of its own.
-    pub(super) fn take_stray(&mut self, name: &str) -> Option<Entry<'t>> {
+    pub(super) fn take_unknown(&mut self, name: &str) -> Option<Entry<'t>> {
         let at = self.entries.iter().position(|entry| entry.key == name)?;
         Some(self.entries.remove(at))
     }
 
     /// Where a key stands, if it is there.
-    pub(super) fn place(&self, name: &str) -> Option<At> {
-        self.entries.iter().find(|entry| entry.key == name).map(|entry| entry.key_at.clone())
+    pub(super) fn key_location(&self, name: &str) -> Option<FileLocation> {
+        self.entries.iter().find(|entry| entry.key == name).map(|entry| entry.key_location.clone())
     }
 
     /// The keys of its section.
@@ -92,62 +96,70 @@ impl<'t> Table<'t> {
 
 impl Entry<'_> {
     /// The value as it stands in the file.
-    pub(super) fn written(&self, reader: &Reader<'_>) -> String {
-        reader.origin.text[self.value.span()].to_owned()
+    pub(super) fn raw_value(&self, reader: &ManifestReader<'_>) -> String {
+        reader.file_text.text[self.value.span()].to_owned()
     }
 
     /// Where the value stands.
-    pub(super) fn value_at(&self, reader: &Reader<'_>) -> At {
-        At::new(&reader.origin, self.value.span())
+    pub(super) fn value_location(&self, reader: &ManifestReader<'_>) -> FileLocation {
+        FileLocation::new(&reader.file_text, self.value.span())
     }
 }
 
-impl<'e> Reader<'e> {
-    pub(super) fn new(origin: Arc<Origin>, env: &'e dyn Fn(&str) -> Option<String>) -> Self {
-        Self { origin, env, found: Vec::new() }
+impl<'e> ManifestReader<'e> {
+    pub(super) fn new(file_text: Arc<FileText>, env: &'e dyn Fn(&str) -> Option<String>) -> Self {
+        Self { file_text, env, diagnostics: Vec::new() }
     }
 
-    pub(super) fn error(&mut self, at: &At, message: impl Into<String>, help: impl Into<String>) {
-        self.found.push(Diagnostic::error(message).at(at).help(help));
+    pub(super) fn error(&mut self, at: &FileLocation, message: impl Into<String>, help: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::error(message).at(at).help(help));
     }
 
-    pub(super) fn document<'t>(&self, document: &'t Spanned<DeTable<'t>>) -> Table<'t> {
-        Table::new(&self.origin, &ROOT, document.get_ref())
+    pub(super) fn document<'t>(&self, document: &'t Spanned<DeTable<'t>>) -> TomlTable<'t> {
+        TomlTable::new(&self.file_text, &ROOT, document.get_ref())
     }
 
     /// The table under a key.
-    pub(super) fn table<'t>(&mut self, parent: &mut Table<'t>, name: &str) -> Option<(Entry<'t>, Table<'t>)> {
+    pub(super) fn table<'t>(
+        &mut self,
+        parent: &mut TomlTable<'t>,
+        name: &str,
+    ) -> Option<(Entry<'t>, TomlTable<'t>)> {
         let (key, entry) = parent.take(name);
-        let Takes::Table(section) = key.takes else { unreachable!("`{name}` is a table") };
+        let ValueType::Table(section) = key.value_type else { unreachable!("`{name}` is a table") };
         let entry = entry?;
-        let table = self.table_of(&entry, section, &format!("`{}`", section.header))?;
+        let table = self.entry_table(&entry, section, &format!("`{}`", section.header))?;
         Some((entry, table))
     }
 
-    fn table_of<'t>(
+    fn entry_table<'t>(
         &mut self,
         entry: &Entry<'t>,
         section: &'static Section,
         such_as: &str,
-    ) -> Option<Table<'t>> {
+    ) -> Option<TomlTable<'t>> {
         match entry.value.get_ref() {
-            DeValue::Table(table) => Some(Table::new(&self.origin, section, table)),
+            DeValue::Table(table) => Some(TomlTable::new(&self.file_text, section, table)),
             DeValue::Array(items) if items.iter().any(|item| item.get_ref().is_table()) => {
                 let message = format!("{} is there as a list", quoted(entry.key));
-                self.error(&entry.key_at, message, format!("write it with single brackets: {such_as}"));
+                self.error(&entry.key_location, message, format!("write it with single brackets: {such_as}"));
                 None
             }
             _ => {
-                self.wrong_type(entry, &format!("a table such as {such_as}"));
+                self.type_error(entry, &format!("a table such as {such_as}"));
                 None
             }
         }
     }
 
     /// The tables under a key, by name: `[sources.crm]`.
-    pub(super) fn named<'t>(&mut self, parent: &mut Table<'t>, name: &str) -> Vec<(Entry<'t>, Table<'t>)> {
+    pub(super) fn named_tables<'t>(
+        &mut self,
+        parent: &mut TomlTable<'t>,
+        name: &str,
+    ) -> Vec<(Entry<'t>, TomlTable<'t>)> {
         let (key, entry) = parent.take(name);
-        let Takes::Named(section, _) = key.takes else { unreachable!("`{name}` has tables") };
+        let ValueType::NamedTables(section, _) = key.value_type else { unreachable!("`{name}` has tables") };
         let Some(entry) = entry else { return Vec::new() };
         let (such_as, one_such) = match name {
             "fields" => ("`email = { format = \"email\" }`", "`{ format = \"email\" }`"),
@@ -156,10 +168,10 @@ impl<'e> Reader<'e> {
             "collections" => ("`[collections.customers]`", "`[collections.customers]`"),
             _ => ("`[tools.lookup_customer]`", "`[tools.lookup_customer]`"),
         };
-        let Some(all) = self.table_of(&entry, section, such_as) else { return Vec::new() };
+        let Some(all) = self.entry_table(&entry, section, such_as) else { return Vec::new() };
         let mut tables = Vec::new();
         for entry in all.entries {
-            if let Some(table) = self.table_of(&entry, section, one_such) {
+            if let Some(table) = self.entry_table(&entry, section, one_such) {
                 tables.push((entry, table));
             }
         }
@@ -167,105 +179,115 @@ impl<'e> Reader<'e> {
     }
 
     /// Nothing may be left.
-    pub(super) fn finish(&mut self, table: Table<'_>) {
+    pub(super) fn finish(&mut self, table: TomlTable<'_>) {
         let section = table.section;
         // The table of keys has nothing that is never read.
         debug_assert!(
-            section.keys.iter().all(|key| table.asked.contains(&key.name)),
+            section.keys.iter().all(|key| table.requested_keys.contains(&key.name)),
             "{} is not read whole: {:?}",
             section.header,
-            table.asked
+            table.requested_keys
         );
         for entry in &table.entries {
-            let help = elsewhere(section, entry.key);
-            self.error(&entry.key_at, format!("unknown key {}", quoted(entry.key)), help);
+            let help = unknown_key_help(section, entry.key);
+            self.error(&entry.key_location, format!("unknown key {}", quoted(entry.key)), help);
         }
     }
 
-    pub(super) fn text(&mut self, table: &mut Table<'_>, name: &str) -> Option<Said> {
+    pub(super) fn text(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<TextValue> {
         let (key, entry) = table.take(name);
-        match key.takes {
-            Takes::Text(chars) => self.text_of(&entry?, chars),
-            Takes::Sql => self.sql_of(&entry?),
+        match key.value_type {
+            ValueType::Text(chars) => self.entry_text(&entry?, chars),
+            ValueType::Sql => self.entry_sql(&entry?),
             _ => unreachable!("`{name}` is a text"),
         }
     }
 
     /// One of the words that a key takes.
-    pub(super) fn word(&mut self, table: &mut Table<'_>, name: &str) -> Option<(Said, &'static str)> {
-        let (said, known) = self.word_said(table, name)?;
+    pub(super) fn one_of(
+        &mut self,
+        table: &mut TomlTable<'_>,
+        name: &str,
+    ) -> Option<(TextValue, &'static str)> {
+        let (said, known) = self.one_of_text(table, name)?;
         let Some(word) = known.iter().find(|word| **word == said.value) else {
             let message = format!("`{name}` cannot be {}", said.quoted());
             let help = did_you_mean(&said.value, known.iter().copied())
-                .unwrap_or_else(|| format!("write {}", either(&known)));
-            self.error(&said.at, message, help);
+                .unwrap_or_else(|| format!("write {}", join_or(&known)));
+            self.error(&said.location, message, help);
             return None;
         };
         Some((said, word))
     }
 
     /// What stands where one of some words should.
-    pub(super) fn word_said(
+    pub(super) fn one_of_text(
         &mut self,
-        table: &mut Table<'_>,
+        table: &mut TomlTable<'_>,
         name: &str,
-    ) -> Option<(Said, Vec<&'static str>)> {
+    ) -> Option<(TextValue, Vec<&'static str>)> {
         let (key, entry) = table.take(name);
-        let Takes::Word(known) = key.takes else { unreachable!("`{name}` is a word") };
+        let ValueType::OneOf(known) = key.value_type else { unreachable!("`{name}` is a word") };
         let (entry, known) = (entry?, known());
         if !entry.value.get_ref().is_str() {
             let wanted =
-                if known.len() > 3 { format!("a word such as `\"{}\"`", known[0]) } else { either(&known) };
+                if known.len() > 3 { format!("a word such as `\"{}\"`", known[0]) } else { join_or(&known) };
             let help = match (name, entry.value.get_ref()) {
                 ("confirm", DeValue::Boolean(true)) => "write `confirm = \"ask\"`",
                 ("confirm", DeValue::Boolean(false)) => "write `confirm = \"never\"`, or leave it out",
                 _ => "write it in quotes",
             };
-            self.wrong_type_help(&entry, &wanted, Some(help.into()));
+            self.type_error_with_help(&entry, &wanted, Some(help.into()));
             return None;
         }
-        Some((self.text_of(&entry, Chars::Some(QUOTED_CHARS_MAX))?, known))
+        Some((self.entry_text(&entry, TextLength::NonEmpty(QUOTED_CHARS_MAX))?, known))
     }
 
     /// A statement is the author's to the last letter: what the environment says must not become part of it.
-    fn sql_of(&mut self, entry: &Entry<'_>) -> Option<Said> {
+    fn entry_sql(&mut self, entry: &Entry<'_>) -> Option<TextValue> {
         if let DeValue::String(text) = entry.value.get_ref()
             && let Some(start) = text.find("${")
         {
             let end = text[start..].find('}').map_or(text.len(), |length| start + length + 1);
-            let at = entry.value_at(self).inside(text, start..end);
+            let at = entry.value_location(self).inside(text, start..end);
             let help = "write `:name` where a value goes, and say what it is in `arguments`";
             self.error(&at, "variables are not replaced in a statement", help);
             return None;
         }
         if let DeValue::Array(_) = entry.value.get_ref() {
             let help = "a tool runs one statement; make a tool for each";
-            self.wrong_type_help(entry, "a string", Some(help.into()));
+            self.type_error_with_help(entry, "a string", Some(help.into()));
             return None;
         }
-        self.text_of(entry, Chars::Words(SQL_CHARS_MAX))
+        self.entry_text(entry, TextLength::NonBlank(SQL_CHARS_MAX))
     }
 
-    pub(super) fn text_of(&mut self, entry: &Entry<'_>, chars: Chars) -> Option<Said> {
+    pub(super) fn entry_text(&mut self, entry: &Entry<'_>, chars: TextLength) -> Option<TextValue> {
         match entry.value.get_ref() {
-            DeValue::String(text) => self.said(entry.key, text, entry.value.span(), chars),
+            DeValue::String(text) => self.expand_text(entry.key, text, entry.value.span(), chars),
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {
-                let written = self.origin.text[entry.value.span()].to_owned();
+                let written = self.file_text.text[entry.value.span()].to_owned();
                 let help = format!("write it in quotes: `\"{written}\"`");
-                self.wrong_type_help(entry, "a string", Some(help));
+                self.type_error_with_help(entry, "a string", Some(help));
                 None
             }
             DeValue::Array(_) | DeValue::Table(_) => {
-                self.wrong_type(entry, "a string");
+                self.type_error(entry, "a string");
                 None
             }
         }
     }
 
     /// A text with its variables replaced, not longer than it may be.
-    fn said(&mut self, key: &str, text: &str, span: Range<usize>, chars: Chars) -> Option<Said> {
-        let at = At::new(&self.origin, span);
-        let value = match variables::replace(text, self.env) {
+    fn expand_text(
+        &mut self,
+        key: &str,
+        text: &str,
+        span: Range<usize>,
+        chars: TextLength,
+    ) -> Option<TextValue> {
+        let at = FileLocation::new(&self.file_text, span);
+        let value = match variables::expand(text, self.env) {
             Ok(value) => value,
             Err(all) => {
                 for bad in all {
@@ -276,9 +298,9 @@ impl<'e> Reader<'e> {
             }
         };
         let (chars_max, is_empty) = match chars {
-            Chars::Any(max) => (max, false),
-            Chars::Some(max) => (max, value.is_empty()),
-            Chars::Words(max) => (max, value.trim().is_empty()),
+            TextLength::Any(max) => (max, false),
+            TextLength::NonEmpty(max) => (max, value.is_empty()),
+            TextLength::NonBlank(max) => (max, value.trim().is_empty()),
         };
         let length = value.chars().count();
         if is_empty {
@@ -287,38 +309,40 @@ impl<'e> Reader<'e> {
         }
         if length > chars_max {
             let message = format!("`{key}` has {length} characters; {chars_max} are the most");
-            self.found.push(Diagnostic::error(message).at(&at));
+            self.diagnostics.push(Diagnostic::error(message).at(&at));
             return None;
         }
-        Some(Said { value, at, written: text.to_owned() })
+        Some(TextValue { value, location: at, raw: text.to_owned() })
     }
 
-    pub(super) fn boolean(&mut self, table: &mut Table<'_>, name: &str) -> Option<bool> {
+    pub(super) fn boolean(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<bool> {
         let (key, entry) = table.take(name);
-        let Takes::Boolean = key.takes else { unreachable!("`{name}` is yes or no") };
+        let ValueType::Boolean = key.value_type else { unreachable!("`{name}` is yes or no") };
         let entry = entry?;
         match entry.value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
             DeValue::String(text) if matches!(text.as_ref(), "true" | "false") => {
                 let help = format!("write `{text}` without quotes");
-                self.wrong_type_help(&entry, "`true` or `false`", Some(help));
+                self.type_error_with_help(&entry, "`true` or `false`", Some(help));
                 None
             }
             DeValue::String(text) if matches!(text.as_ref(), "yes" | "on" | "no" | "off") => {
                 let meant = matches!(text.as_ref(), "yes" | "on");
-                self.wrong_type_help(&entry, "`true` or `false`", Some(format!("write `{meant}`")));
+                self.type_error_with_help(&entry, "`true` or `false`", Some(format!("write `{meant}`")));
                 None
             }
             _ => {
-                self.wrong_type(&entry, "`true` or `false`");
+                self.type_error(&entry, "`true` or `false`");
                 None
             }
         }
     }
 
-    pub(super) fn integer<N: TryFrom<u64>>(&mut self, table: &mut Table<'_>, name: &str) -> Option<N> {
+    pub(super) fn integer<N: TryFrom<u64>>(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<N> {
         let (key, entry) = table.take(name);
-        let Takes::Integer { least, most } = key.takes else { unreachable!("`{name}` is a number") };
+        let ValueType::Integer { min: least, max: most } = key.value_type else {
+            unreachable!("`{name}` is a number")
+        };
         let entry = entry?;
         let DeValue::Integer(digits) = entry.value.get_ref() else {
             let bare = match entry.value.get_ref() {
@@ -326,7 +350,7 @@ impl<'e> Reader<'e> {
                 _ => None,
             };
             let help = bare.map(|bare| format!("write `{bare}` without quotes"));
-            self.wrong_type_help(&entry, &format!("an integer from {least} to {most}"), help);
+            self.type_error_with_help(&entry, &format!("an integer from {least} to {most}"), help);
             return None;
         };
         let value = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
@@ -334,83 +358,91 @@ impl<'e> Reader<'e> {
         let value =
             value.filter(|value| (least..=most).contains(value)).and_then(|value| N::try_from(value).ok());
         if value.is_none() {
-            let at = At::new(&self.origin, entry.value.span());
+            let at = FileLocation::new(&self.file_text, entry.value.span());
             let message = format!("`{name}` must be from {least} to {most}");
-            self.found.push(Diagnostic::error(message).at(&at));
+            self.diagnostics.push(Diagnostic::error(message).at(&at));
         }
         value
     }
 
     /// The names of columns, none twice: an array of them, or one alone.
-    pub(super) fn columns(&mut self, table: &mut Table<'_>, name: &str) -> Option<Vec<Said>> {
+    pub(super) fn columns(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Vec<TextValue>> {
         let (key, entry) = table.take(name);
-        let Takes::Columns = key.takes else { unreachable!("`{name}` is columns") };
+        let ValueType::Columns = key.value_type else { unreachable!("`{name}` is columns") };
         let entry = entry?;
         match entry.value.get_ref() {
-            DeValue::String(_) => self.text_of(&entry, Chars::Some(COLUMN_CHARS_MAX)).map(|one| vec![one]),
-            _ => self.texts(&entry, "a string or an array of strings", COLUMN_CHARS_MAX),
+            DeValue::String(_) => {
+                self.entry_text(&entry, TextLength::NonEmpty(COLUMN_CHARS_MAX)).map(|one| vec![one])
+            }
+            _ => self.distinct_texts(&entry, "a string or an array of strings", COLUMN_CHARS_MAX),
         }
     }
 
     /// Texts, none twice, at least one. Whether they are among the words is for whoever knows what they are.
-    pub(super) fn words(&mut self, table: &mut Table<'_>, name: &str) -> Option<Vec<Said>> {
+    pub(super) fn some_of(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Vec<TextValue>> {
         let (key, entry) = table.take(name);
-        let Takes::Words(known) = key.takes else { unreachable!("`{name}` is words") };
+        let ValueType::SomeOf(known) = key.value_type else { unreachable!("`{name}` is words") };
         let entry = entry?;
         if let DeValue::String(one) = entry.value.get_ref()
             && known().contains(&one.as_ref())
         {
-            self.wrong_type_help(&entry, "an array of strings", Some(format!("write `[\"{one}\"]`")));
+            self.type_error_with_help(&entry, "an array of strings", Some(format!("write `[\"{one}\"]`")));
             return None;
         }
-        self.texts(&entry, "an array of strings", QUOTED_CHARS_MAX)
+        self.distinct_texts(&entry, "an array of strings", QUOTED_CHARS_MAX)
     }
 
-    pub(super) fn choice(&mut self, table: &mut Table<'_>, name: &str) -> Choice {
+    pub(super) fn field_selection(&mut self, table: &mut TomlTable<'_>, name: &str) -> FieldSelection {
         let (key, entry) = table.take(name);
-        let Takes::Choice = key.takes else { unreachable!("`{name}` is a choice") };
-        let Some(entry) = entry else { return Choice::Unsaid };
+        let ValueType::FieldSelection = key.value_type else { unreachable!("`{name}` is a choice") };
+        let Some(entry) = entry else { return FieldSelection::Default };
         let chars_max = COLUMN_CHARS_MAX;
         match entry.value.get_ref() {
-            DeValue::Boolean(true) => Choice::All,
-            DeValue::Boolean(false) => Choice::None,
-            DeValue::Array(none) if none.is_empty() => Choice::None,
+            DeValue::Boolean(true) => FieldSelection::All,
+            DeValue::Boolean(false) => FieldSelection::None,
+            DeValue::Array(none) if none.is_empty() => FieldSelection::None,
             DeValue::String(one) => {
                 let help = format!("write `[\"{one}\"]`");
-                self.wrong_type_help(&entry, "an array of field names, `true` or `false`", Some(help));
-                Choice::Unsaid
+                self.type_error_with_help(&entry, "an array of field names, `true` or `false`", Some(help));
+                FieldSelection::Default
             }
-            _ => match self.texts(&entry, "an array of field names, `true` or `false`", chars_max) {
+            _ => match self.distinct_texts(&entry, "an array of field names, `true` or `false`", chars_max) {
                 Some(texts) => {
-                    Choice::Only(texts.iter().map(|said| said.placed(said.value.clone())).collect())
+                    FieldSelection::Only(texts.iter().map(|said| said.located(said.value.clone())).collect())
                 }
-                None => Choice::Unsaid,
+                None => FieldSelection::Default,
             },
         }
     }
 
-    fn texts(&mut self, entry: &Entry<'_>, wanted: &str, chars_max: usize) -> Option<Vec<Said>> {
+    fn distinct_texts(
+        &mut self,
+        entry: &Entry<'_>,
+        wanted: &str,
+        chars_max: usize,
+    ) -> Option<Vec<TextValue>> {
         let items = self.items(entry, wanted)?;
-        let mut texts: Vec<Said> = Vec::new();
+        let mut texts: Vec<TextValue> = Vec::new();
         for item in &items {
-            if let Some(said) = self.text_of(item, Chars::Some(chars_max)) {
+            if let Some(said) = self.entry_text(item, TextLength::NonEmpty(chars_max)) {
                 texts.push(said);
             }
         }
-        let values: Vec<(&str, &At)> = texts.iter().map(|said| (said.value.as_str(), &said.at)).collect();
-        let twice = twice(&values);
-        self.found.extend(twice);
+        let values: Vec<(&str, &FileLocation)> =
+            texts.iter().map(|said| (said.value.as_str(), &said.location)).collect();
+        let twice = duplicate_errors(&values);
+        self.diagnostics.extend(twice);
         Some(texts)
     }
 
     /// The items of an array that is not empty.
     fn items<'t>(&mut self, entry: &Entry<'t>, wanted: &str) -> Option<Vec<Entry<'t>>> {
         let DeValue::Array(items) = entry.value.get_ref() else {
-            self.wrong_type(entry, wanted);
+            self.type_error(entry, wanted);
             return None;
         };
         if items.is_empty() {
-            let at = At::new(&self.origin, entry.value.span());
+            let at = FileLocation::new(&self.file_text, entry.value.span());
             self.error(&at, format!("`{}` is empty", entry.key), "name at least one, or leave the key out");
             return None;
         }
@@ -418,9 +450,13 @@ impl<'e> Reader<'e> {
     }
 
     /// Texts or integers, not both, none twice.
-    pub(super) fn literals(&mut self, table: &mut Table<'_>, name: &str) -> Option<Vec<Placed<Literal>>> {
+    pub(super) fn literals(
+        &mut self,
+        table: &mut TomlTable<'_>,
+        name: &str,
+    ) -> Option<Vec<Located<Literal>>> {
         let (key, entry) = table.take(name);
-        let Takes::Literals = key.takes else { unreachable!("`{name}` is values") };
+        let ValueType::Literals = key.value_type else { unreachable!("`{name}` is values") };
         let (entry, chars_max) = (entry?, COLUMN_CHARS_MAX);
         let items = self.items(&entry, "an array of strings or of integers")?;
         let wanted = match items.first()?.value.get_ref() {
@@ -428,44 +464,47 @@ impl<'e> Reader<'e> {
             DeValue::Integer(_) => "an integer, like the first",
             _ => "a string or an integer",
         };
-        let mut out: Vec<Placed<Literal>> = Vec::new();
+        let mut out: Vec<Located<Literal>> = Vec::new();
         for item in &items {
-            let at = At::new(&self.origin, item.value.span());
+            let at = FileLocation::new(&self.file_text, item.value.span());
             match (item.value.get_ref(), items.first()?.value.get_ref()) {
                 (DeValue::String(_), DeValue::String(_)) => {
-                    let said = self.text_of(item, Chars::Any(chars_max));
-                    out.extend(said.map(|said| Placed::new(Literal::Text(said.value), at)));
+                    let said = self.entry_text(item, TextLength::Any(chars_max));
+                    out.extend(said.map(|said| Located::new(Literal::Text(said.value), at)));
                 }
                 (DeValue::Integer(digits), DeValue::Integer(_)) => {
                     match i64::from_str_radix(digits.as_str(), digits.radix()) {
-                        Ok(value) => out.push(Placed::new(Literal::Integer(value), at)),
+                        Ok(value) => out.push(Located::new(Literal::Integer(value), at)),
                         Err(_) => self.too_large(&at),
                     }
                 }
                 (_, _) => {
                     let help = "a list of values is for texts, dates and whole numbers, all of one sort";
-                    self.wrong_type_help(item, wanted, Some(help.into()));
+                    self.type_error_with_help(item, wanted, Some(help.into()));
                 }
             }
         }
-        let values: Vec<(&Literal, &At)> = out.iter().map(|one| (&one.value, &one.at)).collect();
-        let twice = twice(&values);
-        self.found.extend(twice);
+        let values: Vec<(&Literal, &FileLocation)> =
+            out.iter().map(|one| (&one.value, &one.location)).collect();
+        let twice = duplicate_errors(&values);
+        self.diagnostics.extend(twice);
         Some(out)
     }
 
-    fn too_large(&mut self, at: &At) {
+    fn too_large(&mut self, at: &FileLocation) {
         self.error(at, "this number has more than 64 bits", "write it in quotes, for `as = \"decimal\"`");
     }
 
     /// A text, a number, `true` or `false`.
-    pub(super) fn literal(&mut self, table: &mut Table<'_>, name: &str) -> Option<Placed<Literal>> {
+    pub(super) fn literal(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Located<Literal>> {
         let (key, entry) = table.take(name);
-        let Takes::Literal = key.takes else { unreachable!("`{name}` is a value") };
+        let ValueType::Literal = key.value_type else { unreachable!("`{name}` is a value") };
         let entry = entry?;
-        let at = entry.value_at(self);
+        let at = entry.value_location(self);
         let value = match entry.value.get_ref() {
-            DeValue::String(_) => Literal::Text(self.text_of(&entry, Chars::Any(COLUMN_CHARS_MAX))?.value),
+            DeValue::String(_) => {
+                Literal::Text(self.entry_text(&entry, TextLength::Any(COLUMN_CHARS_MAX))?.value)
+            }
             DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
                 Ok(value) => Literal::Integer(value),
                 Err(_) => {
@@ -477,51 +516,51 @@ impl<'e> Reader<'e> {
             DeValue::Boolean(value) => Literal::Boolean(*value),
             DeValue::Datetime(when) => {
                 let help = format!("write it in quotes: `\"{when}\"`");
-                self.wrong_type_help(&entry, "a string, a number, `true` or `false`", Some(help));
+                self.type_error_with_help(&entry, "a string, a number, `true` or `false`", Some(help));
                 return None;
             }
             DeValue::Array(_) | DeValue::Table(_) => {
-                self.wrong_type(&entry, "a string, a number, `true` or `false`");
+                self.type_error(&entry, "a string, a number, `true` or `false`");
                 return None;
             }
         };
-        Some(Placed::new(value, at))
+        Some(Located::new(value, at))
     }
 
-    pub(super) fn rate(&mut self, table: &mut Table<'_>, name: &str) -> Option<Rate> {
+    pub(super) fn rate_limit(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<RateLimit> {
         let (key, entry) = table.take(name);
-        let Takes::Rate = key.takes else { unreachable!("`{name}` is a rate") };
+        let ValueType::Rate = key.value_type else { unreachable!("`{name}` is a rate") };
         let entry = entry?;
         if let DeValue::Integer(calls) = entry.value.get_ref() {
             let help = format!("write calls and a time: `\"{}/min\"`", calls.as_str());
-            self.wrong_type_help(&entry, "a text such as `\"60/min\"`", Some(help));
+            self.type_error_with_help(&entry, "a text such as `\"60/min\"`", Some(help));
             return None;
         }
-        let said = self.text_of(&entry, Chars::Some(QUOTED_CHARS_MAX))?;
+        let said = self.entry_text(&entry, TextLength::NonEmpty(QUOTED_CHARS_MAX))?;
         match rate::parse(&said.value) {
             Ok(rate) => Some(rate),
             Err(bad) => {
                 let message =
-                    format!("{} is not so many calls in so long a time: {}", said.quoted(), bad.why);
-                self.error(&said.at, message, bad.help);
+                    format!("{} is not so many calls in so long a time: {}", said.quoted(), bad.reason);
+                self.error(&said.location, message, bad.help);
                 None
             }
         }
     }
 
-    fn wrong_type(&mut self, entry: &Entry<'_>, wanted: &str) {
-        self.wrong_type_help(entry, wanted, None);
+    fn type_error(&mut self, entry: &Entry<'_>, wanted: &str) {
+        self.type_error_with_help(entry, wanted, None);
     }
 
-    fn wrong_type_help(&mut self, entry: &Entry<'_>, wanted: &str, help: Option<String>) {
-        let at = At::new(&self.origin, entry.value.span());
+    fn type_error_with_help(&mut self, entry: &Entry<'_>, wanted: &str, help: Option<String>) {
+        let at = FileLocation::new(&self.file_text, entry.value.span());
         let there = type_name(entry.value.get_ref());
         let message = format!("{}: expected {wanted}, found {there}", quoted(entry.key));
-        self.found.push(Diagnostic { help, ..Diagnostic::error(message).at(&at) });
+        self.diagnostics.push(Diagnostic { help, ..Diagnostic::error(message).at(&at) });
     }
 }
 
-fn twice<T: std::hash::Hash + Eq>(values: &[(T, &At)]) -> Vec<Diagnostic> {
+fn duplicate_errors<T: std::hash::Hash + Eq>(values: &[(T, &FileLocation)]) -> Vec<Diagnostic> {
     let mut seen = std::collections::HashSet::new();
     let again = values.iter().filter(|(value, _)| !seen.insert(value));
     again.map(|(_, at)| Diagnostic::error("listed twice").at(at).help("keep one of the two")).collect()
@@ -548,15 +587,15 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// Where a key belongs that is none of this section's: the one that is probably meant, or the section that has it.
-fn elsewhere(section: &'static Section, unknown: &str) -> String {
+fn unknown_key_help(section: &'static Section, unknown: &str) -> String {
     let lower = unknown.to_lowercase().replace('-', "_");
     let same = section.keys.iter().find(|key| key.name == lower);
-    let other = || section.keys.iter().find(|key| key.also_known_as.contains(&lower.as_str()));
+    let other = || section.keys.iter().find(|key| key.aliases.contains(&lower.as_str()));
     if let Some(key) = same {
         return format!("did you mean `{}`?", key.name);
     }
     if let Some(key) = other() {
-        return format!("did you mean `{}`, as in `{}`?", key.name, example(key));
+        return format!("did you mean `{}`, as in `{}`?", key.name, example_line(key));
     }
     if let Some(slip) = did_you_mean(unknown, section.names()) {
         return slip;
@@ -564,35 +603,35 @@ fn elsewhere(section: &'static Section, unknown: &str) -> String {
     let others = SECTIONS.iter().filter(|other| other.keys.iter().any(|key| key.name == unknown));
     let homes: Vec<&str> = others.map(|other| other.header).collect();
     match homes.as_slice() {
-        [] => format!("known here: {}", listed(&section.names())),
-        homes => format!("it belongs in {}", either(homes)),
+        [] => format!("known here: {}", join_and(&section.names())),
+        homes => format!("it belongs in {}", join_or(homes)),
     }
 }
 
 /// A line with a key, or its header where it is a table of its own.
-fn example(key: &Key) -> String {
-    match key.takes {
-        Takes::Table(section) | Takes::Named(section, _) => section.header.to_owned(),
-        _ => format!("{} = {}", key.name, key.such_as),
+fn example_line(key: &Key) -> String {
+    match key.value_type {
+        ValueType::Table(section) | ValueType::NamedTables(section, _) => section.header.to_owned(),
+        _ => format!("{} = {}", key.name, key.example),
     }
 }
 
 /// What would have been right, or all that would be.
-pub(super) fn instead(said: &str, known: &[&str]) -> String {
-    did_you_mean(said, known.iter().copied()).unwrap_or_else(|| format!("known here: {}", listed(known)))
+pub(super) fn suggest(said: &str, known: &[&str]) -> String {
+    did_you_mean(said, known.iter().copied()).unwrap_or_else(|| format!("known here: {}", join_and(known)))
 }
 
 /// `a`, `b` and `c`
-pub(super) fn listed(words: &[&str]) -> String {
-    joined(words, "and")
+pub(super) fn join_and(words: &[&str]) -> String {
+    join_words(words, "and")
 }
 
 /// `a`, `b` or `c`
-pub(super) fn either(words: &[&str]) -> String {
-    joined(words, "or")
+pub(super) fn join_or(words: &[&str]) -> String {
+    join_words(words, "or")
 }
 
-fn joined(words: &[&str], with: &str) -> String {
+fn join_words(words: &[&str], with: &str) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.as_slice() {
         [] => "nothing".into(),

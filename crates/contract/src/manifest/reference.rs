@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::keys::{Chars, Key, Naming, Only, SECTIONS, SQL_CHARS_MAX, Takes};
+use super::keys::{AppliesTo, Key, NameRule, SECTIONS, SQL_CHARS_MAX, TextLength, ValueType};
 use super::rate;
-use super::reader::{either, listed};
+use super::reader::{join_and, join_or};
 
-const HEAD: &str = "\
+const HEADER: &str = "\
 # The manifest
 
 <!-- Printed by `cargo xtask docs` from crates/contract/src/manifest/keys.rs. Do not edit. -->
@@ -66,55 +66,61 @@ arguments.since = { type = "string", format = "date", description = "First signu
 "#;
 
 pub fn reference() -> String {
-    let mut out = format!("{HEAD}{EXAMPLE}```\n");
+    let mut out = format!("{HEADER}{EXAMPLE}```\n");
     for section in SECTIONS {
-        let _ = write!(out, "\n## `{}`\n\n{}\n\n", section.header, section.about);
+        let _ = write!(out, "\n## `{}`\n\n{}\n\n", section.header, section.description);
         out += "| key | takes | without it | what it is |\n|---|---|---|---|\n";
         for key in section.keys {
-            let unsaid = if key.unsaid.is_empty() { "–" } else { key.unsaid };
-            let _ = writeln!(out, "| `{}` | {} | {unsaid} | {} |", key.name, takes(key), about(key));
+            let unsaid = if key.default_text.is_empty() { "–" } else { key.default_text };
+            let _ = writeln!(
+                out,
+                "| `{}` | {} | {unsaid} | {} |",
+                key.name,
+                describe_value_type(key),
+                describe_key(key)
+            );
         }
     }
     out
 }
 
-fn about(key: &Key) -> String {
-    let mut about = key.about.to_owned();
-    match key.only {
-        Only::Everywhere => {}
-        Only::Kinds(kinds) => {
+fn describe_key(key: &Key) -> String {
+    let mut about = key.description.to_owned();
+    match key.applies_to {
+        AppliesTo::Everywhere => {}
+        AppliesTo::SourceKinds(kinds) => {
             let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-            about += &format!(" Only for {}.", either(&kinds));
+            about += &format!(" Only for {}.", join_or(&kinds));
         }
-        Only::Statements => about += " Only with `sql`.",
+        AppliesTo::Statements => about += " Only with `sql`.",
     }
-    if !key.such_as.is_empty() {
-        about += &format!(" `{} = {}`", key.name, key.such_as);
+    if !key.example.is_empty() {
+        about += &format!(" `{} = {}`", key.name, key.example);
     }
     about.replace('|', "\\|")
 }
 
-fn takes(key: &Key) -> String {
-    match key.takes {
-        Takes::Text(Chars::Any(most) | Chars::Some(most) | Chars::Words(most)) => {
+fn describe_value_type(key: &Key) -> String {
+    match key.value_type {
+        ValueType::Text(TextLength::Any(most) | TextLength::NonEmpty(most) | TextLength::NonBlank(most)) => {
             format!("a text, at most {most} characters")
         }
-        Takes::Sql => format!("a text, at most {SQL_CHARS_MAX} characters"),
-        Takes::Word(words) => either(&words()),
-        Takes::Words(words) => format!("an array of {}", listed(&words())),
-        Takes::Boolean => "`true` or `false`".into(),
-        Takes::Integer { least, most } => format!("an integer from {least} to {most}"),
-        Takes::Rate => {
-            format!("calls, `/` and `s`, `min`, `h` or `day`; at most {} calls", rate::CALLS_MOST)
+        ValueType::Sql => format!("a text, at most {SQL_CHARS_MAX} characters"),
+        ValueType::OneOf(words) => join_or(&words()),
+        ValueType::SomeOf(words) => format!("an array of {}", join_and(&words())),
+        ValueType::Boolean => "`true` or `false`".into(),
+        ValueType::Integer { min: least, max: most } => format!("an integer from {least} to {most}"),
+        ValueType::Rate => {
+            format!("calls, `/` and `s`, `min`, `h` or `day`; at most {} calls", rate::CALLS_LIMIT)
         }
-        Takes::Columns => "the name of a column, or an array of several".into(),
-        Takes::Choice => "`true` (all), `false` (none) or an array of names".into(),
-        Takes::Literals => "an array of texts or of integers".into(),
-        Takes::Literal => "a text, a number, `true` or `false`".into(),
-        Takes::Table(_) => "a table".into(),
-        Takes::Named(_, naming) => match naming {
-            Naming::Any => "tables by the names of columns".into(),
-            Naming::Collection | Naming::Tool | Naming::Argument => {
+        ValueType::Columns => "the name of a column, or an array of several".into(),
+        ValueType::FieldSelection => "`true` (all), `false` (none) or an array of names".into(),
+        ValueType::Literals => "an array of texts or of integers".into(),
+        ValueType::Literal => "a text, a number, `true` or `false`".into(),
+        ValueType::Table(_) => "a table".into(),
+        ValueType::NamedTables(_, naming) => match naming {
+            NameRule::Any => "tables by the names of columns".into(),
+            NameRule::Collection | NameRule::Tool | NameRule::Argument => {
                 format!("tables by name (`{}`)", naming.pattern())
             }
         },

@@ -7,13 +7,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{COLLECTION, Chars, Key, Naming, Only, ROOT, SOURCE, Section, TOOL, Takes};
+use super::keys::{AppliesTo, COLLECTION, Key, NameRule, ROOT, SOURCE, Section, TOOL, TextLength, ValueType};
 use super::rate;
-use super::reader::either;
+use super::reader::join_or;
 
 /// As a text, with a line break at its end.
 pub fn schema() -> String {
-    let mut schema = section(&ROOT);
+    let mut schema = section_schema(&ROOT);
     let more = json!({
         "$schema": "http://json-schema.org/draft-04/schema#",
         "title": "spile.toml",
@@ -25,9 +25,9 @@ pub fn schema() -> String {
     format!("{schema:#}\n")
 }
 
-fn section(section: &'static Section) -> Value {
+fn section_schema(section: &'static Section) -> Value {
     let properties: Map<String, Value> =
-        section.keys.iter().map(|key| (key.name.to_owned(), property(key))).collect();
+        section.keys.iter().map(|key| (key.name.to_owned(), key_schema(key))).collect();
     let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
     if std::ptr::eq(section, &SOURCE) {
         schema["required"] = json!(["path"]);
@@ -41,81 +41,85 @@ fn section(section: &'static Section) -> Value {
     schema
 }
 
-fn property(key: &'static Key) -> Value {
-    let mut schema = match key.takes {
-        Takes::Text(chars) => text(chars),
-        Takes::Sql => text(Chars::Words(0)),
-        Takes::Word(words) => word(&words()),
-        Takes::Words(words) => {
-            json!({ "type": "array", "items": word(&words()), "minItems": 1, "uniqueItems": true })
+fn key_schema(key: &'static Key) -> Value {
+    let mut schema = match key.value_type {
+        ValueType::Text(chars) => text_schema(chars),
+        ValueType::Sql => text_schema(TextLength::NonBlank(0)),
+        ValueType::OneOf(words) => one_of_schema(&words()),
+        ValueType::SomeOf(words) => {
+            json!({ "type": "array", "items": one_of_schema(&words()), "minItems": 1, "uniqueItems": true })
         }
-        Takes::Boolean => json!({ "type": "boolean" }),
-        Takes::Integer { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Takes::Rate => json!({ "anyOf": [{ "type": "string", "pattern": rate::PATTERN }, variable()] }),
-        Takes::Columns => json!({ "anyOf": [text(Chars::Some(0)), names(1)] }),
-        Takes::Choice => json!({ "anyOf": [{ "type": "boolean" }, names(0)] }),
-        Takes::Literals => json!({
+        ValueType::Boolean => json!({ "type": "boolean" }),
+        ValueType::Integer { min: least, max: most } => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        ValueType::Rate => {
+            json!({ "anyOf": [{ "type": "string", "pattern": rate::PATTERN }, variable_schema()] })
+        }
+        ValueType::Columns => json!({ "anyOf": [text_schema(TextLength::NonEmpty(0)), names_schema(1)] }),
+        ValueType::FieldSelection => json!({ "anyOf": [{ "type": "boolean" }, names_schema(0)] }),
+        ValueType::Literals => json!({
             "type": "array",
             "minItems": 1,
             "uniqueItems": true,
             "items": { "type": ["string", "integer"] },
         }),
-        Takes::Literal => json!({ "type": ["string", "number", "boolean"] }),
-        Takes::Table(table) => section(table),
-        Takes::Named(table, naming) => named(table, naming),
+        ValueType::Literal => json!({ "type": ["string", "number", "boolean"] }),
+        ValueType::Table(table) => section_schema(table),
+        ValueType::NamedTables(table, naming) => named_tables_schema(table, naming),
     };
-    schema["description"] = json!(described(key));
+    schema["description"] = json!(key_description(key));
     schema
 }
 
-fn named(table: &'static Section, naming: Naming) -> Value {
+fn named_tables_schema(table: &'static Section, naming: NameRule) -> Value {
     match naming {
-        Naming::Any => json!({ "type": "object", "additionalProperties": section(table) }),
-        Naming::Collection | Naming::Tool | Naming::Argument => json!({
+        NameRule::Any => json!({ "type": "object", "additionalProperties": section_schema(table) }),
+        NameRule::Collection | NameRule::Tool | NameRule::Argument => json!({
             "type": "object",
-            "patternProperties": { naming.pattern(): section(table) },
+            "patternProperties": { naming.pattern(): section_schema(table) },
             "additionalProperties": false,
         }),
     }
 }
 
 /// Lengths are counted when variables have been replaced, so a schema has no largest.
-fn text(chars: Chars) -> Value {
+fn text_schema(chars: TextLength) -> Value {
     match chars {
-        Chars::Any(_) => json!({ "type": "string" }),
-        Chars::Some(_) => json!({ "type": "string", "minLength": 1 }),
-        Chars::Words(_) => json!({ "type": "string", "pattern": "\\S" }),
+        TextLength::Any(_) => json!({ "type": "string" }),
+        TextLength::NonEmpty(_) => json!({ "type": "string", "minLength": 1 }),
+        TextLength::NonBlank(_) => json!({ "type": "string", "pattern": "\\S" }),
     }
 }
 
-fn word(words: &[&str]) -> Value {
-    json!({ "anyOf": [{ "type": "string", "enum": words }, variable()] })
+fn one_of_schema(words: &[&str]) -> Value {
+    json!({ "anyOf": [{ "type": "string", "enum": words }, variable_schema()] })
 }
 
 /// `${NAME}` may become any word.
-fn variable() -> Value {
+fn variable_schema() -> Value {
     json!({ "type": "string", "pattern": "\\$\\{" })
 }
 
-fn names(least: usize) -> Value {
-    json!({ "type": "array", "items": text(Chars::Some(0)), "minItems": least, "uniqueItems": true })
+fn names_schema(least: usize) -> Value {
+    json!({ "type": "array", "items": text_schema(TextLength::NonEmpty(0)), "minItems": least, "uniqueItems": true })
 }
 
-fn described(key: &Key) -> String {
-    let mut about = key.about.to_owned();
-    if !key.unsaid.is_empty() {
-        about += &format!(" Default: {}.", key.unsaid);
+fn key_description(key: &Key) -> String {
+    let mut about = key.description.to_owned();
+    if !key.default_text.is_empty() {
+        about += &format!(" Default: {}.", key.default_text);
     }
-    if !key.such_as.is_empty() {
-        about += &format!(" Example: `{} = {}`.", key.name, key.such_as);
+    if !key.example.is_empty() {
+        about += &format!(" Example: `{} = {}`.", key.name, key.example);
     }
-    match key.only {
-        Only::Everywhere => {}
-        Only::Kinds(kinds) => {
+    match key.applies_to {
+        AppliesTo::Everywhere => {}
+        AppliesTo::SourceKinds(kinds) => {
             let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-            about += &format!(" Only for sources of the kind {}.", either(&kinds));
+            about += &format!(" Only for sources of the kind {}.", join_or(&kinds));
         }
-        Only::Statements => about += " Only for tools with `sql`.",
+        AppliesTo::Statements => about += " Only for tools with `sql`.",
     }
     about
 }

@@ -1,31 +1,31 @@
 //! `[tools.NAME]`: another name for what is generated, or a statement with its arguments.
 
-use super::collections::{fields, format, operation, unknown_type};
-use super::keys::Only;
-use super::reader::{Entry, Reader, Said, Table, listed, quoted};
-use super::sections::{confirm, placed, value};
-use super::sources::{Sources, from};
+use super::collections::{parse_fields, parse_format, parse_operation, report_unknown_type};
+use super::keys::AppliesTo;
+use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, quoted};
+use super::sections::{located_text, parse_confirm, text_value};
+use super::sources::{DeclaredSources, resolve_source};
 use super::{
-    Argument, BYTES_MAX_DEFAULT, Body, CHANGES_MAX_DEFAULT, Confirm, Literal, ROWS_MAX_DEFAULT, Returns,
-    SourceKind, Statement, Tool, Uses,
+    Argument, BYTES_MAX_DEFAULT, CHANGES_MAX_DEFAULT, CollectionOperation, Confirm, Literal,
+    ROWS_MAX_DEFAULT, Returns, SourceKind, Statement, Tool, ToolBody,
 };
-use crate::diagnostic::{At, Diagnostic, Placed};
+use crate::data_type::DataType;
+use crate::diagnostic::{Diagnostic, FileLocation, Located};
 use crate::infer;
-use crate::kind::Kind;
 use crate::names;
 
 /// What a tool that writes takes besides.
-const OF_WRITING: [&str; 2] = ["idempotency_key", "dry_run"];
+const WRITE_ARGUMENTS: [&str; 2] = ["idempotency_key", "dry_run"];
 
-pub(super) fn tool(
-    reader: &mut Reader<'_>,
+pub(super) fn parse_tool(
+    reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
-    mut table: Table<'_>,
-    sources: &Sources<'_>,
+    mut table: TomlTable<'_>,
+    sources: &DeclaredSources<'_>,
 ) -> Option<Tool> {
     let t = &mut table;
-    let name = tool_name(reader, entry);
-    let body = body(reader, entry, t, sources);
+    let name = parse_tool_name(reader, entry);
+    let body = parse_body(reader, entry, t, sources);
     let description = reader.text(t, "description");
     let title = reader.text(t, "title");
     let text = reader.text(t, "text");
@@ -33,29 +33,31 @@ pub(super) fn tool(
     if hidden {
         for said in [&description, &title, &text].into_iter().flatten() {
             let message = "nobody will read this: the tool is hidden";
-            reader.found.push(Diagnostic::warning(message).at(&said.at).help("leave it or `hidden` out"));
+            reader
+                .diagnostics
+                .push(Diagnostic::warning(message).at(&said.location).help("leave it or `hidden` out"));
         }
     }
     let text = text.and_then(|said| {
         let is_line = !said.value.contains(char::is_control);
         if !is_line {
-            reader.error(&said.at, "`text` is one line for each row", "leave line breaks and tabs out");
+            reader.error(&said.location, "`text` is one line for each row", "leave line breaks and tabs out");
         }
-        is_line.then(|| placed(said))
+        is_line.then(|| located_text(said))
     });
-    let rate_limit = reader.rate(t, "rate_limit");
+    let rate_limit = reader.rate_limit(t, "rate_limit");
     let call_timeout_ms = reader.integer(t, "call_timeout_ms");
     let long_running = reader.boolean(t, "long_running").unwrap_or(false);
-    let confirm = confirm(reader, t);
+    let confirm = parse_confirm(reader, t);
     reader.finish(table);
     let body = body?;
-    judge_confirm(reader, confirm.as_ref(), &body);
+    check_confirm(reader, confirm.as_ref(), &body);
     Some(Tool {
         name: name?,
         body,
-        description: value(description),
-        title: value(title),
-        text,
+        description: text_value(description),
+        title: text_value(title),
+        text_template: text,
         hidden,
         rate_limit,
         call_timeout_ms,
@@ -64,13 +66,13 @@ pub(super) fn tool(
     })
 }
 
-fn body(
-    reader: &mut Reader<'_>,
+fn parse_body(
+    reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
-    t: &mut Table<'_>,
-    sources: &Sources<'_>,
-) -> Option<Body> {
-    let (uses_at, sql_at) = (t.place("uses"), t.place("sql"));
+    t: &mut TomlTable<'_>,
+    sources: &DeclaredSources<'_>,
+) -> Option<ToolBody> {
+    let (uses_at, sql_at) = (t.key_location("uses"), t.key_location("sql"));
     if let (Some(_), Some(sql_at)) = (&uses_at, &sql_at) {
         let message = format!("{} has both `uses` and `sql`", quoted(entry.key));
         reader.error(sql_at, message, "keep one: what is generated, or a statement of your own");
@@ -78,18 +80,18 @@ fn body(
     if uses_at.is_none() && sql_at.is_none() {
         let message = format!("{} has neither `uses` nor `sql`", quoted(entry.key));
         reader.error(
-            &entry.key_at,
+            &entry.key_location,
             message,
             "add a line such as `uses = \"customers.get\"` or `sql = \"select …\"`",
         );
     }
     let uses = reader.text(t, "uses");
     if sql_at.is_some() {
-        return statement(reader, entry, t, sources).map(|one| Body::Statement(Box::new(one)));
+        return parse_statement(reader, entry, t, sources).map(|one| ToolBody::Statement(Box::new(one)));
     }
     reader.text(t, "sql");
     for key in t.keys() {
-        if !matches!(key.only, Only::Statements) {
+        if !matches!(key.applies_to, AppliesTo::Statements) {
             continue;
         }
         let (_, misplaced) = t.take(key.name);
@@ -101,38 +103,38 @@ fn body(
                 "rows_max" | "bytes_max" | "fields" => "say it for the collection instead",
                 _ => "leave it out",
             };
-            reader.error(&misplaced.key_at, message, help);
+            reader.error(&misplaced.key_location, message, help);
         }
     }
     let uses = uses?;
-    self::uses(reader, &uses).map(Body::Uses)
+    parse_uses(reader, &uses).map(ToolBody::Uses)
 }
 
-fn judge_confirm(reader: &mut Reader<'_>, confirm: Option<&Placed<Confirm>>, body: &Body) {
+fn check_confirm(reader: &mut ManifestReader<'_>, confirm: Option<&Located<Confirm>>, body: &ToolBody) {
     let Some(confirm) = confirm else { return };
     let (reads, help) = match body {
-        Body::Uses(uses) => {
+        ToolBody::Uses(uses) => {
             (!uses.value.operation.writes(), "it is for `create`, `update` and `delete`; leave it out")
         }
-        Body::Statement(statement) => (!statement.writes, "leave it out, or say `writes = true`"),
+        ToolBody::Statement(statement) => (!statement.writes, "leave it out, or say `writes = true`"),
     };
     if reads {
         reader.error(
-            &confirm.at,
+            &confirm.location,
             "`confirm` asks before something is written, and this tool only reads",
             help,
         );
     }
 }
 
-fn statement(
-    reader: &mut Reader<'_>,
+fn parse_statement(
+    reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
-    t: &mut Table<'_>,
-    sources: &Sources<'_>,
+    t: &mut TomlTable<'_>,
+    sources: &DeclaredSources<'_>,
 ) -> Option<Statement> {
     let sql = reader.text(t, "sql");
-    let source = from(reader, entry, t, sources);
+    let source = resolve_source(reader, entry, t, sources);
     let kind = source.as_ref().and_then(|source| sources.kind(&source.value));
     if let (Some(source), Some(kind)) = (&source, kind)
         && kind != SourceKind::Sqlite
@@ -140,18 +142,18 @@ fn statement(
         let message = format!("`{}` has no statements: it is `{}`", source.value, kind.as_str());
         let help =
             "statements are for sources of the kind `sqlite`; use what is generated: `uses = \"….list\"`";
-        reader.error(&source.at, message, help);
+        reader.error(&source.location, message, help);
     }
-    let (changes_at, rows_at) = (t.place("changes_max"), t.place("rows_max"));
+    let (changes_at, rows_at) = (t.key_location("changes_max"), t.key_location("rows_max"));
     let writes = reader.boolean(t, "writes");
     let changes_max = reader.integer(t, "changes_max");
-    let returns = reader.word(t, "returns").map(|(_, word)| word);
-    let named = reader.named(t, "arguments");
+    let returns = reader.one_of(t, "returns").map(|(_, word)| word);
+    let named = reader.named_tables(t, "arguments");
     let mut arguments = Vec::with_capacity(named.len());
     for (entry, table) in named {
-        arguments.extend(argument(reader, &entry, table, writes == Some(true)));
+        arguments.extend(parse_argument(reader, &entry, table, writes == Some(true)));
     }
-    let fields = fields(reader, t);
+    let fields = parse_fields(reader, t);
     let rows_max = reader.integer(t, "rows_max");
     let bytes_max = reader.integer(t, "bytes_max");
     if let (Some(at), None | Some(false)) = (changes_at, writes) {
@@ -167,7 +169,7 @@ fn statement(
     }
     Some(Statement {
         source: source?,
-        sql: placed(sql?),
+        sql: located_text(sql?),
         arguments,
         writes: writes.unwrap_or(false),
         changes_max: changes_max.unwrap_or(CHANGES_MAX_DEFAULT),
@@ -178,42 +180,46 @@ fn statement(
     })
 }
 
-fn argument(
-    reader: &mut Reader<'_>,
+fn parse_argument(
+    reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
-    mut table: Table<'_>,
+    mut table: TomlTable<'_>,
     writes: bool,
 ) -> Option<Argument> {
     let t = &mut table;
-    let name = argument_name(reader, entry, writes);
-    let as_at = t.place("as").filter(|_| t.place("type").is_some());
+    let name = parse_argument_name(reader, entry, writes);
+    let as_at = t.key_location("as").filter(|_| t.key_location("type").is_some());
     if let Some(at) = as_at {
         reader.error(&at, "`as` and `type` mean the same here", "keep one of the two");
     }
-    let mut kind = argument_kind(reader, t, "type");
-    let also = argument_kind(reader, t, "as");
+    let mut kind = parse_argument_type(reader, t, "type");
+    let also = parse_argument_type(reader, t, "as");
     kind = kind.or(also);
-    let mut format = format(reader, t);
+    let mut format = parse_format(reader, t);
     let allowed = reader.literals(t, "enum").unwrap_or_default();
     let is_integers = matches!(allowed.first().map(|one| &one.value), Some(Literal::Integer(_)));
-    let mut kind = kind.unwrap_or(if is_integers { Kind::Integer } else { Kind::Text });
-    if kind == Kind::Text && format.as_ref().is_some_and(|format| format.value == "date") {
-        (kind, format) = (Kind::Date, None);
+    let mut kind = kind.unwrap_or(if is_integers { DataType::Integer } else { DataType::Text });
+    if kind == DataType::Text && format.as_ref().is_some_and(|format| format.value == "date") {
+        (kind, format) = (DataType::Date, None);
     }
     if let Some(format) = &format
-        && kind != Kind::Text
+        && kind != DataType::Text
     {
         let message = format!("`{}` is `{}`, and has no format", entry.key, kind.as_str());
-        reader.error(&format.at, message, "formats are for texts; leave it out, or say `type = \"string\"`");
+        reader.error(
+            &format.location,
+            message,
+            "formats are for texts; leave it out, or say `type = \"string\"`",
+        );
     }
-    judge_allowed(reader, entry.key, kind, &allowed);
-    let description = value(reader.text(t, "description"));
+    check_allowed(reader, entry.key, kind, &allowed);
+    let description = text_value(reader.text(t, "description"));
     let default = reader.literal(t, "default");
-    let required_at = t.place("required");
+    let required_at = t.key_location("required");
     let required = reader.boolean(t, "required");
     reader.finish(table);
     if let Some(default) = &default {
-        judge_default(reader, entry.key, kind, &allowed, default);
+        check_default(reader, entry.key, kind, &allowed, default);
         if let (Some(at), Some(true)) = (required_at, required) {
             let message = format!("`{}` is required, so its default is never used", entry.key);
             reader.error(&at, message, "leave `required` or `default` out");
@@ -221,7 +227,7 @@ fn argument(
     }
     Some(Argument {
         name: name?,
-        kind,
+        data_type: kind,
         format,
         description,
         allowed,
@@ -230,21 +236,29 @@ fn argument(
     })
 }
 
-fn argument_kind(reader: &mut Reader<'_>, t: &mut Table<'_>, key: &'static str) -> Option<Kind> {
-    let (said, known) = reader.word_said(t, key)?;
-    let kind = if said.value == "string" { Some(Kind::Text) } else { Kind::parse(&said.value) };
+fn parse_argument_type(
+    reader: &mut ManifestReader<'_>,
+    t: &mut TomlTable<'_>,
+    key: &'static str,
+) -> Option<DataType> {
+    let (said, known) = reader.one_of_text(t, key)?;
+    let kind = if said.value == "string" { Some(DataType::Text) } else { DataType::parse(&said.value) };
     match kind {
-        None => unknown_type(reader, &said, &known),
+        None => report_unknown_type(reader, &said, &known),
         Some(kind) if !kind.is_scalar() => {
             let message = format!("an argument cannot be {}", said.quoted());
-            reader.error(&said.at, message, "write `string`, and what it holds in the description");
+            reader.error(&said.location, message, "write `string`, and what it holds in the description");
         }
         Some(_) => return kind,
     }
     None
 }
 
-fn argument_name(reader: &mut Reader<'_>, entry: &Entry<'_>, writes: bool) -> Option<Placed<String>> {
+fn parse_argument_name(
+    reader: &mut ManifestReader<'_>,
+    entry: &Entry<'_>,
+    writes: bool,
+) -> Option<Located<String>> {
     let key = entry.key;
     let bare = key.trim_start_matches([':', '@', '$']);
     let is_name = |name: &str| {
@@ -253,14 +267,14 @@ fn argument_name(reader: &mut Reader<'_>, entry: &Entry<'_>, writes: bool) -> Op
             && name.len() <= names::ARGUMENT_CHARS_MAX
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     };
-    if writes && OF_WRITING.contains(&key) {
+    if writes && WRITE_ARGUMENTS.contains(&key) {
         let message = format!("{} cannot be an argument of yours", quoted(key));
-        let help = format!("every tool that writes has {}; choose another", listed(&OF_WRITING));
-        reader.error(&entry.key_at, message, help);
+        let help = format!("every tool that writes has {}; choose another", join_and(&WRITE_ARGUMENTS));
+        reader.error(&entry.key_location, message, help);
         return None;
     }
     if is_name(key) {
-        return Some(Placed::new(key.to_owned(), entry.key_at.clone()));
+        return Some(Located::new(key.to_owned(), entry.key_location.clone()));
     }
     let message = format!("{} cannot be the name of an argument", quoted(key));
     let help = if bare != key && is_name(bare) {
@@ -269,101 +283,111 @@ fn argument_name(reader: &mut Reader<'_>, entry: &Entry<'_>, writes: bool) -> Op
         let most = names::ARGUMENT_CHARS_MAX;
         format!("use letters without marks, digits and `_`, a letter first, at most {most}")
     };
-    reader.error(&entry.key_at, message, help);
+    reader.error(&entry.key_location, message, help);
     None
 }
 
-fn judge_allowed(reader: &mut Reader<'_>, name: &str, kind: Kind, allowed: &[Placed<Literal>]) {
+fn check_allowed(reader: &mut ManifestReader<'_>, name: &str, kind: DataType, allowed: &[Located<Literal>]) {
     let help = match kind {
-        Kind::Text | Kind::Date | Kind::Decimal | Kind::Int64 => "write it in quotes",
-        Kind::Integer => "write a whole number without quotes",
-        Kind::Number | Kind::Boolean | Kind::Timestamp | Kind::LocalTimestamp | Kind::Json | Kind::Blob => {
-            "leave the list out: it is for texts, dates and whole numbers"
-        }
+        DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64 => "write it in quotes",
+        DataType::Integer => "write a whole number without quotes",
+        DataType::Number
+        | DataType::Boolean
+        | DataType::Timestamp
+        | DataType::LocalTimestamp
+        | DataType::Json
+        | DataType::Blob => "leave the list out: it is for texts, dates and whole numbers",
     };
     let is_listed = |literal: &Literal| match literal {
-        Literal::Text(_) => matches!(kind, Kind::Text | Kind::Date | Kind::Decimal | Kind::Int64),
-        Literal::Integer(_) => kind == Kind::Integer,
+        Literal::Text(_) => {
+            matches!(kind, DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64)
+        }
+        Literal::Integer(_) => kind == DataType::Integer,
         Literal::Number(_) | Literal::Boolean(_) => false,
     };
     // One is enough: they are all of one sort.
     if let Some(odd) = allowed.iter().find(|one| !is_listed(&one.value)) {
-        reader.error(&odd.at, format!("`{name}` is `{}`, and this value is not", kind.as_str()), help);
+        reader.error(&odd.location, format!("`{name}` is `{}`, and this value is not", kind.as_str()), help);
         return;
     }
     for one in allowed {
-        judge_text(reader, kind, one);
+        check_text(reader, kind, one);
     }
 }
 
-fn judge_default(
-    reader: &mut Reader<'_>,
+fn check_default(
+    reader: &mut ManifestReader<'_>,
     name: &str,
-    kind: Kind,
-    allowed: &[Placed<Literal>],
-    default: &Placed<Literal>,
+    kind: DataType,
+    allowed: &[Located<Literal>],
+    default: &Located<Literal>,
 ) {
     let (fits, such_as) = match kind {
-        Kind::Text | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Decimal | Kind::Int64 => {
-            (matches!(default.value, Literal::Text(_)), "a text in quotes")
-        }
-        Kind::Integer => (matches!(default.value, Literal::Integer(_)), "a whole number without quotes"),
-        Kind::Number => {
+        DataType::Text
+        | DataType::Date
+        | DataType::Timestamp
+        | DataType::LocalTimestamp
+        | DataType::Decimal
+        | DataType::Int64 => (matches!(default.value, Literal::Text(_)), "a text in quotes"),
+        DataType::Integer => (matches!(default.value, Literal::Integer(_)), "a whole number without quotes"),
+        DataType::Number => {
             (matches!(default.value, Literal::Integer(_) | Literal::Number(_)), "a number without quotes")
         }
-        Kind::Boolean => (matches!(default.value, Literal::Boolean(_)), "`true` or `false`, without quotes"),
-        Kind::Json | Kind::Blob => return,
+        DataType::Boolean => {
+            (matches!(default.value, Literal::Boolean(_)), "`true` or `false`, without quotes")
+        }
+        DataType::Json | DataType::Blob => return,
     };
     if !fits {
         let message = format!("`{name}` is `{}`, and its default is not", kind.as_str());
-        reader.error(&default.at, message, format!("write {such_as}"));
+        reader.error(&default.location, message, format!("write {such_as}"));
     } else if !allowed.is_empty() && allowed.iter().all(|one| one.value != default.value) {
         let message = format!("the default of `{name}` is not one of its values");
-        reader.error(&default.at, message, "add it to `enum`, or choose one that is there");
+        reader.error(&default.location, message, "add it to `enum`, or choose one that is there");
     } else {
-        judge_text(reader, kind, default);
+        check_text(reader, kind, default);
     }
 }
 
 /// A text that should read as a value of its kind.
-fn judge_text(reader: &mut Reader<'_>, kind: Kind, literal: &Placed<Literal>) {
+fn check_text(reader: &mut ManifestReader<'_>, kind: DataType, literal: &Located<Literal>) {
     let Literal::Text(text) = &literal.value else { return };
-    if infer::is(kind, text) {
+    if infer::matches_type(kind, text) {
         return;
     }
     let such_as = match kind {
-        Kind::Date => "2026-01-31",
-        Kind::Timestamp => "2026-01-31T12:00:00Z",
-        Kind::LocalTimestamp => "2026-01-31T12:00:00",
-        Kind::Int64 => "42",
+        DataType::Date => "2026-01-31",
+        DataType::Timestamp => "2026-01-31T12:00:00Z",
+        DataType::LocalTimestamp => "2026-01-31T12:00:00",
+        DataType::Int64 => "42",
         _ => "12.50",
     };
     let message = format!("{} is no `{}`", quoted(text), kind.as_str());
-    reader.error(&literal.at, message, format!("write it as `{such_as}`"));
+    reader.error(&literal.location, message, format!("write it as `{such_as}`"));
 }
 
 /// `customers.get`
-fn uses(reader: &mut Reader<'_>, said: &Said) -> Option<Placed<Uses>> {
+fn parse_uses(reader: &mut ManifestReader<'_>, said: &TextValue) -> Option<Located<CollectionOperation>> {
     let parts = said.value.split_once('.');
     let Some((collection, word)) = parts.filter(|(name, _)| names::is_collection_name(name)) else {
         let message = format!("{} is not a collection and what to do with it", said.quoted());
-        reader.error(&said.at, message, "write a collection, a dot and an operation: `customers.get`");
+        reader.error(&said.location, message, "write a collection, a dot and an operation: `customers.get`");
         return None;
     };
-    let at: At = said.at.inside(&said.value, collection.len() + 1..said.value.len());
-    let operation = operation(reader, said, word, &at)?;
-    Some(said.placed(Uses { collection: collection.into(), operation }))
+    let at: FileLocation = said.location.inside(&said.value, collection.len() + 1..said.value.len());
+    let operation = parse_operation(reader, said, word, &at)?;
+    Some(said.located(CollectionOperation { collection: collection.into(), operation }))
 }
 
-fn tool_name(reader: &mut Reader<'_>, entry: &Entry<'_>) -> Option<Placed<String>> {
+fn parse_tool_name(reader: &mut ManifestReader<'_>, entry: &Entry<'_>) -> Option<Located<String>> {
     let is_name = names::is_tool_name(entry.key);
     if !is_name {
         let most = names::TOOL_CHARS_MAX;
         reader.error(
-            &entry.key_at,
+            &entry.key_location,
             format!("{} cannot be the name of a tool", quoted(entry.key)),
             format!("use letters without marks, digits, `_` and `-`, at most {most}"),
         );
     }
-    is_name.then(|| Placed::new(entry.key.to_owned(), entry.key_at.clone()))
+    is_name.then(|| Located::new(entry.key.to_owned(), entry.key_location.clone()))
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// A variable that has no value, or something that is none.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Bad {
+pub(super) struct VariableError {
     /// Where in the text.
     pub(super) span: Range<usize>,
     pub(super) message: String,
@@ -13,7 +13,7 @@ pub(super) struct Bad {
 
 /// The text with the values of its variables, or all that is wrong with them. As in a shell, a default stands
 /// in for an empty value too.
-pub(super) fn replace(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, Vec<Bad>> {
+pub(super) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, Vec<VariableError>> {
     let (mut out, mut bad) = (String::with_capacity(text.len()), Vec::new());
     let mut at = 0;
     while let Some(found) = text[at..].find("${") {
@@ -26,7 +26,7 @@ pub(super) fn replace(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resul
         }
         out.push_str(&text[at..start]);
         let Some(length) = text[start..].find('}') else {
-            bad.push(Bad {
+            bad.push(VariableError {
                 span: start..text.len(),
                 message: "`${` without its `}`".into(),
                 help: "write `$${` for a literal `${`".into(),
@@ -34,16 +34,16 @@ pub(super) fn replace(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resul
             return Err(bad);
         };
         at = start + length + 1;
-        match value(&text[start + 2..at - 1], env) {
+        match resolve(&text[start + 2..at - 1], env) {
             Ok(value) => out.push_str(&value),
-            Err((message, help)) => bad.push(Bad { span: start..at, message, help }),
+            Err((message, help)) => bad.push(VariableError { span: start..at, message, help }),
         }
     }
     out.push_str(&text[at..]);
     if bad.is_empty() { Ok(out) } else { Err(bad) }
 }
 
-fn value(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, (String, String)> {
+fn resolve(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, (String, String)> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -67,7 +67,7 @@ fn value(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, (
 
 #[cfg(test)]
 mod tests {
-    use super::replace;
+    use super::expand;
 
     fn check(text: &str, expected: Result<&str, &[&str]>) {
         let env = |name: &str| match name {
@@ -76,7 +76,7 @@ mod tests {
             "ODD" => Some("${HOME}".to_owned()),
             _ => None,
         };
-        let got = replace(text, &env)
+        let got = expand(text, &env)
             .map_err(|bad| bad.into_iter().map(|bad| text[bad.span].to_owned()).collect::<Vec<_>>());
         let expected = expected.map(str::to_owned);
         assert_eq!(got, expected.map_err(|all| all.iter().map(|s| (*s).to_owned()).collect()), "{text}");

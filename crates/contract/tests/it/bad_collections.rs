@@ -2,16 +2,19 @@
 
 use insta::assert_snapshot;
 
-use crate::bad_manifests::told;
+use crate::bad_manifests::render_diagnostics;
 
 /// What is told of customers with these lines more, in a file of this name.
-fn told_of(path: &str, more: &str) -> String {
-    told(&format!("[sources.crm]\npath = \"{path}\"\n[collections.customers]\n{}", more.trim_start()))
+fn diagnostics_of(path: &str, more: &str) -> String {
+    render_diagnostics(&format!(
+        "[sources.crm]\npath = \"{path}\"\n[collections.customers]\n{}",
+        more.trim_start()
+    ))
 }
 
 #[test]
 fn a_sheet_of_a_database() {
-    assert_snapshot!(told_of("crm.db", r#"sheet = "Customers""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"sheet = "Customers""#), @r#"
     error: `sheet` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `sqlite`
      --> spile.toml:4:1
       |
@@ -23,7 +26,7 @@ fn a_sheet_of_a_database() {
 
 #[test]
 fn a_table_of_a_workbook() {
-    assert_snapshot!(told_of("crm.xlsx", r#"table = "Customers""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.xlsx", r#"table = "Customers""#), @r#"
     error: `table` is for sources of the kind `sqlite`, and this one is `xlsx`
      --> spile.toml:4:1
       |
@@ -35,7 +38,7 @@ fn a_table_of_a_workbook() {
 
 #[test]
 fn a_sheet_of_a_file_of_lines() {
-    assert_snapshot!(told_of("crm.jsonl", r#"sheet = "Customers""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.jsonl", r#"sheet = "Customers""#), @r#"
     error: `sheet` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `jsonl`
      --> spile.toml:4:1
       |
@@ -47,7 +50,7 @@ fn a_sheet_of_a_file_of_lines() {
 
 #[test]
 fn a_header_row_of_a_csv_file() {
-    assert_snapshot!(told_of("crm.csv", "header_row = 2"), @r"
+    assert_snapshot!(diagnostics_of("crm.csv", "header_row = 2"), @r"
     error: `header_row` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `csv`
      --> spile.toml:4:1
       |
@@ -59,7 +62,7 @@ fn a_header_row_of_a_csv_file() {
 
 #[test]
 fn a_header_row_before_the_first() {
-    assert_snapshot!(told_of("crm.xlsx", "header_row = 0"), @r"
+    assert_snapshot!(diagnostics_of("crm.xlsx", "header_row = 0"), @r"
     error: `header_row` must be from 1 to 1048576
      --> spile.toml:4:14
       |
@@ -70,7 +73,7 @@ fn a_header_row_before_the_first() {
 
 #[test]
 fn a_header_row_that_is_a_text() {
-    assert_snapshot!(told_of("crm.xlsx", r#"header_row = "3""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.xlsx", r#"header_row = "3""#), @r#"
     error: `header_row`: expected an integer from 1 to 1048576, found a string
      --> spile.toml:4:14
       |
@@ -82,7 +85,7 @@ fn a_header_row_that_is_a_text() {
 
 #[test]
 fn writing_to_what_is_only_read() {
-    assert_snapshot!(told_of("crm.xls", r#"operations = ["get", "create"]"#), @r#"
+    assert_snapshot!(diagnostics_of("crm.xls", r#"operations = ["get", "create"]"#), @r#"
     error: `create`: files of the kind `xls` are only read
      --> spile.toml:4:22
       |
@@ -94,7 +97,7 @@ fn writing_to_what_is_only_read() {
 
 #[test]
 fn writing_to_an_open_document() {
-    assert_snapshot!(told_of("crm.ods", r#"operations = ["delete"]"#), @r#"
+    assert_snapshot!(diagnostics_of("crm.ods", r#"operations = ["delete"]"#), @r#"
     error: `delete`: files of the kind `ods` are only read
      --> spile.toml:4:15
       |
@@ -106,7 +109,7 @@ fn writing_to_an_open_document() {
 
 #[test]
 fn an_operation_by_another_name() {
-    assert_snapshot!(told_of("crm.db", r#"operations = ["read", "insert", "remove"]"#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"operations = ["read", "insert", "remove"]"#), @r#"
     error: unknown operation `read`
      --> spile.toml:4:15
       |
@@ -132,7 +135,7 @@ fn an_operation_by_another_name() {
 
 #[test]
 fn an_operation_with_a_slip() {
-    assert_snapshot!(told_of("crm.db", r#"operations = ["get", "udpate"]"#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"operations = ["get", "udpate"]"#), @r#"
     error: unknown operation `udpate`
      --> spile.toml:4:22
       |
@@ -144,7 +147,7 @@ fn an_operation_with_a_slip() {
 
 #[test]
 fn an_operation_of_all_sorts() {
-    assert_snapshot!(told_of("crm.db", r#"operations = ["*"]"#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"operations = ["*"]"#), @r#"
     error: unknown operation `*`
      --> spile.toml:4:15
       |
@@ -156,7 +159,7 @@ fn an_operation_of_all_sorts() {
 
 #[test]
 fn an_operation_alone() {
-    assert_snapshot!(told_of("crm.db", r#"operations = "list""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"operations = "list""#), @r#"
     error: `operations`: expected an array of strings, found a string
      --> spile.toml:4:14
       |
@@ -168,7 +171,7 @@ fn an_operation_alone() {
 
 #[test]
 fn no_operation() {
-    assert_snapshot!(told_of("crm.db", "operations = []"), @r"
+    assert_snapshot!(diagnostics_of("crm.db", "operations = []"), @r"
     error: `operations` is empty
      --> spile.toml:4:14
       |
@@ -180,7 +183,7 @@ fn no_operation() {
 
 #[test]
 fn what_to_search_without_a_search() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 search = ["name"]
 search_rows_max = 100
 "#), @r#"
@@ -202,7 +205,7 @@ search_rows_max = 100
 
 #[test]
 fn a_search_of_too_many_rows() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["search"]
 search_rows_max = 100_000_000
 "#), @r"
@@ -216,7 +219,7 @@ search_rows_max = 100_000_000
 
 #[test]
 fn a_search_in_one_field() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["search"]
 search = "name"
 "#), @r#"
@@ -231,7 +234,7 @@ search = "name"
 
 #[test]
 fn filters_without_a_list() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["get"]
 filters = ["plan"]
 sort = true
@@ -254,7 +257,7 @@ sort = true
 
 #[test]
 fn a_version_without_a_change() {
-    assert_snapshot!(told_of("crm.db", r#"version = "rev""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"version = "rev""#), @r#"
     error: `version` is for the operations `update` and `delete`, and neither is here
      --> spile.toml:4:1
       |
@@ -266,7 +269,7 @@ fn a_version_without_a_change() {
 
 #[test]
 fn a_version_for_new_records_alone() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["create"]
 version_required = true
 "#), @r#"
@@ -281,7 +284,7 @@ version_required = true
 
 #[test]
 fn asking_before_reading() {
-    assert_snapshot!(told_of("crm.db", r#"confirm = "ask""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"confirm = "ask""#), @r#"
     error: `confirm` is for the operations `update` and `delete`, and neither is here
      --> spile.toml:4:1
       |
@@ -293,7 +296,7 @@ fn asking_before_reading() {
 
 #[test]
 fn a_version_that_is_the_key() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 key = "id"
 operations = ["update"]
 version = "id"
@@ -309,7 +312,7 @@ version = "id"
 
 #[test]
 fn a_version_that_is_hidden() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 version = "rev"
 fields.rev = { hidden = true }
@@ -325,7 +328,7 @@ fields.rev = { hidden = true }
 
 #[test]
 fn a_version_that_is_no_number() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 version = "rev"
 fields.rev = { as = "text" }
@@ -341,7 +344,7 @@ fields.rev = { as = "text" }
 
 #[test]
 fn a_version_that_is_a_number() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 version = 2
 "#), @r#"
@@ -356,7 +359,7 @@ version = 2
 
 #[test]
 fn an_answer_to_confirm_that_is_none() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 confirm = "yes"
 "#), @r#"
@@ -371,7 +374,7 @@ confirm = "yes"
 
 #[test]
 fn a_confirm_that_is_a_boolean() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 confirm = true
 "#), @r#"
@@ -386,7 +389,7 @@ confirm = true
 
 #[test]
 fn a_key_that_is_sensitive() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 key = "ssn"
 fields.ssn = { sensitive = true }
 "#), @r#"
@@ -401,7 +404,7 @@ fields.ssn = { sensitive = true }
 
 #[test]
 fn a_field_that_says_type() {
-    assert_snapshot!(told_of("crm.db", r#"fields.joined = { type = "date" }"#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"fields.joined = { type = "date" }"#), @r#"
     error: a field has `as`, not `type`
      --> spile.toml:4:19
       |
@@ -413,7 +416,7 @@ fn a_field_that_says_type() {
 
 #[test]
 fn a_type_by_the_name_of_a_database() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 fields.price = { as = "money" }
 fields.n = { as = "int" }
 "#), @r#"
@@ -435,7 +438,7 @@ fields.n = { as = "int" }
 
 #[test]
 fn a_format_by_another_name() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 fields.site = { format = "url" }
 fields.at = { format = "datetime" }
 "#), @r#"
@@ -457,7 +460,7 @@ fields.at = { format = "datetime" }
 
 #[test]
 fn a_field_that_is_a_text() {
-    assert_snapshot!(told_of("crm.db", r#"fields.email = "email""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"fields.email = "email""#), @r#"
     error: `email`: expected a table such as `{ format = "email" }`, found a string
      --> spile.toml:4:16
       |
@@ -468,7 +471,7 @@ fn a_field_that_is_a_text() {
 
 #[test]
 fn a_field_that_says_values() {
-    assert_snapshot!(told_of("crm.db", r#"fields.plan = { values = ["free"] }"#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"fields.plan = { values = ["free"] }"#), @r#"
     error: unknown key `values`
      --> spile.toml:4:17
       |
@@ -480,7 +483,7 @@ fn a_field_that_says_values() {
 
 #[test]
 fn values_of_two_sorts() {
-    assert_snapshot!(told_of("crm.db", r#"fields.plan = { enum = ["free", 2] }"#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"fields.plan = { enum = ["free", 2] }"#), @r#"
     error: `enum`: expected a string, like the first, found an integer
      --> spile.toml:4:33
       |
@@ -492,7 +495,7 @@ fn values_of_two_sorts() {
 
 #[test]
 fn values_of_fractions() {
-    assert_snapshot!(told_of("crm.db", "fields.plan = { enum = [0.5] }"), @r"
+    assert_snapshot!(diagnostics_of("crm.db", "fields.plan = { enum = [0.5] }"), @r"
     error: `enum`: expected a string or an integer, found a fraction
      --> spile.toml:4:25
       |
@@ -504,7 +507,7 @@ fn values_of_fractions() {
 
 #[test]
 fn a_value_beyond_64_bits() {
-    assert_snapshot!(told_of("crm.db", "fields.plan = { enum = [99999999999999999999] }"), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", "fields.plan = { enum = [99999999999999999999] }"), @r#"
     error: this number has more than 64 bits
      --> spile.toml:4:25
       |
@@ -516,7 +519,7 @@ fn a_value_beyond_64_bits() {
 
 #[test]
 fn a_key_by_another_name() {
-    assert_snapshot!(told_of("crm.db", r#"primary_key = "id""#), @r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"primary_key = "id""#), @r#"
     error: unknown key `primary_key`
      --> spile.toml:4:1
       |
@@ -528,7 +531,7 @@ fn a_key_by_another_name() {
 
 #[test]
 fn columns_instead_of_fields() {
-    assert_snapshot!(told_of("crm.db", r#"
+    assert_snapshot!(diagnostics_of("crm.db", r#"
 [collections.customers.columns]
 email = { format = "email" }
 "#), @r"
@@ -543,7 +546,7 @@ email = { format = "email" }
 
 #[test]
 fn a_limit_by_another_name() {
-    assert_snapshot!(told_of("crm.db", "page_size = 50"), @r"
+    assert_snapshot!(diagnostics_of("crm.db", "page_size = 50"), @r"
     error: unknown key `page_size`
      --> spile.toml:4:1
       |

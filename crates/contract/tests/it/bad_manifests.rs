@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::manifest::env;
 
 /// Everything that is told about a text that is no manifest.
-pub fn told(text: &str) -> String {
+pub fn render_diagnostics(text: &str) -> String {
     let told = parse("spile.toml", text, &env).expect_err(text);
     render_all(&told, false)
 }
@@ -21,7 +21,7 @@ path = "crm.db"
 [collections.customers]
 filter = ["plan"]
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown key `filter`
      --> spile.toml:4:1
       |
@@ -37,7 +37,7 @@ fn an_unknown_key_without_a_near_one_lists_what_there_is() {
 [server]
 colour = "green"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown key `colour`
      --> spile.toml:2:1
       |
@@ -53,7 +53,7 @@ fn an_unknown_section() {
 [source.crm]
 path = "crm.db"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: unknown key `source`
      --> spile.toml:1:2
       |
@@ -70,7 +70,7 @@ fn a_key_of_another_table() {
 path = "crm.db"
 table = "customers"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown key `table`
      --> spile.toml:3:1
       |
@@ -86,7 +86,7 @@ fn an_unset_variable() {
 [sources.crm]
 path = "data/${CRM_FOLDER}/crm.db"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: the variable `CRM_FOLDER` is not set
      --> spile.toml:2:14
       |
@@ -102,7 +102,7 @@ fn two_variables_in_a_text_with_escapes() {
 [server]
 name = "a\t${ONE}${TWO}"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: the variable `ONE` is not set
      --> spile.toml:2:8
       |
@@ -125,7 +125,7 @@ fn a_variable_without_its_end() {
 [server]
 name = "${DATA"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `${` without its `}`
      --> spile.toml:2:9
       |
@@ -141,7 +141,7 @@ fn something_that_is_no_variable() {
 [server]
 name = "${not a name}"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `not a name` is not the name of a variable
      --> spile.toml:2:9
       |
@@ -158,7 +158,7 @@ fn a_secret_is_not_told() {
 kind = "${SECRET}"
 path = "crm.db"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown kind `${SECRET}`
      --> spile.toml:2:8
       |
@@ -174,7 +174,7 @@ fn a_number_where_a_text_belongs() {
 [server]
 name = 2026
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `name`: expected a string, found an integer
      --> spile.toml:2:8
       |
@@ -192,7 +192,7 @@ path = "crm.db"
 [collections.customers]
 rows_max = "200"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `rows_max`: expected an integer from 1 to 1000, found a string
      --> spile.toml:4:12
       |
@@ -211,7 +211,7 @@ path = "crm.db"
 rows_max = 5000
 bytes_max = 12
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: `rows_max` must be from 1 to 1000
      --> spile.toml:4:12
       |
@@ -232,7 +232,7 @@ fn a_number_of_too_many_digits() {
 [server]
 call_timeout_ms = 99999999999999999999
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: `call_timeout_ms` must be from 1 to 86400000
      --> spile.toml:2:19
       |
@@ -247,7 +247,7 @@ fn no_time_at_all() {
 [server]
 call_timeout_ms = 0
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: `call_timeout_ms` must be from 1 to 86400000
      --> spile.toml:2:19
       |
@@ -264,7 +264,7 @@ path = "crm.db"
 [collections.customers]
 rows_max = 1.5
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: `rows_max`: expected an integer from 1 to 1000, found a fraction
      --> spile.toml:4:12
       |
@@ -280,7 +280,7 @@ fn a_flag_in_quotes() {
 uses = "customers.get"
 hidden = "true"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `hidden`: expected `true` or `false`, found a string
      --> spile.toml:3:10
       |
@@ -298,7 +298,7 @@ path = "crm.db"
 [collections.customers]
 filters = "plan"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `filters`: expected an array of field names, `true` or `false`, found a string
      --> spile.toml:4:11
       |
@@ -316,7 +316,7 @@ path = "crm.db"
 [collections.customers]
 filters = ["plan", 7, "plan"]
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `filters`: expected a string, found an integer
      --> spile.toml:4:20
       |
@@ -341,7 +341,7 @@ path = "crm.db"
 [collections.customers]
 key = []
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: `key` is empty
      --> spile.toml:4:7
       |
@@ -357,7 +357,7 @@ fn tables_in_an_array() {
 [[collections]]
 name = "customers"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: `collections` is there as a list
      --> spile.toml:1:3
       |
@@ -372,7 +372,7 @@ fn a_section_that_is_no_table() {
     let text = r#"
 sources = "crm.db"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `sources`: expected a table such as `[sources.crm]`, found a string
      --> spile.toml:1:11
       |
@@ -389,7 +389,7 @@ name = "a"
 nam = "b"
 name = "c"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown key `nam`
      --> spile.toml:3:1
       |
@@ -414,7 +414,7 @@ path = "crm.db"
 [sources.crm]
 path = "shop.db"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: `crm` is there twice
      --> spile.toml:3:10
       |
@@ -431,7 +431,7 @@ fn a_text_without_quotes() {
 name = customers
 title = also this
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: a text needs quotes
      --> spile.toml:2:8
       |
@@ -455,7 +455,7 @@ fn a_text_that_does_not_end() {
 name = "customers
 title = "Customers"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: this text does not end on its line
      --> spile.toml:2:18
       |
@@ -471,7 +471,7 @@ fn a_path_with_single_backslashes() {
 [sources.crm]
 path = "C:\data\crm.db"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: a `\` in double quotes must be followed by one of its letters
      --> spile.toml:2:12
       |
@@ -488,7 +488,7 @@ fn an_array_that_does_not_end() {
 filters = ["plan", "email"
 rows_max = 10
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: a `,` is missing in an array
      --> spile.toml:3:1
       |
@@ -504,7 +504,7 @@ fn a_key_without_a_value() {
 [server]
 name
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: a key without a value
      --> spile.toml:2:5
       |
@@ -520,7 +520,7 @@ fn a_header_that_does_not_end() {
 [server
 name = "a"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: a header has no `]`
      --> spile.toml:1:8
       |
@@ -535,7 +535,7 @@ fn a_line_in_another_language() {
     let text = r#"
 name: customers
 "#;
-    assert_snapshot!(told(text.trim_start()), @"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @"
     error: a `:` where a `=` belongs
      --> spile.toml:1:5
       |
@@ -548,7 +548,7 @@ name: customers
 #[test]
 fn many_mistakes_are_counted() {
     let text: String = (0..DIAGNOSTICS_MAX + 7).map(|i| format!("mistake_{i} = 1\n")).collect();
-    let told = told(&text);
+    let told = render_diagnostics(&text);
     assert_eq!(told.matches("error: unknown key").count(), DIAGNOSTICS_MAX);
     assert!(told.ends_with("note: and 7 more\n"), "{told}");
 }
@@ -558,14 +558,14 @@ fn an_error_is_not_lost_behind_warnings() {
     let tool = |i| format!("[tools.t{i}]\nuses = 'a.get'\nhidden = true\ntitle = 'x'\n");
     let text: String = (0..DIAGNOSTICS_MAX + 7).map(tool).collect();
     assert!(parse("spile.toml", &text, &env).is_ok());
-    assert!(told(&format!("{text}mistake = 1")).starts_with("error: unknown key `mistake`"));
+    assert!(render_diagnostics(&format!("{text}mistake = 1")).starts_with("error: unknown key `mistake`"));
 }
 
 #[test]
 fn a_manifest_has_a_largest_size() {
     let text = "#".repeat(TEXT_BYTES_MAX);
     assert!(parse("spile.toml", &text, &env).is_ok());
-    assert_snapshot!(told(&format!("{text}#")), @r"
+    assert_snapshot!(render_diagnostics(&format!("{text}#")), @r"
     error: `spile.toml` is longer than 4 MiB
     ");
 }

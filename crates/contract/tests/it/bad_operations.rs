@@ -1,30 +1,33 @@
 //! Operations and statements that cannot be had, and what their author is told.
 
-use contract::Kind;
+use contract::DataType;
 use contract::diagnostic::render_all;
-use contract::source::{BadStatement, ColumnFacts, Keeps, Kept, StatementFacts, TableFacts};
+use contract::source::{
+    AcceptedValues, ColumnAssignment, ColumnFacts, StatementError, StatementFacts, TableFacts,
+};
 use insta::assert_snapshot;
 
-use crate::operations::{compiled_of, people, top};
+use crate::operations::{compile_table, people_table, top_statement};
 
-fn told_of(table: TableFacts, more: &str) -> String {
-    let (_, found) = compiled_of(table, Ok(top()), &format!("[collections.people]\n{}", more.trim_start()));
+fn diagnostics_of_table(table: TableFacts, more: &str) -> String {
+    let (_, found) =
+        compile_table(table, Ok(top_statement()), &format!("[collections.people]\n{}", more.trim_start()));
     render_all(&found, false)
 }
 
-fn told(more: &str) -> String {
-    told_of(people(), more)
+fn diagnostics_of(more: &str) -> String {
+    diagnostics_of_table(people_table(), more)
 }
 
-fn told_of_statement(facts: Result<StatementFacts, BadStatement>, more: &str) -> String {
-    let (_, found) = compiled_of(people(), facts, &format!("[tools.top]\n{}", more.trim_start()));
+fn diagnostics_of_statement(facts: Result<StatementFacts, StatementError>, more: &str) -> String {
+    let (_, found) = compile_table(people_table(), facts, &format!("[tools.top]\n{}", more.trim_start()));
     render_all(&found, false)
 }
 
 #[test]
 fn writing_to_what_is_read_only() {
-    let table = TableFacts { read_only: Some("it is a view".into()), ..people() };
-    assert_snapshot!(told_of(table, "operations = [\"get\", \"create\", \"delete\"]"), @r#"
+    let table = TableFacts { read_only_reason: Some("it is a view".into()), ..people_table() };
+    assert_snapshot!(diagnostics_of_table(table, "operations = [\"get\", \"create\", \"delete\"]"), @r#"
     error: `people` cannot be written to: it is a view
      --> spile.toml:4:22
       |
@@ -36,8 +39,8 @@ fn writing_to_what_is_read_only() {
 
 #[test]
 fn changing_what_has_no_key() {
-    let table = TableFacts { key: vec![], ..people() };
-    assert_snapshot!(told_of(table, "operations = [\"list\", \"update\", \"delete\"]"), @r#"
+    let table = TableFacts { key: vec![], ..people_table() };
+    assert_snapshot!(diagnostics_of_table(table, "operations = [\"list\", \"update\", \"delete\"]"), @r#"
     error: `people` has no key: no column of text or whole numbers has a value in every row and none twice
      --> spile.toml:4:23
       |
@@ -57,7 +60,7 @@ fn changing_what_has_no_key() {
 #[test]
 fn a_new_record_without_what_it_needs() {
     let more = "operations = [\"create\"]\nfields = { name = { hidden = true } }";
-    assert_snapshot!(told(more), @r#"
+    assert_snapshot!(diagnostics_of(more), @r#"
     error: a new record of `people` needs `name`, which is hidden
      --> spile.toml:4:15
       |
@@ -69,8 +72,8 @@ fn a_new_record_without_what_it_needs() {
 
 #[test]
 fn nothing_that_could_be_changed() {
-    let only = TableFacts { columns: people().columns[..1].to_vec(), ..people() };
-    assert_snapshot!(told_of(only, "operations = [\"update\"]"), @r#"
+    let only = TableFacts { columns: people_table().columns[..1].to_vec(), ..people_table() };
+    assert_snapshot!(diagnostics_of_table(only, "operations = [\"update\"]"), @r#"
     error: nothing of `people` can be changed but its key, and that stays
      --> spile.toml:4:15
       |
@@ -78,10 +81,12 @@ fn nothing_that_could_be_changed() {
       |               ^^^^^^^^
       = help: leave "update" out
     "#);
-    let computed =
-        ColumnFacts { read_only: Some("it is computed".into()), ..ColumnFacts::new("id", Kind::Text) };
-    let computed = TableFacts { columns: vec![computed], ..people() };
-    assert_snapshot!(told_of(computed, "operations = [\"create\"]"), @r#"
+    let computed = ColumnFacts {
+        read_only_reason: Some("it is computed".into()),
+        ..ColumnFacts::new("id", DataType::Text)
+    };
+    let computed = TableFacts { columns: vec![computed], ..people_table() };
+    assert_snapshot!(diagnostics_of_table(computed, "operations = [\"create\"]"), @r#"
     error: no field of `people` can be set by a caller
      --> spile.toml:4:15
       |
@@ -93,7 +98,7 @@ fn nothing_that_could_be_changed() {
 
 #[test]
 fn a_version_that_is_none() {
-    assert_snapshot!(told("operations = [\"update\"]\nversion = \"name\""), @r#"
+    assert_snapshot!(diagnostics_of("operations = [\"update\"]\nversion = \"name\""), @r#"
     error: the version `name` is text, and no whole number
      --> spile.toml:5:11
       |
@@ -101,7 +106,7 @@ fn a_version_that_is_none() {
       |           ^^^^^^
       = help: choose a column of whole numbers, or leave `version` out: then contents are compared
     "#);
-    assert_snapshot!(told("operations = [\"update\"]\nversion = \"rve\""), @r#"
+    assert_snapshot!(diagnostics_of("operations = [\"update\"]\nversion = \"rve\""), @r#"
     error: no field `rve`
      --> spile.toml:5:11
       |
@@ -109,7 +114,7 @@ fn a_version_that_is_none() {
       |           ^^^^^
       = help: did you mean `rev`?
     "#);
-    assert_snapshot!(told("operations = [\"update\"]\nversion = \"id\""), @r#"
+    assert_snapshot!(diagnostics_of("operations = [\"update\"]\nversion = \"id\""), @r#"
     error: the version `id` is part of the key, which stays
      --> spile.toml:5:11
       |
@@ -117,9 +122,9 @@ fn a_version_that_is_none() {
       |           ^^^^
       = help: choose a column of whole numbers, or leave `version` out: then contents are compared
     "#);
-    let mut table = people();
+    let mut table = people_table();
     table.columns[5].mixed = true;
-    assert_snapshot!(told_of(table.clone(), "operations = [\"update\"]\nversion = \"rev\""), @r#"
+    assert_snapshot!(diagnostics_of_table(table.clone(), "operations = [\"update\"]\nversion = \"rev\""), @r#"
     error: the version `rev` is not a whole number in every row
      --> spile.toml:5:11
       |
@@ -128,8 +133,8 @@ fn a_version_that_is_none() {
       = help: choose a column of whole numbers, or leave `version` out: then contents are compared
     "#);
     table.columns[5] =
-        ColumnFacts { read_only: Some("it is computed".into()), ..people().columns[5].clone() };
-    assert_snapshot!(told_of(table, "operations = [\"update\"]\nversion = \"rev\""), @r#"
+        ColumnFacts { read_only_reason: Some("it is computed".into()), ..people_table().columns[5].clone() };
+    assert_snapshot!(diagnostics_of_table(table, "operations = [\"update\"]\nversion = \"rev\""), @r#"
     error: the version `rev` cannot be set: it is computed
      --> spile.toml:5:11
       |
@@ -141,7 +146,7 @@ fn a_version_that_is_none() {
 
 #[test]
 fn a_key_that_nobody_may_see() {
-    assert_snapshot!(told("fields = { id = { sensitive = true } }"), @r#"
+    assert_snapshot!(diagnostics_of("fields = { id = { sensitive = true } }"), @r#"
     error: the key `id` is sensitive
      --> spile.toml:3:14
       |
@@ -153,7 +158,7 @@ fn a_key_that_nobody_may_see() {
 
 #[test]
 fn an_operation_that_is_not_named() {
-    assert_snapshot!(told("[tools.add]\nuses = \"people.create\""), @r#"
+    assert_snapshot!(diagnostics_of("[tools.add]\nuses = \"people.create\""), @r#"
     error: `people` does not have `create`
      --> spile.toml:5:8
       |
@@ -165,7 +170,7 @@ fn an_operation_that_is_not_named() {
 
 #[test]
 fn a_search_that_finds_nothing() {
-    assert_snapshot!(told("operations = [\"search\"]\nsearch = [\"balance\", \"nmae\"]"), @r#"
+    assert_snapshot!(diagnostics_of("operations = [\"search\"]\nsearch = [\"balance\", \"nmae\"]"), @r#"
     error: `balance` is decimal, and words are looked for in text
      --> spile.toml:5:11
       |
@@ -180,7 +185,7 @@ fn a_search_that_finds_nothing() {
       |                      ^^^^^^
       = help: did you mean `name`?
     "#);
-    assert_snapshot!(told("operations = [\"search\"]\nsearch = false"), @r#"
+    assert_snapshot!(diagnostics_of("operations = [\"search\"]\nsearch = false"), @r#"
     error: `people` is to be searched, and nothing in it may be
      --> spile.toml:4:15
       |
@@ -188,8 +193,8 @@ fn a_search_that_finds_nothing() {
       |               ^^^^^^^^
       = help: choose fields with search = ["…"], or leave the operation out
     "#);
-    let numbers = TableFacts { columns: people().columns[..1].to_vec(), ..people() };
-    assert_snapshot!(told_of(numbers, "operations = [\"search\"]"), @r#"
+    let numbers = TableFacts { columns: people_table().columns[..1].to_vec(), ..people_table() };
+    assert_snapshot!(diagnostics_of_table(numbers, "operations = [\"search\"]"), @r#"
     error: `people` has no text to be searched
      --> spile.toml:4:15
       |
@@ -201,7 +206,7 @@ fn a_search_that_finds_nothing() {
 
 #[test]
 fn a_type_that_the_column_has_not() {
-    assert_snapshot!(told("fields = { balance = { as = \"date\" }, photo = { as = \"text\" } }"), @r#"
+    assert_snapshot!(diagnostics_of("fields = { balance = { as = \"date\" }, photo = { as = \"text\" } }"), @r#"
     error: `balance` is decimal, and cannot be date
      --> spile.toml:4:29
       |
@@ -216,7 +221,7 @@ fn a_type_that_the_column_has_not() {
       |                                                      ^^^^^^
       = help: leave the type out, or say `as = "blob"`
     "#);
-    assert_snapshot!(told("fields = { name = { as = \"blob\" } }"), @r#"
+    assert_snapshot!(diagnostics_of("fields = { name = { as = \"blob\" } }"), @r#"
     error: `name` is text, and cannot be blob
      --> spile.toml:4:26
       |
@@ -224,24 +229,26 @@ fn a_type_that_the_column_has_not() {
       |                          ^^^^^^
       = help: leave the type out, or say `as = "text"`; only columns of bytes are blobs, and columns of a JSON file that are all base64
     "#);
-    let mut base64 = people();
-    base64.columns.iter_mut().for_each(|column| column.base64 = column.name == "name");
-    assert_eq!(told_of(base64, "fields = { name = { as = \"blob\" } }"), "");
+    let mut base64 = people_table();
+    base64.columns.iter_mut().for_each(|column| column.is_base64 = column.name == "name");
+    assert_eq!(diagnostics_of_table(base64, "fields = { name = { as = \"blob\" } }"), "");
     // These can be.
     assert_eq!(
-        told("fields = { id = { as = \"int64\" }, rev = { as = \"boolean\" }, extra = { as = \"text\" } }"),
+        diagnostics_of(
+            "fields = { id = { as = \"int64\" }, rev = { as = \"boolean\" }, extra = { as = \"text\" } }"
+        ),
         ""
     );
 }
 
 #[test]
 fn a_statement_that_its_source_does_not_take() {
-    let bad = BadStatement {
+    let bad = StatementError {
         message: "no such column: plna".into(),
         help: Some("did you mean `plan`?".into()),
-        at: Some(7..11),
+        span: Some(7..11),
     };
-    assert_snapshot!(told_of_statement(Err(bad), "sql = \"select plna from people\""), @r#"
+    assert_snapshot!(diagnostics_of_statement(Err(bad), "sql = \"select plna from people\""), @r#"
     error: no such column: plna
      --> spile.toml:4:15
       |
@@ -249,8 +256,8 @@ fn a_statement_that_its_source_does_not_take() {
       |               ^^^^
       = help: did you mean `plan`?
     "#);
-    let bad = BadStatement { message: "this is two statements".into(), help: None, at: None };
-    assert_snapshot!(told_of_statement(Err(bad), "sql = \"select 1; select 2\""), @r#"
+    let bad = StatementError { message: "this is two statements".into(), help: None, span: None };
+    assert_snapshot!(diagnostics_of_statement(Err(bad), "sql = \"select 1; select 2\""), @r#"
     error: this is two statements
      --> spile.toml:4:7
       |
@@ -262,7 +269,7 @@ fn a_statement_that_its_source_does_not_take() {
 
 #[test]
 fn arguments_and_parameters_that_do_not_meet() {
-    assert_snapshot!(told_of_statement(Ok(top()), r#"
+    assert_snapshot!(diagnostics_of_statement(Ok(top_statement()), r#"
 sql = "select plan, count(*) as n from people where since >= :since and plan = :plan"
 arguments.sinec = { type = "date" }
 arguments.zebra = { type = "date" }
@@ -299,32 +306,32 @@ arguments.zebra = { type = "date" }
 
 #[test]
 fn texts_and_decimals_on_their_way_into_columns_of_numbers() {
-    let kept = |name: &str, declared: &str, keeps: Keeps| Kept {
+    let kept = |name: &str, declared: &str, keeps: AcceptedValues| ColumnAssignment {
         parameter: name.into(),
         column: name.to_uppercase(),
-        declared: declared.into(),
-        keeps,
+        declared_type: declared.into(),
+        accepts: keeps,
     };
     let kept = [
-        kept("code", "NUMERIC", Keeps::NumbersAndTexts),
-        kept("total", "NUMERIC", Keeps::NumbersAndTexts),
-        kept("n", "NUMERIC", Keeps::NumbersAndTexts),
-        kept("day", "DATE", Keeps::NumbersAndTexts),
-        kept("code", "INTEGER", Keeps::Numbers),
-        kept("day", "INTEGER", Keeps::Numbers),
-        kept("on", "TEXT", Keeps::Texts),
+        kept("code", "NUMERIC", AcceptedValues::NumbersAndTexts),
+        kept("total", "NUMERIC", AcceptedValues::NumbersAndTexts),
+        kept("n", "NUMERIC", AcceptedValues::NumbersAndTexts),
+        kept("day", "DATE", AcceptedValues::NumbersAndTexts),
+        kept("code", "INTEGER", AcceptedValues::Numbers),
+        kept("day", "INTEGER", AcceptedValues::Numbers),
+        kept("on", "TEXT", AcceptedValues::Texts),
     ];
     let parameters = ["code", "total", "n", "day", "on"];
     let facts = StatementFacts {
         writes: true,
         parameters: parameters.map(str::to_owned).to_vec(),
-        kept: kept.to_vec(),
+        assignments: kept.to_vec(),
         ..StatementFacts::default()
     };
     let text = "sql = \"insert into t values(:code, :total, :n, :day, :on)\"\nwrites = true\narguments.code = {}\n\
                 arguments.total = { type = \"decimal\" }\narguments.n = { type = \"integer\" }\n\
                 arguments.day = { type = \"date\" }\narguments.on = { type = \"boolean\" }";
-    assert_snapshot!(told_of_statement(Ok(facts), text), @r#"
+    assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r#"
     warning: `:code` is a text, and the column `CODE`, declared as `NUMERIC`, keeps numbers
      --> spile.toml:6:11
       |
@@ -366,13 +373,13 @@ fn texts_and_decimals_on_their_way_into_columns_of_numbers() {
 fn limits_that_are_no_integers() {
     let facts = StatementFacts {
         parameters: vec!["n".into(), "from".into(), "all".into()],
-        limits: vec!["n".into(), "from".into(), "all".into()],
-        ..top()
+        limit_parameters: vec!["n".into(), "from".into(), "all".into()],
+        ..top_statement()
     };
     let text = "sql = \"select plan from (select 1 limit :n) limit :all offset :from\"\narguments.n = {}\n\
                 arguments.from = { type = \"integer\", required = false }\n\
                 arguments.all = { type = \"integer\", default = -1 }";
-    assert_snapshot!(told_of_statement(Ok(facts), text), @r#"
+    assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r#"
     warning: `:n` is text, and a limit has to be an integer
      --> spile.toml:5:11
       |
@@ -392,7 +399,7 @@ fn limits_that_are_no_integers() {
 #[test]
 fn a_statement_that_writes_and_does_not_say_so() {
     let nothing = StatementFacts { writes: true, ..StatementFacts::default() };
-    assert_snapshot!(told_of_statement(Ok(nothing.clone()), "sql = \"delete from people\""), @r#"
+    assert_snapshot!(diagnostics_of_statement(Ok(nothing.clone()), "sql = \"delete from people\""), @r#"
     error: this statement writes
      --> spile.toml:4:7
       |
@@ -401,7 +408,7 @@ fn a_statement_that_writes_and_does_not_say_so() {
       = help: say `writes = true` if that is what you want, or let it only read
     "#);
     let text = "sql = \"delete from people\"\nwrites = true\nreturns = \"one\"";
-    assert_snapshot!(told_of_statement(Ok(nothing), text), @r#"
+    assert_snapshot!(diagnostics_of_statement(Ok(nothing), text), @r#"
     error: this statement gives no columns
      --> spile.toml:4:7
       |
@@ -409,8 +416,8 @@ fn a_statement_that_writes_and_does_not_say_so() {
       |       ^^^^^^^^^^^^^^^^^^^^
       = help: add `returning …`, or leave `returns = "one"` out
     "#);
-    let reads = StatementFacts { parameters: vec![], ..top() };
-    assert_snapshot!(told_of_statement(Ok(reads), "sql = \"select 1\"\nwrites = true"), @r#"
+    let reads = StatementFacts { parameters: vec![], ..top_statement() };
+    assert_snapshot!(diagnostics_of_statement(Ok(reads), "sql = \"select 1\"\nwrites = true"), @r#"
     warning: this statement only reads
      --> spile.toml:3:8
       |
@@ -418,7 +425,7 @@ fn a_statement_that_writes_and_does_not_say_so() {
       |        ^^^
       = help: leave `writes = true` out
     "#);
-    assert_snapshot!(told_of_statement(Ok(StatementFacts::default()), "sql = \"pragma x\""), @r#"
+    assert_snapshot!(diagnostics_of_statement(Ok(StatementFacts::default()), "sql = \"pragma x\""), @r#"
     error: this statement gives no columns
      --> spile.toml:4:7
       |
@@ -430,10 +437,10 @@ fn a_statement_that_writes_and_does_not_say_so() {
 
 #[test]
 fn columns_of_a_result_that_are_twice_there_or_not_at_all() {
-    let columns = vec![ColumnFacts::new("plan", Kind::Text), ColumnFacts::new("plan", Kind::Text)];
+    let columns = vec![ColumnFacts::new("plan", DataType::Text), ColumnFacts::new("plan", DataType::Text)];
     let facts = StatementFacts { columns, ..StatementFacts::default() };
     let text = "sql = \"select a.plan, b.plan from a, b\"\nfields = { paln = { hidden = true } }";
-    assert_snapshot!(told_of_statement(Ok(facts), text), @r#"
+    assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r#"
     error: two columns of the result are called `plan`
      --> spile.toml:4:7
       |
@@ -448,10 +455,12 @@ fn columns_of_a_result_that_are_twice_there_or_not_at_all() {
       |            ^^^^
       = help: did you mean `plan`?
     "#);
-    let facts =
-        StatementFacts { columns: vec![ColumnFacts::new("plan", Kind::Text)], ..StatementFacts::default() };
+    let facts = StatementFacts {
+        columns: vec![ColumnFacts::new("plan", DataType::Text)],
+        ..StatementFacts::default()
+    };
     let text = "sql = \"select plan from a\"\nfields = { plan = { hidden = true } }";
-    assert_snapshot!(told_of_statement(Ok(facts), text), @r#"
+    assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r#"
     error: `top` has no field to show
      --> spile.toml:3:8
       |

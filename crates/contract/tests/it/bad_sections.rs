@@ -4,7 +4,7 @@ use contract::diagnostic::render_all;
 use contract::manifest::parse;
 use insta::assert_snapshot;
 
-use crate::bad_manifests::told;
+use crate::bad_manifests::render_diagnostics;
 use crate::manifest::env;
 
 #[test]
@@ -14,7 +14,7 @@ fn an_unknown_kind() {
 kind = "sqllite"
 path = "crm"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown kind `sqllite`
      --> spile.toml:2:8
       |
@@ -31,7 +31,7 @@ fn a_kind_of_a_later_version() {
 kind = "postgres"
 url = "postgres://localhost/crm"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: sources of the kind `postgres` are not in this version yet
      --> spile.toml:2:8
       |
@@ -47,7 +47,7 @@ fn an_ending_that_tells_nothing() {
 [sources.crm]
 path = "data/export.bin"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: the ending of `data/export.bin` does not tell what it is
      --> spile.toml:2:8
       |
@@ -64,7 +64,7 @@ fn a_source_without_a_path() {
 kind = "csv"
 [sources.other]
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `crm` has no `path`
      --> spile.toml:1:10
       |
@@ -88,7 +88,7 @@ fn a_delimiter_for_a_database() {
 path = "crm.db"
 delimiter = ";"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `delimiter` is for sources of the kind `csv`, and this one is `sqlite`
      --> spile.toml:3:1
       |
@@ -105,7 +105,7 @@ fn a_delimiter_of_two_characters() {
 path = "crm.csv"
 delimiter = "::"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `::` cannot stand between columns
      --> spile.toml:3:13
       |
@@ -121,7 +121,7 @@ fn a_collection_without_any_source() {
 [collections.customers]
 key = "email"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
     error: there is no source to read from
      --> spile.toml:1:14
       |
@@ -141,7 +141,7 @@ path = "shop.db"
 [collections.customers]
 key = "email"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `customers` has no `source`
      --> spile.toml:5:14
       |
@@ -159,7 +159,7 @@ path = "customers.csv"
 [collections.people]
 source = "custommers"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown source `custommers`
      --> spile.toml:4:10
       |
@@ -177,7 +177,7 @@ path = "customers.csv"
 [collections.customers]
 table = "Sheet1"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `table` is for sources of the kind `sqlite`, and this one is `csv`
      --> spile.toml:4:1
       |
@@ -195,7 +195,7 @@ path = "crm.db"
 [collections."My Customers (2026)"]
 key = "email"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `My Customers (2026)` cannot be the name of a collection
      --> spile.toml:3:14
       |
@@ -213,7 +213,7 @@ uses = "customers.get"
 [tools.find_the_customer_who_bought_most_in_the_whole_of_last_year]
 uses = "customers.get"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `find customer` cannot be the name of a tool
      --> spile.toml:1:8
       |
@@ -238,7 +238,7 @@ path = "crm.db"
 [collections.customers]
 operations = ["get", "delete", "lst"]
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown operation `lst`
      --> spile.toml:4:32
       |
@@ -258,7 +258,7 @@ amount = { as = "string" }
 rate = { as = "decimel" }
 mail = { format = "e-mail" }
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: unknown type `string`
      --> spile.toml:4:17
       |
@@ -291,7 +291,7 @@ path = "crm.db"
 max = { name = "limit" }
 size = { name = "Größe" }
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `limit` cannot be the name of a field
      --> spile.toml:4:16
       |
@@ -316,7 +316,7 @@ path = "crm.db"
 [collections.customers.fields]
 plan = { enum = ["free", 2] }
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `enum`: expected a string, like the first, found an integer
      --> spile.toml:4:26
       |
@@ -332,7 +332,7 @@ fn a_tool_that_uses_nothing() {
 [tools.lookup]
 description = "Return the record."
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `lookup` has neither `uses` nor `sql`
      --> spile.toml:1:8
       |
@@ -352,7 +352,7 @@ uses = "customers.gett"
 [tools.c]
 uses = "customers.update"
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `customers` is not a collection and what to do with it
      --> spile.toml:2:8
       |
@@ -377,7 +377,7 @@ uses = "customers.get"
 text = """{email}
 {plan}"""
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `text` is one line for each row
      --> spile.toml:3:8
       |
@@ -394,7 +394,7 @@ fn an_empty_description() {
 uses = "customers.get"
 description = "  "
 "#;
-    assert_snapshot!(told(text.trim_start()), @r#"
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
     error: `description` is empty
      --> spile.toml:3:15
       |

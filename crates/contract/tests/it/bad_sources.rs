@@ -2,15 +2,15 @@
 
 use insta::assert_snapshot;
 
-use crate::bad_manifests::told;
+use crate::bad_manifests::render_diagnostics;
 
-fn told_of(text: &str) -> String {
-    told(text.trim_start())
+fn diagnostics_of(text: &str) -> String {
+    render_diagnostics(text.trim_start())
 }
 
 #[test]
 fn what_is_for_csv_on_a_workbook() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.xlsx"
 delimiter = ";"
@@ -42,7 +42,7 @@ formulas = "keep"
 
 #[test]
 fn a_pointer_for_json_lines() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.jsonl"
 at = "/items"
@@ -58,7 +58,7 @@ at = "/items"
 
 #[test]
 fn a_pointer_for_a_database() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.db"
 at = "/items"
@@ -74,7 +74,7 @@ at = "/items"
 
 #[test]
 fn a_path_of_jsonpath_is_no_pointer() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.json"
 at = "$.data.items[*]"
@@ -90,7 +90,7 @@ at = "$.data.items[*]"
 
 #[test]
 fn a_pointer_without_its_slash() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.json"
 at = "data.items"
@@ -106,7 +106,7 @@ at = "data.items"
 
 #[test]
 fn a_pointer_with_a_lone_tilde() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.json"
 at = "/a~b"
@@ -122,7 +122,7 @@ at = "/a~b"
 
 #[test]
 fn formulas_are_kept_or_refused() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.csv"
 formulas = "allow"
@@ -138,7 +138,7 @@ formulas = "allow"
 
 #[test]
 fn formulas_are_no_boolean() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.csv"
 formulas = true
@@ -154,7 +154,7 @@ formulas = true
 
 #[test]
 fn a_kind_by_the_name_of_its_program() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 kind = "excel"
 path = "crm.xlsx"
@@ -170,7 +170,7 @@ path = "crm.xlsx"
 
 #[test]
 fn a_kind_by_another_ending() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 kind = "tsv"
 path = "crm.tsv"
@@ -186,7 +186,7 @@ path = "crm.tsv"
 
 #[test]
 fn a_source_that_says_type() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 type = "csv"
 path = "crm.csv"
@@ -202,7 +202,7 @@ path = "crm.csv"
 
 #[test]
 fn a_source_that_says_file() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 kind = "csv"
 file = "crm.csv"
@@ -225,7 +225,7 @@ file = "crm.csv"
 
 #[test]
 fn sources_as_a_list() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [[sources]]
 name = "crm"
 path = "crm.csv"
@@ -241,7 +241,7 @@ path = "crm.csv"
 
 #[test]
 fn what_is_known_elsewhere() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 rows_max = 10
 [server]
 key = "email"
@@ -264,7 +264,7 @@ key = "email"
 
 #[test]
 fn a_key_in_another_case() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 Name = "crm"
 Rate-Limit = "60/min"
@@ -287,7 +287,7 @@ Rate-Limit = "60/min"
 
 #[test]
 fn a_rate_that_is_a_number() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = 60
 "#), @r#"
@@ -302,7 +302,7 @@ rate_limit = 60
 
 #[test]
 fn a_rate_without_a_time() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "60"
 "#), @r#"
@@ -317,7 +317,7 @@ rate_limit = "60"
 
 #[test]
 fn a_rate_of_an_unknown_time() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "60/fortnight"
 "#), @r#"
@@ -332,7 +332,7 @@ rate_limit = "60/fortnight"
 
 #[test]
 fn a_rate_with_a_slip() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "60/mintue"
 "#), @r#"
@@ -347,7 +347,7 @@ rate_limit = "60/mintue"
 
 #[test]
 fn a_rate_of_nothing() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "0/min"
 "#), @r#"
@@ -362,7 +362,7 @@ rate_limit = "0/min"
 
 #[test]
 fn a_rate_of_a_fraction() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "0.5/s"
 "#), @r#"
@@ -377,7 +377,7 @@ rate_limit = "0.5/s"
 
 #[test]
 fn a_rate_beyond_all() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "5000000/s"
 "#), @r#"
@@ -392,7 +392,7 @@ rate_limit = "5000000/s"
 
 #[test]
 fn a_server_that_says_description() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [server]
 description = "Customers by email."
 timeout = 30
@@ -415,7 +415,7 @@ timeout = 30
 
 #[test]
 fn a_file_of_one_table() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.csv"
 [collections.customers]

@@ -2,17 +2,17 @@
 
 use insta::assert_snapshot;
 
-use crate::bad_manifests::told;
+use crate::bad_manifests::render_diagnostics;
 
 /// What is told of a tool with these lines.
-fn told_of(more: &str) -> String {
+fn diagnostics_of(more: &str) -> String {
     let source = "[sources.crm]\npath = \"crm.db\"\n[collections.customers]\n";
-    told(&format!("{source}[tools.find]\n{}", more.trim_start()))
+    render_diagnostics(&format!("{source}[tools.find]\n{}", more.trim_start()))
 }
 
 #[test]
 fn a_tool_of_two_bodies() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 sql = "select 1"
 "#), @r#"
@@ -27,7 +27,7 @@ sql = "select 1"
 
 #[test]
 fn a_tool_without_a_body() {
-    assert_snapshot!(told_of(r#"description = "Finds a customer.""#), @r#"
+    assert_snapshot!(diagnostics_of(r#"description = "Finds a customer.""#), @r#"
     error: `find` has neither `uses` nor `sql`
      --> spile.toml:4:8
       |
@@ -39,7 +39,7 @@ fn a_tool_without_a_body() {
 
 #[test]
 fn what_is_for_statements() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 writes = true
 rows_max = 5
@@ -78,7 +78,7 @@ arguments.a = { type = "date" }
 
 #[test]
 fn asking_before_a_tool_reads() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 uses = "customers.list"
 confirm = "ask"
 "#), @r#"
@@ -93,7 +93,7 @@ confirm = "ask"
 
 #[test]
 fn asking_before_a_statement_reads() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 confirm = "ask"
 "#), @r#"
@@ -108,7 +108,7 @@ confirm = "ask"
 
 #[test]
 fn a_variable_in_a_statement() {
-    assert_snapshot!(told_of(r#"sql = "select * from customers where email = '${email}'""#), @r#"
+    assert_snapshot!(diagnostics_of(r#"sql = "select * from customers where email = '${email}'""#), @r#"
     error: variables are not replaced in a statement
      --> spile.toml:5:47
       |
@@ -120,7 +120,7 @@ fn a_variable_in_a_statement() {
 
 #[test]
 fn an_empty_statement() {
-    assert_snapshot!(told_of(r#"sql = " ""#), @r#"
+    assert_snapshot!(diagnostics_of(r#"sql = " ""#), @r#"
     error: `sql` is empty
      --> spile.toml:5:7
       |
@@ -132,7 +132,7 @@ fn an_empty_statement() {
 
 #[test]
 fn a_statement_that_is_a_list() {
-    assert_snapshot!(told_of(r#"sql = ["select 1", "select 2"]"#), @r#"
+    assert_snapshot!(diagnostics_of(r#"sql = ["select 1", "select 2"]"#), @r#"
     error: `sql`: expected a string, found an array
      --> spile.toml:5:7
       |
@@ -144,7 +144,7 @@ fn a_statement_that_is_a_list() {
 
 #[test]
 fn changes_without_writes() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 changes_max = 5
 "#), @r"
@@ -159,7 +159,7 @@ changes_max = 5
 
 #[test]
 fn changes_that_are_none() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "delete from customers"
 writes = true
 changes_max = 0
@@ -174,7 +174,7 @@ changes_max = 0
 
 #[test]
 fn writes_that_is_a_word() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "delete from customers"
 writes = "yes"
 "#), @r#"
@@ -189,7 +189,7 @@ writes = "yes"
 
 #[test]
 fn a_return_that_is_unknown() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 returns = "first"
 "#), @r#"
@@ -204,7 +204,7 @@ returns = "first"
 
 #[test]
 fn rows_of_a_tool_that_returns_one() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 returns = "one"
 rows_max = 5
@@ -220,7 +220,7 @@ rows_max = 5
 
 #[test]
 fn an_argument_with_its_colon() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :since"
 arguments.":since" = { type = "date" }
 "#), @r#"
@@ -235,7 +235,7 @@ arguments.":since" = { type = "date" }
 
 #[test]
 fn an_argument_that_begins_with_a_digit() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select ?1"
 arguments.1 = { type = "date" }
 "#), @r#"
@@ -250,7 +250,7 @@ arguments.1 = { type = "date" }
 
 #[test]
 fn an_argument_with_an_umlaut() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 arguments."größe" = { type = "integer" }
 "#), @r#"
@@ -265,7 +265,7 @@ arguments."größe" = { type = "integer" }
 
 #[test]
 fn an_argument_that_every_writing_tool_has() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "delete from customers where id = :dry_run"
 writes = true
 arguments.dry_run = { type = "boolean" }
@@ -281,7 +281,7 @@ arguments.dry_run = { type = "boolean" }
 
 #[test]
 fn an_argument_that_is_a_text() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :since"
 arguments.since = "date"
 "#), @r#"
@@ -295,7 +295,7 @@ arguments.since = "date"
 
 #[test]
 fn arguments_as_a_list() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :since"
 arguments = ["since"]
 "#), @r#"
@@ -309,7 +309,7 @@ arguments = ["since"]
 
 #[test]
 fn an_argument_of_an_unknown_type() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a, :b"
 arguments.a = { type = "datetime" }
 arguments.b = { type = "strnig" }
@@ -332,7 +332,7 @@ arguments.b = { type = "strnig" }
 
 #[test]
 fn an_argument_that_is_a_structure() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "json" }
 "#), @r#"
@@ -347,7 +347,7 @@ arguments.a = { type = "json" }
 
 #[test]
 fn an_argument_of_two_types() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "string", as = "date" }
 "#), @r#"
@@ -362,7 +362,7 @@ arguments.a = { type = "string", as = "date" }
 
 #[test]
 fn a_format_of_a_number() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "integer", format = "email" }
 "#), @r#"
@@ -377,7 +377,7 @@ arguments.a = { type = "integer", format = "email" }
 
 #[test]
 fn values_that_are_not_of_the_type() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "integer", enum = ["1", "2"] }
 "#), @r#"
@@ -392,7 +392,7 @@ arguments.a = { type = "integer", enum = ["1", "2"] }
 
 #[test]
 fn values_for_what_has_none() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "boolean", enum = ["yes", "no"] }
 "#), @r#"
@@ -407,7 +407,7 @@ arguments.a = { type = "boolean", enum = ["yes", "no"] }
 
 #[test]
 fn dates_that_are_none() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "date", enum = ["31.1.2026"] }
 "#), @r#"
@@ -422,7 +422,7 @@ arguments.a = { type = "date", enum = ["31.1.2026"] }
 
 #[test]
 fn a_default_of_another_type() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "integer", default = "10" }
 "#), @r#"
@@ -437,7 +437,7 @@ arguments.a = { type = "integer", default = "10" }
 
 #[test]
 fn a_default_that_is_no_boolean() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "boolean", default = 1 }
 "#), @r#"
@@ -452,7 +452,7 @@ arguments.a = { type = "boolean", default = 1 }
 
 #[test]
 fn a_default_that_is_no_date() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "date", default = "yesterday" }
 "#), @r#"
@@ -467,7 +467,7 @@ arguments.a = { type = "date", default = "yesterday" }
 
 #[test]
 fn a_default_without_quotes() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "date", default = 2026-01-31 }
 "#), @r#"
@@ -482,7 +482,7 @@ arguments.a = { type = "date", default = 2026-01-31 }
 
 #[test]
 fn a_default_that_is_a_list() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { default = ["x"] }
 "#), @r#"
@@ -496,7 +496,7 @@ arguments.a = { default = ["x"] }
 
 #[test]
 fn a_default_that_is_not_allowed() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { enum = ["x", "y"], default = "z" }
 "#), @r#"
@@ -511,7 +511,7 @@ arguments.a = { enum = ["x", "y"], default = "z" }
 
 #[test]
 fn a_default_that_is_never_used() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { default = "x", required = true }
 "#), @r#"
@@ -526,7 +526,7 @@ arguments.a = { default = "x", required = true }
 
 #[test]
 fn parameters_instead_of_arguments() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 parameters.a = { type = "date" }
 "#), @r#"
@@ -541,7 +541,7 @@ parameters.a = { type = "date" }
 
 #[test]
 fn a_rate_of_a_tool() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 rate_limit = "often"
 "#), @r#"
@@ -556,7 +556,7 @@ rate_limit = "often"
 
 #[test]
 fn a_timeout_of_a_tool() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 call_timeout_ms = 0
 "#), @r"
@@ -570,7 +570,7 @@ call_timeout_ms = 0
 
 #[test]
 fn a_long_running_word() {
-    assert_snapshot!(told_of(r#"
+    assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 long_running = "true"
 "#), @r#"
@@ -585,7 +585,7 @@ long_running = "true"
 
 #[test]
 fn an_operation_that_is_none() {
-    assert_snapshot!(told_of(r#"uses = "customers.remove""#), @r#"
+    assert_snapshot!(diagnostics_of(r#"uses = "customers.remove""#), @r#"
     error: unknown operation `remove`
      --> spile.toml:5:19
       |
@@ -597,7 +597,7 @@ fn an_operation_that_is_none() {
 
 #[test]
 fn uses_without_an_operation() {
-    assert_snapshot!(told_of(r#"uses = "customers""#), @r#"
+    assert_snapshot!(diagnostics_of(r#"uses = "customers""#), @r#"
     error: `customers` is not a collection and what to do with it
      --> spile.toml:5:8
       |

@@ -1,100 +1,115 @@
 //! The manifest that is written for data: what people read, and that it means what the data says.
 
-use contract::Kind;
-use contract::compile::{Known, compile};
-use contract::init::{Found, render};
-use contract::manifest::{Settings, SourceKind};
-use contract::source::{ColumnFacts, Facts, TableFacts};
+use contract::DataType;
+use contract::compile::{KnownSource, compile};
+use contract::init::{DiscoveredSource, render_manifest};
+use contract::manifest::{SourceKind, SourceSettings};
+use contract::source::{ColumnFacts, SourceFacts, TableFacts};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-use crate::manifest::read;
+use crate::manifest::parse_manifest;
 
-fn column(name: &str, kind: Kind) -> ColumnFacts {
+fn column(name: &str, kind: DataType) -> ColumnFacts {
     ColumnFacts::new(name, kind)
 }
 
 #[test]
 fn what_is_written_can_be_read_by_people() {
-    let plan = ColumnFacts { values: vec!["free".into(), "ruby".into()], ..column("plan", Kind::Text) };
+    let plan =
+        ColumnFacts { distinct_values: vec!["free".into(), "ruby".into()], ..column("plan", DataType::Text) };
     let people = TableFacts {
         name: "customers".into(),
         columns: vec![
-            column("email", Kind::Text),
+            column("email", DataType::Text),
             plan,
-            column("Signup Date", Kind::Date),
-            column("photo", Kind::Blob),
+            column("Signup Date", DataType::Date),
+            column("photo", DataType::Blob),
         ],
         key: vec![0],
         key_is_declared: false,
-        rows: Some(1200),
+        row_count: Some(1200),
         ..TableFacts::new("", Vec::new())
     };
     let lines = TableFacts {
         name: "Invoice Lines".into(),
         columns: vec![
-            column("invoice", Kind::Integer),
-            column("line", Kind::Integer),
-            column("", Kind::Decimal),
+            column("invoice", DataType::Integer),
+            column("line", DataType::Integer),
+            column("", DataType::Decimal),
         ],
         key: vec![0, 1],
         key_is_declared: true,
-        rows: None,
+        row_count: None,
         ..TableFacts::new("", Vec::new())
     };
     let twice = TableFacts {
         name: "log".into(),
-        columns: vec![column("at", Kind::Timestamp), column("at", Kind::Text)],
+        columns: vec![column("at", DataType::Timestamp), column("at", DataType::Text)],
         key: Vec::new(),
         key_is_declared: false,
-        rows: Some(0),
+        row_count: Some(0),
         ..TableFacts::new("", Vec::new())
     };
-    let csv = Facts {
+    let csv = SourceFacts {
         tables: vec![people],
         notes: vec!["UTF-8, separated by `;`".into()],
         delimiter: Some(b';'),
-        ..Facts::default()
+        ..SourceFacts::default()
     };
-    let sqlite = Facts { tables: vec![lines, twice], ..Facts::default() };
-    let text = render(
+    let sqlite = SourceFacts { tables: vec![lines, twice], ..SourceFacts::default() };
+    let text = render_manifest(
         &[
-            Found { name: "customers", path: "customers.csv", kind: SourceKind::Csv, at: None, facts: &csv },
-            Found {
+            DiscoveredSource {
+                name: "customers",
+                path: "customers.csv",
+                kind: SourceKind::Csv,
+                pointer: None,
+                facts: &csv,
+            },
+            DiscoveredSource {
                 name: "crm",
                 path: r"C:\data\${crm}.db",
                 kind: SourceKind::Sqlite,
-                at: None,
+                pointer: None,
                 facts: &sqlite,
             },
         ],
         "shop",
     );
     assert_snapshot!("init", text);
-    assert_eq!(read(&text).sources[1].path.value, r"C:\data\${crm}.db");
+    assert_eq!(parse_manifest(&text).sources[1].path.value, r"C:\data\${crm}.db");
 }
 
 #[test]
 fn nothing_found_is_a_manifest_too() {
-    assert_eq!(read(&render(&[], "")).server.name.as_deref(), Some("data"));
+    assert_eq!(parse_manifest(&render_manifest(&[], "")).server.name.as_deref(), Some("data"));
 }
 
 #[test]
 fn a_database_of_thousands_of_columns_is_still_a_manifest() {
     let columns: Vec<ColumnFacts> =
-        (0..2000).map(|i| column(&format!("Column number {i}"), Kind::Decimal)).collect();
+        (0..2000).map(|i| column(&format!("Column number {i}"), DataType::Decimal)).collect();
     let table = |i| TableFacts {
         name: format!("table {i}"),
         columns: columns.clone(),
         key: vec![0],
         key_is_declared: true,
-        rows: None,
+        row_count: None,
         ..TableFacts::new("", Vec::new())
     };
-    let facts = Facts { tables: (0..200).map(table).collect(), ..Facts::default() };
-    let text =
-        render(&[Found { name: "a", path: "a.db", kind: SourceKind::Sqlite, at: None, facts: &facts }], "a");
-    assert_eq!(read(&text).collections.len(), 200);
+    let facts = SourceFacts { tables: (0..200).map(table).collect(), ..SourceFacts::default() };
+    let text = render_manifest(
+        &[DiscoveredSource {
+            name: "a",
+            path: "a.db",
+            kind: SourceKind::Sqlite,
+            pointer: None,
+            facts: &facts,
+        }],
+        "a",
+    );
+    assert_eq!(parse_manifest(&text).collections.len(), 200);
     assert!(text.contains("\n# and 2000 more\n"));
 }
 
@@ -109,34 +124,34 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn table() -> impl Strategy<Value = TableFacts> {
-    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let kind = prop::sample::select(DataType::ALL.to_vec());
     let column = (name(), kind, any::<bool>(), any::<bool>(), prop::collection::vec(name(), 0..3));
     let column = column.prop_map(|(name, kind, nullable, mixed, values)| {
-        let values = if kind == Kind::Text { values } else { Vec::new() };
-        ColumnFacts { nullable, mixed, values, ..ColumnFacts::new(name, kind) }
+        let values = if kind == DataType::Text { values } else { Vec::new() };
+        ColumnFacts { nullable, mixed, distinct_values: values, ..ColumnFacts::new(name, kind) }
     });
     let table =
         (name(), prop::collection::vec(column, 1..6), any::<bool>(), any::<Option<u64>>(), 0..4_usize);
     table.prop_map(|(name, columns, key_is_declared, rows, keys)| {
-        let scalar = (0..columns.len()).filter(|at| columns[*at].kind.is_scalar());
+        let scalar = (0..columns.len()).filter(|at| columns[*at].data_type.is_scalar());
         let key = scalar.take(keys).collect::<Vec<_>>().into_iter().rev().collect();
-        TableFacts { key, key_is_declared, rows, ..TableFacts::new(name, columns) }
+        TableFacts { key, key_is_declared, row_count: rows, ..TableFacts::new(name, columns) }
     })
 }
 
-fn facts() -> impl Strategy<Value = Facts> {
+fn facts() -> impl Strategy<Value = SourceFacts> {
     (prop::collection::vec(table(), 0..4), prop::collection::vec(name(), 0..2)).prop_map(
         |(mut tables, notes)| {
             // A source has no two tables of one name.
             tables.sort_by(|a, b| a.name.cmp(&b.name));
             tables.dedup_by(|a, b| a.name == b.name);
-            Facts { tables, notes, ..Facts::default() }
+            SourceFacts { tables, notes, ..SourceFacts::default() }
         },
     )
 }
 
 /// The settings that are in comments and only say what holds anyway.
-fn uncommented(text: &str) -> String {
+fn uncomment_settings(text: &str) -> String {
     let examples = [
         "#:schema",
         "#instructions",
@@ -157,8 +172,8 @@ fn uncommented(text: &str) -> String {
 }
 
 /// What is served, as text; without where in the manifest it stands.
-fn served(text: &str, known: &[Known<'_>]) -> String {
-    let manifest = read(text);
+fn compiled_debug(text: &str, known: &[KnownSource<'_>]) -> String {
+    let manifest = parse_manifest(text);
     let (contract, told) = compile(&manifest, known, "x");
     let Some(contract) = contract else {
         return format!("nothing: {:?}", told.first().map(|one| &one.message));
@@ -182,34 +197,34 @@ proptest! {
         at in name(),
     ) {
         let (path_a, at) = (format!("{path_a}x"), format!("/{}", at.replace('~', "~0")));
-        let csv = Facts { tables: vec![csv], ..Facts::default() };
+        let csv = SourceFacts { tables: vec![csv], ..SourceFacts::default() };
         let found = [
-            Found { name: &name_a, path: &path_a, kind: kind_a, at: Some(&at), facts: &csv },
-            Found { name: &name_b, path: &path_b, kind: kind_b, at: None, facts: &sqlite },
+            DiscoveredSource { name: &name_a, path: &path_a, kind: kind_a, pointer: Some(&at), facts: &csv },
+            DiscoveredSource { name: &name_b, path: &path_b, kind: kind_b, pointer: None, facts: &sqlite },
         ];
-        let text = render(&found, &server);
-        let manifest = read(&text);
+        let text = render_manifest(&found, &server);
+        let manifest = parse_manifest(&text);
         prop_assert_eq!(&manifest.server.name, &Some(contract::names::server_name(&server)));
         let sources: Vec<(&str, SourceKind)> =
             manifest.sources.iter().map(|one| (one.path.value.as_str(), one.settings.kind())).collect();
         prop_assert_eq!(sources, [(path_a.as_str(), kind_a), (path_b.as_str(), kind_b)]);
-        if let Settings::Json { at: told } = &manifest.sources[0].settings {
+        if let SourceSettings::Json { pointer: told } = &manifest.sources[0].settings {
             prop_assert_eq!(told.as_deref(), Some(at.as_str()));
         }
 
         let tables: Vec<&TableFacts> = csv.tables.iter().chain(&sqlite.tables).collect();
         let (first, second) = (&manifest.sources[0].name.value, &manifest.sources[1].name.value);
-        let known = [Known::new(first, &csv), Known::new(second, &sqlite)];
+        let known = [KnownSource::new(first, &csv), KnownSource::new(second, &sqlite)];
         let (contract, told) = compile(&manifest, &known, "x");
         let contract = contract.ok_or_else(|| TestCaseError::fail(format!("{told:?}\n{text}")))?;
         prop_assert_eq!(contract.collections.len(), tables.len());
         for (collection, table) in contract.collections.iter().zip(tables) {
             prop_assert_eq!(&collection.shape.table, &table.name);
-            let kinds: Vec<Kind> = collection.fields.iter().map(|field| field.kind).collect();
-            prop_assert_eq!(kinds, table.columns.iter().map(|column| column.kind).collect::<Vec<_>>());
+            let kinds: Vec<DataType> = collection.fields.iter().map(|field| field.data_type).collect();
+            prop_assert_eq!(kinds, table.columns.iter().map(|column| column.data_type).collect::<Vec<_>>());
             prop_assert_eq!(&collection.shape.key, &table.key, "{}", text);
         }
         // What stands in comments holds anyway.
-        prop_assert_eq!(served(&uncommented(&text), &known), served(&text, &known), "{}", text);
+        prop_assert_eq!(compiled_debug(&uncomment_settings(&text), &known), compiled_debug(&text, &known), "{}", text);
     }
 }

@@ -1,22 +1,22 @@
 //! The table of keys, the parser that reads by it and the schema that editors read: none says what another does not.
 
 use contract::manifest::keys::{
-    ARGUMENT, COLLECTION, FIELD, Key, Only, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL, Takes,
+    ARGUMENT, AppliesTo, COLLECTION, FIELD, Key, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL, ValueType,
 };
 use contract::manifest::{self, EXAMPLE, parse};
 use serde_json::{Map, Value, json};
 use toml::de::{DeTable, DeValue};
 
-use crate::manifest::{WHOLE, env, read};
+use crate::manifest::{FULL_MANIFEST, env, parse_manifest};
 
 /// A manifest in which a key has the value that the table shows for it.
-fn with(section: &'static Section, key: &Key) -> String {
-    let line = format!("{} = {}\n", key.name, key.such_as);
-    let path = match key.only {
-        Only::Kinds(kinds) => {
+fn manifest_with(section: &'static Section, key: &Key) -> String {
+    let line = format!("{} = {}\n", key.name, key.example);
+    let path = match key.applies_to {
+        AppliesTo::SourceKinds(kinds) => {
             format!("crm.{}", if kinds[0].as_str() == "sqlite" { "db" } else { kinds[0].as_str() })
         }
-        Only::Everywhere | Only::Statements => "crm.db".into(),
+        AppliesTo::Everywhere | AppliesTo::Statements => "crm.db".into(),
     };
     let source = format!("[sources.crm]\npath = \"{path}\"\n");
     let all = "operations = [\"list\", \"search\", \"update\"]\n";
@@ -31,10 +31,10 @@ fn with(section: &'static Section, key: &Key) -> String {
     } else if std::ptr::eq(section, &FIELD) {
         format!("{source}[collections.customers.fields.x]\n{line}")
     } else if std::ptr::eq(section, &TOOL) {
-        let body = match (key.name, key.only) {
+        let body = match (key.name, key.applies_to) {
             ("uses" | "sql", _) => "",
             ("changes_max", _) => "sql = \"select 1\"\nwrites = true\n",
-            (_, Only::Statements) => "sql = \"select 1\"\n",
+            (_, AppliesTo::Statements) => "sql = \"select 1\"\n",
             _ => "uses = \"customers.update\"\n",
         };
         format!("{source}[collections.customers]\n{all}[tools.x]\n{body}{line}")
@@ -51,12 +51,17 @@ fn with(section: &'static Section, key: &Key) -> String {
 fn every_example_of_the_table_is_taken() {
     for section in SECTIONS.into_iter().chain([&ROOT]) {
         for key in section.keys {
-            assert!(!key.such_as.is_empty() && !key.about.is_empty(), "{} {}", section.header, key.name);
-            let text = with(section, key);
+            assert!(
+                !key.example.is_empty() && !key.description.is_empty(),
+                "{} {}",
+                section.header,
+                key.name
+            );
+            let text = manifest_with(section, key);
             // A variable in the table would be one of the reader's environment.
             assert!(!text.contains("${"), "{text}");
-            read(&text);
-            valid(&text);
+            parse_manifest(&text);
+            assert_valid(&text);
         }
     }
 }
@@ -64,7 +69,7 @@ fn every_example_of_the_table_is_taken() {
 #[test]
 fn an_argument_has_the_types_that_the_table_lists_and_no_others() {
     for key in ARGUMENT.keys {
-        let Takes::Word(words) = key.takes else { continue };
+        let ValueType::OneOf(words) = key.value_type else { continue };
         if key.name == "format" {
             continue;
         }
@@ -75,9 +80,9 @@ fn an_argument_has_the_types_that_the_table_lists_and_no_others() {
             )
         };
         for word in words() {
-            read(&with(word));
+            parse_manifest(&with(word));
         }
-        for kind in contract::Kind::ALL.map(contract::Kind::as_str) {
+        for kind in contract::DataType::ALL.map(contract::DataType::as_str) {
             let is_taken = parse("spile.toml", &with(kind), &env).is_ok();
             assert_eq!(is_taken, words().contains(&kind), "{} {kind}", key.name);
         }
@@ -88,10 +93,10 @@ fn an_argument_has_the_types_that_the_table_lists_and_no_others() {
 fn what_people_from_elsewhere_write_is_no_key_of_ours() {
     for section in SECTIONS {
         for key in section.keys {
-            for other in key.also_known_as {
+            for other in key.aliases {
                 let ours = section.keys.iter().find(|key| key.name == *other);
                 assert!(ours.is_none(), "{}: `{other}` for `{}` is a key itself", section.header, key.name);
-                let times = section.keys.iter().filter(|key| key.also_known_as.contains(other)).count();
+                let times = section.keys.iter().filter(|key| key.aliases.contains(other)).count();
                 assert_eq!(times, 1, "{}: `{other}`", section.header);
             }
         }
@@ -101,9 +106,12 @@ fn what_people_from_elsewhere_write_is_no_key_of_ours() {
 #[test]
 fn a_key_that_is_not_in_the_table_is_refused_everywhere() {
     for section in SECTIONS.into_iter().chain([&ROOT]) {
-        let key = section.keys.iter().find(|key| !matches!(key.takes, Takes::Table(_) | Takes::Named(..)));
+        let key = section
+            .keys
+            .iter()
+            .find(|key| !matches!(key.value_type, ValueType::Table(_) | ValueType::NamedTables(..)));
         let key = key.unwrap_or(&section.keys[0]);
-        let text = format!("{}zebra = 1\n", with(section, key));
+        let text = format!("{}zebra = 1\n", manifest_with(section, key));
         let told = parse("spile.toml", &text, &env).expect_err(&text);
         assert_eq!(told.len(), 1, "{text}");
         assert_eq!(told[0].message, "unknown key `zebra`");
@@ -116,15 +124,15 @@ fn a_key_that_is_not_in_the_table_is_refused_everywhere() {
 fn what_the_parser_takes_is_right_by_the_schema() {
     for text in [
         "",
-        WHOLE,
+        FULL_MANIFEST,
         EXAMPLE,
         include_str!("../../../../examples/customers/spile.toml"),
         "[sources.a]\nkind = '${KIND:-csv}'\npath = '${DATA}/x'\n[server]\nrate_limit = '${RATE:-1/s}'",
         "sources.a = { path = 'a.csv' }\ncollections.b = { filters = [], sort = false, key = ['x', 'y'] }",
         "[sources.a]\npath='a.db'\n[tools.t]\nsql='x'\narguments.a = { default = 0.5, type = 'number' }",
     ] {
-        read(text);
-        valid(text);
+        parse_manifest(text);
+        assert_valid(text);
     }
 }
 
@@ -165,7 +173,7 @@ fn validator() -> jsonschema::Validator {
     jsonschema::options().with_draft(jsonschema::Draft::Draft4).build(&schema).expect("it compiles")
 }
 
-fn valid(text: &str) {
+fn assert_valid(text: &str) {
     let value = value_of(text);
     let wrong: Vec<String> = validator().iter_errors(&value).map(|error| error.to_string()).collect();
     assert_eq!(wrong, [] as [&str; 0], "{text}");

@@ -1,8 +1,8 @@
 //! What goes in comes out: a column's kind never changes what its cells say.
 
-use contract::field::{Field, Side};
-use contract::infer::Guess;
-use contract::{Cell, Check, Kind};
+use contract::field::{Field, SchemaUse};
+use contract::infer::TypeInference;
+use contract::{CompiledSchema, DataType, ValueRef};
 use json::Json;
 use proptest::prelude::*;
 
@@ -36,18 +36,18 @@ fn column() -> impl Strategy<Value = Vec<String>> {
 proptest! {
     #[test]
     fn a_text_is_told_as_it_was_or_its_column_is_text(texts in column()) {
-        let mut guess = Guess::default();
-        texts.iter().for_each(|text| guess.see(text));
-        let kind = guess.kind();
+        let mut guess = TypeInference::default();
+        texts.iter().for_each(|text| guess.observe(text));
+        let kind = guess.data_type();
         let field = Field::new("f", "f", kind);
-        let schema = Json::object(|o| field.schema(o, Side::Output, None));
-        let check = Check::compile(&schema).expect("a schema");
+        let schema = Json::object(|o| field.write_schema(o, SchemaUse::Output, None));
+        let check = CompiledSchema::compile(&schema).expect("a schema");
         for text in &texts {
             let mut out = Vec::new();
-            field.value(&mut out, Cell::Text(text)).expect("the kind was found in these very texts");
-            let told = Json::written(out);
-            prop_assert!(check.admits(&told), "{kind:?}: {told}");
-            let doc = told.doc();
+            field.write_value(&mut out, ValueRef::Text(text)).expect("the kind was found in these very texts");
+            let told = Json::from_written_bytes(out);
+            prop_assert!(check.is_valid(&told), "{kind:?}: {told}");
+            let doc = told.to_doc();
             let back = doc.root().str().map_or_else(|| told.as_str().to_owned(), |text| text.into_owned());
             prop_assert_eq!(&back, text, "{:?}", kind);
         }
@@ -56,28 +56,28 @@ proptest! {
     /// As an argument, a text of the column is accepted too: what was read can be asked for.
     #[test]
     fn what_was_read_can_be_asked_for(texts in column()) {
-        let mut guess = Guess::default();
-        texts.iter().for_each(|text| guess.see(text));
-        let field = Field::new("f", "f", guess.kind());
-        let schema = Json::object(|o| field.schema(o, Side::Input, None));
-        let check = Check::compile(&schema).expect("a schema");
+        let mut guess = TypeInference::default();
+        texts.iter().for_each(|text| guess.observe(text));
+        let field = Field::new("f", "f", guess.data_type());
+        let schema = Json::object(|o| field.write_schema(o, SchemaUse::Lookup, None));
+        let check = CompiledSchema::compile(&schema).expect("a schema");
         for text in &texts {
             let mut out = Vec::new();
-            field.value(&mut out, Cell::Text(text)).expect("the kind was found in these very texts");
-            let told = Json::written(out);
-            prop_assert!(check.admits(&told), "{:?}: {} by {}", guess.kind(), told, schema);
+            field.write_value(&mut out, ValueRef::Text(text)).expect("the kind was found in these very texts");
+            let told = Json::from_written_bytes(out);
+            prop_assert!(check.is_valid(&told), "{:?}: {} by {}", guess.data_type(), told, schema);
         }
     }
 
     #[test]
-    fn a_misfit_is_never_told(kind in 0..Kind::ALL.len(), text in cell()) {
-        let field = Field::new("f", "f", Kind::ALL[kind]);
-        let schema = Json::object(|o| field.schema(o, Side::Output, None));
-        let check = Check::compile(&schema).expect("a schema");
+    fn a_misfit_is_never_told(kind in 0..DataType::ALL.len(), text in cell()) {
+        let field = Field::new("f", "f", DataType::ALL[kind]);
+        let schema = Json::object(|o| field.write_schema(o, SchemaUse::Output, None));
+        let check = CompiledSchema::compile(&schema).expect("a schema");
         let mut out = Vec::new();
-        if field.value(&mut out, Cell::Text(&text)).is_ok() {
-            let told = Json::written(out);
-            prop_assert!(check.admits(&told), "{:?}: {}", field.kind, told);
+        if field.write_value(&mut out, ValueRef::Text(&text)).is_ok() {
+            let told = Json::from_written_bytes(out);
+            prop_assert!(check.is_valid(&told), "{:?}: {}", field.data_type, told);
         }
     }
 }

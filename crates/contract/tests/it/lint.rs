@@ -1,34 +1,37 @@
 //! What is worth a look in contracts that can be served, and that nothing else is.
 
-use contract::compile::{Known, compile};
+use contract::compile::{KnownSource, compile};
 use contract::diagnostic::{Diagnostic, render_all};
 use contract::lint::lint;
 use contract::manifest::{self, Manifest};
-use contract::source::{ColumnFacts, Facts, StatementFacts, TableFacts};
-use contract::{Contract, Kind};
+use contract::source::{ColumnFacts, SourceFacts, StatementFacts, TableFacts};
+use contract::{Contract, DataType};
 use insta::assert_snapshot;
 use json::Json;
 
-fn facts(columns: Vec<ColumnFacts>) -> Facts {
-    let table =
-        |name: &str| TableFacts { key: vec![0], rows: Some(9), ..TableFacts::new(name, columns.clone()) };
-    Facts { tables: vec![table("people"), table("orders")], ..Facts::default() }
+fn facts(columns: Vec<ColumnFacts>) -> SourceFacts {
+    let table = |name: &str| TableFacts {
+        key: vec![0],
+        row_count: Some(9),
+        ..TableFacts::new(name, columns.clone())
+    };
+    SourceFacts { tables: vec![table("people"), table("orders")], ..SourceFacts::default() }
 }
 
 fn columns() -> Vec<ColumnFacts> {
-    vec![ColumnFacts::new("id", Kind::Integer), ColumnFacts::new("name", Kind::Text)]
+    vec![ColumnFacts::new("id", DataType::Integer), ColumnFacts::new("name", DataType::Text)]
 }
 
-fn compiled(facts: &Facts, text: &str) -> (Contract, Manifest) {
+fn compiled(facts: &SourceFacts, text: &str) -> (Contract, Manifest) {
     let text = format!("[sources.s]\npath = \"s.db\"\n{text}");
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
-    let (contract, told) = compile(&manifest, &[Known::new("s", facts)], "people");
+    let (contract, told) = compile(&manifest, &[KnownSource::new("s", facts)], "people");
     (contract.unwrap_or_else(|| panic!("{}", render_all(&told, false))), manifest)
 }
 
-fn found(facts: &Facts, text: &str) -> Vec<Diagnostic> {
+fn lint_diagnostics(facts: &SourceFacts, text: &str) -> Vec<Diagnostic> {
     let (contract, manifest) = compiled(facts, text);
-    lint(&contract, &manifest, &[Known::new("s", facts)])
+    lint(&contract, &manifest, &[KnownSource::new("s", facts)])
 }
 
 /// Each as `severity code: message`.
@@ -41,23 +44,23 @@ fn codes(found: &[Diagnostic]) -> Vec<String> {
     found.iter().map(line).collect()
 }
 
-fn told(facts: &Facts, text: &str) -> String {
-    render_all(&found(facts, text), false)
+fn render_lints(facts: &SourceFacts, text: &str) -> String {
+    render_all(&lint_diagnostics(facts, text), false)
 }
 
 const GOOD: &str = "[collections.people]\ndescription = 'People who work here.'\n";
 
 #[test]
 fn what_is_good_is_left_alone() {
-    assert_eq!(codes(&found(&facts(columns()), GOOD)), [] as [&str; 0]);
+    assert_eq!(codes(&lint_diagnostics(&facts(columns()), GOOD)), [] as [&str; 0]);
     // A description of its own is as good as the collection's.
     let own = "[collections.people]\noperations = ['get']\n[tools.find]\nuses = 'people.get'\ndescription = 'Find.'";
-    assert_eq!(codes(&found(&facts(columns()), own)), [] as [&str; 0]);
+    assert_eq!(codes(&lint_diagnostics(&facts(columns()), own)), [] as [&str; 0]);
 }
 
 #[test]
 fn collections_without_a_description_are_one_note() {
-    assert_snapshot!(told(&facts(columns()), "[collections.people]\n[collections.orders]\n"), @r"
+    assert_snapshot!(render_lints(&facts(columns()), "[collections.people]\n[collections.orders]\n"), @r"
     note: 2 collections have no description: `people`, `orders`
      --> spile.toml:3:14
       |
@@ -65,7 +68,7 @@ fn collections_without_a_description_are_one_note() {
       |              ^^^^^^
       = help: say what a record is in a sentence; models choose their tools by it
     ");
-    assert_snapshot!(told(&facts(columns()), &format!("{GOOD}[collections.orders]\n")), @r"
+    assert_snapshot!(render_lints(&facts(columns()), &format!("{GOOD}[collections.orders]\n")), @r"
     note: 1 collection has no description: `orders`
      --> spile.toml:5:14
       |
@@ -83,7 +86,7 @@ fn tools_that_read_alike() {
         )
     };
     let facts = facts(columns());
-    assert_snapshot!(told(&facts, &tools("Look up people.", "Look up people.")), @r"
+    assert_snapshot!(render_lints(&facts, &tools("Look up people.", "Look up people.")), @r"
     warning: the tools `find` and `all` have the same description
      --> spile.toml:8:8
       |
@@ -92,7 +95,7 @@ fn tools_that_read_alike() {
       = help: a model cannot tell which to use; say in each what the other does not do
     ");
     assert_snapshot!(
-        told(&facts, &tools("Return the people who work in an office.", "Return people that work in the office.")),
+        render_lints(&facts, &tools("Return the people who work in an office.", "Return people that work in the office.")),
         @r"
     warning: the tools `find` and `all` read almost the same
      --> spile.toml:8:8
@@ -107,14 +110,14 @@ fn tools_that_read_alike() {
         ("Count the orders of a day.", "Count the orders of a customer."),
         ("的", "人"),
     ] {
-        assert_eq!(codes(&found(&facts, &tools(a, b))), [] as [&str; 0], "{a} {b}");
+        assert_eq!(codes(&lint_diagnostics(&facts, &tools(a, b))), [] as [&str; 0], "{a} {b}");
     }
 }
 
 #[test]
 fn collections_that_read_alike() {
     let text = "[collections.people]\ndescription = 'Rows of the shop.'\n[collections.orders]\ndescription = 'Rows of the shop.'\n";
-    assert_snapshot!(told(&facts(columns()), text), @r"
+    assert_snapshot!(render_lints(&facts(columns()), text), @r"
     warning: the collections `people` and `orders` have the same description
      --> spile.toml:5:14
       |
@@ -139,14 +142,14 @@ fn schemas_that_clients_refuse() {
         (r#"{"properties":{"":{}}}"#, &["warning argument_name"]),
     ] {
         let mut odd = contract.clone();
-        odd.tools[0].input = Json::parse(schema).expect("JSON");
-        let found = lint(&odd, &manifest, &[Known::new("s", &facts)]);
+        odd.tools[0].input_schema = Json::parse(schema).expect("JSON");
+        let found = lint(&odd, &manifest, &[KnownSource::new("s", &facts)]);
         assert_eq!(codes(&found), expected, "{schema}");
-        assert!(found.iter().all(|one| one.at.is_some()), "{schema}");
+        assert!(found.iter().all(|one| one.location.is_some()), "{schema}");
     }
     let mut odd = contract;
-    odd.tools[1].input = Json::parse(r#"{"anyOf":[],"properties":{"a-b":{}}}"#).expect("JSON");
-    let found = lint(&odd, &manifest, &[Known::new("s", &facts)]);
+    odd.tools[1].input_schema = Json::parse(r#"{"anyOf":[],"properties":{"a-b":{}}}"#).expect("JSON");
+    let found = lint(&odd, &manifest, &[KnownSource::new("s", &facts)]);
     assert_snapshot!(render_all(&found, false), @r#"
     warning: the arguments of `list_people` are an `anyOf` at the top, which some clients refuse
      --> spile.toml:3:14
@@ -168,7 +171,7 @@ fn schemas_that_clients_refuse() {
 fn what_is_too_long_or_too_many() {
     let facts = facts(columns());
     let (contract, manifest) = compiled(&facts, GOOD);
-    let known = [Known::new("s", &facts)];
+    let known = [KnownSource::new("s", &facts)];
     let with = |change: &dyn Fn(&mut Contract)| {
         let mut odd = contract.clone();
         change(&mut odd);
@@ -187,25 +190,26 @@ fn what_is_too_long_or_too_many() {
 
 #[test]
 fn types_that_hold_are_left_alone_but_where_digits_are_lost() {
-    let check = |kind: Kind, declared: Kind, expected: &[&str]| {
+    let check = |kind: DataType, declared: DataType, expected: &[&str]| {
         // What no value can be is refused by the compiler, and what some are not by whoever reads them.
         let mixed = ColumnFacts { mixed: true, ..ColumnFacts::new("x", kind) };
-        let facts = facts(vec![ColumnFacts::new("id", Kind::Integer), mixed]);
+        let facts = facts(vec![ColumnFacts::new("id", DataType::Integer), mixed]);
         let text = format!("{GOOD}fields.x = {{ as = '{}' }}", declared.as_str());
-        assert_eq!(codes(&found(&facts, &text)), expected, "{kind:?} as {declared:?}");
+        assert_eq!(codes(&lint_diagnostics(&facts, &text)), expected, "{kind:?} as {declared:?}");
     };
-    for kind in Kind::ALL {
+    for kind in DataType::ALL {
         check(kind, kind, &[]);
     }
-    check(Kind::Integer, Kind::Text, &[]);
-    check(Kind::Integer, Kind::Decimal, &[]);
-    check(Kind::Timestamp, Kind::Text, &[]);
-    check(Kind::Text, Kind::Date, &[]);
-    check(Kind::Text, Kind::Decimal, &[]);
-    check(Kind::Decimal, Kind::Number, &["note type_differs"]);
-    check(Kind::Int64, Kind::Number, &["note type_differs"]);
-    let facts = facts(vec![ColumnFacts::new("id", Kind::Integer), ColumnFacts::new("price", Kind::Decimal)]);
-    assert_snapshot!(told(&facts, &format!("{GOOD}fields.price = {{ as = 'number' }}")), @r#"
+    check(DataType::Integer, DataType::Text, &[]);
+    check(DataType::Integer, DataType::Decimal, &[]);
+    check(DataType::Timestamp, DataType::Text, &[]);
+    check(DataType::Text, DataType::Date, &[]);
+    check(DataType::Text, DataType::Decimal, &[]);
+    check(DataType::Decimal, DataType::Number, &["note type_differs"]);
+    check(DataType::Int64, DataType::Number, &["note type_differs"]);
+    let facts =
+        facts(vec![ColumnFacts::new("id", DataType::Integer), ColumnFacts::new("price", DataType::Decimal)]);
+    assert_snapshot!(render_lints(&facts, &format!("{GOOD}fields.price = {{ as = 'number' }}")), @r#"
     note: `price` is declared `number`, and its values are `decimal`: digits may be lost
      --> spile.toml:5:23
       |
@@ -217,19 +221,25 @@ fn types_that_hold_are_left_alone_but_where_digits_are_lost() {
 
 #[test]
 fn a_table_without_rows_is_what_it_is_said_to_be() {
-    let mut facts = facts(vec![ColumnFacts::new("id", Kind::Integer), ColumnFacts::new("x", Kind::Text)]);
-    facts.tables.iter_mut().for_each(|table| table.rows = Some(0));
-    assert_eq!(codes(&found(&facts, &format!("{GOOD}fields.x = {{ as = 'date' }}"))), [] as [&str; 0]);
+    let mut facts =
+        facts(vec![ColumnFacts::new("id", DataType::Integer), ColumnFacts::new("x", DataType::Text)]);
+    facts.tables.iter_mut().for_each(|table| table.row_count = Some(0));
+    assert_eq!(
+        codes(&lint_diagnostics(&facts, &format!("{GOOD}fields.x = {{ as = 'date' }}"))),
+        [] as [&str; 0]
+    );
 }
 
 #[test]
 fn columns_that_round() {
     let price = ColumnFacts {
-        inexact: Some("keeps 15 digits of a decimal, because SQLite itself rounds what is beyond".into()),
-        ..ColumnFacts::new("price", Kind::Decimal)
+        precision_loss: Some(
+            "keeps 15 digits of a decimal, because SQLite itself rounds what is beyond".into(),
+        ),
+        ..ColumnFacts::new("price", DataType::Decimal)
     };
-    let facts = facts(vec![ColumnFacts::new("id", Kind::Integer), price]);
-    assert_snapshot!(told(&facts, GOOD), @r"
+    let facts = facts(vec![ColumnFacts::new("id", DataType::Integer), price]);
+    assert_snapshot!(render_lints(&facts, GOOD), @r"
     note: `people`: `price` keeps 15 digits of a decimal, because SQLite itself rounds what is beyond
      --> spile.toml:3:14
       |
@@ -238,9 +248,9 @@ fn columns_that_round() {
       = help: what is stored already is told as it is; for exact digits declare the column TEXT in the database
     ");
     let hidden = format!("{GOOD}fields.price = {{ hidden = true }}");
-    assert_eq!(codes(&found(&facts, &hidden)), [] as [&str; 0]);
+    assert_eq!(codes(&lint_diagnostics(&facts, &hidden)), [] as [&str; 0]);
     let written = format!("{GOOD}operations = ['get', 'list', 'update']\n");
-    assert_eq!(codes(&found(&facts, &written)), ["warning column_rounds"]);
+    assert_eq!(codes(&lint_diagnostics(&facts, &written)), ["warning column_rounds"]);
 }
 
 #[test]
@@ -253,12 +263,12 @@ fn a_statement_without_a_description_is_a_tool_that_nobody_can_choose() {
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
     let gives = || {
         Ok(StatementFacts {
-            columns: vec![ColumnFacts::new("n", Kind::Integer)],
+            columns: vec![ColumnFacts::new("n", DataType::Integer)],
             ..StatementFacts::default()
         })
     };
     let statements = ["count", "most", "told"].map(|name| (name, gives()));
-    let known = [Known { statements: &statements, ..Known::new("s", &facts) }];
+    let known = [KnownSource { statements: &statements, ..KnownSource::new("s", &facts) }];
     let (contract, told) = compile(&manifest, &known, "people");
     let contract = contract.unwrap_or_else(|| panic!("{}", render_all(&told, false)));
     assert_snapshot!(render_all(&lint(&contract, &manifest, &known), false), @r"

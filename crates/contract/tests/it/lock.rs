@@ -2,31 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use call::Annotations;
 use contract::Confirm;
+use contract::compatibility::{Compatibility, ContractInterface, ToolInterface};
 use contract::diagnostic::render;
-use contract::judge::{Promise, Promises, Verdict};
-use contract::lock::{Lock, Number, TEXT_BYTES_MAX};
+use contract::lock::{ContractVersion, Lock, TEXT_BYTES_MAX};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use spile_core::ToolAnnotations;
 
 fn lock() -> Lock {
-    let get = Promise {
-        words: "0123456789abcdef".into(),
-        annotations: Annotations { read_only: Some(true), open_world: Some(false), ..Annotations::default() },
+    let get = ToolInterface {
+        text_digest: "0123456789abcdef".into(),
+        annotations: ToolAnnotations {
+            read_only: Some(true),
+            open_world: Some(false),
+            ..ToolAnnotations::default()
+        },
         confirm: Confirm::Never,
-        input: json!({"type": "object", "properties": {"email": {"type": "string", "format": "email"}}}),
-        output: json!({"type": "object", "properties": {"plan": {"enum": ["it's '''free'''", "ru\u{7f}by\n"]}}}),
+        input_schema: json!({"type": "object", "properties": {"email": {"type": "string", "format": "email"}}}),
+        output_schema: json!({"type": "object", "properties": {"plan": {"enum": ["it's '''free'''", "ru\u{7f}by\n"]}}}),
     };
-    let odd = Promise { annotations: Annotations::default(), ..get.clone() };
+    let odd = ToolInterface { annotations: ToolAnnotations::default(), ..get.clone() };
     let tools = BTreeMap::from([("get_customers".to_owned(), get), ("odd. \"name\"".to_owned(), odd)]);
-    let promises = Promises { instructions: "fedcba".into(), tools };
-    Lock::new(Number { major: 1, minor: 2, patch: 3 }, promises)
+    let promises = ContractInterface { instructions_digest: "fedcba".into(), tools };
+    Lock::new(ContractVersion { major: 1, minor: 2, patch: 3 }, promises)
 }
 
 #[test]
 fn it_reads_like_this() {
-    insta::assert_snapshot!(lock().write(), @r#"
+    insta::assert_snapshot!(lock().to_toml(), @r#"
     # What this server promises, written by `spile compile`: keep it in version control.
     # `spile diff` says what a change means to those who call.
 
@@ -96,27 +100,30 @@ fn it_reads_like_this() {
 
 #[test]
 fn what_is_written_is_read() {
-    let written = lock().write();
-    assert_eq!(Lock::read("spile.lock", &written).expect("it is ours"), lock());
+    let written = lock().to_toml();
+    assert_eq!(Lock::parse("spile.lock", &written).expect("it is ours"), lock());
     // As git hands it out on Windows.
-    assert_eq!(Lock::read("spile.lock", &written.replace('\n', "\r\n")).expect("it is ours"), lock());
-    let empty = Lock::new(Number::FIRST, Promises::default());
-    assert_eq!(Lock::read("spile.lock", &empty.write()).expect("it is ours"), empty);
+    assert_eq!(Lock::parse("spile.lock", &written.replace('\n', "\r\n")).expect("it is ours"), lock());
+    let empty = Lock::new(ContractVersion::FIRST, ContractInterface::default());
+    assert_eq!(Lock::parse("spile.lock", &empty.to_toml()).expect("it is ours"), empty);
 }
 
 #[test]
 fn who_is_asked_is_written_down() {
     let never = lock();
     let mut asks = lock();
-    asks.promises.tools.get_mut("get_customers").expect("it is there").confirm = Confirm::Ask;
-    let written = asks.write();
-    assert_eq!(Lock::read("spile.lock", &written).expect("it is ours"), asks);
+    asks.interface.tools.get_mut("get_customers").expect("it is there").confirm = Confirm::Ask;
+    let written = asks.to_toml();
+    assert_eq!(Lock::parse("spile.lock", &written).expect("it is ours"), asks);
     // A file that says nothing of it is from before, or asks nobody.
-    assert!(written.contains("confirm = \"ask\"\n") && !never.write().contains("confirm"), "{written}");
+    assert!(written.contains("confirm = \"ask\"\n") && !never.to_toml().contains("confirm"), "{written}");
     let altered = written.replace("confirm = \"ask\"\n", "");
-    let altered = Lock::read("spile.lock", &altered).expect("it is readable");
-    assert_eq!((altered.promises, &altered.altered[..]), (never.promises, &["get_customers".to_owned()][..]));
-    insta::assert_snapshot!(refused(&written.replace("\"ask\"", "\"maybe\"")), @r#"
+    let altered = Lock::parse("spile.lock", &altered).expect("it is readable");
+    assert_eq!(
+        (altered.interface, &altered.hash_mismatches[..]),
+        (never.interface, &["get_customers".to_owned()][..])
+    );
+    insta::assert_snapshot!(parse_error(&written.replace("\"ask\"", "\"maybe\"")), @r#"
     error: expected "ask"
       --> spile.lock:12:11
        |
@@ -128,32 +135,32 @@ fn who_is_asked_is_written_down() {
 
 #[test]
 fn tools_that_two_branches_add_stand_apart() {
-    let lines = lock().write();
+    let lines = lock().to_toml();
     let (before, after) = lines.split_once("\n[tools.\"odd").expect("in the order of their names");
     assert!(before.contains("[tools.get_customers]") && !after.contains("get_customers"));
 }
 
 #[test]
 fn what_was_changed_by_hand_is_named() {
-    let changed = lock().write().replacen("\"email\"", "\"phone\"", 1);
-    let lock = Lock::read("spile.lock", &changed).expect("it is readable");
-    assert_eq!(lock.altered, ["get_customers"]);
+    let changed = lock().to_toml().replacen("\"email\"", "\"phone\"", 1);
+    let lock = Lock::parse("spile.lock", &changed).expect("it is readable");
+    assert_eq!(lock.hash_mismatches, ["get_customers"]);
 }
 
 /// What is told about a file that cannot be used.
 #[track_caller]
-fn refused(text: &str) -> String {
-    render(&Lock::read("spile.lock", text).expect_err("it cannot be used"), false)
+fn parse_error(text: &str) -> String {
+    render(&Lock::parse("spile.lock", text).expect_err("it cannot be used"), false)
 }
 
 #[test]
 fn what_cannot_be_read_says_why_and_the_way_out() {
-    let good = lock().write();
+    let good = lock().to_toml();
     let merged = good.replace(
         "version = \"1.2.3\"",
         "<<<<<<< HEAD\nversion = \"1.2.3\"\n=======\nversion = \"1.3.0\"\n>>>>>>> other",
     );
-    insta::assert_snapshot!(refused(&merged), @r#"
+    insta::assert_snapshot!(parse_error(&merged), @r#"
     error: two versions of this file were merged, and both are still here
      --> spile.lock:5:1
       |
@@ -161,7 +168,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
       | ^^^^^^^^^^^^
       = help: keep one side, with the higher `version`; then `spile compile` makes it right
     "#);
-    insta::assert_snapshot!(refused("format = 1\nversion = \"1.2\"\n"), @r#"
+    insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.2\"\n"), @r#"
     error: expected a version such as "1.0.0"
      --> spile.lock:2:11
       |
@@ -169,7 +176,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
       |           ^^^^^
       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused("format = 2\n"), @r#"
+    insta::assert_snapshot!(parse_error("format = 2\n"), @r#"
     error: this lock file is of another kind than this version of spile knows
      --> spile.lock:1:10
       |
@@ -177,7 +184,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
       |          ^
       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused("version = \"1.0.0\"\n"), @r#"
+    insta::assert_snapshot!(parse_error("version = \"1.0.0\"\n"), @r#"
     error: `format` is missing
      --> spile.lock:1:1
       |
@@ -185,7 +192,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
       | ^
       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused("format = 1\nversion = \n"), @r#"
+    insta::assert_snapshot!(parse_error("format = 1\nversion = \n"), @r#"
     error: string values must be quoted, expected literal string
      --> spile.lock:2:11
       |
@@ -193,7 +200,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
       |           ^
       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused("format = 1\nversion = 1\n"), @r#"
+    insta::assert_snapshot!(parse_error("format = 1\nversion = 1\n"), @r#"
     error: expected a text in quotes
      --> spile.lock:2:11
       |
@@ -201,7 +208,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
       |           ^
       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused("format = 1\nversion = \"1.0.0\"\ntools = 3\n"), @r#"
+    insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.0.0\"\ntools = 3\n"), @r#"
     error: expected a table
      --> spile.lock:3:9
       |
@@ -209,7 +216,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
       |         ^
       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused("format = 1\nversion = \"1.0.0\"\n[tools.x]\nhash = \"\"\n"), @r#"
+    insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.0.0\"\n[tools.x]\nhash = \"\"\n"), @r#"
     error: `words` is missing
      --> spile.lock:3:8
       |
@@ -217,7 +224,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
       |        ^
       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused(&good.replacen("readOnlyHint = true", "readOnlyHint = 1", 1)), @r#"
+    insta::assert_snapshot!(parse_error(&good.replacen("readOnlyHint = true", "readOnlyHint = 1", 1)), @r#"
     error: expected true or false
       --> spile.lock:11:26
        |
@@ -225,7 +232,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
        |                          ^
        = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused(&good.replacen("readOnlyHint", "readonly", 1)), @r#"
+    insta::assert_snapshot!(parse_error(&good.replacen("readOnlyHint", "readonly", 1)), @r#"
     error: no such hint
       --> spile.lock:11:11
        |
@@ -233,7 +240,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
        |           ^^^^^^^^
        = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    insta::assert_snapshot!(refused(&good.replacen("'''\n{", "'''\n[", 1)), @r#"
+    insta::assert_snapshot!(parse_error(&good.replacen("'''\n{", "'''\n[", 1)), @r#"
     error: not a schema: expected `,` or `]` at line 2 column 15
       --> spile.lock:12:9
        |
@@ -241,7 +248,7 @@ fn what_cannot_be_read_says_why_and_the_way_out() {
        |         ^^^
        = help: `spile compile` writes this file; take it from version control, or delete it and begin again
     "#);
-    assert!(refused(&" ".repeat(TEXT_BYTES_MAX + 1)).contains("longer than 16 MiB"));
+    assert!(parse_error(&" ".repeat(TEXT_BYTES_MAX + 1)).contains("longer than 16 MiB"));
 }
 
 #[test]
@@ -261,20 +268,20 @@ fn numbers_are_plain() {
         " 1.0.0",
     ] {
         let text = format!("format = 1\nversion = \"{bad}\"\n");
-        assert!(refused(&text).contains("expected a version such as"), "{bad}");
+        assert!(parse_error(&text).contains("expected a version such as"), "{bad}");
     }
 }
 
 #[test]
 fn the_next_number_says_how_much_changed() {
-    let number = Number { major: 1, minor: 2, patch: 3 };
+    let number = ContractVersion { major: 1, minor: 2, patch: 3 };
     for (verdict, then) in [
-        (Verdict::Same, "1.2.3"),
-        (Verdict::Words, "1.2.4"),
-        (Verdict::Compatible, "1.3.0"),
-        (Verdict::Breaking, "2.0.0"),
+        (Compatibility::Same, "1.2.3"),
+        (Compatibility::TextOnly, "1.2.4"),
+        (Compatibility::Compatible, "1.3.0"),
+        (Compatibility::Breaking, "2.0.0"),
     ] {
-        assert_eq!(number.after(verdict).to_string(), then);
+        assert_eq!(number.bump(verdict).to_string(), then);
     }
 }
 
@@ -296,20 +303,20 @@ proptest! {
     #[test]
     fn whatever_is_written_is_read(name in any::<String>(), input in any_json(), output in any_json(), asks in any::<bool>()) {
         let confirm = if asks { Confirm::Ask } else { Confirm::Never };
-        let promise = Promise { words: "w".into(), annotations: Annotations::default(), confirm, input, output };
-        let promises = Promises { instructions: String::new(), tools: BTreeMap::from([(name, promise)]) };
-        let lock = Lock::new(Number::FIRST, promises);
-        let read = Lock::read("spile.lock", &lock.write());
+        let promise = ToolInterface { text_digest: "w".into(), annotations: ToolAnnotations::default(), confirm, input_schema: input, output_schema: output };
+        let promises = ContractInterface { instructions_digest: String::new(), tools: BTreeMap::from([(name, promise)]) };
+        let lock = Lock::new(ContractVersion::FIRST, promises);
+        let read = Lock::parse("spile.lock", &lock.to_toml());
         prop_assert_eq!(read.map_err(|why| render(&why, false)), Ok(lock));
     }
 
     #[test]
     fn nothing_makes_it_panic(text in any::<String>(), at in 0..2000usize, put in "[\\PC\n]{0,4}") {
-        let _ = Lock::read("spile.lock", &text);
-        let mut written = lock().write();
+        let _ = Lock::parse("spile.lock", &text);
+        let mut written = lock().to_toml();
         if written.is_char_boundary(at) {
             written.insert_str(at, &put);
         }
-        let _ = Lock::read("spile.lock", &written);
+        let _ = Lock::parse("spile.lock", &written);
     }
 }

@@ -7,9 +7,8 @@ mod bad_operations;
 mod bad_sections;
 mod bad_sources;
 mod bad_tools;
-mod cut;
+mod compatibility;
 mod init;
-mod judge;
 mod keys;
 mod kinds;
 mod lint;
@@ -17,9 +16,10 @@ mod lock;
 mod manifest;
 mod operations;
 mod pages;
-mod slips;
+mod toml_errors;
+mod truncation;
 
-use contract::{Check, Mirrored, mirrored};
+use contract::{CompiledSchema, HeaderParam, header_params};
 use json::{Json, ScanLimits, scan};
 use proptest::prelude::*;
 
@@ -35,9 +35,9 @@ const SCHEMA: &str = r#"{
 }"#;
 
 fn check(arguments: &str, expected: Result<(), &str>) {
-    let check = Check::compile(&Json::parse(SCHEMA).expect("JSON")).expect("compiles");
+    let check = CompiledSchema::compile(&Json::parse(SCHEMA).expect("JSON")).expect("compiles");
     let doc = scan(arguments.as_bytes().to_vec(), &ScanLimits::default()).expect("JSON");
-    let got = check.check(Some(doc.root())).map_err(|p| {
+    let got = check.validate(Some(doc.root())).map_err(|p| {
         format!("{} {} {}", p.field.unwrap_or_default(), p.reason.expect("a reason").as_str(), p.message)
     });
     assert_eq!(
@@ -90,9 +90,9 @@ fn an_unknown_argument_far_from_all_names_some() {
     let schema =
         format!(r#"{{"type":"object","additionalProperties":false,"properties":{{{}}}}}"#, names.join(","));
     let message = |schema: &str| {
-        let check = Check::compile(&Json::parse(schema).expect("JSON")).expect("compiles");
+        let check = CompiledSchema::compile(&Json::parse(schema).expect("JSON")).expect("compiles");
         let doc = scan(br#"{"zebra":1}"#.to_vec(), &ScanLimits::default()).expect("JSON");
-        check.check(Some(doc.root())).expect_err("unknown").message
+        check.validate(Some(doc.root())).expect_err("unknown").message
     };
     let told = message(&schema);
     assert!(told.starts_with("`zebra`: unknown argument; known are: column_10, column_11,"), "{told}");
@@ -103,10 +103,11 @@ fn an_unknown_argument_far_from_all_names_some() {
 
 #[test]
 fn no_arguments_are_an_empty_object() {
-    let check = Check::compile(&Json::parse(SCHEMA).expect("JSON")).expect("compiles");
-    assert_eq!(check.check(None).expect_err("email is required").field.as_deref(), Some("email"));
-    let open = Check::compile(&Json::parse(r#"{"type":"object"}"#).expect("JSON")).expect("compiles");
-    assert!(open.check(None).is_ok());
+    let check = CompiledSchema::compile(&Json::parse(SCHEMA).expect("JSON")).expect("compiles");
+    assert_eq!(check.validate(None).expect_err("email is required").field.as_deref(), Some("email"));
+    let open =
+        CompiledSchema::compile(&Json::parse(r#"{"type":"object"}"#).expect("JSON")).expect("compiles");
+    assert!(open.validate(None).is_ok());
 }
 
 #[test]
@@ -117,20 +118,22 @@ fn a_schema_that_reaches_out_or_blows_up_is_refused() {
         (r#"{"type":"strin"}"#, "strin"),
         (r#"{"properties":{"a":{"pattern":"(?=x)"}}}"#, "regex"),
     ] {
-        let error = Check::compile(&Json::parse(schema).expect("JSON")).map(|_| ()).expect_err(schema);
+        let error =
+            CompiledSchema::compile(&Json::parse(schema).expect("JSON")).map(|_| ()).expect_err(schema);
         assert!(error.to_string().contains(why), "{schema}: {error}");
     }
-    let evil = Check::compile(&Json::parse(r#"{"properties":{"a":{"pattern":"^(a+)+$"}}}"#).expect("JSON"))
-        .expect("compiles");
+    let evil =
+        CompiledSchema::compile(&Json::parse(r#"{"properties":{"a":{"pattern":"^(a+)+$"}}}"#).expect("JSON"))
+            .expect("compiles");
     let doc = scan(format!("{{\"a\":\"{}!\"}}", "a".repeat(1 << 20)).into_bytes(), &ScanLimits::default())
         .expect("JSON");
-    assert!(evil.check(Some(doc.root())).is_err());
+    assert!(evil.validate(Some(doc.root())).is_err());
 }
 
 #[test]
 fn recursive_schemas_end() {
     let tree = r##"{"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},"additionalProperties":false}}}"##;
-    let check = Check::compile(&Json::parse(tree).expect("JSON")).expect("compiles");
+    let check = CompiledSchema::compile(&Json::parse(tree).expect("JSON")).expect("compiles");
     let deep = |leaf: &str| {
         scan(
             format!("{}{leaf}{}", "{\"next\":".repeat(60), "}".repeat(60)).into_bytes(),
@@ -138,8 +141,8 @@ fn recursive_schemas_end() {
         )
         .expect("JSON")
     };
-    assert!(check.check(Some(deep("{}").root())).is_ok());
-    assert!(check.check(Some(deep("7").root())).is_err());
+    assert!(check.validate(Some(deep("{}").root())).is_ok());
+    assert!(check.validate(Some(deep("7").root())).is_err());
 }
 
 #[test]
@@ -147,8 +150,8 @@ fn annotated_arguments_are_found_by_their_path() {
     let schema = r#"{"type":"object","properties":{
         "region":{"type":"string","x-mcp-header":"Region"},
         "where":{"type":"object","properties":{"zone":{"type":"integer","x-mcp-header":"Zone"}}}}}"#;
-    let found = mirrored(&Json::parse(schema).expect("JSON")).expect("valid");
-    let of = |header: &str, path: &[&str]| Mirrored {
+    let found = header_params(&Json::parse(schema).expect("JSON")).expect("valid");
+    let of = |header: &str, path: &[&str]| HeaderParam {
         header: header.into(),
         path: path.iter().map(|&s| s.into()).collect(),
     };
@@ -170,7 +173,7 @@ fn annotations_that_break_a_rule_are_refused() {
         r#""a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}"#,
     ] {
         let schema = format!(r#"{{"type":"object","properties":{{{property}}}}}"#);
-        assert!(mirrored(&Json::parse(&schema).expect("JSON")).is_err(), "{property}");
+        assert!(header_params(&Json::parse(&schema).expect("JSON")).is_err(), "{property}");
     }
 }
 

@@ -1,14 +1,14 @@
 //! Manifests that are right, and what they mean.
 
-use contract::Kind;
-use contract::diagnostic::Placed;
+use contract::DataType;
+use contract::diagnostic::Located;
 use contract::manifest::{
-    Body, Choice, Confirm, EXAMPLE, Formulas, Literal, Manifest, Operation, Rate, Returns, Settings,
-    SourceKind, Statement, Tool, Workbook, parse,
+    Confirm, EXAMPLE, FieldSelection, FormulaPolicy, Literal, Manifest, Operation, RateLimit, Returns,
+    SourceKind, SourceSettings, Statement, Tool, ToolBody, WorkbookFormat, parse,
 };
 
 /// What a manifest means; it must not have anything to be told about.
-pub fn read(text: &str) -> Manifest {
+pub fn parse_manifest(text: &str) -> Manifest {
     match parse("spile.toml", text, &env) {
         Ok((manifest, warnings)) => {
             assert_eq!(warnings, [], "{text}");
@@ -27,7 +27,7 @@ pub fn env(name: &str) -> Option<String> {
     }
 }
 
-pub const WHOLE: &str = r#"
+pub const FULL_MANIFEST: &str = r#"
 [server]
 name = "customers-lookup"
 title = "Customers"
@@ -80,29 +80,33 @@ hidden = true
 
 #[test]
 fn everything_there_is_to_say_is_understood() {
-    let manifest = read(WHOLE);
+    let manifest = parse_manifest(FULL_MANIFEST);
     let server = &manifest.server;
     assert_eq!(server.name.as_deref(), Some("customers-lookup"));
     assert_eq!((server.title.as_deref(), server.call_timeout_ms), (Some("Customers"), Some(5000)));
     let [crm, sheet] = manifest.sources.as_slice() else { panic!("two sources") };
-    assert_eq!((crm.path.value.as_str(), &crm.settings), ("/var/data/crm.db", &Settings::Sqlite));
+    assert_eq!((crm.path.value.as_str(), &crm.settings), ("/var/data/crm.db", &SourceSettings::Sqlite));
     assert_eq!(
         sheet.settings,
-        Settings::Csv { delimiter: Some(b'\t'), null: Some("n/a".into()), formulas: Formulas::Refuse }
+        SourceSettings::Csv {
+            delimiter: Some(b'\t'),
+            null_text: Some("n/a".into()),
+            formulas: FormulaPolicy::Refuse
+        }
     );
 
     let [customers, plans] = manifest.collections.as_slice() else { panic!("two collections") };
-    let names = |placed: &[Placed<String>]| placed.iter().map(|one| one.value.clone()).collect::<Vec<_>>();
+    let names = |placed: &[Located<String>]| placed.iter().map(|one| one.value.clone()).collect::<Vec<_>>();
     assert_eq!(customers.table.as_ref().map(|table| table.value.as_str()), Some("Customers"));
     assert_eq!(names(&customers.key), ["email"]);
     let operations = customers.operations.as_ref().expect("said").iter().map(|one| one.value);
     assert_eq!(operations.collect::<Vec<_>>(), [Operation::Get, Operation::List]);
-    let Choice::Only(filters) = &customers.filters else { panic!("{:?}", customers.filters) };
+    let FieldSelection::Only(filters) = &customers.filters else { panic!("{:?}", customers.filters) };
     assert_eq!(names(filters), ["plan", "Signup Date"]);
-    assert_eq!(format!("{:?}", filters[1].at), "spile.toml:23:20");
+    assert_eq!(format!("{:?}", filters[1].location), "spile.toml:23:20");
     assert_eq!(
         (&customers.sort, &plans.sort, &plans.filters),
-        (&Choice::All, &Choice::Unsaid, &Choice::None)
+        (&FieldSelection::All, &FieldSelection::Default, &FieldSelection::None)
     );
     assert_eq!((customers.rows_max, customers.bytes_max), (200, 4096));
     assert_eq!((plans.rows_max, plans.bytes_max, &plans.operations), (100, 65_536, &None));
@@ -111,23 +115,23 @@ fn everything_there_is_to_say_is_understood() {
     let [email, plan, level, date, notes] = customers.fields.as_slice() else { panic!("five fields") };
     assert_eq!(email.format.as_ref().map(|format| format.value), Some("email"));
     assert_eq!(plan.allowed[1].value, Literal::Text("emerald".into()));
-    assert_eq!((plan.null.as_deref(), customers.null.as_deref()), (Some("-"), Some("")));
+    assert_eq!((plan.null_text.as_deref(), customers.null_text.as_deref()), (Some("-"), Some("")));
     assert_eq!(level.allowed[0].value, Literal::Integer(1));
-    assert_eq!(date.kind.as_ref().map(|kind| kind.value), Some(Kind::Date));
+    assert_eq!(date.data_type.as_ref().map(|kind| kind.value), Some(DataType::Date));
     assert_eq!(date.name.as_ref().map(|name| name.value.as_str()), Some("signup"));
     assert_eq!((notes.column.value.as_str(), notes.hidden, email.hidden), ("notes", true, false));
 
     let [lookup, hide] = manifest.tools.as_slice() else { panic!("two tools") };
-    assert_eq!(used(lookup), ("customers", Operation::Get));
-    assert_eq!(used(hide).1, Operation::List);
-    assert_eq!(lookup.text.as_ref().map(|text| text.value.as_str()), Some("{email} is on {plan}"));
+    assert_eq!(tool_operation(lookup), ("customers", Operation::Get));
+    assert_eq!(tool_operation(hide).1, Operation::List);
+    assert_eq!(lookup.text_template.as_ref().map(|text| text.value.as_str()), Some("{email} is on {plan}"));
     assert_eq!((lookup.hidden, hide.hidden), (false, true));
 }
 
 #[test]
 fn what_can_be_left_out_may_be() {
-    assert!(read("").sources.is_empty());
-    assert!(read("# nothing yet\r\n[server]\r\n").server.name.is_none());
+    assert!(parse_manifest("").sources.is_empty());
+    assert!(parse_manifest("# nothing yet\r\n[server]\r\n").server.name.is_none());
     for (path, kind) in [
         ("a.csv", SourceKind::Csv),
         ("A.CSV", SourceKind::Csv),
@@ -136,7 +140,7 @@ fn what_can_be_left_out_may_be() {
         ("a.b.sqlite3", SourceKind::Sqlite),
         (r"C:\data\a.sqlite", SourceKind::Sqlite),
     ] {
-        let manifest = read(&format!("[sources.a]\npath = '{path}'\n[collections.b]"));
+        let manifest = parse_manifest(&format!("[sources.a]\npath = '{path}'\n[collections.b]"));
         assert_eq!(manifest.sources[0].settings.kind(), kind, "{path}");
         assert_eq!(manifest.collections[0].source.value, "a", "{path}");
     }
@@ -144,13 +148,13 @@ fn what_can_be_left_out_may_be() {
 
 #[test]
 fn a_kind_that_is_said_counts_more_than_an_ending() {
-    let manifest = read("sources.a = { kind = 'csv', path = 'export.db' }");
+    let manifest = parse_manifest("sources.a = { kind = 'csv', path = 'export.db' }");
     assert_eq!(manifest.sources[0].settings.kind(), SourceKind::Csv);
 }
 
 #[test]
 fn variables_are_replaced_in_every_text() {
-    let manifest = read(
+    let manifest = parse_manifest(
         "[server]\nname = '${NONE:-a}${DATA}'\ninstructions = '$${DATA}'\n[sources.a]\npath = '${EMPTY:-x}.csv'",
     );
     assert_eq!(manifest.server.name.as_deref(), Some("a/var/data"));
@@ -160,30 +164,31 @@ fn variables_are_replaced_in_every_text() {
 
 #[test]
 fn order_is_that_of_the_text() {
-    let manifest = read("[sources.z]\npath='z.csv'\n[sources.a]\npath='a.csv'\n[sources.m]\npath='m.csv'");
+    let manifest =
+        parse_manifest("[sources.z]\npath='z.csv'\n[sources.a]\npath='a.csv'\n[sources.m]\npath='m.csv'");
     assert_eq!(
         manifest.sources.iter().map(|one| one.name.value.as_str()).collect::<Vec<_>>(),
         ["z", "a", "m"]
     );
 }
 
-fn used(tool: &Tool) -> (&str, Operation) {
+fn tool_operation(tool: &Tool) -> (&str, Operation) {
     match &tool.body {
-        Body::Uses(uses) => (&uses.value.collection, uses.value.operation),
-        Body::Statement(_) => panic!("a statement"),
+        ToolBody::Uses(uses) => (&uses.value.collection, uses.value.operation),
+        ToolBody::Statement(_) => panic!("a statement"),
     }
 }
 
 /// A database and a collection that can be written to, with more lines behind.
 fn shop(more: &str) -> Manifest {
     let text = "[sources.crm]\npath = 'crm.db'\n[collections.customers]\noperations = ['list', 'search', 'update']\n";
-    read(&format!("{text}{more}"))
+    parse_manifest(&format!("{text}{more}"))
 }
 
 #[test]
 fn the_example_of_the_reference_means_what_it_says() {
-    let manifest = read(EXAMPLE);
-    assert_eq!(manifest.server.rate_limit, Some(Rate { calls: 600, per_ms: 60_000 }));
+    let manifest = parse_manifest(EXAMPLE);
+    assert_eq!(manifest.server.rate_limit, Some(RateLimit { calls: 600, per_ms: 60_000 }));
     let [customers] = manifest.collections.as_slice() else { panic!("one collection") };
     assert_eq!(customers.version.as_ref().map(|version| version.value.as_str()), Some("rev"));
     assert_eq!((customers.confirm, customers.version_required), (Confirm::Ask, false));
@@ -193,39 +198,39 @@ fn the_example_of_the_reference_means_what_it_says() {
     assert_eq!((top.source.value.as_str(), top.writes, top.changes_max), ("crm", false, 1));
     let [since] = top.arguments.as_slice() else { panic!("one argument") };
     // A string that is a date is a date.
-    assert_eq!((since.name.value.as_str(), since.kind, since.required), ("since", Kind::Date, true));
+    assert_eq!((since.name.value.as_str(), since.data_type, since.required), ("since", DataType::Date, true));
     assert_eq!(since.format, None);
 }
 
 #[test]
 fn every_kind_of_source_has_its_own_settings() {
     for (lines, settings) in [
-        ("path = 'a.xlsx'", Settings::Sheets(Workbook::Xlsx)),
-        ("path = 'A.XLSM'", Settings::Sheets(Workbook::Xlsx)),
-        ("path = 'a.xls'", Settings::Sheets(Workbook::Xls)),
-        ("path = 'a.ods'", Settings::Sheets(Workbook::Ods)),
-        ("path = 'a.json'", Settings::Json { at: None }),
-        ("path = 'a.json'\nat = ''", Settings::Json { at: None }),
-        ("path = 'a.json'\nat = '/a~1b/0'", Settings::Json { at: Some("/a~1b/0".into()) }),
-        ("path = 'a.ndjson'", Settings::JsonLines),
-        ("kind = 'jsonl'\npath = 'a.log'", Settings::JsonLines),
+        ("path = 'a.xlsx'", SourceSettings::Workbook(WorkbookFormat::Xlsx)),
+        ("path = 'A.XLSM'", SourceSettings::Workbook(WorkbookFormat::Xlsx)),
+        ("path = 'a.xls'", SourceSettings::Workbook(WorkbookFormat::Xls)),
+        ("path = 'a.ods'", SourceSettings::Workbook(WorkbookFormat::Ods)),
+        ("path = 'a.json'", SourceSettings::Json { pointer: None }),
+        ("path = 'a.json'\nat = ''", SourceSettings::Json { pointer: None }),
+        ("path = 'a.json'\nat = '/a~1b/0'", SourceSettings::Json { pointer: Some("/a~1b/0".into()) }),
+        ("path = 'a.ndjson'", SourceSettings::JsonLines),
+        ("kind = 'jsonl'\npath = 'a.log'", SourceSettings::JsonLines),
         (
             "path = 'a.csv'\nformulas = 'keep'",
-            Settings::Csv { delimiter: None, null: None, formulas: Formulas::Keep },
+            SourceSettings::Csv { delimiter: None, null_text: None, formulas: FormulaPolicy::Keep },
         ),
         (
             "path = 'a.csv'\nformulas = 'refuse'",
-            Settings::Csv { delimiter: None, null: None, formulas: Formulas::Refuse },
+            SourceSettings::Csv { delimiter: None, null_text: None, formulas: FormulaPolicy::Refuse },
         ),
     ] {
-        assert_eq!(read(&format!("[sources.a]\n{lines}")).sources[0].settings, settings, "{lines}");
+        assert_eq!(parse_manifest(&format!("[sources.a]\n{lines}")).sources[0].settings, settings, "{lines}");
     }
 }
 
 #[test]
 fn a_sheet_is_a_table_by_another_name() {
     let text = "[sources.a]\npath = 'a.xlsx'\n[collections.b]\nsheet = 'Q1 2026'\nheader_row = 3";
-    let manifest = read(text);
+    let manifest = parse_manifest(text);
     let [b] = manifest.collections.as_slice() else { panic!("one") };
     assert_eq!(b.table.as_ref().map(|table| table.value.as_str()), Some("Q1 2026"));
     assert_eq!(b.header_row, Some(3));
@@ -239,10 +244,10 @@ fn writing_and_searching_are_declared() {
          rate_limit = '5/s'\ncall_timeout_ms = 9\nlong_running = true",
     );
     let (customers, change) = (&manifest.collections[0], &manifest.tools[0]);
-    let Choice::Only(columns) = &customers.search else { panic!("{:?}", customers.search) };
+    let FieldSelection::Only(columns) = &customers.search else { panic!("{:?}", customers.search) };
     assert_eq!((columns[0].value.as_str(), customers.search_rows_max), ("name", 5));
     assert!(customers.version_required);
-    assert_eq!(change.rate_limit, Some(Rate { calls: 5, per_ms: 1000 }));
+    assert_eq!(change.rate_limit, Some(RateLimit { calls: 5, per_ms: 1000 }));
     assert_eq!((change.call_timeout_ms, change.long_running), (Some(9), true));
     assert_eq!((customers.confirm, change.confirm), (Confirm::Ask, Some(Confirm::Never)));
     let unsaid = shop("[tools.change]\nuses = 'customers.update'");
@@ -262,22 +267,22 @@ fn a_statement_says_what_it_takes_and_gives() {
     let close = statement(&manifest.tools[0]);
     assert_eq!((close.source.value.as_str(), close.writes, close.changes_max), ("crm", true, 7));
     assert_eq!((close.returns, close.rows_max, close.bytes_max), (Returns::One, 100, 2048));
-    assert_eq!(close.fields[0].kind.as_ref().map(|kind| kind.value), Some(Kind::Decimal));
+    assert_eq!(close.fields[0].data_type.as_ref().map(|kind| kind.value), Some(DataType::Decimal));
     let arguments: Vec<_> = close
         .arguments
         .iter()
-        .map(|one| (one.name.value.as_str(), one.kind, one.required, one.default.clone()))
+        .map(|one| (one.name.value.as_str(), one.data_type, one.required, one.default.clone()))
         .collect();
     assert_eq!(
         arguments,
         [
-            ("b", Kind::Decimal, false, Some(Literal::Text("0.10".into()))),
-            ("c", Kind::Integer, true, None),
-            ("d", Kind::Text, false, None),
-            ("e", Kind::Boolean, false, Some(Literal::Boolean(false))),
-            ("f", Kind::Number, false, Some(Literal::Number("10.5".into()))),
-            ("g", Kind::Text, true, None),
-            ("h", Kind::Integer, false, Some(Literal::Integer(10))),
+            ("b", DataType::Decimal, false, Some(Literal::Text("0.10".into()))),
+            ("c", DataType::Integer, true, None),
+            ("d", DataType::Text, false, None),
+            ("e", DataType::Boolean, false, Some(Literal::Boolean(false))),
+            ("f", DataType::Number, false, Some(Literal::Number("10.5".into()))),
+            ("g", DataType::Text, true, None),
+            ("h", DataType::Integer, false, Some(Literal::Integer(10))),
         ]
     );
     assert_eq!(close.arguments[5].format.as_ref().map(|format| format.value), Some("date-time"));
@@ -289,14 +294,14 @@ fn a_statement_says_what_it_takes_and_gives() {
 #[test]
 fn a_place_is_kept_for_whoever_compiles() {
     let manifest = shop("version = 'rev'\n[tools.t]\nsql = 'select 1'");
-    let version: &Placed<String> = manifest.collections[0].version.as_ref().expect("said");
-    assert_eq!(format!("{:?}", version.at), "spile.toml:5:11");
-    assert_eq!(format!("{:?}", statement(&manifest.tools[0]).sql.at), "spile.toml:7:7");
+    let version: &Located<String> = manifest.collections[0].version.as_ref().expect("said");
+    assert_eq!(format!("{:?}", version.location), "spile.toml:5:11");
+    assert_eq!(format!("{:?}", statement(&manifest.tools[0]).sql.location), "spile.toml:7:7");
 }
 
 fn statement(tool: &Tool) -> &Statement {
     match &tool.body {
-        Body::Statement(statement) => statement,
-        Body::Uses(_) => panic!("no statement"),
+        ToolBody::Statement(statement) => statement,
+        ToolBody::Uses(_) => panic!("no statement"),
     }
 }

@@ -1,56 +1,61 @@
 //! From manifest and facts to tools that search, write and run statements: what callers may say, and what they are
 //! told.
 
-use contract::compile::{Known, compile};
-use contract::source::{BadStatement, ColumnFacts, Facts, SearchFacts, StatementFacts, TableFacts};
-use contract::{Check, Confirm, Contract, Kind, Operation, Tool, Versioning, manifest};
+use contract::compile::{KnownSource, compile};
+use contract::source::{ColumnFacts, SearchFacts, SourceFacts, StatementError, StatementFacts, TableFacts};
+use contract::{CompiledSchema, Confirm, Contract, DataType, Tool, ToolOperation, Versioning, manifest};
 use insta::assert_snapshot;
 use json::Json;
 
 /// `people` as a database would have them: a number that it gives out itself, a column that it computes, one that
 /// must be there.
-pub fn people() -> TableFacts {
+pub fn people_table() -> TableFacts {
     let column = ColumnFacts::new;
     let nullable = |name: &str, kind| ColumnFacts { nullable: true, ..ColumnFacts::new(name, kind) };
     let columns = vec![
-        ColumnFacts { has_default: true, ..column("id", Kind::Integer) },
-        column("name", Kind::Text),
-        nullable("balance", Kind::Decimal),
-        nullable("photo", Kind::Blob),
-        nullable("extra", Kind::Json),
-        ColumnFacts { has_default: true, ..column("rev", Kind::Integer) },
-        ColumnFacts { read_only: Some("it is computed".into()), ..column("initial", Kind::Text) },
+        ColumnFacts { has_default: true, ..column("id", DataType::Integer) },
+        column("name", DataType::Text),
+        nullable("balance", DataType::Decimal),
+        nullable("photo", DataType::Blob),
+        nullable("extra", DataType::Json),
+        ColumnFacts { has_default: true, ..column("rev", DataType::Integer) },
+        ColumnFacts { read_only_reason: Some("it is computed".into()), ..column("initial", DataType::Text) },
     ];
-    TableFacts { key: vec![0], key_is_declared: true, rows: Some(9), ..TableFacts::new("people", columns) }
+    TableFacts {
+        key: vec![0],
+        key_is_declared: true,
+        row_count: Some(9),
+        ..TableFacts::new("people", columns)
+    }
 }
 
 /// What a database says of `sql`: two parameters, two columns.
-pub fn top() -> StatementFacts {
+pub fn top_statement() -> StatementFacts {
     StatementFacts {
         parameters: vec!["since".into(), "plan".into()],
         columns: vec![
-            ColumnFacts::new("plan", Kind::Text),
-            ColumnFacts { nullable: true, mixed: true, ..ColumnFacts::new("count(*)", Kind::Number) },
+            ColumnFacts::new("plan", DataType::Text),
+            ColumnFacts { nullable: true, mixed: true, ..ColumnFacts::new("count(*)", DataType::Number) },
         ],
         ..StatementFacts::default()
     }
 }
 
-pub fn compiled_of(
+pub fn compile_table(
     table: TableFacts,
-    statement: Result<StatementFacts, BadStatement>,
+    statement: Result<StatementFacts, StatementError>,
     more: &str,
 ) -> (Option<Contract>, Vec<contract::diagnostic::Diagnostic>) {
     let text = format!("[sources.s]\npath = \"s.db\"\n{more}");
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None)
         .unwrap_or_else(|found| panic!("{}", contract::diagnostic::render_all(&found, false)));
-    let facts = Facts { tables: vec![table], ..Facts::default() };
+    let facts = SourceFacts { tables: vec![table], ..SourceFacts::default() };
     let statements = [("top", statement)];
-    compile(&manifest, &[Known { name: "s", facts: &facts, statements: &statements }], "people")
+    compile(&manifest, &[KnownSource { name: "s", facts: &facts, statements: &statements }], "people")
 }
 
-fn compiled(more: &str) -> Contract {
-    let (contract, found) = compiled_of(people(), Ok(top()), more);
+fn compile_people(more: &str) -> Contract {
+    let (contract, found) = compile_table(people_table(), Ok(top_statement()), more);
     contract.unwrap_or_else(|| panic!("{}", contract::diagnostic::render_all(&found, false)))
 }
 
@@ -62,7 +67,7 @@ const ALL: &str = "[collections.people]\noperations = [\"get\", \"list\", \"sear
 
 #[test]
 fn what_each_operation_takes_and_tells() {
-    let contract = compiled(&format!("{ALL}description = \"All of them.\"\n"));
+    let contract = compile_people(&format!("{ALL}description = \"All of them.\"\n"));
     let names: Vec<&str> = contract.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(
         names,
@@ -75,33 +80,33 @@ fn what_each_operation_takes_and_tells() {
     Changes fields of the record of people with this id. All of them.
     Deletes the record of people with this id. All of them.
     "#);
-    assert_snapshot!(tool(&contract, "search_people").input, @r#"{"type":"object","properties":{"query":{"type":"string","pattern":"\\S","maxLength":1000,"description":"words, all of which a record must have"},"fields":{"type":"array","items":{"enum":["id","name","balance","photo","extra","rev","initial","_version"]},"minItems":1,"uniqueItems":true,"description":"only these fields; default all"},"limit":{"type":"integer","minimum":1,"maximum":100,"default":100}},"required":["query"],"additionalProperties":false}"#);
-    assert_snapshot!(tool(&contract, "search_people").output, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal"},"photo":{"anyOf":[{"type":"string","contentEncoding":"base64"},{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]},{"type":"null"}]},"extra":{},"rev":{"type":"integer"},"initial":{"type":"string"},"_version":{"type":"string","description":"of its state; see expected_version"}},"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"},"searched":{"type":"string","description":"`all`, or how many rows were looked at"}},"required":["items","truncated","searched"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
-    assert_snapshot!(tool(&contract, "create_people").input, @r#"{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"},"photo":{"type":["string","null"],"contentEncoding":"base64"},"extra":{},"rev":{"type":"integer"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["name"],"additionalProperties":false}"#);
-    assert_snapshot!(tool(&contract, "create_people").output, @r#"{"type":"object","anyOf":[{"properties":{"outcome":{"enum":["created"]},"record":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal"},"photo":{"anyOf":[{"type":"string","contentEncoding":"base64"},{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]},{"type":"null"}]},"extra":{},"rev":{"type":"integer"},"initial":{"type":"string"},"_version":{"type":"string","description":"of its state; see expected_version"}},"required":["id","name","balance","photo","extra","rev","initial","_version"],"additionalProperties":false},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["outcome","record"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
-    assert_snapshot!(tool(&contract, "update_people").input, @r#"{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"},"photo":{"type":["string","null"],"contentEncoding":"base64"},"extra":{},"rev":{"type":"integer"},"expected_version":{"type":"string","description":"_version of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id"],"minProperties":2,"additionalProperties":false}"#);
-    assert_snapshot!(tool(&contract, "delete_people").input, @r#"{"type":"object","properties":{"id":{"type":"integer"},"expected_version":{"type":"string","description":"_version of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "search_people").input_schema, @r#"{"type":"object","properties":{"query":{"type":"string","pattern":"\\S","maxLength":1000,"description":"words, all of which a record must have"},"fields":{"type":"array","items":{"enum":["id","name","balance","photo","extra","rev","initial","_version"]},"minItems":1,"uniqueItems":true,"description":"only these fields; default all"},"limit":{"type":"integer","minimum":1,"maximum":100,"default":100}},"required":["query"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "search_people").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal"},"photo":{"anyOf":[{"type":"string","contentEncoding":"base64"},{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]},{"type":"null"}]},"extra":{},"rev":{"type":"integer"},"initial":{"type":"string"},"_version":{"type":"string","description":"of its state; see expected_version"}},"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"},"searched":{"type":"string","description":"`all`, or how many rows were looked at"}},"required":["items","truncated","searched"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(tool(&contract, "create_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"},"photo":{"type":["string","null"],"contentEncoding":"base64"},"extra":{},"rev":{"type":"integer"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["name"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "create_people").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"outcome":{"enum":["created"]},"record":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal"},"photo":{"anyOf":[{"type":"string","contentEncoding":"base64"},{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]},{"type":"null"}]},"extra":{},"rev":{"type":"integer"},"initial":{"type":"string"},"_version":{"type":"string","description":"of its state; see expected_version"}},"required":["id","name","balance","photo","extra","rev","initial","_version"],"additionalProperties":false},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["outcome","record"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(tool(&contract, "update_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"},"photo":{"type":["string","null"],"contentEncoding":"base64"},"extra":{},"rev":{"type":"integer"},"expected_version":{"type":"string","description":"_version of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id"],"minProperties":2,"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "delete_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"expected_version":{"type":"string","description":"_version of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id"],"additionalProperties":false}"#);
 }
 
 #[test]
 fn a_version_of_its_own_is_no_argument_but_that_which_is_expected() {
-    let contract = compiled(&format!("{ALL}version = \"rev\"\nversion_required = true\n"));
+    let contract = compile_people(&format!("{ALL}version = \"rev\"\nversion_required = true\n"));
     assert_eq!(
-        contract.collections[0].writes.as_ref().map(|writes| writes.version),
+        contract.collections[0].write_policy.as_ref().map(|writes| writes.versioning),
         Some(Versioning::Field(5))
     );
-    assert_snapshot!(tool(&contract, "delete_people").input, @r#"{"type":"object","properties":{"id":{"type":"integer"},"expected_version":{"type":"integer","description":"rev of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id","expected_version"],"additionalProperties":false}"#);
-    let update = tool(&contract, "update_people").input.as_str();
+    assert_snapshot!(tool(&contract, "delete_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"expected_version":{"type":"integer","description":"rev of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id","expected_version"],"additionalProperties":false}"#);
+    let update = tool(&contract, "update_people").input_schema.as_str();
     assert!(!update.contains("\"rev\":") && update.contains("\"minProperties\":3"), "{update}");
-    assert!(!tool(&contract, "get_people").output.as_str().contains("_version"));
+    assert!(!tool(&contract, "get_people").output_schema.as_str().contains("_version"));
 }
 
 #[test]
 fn what_is_only_read_has_no_version() {
-    let contract = compiled("[collections.people]\n");
-    assert!(contract.collections[0].writes.is_none());
+    let contract = compile_people("[collections.people]\n");
+    assert!(contract.collections[0].write_policy.is_none());
     for tool in &contract.tools {
-        assert!(!tool.output.as_str().contains("_version"), "{}", tool.output);
+        assert!(!tool.output_schema.as_str().contains("_version"), "{}", tool.output_schema);
     }
     let names: Vec<&str> = contract.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["get_people", "list_people"]);
@@ -110,19 +115,19 @@ fn what_is_only_read_has_no_version() {
 /// What clients refuse: anything but a plain object at the root, and names that are no words.
 #[test]
 fn every_input_is_a_plain_object() {
-    let contract = compiled(&format!("{ALL}{TOP}"));
+    let contract = compile_people(&format!("{ALL}{TOP}"));
     for tool in &contract.tools {
-        let doc = tool.input.doc();
+        let doc = tool.input_schema.to_doc();
         let root = doc.root();
-        assert!(root.get("type").is_some_and(|kind| kind.is("object")), "{}", tool.input);
+        assert!(root.get("type").is_some_and(|kind| kind.eq_str("object")), "{}", tool.input_schema);
         for odd in ["anyOf", "oneOf", "allOf", "$ref", "not", "if"] {
-            assert!(root.get(odd).is_none(), "{}", tool.input);
+            assert!(root.get(odd).is_none(), "{}", tool.input_schema);
         }
         for (name, _) in root.get("properties").expect("properties").members() {
-            assert!(contract::names::is_argument_name(&name.str().expect("a name")), "{}", tool.input);
+            assert!(contract::names::is_argument_name(&name.str().expect("a name")), "{}", tool.input_schema);
         }
-        Check::compile(&tool.input).expect("a schema");
-        Check::compile(&tool.output).expect("a schema");
+        CompiledSchema::compile(&tool.input_schema).expect("a schema");
+        CompiledSchema::compile(&tool.output_schema).expect("a schema");
     }
 }
 
@@ -136,30 +141,30 @@ fields = { "count(*)" = { name = "people", as = "integer" } }
 
 #[test]
 fn what_a_statement_takes_and_tells() {
-    let contract = compiled(TOP);
+    let contract = compile_people(TOP);
     let top = tool(&contract, "top");
     assert_eq!(top.description, "Gives plan, people.");
-    assert_snapshot!(top.input, @r#"{"type":"object","properties":{"since":{"type":"string","format":"date","description":"First day."},"plan":{"type":["string","null"],"enum":["free","ruby",null],"default":"free"}},"required":["since"],"additionalProperties":false}"#);
-    assert_snapshot!(top.output, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"}},"required":["items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
-    let one = compiled(&format!("{TOP}returns = \"one\"\n"));
-    assert_snapshot!(tool(&one, "top").output, @r#"{"type":"object","anyOf":[{"properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(top.input_schema, @r#"{"type":"object","properties":{"since":{"type":"string","format":"date","description":"First day."},"plan":{"type":["string","null"],"enum":["free","ruby",null],"default":"free"}},"required":["since"],"additionalProperties":false}"#);
+    assert_snapshot!(top.output_schema, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"}},"required":["items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    let one = compile_people(&format!("{TOP}returns = \"one\"\n"));
+    assert_snapshot!(tool(&one, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
 }
 
-fn writing(columns: Vec<ColumnFacts>) -> StatementFacts {
-    StatementFacts { writes: true, columns, ..top() }
+fn writing_statement(columns: Vec<ColumnFacts>) -> StatementFacts {
+    StatementFacts { writes: true, columns, ..top_statement() }
 }
 
 #[test]
 fn what_a_statement_that_writes_takes_and_tells() {
     let text = TOP.replace("fields = ", "writes = true\nfields = ");
-    let (contract, _) = compiled_of(people(), Ok(writing(top().columns)), &text);
+    let (contract, _) = compile_table(people_table(), Ok(writing_statement(top_statement().columns)), &text);
     let contract = contract.expect("a contract");
-    assert_snapshot!(tool(&contract, "top").input, @r#"{"type":"object","properties":{"since":{"type":"string","format":"date","description":"First day."},"plan":{"type":["string","null"],"enum":["free","ruby",null],"default":"free"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["since"],"additionalProperties":false}"#);
-    assert_snapshot!(tool(&contract, "top").output, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"how many rows were changed"},"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["changed","items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(tool(&contract, "top").input_schema, @r#"{"type":"object","properties":{"since":{"type":"string","format":"date","description":"First day."},"plan":{"type":["string","null"],"enum":["free","ruby",null],"default":"free"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["since"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"how many rows were changed"},"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["changed","items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
     let text = text.split("fields").next().expect("a part");
-    let (contract, _) = compiled_of(people(), Ok(writing(Vec::new())), text);
+    let (contract, _) = compile_table(people_table(), Ok(writing_statement(Vec::new())), text);
     let contract = contract.expect("a contract");
-    assert_snapshot!(tool(&contract, "top").output, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"how many rows were changed"},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["changed"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(tool(&contract, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"how many rows were changed"},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["changed"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
     assert_eq!(
         tool(&contract, "top").description,
         "Changes what its statement says, and tells how many rows."
@@ -173,10 +178,10 @@ fn what_is_said_of_a_tool_is_kept() {
          [tools.change]\nuses = \"people.update\"\nconfirm = \"never\"\ncall_timeout_ms = 7\n\
          [tools.all]\nuses = \"people.list\"\nlong_running = true\n"
     );
-    let contract = compiled(&text);
+    let contract = compile_people(&text);
     let said = |name: &str| {
         let tool = tool(&contract, name);
-        let rate = tool.rate.map(|rate| (rate.calls, rate.per_ms));
+        let rate = tool.rate_limit.map(|rate| (rate.calls, rate.per_ms));
         (tool.confirm, rate, tool.call_timeout_ms, tool.long_running)
     };
     assert_eq!(said("add"), (Confirm::Ask, Some((5, 60_000)), None, false));
@@ -186,7 +191,7 @@ fn what_is_said_of_a_tool_is_kept() {
     let hints: Vec<_> = contract
         .tools
         .iter()
-        .map(|tool| tool.offered(&contract).annotations)
+        .map(|tool| tool.to_catalog_tool(&contract).annotations)
         .map(|hints| (hints.read_only, hints.destructive, hints.idempotent, hints.open_world))
         .collect();
     let reads = (Some(true), None, None, Some(false));
@@ -198,18 +203,18 @@ fn what_is_said_of_a_tool_is_kept() {
 fn a_search_looks_into_texts_or_what_there_is_an_index_for() {
     let searched = |table: TableFacts, more: &str| {
         let text = format!("[collections.people]\noperations = [\"search\"]\n{more}");
-        let (contract, found) = compiled_of(table, Ok(top()), &text);
+        let (contract, found) = compile_table(table, Ok(top_statement()), &text);
         let contract = contract.unwrap_or_else(|| panic!("{found:?}"));
         match &contract.tools[0].operation {
-            Operation::Search { fields, scan_rows_max, .. } => (fields.clone(), *scan_rows_max),
+            ToolOperation::Search { fields, scan_rows_max, .. } => (fields.clone(), *scan_rows_max),
             other => panic!("{other:?}"),
         }
     };
-    let indexed = TableFacts { search: SearchFacts::Indexed(vec![1]), ..people() };
-    let useless = TableFacts { search: SearchFacts::Indexed(vec![0]), ..people() };
-    assert_eq!(searched(people(), ""), (vec![1, 6], 100_000));
-    assert_eq!(searched(people(), "search = true\nsearch_rows_max = 5\n"), (vec![1, 6], 5));
-    assert_eq!(searched(people(), "search = [\"initial\"]\n").0, [6]);
+    let indexed = TableFacts { search: SearchFacts::Indexed(vec![1]), ..people_table() };
+    let useless = TableFacts { search: SearchFacts::Indexed(vec![0]), ..people_table() };
+    assert_eq!(searched(people_table(), ""), (vec![1, 6], 100_000));
+    assert_eq!(searched(people_table(), "search = true\nsearch_rows_max = 5\n"), (vec![1, 6], 5));
+    assert_eq!(searched(people_table(), "search = [\"initial\"]\n").0, [6]);
     assert_eq!(searched(indexed.clone(), "").0, [1]);
     assert_eq!(searched(indexed, "search = true\n").0, [1, 6]);
     assert_eq!(searched(useless, "").0, [1, 6]);
@@ -217,13 +222,13 @@ fn a_search_looks_into_texts_or_what_there_is_an_index_for() {
 
 #[test]
 fn a_sensitive_field_is_marked_where_it_is_told_and_taken() {
-    let contract = compiled(&format!("{ALL}fields = {{ name = {{ sensitive = true }} }}\n"));
+    let contract = compile_people(&format!("{ALL}fields = {{ name = {{ sensitive = true }} }}\n"));
     assert!(contract.collections[0].fields[1].sensitive);
     for name in ["get_people", "list_people"] {
-        let output = tool(&contract, name).output.as_str();
+        let output = tool(&contract, name).output_schema.as_str();
         assert!(output.contains(r#""name":{"type":"string","x-sensitive":true}"#), "{output}");
     }
-    let input = tool(&contract, "create_people").input.as_str();
+    let input = tool(&contract, "create_people").input_schema.as_str();
     assert!(input.contains(r#""name":{"type":"string","x-sensitive":true}"#), "{input}");
 }
 
@@ -231,9 +236,10 @@ fn a_sensitive_field_is_marked_where_it_is_told_and_taken() {
 #[test]
 fn names_that_tools_have_are_left_to_them() {
     let columns = ["query", "idempotency_key", "dry_run", "expected_version", "_version"];
-    let columns = columns.map(|name| ColumnFacts::new(name, Kind::Text));
-    let table = TableFacts { key: vec![0], rows: Some(9), ..TableFacts::new("people", columns.to_vec()) };
-    let (contract, _) = compiled_of(table, Ok(top()), "[collections.people]\n");
+    let columns = columns.map(|name| ColumnFacts::new(name, DataType::Text));
+    let table =
+        TableFacts { key: vec![0], row_count: Some(9), ..TableFacts::new("people", columns.to_vec()) };
+    let (contract, _) = compile_table(table, Ok(top_statement()), "[collections.people]\n");
     let contract = contract.expect("a contract");
     let names: Vec<&str> = contract.collections[0].fields.iter().map(|field| field.name.as_str()).collect();
     assert_eq!(names, ["query_", "idempotency_key_", "dry_run_", "expected_version_", "_version_"]);
@@ -241,8 +247,8 @@ fn names_that_tools_have_are_left_to_them() {
 
 #[test]
 fn null_clears_what_can_be_without_a_value_and_nothing_else() {
-    let contract = compiled(ALL);
-    let update = Check::compile(&tool(&contract, "update_people").input).expect("a schema");
+    let contract = compile_people(ALL);
+    let update = CompiledSchema::compile(&tool(&contract, "update_people").input_schema).expect("a schema");
     for (arguments, good) in [
         (r#"{"id":1,"balance":null}"#, true),
         (r#"{"id":1,"photo":null}"#, true),
@@ -257,6 +263,6 @@ fn null_clears_what_can_be_without_a_value_and_nothing_else() {
         (r#"{"id":1}"#, false),
         (r#"{"name":"X","rev":1}"#, false),
     ] {
-        assert_eq!(update.admits(&Json::parse(arguments).expect("JSON")), good, "{arguments}");
+        assert_eq!(update.is_valid(&Json::parse(arguments).expect("JSON")), good, "{arguments}");
     }
 }

@@ -8,21 +8,22 @@ use std::sync::atomic::Ordering;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use self::client::{Client, ERAS, Era, yes};
+use self::client::{Client, ERAS, Era, accept};
 
-const ALL: &str = "operations = [\"get\", \"list\", \"search\", \"create\", \"update\", \"delete\"]\n";
-const DAY: &str = r#"{"id":"d","name":"Dana","age":36}"#;
+const ALL_OPERATIONS: &str =
+    "operations = [\"get\", \"list\", \"search\", \"create\", \"update\", \"delete\"]\n";
+const DANA: &str = r#"{"id":"d","name":"Dana","age":36}"#;
 
 /// A client of a server that can do everything, with Dana and Bob in its table.
 fn people(era: Era, more: &str) -> Client {
-    let client = Client::new(era, &format!("{ALL}{more}"));
-    client.table.put("d", "Dana");
-    client.table.put("b", "Bob");
+    let client = Client::new(era, &format!("{ALL_OPERATIONS}{more}"));
+    client.table.insert_person("d", "Dana");
+    client.table.insert_person("b", "Bob");
     client
 }
 
 /// What is told under a name.
-fn part(told: &str, name: &str) -> Value {
+fn member(told: &str, name: &str) -> Value {
     let told: Value = serde_json::from_str(told).unwrap_or_else(|_| panic!("{told}"));
     told[name].clone()
 }
@@ -34,25 +35,25 @@ async fn get(client: &mut Client, id: &str) -> Value {
 
 #[tokio::test]
 async fn a_record_is_created_changed_and_deleted() {
-    let mut client = Client::new(Era::Newest, ALL);
-    let told = client.call("create_people", DAY).await;
-    assert_eq!(part(&told, "outcome"), "created");
-    let created = part(&told, "record");
+    let mut client = Client::new(Era::Newest, ALL_OPERATIONS);
+    let told = client.call("create_people", DANA).await;
+    assert_eq!(member(&told, "outcome"), "created");
+    let created = member(&told, "record");
     assert_eq!((&created["name"], &created["age"], &created["rev"]), (&json!("Dana"), &json!(36), &json!(0)));
     assert_eq!(get(&mut client, "d").await, created);
 
     let told = client.call("update_people", r#"{"id":"d","name":"Diana","age":null}"#).await;
-    assert_eq!(part(&told, "outcome"), "updated");
-    let updated = part(&told, "record");
+    assert_eq!(member(&told, "outcome"), "updated");
+    let updated = member(&told, "record");
     assert_eq!((&updated["name"], &updated["age"]), (&json!("Diana"), &Value::Null));
     assert_ne!(updated["_version"], created["_version"]);
     assert_eq!(get(&mut client, "d").await, updated);
 
     let told = client.call("update_people", r#"{"id":"d","name":"Diana"}"#).await;
-    assert_eq!((part(&told, "outcome"), part(&told, "record")), (json!("unchanged"), updated.clone()));
+    assert_eq!((member(&told, "outcome"), member(&told, "record")), (json!("unchanged"), updated.clone()));
 
     let told = client.call("delete_people", r#"{"id":"d"}"#).await;
-    assert_eq!((part(&told, "outcome"), part(&told, "record")), (json!("deleted"), updated));
+    assert_eq!((member(&told, "outcome"), member(&told, "record")), (json!("deleted"), updated));
     assert_eq!(client.call("get_people", r#"{"id":"d"}"#).await, "not_found id nothing in people has id d");
 }
 
@@ -62,7 +63,7 @@ async fn what_is_not_there_or_there_already_is_not_written() {
     let exists = "conflict id there is a record with this key already";
     let missing = "not_found id nothing in people has id x";
     for (tool, arguments, expected) in [
-        ("create_people", DAY, exists),
+        ("create_people", DANA, exists),
         ("update_people", r#"{"id":"x","name":"X"}"#, missing),
         ("delete_people", r#"{"id":"x"}"#, missing),
         ("update_people", r#"{"id":"d"}"#, "invalid_arguments - too few arguments: at least 2 are wanted"),
@@ -140,19 +141,19 @@ async fn whoever_means_another_state_is_told_so() {
         json!({"id": "d", "name": name, "expected_version": version}).to_string()
     };
     let told = client.call("update_people", &arguments(&old, "Di")).await;
-    assert_eq!(part(&told, "outcome"), "updated");
+    assert_eq!(member(&told, "outcome"), "updated");
     let stale = "conflict expected_version the record changed since it was read; read it again, and decide what \
                  it should be now";
     assert_eq!(client.call("update_people", &arguments(&old, "Do")).await, stale);
     let delete = json!({"id": "d", "expected_version": old}).to_string();
     assert_eq!(client.call("delete_people", &delete).await, stale);
     // In a list too, and in a list of some fields only if it is asked for.
-    let listed = part(&client.call("list_people", "{}").await, "items");
+    let listed = member(&client.call("list_people", "{}").await, "items");
     let now = get(&mut client, "d").await["_version"].clone();
     assert_eq!(listed[0]["_version"], now);
-    let some = part(&client.call("list_people", r#"{"fields":["name","_version"]}"#).await, "items");
+    let some = member(&client.call("list_people", r#"{"fields":["name","_version"]}"#).await, "items");
     assert_eq!(some[0], json!({"name": "Di", "_version": now}));
-    let some = part(&client.call("list_people", r#"{"fields":["name"]}"#).await, "items");
+    let some = member(&client.call("list_people", r#"{"fields":["name"]}"#).await, "items");
     assert_eq!(some[0], json!({"name": "Di"}));
     assert_eq!(client.table.state().writes, 1);
 }
@@ -164,14 +165,14 @@ async fn a_version_of_its_own_grows_with_every_change() {
     assert_eq!(client.call("update_people", r#"{"id":"d","name":"Di"}"#).await, must);
     assert_eq!(client.call("delete_people", r#"{"id":"d"}"#).await, must);
     let told = client.call("update_people", r#"{"id":"d","name":"Di","expected_version":1}"#).await;
-    assert_eq!(part(&told, "record")["rev"], 2);
-    assert_eq!(part(&told, "record").get("_version"), None);
+    assert_eq!(member(&told, "record")["rev"], 2);
+    assert_eq!(member(&told, "record").get("_version"), None);
     let told = client.call("update_people", r#"{"id":"d","name":"Di","expected_version":2}"#).await;
-    assert_eq!((part(&told, "outcome"), &part(&told, "record")["rev"]), (json!("unchanged"), &json!(2)));
+    assert_eq!((member(&told, "outcome"), &member(&told, "record")["rev"]), (json!("unchanged"), &json!(2)));
     let told = client.call("update_people", r#"{"id":"d","name":"Do","expected_version":1}"#).await;
     assert!(told.starts_with("conflict expected_version "), "{told}");
     let told = client.call("create_people", r#"{"id":"n","name":"New"}"#).await;
-    assert_eq!(part(&told, "record")["rev"], 1);
+    assert_eq!(member(&told, "record")["rev"], 1);
     let told = client.call("create_people", r#"{"id":"m","name":"New","rev":7}"#).await;
     assert!(told.starts_with("invalid_arguments rev `rev`: unknown argument"), "{told}");
 }
@@ -183,8 +184,8 @@ async fn the_same_key_again_does_nothing_twice() {
     let first = client.call("create_people", once).await;
     // In another order, it is the same.
     let again = client.call("create_people", r#"{"idempotency_key":"k","name":"New","id":"n"}"#).await;
-    assert_eq!(part(&again, "replayed"), true);
-    assert_eq!(part(&again, "record"), part(&first, "record"));
+    assert_eq!(member(&again, "replayed"), true);
+    assert_eq!(member(&again, "record"), member(&first, "record"));
     let other = client.call("create_people", r#"{"id":"o","name":"New","idempotency_key":"k"}"#).await;
     assert_eq!(
         other,
@@ -193,18 +194,18 @@ async fn the_same_key_again_does_nothing_twice() {
     );
     // So is a number that is written in another way, and not another number.
     let scored = |score: &str| format!(r#"{{"id":"d","score":{score},"age":7,"idempotency_key":"s"}}"#);
-    assert_eq!(part(&client.call("update_people", &scored("1")).await, "outcome"), "updated");
+    assert_eq!(member(&client.call("update_people", &scored("1")).await, "outcome"), "updated");
     for same in ["1e0", "1.0", "10E-1"] {
-        assert_eq!(part(&client.call("update_people", &scored(same)).await, "replayed"), true, "{same}");
+        assert_eq!(member(&client.call("update_people", &scored(same)).await, "replayed"), true, "{same}");
     }
     assert_eq!(client.call("update_people", &scored("1.5")).await, other);
     // A delete that was done is told again, though there is nothing any more.
     let gone = r#"{"id":"n","idempotency_key":"k"}"#;
-    assert_eq!(part(&client.call("delete_people", gone).await, "outcome"), "deleted");
-    assert_eq!(part(&client.call("delete_people", gone).await, "replayed"), true);
+    assert_eq!(member(&client.call("delete_people", gone).await, "outcome"), "deleted");
+    assert_eq!(member(&client.call("delete_people", gone).await, "replayed"), true);
     // Somebody else's key is another key.
     client.become_user("eve");
-    assert_eq!(part(&client.call("create_people", once).await, "outcome"), "created");
+    assert_eq!(member(&client.call("create_people", once).await, "outcome"), "created");
     assert_eq!(client.table.state().writes, 4);
 }
 
@@ -218,12 +219,16 @@ async fn a_try_leaves_no_trace() {
         ("delete_people", r#"{"id":"d","dry_run":true}"#, "deleted"),
     ] {
         let told = client.call(tool, arguments).await;
-        assert_eq!((part(&told, "outcome"), part(&told, "dry_run")), (json!(outcome), json!(true)), "{told}");
+        assert_eq!(
+            (member(&told, "outcome"), member(&told, "dry_run")),
+            (json!(outcome), json!(true)),
+            "{told}"
+        );
     }
     let told = client.call("create_people", r#"{"id":"d","name":"D","dry_run":true}"#).await;
     assert!(told.starts_with("conflict id "), "{told}");
     let state = client.table.state();
-    assert_eq!((&state.rows, state.claims.len(), state.writes), (&before, 0, 0));
+    assert_eq!((&state.rows, state.idempotency_records.len(), state.writes), (&before, 0, 0));
 }
 
 const ASK: &str = "confirm = \"ask\"\n[collections.people.fields]\nsecret = { sensitive = true }\n";
@@ -233,26 +238,26 @@ async fn the_user_is_asked_before_anything_is_written() {
     for era in ERAS {
         let mut client = people(era, ASK);
         let change = r#"{"id":"d","name":"Di","age":7,"secret":"hush"}"#;
-        let told = client.call_as("update_people", change, &mut |_| yes()).await;
-        assert_eq!(part(&told, "outcome"), "updated", "{era:?}");
+        let told = client.call_with_user("update_people", change, &mut |_| accept()).await;
+        assert_eq!(member(&told, "outcome"), "updated", "{era:?}");
         assert_eq!(
-            client.asked,
+            client.questions,
             [
                 "Change this record of people?\nid: d\nname: Dana → Di\nage: (nothing) → 7\nsecret: (nothing) → •••"
             ]
         );
-        let told = client.call_as("delete_people", r#"{"id":"d"}"#, &mut |_| yes()).await;
-        assert_eq!(part(&told, "outcome"), "deleted", "{era:?}");
+        let told = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| accept()).await;
+        assert_eq!(member(&told, "outcome"), "deleted", "{era:?}");
         assert_eq!(
-            client.asked[1],
+            client.questions[1],
             "Delete this record of people?\nid: d\nname: Di\nage: 7\nsecret: •••\nrev: 1"
         );
         // What adds and destroys nothing is not asked for, nor what changes nothing, nor what was done before.
-        client.call("create_people", DAY).await;
+        client.call("create_people", DANA).await;
         client.call("update_people", r#"{"id":"b","name":"Bob"}"#).await;
         let once = r#"{"id":"b","idempotency_key":"k"}"#;
-        client.call_as("delete_people", once, &mut |_| yes()).await;
-        assert_eq!(part(&client.call("delete_people", once).await, "replayed"), true);
+        client.call_with_user("delete_people", once, &mut |_| accept()).await;
+        assert_eq!(member(&client.call("delete_people", once).await, "replayed"), true);
     }
 }
 
@@ -271,10 +276,10 @@ async fn who_says_no_has_nothing_written() {
                 "the form came back without `confirm`",
             ),
         ] {
-            let told = client.call_as("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
+            let told = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
             assert_eq!(told, format!("input_refused - {why}; nothing was written"), "{era:?}");
         }
-        assert_eq!((client.asked.len(), client.table.state().writes), (6, 0), "each is asked once");
+        assert_eq!((client.questions.len(), client.table.state().writes), (6, 0), "each is asked once");
     }
 }
 
@@ -285,18 +290,18 @@ async fn a_yes_is_for_the_record_that_was_shown() {
         let table = client.table.clone();
         let mut times = 0;
         let told = client
-            .call_as("delete_people", r#"{"id":"d"}"#, &mut |_| {
+            .call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| {
                 times += 1;
                 if times == 1 {
                     // While the user thinks about it, somebody else writes.
                     table.state().rows[0][1] = contract::Value::Text("Diana".into());
                 }
-                yes()
+                accept()
             })
             .await;
-        assert_eq!(part(&told, "record")["name"], "Diana", "{era:?}");
-        assert_eq!(client.asked.len(), 2, "{era:?}");
-        assert!(client.asked[0].contains("name: Dana") && client.asked[1].contains("name: Diana"));
+        assert_eq!(member(&told, "record")["name"], "Diana", "{era:?}");
+        assert_eq!(client.questions.len(), 2, "{era:?}");
+        assert!(client.questions[0].contains("name: Dana") && client.questions[1].contains("name: Diana"));
     }
 }
 
@@ -304,10 +309,11 @@ async fn a_yes_is_for_the_record_that_was_shown() {
 async fn an_answer_that_is_none_is_asked_for_again() {
     for era in ERAS {
         let mut client = people(era, ASK);
-        let mut answers = [json!({"action": "perhaps"}), yes()].into_iter();
-        let told =
-            client.call_as("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("twice")).await;
-        assert_eq!((part(&told, "outcome"), client.asked.len()), (json!("deleted"), 2), "{era:?}");
+        let mut answers = [json!({"action": "perhaps"}), accept()].into_iter();
+        let told = client
+            .call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("twice"))
+            .await;
+        assert_eq!((member(&told, "outcome"), client.questions.len()), (json!("deleted"), 2), "{era:?}");
     }
 }
 
@@ -328,7 +334,7 @@ async fn a_client_that_cannot_ask_is_refused() {
 #[tokio::test]
 async fn a_record_is_found_by_its_words() {
     let mut client = people(Era::Newest, "search_rows_max = 2\n");
-    client.table.put("x", "Dana Scully");
+    client.table.insert_person("x", "Dana Scully");
     let found = async |client: &mut Client, arguments: &str| {
         let told = client.call("search_people", arguments).await;
         let told: Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"));
@@ -366,14 +372,14 @@ async fn what_may_have_been_done_is_tried_again_only_with_a_key() {
     ] {
         let told = client.call("create_people", &format!(r#"{{"id":"n","name":"unsure"{key}}}"#)).await;
         assert_eq!(told, format!("source_unavailable - the disk did not confirm it; {words}"));
-        assert_eq!(client.problem["retryable"], retryable);
+        assert_eq!(client.last_error["retryable"], retryable);
     }
 }
 
 #[tokio::test]
 async fn a_statement_reads() {
     let mut client = people(Era::Newest, "");
-    client.table.put("e", "Dana");
+    client.table.insert_person("e", "Dana");
     assert_eq!(
         client.call("count", "{}").await,
         r#"{"items":[{"name":"Dana","people":2},{"name":"Bob","people":1}],"truncated":false}"#
@@ -404,16 +410,16 @@ async fn a_statement_that_is_for_one_record() {
 #[tokio::test]
 async fn a_yes_that_comes_twice_is_one() {
     let mut client = people(Era::Newest, &format!("{RENAME}confirm = \"ask\"\n"));
-    let told = client.call_as("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| yes()).await;
-    assert_eq!(part(&told, "changed"), 1);
+    let told = client.call_with_user("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| accept()).await;
+    assert_eq!(member(&told, "changed"), 1);
     // The same question would be asked of the same state.
-    client.table.put("d", "Dana");
-    assert_eq!(part(&client.again().await, "replayed"), true);
+    client.table.insert_person("d", "Dana");
+    assert_eq!(member(&client.resend().await, "replayed"), true);
     assert_eq!(client.table.state().writes, 1);
     // Another call is another: it is asked about, and done.
-    let told = client.call_as("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| yes()).await;
-    assert_eq!(part(&told, "changed"), 1);
-    assert_eq!((client.asked.len(), client.table.state().writes), (2, 2));
+    let told = client.call_with_user("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| accept()).await;
+    assert_eq!(member(&told, "changed"), 1);
+    assert_eq!((client.questions.len(), client.table.state().writes), (2, 2));
 }
 
 /// As many rows, and other ones: whoever agreed did not agree to that.
@@ -424,17 +430,17 @@ async fn a_yes_to_other_rows_is_asked_again() {
         let table = client.table.clone();
         let mut rounds = 0;
         let told = client
-            .call_as("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| {
+            .call_with_user("rename", r#"{"old":"Dana","new":"Di"}"#, &mut |_| {
                 rounds += 1;
                 if rounds == 1 {
                     table.state().rows[0][1] = contract::Value::Text("Dora".into());
-                    table.put("z", "Dana");
+                    table.insert_person("z", "Dana");
                 }
-                yes()
+                accept()
             })
             .await;
         assert_eq!(told, r#"{"changed":1,"items":[{"id":"z"}],"truncated":false}"#, "{era:?}");
-        assert_eq!((client.asked.len(), client.table.state().writes), (2, 1), "{era:?}");
+        assert_eq!((client.questions.len(), client.table.state().writes), (2, 1), "{era:?}");
     }
 }
 
@@ -450,23 +456,23 @@ async fn an_argument_that_would_be_kept_as_something_else_is_named() {
 async fn a_statement_writes_once_and_not_too_much() {
     for era in ERAS {
         let mut client = people(era, &format!("{RENAME}confirm = \"ask\"\n"));
-        client.table.put("e", "Dana");
+        client.table.insert_person("e", "Dana");
         let dry = client.call("rename", r#"{"old":"Dana","new":"Di","dry_run":true}"#).await;
-        assert_eq!(part(&dry, "dry_run"), true);
+        assert_eq!(member(&dry, "dry_run"), true);
         assert_eq!(client.table.state().writes, 0);
         let once = r#"{"old":"Dana","new":"Di","idempotency_key":"k"}"#;
-        let told = client.call_as("rename", once, &mut |_| yes()).await;
+        let told = client.call_with_user("rename", once, &mut |_| accept()).await;
         assert_eq!(told, r#"{"changed":2,"items":[{"id":"d"},{"id":"e"}],"truncated":false}"#);
-        assert_eq!(client.asked, ["Run rename? It would change 2 rows.\nold: Dana\nnew: Di"]);
-        assert_eq!(part(&client.call("rename", once).await, "replayed"), true);
-        client.table.put("f", "Di");
+        assert_eq!(client.questions, ["Run rename? It would change 2 rows.\nold: Dana\nnew: Di"]);
+        assert_eq!(member(&client.call("rename", once).await, "replayed"), true);
+        client.table.insert_person("f", "Di");
         let told = client.call("rename", r#"{"old":"Di","new":"Do"}"#).await;
         assert_eq!(
             told,
             "forbidden - this would change 3 rows, and at most 2 are allowed; nothing was changed"
         );
         let other = r#"{"old":"Bob","new":"Rob"}"#;
-        let told = client.call_as("rename", other, &mut |_| json!({"action": "decline"})).await;
+        let told = client.call_with_user("rename", other, &mut |_| json!({"action": "decline"})).await;
         assert_eq!(told, "input_refused - the user said no; nothing was written");
         assert_eq!(client.table.state().writes, 1, "{era:?}");
     }
@@ -476,13 +482,13 @@ async fn a_statement_writes_once_and_not_too_much() {
 async fn results_are_cut_at_their_bounds() {
     let mut client = people(Era::Newest, "rows_max = 3\nbytes_max = 1024\n");
     for i in 0..5 {
-        client.table.put(&format!("long {i}"), &"x".repeat(400));
+        client.table.insert_person(&format!("long {i}"), &"x".repeat(400));
     }
     // Whatever is told here was held against what the tool promised.
     for (tool, arguments) in [("list_people", "{}"), ("search_people", r#"{"query":"x"}"#)] {
         let told = client.call(tool, arguments).await;
-        assert_eq!(part(&told, "truncated"), true, "{told}");
-        assert!(part(&told, "items").as_array().is_some_and(|items| (1..=3).contains(&items.len())));
+        assert_eq!(member(&told, "truncated"), true, "{told}");
+        assert!(member(&told, "items").as_array().is_some_and(|items| (1..=3).contains(&items.len())));
     }
 }
 
@@ -588,9 +594,9 @@ proptest! {
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
-            let mut client = Client::new(Era::Newest, ALL);
+            let mut client = Client::new(Era::Newest, ALL_OPERATIONS);
             let told = client.call("create_people", &said.to_string()).await;
-            let created = part(&told, "record");
+            let created = member(&told, "record");
             for (field, value) in said.as_object().expect("an object") {
                 // One number may be written in two ways.
                 let same = match (created[field].as_f64(), value.as_f64()) {
@@ -600,9 +606,9 @@ proptest! {
                 assert!(same, "{field}: {value} is {}", created[field]);
             }
             assert_eq!(get(&mut client, "p").await, created);
-            assert_eq!(part(&client.call("list_people", "{}").await, "items")[0], created);
+            assert_eq!(member(&client.call("list_people", "{}").await, "items")[0], created);
             let told = client.call("update_people", &said.to_string()).await;
-            assert_eq!((part(&told, "outcome"), part(&told, "record")), (json!("unchanged"), created));
+            assert_eq!((member(&told, "outcome"), member(&told, "record")), (json!("unchanged"), created));
         });
     }
 }

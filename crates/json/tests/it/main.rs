@@ -1,16 +1,16 @@
 //! What the scanner takes and refuses, and that it agrees with `serde_json` on everything else.
 
-use json::{Json, ScanLimits, Why, scan, write};
+use json::{Json, ScanErrorKind, ScanLimits, scan, write};
 use proptest::prelude::*;
 
-fn check(text: &str, expected: Result<&str, Why>) {
+fn check(text: &str, expected: Result<&str, ScanErrorKind>) {
     check_bytes(text.as_bytes(), expected);
 }
 
-fn check_bytes(bytes: &[u8], expected: Result<&str, Why>) {
+fn check_bytes(bytes: &[u8], expected: Result<&str, ScanErrorKind>) {
     let limits = ScanLimits { depth_max: 4, slots_max: 40 };
     let got =
-        scan(bytes.to_vec(), &limits).map(|doc| Json::from(doc.root()).to_string()).map_err(|bad| bad.why);
+        scan(bytes.to_vec(), &limits).map(|doc| Json::from(doc.root()).to_string()).map_err(|bad| bad.kind);
     assert_eq!(got.as_deref().map_err(|e| *e), expected, "{}", String::from_utf8_lossy(bytes));
 }
 
@@ -72,12 +72,12 @@ fn what_is_not_json_is_refused() {
         "\0",
         "{\"a\":1\0}",
     ] {
-        check(bad, Err(Why::Syntax));
+        check(bad, Err(ScanErrorKind::Syntax));
     }
 }
 
 /// One text on each line: the places where readers of JSON are known to differ.
-const CORNERS_GOOD: &str = r#"
+const EDGE_CASES_VALID: &str = r#"
 0
 -0
 0e1
@@ -99,7 +99,7 @@ const CORNERS_GOOD: &str = r#"
 [[],[[]],{}]
 "#;
 
-const CORNERS_BAD: &str = r#"
+const EDGE_CASES_INVALID: &str = r#"
 [1,,2]
 [1
 1]
@@ -178,11 +178,11 @@ a"
 
 #[test]
 fn corners_are_taken_or_refused_as_the_grammar_says() {
-    for good in CORNERS_GOOD.lines().filter(|line| !line.is_empty()) {
+    for good in EDGE_CASES_VALID.lines().filter(|line| !line.is_empty()) {
         check(good, Ok(good));
     }
-    for bad in CORNERS_BAD.lines().filter(|line| !line.is_empty()) {
-        check(bad, Err(Why::Syntax));
+    for bad in EDGE_CASES_INVALID.lines().filter(|line| !line.is_empty()) {
+        check(bad, Err(ScanErrorKind::Syntax));
     }
     // White space is four characters and no more; control characters are escaped, all but DEL.
     for (space, ok) in [
@@ -198,10 +198,13 @@ fn corners_are_taken_or_refused_as_the_grammar_says() {
         ("\u{2060}", false),
         ("\u{feff}", false),
     ] {
-        check(&format!("{space}[{space}1{space}]{space}"), if ok { Ok("[1]") } else { Err(Why::Syntax) });
+        check(
+            &format!("{space}[{space}1{space}]{space}"),
+            if ok { Ok("[1]") } else { Err(ScanErrorKind::Syntax) },
+        );
     }
     for c in (0..0x20).map(char::from) {
-        check(&format!("\"{c}\""), Err(Why::Syntax));
+        check(&format!("\"{c}\""), Err(ScanErrorKind::Syntax));
     }
     for c in ['\u{7f}', '\u{85}', '\u{2028}', '\u{feff}', '\u{fffe}', '\u{10ffff}'] {
         let text = format!("\"{c}\"");
@@ -215,10 +218,10 @@ fn strings_are_read_eight_bytes_at_a_time_and_end_at_any_of_them() {
         let plain = "é".repeat(len / 2) + &"x".repeat(len % 2);
         for (tail, ok) in [("", true), (r"\n", true), (r#"\""#, true), ("\u{1}", false), ("\n", false)] {
             let text = format!("\"{plain}{tail}{plain}\"");
-            check(&text, if ok { Ok(&text) } else { Err(Why::Syntax) });
+            check(&text, if ok { Ok(&text) } else { Err(ScanErrorKind::Syntax) });
         }
-        check(&format!("\"{plain}"), Err(Why::Syntax));
-        check(&format!("\"{plain}\\"), Err(Why::Syntax));
+        check(&format!("\"{plain}"), Err(ScanErrorKind::Syntax));
+        check(&format!("\"{plain}\\"), Err(ScanErrorKind::Syntax));
     }
 }
 
@@ -236,38 +239,38 @@ fn invalid_utf8_is_refused_wherever_it_stands() {
         b"\"\xe2\x82\"",
         b"\xff\xfe[\x00]\x00",
     ] {
-        check_bytes(bad, Err(Why::Utf8));
+        check_bytes(bad, Err(ScanErrorKind::InvalidUtf8));
     }
 }
 
 #[test]
 fn keys_are_compared_unescaped_at_any_depth() {
-    check(r#"{"a":1,"a":2}"#, Err(Why::Duplicate));
-    check(r#"{"a":1,"\u0061":2}"#, Err(Why::Duplicate));
-    check(r#"[{"b":{"x":1,"y":2,"x":3}}]"#, Err(Why::Duplicate));
+    check(r#"{"a":1,"a":2}"#, Err(ScanErrorKind::DuplicateKey));
+    check(r#"{"a":1,"\u0061":2}"#, Err(ScanErrorKind::DuplicateKey));
+    check(r#"[{"b":{"x":1,"y":2,"x":3}}]"#, Err(ScanErrorKind::DuplicateKey));
     check(r#"{"a":1,"A":2,"a ":3,"a\u0000":4}"#, Ok(r#"{"a":1,"A":2,"a ":3,"a\u0000":4}"#));
     let many: Vec<String> = (0..18).map(|i| format!("\"k{i}\":0")).collect();
     check(&format!("{{{}}}", many.join(",")), Ok(&format!("{{{}}}", many.join(","))));
-    check(&format!("{{{},\"\\u006b3\":0}}", many.join(",")), Err(Why::Duplicate));
+    check(&format!("{{{},\"\\u006b3\":0}}", many.join(",")), Err(ScanErrorKind::DuplicateKey));
 }
 
 #[test]
 fn depth_and_number_of_values_are_bounded() {
-    check("[[[[[]]]]]", Err(Why::Depth));
-    check(r#"{"a":{"a":{"a":{"a":{}}}}}"#, Err(Why::Depth));
+    check("[[[[[]]]]]", Err(ScanErrorKind::TooDeep));
+    check(r#"{"a":{"a":{"a":{"a":{}}}}}"#, Err(ScanErrorKind::TooDeep));
     check(&format!("[{}0]", "0,".repeat(38)), Ok(&format!("[{}0]", "0,".repeat(38))));
-    check(&format!("[{}0]", "0,".repeat(39)), Err(Why::TooMany));
+    check(&format!("[{}0]", "0,".repeat(39)), Err(ScanErrorKind::TooManyValues));
     let deep = "[".repeat(1_000_000);
     assert_eq!(
-        scan(deep.into_bytes(), &ScanLimits::default()).map(|_| ()).map_err(|b| b.why),
-        Err(Why::Depth)
+        scan(deep.into_bytes(), &ScanLimits::default()).map(|_| ()).map_err(|b| b.kind),
+        Err(ScanErrorKind::TooDeep)
     );
 }
 
 #[test]
 fn an_error_says_where() {
     let bad = scan(b"{\"a\":1,\"a\":2}".to_vec(), &ScanLimits::default()).map(|_| ()).expect_err("duplicate");
-    assert_eq!((bad.at, bad.to_string().as_str()), (7, "duplicate key at byte 7"));
+    assert_eq!((bad.offset, bad.to_string().as_str()), (7, "duplicate key at byte 7"));
 }
 
 #[test]
@@ -280,7 +283,7 @@ fn a_node_finds_members_and_elements() {
     assert_eq!(a.elements().nth(1).and_then(|n| n.str()).as_deref(), Some("x\ty"));
     assert_eq!(doc.root().get("c").and_then(|n| n.bool()), Some(true));
     assert!(doc.root().get("b").is_none());
-    assert_eq!(doc.node(a.at()).len(), 3);
+    assert_eq!(doc.node(a.index()).len(), 3);
 }
 
 #[test]
@@ -336,9 +339,9 @@ proptest! {
         prop_oneof![prop::sample::select(b"{}[]\",:\\ utrfn0123456789.eE+-\n".to_vec()), any::<u8>()], 0..40)) {
         let ours = scan(bytes.clone(), &ScanLimits::default());
         let serde = serde_json::from_slice::<serde_json::Value>(&bytes);
-        match ours.map_err(|b| b.why) {
+        match ours.map_err(|b| b.kind) {
             // serde_json keeps the last of two equal keys and reads huge exponents as out of range.
-            Err(Why::Duplicate) => prop_assert!(true),
+            Err(ScanErrorKind::DuplicateKey) => prop_assert!(true),
             Ok(_) => prop_assert!(serde.is_ok() || serde.is_err_and(|e| e.to_string().contains("out of range"))),
             Err(_) => prop_assert!(serde.is_err(), "{}", String::from_utf8_lossy(&bytes)),
         }

@@ -3,55 +3,55 @@
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use memchr::memchr;
 
-use super::encode::Encoding as Written;
-use super::spot::Spot;
-use super::trouble::{Format, Trouble};
+use super::encode::TextEncoding as Written;
+use super::error::{CsvError, ForeignFormat};
+use super::location::TextLocation;
 
-pub(super) struct Decoded {
+pub(super) struct DecodedText {
     pub(super) text: String,
     /// Where the text begins, behind a byte order mark.
     pub(super) start: usize,
     /// How the text is written in the file.
-    pub(super) written: Written,
+    pub(super) encoding: Written,
     pub(super) note: Option<&'static str>,
 }
 
-const UTF8_MARK: &[u8] = b"\xEF\xBB\xBF";
-const UTF16_LE_MARK: &[u8] = b"\xFF\xFE";
-const UTF16_BE_MARK: &[u8] = b"\xFE\xFF";
+const UTF8_BOM: &[u8] = b"\xEF\xBB\xBF";
+const UTF16_LE_BOM: &[u8] = b"\xFF\xFE";
+const UTF16_BE_BOM: &[u8] = b"\xFE\xFF";
 
-const FORMATS: [(&[u8], Format); 6] = [
-    (b"PK\x03\x04", Format::Zip),
-    (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", Format::Excel),
-    (b"SQLite format 3\0", Format::Sqlite),
-    (b"\x1F\x8B", Format::Gzip),
-    (b"%PDF-", Format::Pdf),
-    (b"PAR1", Format::Parquet),
+const MAGIC_NUMBERS: [(&[u8], ForeignFormat); 6] = [
+    (b"PK\x03\x04", ForeignFormat::Zip),
+    (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", ForeignFormat::Excel),
+    (b"SQLite format 3\0", ForeignFormat::Sqlite),
+    (b"\x1F\x8B", ForeignFormat::Gzip),
+    (b"%PDF-", ForeignFormat::Pdf),
+    (b"PAR1", ForeignFormat::Parquet),
 ];
 
-pub(super) fn decode(bytes: Vec<u8>) -> Result<Decoded, Trouble> {
-    if let Some((_, format)) = FORMATS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        return Err(Trouble::LooksLike(*format));
+pub(super) fn decode(bytes: Vec<u8>) -> Result<DecodedText, CsvError> {
+    if let Some((_, format)) = MAGIC_NUMBERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Err(CsvError::WrongFormat(*format));
     }
     let marked = "read as UTF-16, because it begins with the mark of UTF-16";
-    if let Some(rest) = bytes.strip_prefix(UTF16_LE_MARK) {
-        return utf16(UTF_16LE, rest, Written::Utf16Le { is_marked: true }, marked);
+    if let Some(rest) = bytes.strip_prefix(UTF16_LE_BOM) {
+        return decode_utf16(UTF_16LE, rest, Written::Utf16Le { has_bom: true }, marked);
     }
-    if let Some(rest) = bytes.strip_prefix(UTF16_BE_MARK) {
-        return utf16(UTF_16BE, rest, Written::Utf16Be { is_marked: true }, marked);
+    if let Some(rest) = bytes.strip_prefix(UTF16_BE_BOM) {
+        return decode_utf16(UTF_16BE, rest, Written::Utf16Be { has_bom: true }, marked);
     }
-    if let Some(encoding) = unmarked(&bytes) {
+    if let Some(encoding) = detect_utf16_without_bom(&bytes) {
         let written = match encoding == UTF_16LE {
-            true => Written::Utf16Le { is_marked: false },
-            false => Written::Utf16Be { is_marked: false },
+            true => Written::Utf16Le { has_bom: false },
+            false => Written::Utf16Be { has_bom: false },
         };
         let note = "read as UTF-16 without its mark, because every other byte is zero";
-        return utf16(encoding, &bytes, written, note);
+        return decode_utf16(encoding, &bytes, written, note);
     }
-    without_nul(&bytes)?;
-    let start = if bytes.starts_with(UTF8_MARK) { UTF8_MARK.len() } else { 0 };
+    check_no_nul(&bytes)?;
+    let start = if bytes.starts_with(UTF8_BOM) { UTF8_BOM.len() } else { 0 };
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Decoded { text, start, written: Written::Utf8, note: None }),
+        Ok(text) => Ok(DecodedText { text, start, encoding: Written::Utf8, note: None }),
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
             let at_end = error.utf8_error().error_len().is_none();
@@ -59,18 +59,18 @@ pub(super) fn decode(bytes: Vec<u8>) -> Result<Decoded, Trouble> {
             // Behind a mark, or cut within a character where others are whole, it is UTF-8 and broken: perhaps
             // somebody is still writing.
             if start > 0 || (at_end && !bytes[..valid].is_ascii()) {
-                return Err(Trouble::BrokenUtf8 { at: Spot::of_byte(&bytes, valid) });
+                return Err(CsvError::InvalidUtf8 { location: TextLocation::at_byte(&bytes, valid) });
             }
             let (text, _) = WINDOWS_1252.decode_without_bom_handling(&bytes);
             let note = "read as Windows-1252, because it is not UTF-8";
             let written = Written::Windows1252;
-            Ok(Decoded { text: text.into_owned(), start: 0, written, note: Some(note) })
+            Ok(DecodedText { text: text.into_owned(), start: 0, encoding: written, note: Some(note) })
         }
     }
 }
 
 /// UTF-16 that does not say so: in a header, one byte of each character is zero, and always the same one.
-fn unmarked(bytes: &[u8]) -> Option<&'static Encoding> {
+fn detect_utf16_without_bom(bytes: &[u8]) -> Option<&'static Encoding> {
     const SAMPLE_BYTES_MAX: usize = 256;
     const PAIRS_MIN: usize = 2;
     let first_line = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
@@ -86,23 +86,23 @@ fn unmarked(bytes: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-fn utf16(
+fn decode_utf16(
     encoding: &'static Encoding,
     bytes: &[u8],
     written: Written,
     note: &'static str,
-) -> Result<Decoded, Trouble> {
+) -> Result<DecodedText, CsvError> {
     let (text, broken) = encoding.decode_without_bom_handling(bytes);
     if broken {
-        return Err(Trouble::BrokenUtf16);
+        return Err(CsvError::InvalidUtf16);
     }
-    without_nul(text.as_bytes())?;
-    Ok(Decoded { text: text.into_owned(), start: 0, written, note: Some(note) })
+    check_no_nul(text.as_bytes())?;
+    Ok(DecodedText { text: text.into_owned(), start: 0, encoding: written, note: Some(note) })
 }
 
-fn without_nul(bytes: &[u8]) -> Result<(), Trouble> {
+fn check_no_nul(bytes: &[u8]) -> Result<(), CsvError> {
     match memchr(0, bytes) {
-        Some(at) => Err(Trouble::Nul { at: Spot::of_byte(bytes, at) }),
+        Some(at) => Err(CsvError::Nul { location: TextLocation::at_byte(bytes, at) }),
         None => Ok(()),
     }
 }

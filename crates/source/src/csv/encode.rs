@@ -4,24 +4,24 @@ use encoding_rs::WINDOWS_1252;
 
 /// How a text stands in a file. Each of them has one way only to write a text, so what is not touched stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(super) enum TextEncoding {
     /// A mark is part of the text.
     Utf8,
     Utf16Le {
-        is_marked: bool,
+        has_bom: bool,
     },
     Utf16Be {
-        is_marked: bool,
+        has_bom: bool,
     },
     Windows1252,
 }
 
-impl Encoding {
+impl TextEncoding {
     /// How many bytes of the file stand before what follows `before` in its text.
-    pub(super) fn place(self, before: &str) -> usize {
+    pub(super) fn encoded_len(self, before: &str) -> usize {
         match self {
             Self::Utf8 => before.len(),
-            Self::Utf16Le { is_marked } | Self::Utf16Be { is_marked } => {
+            Self::Utf16Le { has_bom: is_marked } | Self::Utf16Be { has_bom: is_marked } => {
                 let units: usize = before.chars().map(char::len_utf16).sum();
                 2 * (units + usize::from(is_marked))
             }

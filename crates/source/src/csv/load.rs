@@ -4,120 +4,126 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use contract::Kind;
+use contract::DataType;
 use contract::cursor::KEY_BYTES_MAX;
-use contract::infer::Guess;
-use contract::source::SourceFault;
+use contract::infer::TypeInference;
+use contract::source::SourceError;
 
-use super::decode::{Decoded, decode};
-use super::encode::Encoding;
-use super::index::Index;
-use super::sniff::{self, Ending};
-use super::split::{End, Split, behind_blanks};
-use super::spot::Spot;
-use super::table::{Seen, Table};
-use super::trouble::{Comment, Trouble};
+use super::decode::{DecodedText, decode};
+use super::encode::TextEncoding;
+use super::error::{CommentLine, CsvError};
+use super::index::CsvKeyIndex;
+use super::location::TextLocation;
+use super::sniff::{self, FileExtension};
+use super::splitter::{FieldSplitter, Terminator, skip_blank_lines};
+use super::table::{CsvColumnProfile, CsvTable};
 use super::{COLUMNS_MAX, FILE_BYTES_MAX, Options};
-use crate::index::{Twice, first_key};
-use crate::watch::{Content, OutOfReach};
+use crate::key_index::{DuplicateKey, find_key_column};
+use crate::watch::{FileError, FileLoader};
 
 /// Files of text with something between its fields, and how they are read.
-pub(super) struct Delimited {
+pub(super) struct CsvLoader {
     /// The file's name may say what separates fields.
-    ending: Ending,
+    extension: FileExtension,
     pub(super) options: Options,
 }
 
-impl Delimited {
+impl CsvLoader {
     pub(super) fn new(path: &Path, options: Options) -> Self {
-        Self { ending: Ending::of(path), options }
+        Self { extension: FileExtension::of(path), options }
     }
 }
 
-impl Content for Delimited {
-    type Loaded = Loaded;
-    type Trouble = Trouble;
+impl FileLoader for CsvLoader {
+    type Snapshot = CsvSnapshot;
+    type Error = CsvError;
 
     fn file_bytes_max(&self) -> u64 {
         FILE_BYTES_MAX
     }
 
-    fn load(&self, bytes: Vec<u8>) -> Result<Loaded, Trouble> {
+    fn load(&self, bytes: Vec<u8>) -> Result<CsvSnapshot, CsvError> {
         let decoded = decode(bytes)?;
         let bytes = decoded.text.len() as u64;
         if bytes > FILE_BYTES_MAX {
-            return Err(OutOfReach::TooLarge { bytes, bytes_max: FILE_BYTES_MAX }.into());
+            return Err(FileError::TooLarge { bytes, bytes_max: FILE_BYTES_MAX }.into());
         }
-        parse(decoded, self.ending, &self.options).map(Loaded::new)
+        parse(decoded, self.extension, &self.options).map(CsvSnapshot::new)
     }
 
-    fn is_of(&self, loaded: &Loaded, bytes: &[u8]) -> bool {
-        let Table { text, written, .. } = &*loaded.table;
+    fn is_snapshot_of(&self, loaded: &CsvSnapshot, bytes: &[u8]) -> bool {
+        let CsvTable { text, encoding: written, .. } = &*loaded.table;
         match written {
-            Encoding::Utf8 => text.as_bytes() == bytes,
-            Encoding::Utf16Le { .. } | Encoding::Utf16Be { .. } | Encoding::Windows1252 => {
-                decode(bytes.to_vec()).is_ok_and(|now| now.written == *written && now.text == *text)
+            TextEncoding::Utf8 => text.as_bytes() == bytes,
+            TextEncoding::Utf16Le { .. } | TextEncoding::Utf16Be { .. } | TextEncoding::Windows1252 => {
+                decode(bytes.to_vec()).is_ok_and(|now| now.encoding == *written && now.text == *text)
             }
         }
     }
 
-    fn fault(&self, trouble: &Trouble, file: &str, path: &Path) -> SourceFault {
-        trouble.fault(file, path)
+    fn source_error(&self, trouble: &CsvError, file: &str, path: &Path) -> SourceError {
+        trouble.to_source_error(file, path)
     }
 }
 
 /// A table, and the indexes that somebody asked for.
-pub(super) struct Loaded {
-    pub(super) table: Arc<Table>,
-    indexes: Mutex<Vec<Arc<Index>>>,
-    key: OnceLock<Vec<usize>>,
-    state: OnceLock<i64>,
+pub(super) struct CsvSnapshot {
+    pub(super) table: Arc<CsvTable>,
+    indexes: Mutex<Vec<Arc<CsvKeyIndex>>>,
+    detected_key: OnceLock<Vec<usize>>,
+    content_hash: OnceLock<i64>,
 }
 
-impl Loaded {
-    fn new(table: Table) -> Self {
+impl CsvSnapshot {
+    fn new(table: CsvTable) -> Self {
         let table = Arc::new(table);
-        Self { table, indexes: Mutex::default(), key: OnceLock::new(), state: OnceLock::new() }
+        Self {
+            table,
+            indexes: Mutex::default(),
+            detected_key: OnceLock::new(),
+            content_hash: OnceLock::new(),
+        }
     }
 
     /// The first column that tells rows apart, if there is one.
-    pub(super) fn key(&self) -> Vec<usize> {
-        self.key.get_or_init(|| self.find_key().into_iter().collect()).clone()
+    pub(super) fn key_columns(&self) -> Vec<usize> {
+        self.detected_key.get_or_init(|| self.detect_key_column().into_iter().collect()).clone()
     }
 
-    fn find_key(&self) -> Option<usize> {
+    fn detect_key_column(&self) -> Option<usize> {
         let table = &self.table;
         // Rows that may hold a value too long for a key: hardly any, in hardly any file.
-        let ends = table.rows.iter().skip(1).map(|next| *next as usize).chain([table.text.len()]);
-        let lengths = table.rows.iter().zip(ends).map(|(row, end)| end - *row as usize);
+        let ends = table.row_starts.iter().skip(1).map(|next| *next as usize).chain([table.text.len()]);
+        let lengths = table.row_starts.iter().zip(ends).map(|(row, end)| end - *row as usize);
         let long: Vec<u32> =
             (0..).zip(lengths).filter(|(_, bytes)| *bytes > KEY_BYTES_MAX).map(|(row, _)| row).collect();
-        let is_candidate = |seen: &Seen| {
-            let is_scalar = matches!(seen.kind, Kind::Text | Kind::Integer | Kind::Int64);
+        let is_candidate = |seen: &CsvColumnProfile| {
+            let is_scalar = matches!(seen.data_type, DataType::Text | DataType::Integer | DataType::Int64);
             is_scalar && !seen.has_empty && !seen.has_null
         };
-        let places = (0..table.columns.len()).filter(|place| is_candidate(&table.columns[*place]));
-        let is_long = |place: usize| long.iter().any(|row| table.text(*row, place).len() > KEY_BYTES_MAX);
-        first_key(places, table.len(), |place, rows| match rows == table.len() {
+        let places = (0..table.profiles.len()).filter(|place| is_candidate(&table.profiles[*place]));
+        let is_long =
+            |place: usize| long.iter().any(|row| table.field_text(*row, place).len() > KEY_BYTES_MAX);
+        find_key_column(places, table.len(), |place, rows| match rows == table.len() {
             true => !is_long(place) && self.index(&[place]).is_ok(),
-            false => !is_long(place) && Index::build(table, &[place], rows).is_ok(),
+            false => !is_long(place) && CsvKeyIndex::build(table, &[place], rows).is_ok(),
         })
     }
 
     /// The index over these columns; made once.
-    pub(super) fn index(&self, columns: &[usize]) -> Result<Arc<Index>, Twice> {
+    pub(super) fn index(&self, columns: &[usize]) -> Result<Arc<CsvKeyIndex>, DuplicateKey> {
         let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = indexes.iter().find(|index| index.columns == columns) {
             return Ok(index.clone());
         }
-        let index = Arc::new(Index::build(&self.table, columns, self.table.len())?);
+        let index = Arc::new(CsvKeyIndex::build(&self.table, columns, self.table.len())?);
         indexes.push(index.clone());
         Ok(index)
     }
 
     /// A number that another content does not have, as far as 64 bits tell.
-    pub(super) fn state(&self) -> i64 {
-        *self.state.get_or_init(|| {
+    pub(super) fn content_hash(&self) -> i64 {
+        *self.content_hash.get_or_init(|| {
             // The same for the same content, so that cursors outlive a restart.
             let mut hasher = foldhash::quality::FixedState::default().build_hasher();
             hasher.write(self.table.text.as_bytes());
@@ -126,14 +132,16 @@ impl Loaded {
     }
 }
 
-fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, Trouble> {
-    let Decoded { text, mut start, written, note } = decoded;
-    let declared = sniff::declared(&text.as_bytes()[start..]);
+fn parse(decoded: DecodedText, ending: FileExtension, options: &Options) -> Result<CsvTable, CsvError> {
+    let DecodedText { text, mut start, encoding: written, note } = decoded;
+    let declared = sniff::declared_delimiter(&text.as_bytes()[start..]);
     if let Some((_, length)) = declared {
         start += length;
     }
     let delimiter = match (options.delimiter, declared) {
-        (Some(delimiter), _) if !sniff::is_possible(delimiter) => return Err(Trouble::Delimiter(delimiter)),
+        (Some(delimiter), _) if !sniff::is_valid_delimiter(delimiter) => {
+            return Err(CsvError::InvalidDelimiter(delimiter));
+        }
         (Some(delimiter), _) | (None, Some((delimiter, _))) => delimiter,
         (None, None) => sniff::sniff(&text.as_bytes()[start..], ending),
     };
@@ -143,9 +151,9 @@ fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, T
         b'\t' => notes.push("fields are separated by tabs".to_owned()),
         other => notes.push(format!("fields are separated by `{}`", other.escape_ascii())),
     }
-    let split = Split::new(delimiter);
-    let header_at = behind_blanks(text.as_bytes(), start);
-    let (header, at) = header(&text, start, &split)?;
+    let split = FieldSplitter::new(delimiter);
+    let header_at = skip_blank_lines(text.as_bytes(), start);
+    let (header, at) = parse_header(&text, start, &split)?;
     if let [only] = &header[..]
         && only.starts_with('#')
     {
@@ -154,38 +162,49 @@ fn parse(decoded: Decoded, ending: Ending, options: &Options) -> Result<Table, T
                 .to_owned(),
         );
     }
-    let (rows, columns) = rows(&text, at, &split, header.len(), options.null.as_deref())?;
-    Ok(Table { text, written, split, rows, header_at, header, columns, notes })
+    let (rows, columns) = parse_rows(&text, at, &split, header.len(), options.null_text.as_deref())?;
+    Ok(CsvTable {
+        text,
+        encoding: written,
+        splitter: split,
+        row_starts: rows,
+        header_start: header_at,
+        header,
+        profiles: columns,
+        notes,
+    })
 }
 
 /// The names of the columns, and where rows begin.
-fn header(text: &str, start: usize, split: &Split) -> Result<(Vec<String>, usize), Trouble> {
+fn parse_header(text: &str, start: usize, split: &FieldSplitter) -> Result<(Vec<String>, usize), CsvError> {
     let bytes = text.as_bytes();
-    let mut at = behind_blanks(bytes, start);
+    let mut at = skip_blank_lines(bytes, start);
     if text[at..].trim().is_empty() {
-        return Err(Trouble::Empty);
+        return Err(CsvError::Empty);
     }
     let mut names = Vec::new();
     loop {
-        let field = split.field(bytes, at);
+        let field = split.field_at(bytes, at);
         if names.len() < COLUMNS_MAX {
             names.push(field.text(text).into_owned());
-        } else if field.end == End::Record {
-            return Err(Trouble::TooManyColumns(count(bytes, behind_blanks(bytes, start), split)));
+        } else if field.terminator == Terminator::RecordEnd {
+            return Err(CsvError::TooManyColumns(count_fields(bytes, skip_blank_lines(bytes, start), split)));
         }
-        match field.end {
-            End::Delimiter => at = field.next,
-            End::Record => return Ok((names, behind_blanks(bytes, field.next))),
-            End::Open => return Err(Trouble::Unclosed { at: Spot::new(text, at..field.next) }),
+        match field.terminator {
+            Terminator::Delimiter => at = field.next,
+            Terminator::RecordEnd => return Ok((names, skip_blank_lines(bytes, field.next))),
+            Terminator::UnclosedQuote => {
+                return Err(CsvError::UnclosedQuote { location: TextLocation::new(text, at..field.next) });
+            }
         }
     }
 }
 
-fn count(bytes: &[u8], mut at: usize, split: &Split) -> usize {
+fn count_fields(bytes: &[u8], mut at: usize, split: &FieldSplitter) -> usize {
     let mut fields = 1;
     loop {
-        let field = split.field(bytes, at);
-        if field.end != End::Delimiter {
+        let field = split.field_at(bytes, at);
+        if field.terminator != Terminator::Delimiter {
             return fields;
         }
         fields += 1;
@@ -195,94 +214,111 @@ fn count(bytes: &[u8], mut at: usize, split: &Split) -> usize {
 
 /// A column while its texts pass by.
 #[derive(Clone, Default)]
-struct Passing {
-    guess: Guess,
+struct ColumnProfiler {
+    guess: TypeInference,
     has_empty: bool,
     has_null: bool,
 }
 
-fn rows(
+fn parse_rows(
     text: &str,
     mut at: usize,
-    split: &Split,
+    split: &FieldSplitter,
     header: usize,
     null: Option<&str>,
-) -> Result<(Vec<u32>, Vec<Seen>), Trouble> {
+) -> Result<(Vec<u32>, Vec<CsvColumnProfile>), CsvError> {
     let bytes = text.as_bytes();
     let mut rows = Vec::new();
-    let mut columns = vec![Passing::default(); header];
+    let mut columns = vec![ColumnProfiler::default(); header];
     let mut scratch = String::new();
     while at < bytes.len() {
         let from = at;
         rows.push(u32::try_from(from).expect("files above 32 bits are refused"));
         let mut fields = 0;
         loop {
-            let field = split.field(bytes, at);
-            if field.end == End::Open {
-                return Err(Trouble::Unclosed { at: Spot::new(text, at..field.next) });
+            let field = split.field_at(bytes, at);
+            if field.terminator == Terminator::UnclosedQuote {
+                return Err(CsvError::UnclosedQuote { location: TextLocation::new(text, at..field.next) });
             }
             if let Some(column) = columns.get_mut(fields) {
-                match field.plain(text) {
-                    Some(text) => column.see(text, null),
+                match field.as_plain(text) {
+                    Some(text) => column.observe(text, null),
                     None => {
                         scratch.clear();
                         field.unescape(text, &mut scratch);
-                        column.see(&scratch, null);
+                        column.observe(&scratch, null);
                     }
                 }
             }
             fields += 1;
             at = field.next;
-            if field.end == End::Record {
+            if field.terminator == Terminator::RecordEnd {
                 break;
             }
         }
         if fields != header {
-            return Err(ragged(text, from, split, fields, header));
+            return Err(ragged_row_error(text, from, split, fields, header));
         }
-        at = behind_blanks(bytes, at);
+        at = skip_blank_lines(bytes, at);
     }
     rows.shrink_to_fit();
-    Ok((rows, columns.into_iter().map(Passing::seen).collect()))
+    Ok((rows, columns.into_iter().map(ColumnProfiler::finish).collect()))
 }
 
 /// Points at the first field too many, or behind the last there is.
-fn ragged(text: &str, from: usize, split: &Split, fields: usize, header: usize) -> Trouble {
+fn ragged_row_error(
+    text: &str,
+    from: usize,
+    split: &FieldSplitter,
+    fields: usize,
+    header: usize,
+) -> CsvError {
     let bytes = text.as_bytes();
     let mut at = from;
     for _ in 0..header.min(fields - 1) {
-        at = split.field(bytes, at).next;
+        at = split.field_at(bytes, at).next;
     }
-    let last = split.field(bytes, at).whole(at);
+    let last = split.field_at(bytes, at).raw_span(at);
     let span = if fields > header { last } else { last.end..last.end };
     let first = text.trim_start_matches(['\u{feff}', '\n', '\r']);
     let comment = match () {
-        () if bytes[from] == b'#' => Some(Comment::This),
-        () if first.starts_with('#') => Some(Comment::First),
+        () if bytes[from] == b'#' => Some(CommentLine::Current),
+        () if first.starts_with('#') => Some(CommentLine::First),
         () => None,
     };
-    Trouble::Ragged { at: Spot::new(text, span), fields, header, delimiter: split.delimiter, comment }
+    CsvError::Ragged {
+        location: TextLocation::new(text, span),
+        fields,
+        header,
+        delimiter: split.delimiter,
+        comment,
+    }
 }
 
-impl Passing {
+impl ColumnProfiler {
     #[inline]
-    fn see(&mut self, text: &str, null: Option<&str>) {
+    fn observe(&mut self, text: &str, null: Option<&str>) {
         if null.is_some_and(|null| null == text) {
             self.has_null = true;
         } else if text.is_empty() {
             self.has_empty = true;
         } else {
-            self.guess.see(text);
+            self.guess.observe(text);
         }
     }
 
-    fn seen(self) -> Seen {
-        let kind = self.guess.kind();
-        let mut values = self.guess.values();
+    fn finish(self) -> CsvColumnProfile {
+        let kind = self.guess.data_type();
+        let mut values = self.guess.distinct_values();
         if self.has_empty && !values.is_empty() {
             values.push(String::new());
         }
-        Seen { kind, has_empty: self.has_empty, has_null: self.has_null, values }
+        CsvColumnProfile {
+            data_type: kind,
+            has_empty: self.has_empty,
+            has_null: self.has_null,
+            distinct_values: values,
+        }
     }
 }
 
@@ -290,15 +326,15 @@ impl Passing {
 mod tests {
     use std::path::Path;
 
-    use super::{Content, Delimited, Options};
+    use super::{CsvLoader, FileLoader, Options};
 
     /// Whether what was read of these bytes is said to be of them, and of those.
     fn check(bytes: &[u8], others: &[&[u8]]) {
-        let csv = Delimited::new(Path::new("people.csv"), Options::default());
+        let csv = CsvLoader::new(Path::new("people.csv"), Options::default());
         let loaded = csv.load(bytes.to_vec()).unwrap_or_else(|trouble| panic!("{trouble:?}"));
-        assert!(csv.is_of(&loaded, bytes), "{}", bytes.escape_ascii());
+        assert!(csv.is_snapshot_of(&loaded, bytes), "{}", bytes.escape_ascii());
         for other in others {
-            assert!(!csv.is_of(&loaded, other), "{} {}", bytes.escape_ascii(), other.escape_ascii());
+            assert!(!csv.is_snapshot_of(&loaded, other), "{} {}", bytes.escape_ascii(), other.escape_ascii());
         }
     }
 

@@ -3,120 +3,128 @@
 use std::borrow::Cow;
 
 use contract::source::Filter;
-use contract::{Cell, Kind, order};
+use contract::{DataType, ValueRef, order};
 
-use super::fit::{Column, Fit};
-use crate::hunt::Hunt;
-use crate::live;
+use super::view::{CsvColumn, CsvView};
+use crate::snapshot_reader;
+use crate::text_search::TermMatcher;
 
 /// Where the cells of one row lie; used for one row after the other.
 #[derive(Default)]
-pub(super) struct Scratch {
-    spans: Vec<Span>,
+pub(super) struct RowScratch {
+    spans: Vec<ValueSpan>,
     /// What does not stand in the file as it is.
     text: String,
 }
 
 #[derive(Clone, Copy)]
-enum Span {
+enum ValueSpan {
     Null,
     File { from: usize, to: usize },
     Scratch { from: usize, to: usize },
 }
 
 /// A filter, with its value as the file would write it.
-pub(super) struct Sieve<'a> {
-    column: &'a Column,
+pub(super) struct CsvFilter<'a> {
+    column: &'a CsvColumn,
     filter: Filter<'a>,
     value: Option<String>,
 }
 
-impl live::Fit for Fit {
-    type Scratch<'a> = Scratch;
-    type Sieve<'a> = Sieve<'a>;
+impl snapshot_reader::ReadableTable for CsvView {
+    type Scratch<'a> = RowScratch;
+    type PreparedFilter<'a> = CsvFilter<'a>;
 
-    fn indexed(&self, key: &[Cell<'_>]) -> Option<u32> {
+    fn find_by_index(&self, key: &[ValueRef<'_>]) -> Option<u32> {
         let index = self.index.as_ref()?;
-        let column = |at: usize| &self.columns[self.orders.key[at]];
+        let column = |at: usize| &self.columns[self.orders.key_columns[at]];
         match key {
-            [cell] if self.orders.key.len() == 1 => index.find(&self.table, &[column(0).written(*cell)?]),
-            cells if self.orders.key.len() == cells.len() => {
-                let texts = cells.iter().enumerate().map(|(at, cell)| column(at).written(*cell));
+            [cell] if self.orders.key_columns.len() == 1 => {
+                index.find(&self.table, &[column(0).to_field_text(*cell)?])
+            }
+            cells if self.orders.key_columns.len() == cells.len() => {
+                let texts = cells.iter().enumerate().map(|(at, cell)| column(at).to_field_text(*cell));
                 index.find(&self.table, &texts.collect::<Option<Vec<_>>>()?)
             }
             _ => None,
         }
     }
 
-    fn hand(&self, row: u32, scratch: &mut Scratch, then: impl FnOnce(&[Cell<'_>])) {
-        self.fill(row, scratch);
-        let cell = |span: &Span| match *span {
-            Span::Null => Cell::Null,
-            Span::File { from, to } => Cell::Text(&self.table.text[from..to]),
-            Span::Scratch { from, to } => Cell::Text(&scratch.text[from..to]),
+    fn with_row(&self, row: u32, scratch: &mut RowScratch, then: impl FnOnce(&[ValueRef<'_>])) {
+        self.locate_values(row, scratch);
+        let cell = |span: &ValueSpan| match *span {
+            ValueSpan::Null => ValueRef::Null,
+            ValueSpan::File { from, to } => ValueRef::Text(&self.table.text[from..to]),
+            ValueSpan::Scratch { from, to } => ValueRef::Text(&scratch.text[from..to]),
         };
-        live::hand(&scratch.spans, cell, then);
+        snapshot_reader::with_values(&scratch.spans, cell, then);
     }
 
     /// In the order in which their fields come.
-    fn sieves<'a>(&'a self, filters: &[Filter<'a>]) -> Vec<Sieve<'a>> {
-        let mut sieves: Vec<Sieve<'a>> = filters
+    fn prepare_filters<'a>(&'a self, filters: &[Filter<'a>]) -> Vec<CsvFilter<'a>> {
+        let mut sieves: Vec<CsvFilter<'a>> = filters
             .iter()
             .map(|filter| {
                 let column = &self.columns[filter.column];
                 let value = match filter.value {
-                    Cell::Integer(_) if is_written(column.kind) => {
-                        column.written(filter.value).map(Cow::into_owned)
+                    ValueRef::Integer(_) if compares_as_text(column.data_type) => {
+                        column.to_field_text(filter.value).map(Cow::into_owned)
                     }
                     _ => None,
                 };
-                Sieve { column, filter: *filter, value }
+                CsvFilter { column, filter: *filter, value }
             })
             .collect();
-        sieves.sort_by_key(|sieve| sieve.column.field);
+        sieves.sort_by_key(|sieve| sieve.column.field_index);
         sieves
     }
 
-    fn passes(&self, row: u32, sieves: &[Sieve<'_>], scratch: &mut Scratch) -> bool {
+    fn matches_filters(&self, row: u32, sieves: &[CsvFilter<'_>], scratch: &mut RowScratch) -> bool {
         let mut fields = self.table.fields(row);
         sieves.iter().all(|sieve| {
-            let field = fields.at(sieve.column.field);
-            sieve.passes(field.text_in(&self.table.text, &mut scratch.text))
+            let field = fields.seek(sieve.column.field_index);
+            sieve.matches(field.text_with_scratch(&self.table.text, &mut scratch.text))
         })
     }
 
     /// In the order in which their fields come.
-    fn sought(&self, places: &[usize]) -> Vec<&Column> {
-        let mut columns: Vec<&Column> = places.iter().map(|place| &self.columns[*place]).collect();
-        columns.sort_unstable_by_key(|column| column.field);
+    fn search_columns(&self, places: &[usize]) -> Vec<&CsvColumn> {
+        let mut columns: Vec<&CsvColumn> = places.iter().map(|place| &self.columns[*place]).collect();
+        columns.sort_unstable_by_key(|column| column.field_index);
         columns
     }
 
-    fn has_all(&self, row: u32, columns: &[&Column], hunt: &mut Hunt, scratch: &mut Scratch) -> bool {
+    fn matches_all_terms(
+        &self,
+        row: u32,
+        columns: &[&CsvColumn],
+        hunt: &mut TermMatcher,
+        scratch: &mut RowScratch,
+    ) -> bool {
         let mut fields = self.table.fields(row);
         columns.iter().any(|column| {
-            let field = fields.at(column.field);
-            let text = field.text_in(&self.table.text, &mut scratch.text);
-            !column.is_null(text) && hunt.see(text)
+            let field = fields.seek(column.field_index);
+            let text = field.text_with_scratch(&self.table.text, &mut scratch.text);
+            !column.is_null(text) && hunt.match_text(text)
         })
     }
 }
 
-impl Fit {
-    fn fill(&self, row: u32, scratch: &mut Scratch) {
-        let Scratch { spans, text } = scratch;
+impl CsvView {
+    fn locate_values(&self, row: u32, scratch: &mut RowScratch) {
+        let RowScratch { spans, text } = scratch;
         text.clear();
         spans.clear();
-        spans.resize(self.columns.len(), Span::Null);
+        spans.resize(self.columns.len(), ValueSpan::Null);
         let mut fields = self.table.fields(row);
-        for (place, at) in &self.walk {
-            let field = fields.at(*place);
-            let (said, span) = match field.plain(&self.table.text) {
-                Some(said) => (said, Span::File { from: field.from, to: field.to }),
+        for (place, at) in &self.read_order {
+            let field = fields.seek(*place);
+            let (said, span) = match field.as_plain(&self.table.text) {
+                Some(said) => (said, ValueSpan::File { from: field.text_start, to: field.text_end }),
                 None => {
                     let from = text.len();
                     field.unescape(&self.table.text, text);
-                    (&text[from..], Span::Scratch { from, to: text.len() })
+                    (&text[from..], ValueSpan::Scratch { from, to: text.len() })
                 }
             };
             if !self.columns[*at].is_null(said) {
@@ -127,17 +135,29 @@ impl Fit {
 }
 
 /// Whether an integer is compared with what is written in the file.
-fn is_written(kind: Kind) -> bool {
+fn compares_as_text(kind: DataType) -> bool {
     match kind {
-        Kind::Integer | Kind::Int64 | Kind::Decimal | Kind::Number | Kind::Boolean => true,
-        Kind::Text | Kind::Date | Kind::Timestamp | Kind::LocalTimestamp | Kind::Json | Kind::Blob => false,
+        DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number | DataType::Boolean => {
+            true
+        }
+        DataType::Text
+        | DataType::Date
+        | DataType::Timestamp
+        | DataType::LocalTimestamp
+        | DataType::Json
+        | DataType::Blob => false,
     }
 }
 
-impl Sieve<'_> {
-    fn passes(&self, text: &str) -> bool {
-        let value = self.value.as_deref().map_or(self.filter.value, Cell::Text);
+impl CsvFilter<'_> {
+    fn matches(&self, text: &str) -> bool {
+        let value = self.value.as_deref().map_or(self.filter.value, ValueRef::Text);
         !self.column.is_null(text)
-            && order::passes(self.column.kind, Cell::Text(text), self.filter.test, value)
+            && order::matches_filter(
+                self.column.data_type,
+                ValueRef::Text(text),
+                self.filter.comparison,
+                value,
+            )
     }
 }

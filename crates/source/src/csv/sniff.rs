@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::split::{End, Split, behind_blanks};
+use super::splitter::{FieldSplitter, Terminator, skip_blank_lines};
 
 /// In the order in which they are preferred.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
@@ -11,12 +11,12 @@ const SAMPLE_BYTES_MAX: usize = 64 << 10;
 
 /// What a file's ending says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum FileExtension {
     Tsv,
     Other,
 }
 
-impl Ending {
+impl FileExtension {
     pub(super) fn of(path: &Path) -> Self {
         match path.extension() {
             Some(ending) if ending.eq_ignore_ascii_case("tsv") || ending.eq_ignore_ascii_case("tab") => {
@@ -28,19 +28,19 @@ impl Ending {
 }
 
 /// How the first records look with a delimiter.
-struct Look {
+struct DelimiterScore {
     delimiter: u8,
-    header: usize,
+    header_fields: usize,
     records: usize,
     /// How many of them have as many fields as the header.
-    like_header: usize,
+    matching_records: usize,
 }
 
-pub(super) fn sniff(text: &[u8], ending: Ending) -> u8 {
-    let looks = DELIMITERS.map(|delimiter| look(text, delimiter));
-    let is_tsv = |look: &&Look| ending == Ending::Tsv && look.delimiter == b'\t';
+pub(super) fn sniff(text: &[u8], ending: FileExtension) -> u8 {
+    let looks = DELIMITERS.map(|delimiter| score_delimiter(text, delimiter));
+    let is_tsv = |look: &&DelimiterScore| ending == FileExtension::Tsv && look.delimiter == b'\t';
     if let Some(tab) = looks.iter().find(is_tsv)
-        && (tab.agrees() || !looks.iter().any(Look::agrees))
+        && (tab.is_consistent() || !looks.iter().any(DelimiterScore::is_consistent))
     {
         return tab.delimiter;
     }
@@ -49,60 +49,60 @@ pub(super) fn sniff(text: &[u8], ending: Ending) -> u8 {
 }
 
 /// Excel writes `sep=;` as a first line. Returns the delimiter, and where the table begins.
-pub(super) fn declared(text: &[u8]) -> Option<(u8, usize)> {
+pub(super) fn declared_delimiter(text: &[u8]) -> Option<(u8, usize)> {
     let [delimiter, rest @ ..] = text.strip_prefix(b"sep=")? else { return None };
     let is_line = matches!(rest.first(), Some(b'\n' | b'\r'));
-    (is_line && is_possible(*delimiter)).then_some((*delimiter, b"sep=;".len()))
+    (is_line && is_valid_delimiter(*delimiter)).then_some((*delimiter, b"sep=;".len()))
 }
 
 /// Whether a byte can separate fields of text.
-pub(super) fn is_possible(delimiter: u8) -> bool {
+pub(super) fn is_valid_delimiter(delimiter: u8) -> bool {
     delimiter.is_ascii() && !matches!(delimiter, 0 | b'"' | b'\n' | b'\r')
 }
 
-impl Look {
-    fn agrees(&self) -> bool {
-        self.header > 1 && self.like_header == self.records
+impl DelimiterScore {
+    fn is_consistent(&self) -> bool {
+        self.header_fields > 1 && self.matching_records == self.records
     }
 
     fn is_better_than(&self, other: &Self) -> bool {
-        match (self.agrees(), other.agrees()) {
-            (true, true) => self.header > other.header,
+        match (self.is_consistent(), other.is_consistent()) {
+            (true, true) => self.header_fields > other.header_fields,
             (true, false) => true,
             (false, true) => false,
-            (false, false) if self.header == 1 => false,
-            (false, false) if other.header == 1 => true,
-            (false, false) => self.like_header * other.records > other.like_header * self.records,
+            (false, false) if self.header_fields == 1 => false,
+            (false, false) if other.header_fields == 1 => true,
+            (false, false) => self.matching_records * other.records > other.matching_records * self.records,
         }
     }
 }
 
-fn look(text: &[u8], delimiter: u8) -> Look {
-    let split = Split::new(delimiter);
+fn score_delimiter(text: &[u8], delimiter: u8) -> DelimiterScore {
+    let split = FieldSplitter::new(delimiter);
     let sample = &text[..text.len().min(SAMPLE_BYTES_MAX)];
-    let mut look = Look { delimiter, header: 1, records: 0, like_header: 0 };
-    let mut at = behind_blanks(sample, 0);
+    let mut look = DelimiterScore { delimiter, header_fields: 1, records: 0, matching_records: 0 };
+    let mut at = skip_blank_lines(sample, 0);
     while at < sample.len() && look.records < RECORDS_MAX {
         let mut fields = 1;
         let end = loop {
-            let field = split.field(sample, at);
+            let field = split.field_at(sample, at);
             at = field.next;
-            match field.end {
-                End::Delimiter => fields += 1,
-                end @ (End::Record | End::Open) => break end,
+            match field.terminator {
+                Terminator::Delimiter => fields += 1,
+                end @ (Terminator::RecordEnd | Terminator::UnclosedQuote) => break end,
             }
         };
         // The last record of a sample may be cut.
         let is_cut = at == sample.len() && sample.len() < text.len();
-        if look.records > 0 && (is_cut || end == End::Open) {
+        if look.records > 0 && (is_cut || end == Terminator::UnclosedQuote) {
             break;
         }
         if look.records == 0 {
-            look.header = fields;
+            look.header_fields = fields;
         }
         look.records += 1;
-        look.like_header += usize::from(fields == look.header);
-        at = behind_blanks(sample, at);
+        look.matching_records += usize::from(fields == look.header_fields);
+        at = skip_blank_lines(sample, at);
     }
     look
 }

@@ -2,33 +2,33 @@
 
 use std::ops::Range;
 
-use contract::source::{SourceFault, WriteFault};
+use contract::source::{SourceError, WriteError};
 use json::{Doc, ScanLimits, scan};
 
-use super::value::{says, value};
-use crate::rows::Put;
-use crate::spot::Spot;
+use super::value::{is_equal_to, write_json};
+use crate::location::TextLocation;
+use crate::tables::CellUpdate;
 
 /// What an author writes between the parts of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Style {
+pub(super) struct ObjectStyle {
     /// Behind the opening brace, between members, around the colon, before the closing brace.
     open: Vec<u8>,
-    between: Vec<u8>,
+    separator: Vec<u8>,
     colon: Vec<u8>,
     close: Vec<u8>,
 }
 
-impl Default for Style {
+impl Default for ObjectStyle {
     fn default() -> Self {
-        Self { open: Vec::new(), between: b",".to_vec(), colon: b":".to_vec(), close: Vec::new() }
+        Self { open: Vec::new(), separator: b",".to_vec(), colon: b":".to_vec(), close: Vec::new() }
     }
 }
 
-impl Style {
+impl ObjectStyle {
     /// Of an object that has been written. One that has no members shows none.
-    pub(super) fn of(object: &[u8]) -> Self {
-        scanned(object).map(|doc| Self::of_doc(&doc)).unwrap_or_default()
+    pub(super) fn of_object(object: &[u8]) -> Self {
+        scan_object(object).map(|doc| Self::of_doc(&doc)).unwrap_or_default()
     }
 
     fn of_doc(doc: &Doc) -> Self {
@@ -46,15 +46,15 @@ impl Style {
             count => text[members[count - 2].1.span().end..last.span().start].to_vec(),
         };
         let close = text[last_value.span().end..object.span().end - 1].to_vec();
-        Self { open, between, colon, close }
+        Self { open, separator: between, colon, close }
     }
 
     /// The same without line ends: for files where a line is a record.
-    pub(super) fn on_one_line(self) -> Self {
+    pub(super) fn single_line(self) -> Self {
         let flat = |part: Vec<u8>| part.into_iter().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
         Self {
             open: flat(self.open),
-            between: flat(self.between),
+            separator: flat(self.separator),
             colon: flat(self.colon),
             close: flat(self.close),
         }
@@ -62,22 +62,26 @@ impl Style {
 }
 
 /// Nothing is written where the bytes are not what was read.
-pub(super) fn changed() -> WriteFault {
-    SourceFault::Busy { log: "the file is not what it was when it was read".into() }.into()
+pub(super) fn changed_error() -> WriteError {
+    SourceError::Busy { detail: "the file is not what it was when it was read".into() }.into()
 }
 
-fn scanned(object: &[u8]) -> Option<Doc> {
+fn scan_object(object: &[u8]) -> Option<Doc> {
     scan(object.to_vec(), &ScanLimits { depth_max: 64, slots_max: 500_000 }).ok()
 }
 
 /// Writes a new object in the style of another. Members stand in the order of the table's columns.
-pub(super) fn new_object(out: &mut Vec<u8>, style: &Style, cells: &[Put<'_>]) -> Result<(), WriteFault> {
-    let mut cells: Vec<&Put<'_>> = cells.iter().collect();
+pub(super) fn write_object(
+    out: &mut Vec<u8>,
+    style: &ObjectStyle,
+    cells: &[CellUpdate<'_>],
+) -> Result<(), WriteError> {
+    let mut cells: Vec<&CellUpdate<'_>> = cells.iter().collect();
     cells.sort_by_key(|put| put.column);
     out.push(b'{');
     for (at, put) in cells.iter().enumerate() {
-        out.extend_from_slice(if at == 0 { &style.open } else { &style.between });
-        member(out, style, put)?;
+        out.extend_from_slice(if at == 0 { &style.open } else { &style.separator });
+        write_member(out, style, put)?;
     }
     if !cells.is_empty() {
         out.extend_from_slice(&style.close);
@@ -86,39 +90,46 @@ pub(super) fn new_object(out: &mut Vec<u8>, style: &Style, cells: &[Put<'_>]) ->
     Ok(())
 }
 
-fn member(out: &mut Vec<u8>, style: &Style, put: &Put<'_>) -> Result<(), WriteFault> {
+fn write_member(out: &mut Vec<u8>, style: &ObjectStyle, put: &CellUpdate<'_>) -> Result<(), WriteError> {
     json::write::string(out, put.name);
     out.extend_from_slice(&style.colon);
-    put_value(out, put)
+    write_value(out, put)
 }
 
-fn put_value(out: &mut Vec<u8>, put: &Put<'_>) -> Result<(), WriteFault> {
-    value(out, put.value).map_err(|why| WriteFault::Refused { column: Some(put.column), why: why.into() })
+fn write_value(out: &mut Vec<u8>, put: &CellUpdate<'_>) -> Result<(), WriteError> {
+    write_json(out, put.value)
+        .map_err(|why| WriteError::Rejected { column: Some(put.column), reason: why.into() })
 }
 
 /// Writes an object with some of its members changed, and new ones behind the others.
-pub(super) fn set(out: &mut Vec<u8>, object: &[u8], cells: &[Put<'_>]) -> Result<(), WriteFault> {
-    let doc = scanned(object).ok_or_else(changed)?;
-    let (root, style) = (doc.root(), Style::of_doc(&doc));
+pub(super) fn write_updated_object(
+    out: &mut Vec<u8>,
+    object: &[u8],
+    cells: &[CellUpdate<'_>],
+) -> Result<(), WriteError> {
+    let doc = scan_object(object).ok_or_else(changed_error)?;
+    let (root, style) = (doc.root(), ObjectStyle::of_doc(&doc));
     let mut copied = 0;
     for (name, node) in root.members() {
-        let Some(put) = cells.iter().find(|put| name.is(put.name)) else { continue };
-        if says(node, put.value) {
+        let Some(put) = cells.iter().find(|put| name.eq_str(put.name)) else { continue };
+        if is_equal_to(node, put.value) {
             continue;
         }
         out.extend_from_slice(&object[copied..node.span().start]);
-        put_value(out, put)?;
+        write_value(out, put)?;
         copied = node.span().end;
     }
-    let new = cells.iter().filter(|put| put.value != crate::rows::Held::Null && root.get(put.name).is_none());
+    let new = cells
+        .iter()
+        .filter(|put| put.value != crate::tables::StoredValue::Null && root.get(put.name).is_none());
     let end = root.members().last().map_or(root.span().start + 1, |(_, last)| last.span().end);
     out.extend_from_slice(&object[copied..end]);
     let mut is_first = root.is_empty();
     for put in new {
         if !std::mem::take(&mut is_first) {
-            out.extend_from_slice(&style.between);
+            out.extend_from_slice(&style.separator);
         }
-        member(out, &style, put)?;
+        write_member(out, &style, put)?;
     }
     out.extend_from_slice(&object[end..]);
     Ok(())
@@ -130,10 +141,14 @@ pub(super) fn splice(bytes: &[u8], span: Range<usize>, new: &[u8]) -> Vec<u8> {
 }
 
 /// Where a member's value stands; the object, if it has no such member.
-pub(super) fn spot(bytes: &[u8], object: Range<usize>, column: Option<&str>) -> Option<Spot> {
+pub(super) fn member_location(
+    bytes: &[u8],
+    object: Range<usize>,
+    column: Option<&str>,
+) -> Option<TextLocation> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let doc = scanned(&bytes[object.clone()])?;
+    let doc = scan_object(&bytes[object.clone()])?;
     let member = column.and_then(|name| doc.root().get(name)).map(|node| node.span());
     let span = member.unwrap_or_else(|| doc.root().span());
-    Some(Spot::new(text, object.start + span.start..object.start + span.end))
+    Some(TextLocation::new(text, object.start + span.start..object.start + span.end))
 }

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use contract::source::WriteFault;
+use contract::source::WriteError;
 use json::{ScanLimits, scan};
 use memchr::memchr;
 
-use super::edit::{self, Style};
-use super::value::{Filling, Where, object, start};
-use crate::rows::{Edit, Format, Loaded, Unreadable};
-use crate::spot::Spot;
+use super::edit::{self, ObjectStyle};
+use super::value::{ErrorContext, TableBuilder, content_start, parse_object};
+use crate::location::TextLocation;
+use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit};
 
-pub(super) struct Lines {
+pub(super) struct JsonLines {
     /// Of the table.
     pub(super) name: String,
 }
@@ -26,62 +26,69 @@ struct Line {
 }
 
 /// Lines that are not blank, from the first.
-struct Walk<'a> {
+struct LineIter<'a> {
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
     number: u32,
 }
 
-impl Iterator for Walk<'_> {
+impl Iterator for LineIter<'_> {
     type Item = Line;
 
     fn next(&mut self) -> Option<Line> {
-        while self.at < self.bytes.len() {
-            let from = self.at;
+        while self.position < self.bytes.len() {
+            let from = self.position;
             let end = memchr(b'\n', &self.bytes[from..]).map_or(self.bytes.len(), |ahead| from + ahead);
-            self.at = (end + 1).min(self.bytes.len());
+            self.position = (end + 1).min(self.bytes.len());
             self.number = self.number.saturating_add(1);
             let line = &self.bytes[from..end];
             let kept = line.trim_ascii();
             if !kept.is_empty() {
                 let from = from + (line.len() - line.trim_ascii_start().len());
-                return Some(Line { number: self.number, span: from..from + kept.len(), next: self.at });
+                return Some(Line {
+                    number: self.number,
+                    span: from..from + kept.len(),
+                    next: self.position,
+                });
             }
         }
         None
     }
 }
 
-fn walk(bytes: &[u8]) -> Result<Walk<'_>, Unreadable> {
-    Ok(Walk { bytes, at: start(bytes)?, number: 0 })
+fn lines(bytes: &[u8]) -> Result<LineIter<'_>, ParseError> {
+    Ok(LineIter { bytes, position: content_start(bytes)?, number: 0 })
 }
 
-impl Format for Lines {
+impl FileFormat for JsonLines {
     fn name(&self) -> &'static str {
         "JSON Lines file"
     }
 
-    fn load(&self, bytes: &[u8]) -> Result<Loaded, Unreadable> {
-        let mut filling = Filling::new(&self.name, "line");
-        for line in walk(bytes)? {
+    fn load(&self, bytes: &[u8]) -> Result<ParsedFile, ParseError> {
+        let mut filling = TableBuilder::new(&self.name, "line");
+        for line in lines(bytes)? {
             let Line { number, span: Range { start: from, end: to }, .. } = line;
-            let at = Where { bytes, named: Some(("line", number)) };
-            let doc = object(bytes, from, to, &at).map_err(|wrong| is_document(bytes, wrong))?;
-            filling.take(number, doc.root()).map_err(|too_many| too_many.told(&at, from))?;
+            let at = ErrorContext { bytes, record: Some(("line", number)) };
+            let doc =
+                parse_object(bytes, from, to, &at).map_err(|wrong| suggest_json_document(bytes, wrong))?;
+            filling.push_object(number, doc.root()).map_err(|too_many| too_many.to_parse_error(&at, from))?;
         }
-        Ok(Loaded { tables: vec![filling.table], ..Loaded::default() })
+        Ok(ParsedFile { tables: vec![filling.table], ..ParsedFile::default() })
     }
 
-    fn rewrite(&self, bytes: &[u8], _table: usize, edit: &Edit<'_>) -> Result<Vec<u8>, WriteFault> {
-        let mut lines = walk(bytes).map_err(|_| edit::changed())?;
+    fn rewrite(&self, bytes: &[u8], _table: usize, edit: &RowEdit<'_>) -> Result<Vec<u8>, WriteError> {
+        let mut lines = lines(bytes).map_err(|_| edit::changed_error())?;
         match edit {
-            Edit::Append { cells } => {
+            RowEdit::Append { updates: cells } => {
                 let last = lines.last();
-                let style =
-                    last.as_ref().map(|last| Style::of(&bytes[last.span.clone()])).unwrap_or_default();
+                let style = last
+                    .as_ref()
+                    .map(|last| ObjectStyle::of_object(&bytes[last.span.clone()]))
+                    .unwrap_or_default();
                 let mut new = Vec::new();
-                edit::new_object(&mut new, &style.on_one_line(), cells)?;
-                let end = end(bytes);
+                edit::write_object(&mut new, &style.single_line(), cells)?;
+                let end = line_ending(bytes);
                 let mut out = Vec::with_capacity(bytes.len() + new.len() + 2 * end.len());
                 out.extend_from_slice(bytes);
                 // Whoever leaves the last line without an end finds it so again.
@@ -95,18 +102,18 @@ impl Format for Lines {
                 }
                 Ok(out)
             }
-            Edit::Set { row, cells } => {
-                let line = lines.nth(*row).ok_or_else(edit::changed)?;
+            RowEdit::Set { row, updates: cells } => {
+                let line = lines.nth(*row).ok_or_else(edit::changed_error)?;
                 let mut new = Vec::new();
-                edit::set(&mut new, &bytes[line.span.clone()], cells)?;
+                edit::write_updated_object(&mut new, &bytes[line.span.clone()], cells)?;
                 Ok(edit::splice(bytes, line.span, &new))
             }
-            Edit::Remove { row } => {
-                let mut from = start(bytes).map_err(|_| edit::changed())?;
+            RowEdit::Remove { row } => {
+                let mut from = content_start(bytes).map_err(|_| edit::changed_error())?;
                 if let Some(before) = row.checked_sub(1) {
-                    from = lines.nth(before).ok_or_else(edit::changed)?.next;
+                    from = lines.nth(before).ok_or_else(edit::changed_error)?.next;
                 }
-                let line = lines.next().ok_or_else(edit::changed)?;
+                let line = lines.next().ok_or_else(edit::changed_error)?;
                 // Blank lines before it stay.
                 let blank = &bytes[from..line.span.start];
                 from += memchr::memrchr(b'\n', blank).map_or(0, |end| end + 1);
@@ -115,14 +122,14 @@ impl Format for Lines {
         }
     }
 
-    fn spot(&self, bytes: &[u8], _table: usize, row: usize, column: Option<&str>) -> Option<Spot> {
-        let line = walk(bytes).ok()?.nth(row)?;
-        edit::spot(bytes, line.span, column)
+    fn locate(&self, bytes: &[u8], _table: usize, row: usize, column: Option<&str>) -> Option<TextLocation> {
+        let line = lines(bytes).ok()?.nth(row)?;
+        edit::member_location(bytes, line.span, column)
     }
 }
 
 /// How the first line ends.
-fn end(bytes: &[u8]) -> &'static [u8] {
+fn line_ending(bytes: &[u8]) -> &'static [u8] {
     match memchr(b'\n', bytes) {
         Some(at) if bytes[..at].ends_with(b"\r") => b"\r\n",
         Some(_) | None => b"\n",
@@ -130,14 +137,14 @@ fn end(bytes: &[u8]) -> &'static [u8] {
 }
 
 /// What is one document is read as one where somebody says so.
-fn is_document(bytes: &[u8], wrong: Unreadable) -> Unreadable {
-    let text = &bytes[start(bytes).unwrap_or(0)..];
+fn suggest_json_document(bytes: &[u8], wrong: ParseError) -> ParseError {
+    let text = &bytes[content_start(bytes).unwrap_or(0)..];
     let begins = text.trim_ascii_start();
     const LOOKED_BYTES_MAX: usize = 1 << 20;
     let is_whole = || text.len() <= LOOKED_BYTES_MAX && scan(text.to_vec(), &ScanLimits::default()).is_ok();
     if begins.starts_with(b"[") || (begins.starts_with(b"{") && is_whole()) {
         let help = "it looks like one JSON document: name it `.json`, or say `kind = \"json\"`";
-        return Unreadable { help: Some(help.into()), ..wrong };
+        return ParseError { help: Some(help.into()), ..wrong };
     }
     wrong
 }

@@ -15,51 +15,51 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::rows::{Format, Rows};
-use document::Document;
-use lines::Lines;
+use crate::tables::{FileFormat, TableFile};
+use document::JsonDocument;
+use lines::JsonLines;
 
 /// What a file is, and how often it is looked at.
 #[derive(Debug, Clone)]
 pub struct Options {
-    pub form: Form,
+    pub layout: JsonLayout,
     /// How long to trust that the file is what it was. 0: not beyond one call.
-    pub look_every_ms: u64,
+    pub poll_interval_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Form {
+pub enum JsonLayout {
     /// JSON Lines: an object in each line.
     Lines,
     /// One document that is an array of objects, or has one at this JSON pointer.
-    Document { at: Option<String> },
+    Document { pointer: Option<String> },
 }
 
 impl Options {
-    pub fn new(form: Form) -> Self {
-        Self { form, look_every_ms: 20 }
+    pub fn new(layout: JsonLayout) -> Self {
+        Self { layout, poll_interval_ms: 20 }
     }
 }
 
 /// More of a document is not looked at to find its records: what is so large is nobody's first try.
-const LOOKED_BYTES_MAX: u64 = 256 << 20;
+const SCANNED_BYTES_MAX: u64 = 256 << 20;
 
 /// A file with one table, which is named as the file. Nothing is read yet.
-pub fn open(path: &Path, options: Options) -> Rows {
+pub fn open(path: &Path, options: Options) -> TableFile {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let format: Box<dyn Format> = match options.form {
-        Form::Lines => Box::new(Lines { name }),
-        Form::Document { at } => Box::new(Document { name, at }),
+    let format: Box<dyn FileFormat> = match options.layout {
+        JsonLayout::Lines => Box::new(JsonLines { name }),
+        JsonLayout::Document { pointer: at } => Box::new(JsonDocument { name, pointer: at }),
     };
-    Rows::open(path, format, options.look_every_ms)
+    TableFile::open(path, format, options.poll_interval_ms)
 }
 
 /// Where in a document the records are, if it is no array itself and there is one place only that could be meant: a
 /// JSON pointer. What cannot be read is for [`Source::facts`](contract::source::Source::facts) to tell.
-pub fn records_at(path: &Path) -> Option<String> {
+pub fn find_records(path: &Path) -> Option<String> {
     // To open a pipe is to wait for somebody to write.
     std::fs::metadata(path).ok().filter(|what| what.is_file())?;
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(LOOKED_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    document::records_at(&bytes)
+    File::open(path).ok()?.take(SCANNED_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    document::find_records(&bytes)
 }

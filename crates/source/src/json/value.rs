@@ -6,62 +6,68 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
-use json::{Bad, Doc, Kind, Node, ScanLimits, Why, scan, write};
+use json::{Doc, Node, NodeKind, ScanError, ScanErrorKind, ScanLimits, scan, write};
 
-use crate::rows::{Held, Table, Unreadable};
-use crate::spot::Spot;
+use crate::location::TextLocation;
+use crate::tables::{ParseError, StoredValue, Table};
 
-const UTF8_MARK: &[u8] = b"\xEF\xBB\xBF";
+const UTF8_BOM: &[u8] = b"\xEF\xBB\xBF";
 const COLUMNS_MAX: usize = 1024;
 /// Of one object, with everything in it.
 pub(super) const RECORD_BYTES_MAX: usize = 16 << 20;
 const LIMITS: ScanLimits = ScanLimits { depth_max: 64, slots_max: 500_000 };
 
 /// Where the text begins, behind a mark that says it is UTF-8.
-pub(super) fn start(bytes: &[u8]) -> Result<usize, Unreadable> {
+pub(super) fn content_start(bytes: &[u8]) -> Result<usize, ParseError> {
     let is_utf16 = bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF");
     if is_utf16 || bytes.starts_with(b"{\0") || bytes.starts_with(b"[\0") {
-        return Err(Unreadable {
-            why: "is UTF-16, and JSON is UTF-8".into(),
+        return Err(ParseError {
+            message: "is UTF-16, and JSON is UTF-8".into(),
             help: Some("save it as UTF-8".into()),
-            at: None,
+            location: None,
         });
     }
-    Ok(if bytes.starts_with(UTF8_MARK) { UTF8_MARK.len() } else { 0 })
+    Ok(if bytes.starts_with(UTF8_BOM) { UTF8_BOM.len() } else { 0 })
 }
 
 /// Where something is wrong, and with what: `line 7`, `element 7`, nothing for the file itself.
-pub(super) struct Where<'a> {
+pub(super) struct ErrorContext<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) named: Option<(&'static str, u32)>,
+    pub(super) record: Option<(&'static str, u32)>,
 }
 
-impl Where<'_> {
-    pub(super) fn wrong(&self, at: usize, why: &str, help: &str) -> Unreadable {
-        let why = match self.named {
+impl ErrorContext<'_> {
+    pub(super) fn error_at(&self, at: usize, why: &str, help: &str) -> ParseError {
+        let why = match self.record {
             Some((unit, number)) => format!("{unit} {number} {why}"),
             None => why.to_owned(),
         };
         let at = at.min(self.bytes.len());
-        Unreadable { why, help: Some(help.to_owned()), at: Some(Spot::of_byte(self.bytes, at)) }
+        ParseError {
+            message: why,
+            help: Some(help.to_owned()),
+            location: Some(TextLocation::at_byte(self.bytes, at)),
+        }
     }
 
     /// `from` is where the text begins that was scanned.
-    pub(super) fn bad(&self, from: usize, bad: Bad) -> Unreadable {
-        let (why, help) = match bad.why {
-            Why::Utf8 => ("is not UTF-8", "save the file as UTF-8"),
-            Why::Syntax => ("is not valid JSON", slip(self.bytes, from + bad.at, self.named)),
-            Why::Depth => ("is nested deeper than 64 levels", "flatten it"),
-            Why::Duplicate => ("names a member twice", "leave one of the two"),
-            Why::TooMany => ("has more than 500000 values", "make it smaller"),
-            Why::TooLong => ("is too long", "make it smaller"),
+    pub(super) fn scan_error(&self, from: usize, bad: ScanError) -> ParseError {
+        let (why, help) = match bad.kind {
+            ScanErrorKind::InvalidUtf8 => ("is not UTF-8", "save the file as UTF-8"),
+            ScanErrorKind::Syntax => {
+                ("is not valid JSON", syntax_help(self.bytes, from + bad.offset, self.record))
+            }
+            ScanErrorKind::TooDeep => ("is nested deeper than 64 levels", "flatten it"),
+            ScanErrorKind::DuplicateKey => ("names a member twice", "leave one of the two"),
+            ScanErrorKind::TooManyValues => ("has more than 500000 values", "make it smaller"),
+            ScanErrorKind::TooLong => ("is too long", "make it smaller"),
         };
-        self.wrong(from + bad.at, why, help)
+        self.error_at(from + bad.offset, why, help)
     }
 }
 
 /// What people write that JSON does not have.
-fn slip(bytes: &[u8], at: usize, inside: Option<(&str, u32)>) -> &'static str {
+fn syntax_help(bytes: &[u8], at: usize, inside: Option<(&str, u32)>) -> &'static str {
     let before = bytes.get(..at).unwrap_or_default().trim_ascii_end().last();
     match (before, bytes.get(at)) {
         (Some(b','), Some(b']' | b'}')) => "remove the comma before it",
@@ -79,58 +85,64 @@ fn slip(bytes: &[u8], at: usize, inside: Option<(&str, u32)>) -> &'static str {
 }
 
 /// Reads one object that begins at `from`.
-pub(super) fn object(bytes: &[u8], from: usize, to: usize, at: &Where<'_>) -> Result<Doc, Unreadable> {
+pub(super) fn parse_object(
+    bytes: &[u8],
+    from: usize,
+    to: usize,
+    at: &ErrorContext<'_>,
+) -> Result<Doc, ParseError> {
     if to - from > RECORD_BYTES_MAX {
         let why = format!("has more than {RECORD_BYTES_MAX} bytes");
-        return Err(at.wrong(from, &why, "make it smaller, or put the data into a SQLite database"));
+        return Err(at.error_at(from, &why, "make it smaller, or put the data into a SQLite database"));
     }
-    let doc = scan(bytes[from..to].to_vec(), &LIMITS).map_err(|bad| at.bad(from, bad))?;
-    if doc.root().kind() != Kind::Object {
+    let doc = scan(bytes[from..to].to_vec(), &LIMITS).map_err(|bad| at.scan_error(from, bad))?;
+    if doc.root().kind() != NodeKind::Object {
         let help = "make it an object, such as `{\"id\": 1}`: each record is one";
-        return Err(at.wrong(from + doc.root().span().start, "is not an object", help));
+        return Err(at.error_at(from + doc.root().span().start, "is not an object", help));
     }
     Ok(doc)
 }
 
 /// A table while objects are read into it.
-pub(super) struct Filling {
+pub(super) struct TableBuilder {
     pub(super) table: Table,
-    places: HashMap<String, usize, RandomState>,
+    column_indexes: HashMap<String, usize, RandomState>,
 }
 
-impl Filling {
+impl TableBuilder {
     pub(super) fn new(name: &str, unit: &'static str) -> Self {
         let mut table = Table::new(name, Vec::new());
-        (table.unit, table.is_loose, table.nests) = (unit, true, true);
-        Self { table, places: HashMap::default() }
+        (table.row_unit, table.is_schemaless, table.has_nested_json) = (unit, true, true);
+        Self { table, column_indexes: HashMap::default() }
     }
 
-    pub(super) fn take(&mut self, number: u32, object: Node<'_>) -> Result<(), TooManyColumns> {
+    pub(super) fn push_object(&mut self, number: u32, object: Node<'_>) -> Result<(), TooManyColumns> {
         let mut columns = Vec::with_capacity(object.len());
         for (at, (name, _)) in object.members().enumerate() {
-            columns.push(self.column(at, name)?);
+            columns.push(self.column_for(at, name)?);
         }
         // Texts with escapes and nested values are made here, and kept by the table.
-        let values: Vec<Owned<'_>> = object.members().map(|(_, value)| Owned::of(value)).collect();
-        self.table.push_held(number, columns.into_iter().zip(values.iter().map(Owned::held)));
+        let values: Vec<JsonValue<'_>> =
+            object.members().map(|(_, value)| JsonValue::from_node(value)).collect();
+        self.table.push_row(number, columns.into_iter().zip(values.iter().map(JsonValue::as_stored)));
         Ok(())
     }
 
     /// Most objects have the same members in the same order.
-    fn column(&mut self, at: usize, name: Node<'_>) -> Result<usize, TooManyColumns> {
-        if self.table.header.get(at).is_some_and(|column| name.is(column)) {
+    fn column_for(&mut self, at: usize, name: Node<'_>) -> Result<usize, TooManyColumns> {
+        if self.table.header.get(at).is_some_and(|column| name.eq_str(column)) {
             return Ok(at);
         }
         let name = name.str().unwrap_or_default();
-        if let Some(place) = self.places.get(&*name) {
+        if let Some(place) = self.column_indexes.get(&*name) {
             return Ok(*place);
         }
         let place = self.table.header.len();
         if place == COLUMNS_MAX {
             return Err(TooManyColumns);
         }
-        self.places.insert(name.clone().into_owned(), place);
-        self.table.widen(name.into_owned());
+        self.column_indexes.insert(name.clone().into_owned(), place);
+        self.table.add_column(name.into_owned());
         Ok(place)
     }
 }
@@ -138,89 +150,94 @@ impl Filling {
 pub(super) struct TooManyColumns;
 
 impl TooManyColumns {
-    pub(super) fn told(&self, at: &Where<'_>, from: usize) -> Unreadable {
+    pub(super) fn to_parse_error(&self, at: &ErrorContext<'_>, from: usize) -> ParseError {
         let why = format!("has a member with which there are more than {COLUMNS_MAX} columns");
-        at.wrong(from, &why, "leave some out, or nest what belongs together")
+        at.error_at(from, &why, "leave some out, or nest what belongs together")
     }
 }
 
 /// A value and what had to be made to tell it.
-enum Owned<'d> {
-    Plain(Held<'d>),
+enum JsonValue<'d> {
+    Plain(StoredValue<'d>),
     Text(Cow<'d, str>),
     Nested(String),
 }
 
-impl<'d> Owned<'d> {
-    fn of(node: Node<'d>) -> Self {
+impl<'d> JsonValue<'d> {
+    fn from_node(node: Node<'d>) -> Self {
         match node.kind() {
-            Kind::Null => Self::Plain(Held::Null),
-            Kind::True => Self::Plain(Held::Boolean(true)),
-            Kind::False => Self::Plain(Held::Boolean(false)),
-            Kind::Number => Self::Plain(number(node)),
-            Kind::String => Self::Text(node.str().unwrap_or_default()),
-            Kind::Array | Kind::Object => {
+            NodeKind::Null => Self::Plain(StoredValue::Null),
+            NodeKind::True => Self::Plain(StoredValue::Boolean(true)),
+            NodeKind::False => Self::Plain(StoredValue::Boolean(false)),
+            NodeKind::Number => Self::Plain(parse_number(node)),
+            NodeKind::String => Self::Text(node.str().unwrap_or_default()),
+            NodeKind::Array | NodeKind::Object => {
                 let mut out = Vec::with_capacity(node.raw().len());
-                node.compact_into(&mut out);
+                node.write_compact(&mut out);
                 Self::Nested(String::from_utf8_lossy(&out).into_owned())
             }
         }
     }
 
-    fn held(&self) -> Held<'_> {
+    fn as_stored(&self) -> StoredValue<'_> {
         match self {
             Self::Plain(held) => *held,
-            Self::Text(text) => Held::Text(text),
-            Self::Nested(text) => Held::Json(text),
+            Self::Text(text) => StoredValue::Text(text),
+            Self::Nested(text) => StoredValue::Json(text),
         }
     }
 }
 
 /// Whether a member says this already.
-pub(super) fn says(node: Node<'_>, held: Held<'_>) -> bool {
+pub(super) fn is_equal_to(node: Node<'_>, held: StoredValue<'_>) -> bool {
     match held {
-        Held::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
+        StoredValue::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) => {
                 let (mut new, mut old) = (Vec::new(), Vec::new());
-                doc.root().compact_into(&mut new);
-                node.compact_into(&mut old);
+                doc.root().write_compact(&mut new);
+                node.write_compact(&mut old);
                 new == old
             }
             Err(_) => false,
         },
         // Two ways to write one number are not the same digits, and NaN is nothing that stands in a file.
-        Held::Real(_) | Held::Integer(_) | Held::Digits(_) => {
+        StoredValue::Real(_) | StoredValue::Integer(_) | StoredValue::NumberText(_) => {
             let mut out = Vec::new();
-            value(&mut out, held).is_ok() && node.raw().as_bytes() == out
+            write_json(&mut out, held).is_ok() && node.raw().as_bytes() == out
         }
-        Held::Moment(text) => node.is(text),
-        Held::Blob(bytes) => node.is(&STANDARD.encode(bytes)),
-        Held::Null | Held::Text(_) | Held::Boolean(_) => Owned::of(node).held() == held,
+        StoredValue::DateTime(text) => node.eq_str(text),
+        StoredValue::Blob(bytes) => node.eq_str(&STANDARD.encode(bytes)),
+        StoredValue::Null | StoredValue::Text(_) | StoredValue::Boolean(_) => {
+            JsonValue::from_node(node).as_stored() == held
+        }
     }
 }
 
 /// A number by its digits: what does not print back as it is written stays as it is written.
-fn number(node: Node<'_>) -> Held<'_> {
+fn parse_number(node: Node<'_>) -> StoredValue<'_> {
     let raw = node.raw();
     if node.is_plain_integer() {
         return match raw.parse() {
-            Ok(n) if raw != "-0" => Held::Integer(n),
-            _ => Held::Digits(raw),
+            Ok(n) if raw != "-0" => StoredValue::Integer(n),
+            _ => StoredValue::NumberText(raw),
         };
     }
     match raw.parse::<f64>() {
-        Ok(n) if n.is_finite() && (n.to_string() == raw || is_same_power(raw, n)) => Held::Real(n),
-        _ => Held::Digits(raw),
+        Ok(n) if n.is_finite() && (n.to_string() == raw || is_shortest_exponent(raw, n)) => {
+            StoredValue::Real(n)
+        }
+        _ => StoredValue::NumberText(raw),
     }
 }
 
 /// Whether a number that is written with an exponent is the shortest decimal that means this binary fraction.
-fn is_same_power(raw: &str, n: f64) -> bool {
-    raw.contains(['e', 'E']) && parts(raw).is_some_and(|own| parts(&format!("{n:e}")) == Some(own))
+fn is_shortest_exponent(raw: &str, n: f64) -> bool {
+    raw.contains(['e', 'E'])
+        && decimal_parts(raw).is_some_and(|own| decimal_parts(&format!("{n:e}")) == Some(own))
 }
 
 /// The sign, the digits without zeros at either end, and the power of ten of the last of them.
-fn parts(raw: &str) -> Option<(bool, String, i64)> {
+fn decimal_parts(raw: &str) -> Option<(bool, String, i64)> {
     let (mantissa, exponent) = raw.split_once(['e', 'E'])?;
     let exponent: i64 = exponent.parse().ok()?;
     let (is_negative, mantissa) = match mantissa.strip_prefix('-') {
@@ -240,25 +257,25 @@ fn parts(raw: &str) -> Option<(bool, String, i64)> {
 }
 
 /// Writes a value as JSON, on one line; or says in half a sentence why there is no JSON for it.
-pub(super) fn value(out: &mut Vec<u8>, held: Held<'_>) -> Result<(), &'static str> {
+pub(super) fn write_json(out: &mut Vec<u8>, held: StoredValue<'_>) -> Result<(), &'static str> {
     match held {
-        Held::Null => out.extend_from_slice(b"null"),
-        Held::Boolean(yes) => out.extend_from_slice(if yes { b"true" } else { b"false" }),
-        Held::Text(text) | Held::Moment(text) => write::string(out, text),
-        Held::Integer(n) => write::integer(out, n),
-        Held::Real(n) if n.is_finite() => write::number(out, n),
-        Held::Real(_) => return Err("JSON has no such number"),
-        Held::Digits(digits) => match scan(digits.as_bytes().to_vec(), &LIMITS) {
-            Ok(doc) if doc.root().kind() == Kind::Number && doc.root().raw() == digits => {
+        StoredValue::Null => out.extend_from_slice(b"null"),
+        StoredValue::Boolean(yes) => out.extend_from_slice(if yes { b"true" } else { b"false" }),
+        StoredValue::Text(text) | StoredValue::DateTime(text) => write::string(out, text),
+        StoredValue::Integer(n) => write::integer(out, n),
+        StoredValue::Real(n) if n.is_finite() => write::number(out, n),
+        StoredValue::Real(_) => return Err("JSON has no such number"),
+        StoredValue::NumberText(digits) => match scan(digits.as_bytes().to_vec(), &LIMITS) {
+            Ok(doc) if doc.root().kind() == NodeKind::Number && doc.root().raw() == digits => {
                 out.extend_from_slice(digits.as_bytes());
             }
             _ => return Err("JSON has no such number"),
         },
-        Held::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
-            Ok(doc) => doc.root().compact_into(out),
+        StoredValue::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
+            Ok(doc) => doc.root().write_compact(out),
             Err(_) => return Err("it is not valid JSON"),
         },
-        Held::Blob(bytes) => write::string(out, &STANDARD.encode(bytes)),
+        StoredValue::Blob(bytes) => write::string(out, &STANDARD.encode(bytes)),
     }
     Ok(())
 }
@@ -267,25 +284,25 @@ pub(super) fn value(out: &mut Vec<u8>, held: Held<'_>) -> Result<(), &'static st
 mod tests {
     use json::{ScanLimits, scan};
 
-    use super::{Held, number};
+    use super::{StoredValue, parse_number};
 
-    fn check(raw: &str, expected: Held<'_>) {
+    fn check(raw: &str, expected: StoredValue<'_>) {
         let doc = scan(raw.as_bytes().to_vec(), &ScanLimits::default()).expect("JSON");
-        assert_eq!(format!("{:?}", number(doc.root())), format!("{expected:?}"), "{raw}");
+        assert_eq!(format!("{:?}", parse_number(doc.root())), format!("{expected:?}"), "{raw}");
     }
 
     #[test]
     fn a_number_is_kept_as_what_prints_back_as_it() {
         for (raw, n) in [("0", 0), ("-7", -7), ("9007199254740993", 9_007_199_254_740_993)] {
-            check(raw, Held::Integer(n));
+            check(raw, StoredValue::Integer(n));
         }
-        check("9223372036854775807", Held::Integer(i64::MAX));
+        check("9223372036854775807", StoredValue::Integer(i64::MAX));
         for (raw, n) in [("1.5", 1.5), ("0.1", 0.1), ("-2.25", -2.25), ("1e5", 1e5), ("1E+5", 1e5)] {
-            check(raw, Held::Real(n));
+            check(raw, StoredValue::Real(n));
         }
         for (raw, n) in [("1.5e-9", 1.5e-9), ("150e-2", 1.5), ("0e7", 0.0), ("-0e7", -0.0), ("1e300", 1e300)]
         {
-            check(raw, Held::Real(n));
+            check(raw, StoredValue::Real(n));
         }
     }
 
@@ -305,7 +322,7 @@ mod tests {
             "1e99999999999999999999",
             "123456789012345678.5",
         ] {
-            check(raw, Held::Digits(raw));
+            check(raw, StoredValue::NumberText(raw));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Records of an old workbook (BIFF8), and the texts in them, which may go on in further records.
 
-use super::budget::{Budget, broken};
+use super::budget::{Budget, invalid_file_error};
 use super::cfb::{u16_at, u32_at};
-use crate::rows::Unreadable;
+use crate::tables::ParseError;
 
 pub(super) const CONTINUE: u16 = 0x3c;
 
@@ -30,11 +30,11 @@ impl<'a> Records<'a> {
     }
 
     /// The record, and what continues it.
-    pub(super) fn next(&mut self, budget: &mut Budget) -> Result<Option<Segments<'a>>, Unreadable> {
+    pub(super) fn next(&mut self, budget: &mut Budget) -> Result<Option<ContinuedRecord<'a>>, ParseError> {
         budget.step()?;
         let Some((record, end)) = self.peek() else { return Ok(None) };
         self.at = end;
-        let mut segments = Segments { id: record.id, parts: vec![record.data], part: 0, at: 0 };
+        let mut segments = ContinuedRecord { id: record.id, parts: vec![record.data], part: 0, at: 0 };
         while let Some((more, end)) = self.peek().filter(|(more, _)| more.id == CONTINUE) {
             budget.step()?;
             segments.parts.push(more.data);
@@ -45,24 +45,24 @@ impl<'a> Records<'a> {
 }
 
 /// A record that goes on in others.
-pub(super) struct Segments<'a> {
+pub(super) struct ContinuedRecord<'a> {
     pub(super) id: u16,
     parts: Vec<&'a [u8]>,
     part: usize,
     at: usize,
 }
 
-fn short() -> Unreadable {
-    broken("the workbook is damaged")
+fn truncated_error() -> ParseError {
+    invalid_file_error("the workbook is damaged")
 }
 
-impl<'a> Segments<'a> {
+impl<'a> ContinuedRecord<'a> {
     /// The record itself, without what continues it.
     pub(super) fn data(&self) -> &'a [u8] {
         self.parts[0]
     }
 
-    pub(super) fn go_to(&mut self, at: usize) {
+    pub(super) fn seek(&mut self, at: usize) {
         (self.part, self.at) = (0, at);
     }
 
@@ -82,19 +82,20 @@ impl<'a> Segments<'a> {
         true
     }
 
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
         if !self.has_more() {
-            return Err(short());
+            return Err(truncated_error());
         }
-        let bytes = self.rest().get(..N).and_then(|bytes| bytes.try_into().ok()).ok_or_else(short)?;
+        let bytes =
+            self.rest().get(..N).and_then(|bytes| bytes.try_into().ok()).ok_or_else(truncated_error)?;
         self.at += N;
         Ok(bytes)
     }
 
-    fn skip(&mut self, mut bytes: usize) -> Result<(), Unreadable> {
+    fn skip(&mut self, mut bytes: usize) -> Result<(), ParseError> {
         while bytes > 0 {
             if !self.has_more() {
-                return Err(short());
+                return Err(truncated_error());
             }
             let step = self.rest().len().min(bytes);
             self.at += step;
@@ -104,18 +105,18 @@ impl<'a> Segments<'a> {
     }
 
     /// A text with 16 bits for its length.
-    pub(super) fn text(&mut self, budget: &mut Budget) -> Result<String, Unreadable> {
+    pub(super) fn text(&mut self, budget: &mut Budget) -> Result<String, ParseError> {
         let count = u16::from_le_bytes(self.take()?);
-        self.text_of(count.into(), budget)
+        self.text_of_len(count.into(), budget)
     }
 
     /// A text with 8 bits for its length.
-    pub(super) fn short_text(&mut self, budget: &mut Budget) -> Result<String, Unreadable> {
+    pub(super) fn short_text(&mut self, budget: &mut Budget) -> Result<String, ParseError> {
         let [count] = self.take()?;
-        self.text_of(count.into(), budget)
+        self.text_of_len(count.into(), budget)
     }
 
-    fn text_of(&mut self, count: usize, budget: &mut Budget) -> Result<String, Unreadable> {
+    fn text_of_len(&mut self, count: usize, budget: &mut Budget) -> Result<String, ParseError> {
         let [flags] = self.take()?;
         let runs = if flags & 8 != 0 { usize::from(u16::from_le_bytes(self.take()?)) } else { 0 };
         let aloud = if flags & 4 != 0 { u32::from_le_bytes(self.take()?) as usize } else { 0 };
@@ -125,7 +126,7 @@ impl<'a> Segments<'a> {
             if self.rest().is_empty() {
                 // The rest of the text stands in the next record, which says anew how wide its characters are.
                 if !self.has_more() {
-                    return Err(short());
+                    return Err(truncated_error());
                 }
                 let [flags] = self.take()?;
                 is_wide = flags & 1 != 0;
@@ -138,7 +139,7 @@ impl<'a> Segments<'a> {
                 units.extend(pairs.map(|pair| u16::from_le_bytes([pair[0], pair[1]])));
                 let taken = units.len() - before;
                 if taken == 0 {
-                    return Err(short());
+                    return Err(truncated_error());
                 }
                 self.at += taken * 2;
             } else {
@@ -149,13 +150,13 @@ impl<'a> Segments<'a> {
         }
         self.skip(runs * 4)?;
         self.skip(aloud)?;
-        budget.text(count * 2)?;
+        budget.charge_text(count * 2)?;
         Ok(char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect())
     }
 }
 
 /// A number in 32 bits: the upper ones of a binary fraction, or a whole number, of hundredths perhaps.
-pub(super) fn compact(word: u32) -> f64 {
+pub(super) fn decode_rk(word: u32) -> f64 {
     let n = match word & 2 {
         0 => f64::from_bits(u64::from(word & !3) << 32),
         _ => f64::from(word.cast_signed() >> 2),
@@ -171,7 +172,7 @@ pub(super) fn f64_at(bytes: &[u8], at: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::super::budget::Budget;
-    use super::{Records, compact};
+    use super::{Records, decode_rk};
 
     fn record(id: u16, data: &[u8]) -> Vec<u8> {
         [&id.to_le_bytes()[..], &(data.len() as u16).to_le_bytes(), data].concat()
@@ -180,10 +181,10 @@ mod tests {
     fn texts(stream: &[u8]) -> Result<Vec<String>, String> {
         let mut budget = Budget::new();
         let mut record =
-            Records::new(stream, 0).next(&mut budget).map_err(|why| why.why)?.ok_or("nothing")?;
+            Records::new(stream, 0).next(&mut budget).map_err(|why| why.message)?.ok_or("nothing")?;
         let mut texts = Vec::new();
         while record.has_more() {
-            texts.push(record.text(&mut budget).map_err(|why| why.why)?);
+            texts.push(record.text(&mut budget).map_err(|why| why.message)?);
         }
         Ok(texts)
     }
@@ -228,7 +229,7 @@ mod tests {
             ((1234 << 2) | 3, 12.34),
             ((-5_i32 << 2).cast_unsigned() | 2, -5.0),
         ] {
-            assert_eq!(compact(word), expected, "{word:x}");
+            assert_eq!(decode_rk(word), expected, "{word:x}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Numbers in it are not believed: nothing is reserved for what they promise, and no chain is longer than the file.
 
-use super::budget::{Budget, broken};
-use crate::rows::Unreadable;
+use super::budget::{Budget, invalid_file_error};
+use crate::tables::ParseError;
 
 const MAGIC: [u8; 8] = [0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1];
 const HEADER_BYTES: usize = 512;
@@ -14,12 +14,12 @@ const MINI_STREAM_BYTES_MAX: u64 = 4096;
 /// Larger numbers of sectors mean something else: free, the end of a chain, the table itself.
 const SECTOR_MAX: u32 = 0xffff_fffa;
 
-pub(super) struct Container<'a> {
+pub(super) struct CompoundFile<'a> {
     sectors: Sectors<'a>,
     /// Which sector follows each.
-    next: Vec<u32>,
-    mini_next: Vec<u32>,
-    mini: Vec<u8>,
+    fat: Vec<u32>,
+    mini_fat: Vec<u32>,
+    mini_stream: Vec<u8>,
     streams: Vec<Stream>,
 }
 
@@ -35,7 +35,7 @@ struct Sectors<'a> {
     size: usize,
 }
 
-pub(super) fn is_one(bytes: &[u8]) -> bool {
+pub(super) fn is_compound_file(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
@@ -52,36 +52,37 @@ impl<'a> Sectors<'a> {
     }
 
     /// The bytes of a chain of sectors.
-    fn chain(self, start: u32, next: &[u32], budget: &mut Budget) -> Result<Vec<u8>, Unreadable> {
+    fn chain(self, start: u32, next: &[u32], budget: &mut Budget) -> Result<Vec<u8>, ParseError> {
         let mut out = Vec::new();
         let mut sector = start;
         let mut count = 0;
         while sector < SECTOR_MAX {
             budget.step()?;
             count += 1;
-            let bytes = self.get(sector).filter(|_| count <= self.count()).ok_or_else(damaged)?;
+            let bytes = self.get(sector).filter(|_| count <= self.count()).ok_or_else(damaged_error)?;
             out.extend_from_slice(bytes);
-            sector = *next.get(sector as usize).ok_or_else(damaged)?;
+            sector = *next.get(sector as usize).ok_or_else(damaged_error)?;
         }
         Ok(out)
     }
 }
 
-fn damaged() -> Unreadable {
-    broken("the workbook is damaged")
+fn damaged_error() -> ParseError {
+    invalid_file_error("the workbook is damaged")
 }
 
-impl<'a> Container<'a> {
-    pub(super) fn open(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, Unreadable> {
-        let header = bytes.get(..HEADER_BYTES).filter(|_| is_one(bytes)).ok_or_else(damaged)?;
+impl<'a> CompoundFile<'a> {
+    pub(super) fn open(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, ParseError> {
+        let header =
+            bytes.get(..HEADER_BYTES).filter(|_| is_compound_file(bytes)).ok_or_else(damaged_error)?;
         let size = match u16_at(header, 30) {
             Some(9) => 512,
             Some(12) => 4096,
-            _ => return Err(damaged()),
+            _ => return Err(damaged_error()),
         };
         let sectors = Sectors { bytes, size };
-        let next = table(sectors, header, budget)?;
-        let word = |at: usize| u32_at(header, at).ok_or_else(damaged);
+        let next = read_fat(sectors, header, budget)?;
+        let word = |at: usize| u32_at(header, at).ok_or_else(damaged_error);
         let directory = sectors.chain(word(48)?, &next, budget)?;
         let mini_table = sectors.chain(word(60)?, &next, budget)?;
         let mut streams = Vec::new();
@@ -91,10 +92,10 @@ impl<'a> Container<'a> {
             let len = usize::from(u16_at(entry, 64).unwrap_or(0)).clamp(2, 64) - 2;
             let units = entry[..len].chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
             let name: String = char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect();
-            let start = u32_at(entry, 116).ok_or_else(damaged)?;
-            let mut length = u64::from(u32_at(entry, 120).ok_or_else(damaged)?);
+            let start = u32_at(entry, 116).ok_or_else(damaged_error)?;
+            let mut length = u64::from(u32_at(entry, 120).ok_or_else(damaged_error)?);
             if size == 4096 {
-                length |= u64::from(u32_at(entry, 124).ok_or_else(damaged)?) << 32;
+                length |= u64::from(u32_at(entry, 124).ok_or_else(damaged_error)?) << 32;
             }
             match entry[66] {
                 2 => streams.push(Stream { name, start, size: length }),
@@ -102,7 +103,13 @@ impl<'a> Container<'a> {
                 _ => {}
             }
         }
-        Ok(Self { sectors, next, mini_next: words(&mini_table).collect(), mini, streams })
+        Ok(Self {
+            sectors,
+            fat: next,
+            mini_fat: u32_words(&mini_table).collect(),
+            mini_stream: mini,
+            streams,
+        })
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -110,44 +117,44 @@ impl<'a> Container<'a> {
     }
 
     /// A stream by its name, in any case of its letters.
-    pub(super) fn stream(&self, name: &str, budget: &mut Budget) -> Result<Option<Vec<u8>>, Unreadable> {
+    pub(super) fn stream(&self, name: &str, budget: &mut Budget) -> Result<Option<Vec<u8>>, ParseError> {
         let Some(stream) = self.streams.iter().find(|one| one.name.eq_ignore_ascii_case(name)) else {
             return Ok(None);
         };
         let mut content = if stream.size < MINI_STREAM_BYTES_MAX {
             self.mini_chain(stream.start, budget)?
         } else {
-            self.sectors.chain(stream.start, &self.next, budget)?
+            self.sectors.chain(stream.start, &self.fat, budget)?
         };
-        let size = usize::try_from(stream.size).map_err(|_| damaged())?;
+        let size = usize::try_from(stream.size).map_err(|_| damaged_error())?;
         content.truncate(size);
         Ok(Some(content))
     }
 
-    fn mini_chain(&self, start: u32, budget: &mut Budget) -> Result<Vec<u8>, Unreadable> {
+    fn mini_chain(&self, start: u32, budget: &mut Budget) -> Result<Vec<u8>, ParseError> {
         let mut out = Vec::new();
         let mut sector = start;
         while sector < SECTOR_MAX && (out.len() as u64) < MINI_STREAM_BYTES_MAX {
             budget.step()?;
             let at = sector as usize * MINI_BYTES;
-            out.extend_from_slice(self.mini.get(at..at + MINI_BYTES).ok_or_else(damaged)?);
-            sector = *self.mini_next.get(sector as usize).ok_or_else(damaged)?;
+            out.extend_from_slice(self.mini_stream.get(at..at + MINI_BYTES).ok_or_else(damaged_error)?);
+            sector = *self.mini_fat.get(sector as usize).ok_or_else(damaged_error)?;
         }
         Ok(out)
     }
 }
 
 /// The table of which sector follows which. Its own sectors are listed in the header, and in a chain from there.
-fn table(sectors: Sectors<'_>, header: &[u8], budget: &mut Budget) -> Result<Vec<u32>, Unreadable> {
-    let mut lists: Vec<u32> = words(&header[76..]).collect();
-    let mut more = u32_at(header, 68).ok_or_else(damaged)?;
+fn read_fat(sectors: Sectors<'_>, header: &[u8], budget: &mut Budget) -> Result<Vec<u32>, ParseError> {
+    let mut lists: Vec<u32> = u32_words(&header[76..]).collect();
+    let mut more = u32_at(header, 68).ok_or_else(damaged_error)?;
     let mut count = 0;
     while more < SECTOR_MAX {
         count += 1;
         budget.step()?;
-        let sector = sectors.get(more).filter(|_| count <= sectors.count()).ok_or_else(damaged)?;
-        let mut list: Vec<u32> = words(sector).collect();
-        more = list.pop().filter(|_| sector.len() == sectors.size).ok_or_else(damaged)?;
+        let sector = sectors.get(more).filter(|_| count <= sectors.count()).ok_or_else(damaged_error)?;
+        let mut list: Vec<u32> = u32_words(sector).collect();
+        more = list.pop().filter(|_| sector.len() == sectors.size).ok_or_else(damaged_error)?;
         lists.extend(list);
     }
     let mut next = Vec::new();
@@ -157,12 +164,12 @@ fn table(sectors: Sectors<'_>, header: &[u8], budget: &mut Budget) -> Result<Vec
         if next.len() > sectors.count() {
             break;
         }
-        next.extend(words(sectors.get(sector).ok_or_else(damaged)?));
+        next.extend(u32_words(sectors.get(sector).ok_or_else(damaged_error)?));
     }
     Ok(next)
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
+fn u32_words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 

@@ -1,11 +1,11 @@
 //! A value as a cell of a sheet's part, or why a workbook cannot hold it exactly.
 
-use contract::infer::EXACT_MAX;
+use contract::infer::SAFE_INTEGER_MAX;
 
-use super::book::Styles;
-use super::moment::{Shown, serial};
-use super::xml::escaped;
-use crate::rows::Held;
+use super::serial_date::{NumberFormat, parse_serial};
+use super::workbook::Styles;
+use super::xml::escape_text;
+use crate::tables::StoredValue;
 
 /// Excel's own.
 pub(super) const TEXT_UNITS_MAX: usize = 32_767;
@@ -14,46 +14,48 @@ const NUMBER_MAX: f64 = 9.999_999_999_999_99e307;
 
 /// What stands in a cell: its type, and its content with the tags around it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Encoded {
-    pub(super) kind: Option<&'static str>,
+pub(super) struct EncodedCell {
+    pub(super) cell_type: Option<&'static str>,
     pub(super) content: String,
     pub(super) style: u32,
 }
 
 /// `styles_like` are those that the column's moments have, the nearest first. `prefix` goes before tags.
-pub(super) fn encoded(
-    held: Held<'_>,
+pub(super) fn encode_cell(
+    held: StoredValue<'_>,
     style: u32,
     styles_like: &mut dyn Iterator<Item = u32>,
     styles: &Styles,
     prefix: &str,
-) -> Result<Encoded, String> {
+) -> Result<EncodedCell, String> {
     let number = |n: f64| {
-        if styles.shown(style) != Shown::Number {
+        if styles.number_format(style) != NumberFormat::Number {
             return Err("the cell is formatted to show a date, and this is a number".to_owned());
         }
-        Ok(Encoded { kind: None, content: value(prefix, &digits(n)), style })
+        Ok(EncodedCell { cell_type: None, content: value_element(prefix, &shortest_digits(n)), style })
     };
     match held {
-        Held::Null => Ok(Encoded { kind: None, content: String::new(), style }),
-        Held::Boolean(yes) => {
-            Ok(Encoded { kind: Some("b"), content: value(prefix, if yes { "1" } else { "0" }), style })
-        }
-        Held::Integer(n) if (-EXACT_MAX..=EXACT_MAX).contains(&n) => number(n as f64),
-        Held::Integer(_) => {
+        StoredValue::Null => Ok(EncodedCell { cell_type: None, content: String::new(), style }),
+        StoredValue::Boolean(yes) => Ok(EncodedCell {
+            cell_type: Some("b"),
+            content: value_element(prefix, if yes { "1" } else { "0" }),
+            style,
+        }),
+        StoredValue::Integer(n) if (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n) => number(n as f64),
+        StoredValue::Integer(_) => {
             Err("a workbook keeps no more than 53 bits of a whole number; keep such numbers as text".into())
         }
-        Held::Real(n) if !n.is_finite() => Err("a workbook has no infinite numbers".into()),
-        Held::Real(n) if n.abs() > NUMBER_MAX || n.is_subnormal() => {
+        StoredValue::Real(n) if !n.is_finite() => Err("a workbook has no infinite numbers".into()),
+        StoredValue::Real(n) if n.abs() > NUMBER_MAX || n.is_subnormal() => {
             Err("the number is too large or too small for a workbook".into())
         }
-        Held::Real(n) => number(n),
-        Held::Digits(text) => match exact(text) {
+        StoredValue::Real(n) => number(n),
+        StoredValue::NumberText(text) => match parse_exact(text) {
             Some(n) => number(n),
             None => Err("a workbook keeps about 15 digits of a number, and these are more".into()),
         },
-        Held::Text(text) | Held::Json(text) => string(text, style, prefix),
-        Held::Moment(text) => {
+        StoredValue::Text(text) | StoredValue::Json(text) => string_cell(text, style, prefix),
+        StoredValue::DateTime(text) => {
             let mut all = vec![style];
             for style in styles_like {
                 if !all.contains(&style) {
@@ -61,7 +63,9 @@ pub(super) fn encoded(
                 }
             }
             let find = |text: &str| {
-                let number = |style: &u32| Some((*style, serial(text, styles.shown(*style), styles.epoch)?));
+                let number = |style: &u32| {
+                    Some((*style, parse_serial(text, styles.number_format(*style), styles.epoch)?))
+                };
                 all.iter().find_map(number)
             };
             let (style, n) = find(text).ok_or_else(|| {
@@ -77,18 +81,18 @@ pub(super) fn encoded(
                  millisecond and without a zone"
                     .to_owned()
             })?;
-            Ok(Encoded { kind: None, content: value(prefix, &digits(n)), style })
+            Ok(EncodedCell { cell_type: None, content: value_element(prefix, &shortest_digits(n)), style })
         }
-        Held::Blob(_) => Err("a workbook has no place for bytes".into()),
+        StoredValue::Blob(_) => Err("a workbook has no place for bytes".into()),
     }
 }
 
-fn value(prefix: &str, text: &str) -> String {
+fn value_element(prefix: &str, text: &str) -> String {
     format!("<{prefix}v>{text}</{prefix}v>")
 }
 
 /// A text is always a text, however much it looks like a formula.
-fn string(text: &str, style: u32, prefix: &str) -> Result<Encoded, String> {
+fn string_cell(text: &str, style: u32, prefix: &str) -> Result<EncodedCell, String> {
     let units = text.encode_utf16().count();
     if units > TEXT_UNITS_MAX {
         return Err(format!(
@@ -98,26 +102,26 @@ fn string(text: &str, style: u32, prefix: &str) -> Result<Encoded, String> {
     if text.contains('\0') {
         return Err("a workbook has no NUL characters".into());
     }
-    let text = escaped(text);
+    let text = escape_text(text);
     let content = format!("<{prefix}is><{prefix}t xml:space=\"preserve\">{text}</{prefix}t></{prefix}is>");
-    Ok(Encoded { kind: Some("inlineStr"), content, style })
+    Ok(EncodedCell { cell_type: Some("inlineStr"), content, style })
 }
 
 /// The shortest digits that read back as this number.
-fn digits(n: f64) -> String {
+fn shortest_digits(n: f64) -> String {
     let text = format!("{n:?}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
 /// The binary fraction that has exactly these digits when it is written as short as can be.
-fn exact(text: &str) -> Option<f64> {
+fn parse_exact(text: &str) -> Option<f64> {
     let n =
         text.parse::<f64>().ok().filter(|n| n.is_finite() && n.abs() <= NUMBER_MAX && !n.is_subnormal())?;
-    (plain(&digits(n))? == plain(text)?).then_some(n)
+    (decimal_parts(&shortest_digits(n))? == decimal_parts(text)?).then_some(n)
 }
 
 /// Sign, digits without zeros at either end, and where the point stands.
-fn plain(text: &str) -> Option<(bool, String, i64)> {
+fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
     let (is_negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -137,10 +141,10 @@ fn plain(text: &str) -> Option<(bool, String, i64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Held, Styles, encoded, exact};
+    use super::{StoredValue, Styles, encode_cell, parse_exact};
 
-    fn check(held: Held<'_>, expected: Result<&str, &str>) {
-        let told = encoded(held, 0, &mut std::iter::empty(), &Styles::default(), "");
+    fn check(held: StoredValue<'_>, expected: Result<&str, &str>) {
+        let told = encode_cell(held, 0, &mut std::iter::empty(), &Styles::default(), "");
         match (told, expected) {
             (Ok(cell), Ok(expected)) => assert_eq!(cell.content, expected, "{held:?}"),
             (Err(why), Err(expected)) => assert!(why.contains(expected), "{held:?}: {why}"),
@@ -150,35 +154,38 @@ mod tests {
 
     #[test]
     fn values_are_written_so_that_they_read_back() {
-        check(Held::Integer(-7), Ok("<v>-7</v>"));
-        check(Held::Integer(9_007_199_254_740_991), Ok("<v>9007199254740991</v>"));
-        check(Held::Real(0.1), Ok("<v>0.1</v>"));
-        check(Held::Real(-0.0), Ok("<v>-0</v>"));
-        check(Held::Real(1e300), Ok("<v>1e300</v>"));
-        check(Held::Real(12.0), Ok("<v>12</v>"));
-        check(Held::Digits("1.50"), Ok("<v>1.5</v>"));
-        check(Held::Boolean(true), Ok("<v>1</v>"));
-        check(Held::Null, Ok(""));
-        check(Held::Text("=1+1"), Ok("<is><t xml:space=\"preserve\">=1+1</t></is>"));
-        check(Held::Text("a<b & \u{1}"), Ok("<is><t xml:space=\"preserve\">a&lt;b &amp; _x0001_</t></is>"));
-        check(Held::Text(""), Ok("<is><t xml:space=\"preserve\"></t></is>"));
+        check(StoredValue::Integer(-7), Ok("<v>-7</v>"));
+        check(StoredValue::Integer(9_007_199_254_740_991), Ok("<v>9007199254740991</v>"));
+        check(StoredValue::Real(0.1), Ok("<v>0.1</v>"));
+        check(StoredValue::Real(-0.0), Ok("<v>-0</v>"));
+        check(StoredValue::Real(1e300), Ok("<v>1e300</v>"));
+        check(StoredValue::Real(12.0), Ok("<v>12</v>"));
+        check(StoredValue::NumberText("1.50"), Ok("<v>1.5</v>"));
+        check(StoredValue::Boolean(true), Ok("<v>1</v>"));
+        check(StoredValue::Null, Ok(""));
+        check(StoredValue::Text("=1+1"), Ok("<is><t xml:space=\"preserve\">=1+1</t></is>"));
+        check(
+            StoredValue::Text("a<b & \u{1}"),
+            Ok("<is><t xml:space=\"preserve\">a&lt;b &amp; _x0001_</t></is>"),
+        );
+        check(StoredValue::Text(""), Ok("<is><t xml:space=\"preserve\"></t></is>"));
     }
 
     #[test]
     fn what_a_workbook_cannot_hold_is_refused_by_name() {
         let long = "é".repeat(32_768);
-        check(Held::Integer(9_007_199_254_740_992), Err("53 bits"));
-        check(Held::Integer(i64::MIN), Err("53 bits"));
-        check(Held::Real(f64::INFINITY), Err("infinite"));
-        check(Held::Real(f64::NAN), Err("infinite"));
-        check(Held::Real(1.1e308), Err("too large"));
-        check(Held::Real(5e-324), Err("too small"));
-        check(Held::Digits("12345678901234567.8901"), Err("15 digits"));
-        check(Held::Digits("1e999"), Err("15 digits"));
-        check(Held::Text(&long), Err("32767 characters, and this text has 32768"));
-        check(Held::Text("a\0b"), Err("NUL"));
-        check(Held::Blob(b"x"), Err("bytes"));
-        check(Held::Moment("2026-02-11"), Err("format"));
+        check(StoredValue::Integer(9_007_199_254_740_992), Err("53 bits"));
+        check(StoredValue::Integer(i64::MIN), Err("53 bits"));
+        check(StoredValue::Real(f64::INFINITY), Err("infinite"));
+        check(StoredValue::Real(f64::NAN), Err("infinite"));
+        check(StoredValue::Real(1.1e308), Err("too large"));
+        check(StoredValue::Real(5e-324), Err("too small"));
+        check(StoredValue::NumberText("12345678901234567.8901"), Err("15 digits"));
+        check(StoredValue::NumberText("1e999"), Err("15 digits"));
+        check(StoredValue::Text(&long), Err("32767 characters, and this text has 32768"));
+        check(StoredValue::Text("a\0b"), Err("NUL"));
+        check(StoredValue::Blob(b"x"), Err("bytes"));
+        check(StoredValue::DateTime("2026-02-11"), Err("format"));
     }
 
     #[test]
@@ -198,7 +205,7 @@ mod tests {
             (".", None),
             ("inf", None),
         ] {
-            assert_eq!(exact(text), expected, "{text}");
+            assert_eq!(parse_exact(text), expected, "{text}");
         }
     }
 }

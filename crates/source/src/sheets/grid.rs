@@ -2,24 +2,24 @@
 
 use std::ops::RangeInclusive;
 
-use contract::infer::EXACT_MAX;
+use contract::infer::SAFE_INTEGER_MAX;
 
+use super::address::{CellAddress, CellRange};
 use super::budget::{Budget, COLUMNS_MAX};
-use super::place::{Area, Place};
-use crate::rows::{Held, Table, Unreadable};
+use crate::tables::{ParseError, StoredValue, Table};
 
 /// Cells that have something in them, by row and column, both ascending. A cell far away costs no more than one
 /// that is near.
 #[derive(Default)]
 pub(super) struct Grid {
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<GridRow>,
     /// The only table on the sheet, if it has exactly one: without its totals.
-    pub(super) region: Option<Area>,
-    pub(super) merged: Vec<Area>,
+    pub(super) table_range: Option<CellRange>,
+    pub(super) merged_ranges: Vec<CellRange>,
 }
 
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct GridRow {
     /// From 1.
     pub(super) number: u32,
     pub(super) cells: Vec<GridCell>,
@@ -30,16 +30,16 @@ pub(super) struct GridCell {
     /// From 0.
     pub(super) column: u32,
     pub(super) is_formula: bool,
-    pub(super) value: Value,
+    pub(super) value: CellValue,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum CellValue {
     Text(Box<str>),
     /// One of the texts that the workbook keeps in one place.
-    Shared(u32),
+    SharedString(u32),
     /// A date, a time or both, in ISO 8601.
-    Moment(Box<str>),
+    DateTime(Box<str>),
     Number(f64),
     Boolean(bool),
     /// `#N/A` and its like: there is no value.
@@ -49,11 +49,11 @@ pub(super) enum Value {
 }
 
 /// The texts that a workbook keeps in one place.
-pub(super) type Texts = [Box<str>];
+pub(super) type SharedStrings = [Box<str>];
 
 /// Where the table on a sheet lies.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct TableLayout {
     /// Its number.
     pub(super) header_row: u32,
     /// By place in the table.
@@ -63,31 +63,32 @@ pub(super) struct Layout {
     pub(super) rows: Vec<usize>,
 }
 
-impl Value {
-    pub(super) fn held<'a>(&'a self, texts: &'a Texts) -> Held<'a> {
+impl CellValue {
+    pub(super) fn to_stored<'a>(&'a self, texts: &'a SharedStrings) -> StoredValue<'a> {
         match self {
-            Self::Text(text) => Held::Text(text),
-            Self::Shared(at) => Held::Text(texts.get(*at as usize).map_or("", |text| text)),
-            Self::Moment(text) => Held::Moment(text),
-            Self::Number(n) => number(*n),
-            Self::Boolean(yes) => Held::Boolean(*yes),
-            Self::Error | Self::Uncomputed => Held::Null,
+            Self::Text(text) => StoredValue::Text(text),
+            Self::SharedString(at) => StoredValue::Text(texts.get(*at as usize).map_or("", |text| text)),
+            Self::DateTime(text) => StoredValue::DateTime(text),
+            Self::Number(n) => number_value(*n),
+            Self::Boolean(yes) => StoredValue::Boolean(*yes),
+            Self::Error | Self::Uncomputed => StoredValue::Null,
         }
     }
 
     /// Whether nobody sees anything in the cell.
-    fn is_blank(&self, texts: &Texts) -> bool {
-        matches!(self.held(texts), Held::Null | Held::Text(""))
+    fn is_blank(&self, texts: &SharedStrings) -> bool {
+        matches!(self.to_stored(texts), StoredValue::Null | StoredValue::Text(""))
     }
 }
 
 /// A whole number if it is one that a binary fraction holds for sure.
-pub(super) fn number<'a>(n: f64) -> Held<'a> {
-    let is_whole = n.fract() == 0.0 && n.abs() <= EXACT_MAX as f64 && !(n == 0.0 && n.is_sign_negative());
-    if is_whole { Held::Integer(n as i64) } else { Held::Real(n) }
+pub(super) fn number_value<'a>(n: f64) -> StoredValue<'a> {
+    let is_whole =
+        n.fract() == 0.0 && n.abs() <= SAFE_INTEGER_MAX as f64 && !(n == 0.0 && n.is_sign_negative());
+    if is_whole { StoredValue::Integer(n as i64) } else { StoredValue::Real(n) }
 }
 
-impl Row {
+impl GridRow {
     pub(super) fn get(&self, column: u32) -> Option<&GridCell> {
         let at = self.cells.binary_search_by_key(&column, |cell| cell.column).ok()?;
         Some(&self.cells[at])
@@ -96,14 +97,18 @@ impl Row {
 
 impl Grid {
     /// Finds the table on the sheet; says why there is none.
-    pub(super) fn layout(&self, texts: &Texts, header_row: Option<u32>) -> Result<Layout, String> {
-        let region = self.region.filter(|region| header_row.is_none_or(|row| row == region.first.row));
+    pub(super) fn find_table(
+        &self,
+        texts: &SharedStrings,
+        header_row: Option<u32>,
+    ) -> Result<TableLayout, String> {
+        let region = self.table_range.filter(|region| header_row.is_none_or(|row| row == region.first.row));
         let wanted = header_row.or(region.map(|region| region.first.row));
-        let is_name = |cell: &GridCell| match cell.value.held(texts) {
-            Held::Text(text) => !text.trim().is_empty(),
+        let is_name = |cell: &GridCell| match cell.value.to_stored(texts) {
+            StoredValue::Text(text) => !text.trim().is_empty(),
             _ => false,
         };
-        let is_header = |row: &Row| match wanted {
+        let is_header = |row: &GridRow| match wanted {
             Some(number) => row.number == number,
             None => row.cells.iter().any(is_name),
         };
@@ -122,19 +127,25 @@ impl Grid {
                 self.rows[*at].number <= last && self.rows[*at].cells.iter().any(|cell| is_ours(&cell))
             })
             .collect();
-        let columns = self.columns(header, &rows, &span, texts)?;
-        let name =
-            |column: &u32| header.get(*column).map_or(String::new(), |cell| name_of(cell.value.held(texts)));
-        Ok(Layout { header_row: header.number, header: columns.iter().map(name).collect(), columns, rows })
+        let columns = self.find_columns(header, &rows, &span, texts)?;
+        let name = |column: &u32| {
+            header.get(*column).map_or(String::new(), |cell| column_name(cell.value.to_stored(texts)))
+        };
+        Ok(TableLayout {
+            header_row: header.number,
+            header: columns.iter().map(name).collect(),
+            columns,
+            rows,
+        })
     }
 
     /// Those that have a name, or something in them.
-    fn columns(
+    fn find_columns(
         &self,
-        header: &Row,
+        header: &GridRow,
         rows: &[usize],
         span: &RangeInclusive<u32>,
-        texts: &Texts,
+        texts: &SharedStrings,
     ) -> Result<Vec<u32>, String> {
         let is_there = |cell: &&GridCell| !cell.value.is_blank(texts);
         let mut columns: Vec<u32> = header.cells.iter().filter(is_there).map(|cell| cell.column).collect();
@@ -154,15 +165,15 @@ impl Grid {
     }
 
     /// The table, and what a person should know about how it was read.
-    pub(super) fn table(
+    pub(super) fn build_table(
         &self,
         name: &str,
-        layout: &Layout,
-        texts: &Texts,
+        layout: &TableLayout,
+        texts: &SharedStrings,
         budget: &mut Budget,
-    ) -> Result<(Table, Vec<String>), Unreadable> {
+    ) -> Result<(Table, Vec<String>), ParseError> {
         let mut table = Table::new(name, layout.header.clone());
-        let mut odd = Odd::default();
+        let mut odd = CellWarnings::default();
         // A column is computed if all of it is.
         let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];
         for at in &layout.rows {
@@ -171,10 +182,10 @@ impl Grid {
             let ours = row.cells.iter().filter_map(|cell| {
                 let place = layout.columns.binary_search(&cell.column).ok()?;
                 plain[place] |= !cell.is_formula;
-                odd.see(cell, row.number);
-                Some((place, cell.value.held(texts)))
+                odd.observe(cell, row.number);
+                Some((place, cell.value.to_stored(texts)))
             });
-            table.push_held(row.number, ours);
+            table.push_row(row.number, ours);
         }
         let computed = layout.columns.iter().enumerate().filter(|(at, _)| !plain[*at]);
         let has_formula = |column: u32| {
@@ -183,8 +194,8 @@ impl Grid {
         let computed = computed.filter(|(_, column)| has_formula(**column));
         table.computed = computed.map(|(at, _)| (at, "it is computed by a formula".to_owned())).collect();
         let mut notes = odd.notes(name);
-        let is_inside = |area: &&Area| area.last.row > layout.header_row;
-        if let Some(area) = self.merged.iter().find(is_inside) {
+        let is_inside = |area: &&CellRange| area.last.row > layout.header_row;
+        if let Some(area) = self.merged_ranges.iter().find(is_inside) {
             notes.push(format!(
                 "`{name}` has merged cells ({area} for one): the first of them has the value, the others have none"
             ));
@@ -195,26 +206,30 @@ impl Grid {
 
 /// Cells that have no value where a person sees something.
 #[derive(Default)]
-struct Odd {
+struct CellWarnings {
     errors: usize,
     uncomputed: usize,
-    first_error: Option<Place>,
-    first_uncomputed: Option<Place>,
+    first_error: Option<CellAddress>,
+    first_uncomputed: Option<CellAddress>,
 }
 
-impl Odd {
-    fn see(&mut self, cell: &GridCell, row: u32) {
-        let place = Place { row, column: cell.column };
+impl CellWarnings {
+    fn observe(&mut self, cell: &GridCell, row: u32) {
+        let place = CellAddress { row, column: cell.column };
         match cell.value {
-            Value::Error => {
+            CellValue::Error => {
                 self.errors += 1;
                 self.first_error.get_or_insert(place);
             }
-            Value::Uncomputed => {
+            CellValue::Uncomputed => {
                 self.uncomputed += 1;
                 self.first_uncomputed.get_or_insert(place);
             }
-            Value::Text(_) | Value::Shared(_) | Value::Moment(_) | Value::Number(_) | Value::Boolean(_) => {}
+            CellValue::Text(_)
+            | CellValue::SharedString(_)
+            | CellValue::DateTime(_)
+            | CellValue::Number(_)
+            | CellValue::Boolean(_) => {}
         }
     }
 
@@ -235,12 +250,15 @@ impl Odd {
     }
 }
 
-fn name_of(held: Held<'_>) -> String {
+fn column_name(held: StoredValue<'_>) -> String {
     match held {
-        Held::Null | Held::Blob(_) => String::new(),
-        Held::Text(text) | Held::Moment(text) | Held::Digits(text) | Held::Json(text) => text.to_owned(),
-        Held::Integer(n) => n.to_string(),
-        Held::Real(n) => n.to_string(),
-        Held::Boolean(yes) => yes.to_string(),
+        StoredValue::Null | StoredValue::Blob(_) => String::new(),
+        StoredValue::Text(text)
+        | StoredValue::DateTime(text)
+        | StoredValue::NumberText(text)
+        | StoredValue::Json(text) => text.to_owned(),
+        StoredValue::Integer(n) => n.to_string(),
+        StoredValue::Real(n) => n.to_string(),
+        StoredValue::Boolean(yes) => yes.to_string(),
     }
 }

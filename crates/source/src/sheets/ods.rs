@@ -5,41 +5,43 @@
 
 use std::collections::HashSet;
 
-use contract::source::LeftOut;
+use contract::source::SkippedTable;
 use contract::time;
 
 use super::Options;
-use super::budget::{Budget, SHEETS_MAX, broken, smaller};
-use super::grid::{Grid, GridCell, Row, Value};
-use super::place::{COLUMNS_MAX, ROWS_MAX};
-use super::xml::{Node, Tag, Xml, text};
-use super::zip::{Archive, locked};
-use crate::rows::{Loaded, Unreadable};
+use super::address::{COLUMNS_MAX, ROWS_MAX};
+use super::budget::{Budget, SHEETS_MAX, invalid_file_error, too_large_error};
+use super::grid::{CellValue, Grid, GridCell, GridRow};
+use super::xml::{StartTag, XmlEvent, XmlReader, utf8_text};
+use super::zip::{ZipArchive, password_error};
+use crate::tables::{ParseError, ParsedFile};
 
 /// Blanks that one element stands for.
 const BLANKS_MAX: usize = 32_767;
 
-pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Result<Loaded, Unreadable> {
-    let archive = Archive::open(bytes, budget)?;
+pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Result<ParsedFile, ParseError> {
+    let archive = ZipArchive::open(bytes, budget)?;
     if let Some(at) = archive.find("META-INF/manifest.xml") {
         let manifest = archive.read(at, budget)?;
-        if text(&manifest)?.contains(":encryption-data") {
-            return Err(locked());
+        if utf8_text(&manifest)?.contains(":encryption-data") {
+            return Err(password_error());
         }
     }
-    let at = archive.find("content.xml").ok_or_else(|| broken("the file is no ODS workbook"))?;
+    let at = archive.find("content.xml").ok_or_else(|| invalid_file_error("the file is no ODS workbook"))?;
     let content = archive.read(at, budget)?;
-    let mut reading = Reading { xml: Xml::new(text(&content)?), budget, hidden: HashSet::new() };
-    let mut loaded = Loaded::default();
-    for sheet in reading.sheets()? {
-        let mut leave_out = |why: String| loaded.left_out.push(LeftOut { table: sheet.name.clone(), why });
+    let mut reading =
+        OdsReader { xml: XmlReader::new(utf8_text(&content)?), budget, hidden_styles: HashSet::new() };
+    let mut loaded = ParsedFile::default();
+    for sheet in reading.read_sheets()? {
+        let mut leave_out =
+            |why: String| loaded.skipped_tables.push(SkippedTable { table: sheet.name.clone(), reason: why });
         if sheet.is_hidden {
             leave_out("it is hidden in the workbook".into());
             continue;
         }
-        match sheet.grid.layout(&[], options.header_row_of(&sheet.name)) {
+        match sheet.grid.find_table(&[], options.header_row_for(&sheet.name)) {
             Ok(layout) => {
-                let (table, notes) = sheet.grid.table(&sheet.name, &layout, &[], reading.budget)?;
+                let (table, notes) = sheet.grid.build_table(&sheet.name, &layout, &[], reading.budget)?;
                 loaded.tables.push(table);
                 loaded.notes.extend(notes);
             }
@@ -49,67 +51,71 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
     Ok(loaded)
 }
 
-struct Sheet {
+struct OdsSheet {
     name: String,
     is_hidden: bool,
     grid: Grid,
 }
 
-struct Reading<'a, 'b> {
-    xml: Xml<'a>,
+struct OdsReader<'a, 'b> {
+    xml: XmlReader<'a>,
     budget: &'b mut Budget,
     /// Styles of sheets that nobody sees.
-    hidden: HashSet<String>,
+    hidden_styles: HashSet<String>,
 }
 
-impl Reading<'_, '_> {
-    fn sheets(&mut self) -> Result<Vec<Sheet>, Unreadable> {
+impl OdsReader<'_, '_> {
+    fn read_sheets(&mut self) -> Result<Vec<OdsSheet>, ParseError> {
         let mut sheets = Vec::new();
         let mut style = String::new();
         loop {
             match self.xml.next(self.budget)? {
-                Node::Eof => return Ok(sheets),
-                Node::Start { tag, is_empty } => match tag.name() {
+                XmlEvent::Eof => return Ok(sheets),
+                XmlEvent::Start { tag, is_empty } => match tag.name() {
                     "style" => style = tag.attribute("style:name")?.unwrap_or_default(),
                     "table-properties"
                         if tag.attribute("table:display")?.is_some_and(|shown| shown == "false") =>
                     {
-                        self.hidden.insert(style.clone());
+                        self.hidden_styles.insert(style.clone());
                     }
                     "table" => {
                         if sheets.len() == SHEETS_MAX {
-                            return Err(smaller(format!("the workbook has more than {SHEETS_MAX} sheets")));
+                            return Err(too_large_error(format!(
+                                "the workbook has more than {SHEETS_MAX} sheets"
+                            )));
                         }
                         let name = tag.attribute("table:name")?.unwrap_or_default();
                         let its_style = tag.attribute("table:style-name")?.unwrap_or_default();
-                        let is_hidden = self.hidden.contains(&its_style);
-                        let grid = if is_empty { Grid::default() } else { self.grid()? };
-                        sheets.push(Sheet { name, is_hidden, grid });
+                        let is_hidden = self.hidden_styles.contains(&its_style);
+                        let grid = if is_empty { Grid::default() } else { self.read_grid()? };
+                        sheets.push(OdsSheet { name, is_hidden, grid });
                     }
                     // What was changed when, and by whom: not what is there.
                     "tracked-changes" if !is_empty => self.xml.skip(self.budget)?,
                     _ => {}
                 },
-                Node::End | Node::Text(_) => {}
+                XmlEvent::End | XmlEvent::Text(_) => {}
             }
         }
     }
 
-    fn grid(&mut self) -> Result<Grid, Unreadable> {
+    fn read_grid(&mut self) -> Result<Grid, ParseError> {
         let inside = self.xml.depth();
         let mut grid = Grid::default();
         let mut number = 1_u32;
         loop {
             match self.xml.next(self.budget)? {
-                Node::Start { tag, is_empty } => match tag.name() {
+                XmlEvent::Start { tag, is_empty } => match tag.name() {
                     "table-row" => {
-                        let times = repeated(&tag, "table:number-rows-repeated")?;
-                        let cells = if is_empty { Vec::new() } else { self.row()? };
+                        let times = repeat_count(&tag, "table:number-rows-repeated")?;
+                        let cells = if is_empty { Vec::new() } else { self.read_row()? };
                         if !cells.is_empty() {
                             if number.saturating_add(times - 1) > ROWS_MAX {
-                                return Err(broken("a sheet has more rows than a sheet can have"));
+                                return Err(invalid_file_error(
+                                    "a sheet has more rows than a sheet can have",
+                                ));
                             }
-                            self.rows(&mut grid, number, times, cells)?;
+                            self.push_repeated_rows(&mut grid, number, times, cells)?;
                         }
                         number = number.saturating_add(times);
                     }
@@ -118,42 +124,42 @@ impl Reading<'_, '_> {
                     _ if !is_empty => self.xml.skip(self.budget)?,
                     _ => {}
                 },
-                Node::End if self.xml.depth() < inside => return Ok(grid),
-                Node::Eof => return Ok(grid),
-                Node::End | Node::Text(_) => {}
+                XmlEvent::End if self.xml.depth() < inside => return Ok(grid),
+                XmlEvent::Eof => return Ok(grid),
+                XmlEvent::End | XmlEvent::Text(_) => {}
             }
         }
     }
 
     /// The same row, `times` over.
-    fn rows(
+    fn push_repeated_rows(
         &mut self,
         grid: &mut Grid,
         number: u32,
         times: u32,
         cells: Vec<GridCell>,
-    ) -> Result<(), Unreadable> {
+    ) -> Result<(), ParseError> {
         let texts: usize = cells.iter().map(|cell| text_bytes(&cell.value)).sum();
         let more = times as usize - 1;
-        self.budget.cells(cells.len().saturating_mul(more))?;
-        self.budget.text(texts.saturating_mul(more))?;
+        self.budget.charge_cells(cells.len().saturating_mul(more))?;
+        self.budget.charge_text(texts.saturating_mul(more))?;
         for at in 1..times {
             self.budget.step()?;
             let copy = |cell: &GridCell| GridCell { value: cell.value.clone(), ..*cell };
             let cells = cells.iter().map(copy).collect();
-            grid.rows.push(Row { number: number + at - 1, cells });
+            grid.rows.push(GridRow { number: number + at - 1, cells });
         }
-        grid.rows.push(Row { number: number + times - 1, cells });
+        grid.rows.push(GridRow { number: number + times - 1, cells });
         Ok(())
     }
 
-    fn row(&mut self) -> Result<Vec<GridCell>, Unreadable> {
+    fn read_row(&mut self) -> Result<Vec<GridCell>, ParseError> {
         let inside = self.xml.depth();
         let mut cells = Vec::new();
         let mut column = 0_u32;
         loop {
             match self.xml.next(self.budget)? {
-                Node::Start { tag, is_empty } => {
+                XmlEvent::Start { tag, is_empty } => {
                     let is_cell = tag.name() == "table-cell";
                     if !is_cell && tag.name() != "covered-table-cell" {
                         if !is_empty {
@@ -161,97 +167,97 @@ impl Reading<'_, '_> {
                         }
                         continue;
                     }
-                    let times = repeated(&tag, "table:number-columns-repeated")?;
+                    let times = repeat_count(&tag, "table:number-columns-repeated")?;
                     let is_formula = tag.attribute("table:formula")?.is_some();
-                    let value = self.value(&tag, is_empty)?;
-                    let value = value.or(is_formula.then_some(Value::Uncomputed)).filter(|_| is_cell);
+                    let value = self.read_value(&tag, is_empty)?;
+                    let value = value.or(is_formula.then_some(CellValue::Uncomputed)).filter(|_| is_cell);
                     if let Some(value) = value {
                         if column.saturating_add(times) > COLUMNS_MAX {
-                            return Err(broken("a sheet has more columns than a sheet can have"));
+                            return Err(invalid_file_error("a sheet has more columns than a sheet can have"));
                         }
-                        self.budget.cells(times as usize)?;
-                        self.budget.text(text_bytes(&value).saturating_mul(times as usize))?;
+                        self.budget.charge_cells(times as usize)?;
+                        self.budget.charge_text(text_bytes(&value).saturating_mul(times as usize))?;
                         for at in 0..times {
                             cells.push(GridCell { column: column + at, is_formula, value: value.clone() });
                         }
                     }
                     column = column.saturating_add(times);
                 }
-                Node::End if self.xml.depth() < inside => return Ok(cells),
-                Node::Eof => return Ok(cells),
-                Node::End | Node::Text(_) => {}
+                XmlEvent::End if self.xml.depth() < inside => return Ok(cells),
+                XmlEvent::Eof => return Ok(cells),
+                XmlEvent::End | XmlEvent::Text(_) => {}
             }
         }
     }
 
-    fn value(&mut self, tag: &Tag<'_>, is_empty: bool) -> Result<Option<Value>, Unreadable> {
-        let shown = if is_empty { None } else { self.shown()? };
-        let damaged = || broken("a cell of the workbook is damaged");
+    fn read_value(&mut self, tag: &StartTag<'_>, is_empty: bool) -> Result<Option<CellValue>, ParseError> {
+        let shown = if is_empty { None } else { self.read_cell_text()? };
+        let damaged = || invalid_file_error("a cell of the workbook is damaged");
         let is_error = tag.attribute("calcext:value-type")?.is_some_and(|kind| kind == "error");
         let Some(kind) = tag.attribute("office:value-type")? else {
-            return Ok(shown.map(|text| Value::Text(text.into_boxed_str())));
+            return Ok(shown.map(|text| CellValue::Text(text.into_boxed_str())));
         };
         Ok(Some(match kind.as_str() {
-            _ if is_error => Value::Error,
+            _ if is_error => CellValue::Error,
             "float" | "percentage" | "currency" => {
                 let text = tag.attribute("office:value")?.ok_or_else(damaged)?;
                 let is_number = text.bytes().all(|c| c.is_ascii_digit() || b"+-.eE".contains(&c));
                 let n = text.parse::<f64>().ok().filter(|n| is_number && n.is_finite());
-                Value::Number(n.ok_or_else(damaged)?)
+                CellValue::Number(n.ok_or_else(damaged)?)
             }
             "date" => {
                 let text = tag.attribute("office:date-value")?.ok_or_else(damaged)?;
-                let moment = time::read(text.as_bytes()).filter(|moment| moment.offset_min.is_none());
+                let moment = time::parse(text.as_bytes()).filter(|moment| moment.offset_minutes.is_none());
                 let text = text.into_boxed_str();
-                if moment.is_some() { Value::Moment(text) } else { Value::Text(text) }
+                if moment.is_some() { CellValue::DateTime(text) } else { CellValue::Text(text) }
             }
             "time" => {
                 let text = tag.attribute("office:time-value")?.ok_or_else(damaged)?;
-                match clock(&text) {
-                    Some(clock) => Value::Moment(clock.into_boxed_str()),
-                    None => Value::Text(text.into_boxed_str()),
+                match parse_duration(&text) {
+                    Some(clock) => CellValue::DateTime(clock.into_boxed_str()),
+                    None => CellValue::Text(text.into_boxed_str()),
                 }
             }
             "boolean" => match tag.attribute("office:boolean-value")?.as_deref() {
-                Some("true") => Value::Boolean(true),
-                Some("false") => Value::Boolean(false),
+                Some("true") => CellValue::Boolean(true),
+                Some("false") => CellValue::Boolean(false),
                 _ => return Err(damaged()),
             },
             "string" => {
                 let text = tag.attribute("office:string-value")?.or(shown).unwrap_or_default();
-                Value::Text(text.into_boxed_str())
+                CellValue::Text(text.into_boxed_str())
             }
             _ => return Err(damaged()),
         }))
     }
 
     /// What a person sees in a cell that was opened: its paragraphs, without comments and pictures.
-    fn shown(&mut self) -> Result<Option<String>, Unreadable> {
+    fn read_cell_text(&mut self) -> Result<Option<String>, ParseError> {
         let inside = self.xml.depth();
         let mut out: Option<String> = None;
         loop {
             match self.xml.next(self.budget)? {
-                Node::Start { tag, is_empty } if tag.name() == "p" => {
+                XmlEvent::Start { tag, is_empty } if tag.name() == "p" => {
                     let text = out.take().map_or(String::new(), |before| before + "\n");
-                    out = Some(if is_empty { text } else { self.paragraph(text)? });
+                    out = Some(if is_empty { text } else { self.read_paragraph(text)? });
                 }
-                Node::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
-                Node::End if self.xml.depth() < inside => return Ok(out),
-                Node::Eof => return Ok(out),
-                Node::Start { .. } | Node::End | Node::Text(_) => {}
+                XmlEvent::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
+                XmlEvent::End if self.xml.depth() < inside => return Ok(out),
+                XmlEvent::Eof => return Ok(out),
+                XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
             }
         }
     }
 
-    fn paragraph(&mut self, mut out: String) -> Result<String, Unreadable> {
+    fn read_paragraph(&mut self, mut out: String) -> Result<String, ParseError> {
         let inside = self.xml.depth();
         let start = out.len();
         // Several blanks are one, and none stands at the beginning: what is meant has an element of its own.
         let mut after_blank = true;
         loop {
             match self.xml.next(self.budget)? {
-                Node::Text(text) => {
-                    self.budget.text(text.len())?;
+                XmlEvent::Text(text) => {
+                    self.budget.charge_text(text.len())?;
                     for c in text.chars() {
                         let is_blank = matches!(c, ' ' | '\t' | '\n' | '\r');
                         match (is_blank, after_blank) {
@@ -262,12 +268,13 @@ impl Reading<'_, '_> {
                         after_blank = is_blank;
                     }
                 }
-                Node::Start { tag, is_empty } => match tag.name() {
+                XmlEvent::Start { tag, is_empty } => match tag.name() {
                     "s" => {
                         let count = tag.attribute("text:c")?.map_or(Some(1), |count| count.parse().ok());
                         let count = count.filter(|count| *count <= BLANKS_MAX);
-                        let count = count.ok_or_else(|| broken("a cell of the workbook is damaged"))?;
-                        self.budget.text(count)?;
+                        let count =
+                            count.ok_or_else(|| invalid_file_error("a cell of the workbook is damaged"))?;
+                        self.budget.charge_text(count)?;
                         out.extend(std::iter::repeat_n(' ', count));
                         after_blank = false;
                     }
@@ -276,9 +283,9 @@ impl Reading<'_, '_> {
                     "note" | "annotation" | "ruby-text" if !is_empty => self.xml.skip(self.budget)?,
                     _ => {}
                 },
-                Node::End if self.xml.depth() < inside => break,
-                Node::Eof => break,
-                Node::End => {}
+                XmlEvent::End if self.xml.depth() < inside => break,
+                XmlEvent::Eof => break,
+                XmlEvent::End => {}
             }
         }
         if after_blank && out.len() > start && out.ends_with(' ') {
@@ -288,21 +295,25 @@ impl Reading<'_, '_> {
     }
 }
 
-fn text_bytes(value: &Value) -> usize {
+fn text_bytes(value: &CellValue) -> usize {
     match value {
-        Value::Text(text) | Value::Moment(text) => text.len(),
-        Value::Shared(_) | Value::Number(_) | Value::Boolean(_) | Value::Error | Value::Uncomputed => 0,
+        CellValue::Text(text) | CellValue::DateTime(text) => text.len(),
+        CellValue::SharedString(_)
+        | CellValue::Number(_)
+        | CellValue::Boolean(_)
+        | CellValue::Error
+        | CellValue::Uncomputed => 0,
     }
 }
 
 /// How often a cell or row is there.
-fn repeated(tag: &Tag<'_>, name: &str) -> Result<u32, Unreadable> {
+fn repeat_count(tag: &StartTag<'_>, name: &str) -> Result<u32, ParseError> {
     let times = tag.attribute(name)?.map_or(Some(1), |times| times.parse::<u32>().ok());
-    times.filter(|times| *times > 0).ok_or_else(|| broken("a cell of the workbook is damaged"))
+    times.filter(|times| *times > 0).ok_or_else(|| invalid_file_error("a cell of the workbook is damaged"))
 }
 
 /// `PT12H30M15.5S` as `12:30:15.5`.
-fn clock(text: &str) -> Option<String> {
+fn parse_duration(text: &str) -> Option<String> {
     let rest = text.strip_prefix("PT")?;
     let (hours, rest) = rest.split_once('H')?;
     let (minutes, rest) = rest.split_once('M')?;

@@ -4,181 +4,184 @@ use std::ops::Range;
 
 use contract::time;
 
-use super::book::{Book, rich};
-use super::budget::{Budget, broken};
-use super::grid::{Grid, GridCell, Row, Value};
-use super::moment::told;
-use super::place::{Area, COLUMNS_MAX, Place, ROWS_MAX};
-use super::xml::{Node, Tag, Xml, unescaped};
-use crate::rows::Unreadable;
+use super::address::{COLUMNS_MAX, CellAddress, CellRange, ROWS_MAX};
+use super::budget::{Budget, invalid_file_error};
+use super::grid::{CellValue, Grid, GridCell, GridRow};
+use super::serial_date::format_serial;
+use super::workbook::{WorkbookParts, read_rich_text};
+use super::xml::{StartTag, XmlEvent, XmlReader, unescape_text};
+use crate::tables::ParseError;
 
 /// Something that stands in a sheet's part, in the order in which it stands there.
-pub(super) enum Piece<'a> {
+pub(super) enum SheetEvent<'a> {
     /// `number_at` is where the number stands, if it does.
     Row {
         number: u32,
         tag: Range<usize>,
-        number_at: Option<Range<usize>>,
+        number_span: Option<Range<usize>>,
         is_empty: bool,
     },
     RowEnd {
         tag: Range<usize>,
     },
-    Cell(SeenCell),
-    Formula(SeenFormula),
+    Cell(SheetCell),
+    Formula(SheetFormula),
     /// All of `<sheetData>` but its rows.
-    Data {
+    SheetData {
         open: Range<usize>,
     },
-    DataEnd {
+    SheetDataEnd {
         tag: Range<usize>,
     },
     /// An element beside `<sheetData>`, or inside of one.
-    Beside {
-        tag: &'a Tag<'a>,
+    Element {
+        tag: &'a StartTag<'a>,
         span: Range<usize>,
         depth: usize,
     },
 }
 
-pub(super) struct SeenCell {
-    pub(super) at: Place,
+pub(super) struct SheetCell {
+    pub(super) address: CellAddress,
     pub(super) style: u32,
     pub(super) is_formula: bool,
-    pub(super) value: Option<Value>,
+    pub(super) value: Option<CellValue>,
     pub(super) span: Range<usize>,
     /// Where `B7` stands, if it does.
-    pub(super) place_at: Option<Range<usize>>,
+    pub(super) address_span: Option<Range<usize>>,
 }
 
-pub(super) struct SeenFormula {
-    pub(super) at: Place,
+pub(super) struct SheetFormula {
+    pub(super) address: CellAddress,
     pub(super) text: String,
     /// The cells that share it.
-    pub(super) area: Option<Area>,
+    pub(super) range: Option<CellRange>,
     /// Whether it fills all of the area by itself, and not each cell has its own.
     pub(super) is_array: bool,
 }
 
-type See<'a> = dyn FnMut(Piece<'_>) -> Result<(), Unreadable> + 'a;
+type EventHandler<'a> = dyn FnMut(SheetEvent<'_>) -> Result<(), ParseError> + 'a;
 
 /// Walks over a sheet's part.
-pub(super) fn scan(
+pub(super) fn scan_sheet(
     text: &str,
-    book: &Book,
+    book: &WorkbookParts,
     budget: &mut Budget,
-    see: &mut See<'_>,
-) -> Result<(), Unreadable> {
-    let mut xml = Xml::new(text);
+    see: &mut EventHandler<'_>,
+) -> Result<(), ParseError> {
+    let mut xml = XmlReader::new(text);
     loop {
         match xml.next(budget)? {
-            Node::Start { tag, is_empty: true } if tag.name() == "worksheet" => return Ok(()),
-            Node::Start { tag, is_empty: false } if tag.name() == "worksheet" => break,
+            XmlEvent::Start { tag, is_empty: true } if tag.name() == "worksheet" => return Ok(()),
+            XmlEvent::Start { tag, is_empty: false } if tag.name() == "worksheet" => break,
             // A line break behind the declaration.
-            Node::Text(_) => {}
-            Node::Start { .. } | Node::End | Node::Eof => {
-                return Err(broken("a sheet of the workbook is damaged"));
+            XmlEvent::Text(_) => {}
+            XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Eof => {
+                return Err(invalid_file_error("a sheet of the workbook is damaged"));
             }
         }
     }
     let mut has_data = false;
     loop {
         match xml.next(budget)? {
-            Node::Eof => return Ok(()),
-            Node::Start { tag, is_empty }
+            XmlEvent::Eof => return Ok(()),
+            XmlEvent::Start { tag, is_empty }
                 if tag.name() == "sheetData" && xml.depth() + usize::from(is_empty) == 2 =>
             {
                 if has_data {
-                    return Err(broken("a sheet of the workbook is damaged"));
+                    return Err(invalid_file_error("a sheet of the workbook is damaged"));
                 }
                 has_data = true;
-                see(Piece::Data { open: xml.span() })?;
+                see(SheetEvent::SheetData { open: xml.span() })?;
                 if !is_empty {
-                    Rows { xml: &mut xml, book, budget, row: 0 }.walk(see)?;
-                    see(Piece::DataEnd { tag: xml.span() })?;
+                    RowScanner { xml: &mut xml, book, budget, row: 0 }.scan_rows(see)?;
+                    see(SheetEvent::SheetDataEnd { tag: xml.span() })?;
                 }
             }
-            Node::Start { tag, is_empty } => {
+            XmlEvent::Start { tag, is_empty } => {
                 let depth = xml.depth() + usize::from(is_empty) - 1;
-                see(Piece::Beside { tag: &tag, span: xml.span(), depth })?;
+                see(SheetEvent::Element { tag: &tag, span: xml.span(), depth })?;
             }
-            Node::End | Node::Text(_) => {}
+            XmlEvent::End | XmlEvent::Text(_) => {}
         }
     }
 }
 
-struct Rows<'s, 'a> {
-    xml: &'s mut Xml<'a>,
-    book: &'s Book,
+struct RowScanner<'s, 'a> {
+    xml: &'s mut XmlReader<'a>,
+    book: &'s WorkbookParts,
     budget: &'s mut Budget,
     row: u32,
 }
 
-impl Rows<'_, '_> {
-    fn walk(&mut self, see: &mut See<'_>) -> Result<(), Unreadable> {
+impl RowScanner<'_, '_> {
+    fn scan_rows(&mut self, see: &mut EventHandler<'_>) -> Result<(), ParseError> {
         let inside = self.xml.depth();
         loop {
             match self.xml.next(self.budget)? {
-                Node::Start { tag, is_empty } if tag.name() == "row" => {
+                XmlEvent::Start { tag, is_empty } if tag.name() == "row" => {
                     self.row = match tag.attribute("r")? {
-                        Some(number) => {
-                            number.parse().ok().filter(|row| *row > self.row).ok_or_else(jumbled)?
-                        }
+                        Some(number) => number
+                            .parse()
+                            .ok()
+                            .filter(|row| *row > self.row)
+                            .ok_or_else(out_of_order_error)?,
                         None => self.row + 1,
                     };
                     if self.row > ROWS_MAX {
-                        return Err(jumbled());
+                        return Err(out_of_order_error());
                     }
                     self.budget.step()?;
                     let span = self.xml.span();
-                    let number_at = tag.value_place("r").map(|at| at.start + span.start..at.end + span.start);
-                    see(Piece::Row { number: self.row, tag: span, number_at, is_empty })?;
+                    let number_at =
+                        tag.attribute_value_span("r").map(|at| at.start + span.start..at.end + span.start);
+                    see(SheetEvent::Row { number: self.row, tag: span, number_span: number_at, is_empty })?;
                     if !is_empty {
-                        self.cells(see)?;
-                        see(Piece::RowEnd { tag: self.xml.span() })?;
+                        self.scan_cells(see)?;
+                        see(SheetEvent::RowEnd { tag: self.xml.span() })?;
                     }
                 }
-                Node::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
-                Node::End if self.xml.depth() < inside => return Ok(()),
-                Node::Eof => return Ok(()),
-                Node::Start { .. } | Node::End | Node::Text(_) => {}
+                XmlEvent::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
+                XmlEvent::End if self.xml.depth() < inside => return Ok(()),
+                XmlEvent::Eof => return Ok(()),
+                XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
             }
         }
     }
 
-    fn cells(&mut self, see: &mut See<'_>) -> Result<(), Unreadable> {
+    fn scan_cells(&mut self, see: &mut EventHandler<'_>) -> Result<(), ParseError> {
         let inside = self.xml.depth();
         let mut next = 0;
         loop {
             match self.xml.next(self.budget)? {
-                Node::Start { tag, is_empty } if tag.name() == "c" => {
+                XmlEvent::Start { tag, is_empty } if tag.name() == "c" => {
                     let at = match tag.attribute("r")? {
                         Some(text) => {
-                            Place::parse(&text).filter(|at| at.row == self.row && at.column >= next)
+                            CellAddress::parse(&text).filter(|at| at.row == self.row && at.column >= next)
                         }
-                        None => Some(Place { row: self.row, column: next }),
+                        None => Some(CellAddress { row: self.row, column: next }),
                     };
-                    let at = at.filter(|at| at.column < COLUMNS_MAX).ok_or_else(jumbled)?;
+                    let at = at.filter(|at| at.column < COLUMNS_MAX).ok_or_else(out_of_order_error)?;
                     next = at.column + 1;
-                    self.cell(&tag, is_empty, at, see)?;
+                    self.scan_cell(&tag, is_empty, at, see)?;
                 }
-                Node::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
-                Node::End if self.xml.depth() < inside => return Ok(()),
-                Node::Eof => return Ok(()),
-                Node::Start { .. } | Node::End | Node::Text(_) => {}
+                XmlEvent::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
+                XmlEvent::End if self.xml.depth() < inside => return Ok(()),
+                XmlEvent::Eof => return Ok(()),
+                XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
             }
         }
     }
 
-    fn cell(
+    fn scan_cell(
         &mut self,
-        tag: &Tag<'_>,
+        tag: &StartTag<'_>,
         is_empty: bool,
-        at: Place,
-        see: &mut See<'_>,
-    ) -> Result<(), Unreadable> {
+        at: CellAddress,
+        see: &mut EventHandler<'_>,
+    ) -> Result<(), ParseError> {
         let open = self.xml.span();
-        let place_at = tag.value_place("r").map(|at| at.start + open.start..at.end + open.start);
+        let place_at = tag.attribute_value_span("r").map(|at| at.start + open.start..at.end + open.start);
         let style = tag.attribute("s")?.and_then(|style| style.parse().ok()).unwrap_or(0);
         let kind = tag.attribute("t")?;
         let mut raw: Option<String> = None;
@@ -188,84 +191,96 @@ impl Rows<'_, '_> {
             let inside = self.xml.depth();
             loop {
                 match self.xml.next(self.budget)? {
-                    Node::Start { tag, is_empty } => match tag.name() {
+                    XmlEvent::Start { tag, is_empty } => match tag.name() {
                         "v" => {
                             let text = raw.get_or_insert_default();
                             if !is_empty {
                                 self.xml.inner_text(text, self.budget)?;
                             }
                         }
-                        "is" if !is_empty => inline = Some(rich(self.xml, self.budget)?),
+                        "is" if !is_empty => inline = Some(read_rich_text(self.xml, self.budget)?),
                         "f" => {
                             is_formula = true;
-                            let formula = self.formula(&tag, is_empty, at)?;
-                            see(Piece::Formula(formula))?;
+                            let formula = self.read_formula(&tag, is_empty, at)?;
+                            see(SheetEvent::Formula(formula))?;
                         }
                         _ if !is_empty => self.xml.skip(self.budget)?,
                         _ => {}
                     },
-                    Node::End if self.xml.depth() < inside => break,
-                    Node::Eof => break,
-                    Node::End | Node::Text(_) => {}
+                    XmlEvent::End if self.xml.depth() < inside => break,
+                    XmlEvent::Eof => break,
+                    XmlEvent::End | XmlEvent::Text(_) => {}
                 }
             }
         }
-        let value = self.value(kind.as_deref().unwrap_or("n"), raw, inline, style)?;
-        let value = value.or(is_formula.then_some(Value::Uncomputed));
+        let value = self.parse_value(kind.as_deref().unwrap_or("n"), raw, inline, style)?;
+        let value = value.or(is_formula.then_some(CellValue::Uncomputed));
         let span = open.start..self.xml.span().end;
-        see(Piece::Cell(SeenCell { at, style, is_formula, value, span, place_at }))
+        see(SheetEvent::Cell(SheetCell {
+            address: at,
+            style,
+            is_formula,
+            value,
+            span,
+            address_span: place_at,
+        }))
     }
 
-    fn formula(&mut self, tag: &Tag<'_>, is_empty: bool, at: Place) -> Result<SeenFormula, Unreadable> {
+    fn read_formula(
+        &mut self,
+        tag: &StartTag<'_>,
+        is_empty: bool,
+        at: CellAddress,
+    ) -> Result<SheetFormula, ParseError> {
         let kind = tag.attribute("t")?.unwrap_or_default();
-        let area = tag.attribute("ref")?.and_then(|area| Area::parse(&area));
+        let area = tag.attribute("ref")?.and_then(|area| CellRange::parse(&area));
         let mut text = String::new();
         if !is_empty {
             self.xml.inner_text(&mut text, self.budget)?;
         }
         let is_array = matches!(kind.as_str(), "array" | "dataTable");
-        Ok(SeenFormula { at, text, area, is_array })
+        Ok(SheetFormula { address: at, text, range: area, is_array })
     }
 
     /// A cell's value; nothing if nothing stands there.
-    fn value(
+    fn parse_value(
         &self,
         kind: &str,
         raw: Option<String>,
         inline: Option<String>,
         style: u32,
-    ) -> Result<Option<Value>, Unreadable> {
-        let text = |text: String| Value::Text(text.into_boxed_str());
+    ) -> Result<Option<CellValue>, ParseError> {
+        let text = |text: String| CellValue::Text(text.into_boxed_str());
         if kind == "inlineStr" {
             return Ok(Some(text(inline.unwrap_or_default())));
         }
         let Some(raw) = raw else { return Ok(None) };
-        let damaged = || broken(format!("a cell in row {} is damaged", self.row));
+        let damaged = || invalid_file_error(format!("a cell in row {} is damaged", self.row));
         let trimmed = raw.trim();
         Ok(Some(match kind {
-            "str" => text(unescaped(raw)),
-            "e" => Value::Error,
+            "str" => text(unescape_text(raw)),
+            "e" => CellValue::Error,
             _ if trimmed.is_empty() => return Ok(None),
             "s" => {
-                let at = trimmed.parse().ok().filter(|at| (*at as usize) < self.book.texts.len());
-                Value::Shared(at.ok_or_else(damaged)?)
+                let at = trimmed.parse().ok().filter(|at| (*at as usize) < self.book.shared_strings.len());
+                CellValue::SharedString(at.ok_or_else(damaged)?)
             }
             "b" => match trimmed {
-                "1" | "true" => Value::Boolean(true),
-                "0" | "false" => Value::Boolean(false),
+                "1" | "true" => CellValue::Boolean(true),
+                "0" | "false" => CellValue::Boolean(false),
                 _ => return Err(damaged()),
             },
-            "d" => match time::read(trimmed.as_bytes()) {
-                Some(moment) if moment.offset_min.is_none() => Value::Moment(trimmed.into()),
+            "d" => match time::parse(trimmed.as_bytes()) {
+                Some(moment) if moment.offset_minutes.is_none() => CellValue::DateTime(trimmed.into()),
                 _ => text(trimmed.to_owned()),
             },
             "n" => {
                 let is_number = trimmed.bytes().all(|c| c.is_ascii_digit() || b"+-.eE".contains(&c));
                 let n = trimmed.parse::<f64>().ok().filter(|n| is_number && n.is_finite());
                 let n = n.ok_or_else(damaged)?;
-                match told(n, self.book.styles.shown(style), self.book.styles.epoch) {
-                    Some(moment) => Value::Moment(moment.into_boxed_str()),
-                    None => Value::Number(n),
+                match format_serial(n, self.book.styles.number_format(style), self.book.styles.epoch) {
+                    Some(moment) => CellValue::DateTime(moment.into_boxed_str()),
+                    None => CellValue::Number(n),
                 }
             }
             _ => return Err(damaged()),
@@ -273,8 +288,8 @@ impl Rows<'_, '_> {
     }
 }
 
-fn jumbled() -> Unreadable {
-    broken("the rows or cells of a sheet are not in order")
+fn out_of_order_error() -> ParseError {
+    invalid_file_error("the rows or cells of a sheet are not in order")
 }
 
 /// What a sheet is made of, as far as reading it goes.
@@ -282,56 +297,56 @@ fn jumbled() -> Unreadable {
 pub(super) struct Sheet {
     pub(super) grid: Grid,
     /// Relations to tables, by id.
-    pub(super) tables: Vec<String>,
+    pub(super) table_relationships: Vec<String>,
     pub(super) is_protected: bool,
     /// Somebody wrote to it and left computing to whoever opens it next.
-    pub(super) is_stale: bool,
+    pub(super) needs_recalculation: bool,
 }
 
-pub(super) fn read(text: &str, book: &Book, budget: &mut Budget) -> Result<Sheet, Unreadable> {
+pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) -> Result<Sheet, ParseError> {
     let mut sheet = Sheet::default();
     let mut cells = 0;
-    scan(text, book, budget, &mut |piece| {
+    scan_sheet(text, book, budget, &mut |piece| {
         match piece {
-            Piece::Row { number, is_empty: false, .. } => {
-                sheet.grid.rows.push(Row { number, cells: Vec::new() });
+            SheetEvent::Row { number, is_empty: false, .. } => {
+                sheet.grid.rows.push(GridRow { number, cells: Vec::new() });
             }
-            Piece::Cell(SeenCell { at, is_formula, value: Some(value), .. }) => {
+            SheetEvent::Cell(SheetCell { address: at, is_formula, value: Some(value), .. }) => {
                 cells += 1;
                 if cells > super::budget::CELLS_MAX {
-                    return Err(super::budget::smaller("a sheet has too many cells"));
+                    return Err(super::budget::too_large_error("a sheet has too many cells"));
                 }
                 let row = sheet.grid.rows.last_mut().expect("cells stand in rows");
                 row.cells.push(GridCell { column: at.column, is_formula, value });
             }
-            Piece::RowEnd { .. } => {
+            SheetEvent::RowEnd { .. } => {
                 if sheet.grid.rows.last().is_some_and(|row| row.cells.is_empty()) {
                     sheet.grid.rows.pop();
                 }
             }
-            Piece::Beside { tag, .. } => sheet.beside(tag)?,
-            Piece::Row { .. }
-            | Piece::Cell(_)
-            | Piece::Formula(_)
-            | Piece::Data { .. }
-            | Piece::DataEnd { .. } => {}
+            SheetEvent::Element { tag, .. } => sheet.read_element(tag)?,
+            SheetEvent::Row { .. }
+            | SheetEvent::Cell(_)
+            | SheetEvent::Formula(_)
+            | SheetEvent::SheetData { .. }
+            | SheetEvent::SheetDataEnd { .. } => {}
         }
         Ok(())
     })?;
-    budget.cells(cells)?;
+    budget.charge_cells(cells)?;
     Ok(sheet)
 }
 
 impl Sheet {
-    fn beside(&mut self, tag: &Tag<'_>) -> Result<(), Unreadable> {
+    fn read_element(&mut self, tag: &StartTag<'_>) -> Result<(), ParseError> {
         match tag.name() {
             "mergeCell" => {
-                let area = tag.attribute("ref")?.and_then(|area| Area::parse(&area));
-                self.grid.merged.extend(area);
+                let area = tag.attribute("ref")?.and_then(|area| CellRange::parse(&area));
+                self.grid.merged_ranges.extend(area);
             }
-            "tablePart" => self.tables.extend(tag.prefixed("id")?),
-            "sheetProtection" => self.is_protected |= tag.is_on("sheet")?,
-            "sheetCalcPr" => self.is_stale |= tag.is_on("fullCalcOnLoad")?,
+            "tablePart" => self.table_relationships.extend(tag.prefixed_attribute("id")?),
+            "sheetProtection" => self.is_protected |= tag.is_true("sheet")?,
+            "sheetCalcPr" => self.needs_recalculation |= tag.is_true("fullCalcOnLoad")?,
             _ => {}
         }
         Ok(())

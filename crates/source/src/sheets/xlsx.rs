@@ -1,26 +1,27 @@
 //! XLSX: a package of XML parts. Read as it stands, and written one part at a time.
 
-use contract::source::{LeftOut, WriteFault};
+use contract::source::{SkippedTable, WriteError};
 
-use super::book::{Book, SheetKind, relations};
-use super::budget::{Budget, broken};
-use super::place::Area;
-use super::sheet::{Sheet, read};
-use super::write::{Writing, unreadable};
-use super::xml::{Node, Xml, text};
-use super::zip::Archive;
+use super::address::CellRange;
+use super::budget::{Budget, invalid_file_error};
+use super::sheet::{Sheet, read_sheet};
+use super::workbook::{SheetKind, WorkbookParts, read_relationships};
+use super::writer::{SheetWriter, parse_to_write_error};
+use super::xml::{XmlEvent, XmlReader, utf8_text};
+use super::zip::ZipArchive;
 use super::{Options, cfb};
-use crate::rows::{Edit, Loaded, Unreadable};
+use crate::tables::{ParseError, ParsedFile, RowEdit};
 
-pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Result<Loaded, Unreadable> {
-    let archive = open(bytes, budget)?;
-    let book = Book::open(&archive, budget)?;
-    let mut loaded = Loaded::default();
+pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Result<ParsedFile, ParseError> {
+    let archive = open_archive(bytes, budget)?;
+    let book = WorkbookParts::open(&archive, budget)?;
+    let mut loaded = ParsedFile::default();
     let (mut stale, mut computed) = (Vec::new(), Vec::new());
     for part in &book.sheets {
         let name = &part.name;
-        let mut leave_out = |why: String| loaded.left_out.push(LeftOut { table: name.clone(), why });
-        let SheetKind::Cells(target, at) = &part.part else {
+        let mut leave_out =
+            |why: String| loaded.skipped_tables.push(SkippedTable { table: name.clone(), reason: why });
+        let SheetKind::Cells(target, at) = &part.kind else {
             leave_out("it is a chart or a macro, and has no cells".into());
             continue;
         };
@@ -29,12 +30,13 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             continue;
         }
         let bytes = archive.read(*at, budget)?;
-        let sheet = sheet(&archive, &book, target, text(&bytes)?, budget)?;
-        match sheet.grid.layout(&book.texts, options.header_row_of(name)) {
+        let sheet = load_sheet(&archive, &book, target, utf8_text(&bytes)?, budget)?;
+        match sheet.grid.find_table(&book.shared_strings, options.header_row_for(name)) {
             Ok(layout) => {
-                let (mut table, notes) = sheet.grid.table(name, &layout, &book.texts, budget)?;
+                let (mut table, notes) =
+                    sheet.grid.build_table(name, &layout, &book.shared_strings, budget)?;
                 if sheet.is_protected {
-                    table.read_only =
+                    table.read_only_reason =
                         Some("the sheet is protected; unprotect it in a spreadsheet program".into());
                 }
                 loaded.tables.push(table);
@@ -42,7 +44,7 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             }
             Err(why) => leave_out(why),
         }
-        if sheet.is_stale {
+        if sheet.needs_recalculation {
             stale.push(name);
         }
         if sheet.grid.rows.iter().any(|row| row.cells.iter().any(|cell| cell.is_formula)) {
@@ -68,73 +70,79 @@ pub(super) fn rewrite(
     bytes: &[u8],
     options: &Options,
     table: usize,
-    edit: &Edit<'_>,
+    edit: &RowEdit<'_>,
     budget: &mut Budget,
-) -> Result<Vec<u8>, WriteFault> {
-    let archive = open(bytes, budget).map_err(unreadable)?;
-    let book = Book::open(&archive, budget).map_err(unreadable)?;
+) -> Result<Vec<u8>, WriteError> {
+    let archive = open_archive(bytes, budget).map_err(parse_to_write_error)?;
+    let book = WorkbookParts::open(&archive, budget).map_err(parse_to_write_error)?;
     let mut tables = 0;
     for (at, part) in book.sheets.iter().enumerate().filter(|(_, part)| !part.is_hidden) {
-        let SheetKind::Cells(target, place) = &part.part else { continue };
-        let bytes = archive.read(*place, budget).map_err(unreadable)?;
-        let text = text(&bytes).map_err(unreadable)?;
-        let sheet = sheet(&archive, &book, target, text, budget).map_err(unreadable)?;
-        let header_row = options.header_row_of(&part.name);
-        let Ok(layout) = sheet.grid.layout(&book.texts, header_row) else { continue };
+        let SheetKind::Cells(target, place) = &part.kind else { continue };
+        let bytes = archive.read(*place, budget).map_err(parse_to_write_error)?;
+        let text = utf8_text(&bytes).map_err(parse_to_write_error)?;
+        let sheet = load_sheet(&archive, &book, target, text, budget).map_err(parse_to_write_error)?;
+        let header_row = options.header_row_for(&part.name);
+        let Ok(layout) = sheet.grid.find_table(&book.shared_strings, header_row) else { continue };
         if tables == table {
-            let writing =
-                Writing { archive: &archive, book: &book, at, text, sheet: &sheet, layout: &layout };
-            let new = writing.rewritten(edit, budget)?;
+            let writing = SheetWriter {
+                archive: &archive,
+                book: &book,
+                sheet_index: at,
+                xml: text,
+                sheet: &sheet,
+                layout: &layout,
+            };
+            let new = writing.rewrite(edit, budget)?;
             let mark = &bytes[..bytes.len() - text.len()];
-            return Ok(archive.replaced(*place, &[mark, new.as_bytes()].concat()));
+            return Ok(archive.replace_part(*place, &[mark, new.as_bytes()].concat()));
         }
         tables += 1;
     }
-    Err(WriteFault::NotFound)
+    Err(WriteError::NotFound)
 }
 
-fn open<'a>(bytes: &'a [u8], budget: &mut Budget) -> Result<Archive<'a>, Unreadable> {
-    if cfb::is_one(bytes) {
+fn open_archive<'a>(bytes: &'a [u8], budget: &mut Budget) -> Result<ZipArchive<'a>, ParseError> {
+    if cfb::is_compound_file(bytes) {
         // A workbook with a password is packed into another kind of container; so is an old one.
-        return Err(match cfb::Container::open(bytes, budget) {
-            Ok(container) if container.has("EncryptedPackage") => super::zip::locked(),
-            _ => broken("the file is an old workbook (XLS) under another name"),
+        return Err(match cfb::CompoundFile::open(bytes, budget) {
+            Ok(container) if container.has("EncryptedPackage") => super::zip::password_error(),
+            _ => invalid_file_error("the file is an old workbook (XLS) under another name"),
         });
     }
-    Archive::open(bytes, budget)
+    ZipArchive::open(bytes, budget)
 }
 
-fn sheet(
-    archive: &Archive<'_>,
-    book: &Book,
+fn load_sheet(
+    archive: &ZipArchive<'_>,
+    book: &WorkbookParts,
     part: &str,
     text: &str,
     budget: &mut Budget,
-) -> Result<Sheet, Unreadable> {
-    let mut sheet = read(text, book, budget)?;
-    if let [id] = sheet.tables.as_slice() {
-        let relations = relations(archive, part, budget)?;
+) -> Result<Sheet, ParseError> {
+    let mut sheet = read_sheet(text, book, budget)?;
+    if let [id] = sheet.table_relationships.as_slice() {
+        let relations = read_relationships(archive, part, budget)?;
         let place = relations.get(id).and_then(|one| archive.find(&one.target));
         if let Some(at) = place {
             let bytes = archive.read(at, budget)?;
-            sheet.grid.region = region(super::xml::text(&bytes)?, budget)?;
+            sheet.grid.table_range = table_range(utf8_text(&bytes)?, budget)?;
         }
     }
     Ok(sheet)
 }
 
 /// The rows and columns of a table, without its totals. A table without a header is none of ours.
-fn region(xml: &str, budget: &mut Budget) -> Result<Option<Area>, Unreadable> {
-    let mut xml = Xml::new(xml);
+fn table_range(xml: &str, budget: &mut Budget) -> Result<Option<CellRange>, ParseError> {
+    let mut xml = XmlReader::new(xml);
     loop {
         match xml.next(budget)? {
-            Node::Eof => return Ok(None),
-            Node::Start { tag, .. } if tag.name() == "table" => {
+            XmlEvent::Eof => return Ok(None),
+            XmlEvent::Start { tag, .. } if tag.name() == "table" => {
                 let number = |name: &str, default: u32| {
                     let number = tag.attribute(name)?;
-                    Ok::<u32, Unreadable>(number.and_then(|number| number.parse().ok()).unwrap_or(default))
+                    Ok::<u32, ParseError>(number.and_then(|number| number.parse().ok()).unwrap_or(default))
                 };
-                let area = tag.attribute("ref")?.and_then(|area| Area::parse(&area));
+                let area = tag.attribute("ref")?.and_then(|area| CellRange::parse(&area));
                 let (headers, totals) = (number("headerRowCount", 1)?, number("totalsRowCount", 0)?);
                 return Ok(area.filter(|area| headers == 1 && totals <= area.last.row - area.first.row).map(
                     |mut area| {
@@ -143,7 +151,7 @@ fn region(xml: &str, budget: &mut Budget) -> Result<Option<Area>, Unreadable> {
                     },
                 ));
             }
-            Node::Start { .. } | Node::End | Node::Text(_) => {}
+            XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
         }
     }
 }

@@ -8,25 +8,25 @@ use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
-use super::budget::{Budget, DEPTH_MAX, broken};
-use crate::rows::Unreadable;
+use super::budget::{Budget, DEPTH_MAX, invalid_file_error};
+use crate::tables::ParseError;
 
 /// A part as text. Everybody writes UTF-8.
-pub(super) fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
+pub(super) fn utf8_text(bytes: &[u8]) -> Result<&str, ParseError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    std::str::from_utf8(bytes).map_err(|_| broken("a part of the file is not in UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| invalid_file_error("a part of the file is not in UTF-8"))
 }
 
-pub(super) struct Xml<'a> {
+pub(super) struct XmlReader<'a> {
     reader: Reader<&'a [u8]>,
     depth: usize,
-    at: usize,
+    event_start: usize,
 }
 
-pub(super) enum Node<'a> {
+pub(super) enum XmlEvent<'a> {
     /// `is_empty` if no end follows.
     Start {
-        tag: Tag<'a>,
+        tag: StartTag<'a>,
         is_empty: bool,
     },
     End,
@@ -34,11 +34,11 @@ pub(super) enum Node<'a> {
     Eof,
 }
 
-pub(super) struct Tag<'a>(BytesStart<'a>);
+pub(super) struct StartTag<'a>(BytesStart<'a>);
 
-impl<'a> Xml<'a> {
+impl<'a> XmlReader<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { reader: Reader::from_str(text), depth: 0, at: 0 }
+        Self { reader: Reader::from_str(text), depth: 0, event_start: 0 }
     }
 
     /// How many elements are open.
@@ -48,53 +48,55 @@ impl<'a> Xml<'a> {
 
     /// The bytes of the last node.
     pub(super) fn span(&self) -> Range<usize> {
-        self.at..self.end()
+        self.event_start..self.end()
     }
 
     fn end(&self) -> usize {
         usize::try_from(self.reader.buffer_position()).expect("parts fit into memory")
     }
 
-    pub(super) fn next(&mut self, budget: &mut Budget) -> Result<Node<'a>, Unreadable> {
+    pub(super) fn next(&mut self, budget: &mut Budget) -> Result<XmlEvent<'a>, ParseError> {
         loop {
             budget.step()?;
-            self.at = self.end();
-            let bad = || broken("a part of the file is no valid XML");
+            self.event_start = self.end();
+            let bad = || invalid_file_error("a part of the file is no valid XML");
             match self.reader.read_event().map_err(|_| bad())? {
                 Event::Start(start) => {
                     self.depth += 1;
                     if self.depth > DEPTH_MAX {
-                        return Err(broken("a part of the file is nested too deeply"));
+                        return Err(invalid_file_error("a part of the file is nested too deeply"));
                     }
-                    return Ok(Node::Start { tag: Tag(start), is_empty: false });
+                    return Ok(XmlEvent::Start { tag: StartTag(start), is_empty: false });
                 }
-                Event::Empty(start) => return Ok(Node::Start { tag: Tag(start), is_empty: true }),
+                Event::Empty(start) => return Ok(XmlEvent::Start { tag: StartTag(start), is_empty: true }),
                 Event::End(_) => {
                     self.depth = self.depth.checked_sub(1).ok_or_else(bad)?;
-                    return Ok(Node::End);
+                    return Ok(XmlEvent::End);
                 }
-                Event::Text(text) => return Ok(Node::Text(text.xml10_content())),
-                Event::CData(text) => return Ok(Node::Text(text.xml10_content())),
+                Event::Text(text) => return Ok(XmlEvent::Text(text.xml10_content())),
+                Event::CData(text) => return Ok(XmlEvent::Text(text.xml10_content())),
                 Event::GeneralRef(name) => {
                     if let Some(c) = name.resolve_char_ref().map_err(|_| bad())? {
-                        return Ok(Node::Text(c.to_string().into()));
+                        return Ok(XmlEvent::Text(c.to_string().into()));
                     }
                     let known = resolve_predefined_entity(&name.xml10_content()).ok_or_else(bad)?;
-                    return Ok(Node::Text(known.into()));
+                    return Ok(XmlEvent::Text(known.into()));
                 }
-                Event::DocType(_) => return Err(broken("a part of the file has a document type")),
+                Event::DocType(_) => {
+                    return Err(invalid_file_error("a part of the file has a document type"));
+                }
                 Event::Eof if self.depth > 0 => return Err(bad()),
-                Event::Eof => return Ok(Node::Eof),
+                Event::Eof => return Ok(XmlEvent::Eof),
                 Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
             }
         }
     }
 
     /// Walks over the rest of an element that was opened.
-    pub(super) fn skip(&mut self, budget: &mut Budget) -> Result<(), Unreadable> {
+    pub(super) fn skip(&mut self, budget: &mut Budget) -> Result<(), ParseError> {
         let outside = self.depth.saturating_sub(1);
         while self.depth > outside {
-            if let Node::Eof = self.next(budget)? {
+            if let XmlEvent::Eof = self.next(budget)? {
                 return Ok(());
             }
         }
@@ -102,31 +104,31 @@ impl<'a> Xml<'a> {
     }
 
     /// The text directly inside an element that was opened, up to its end; elements in it are walked over.
-    pub(super) fn inner_text(&mut self, out: &mut String, budget: &mut Budget) -> Result<(), Unreadable> {
+    pub(super) fn inner_text(&mut self, out: &mut String, budget: &mut Budget) -> Result<(), ParseError> {
         let inside = self.depth;
         loop {
             match self.next(budget)? {
-                Node::Text(text) if self.depth == inside => {
-                    budget.text(text.len())?;
+                XmlEvent::Text(text) if self.depth == inside => {
+                    budget.charge_text(text.len())?;
                     out.push_str(&text);
                 }
-                Node::End if self.depth < inside => return Ok(()),
-                Node::Eof => return Ok(()),
-                Node::Text(_) | Node::Start { .. } | Node::End => {}
+                XmlEvent::End if self.depth < inside => return Ok(()),
+                XmlEvent::Eof => return Ok(()),
+                XmlEvent::Text(_) | XmlEvent::Start { .. } | XmlEvent::End => {}
             }
         }
     }
 }
 
-impl Tag<'_> {
+impl StartTag<'_> {
     /// Without its prefix.
     pub(super) fn name(&self) -> &str {
         self.0.local_name().into_inner()
     }
 
     /// An attribute by its name, as it is written, without regard to prefixes other than the one in `name`.
-    pub(super) fn attribute(&self, name: &str) -> Result<Option<String>, Unreadable> {
-        let bad = || broken("a part of the file is no valid XML");
+    pub(super) fn attribute(&self, name: &str) -> Result<Option<String>, ParseError> {
+        let bad = || invalid_file_error("a part of the file is no valid XML");
         let mut attributes = self.0.attributes();
         for attribute in attributes.with_checks(false) {
             let attribute = attribute.map_err(|_| bad())?;
@@ -139,8 +141,8 @@ impl Tag<'_> {
     }
 
     /// An attribute whose prefix is chosen by whoever wrote the file: `r:id`.
-    pub(super) fn prefixed(&self, local: &str) -> Result<Option<String>, Unreadable> {
-        let bad = || broken("a part of the file is no valid XML");
+    pub(super) fn prefixed_attribute(&self, local: &str) -> Result<Option<String>, ParseError> {
+        let bad = || invalid_file_error("a part of the file is no valid XML");
         let mut attributes = self.0.attributes();
         for attribute in attributes.with_checks(false) {
             let attribute = attribute.map_err(|_| bad())?;
@@ -152,12 +154,12 @@ impl Tag<'_> {
         Ok(None)
     }
 
-    pub(super) fn is_on(&self, name: &str) -> Result<bool, Unreadable> {
+    pub(super) fn is_true(&self, name: &str) -> Result<bool, ParseError> {
         Ok(self.attribute(name)?.is_some_and(|value| matches!(value.as_str(), "1" | "true" | "on")))
     }
 
     /// The bytes of an attribute's value, counted from the tag's `<`.
-    pub(super) fn value_place(&self, name: &str) -> Option<Range<usize>> {
+    pub(super) fn attribute_value_span(&self, name: &str) -> Option<Range<usize>> {
         let raw: &str = &self.0;
         let mut attributes = self.0.attributes();
         let attribute = attributes.with_checks(false).flatten().find(|one| one.key.as_ref() == name)?;
@@ -168,7 +170,7 @@ impl Tag<'_> {
 }
 
 /// `_x000D_` and its like, as workbooks write what XML cannot.
-pub(super) fn unescaped(text: String) -> String {
+pub(super) fn unescape_text(text: String) -> String {
     if !text.contains("_x") {
         return text;
     }
@@ -177,8 +179,8 @@ pub(super) fn unescaped(text: String) -> String {
     while let Some(at) = rest.find("_x") {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let pair = unit(rest).and_then(|first| {
-            let second = unit(&rest[7..]).unwrap_or(0);
+        let pair = escaped_unit(rest).and_then(|first| {
+            let second = escaped_unit(&rest[7..]).unwrap_or(0);
             let alone = char::from_u32(first.into()).map(|c| (c, 7));
             alone.or_else(|| char::decode_utf16([first, second]).next()?.ok().map(|c| (c, 14)))
         });
@@ -198,7 +200,7 @@ pub(super) fn unescaped(text: String) -> String {
 }
 
 /// The code unit that `_xHHHH_` at the beginning of a text stands for.
-fn unit(text: &str) -> Option<u16> {
+fn escaped_unit(text: &str) -> Option<u16> {
     let bytes = text.as_bytes().get(..7)?;
     let is_escape =
         bytes.starts_with(b"_x") && bytes[6] == b'_' && bytes[2..6].iter().all(u8::is_ascii_hexdigit);
@@ -206,13 +208,13 @@ fn unit(text: &str) -> Option<u16> {
 }
 
 /// Whether a text begins like an escape, up to what would end it.
-fn looks_escaped(text: &str) -> bool {
+fn starts_like_escape(text: &str) -> bool {
     let bytes = text.as_bytes().get(..6);
     bytes.is_some_and(|bytes| bytes.starts_with(b"_x") && bytes[2..].iter().all(u8::is_ascii_hexdigit))
 }
 
 /// A text as it stands between tags, so that [`unescaped`] gives it back.
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape_text(text: &str) -> String {
     use std::fmt::Write;
     let mut out = String::with_capacity(text.len() + 8);
     for (at, c) in text.char_indices() {
@@ -221,7 +223,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             // Whatever comes next: it may be written as something that begins with `_`.
-            '_' if looks_escaped(&text[at..]) => out.push_str("_x005F_"),
+            '_' if starts_like_escape(&text[at..]) => out.push_str("_x005F_"),
             '\t' | '\n' => out.push(c),
             // A carriage return that stands there plainly is a line feed to every reader of XML.
             '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => {
@@ -237,7 +239,7 @@ pub(super) fn escaped(text: &str) -> String {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{escaped, unescaped};
+    use super::{escape_text, unescape_text};
 
     #[test]
     fn escapes_of_workbooks_are_read() {
@@ -251,15 +253,15 @@ mod tests {
             ("_x000é_", "_x000é_"),
             ("_x_x0041_", "_xA"),
         ] {
-            assert_eq!(unescaped(raw.to_owned()), expected, "{raw}");
+            assert_eq!(unescape_text(raw.to_owned()), expected, "{raw}");
         }
     }
 
     proptest! {
         #[test]
         fn what_is_escaped_reads_back(text in "(_|x|0|4|1|A|_x0041_|_x005F_|\\PC|[\\x01-\\x1f]|😀){0,20}") {
-            let plain = quick_xml::escape::unescape(&escaped(&text)).unwrap().into_owned();
-            prop_assert_eq!(unescaped(plain), text);
+            let plain = quick_xml::escape::unescape(&escape_text(&text)).unwrap().into_owned();
+            prop_assert_eq!(unescape_text(plain), text);
         }
     }
 }

@@ -15,20 +15,21 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
 use super::budget::{
-    Budget, ENTRIES_MAX, PART_BYTES_MAX, RATIO_FREE_BYTES, RATIO_MAX, broken, mended, smaller,
+    Budget, COMPRESSION_RATIO_MAX, ENTRIES_MAX, PART_BYTES_MAX, RATIO_EXEMPT_BYTES_MAX, error_with_help,
+    invalid_file_error, too_large_error,
 };
-use crate::rows::Unreadable;
+use crate::tables::ParseError;
 
-pub(super) struct Archive<'a> {
+pub(super) struct ZipArchive<'a> {
     bytes: &'a [u8],
     /// In the order of the directory.
-    entries: Vec<Entry>,
+    entries: Vec<ZipEntry>,
     directory: Range<usize>,
     /// What stands behind everything: the end record's comment.
     comment: Range<usize>,
 }
 
-struct Entry {
+struct ZipEntry {
     /// In lower case: part names are equal without regard to case.
     name: String,
     method: u16,
@@ -36,63 +37,64 @@ struct Entry {
     size: u64,
     data: Range<usize>,
     /// From the local header to the next one, with whatever stands between.
-    slot: Range<usize>,
+    local_span: Range<usize>,
     /// In the directory.
-    head: Range<usize>,
+    directory_span: Range<usize>,
 }
 
-const END: [u8; 4] = *b"PK\x05\x06";
-const END_BYTES: usize = 22;
-const WIDE_LOCATOR: [u8; 4] = *b"PK\x06\x07";
-const WIDE_LOCATOR_BYTES: usize = 20;
-const WIDE_END: [u8; 4] = *b"PK\x06\x06";
-const WIDE_END_BYTES: usize = 56;
-const HEAD: [u8; 4] = *b"PK\x01\x02";
-const HEAD_BYTES: usize = 46;
-const LOCAL: [u8; 4] = *b"PK\x03\x04";
-const LOCAL_BYTES: usize = 30;
+const END_RECORD: [u8; 4] = *b"PK\x05\x06";
+const END_RECORD_BYTES: usize = 22;
+const ZIP64_LOCATOR: [u8; 4] = *b"PK\x06\x07";
+const ZIP64_LOCATOR_BYTES: usize = 20;
+const ZIP64_END_RECORD: [u8; 4] = *b"PK\x06\x06";
+const ZIP64_END_RECORD_BYTES: usize = 56;
+const CENTRAL_HEADER: [u8; 4] = *b"PK\x01\x02";
+const CENTRAL_HEADER_BYTES: usize = 46;
+const LOCAL_HEADER: [u8; 4] = *b"PK\x03\x04";
+const LOCAL_HEADER_BYTES: usize = 30;
 /// The extra field with sizes and places of 64 bits.
-const WIDE_EXTRA: u16 = 1;
+const ZIP64_EXTRA_FIELD: u16 = 1;
 
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 const ENCRYPTED: u16 = 1;
 /// Checksum and sizes stand behind the data.
-const DESCRIBED: u16 = 1 << 3;
+const HAS_DATA_DESCRIPTOR: u16 = 1 << 3;
 
-impl<'a> Archive<'a> {
-    pub(super) fn open(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, Unreadable> {
-        let end = end_record(bytes).ok_or_else(|| broken("the file is no workbook, or was cut short"))?;
-        let damaged = || broken("the file's directory is damaged");
-        let (count, directory) = directory(bytes, end).ok_or_else(damaged)?;
+impl<'a> ZipArchive<'a> {
+    pub(super) fn open(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, ParseError> {
+        let end = end_record(bytes)
+            .ok_or_else(|| invalid_file_error("the file is no workbook, or was cut short"))?;
+        let damaged = || invalid_file_error("the file's directory is damaged");
+        let (count, directory) = central_directory(bytes, end).ok_or_else(damaged)?;
         if count > ENTRIES_MAX {
-            return Err(smaller(format!("the file has more than {ENTRIES_MAX} parts")));
+            return Err(too_large_error(format!("the file has more than {ENTRIES_MAX} parts")));
         }
         let mut entries = Vec::with_capacity(count);
         let mut names = HashSet::new();
         let mut at = directory.start;
         for _ in 0..count {
             budget.step()?;
-            let entry = Entry::read(bytes, at, directory.end, directory.start).ok_or_else(damaged)??;
+            let entry = ZipEntry::read(bytes, at, directory.end, directory.start).ok_or_else(damaged)??;
             if !names.insert(entry.name.clone()) {
-                return Err(broken("two parts of the file have the same name"));
+                return Err(invalid_file_error("two parts of the file have the same name"));
             }
-            at = entry.head.end;
+            at = entry.directory_span.end;
             entries.push(entry);
         }
         if at != directory.end {
             return Err(damaged());
         }
         let mut order: Vec<usize> = (0..entries.len()).collect();
-        order.sort_by_key(|at| entries[*at].slot.start);
+        order.sort_by_key(|at| entries[*at].local_span.start);
         for (place, at) in order.iter().enumerate() {
-            let next = order.get(place + 1).map_or(directory.start, |next| entries[*next].slot.start);
+            let next = order.get(place + 1).map_or(directory.start, |next| entries[*next].local_span.start);
             if entries[*at].data.end > next {
-                return Err(broken("parts of the file share the same bytes"));
+                return Err(invalid_file_error("parts of the file share the same bytes"));
             }
-            entries[*at].slot.end = next;
+            entries[*at].local_span.end = next;
         }
-        Ok(Self { bytes, entries, directory, comment: end + END_BYTES..bytes.len() })
+        Ok(Self { bytes, entries, directory, comment: end + END_RECORD_BYTES..bytes.len() })
     }
 
     /// A part by its name, in any case of its letters.
@@ -101,70 +103,75 @@ impl<'a> Archive<'a> {
         self.entries.iter().position(|entry| entry.name == name)
     }
 
-    pub(super) fn has_under(&self, folder: &str) -> bool {
+    pub(super) fn has_part_under(&self, folder: &str) -> bool {
         self.entries.iter().any(|entry| entry.name.starts_with(folder))
     }
 
     /// A part, unpacked.
-    pub(super) fn read(&self, at: usize, budget: &mut Budget) -> Result<Vec<u8>, Unreadable> {
+    pub(super) fn read(&self, at: usize, budget: &mut Budget) -> Result<Vec<u8>, ParseError> {
         let entry = &self.entries[at];
         let packed = &self.bytes[entry.data.clone()];
         let fits = entry.size <= PART_BYTES_MAX;
         let ratio = entry.size / (packed.len() as u64).max(1);
-        if !fits || (entry.size > RATIO_FREE_BYTES && ratio > RATIO_MAX) {
-            return Err(smaller("a part of the file unpacks to far more than it should"));
+        if !fits || (entry.size > RATIO_EXEMPT_BYTES_MAX && ratio > COMPRESSION_RATIO_MAX) {
+            return Err(too_large_error("a part of the file unpacks to far more than it should"));
         }
         let mut out = Vec::new();
         match entry.method {
             STORED => {
-                budget.inflated(packed.len() as u64)?;
+                budget.charge_inflated(packed.len() as u64)?;
                 out.extend_from_slice(packed);
             }
             DEFLATED => inflate(packed, entry.size, &mut out, budget)?,
-            _ => return Err(broken("a part of the file is packed in a way that workbooks never are")),
+            _ => {
+                return Err(invalid_file_error(
+                    "a part of the file is packed in a way that workbooks never are",
+                ));
+            }
         }
         let mut crc = Crc::new();
         crc.update(&out);
         if out.len() as u64 != entry.size || crc.sum() != entry.crc {
-            return Err(broken("a part of the file is damaged"));
+            return Err(invalid_file_error("a part of the file is damaged"));
         }
         Ok(out)
     }
 
     /// The whole file with one part replaced. Everything else has the bytes it had, in the order it had.
-    pub(super) fn replaced(&self, part: usize, content: &[u8]) -> Vec<u8> {
+    pub(super) fn replace_part(&self, part: usize, content: &[u8]) -> Vec<u8> {
         let mut order: Vec<usize> = (0..self.entries.len()).collect();
-        order.sort_by_key(|at| self.entries[*at].slot.start);
-        let before = order.first().map_or(self.directory.start, |first| self.entries[*first].slot.start);
+        order.sort_by_key(|at| self.entries[*at].local_span.start);
+        let before =
+            order.first().map_or(self.directory.start, |first| self.entries[*first].local_span.start);
         let mut out = Vec::with_capacity(self.bytes.len() + content.len() / 4);
         out.extend_from_slice(&self.bytes[..before]);
-        let packed = Packed::new(content);
+        let packed = CompressedPart::new(content);
         let mut places = vec![0_u32; self.entries.len()];
         for at in order {
             let entry = &self.entries[at];
-            places[at] = place(&out);
+            places[at] = offset_u32(&out);
             if at == part {
-                let local = &self.bytes[entry.slot.start..entry.data.start];
-                packed.write_behind(&mut out, local, LOCAL_BYTES, 4);
+                let local = &self.bytes[entry.local_span.start..entry.data.start];
+                packed.write_header(&mut out, local, LOCAL_HEADER_BYTES, 4);
                 out.extend_from_slice(&packed.data);
             } else {
-                out.extend_from_slice(&self.bytes[entry.slot.clone()]);
+                out.extend_from_slice(&self.bytes[entry.local_span.clone()]);
             }
         }
         let start = out.len();
         for (at, entry) in self.entries.iter().enumerate() {
-            let head = &self.bytes[entry.head.clone()];
+            let head = &self.bytes[entry.directory_span.clone()];
             let from = out.len();
             if at == part {
-                packed.write_behind(&mut out, head, HEAD_BYTES, 6);
+                packed.write_header(&mut out, head, CENTRAL_HEADER_BYTES, 6);
             } else {
                 out.extend_from_slice(head);
             }
-            move_to(&mut out[from..], places[at]);
+            set_offset(&mut out[from..], places[at]);
         }
         let size = (out.len() - start) as u32;
         let count = self.entries.len() as u16;
-        out.extend_from_slice(&END);
+        out.extend_from_slice(&END_RECORD);
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&count.to_le_bytes());
         out.extend_from_slice(&count.to_le_bytes());
@@ -177,20 +184,20 @@ impl<'a> Archive<'a> {
 }
 
 /// Files are far shorter than that: the bounds of a package see to it.
-fn place(out: &[u8]) -> u32 {
+fn offset_u32(out: &[u8]) -> u32 {
     u32::try_from(out.len()).expect("a workbook that is read is shorter than 4 GiB")
 }
 
-impl Entry {
+impl ZipEntry {
     /// `None` if bytes are missing or contradict each other.
-    fn read(bytes: &[u8], at: usize, end: usize, data_end: usize) -> Option<Result<Self, Unreadable>> {
-        let head = bytes.get(at..at.checked_add(HEAD_BYTES)?)?;
-        if head[..4] != HEAD {
+    fn read(bytes: &[u8], at: usize, end: usize, data_end: usize) -> Option<Result<Self, ParseError>> {
+        let head = bytes.get(at..at.checked_add(CENTRAL_HEADER_BYTES)?)?;
+        if head[..4] != CENTRAL_HEADER {
             return None;
         }
         let flags = u16_at(head, 8)?;
         let [name_len, extra_len, comment_len] = [28, 30, 32].map(|at| u16_at(head, at).map(usize::from));
-        let name_at = at + HEAD_BYTES;
+        let name_at = at + CENTRAL_HEADER_BYTES;
         let extra_at = name_at.checked_add(name_len?)?;
         let comment_at = extra_at.checked_add(extra_len?)?;
         let head_end = comment_at.checked_add(comment_len?)?;
@@ -199,7 +206,7 @@ impl Entry {
         }
         let name_bytes = &bytes[name_at..extra_at];
         let [mut packed, mut size, mut offset] = [20, 24, 42].map(|at| u32_at(head, at).map(u64::from));
-        let mut wide = extra(&bytes[extra_at..comment_at], WIDE_EXTRA).unwrap_or_default();
+        let mut wide = extra_field(&bytes[extra_at..comment_at], ZIP64_EXTRA_FIELD).unwrap_or_default();
         for number in [&mut size, &mut packed, &mut offset] {
             if *number == Some(u64::from(u32::MAX)) {
                 *number = Some(u64_at(wide, 0)?);
@@ -208,45 +215,45 @@ impl Entry {
         }
         let (packed, size) = (usize::try_from(packed?).ok()?, size?);
         let local_at = usize::try_from(offset?).ok()?;
-        let local = bytes.get(local_at..local_at.checked_add(LOCAL_BYTES)?)?;
-        let local_name_at = local_at + LOCAL_BYTES;
+        let local = bytes.get(local_at..local_at.checked_add(LOCAL_HEADER_BYTES)?)?;
+        let local_name_at = local_at + LOCAL_HEADER_BYTES;
         let local_extra_at = local_name_at.checked_add(u16_at(local, 26)?.into())?;
         let data_at = local_extra_at.checked_add(u16_at(local, 28)?.into())?;
         let data = data_at..data_at.checked_add(packed)?;
         let method = u16_at(head, 10)?;
-        let agree = local[..4] == LOCAL
+        let agree = local[..4] == LOCAL_HEADER
             && bytes.get(local_name_at..local_extra_at)? == name_bytes
             && u16_at(local, 8)? == method;
         if !agree || data.end > data_end {
             return None;
         }
         if (flags | u16_at(local, 6)?) & ENCRYPTED != 0 {
-            return Some(Err(locked()));
+            return Some(Err(password_error()));
         }
         // Part names are ASCII; those that are not belong to nothing that is read here.
         let name = String::from_utf8_lossy(name_bytes).to_lowercase();
         let (crc, slot) = (u32_at(head, 16)?, local_at..data.end);
-        Some(Ok(Self { name, method, crc, size, data, slot, head: at..head_end }))
+        Some(Ok(Self { name, method, crc, size, data, local_span: slot, directory_span: at..head_end }))
     }
 }
 
-pub(super) fn locked() -> Unreadable {
-    mended("the workbook is protected with a password", "save it without a password")
+pub(super) fn password_error() -> ParseError {
+    error_with_help("the workbook is protected with a password", "save it without a password")
 }
 
 /// Where the end record begins. It ends the file, so its comment must be exactly as long as it says.
 fn end_record(bytes: &[u8]) -> Option<usize> {
-    let last = bytes.len().checked_sub(END_BYTES)?;
+    let last = bytes.len().checked_sub(END_RECORD_BYTES)?;
     let first = last.saturating_sub(usize::from(u16::MAX));
     let is_end = |at: usize| {
-        let comment_len = bytes[at..].starts_with(&END).then(|| u16_at(bytes, at + 20)).flatten();
-        comment_len.is_some_and(|len| at + END_BYTES + usize::from(len) == bytes.len())
+        let comment_len = bytes[at..].starts_with(&END_RECORD).then(|| u16_at(bytes, at + 20)).flatten();
+        comment_len.is_some_and(|len| at + END_RECORD_BYTES + usize::from(len) == bytes.len())
     };
     (first..=last).rev().find(|at| is_end(*at))
 }
 
 /// How many entries there are, and where the directory lies.
-fn directory(bytes: &[u8], end: usize) -> Option<(usize, Range<usize>)> {
+fn central_directory(bytes: &[u8], end: usize) -> Option<(usize, Range<usize>)> {
     let record = &bytes[end..];
     let [disk, start_disk, here, count] = [4, 6, 8, 10].map(|at| u16_at(record, at));
     let [size, offset] = [12, 16].map(|at| u32_at(record, at).map(u64::from));
@@ -256,11 +263,11 @@ fn directory(bytes: &[u8], end: usize) -> Option<(usize, Range<usize>)> {
     let mut is_whole = disk? == 0 && start_disk? == 0;
     let is_wide =
         count == u64::from(u16::MAX) || size == u64::from(u32::MAX) || offset == u64::from(u32::MAX);
-    let locator = end.checked_sub(WIDE_LOCATOR_BYTES).map(|at| &bytes[at..end]);
-    if let Some(locator) = locator.filter(|locator| is_wide && locator.starts_with(&WIDE_LOCATOR)) {
+    let locator = end.checked_sub(ZIP64_LOCATOR_BYTES).map(|at| &bytes[at..end]);
+    if let Some(locator) = locator.filter(|locator| is_wide && locator.starts_with(&ZIP64_LOCATOR)) {
         let at = usize::try_from(u64_at(locator, 8)?).ok()?;
-        let record = bytes.get(at..at.checked_add(WIDE_END_BYTES)?)?;
-        if !record.starts_with(&WIDE_END) || at >= end {
+        let record = bytes.get(at..at.checked_add(ZIP64_END_RECORD_BYTES)?)?;
+        if !record.starts_with(&ZIP64_END_RECORD) || at >= end {
             return None;
         }
         (here, count) = (u64_at(record, 24)?, u64_at(record, 32)?);
@@ -271,36 +278,37 @@ fn directory(bytes: &[u8], end: usize) -> Option<(usize, Range<usize>)> {
     let start = usize::try_from(offset).ok()?;
     let directory = start..start.checked_add(usize::try_from(size).ok()?)?;
     // Each entry has a head, so a number that is too large is found out before anything is reserved for it.
-    let fits = count.checked_mul(HEAD_BYTES as u64)? <= size;
+    let fits = count.checked_mul(CENTRAL_HEADER_BYTES as u64)? <= size;
     let is_sound = is_whole && here == count && fits && directory.end <= behind;
     is_sound.then_some((usize::try_from(count).ok()?, directory))
 }
 
-fn inflate(packed: &[u8], size: u64, out: &mut Vec<u8>, budget: &mut Budget) -> Result<(), Unreadable> {
+fn inflate(packed: &[u8], size: u64, out: &mut Vec<u8>, budget: &mut Budget) -> Result<(), ParseError> {
     const CHUNK: usize = 256 << 10;
     let mut reader = DeflateDecoder::new(packed);
     let mut chunk = vec![0; CHUNK];
     loop {
-        let count = reader.read(&mut chunk).map_err(|_| broken("a part of the file is damaged"))?;
+        let count =
+            reader.read(&mut chunk).map_err(|_| invalid_file_error("a part of the file is damaged"))?;
         if count == 0 {
             return Ok(());
         }
-        budget.inflated(count as u64)?;
+        budget.charge_inflated(count as u64)?;
         out.extend_from_slice(&chunk[..count]);
         if out.len() as u64 > size {
-            return Err(broken("a part of the file unpacks to more than it says"));
+            return Err(invalid_file_error("a part of the file unpacks to more than it says"));
         }
     }
 }
 
 /// A part that takes another's place.
-struct Packed {
+struct CompressedPart {
     data: Vec<u8>,
     crc: u32,
     size: u32,
 }
 
-impl Packed {
+impl CompressedPart {
     fn new(content: &[u8]) -> Self {
         let mut crc = Crc::new();
         crc.update(content);
@@ -313,20 +321,21 @@ impl Packed {
 
     /// Writes a header as it was, but for what describes the content. `version_at` is where "needed to extract"
     /// stands; flags, method, time, checksum and sizes follow in both kinds of headers.
-    fn write_behind(&self, out: &mut Vec<u8>, header: &[u8], fixed: usize, version_at: usize) {
+    fn write_header(&self, out: &mut Vec<u8>, header: &[u8], fixed: usize, version_at: usize) {
         let lens_at = version_at + 22;
         let name_len = usize::from(u16_at(header, lens_at).expect("was read before"));
         let extra_len = usize::from(u16_at(header, lens_at + 2).expect("was read before"));
-        let extras = without(&header[fixed + name_len..fixed + name_len + extra_len], WIDE_EXTRA);
-        let flags = u16_at(header, version_at + 2).expect("was read before") & !DESCRIBED;
+        let extras =
+            without_extra_field(&header[fixed + name_len..fixed + name_len + extra_len], ZIP64_EXTRA_FIELD);
+        let flags = u16_at(header, version_at + 2).expect("was read before") & !HAS_DATA_DESCRIPTOR;
         let mut head = header[..fixed].to_vec();
         head[version_at + 2..version_at + 4].copy_from_slice(&flags.to_le_bytes());
         head[version_at + 4..version_at + 6].copy_from_slice(&DEFLATED.to_le_bytes());
         head[version_at + 10..version_at + 14].copy_from_slice(&self.crc.to_le_bytes());
-        head[version_at + 14..version_at + 18].copy_from_slice(&place(&self.data).to_le_bytes());
+        head[version_at + 14..version_at + 18].copy_from_slice(&offset_u32(&self.data).to_le_bytes());
         head[version_at + 18..version_at + 22].copy_from_slice(&self.size.to_le_bytes());
         head[lens_at + 2..lens_at + 4].copy_from_slice(&(extras.len() as u16).to_le_bytes());
-        if fixed == HEAD_BYTES {
+        if fixed == CENTRAL_HEADER_BYTES {
             // Where it lies is filled in later, and has room here: the extra field with 64 bits is gone.
             head[42..46].fill(0);
         }
@@ -338,7 +347,7 @@ impl Packed {
 }
 
 /// Writes down where a part lies now, in its entry of the directory.
-fn move_to(head: &mut [u8], place: u32) {
+fn set_offset(head: &mut [u8], place: u32) {
     if head[42..46] != [0xff; 4] {
         head[42..46].copy_from_slice(&place.to_le_bytes());
         return;
@@ -346,17 +355,17 @@ fn move_to(head: &mut [u8], place: u32) {
     let before = [24, 20].iter().filter(|at| head[**at..**at + 4] == [0xff; 4]).count() * 8;
     let name_len = usize::from(u16_at(head, 28).expect("was read before"));
     let extra_len = usize::from(u16_at(head, 30).expect("was read before"));
-    let extras = HEAD_BYTES + name_len..HEAD_BYTES + name_len + extra_len;
-    let wide = extra_place(&head[extras.clone()], WIDE_EXTRA).expect("was read before");
+    let extras = CENTRAL_HEADER_BYTES + name_len..CENTRAL_HEADER_BYTES + name_len + extra_len;
+    let wide = extra_field_span(&head[extras.clone()], ZIP64_EXTRA_FIELD).expect("was read before");
     let at = extras.start + wide.start + before;
     head[at..at + 8].copy_from_slice(&u64::from(place).to_le_bytes());
 }
 
-fn extra(extras: &[u8], id: u16) -> Option<&[u8]> {
-    extra_place(extras, id).map(|place| &extras[place])
+fn extra_field(extras: &[u8], id: u16) -> Option<&[u8]> {
+    extra_field_span(extras, id).map(|place| &extras[place])
 }
 
-fn extra_place(extras: &[u8], id: u16) -> Option<Range<usize>> {
+fn extra_field_span(extras: &[u8], id: u16) -> Option<Range<usize>> {
     let mut at = 0;
     loop {
         let (one, len) = (u16_at(extras, at)?, usize::from(u16_at(extras, at + 2)?));
@@ -369,8 +378,8 @@ fn extra_place(extras: &[u8], id: u16) -> Option<Range<usize>> {
     }
 }
 
-fn without(extras: &[u8], id: u16) -> Vec<u8> {
-    match extra_place(extras, id) {
+fn without_extra_field(extras: &[u8], id: u16) -> Vec<u8> {
+    match extra_field_span(extras, id) {
         Some(place) => [&extras[..place.start - 4], &extras[place.end..]].concat(),
         None => extras.to_vec(),
     }

@@ -3,20 +3,20 @@
 use std::path::Path;
 use std::time::Duration;
 
-use contract::source::SourceFault;
+use contract::source::SourceError;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 const PAGES_PER_STEP: i32 = 1024;
 /// A writer that will not let us read for so long is told so.
 const TRIES_MAX: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Copies a database to a path where nothing is yet.
-pub fn copy(from: &Path, to: &Path) -> Result<(), SourceFault> {
-    let failed = |error: rusqlite::Error| SourceFault::Unavailable {
-        told: "the database cannot be copied".into(),
-        log: error.to_string(),
+pub fn copy(from: &Path, to: &Path) -> Result<(), SourceError> {
+    let failed = |error: rusqlite::Error| SourceError::Unavailable {
+        message: "the database cannot be copied".into(),
+        detail: error.to_string(),
     };
     let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
     let mut target = Connection::open(to).map_err(failed)?;
@@ -27,11 +27,11 @@ pub fn copy(from: &Path, to: &Path) -> Result<(), SourceFault> {
             StepResult::Done => return Ok(()),
             StepResult::More => {}
             _ if tries == TRIES_MAX => {
-                return Err(SourceFault::Busy { log: "locked for as long as we waited".into() });
+                return Err(SourceError::Busy { detail: "locked for as long as we waited".into() });
             }
             _ => {
                 tries += 1;
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_DELAY);
             }
         }
     }

@@ -27,60 +27,61 @@
 //! Nobody but SQLite may open the file in this process, not even to look at it: to close it would give back the locks
 //! that SQLite holds on it.
 
-mod chunked;
-mod claims;
+mod authorizer;
+mod cancellation;
+mod change_capture;
 mod column;
+mod connection;
 mod copy;
-mod desk;
-mod exact;
-mod examine;
-mod fault;
+mod describe;
+mod direct_params;
+mod error;
 mod fts;
-mod gate;
-mod janitor;
-mod lex;
-mod page;
-mod plan;
+mod idempotency;
+mod lexer;
 mod pool;
+mod profile;
 mod reader;
+mod roundtrip;
+mod row_buffer;
+mod scan_page;
 mod schema;
 mod search;
-mod session;
-mod sorted;
+mod select_builder;
+mod snapshot_reaper;
+mod sort_key;
 mod statement;
-mod stop;
-mod straight;
-mod survey;
-mod walk;
-mod witness;
+mod table_scan;
+mod write_connection;
 mod writer;
 
 #[cfg(test)]
-mod agreement;
+mod paging_tests;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::source::{
-    BadStatement, Facts, Prepared, Reader, Shape, Source, SourceFault, StatementFacts, StatementShape, Writer,
+    PreparedStatement, Reader, Source, SourceError, SourceFacts, StatementError, StatementFacts,
+    StatementShape, TableShape, Writer,
 };
 
 pub use copy::copy;
-use desk::Desk;
-use pool::Pool;
+use pool::ConnectionPool;
 use schema::Schema;
+use write_connection::WriteConnection;
 
 /// One database file.
 pub struct Sqlite {
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
     /// Where writers take turns.
-    desk: Arc<Desk>,
+    write_connection: Arc<WriteConnection>,
     options: Options,
     /// What was declared when somebody last asked. A database of hundreds of tables has as many readers, and
     /// each is made from what its contract was made from.
-    schema: Mutex<Option<Arc<Schema>>>,
+    cached_schema: Mutex<Option<Arc<Schema>>>,
     /// What was found then: statements give columns of the same kinds.
-    facts: Mutex<Option<Arc<Facts>>>,
+    cached_facts: Mutex<Option<Arc<SourceFacts>>>,
 }
 
 /// How much may be asked of us, and of the file.
@@ -105,60 +106,77 @@ impl Default for Options {
 impl Sqlite {
     /// Opens nothing yet: a file that is missing or broken is found by whoever reads.
     pub fn new(path: &Path, options: Options) -> Self {
-        let pool = Arc::new(Pool::new(path, options.connections_max));
-        let desk = Arc::new(Desk::new(&pool));
-        Self { pool, desk, options, schema: Mutex::default(), facts: Mutex::default() }
+        let pool = Arc::new(ConnectionPool::new(path, options.connections_max));
+        let write_connection = Arc::new(WriteConnection::new(&pool));
+        Self {
+            pool,
+            write_connection,
+            options,
+            cached_schema: Mutex::default(),
+            cached_facts: Mutex::default(),
+        }
     }
 
     /// A database that is there and has a schema that can be read.
-    pub fn open(path: &Path, options: Options) -> Result<Self, SourceFault> {
+    pub fn open(path: &Path, options: Options) -> Result<Self, SourceError> {
         let source = Self::new(path, options);
-        source.look()?;
+        source.load_schema()?;
         Ok(source)
     }
 
     /// Reads what is declared now.
-    fn look(&self) -> Result<Arc<Schema>, SourceFault> {
-        let schema = Arc::new(self.pool.schema(|session| Ok(schema::read(&session.connection)?))?);
-        *self.schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&schema));
+    fn load_schema(&self) -> Result<Arc<Schema>, SourceError> {
+        let schema = Arc::new(self.pool.with_schema_connection(|session| Ok(schema::read(&session.inner)?))?);
+        *self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&schema));
         Ok(schema)
     }
 
     /// What was declared when somebody last looked.
-    fn known(&self) -> Result<Arc<Schema>, SourceFault> {
-        let known = self.schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        known.map_or_else(|| self.look(), Ok)
+    fn schema(&self) -> Result<Arc<Schema>, SourceError> {
+        let known = self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        known.map_or_else(|| self.load_schema(), Ok)
     }
 }
 
 impl Source for Sqlite {
-    fn facts(&self) -> Result<Facts, SourceFault> {
+    fn introspect(&self) -> Result<SourceFacts, SourceError> {
         // What is declared is read from the file as it is now, and so is what it holds.
-        self.pool.doubt();
-        let facts = survey::facts(&self.pool, &self.options, &*self.look()?)?;
-        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(facts.clone()));
+        self.pool.force_file_check();
+        let facts = profile::collect_facts(&self.pool, &self.options, &*self.load_schema()?)?;
+        *self.cached_facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(facts.clone()));
         Ok(facts)
     }
 
-    fn reader(&self, shape: &Shape) -> Result<Arc<dyn Reader>, SourceFault> {
-        Ok(Arc::new(reader::TableReader::new(&self.pool, &self.options, &*self.known()?, shape)?))
+    fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
+        Ok(Arc::new(reader::TableReader::new(&self.pool, &self.options, &*self.schema()?, shape)?))
     }
 
-    fn writer(&self, shape: &Shape) -> Result<Arc<dyn Writer>, SourceFault> {
-        Ok(Arc::new(writer::TableWriter::new(&self.desk, &self.options, &*self.known()?, shape)?))
+    fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
+        Ok(Arc::new(writer::TableWriter::new(
+            &self.write_connection,
+            &self.options,
+            &*self.schema()?,
+            shape,
+        )?))
     }
 
-    fn examine(&self, sql: &str) -> Result<StatementFacts, BadStatement> {
-        let found = self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let found = found.map_or_else(|| self.facts().map(Arc::new), Ok);
-        let known = found.and_then(|facts| Ok((facts, self.known()?)));
+    fn describe_statement(&self, sql: &str) -> Result<StatementFacts, StatementError> {
+        let found = self.cached_facts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let found = found.map_or_else(|| self.introspect().map(Arc::new), Ok);
+        let known = found.and_then(|facts| Ok((facts, self.schema()?)));
         let (facts, schema) =
-            known.map_err(|fault| BadStatement { message: fault.to_string(), help: None, at: None })?;
-        examine::examine(&self.pool, &schema, &facts, sql)
+            known.map_err(|fault| StatementError { message: fault.to_string(), help: None, span: None })?;
+        describe::describe(&self.pool, &schema, &facts, sql)
     }
 
-    fn prepare(&self, statement: &StatementShape) -> Result<Arc<dyn Prepared>, SourceFault> {
-        let schema = self.known()?;
-        Ok(Arc::new(statement::Script::new(&self.pool, &self.desk, &self.options, &schema, statement)?))
+    fn prepare(&self, statement: &StatementShape) -> Result<Arc<dyn PreparedStatement>, SourceError> {
+        let schema = self.schema()?;
+        Ok(Arc::new(statement::SqliteStatement::new(
+            &self.pool,
+            &self.write_connection,
+            &self.options,
+            &schema,
+            statement,
+        )?))
     }
 }

@@ -4,60 +4,60 @@
 
 use std::collections::HashSet;
 
-use contract::source::LeftOut;
+use contract::source::SkippedTable;
 use rusqlite::{Connection, Result, Row};
 
-use super::claims;
-use super::fts::{self, Index5};
-use super::lex;
-use super::straight;
+use super::direct_params;
+use super::fts::{self, FtsIndex};
+use super::idempotency;
+use super::lexer;
 
 /// One table or view, as declared.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     pub(super) name: String,
-    pub(super) columns: Vec<Declared>,
+    pub(super) columns: Vec<ColumnDef>,
     /// The primary key's columns, in its order.
-    primary: Vec<usize>,
+    primary_key: Vec<usize>,
     indexes: Vec<Index>,
     pub(super) is_strict: bool,
-    pub(super) address: Address,
-    pub(super) class: Class,
+    pub(super) locator: RowLocator,
+    pub(super) kind: TableKind,
     /// What finds its rows by words.
-    pub(super) words: Option<Index5>,
+    pub(super) fts_index: Option<FtsIndex>,
 }
 
 /// What a table is to SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    Plain,
+pub(super) enum TableKind {
+    Ordinary,
     View,
     Virtual,
 }
 
 /// By what a row can be found again without a search, and in which order all rows can be walked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum RowLocator {
     /// The number that SQLite gives each row, under a name that is free: quoted.
     Rowid(String),
     /// A table WITHOUT ROWID lies in the order of its primary key.
-    Primary(Vec<usize>),
+    PrimaryKey(Vec<usize>),
     /// A view has none.
     None,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Declared {
+pub(super) struct ColumnDef {
     pub(super) name: String,
     /// The declared type in capitals; may be blank.
-    pub(super) declared: String,
+    pub(super) declared_type: String,
     pub(super) affinity: Affinity,
-    pub(super) is_required: bool,
+    pub(super) is_not_null: bool,
     /// Whether it is another name for the rowid, and so can hold integers only.
-    pub(super) is_rowid: bool,
+    pub(super) is_rowid_alias: bool,
     pub(super) has_default: bool,
     /// Whether SQLite computes it from others.
-    pub(super) is_computed: bool,
+    pub(super) is_generated: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,24 +91,24 @@ struct Index {
 pub(super) struct Schema {
     pub(super) tables: Vec<Table>,
     pub(super) notes: Vec<String>,
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<SkippedTable>,
     pub(super) is_utf16: bool,
     pub(super) is_wal: bool,
     /// Whether a table or a trigger may take rows away to make room for others: `ON CONFLICT REPLACE`.
-    pub(super) replaces: bool,
+    pub(super) may_replace: bool,
     /// What virtual tables keep their own data in, in small letters.
-    shadows: HashSet<String>,
-    pub(super) references: References,
+    shadow_tables: HashSet<String>,
+    pub(super) foreign_keys: ForeignKeyGraph,
 }
 
 /// Which table refers to which by a foreign key, in small letters.
 #[derive(Debug, Clone)]
-pub(super) struct References(Vec<(String, String)>);
+pub(super) struct ForeignKeyGraph(Vec<(String, String)>);
 
 const TABLES_MAX: usize = 1000;
 
 /// `main."name"`, safe to paste.
-pub(super) fn quoted(name: &str) -> String {
+pub(super) fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
@@ -121,9 +121,9 @@ pub(super) fn read(connection: &Connection) -> Result<Schema> {
         left_out: Vec::new(),
         is_utf16: encoding != "UTF-8",
         is_wal: journal.eq_ignore_ascii_case("wal"),
-        replaces: replaces(connection)?,
-        shadows: HashSet::new(),
-        references: references(connection)?,
+        may_replace: has_replace_clause(connection)?,
+        shadow_tables: HashSet::new(),
+        foreign_keys: read_foreign_keys(connection)?,
     };
     let all = list(connection)?;
     for listed in &all {
@@ -132,20 +132,20 @@ pub(super) fn read(connection: &Connection) -> Result<Schema> {
             break;
         }
         match listed.kind.as_str() {
-            "table" | "view" => match table(connection, listed, Class::of(listed)) {
+            "table" | "view" => match read_table(connection, listed, TableKind::from_entry(listed)) {
                 Ok(mut table) => {
-                    table.words = fts::index_of(connection, &all, &table)?;
+                    table.fts_index = fts::find_index(connection, &all, &table)?;
                     schema.tables.push(table);
                 }
-                Err(error) if is_own_fault(&error) => {
-                    schema.left_out.push(left_out(&listed.name, UNREADABLE));
+                Err(error) if is_table_error(&error) => {
+                    schema.left_out.push(skipped_table(&listed.name, UNREADABLE));
                 }
                 Err(error) => return Err(error),
             },
-            "virtual" => virtual_table(connection, listed, &mut schema)?,
+            "virtual" => read_virtual_table(connection, listed, &mut schema)?,
             // What a virtual table keeps its own data in.
             _ => {
-                schema.shadows.insert(listed.name.to_ascii_lowercase());
+                schema.shadow_tables.insert(listed.name.to_ascii_lowercase());
             }
         }
     }
@@ -153,30 +153,32 @@ pub(super) fn read(connection: &Connection) -> Result<Schema> {
 }
 
 /// A table of words that keeps its texts itself can be read like another; all else virtual is left out.
-fn virtual_table(connection: &Connection, listed: &Listed, schema: &mut Schema) -> Result<()> {
-    let why = match fts::Made::read(&listed.sql) {
-        Some(made) if made.content == fts::Content::Own => match table(connection, listed, Class::Virtual) {
-            Ok(mut table) => {
-                table.words = Some(made.own_index(&table));
-                schema.tables.push(table);
-                return Ok(());
+fn read_virtual_table(connection: &Connection, listed: &SchemaEntry, schema: &mut Schema) -> Result<()> {
+    let why = match fts::FtsDeclaration::parse(&listed.sql) {
+        Some(made) if made.content == fts::FtsContent::Internal => {
+            match read_table(connection, listed, TableKind::Virtual) {
+                Ok(mut table) => {
+                    table.fts_index = Some(made.self_index(&table));
+                    schema.tables.push(table);
+                    return Ok(());
+                }
+                Err(error) if is_table_error(&error) => UNREADABLE.to_owned(),
+                Err(error) => return Err(error),
             }
-            Err(error) if is_own_fault(&error) => UNREADABLE.to_owned(),
-            Err(error) => return Err(error),
-        },
-        Some(fts::Made { content: fts::Content::Of(table), .. }) => {
+        }
+        Some(fts::FtsDeclaration { content: fts::FtsContent::External(table), .. }) => {
             format!("it is the index of words of `{table}`")
         }
         Some(_) | None => {
-            format!("it is a virtual table{}; copy what it holds into a table", listed.module())
+            format!("it is a virtual table{}; copy what it holds into a table", listed.module_suffix())
         }
     };
-    schema.left_out.push(left_out(&listed.name, why));
+    schema.left_out.push(skipped_table(&listed.name, why));
     Ok(())
 }
 
 /// Who refers to whom.
-fn references(connection: &Connection) -> Result<References> {
+fn read_foreign_keys(connection: &Connection) -> Result<ForeignKeyGraph> {
     let mut statement = connection.prepare(
         "SELECT DISTINCT s.name, f.\"table\" FROM main.sqlite_schema AS s, \
          pragma_foreign_key_list(s.name, 'main') AS f WHERE s.type = 'table'",
@@ -184,17 +186,17 @@ fn references(connection: &Connection) -> Result<References> {
     let lower = |row: &Row<'_>, at| row.get::<_, String>(at).map(|name| name.to_ascii_lowercase());
     let pairs = statement.query_map([], |row| Ok((lower(row, 0)?, lower(row, 1)?)))?;
     // A table whose name is not text is left out elsewhere.
-    Ok(References(pairs.filter_map(Result::ok).collect()))
+    Ok(ForeignKeyGraph(pairs.filter_map(Result::ok).collect()))
 }
 
 /// What cannot be read word by word may say anything.
-fn replaces(connection: &Connection) -> Result<bool> {
+fn has_replace_clause(connection: &Connection) -> Result<bool> {
     let mut statement =
         connection.prepare("SELECT sql FROM main.sqlite_schema WHERE sql LIKE '%replace%'")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let may = row.get::<_, String>(0).map_or(true, |sql| {
-            lex::tokens(&sql).map_or(true, |tokens| straight::may_replace(&sql, &tokens))
+            lexer::tokenize(&sql).map_or(true, |tokens| direct_params::may_replace(&sql, &tokens))
         });
         if may {
             return Ok(true);
@@ -204,23 +206,23 @@ fn replaces(connection: &Connection) -> Result<bool> {
 }
 
 impl Schema {
-    pub(super) fn shadows(&self) -> HashSet<String> {
-        self.shadows.clone()
+    pub(super) fn shadow_tables(&self) -> HashSet<String> {
+        self.shadow_tables.clone()
     }
 
     /// The tables that change when rows of one do, in small letters: those that refer to it may be changed with
     /// it, and what a trigger puts into an index of words is kept in tables of that index.
-    pub(super) fn reach(&self, table: &str) -> HashSet<String> {
+    pub(super) fn affected_tables(&self, table: &str) -> HashSet<String> {
         let mut reach = HashSet::from([table.to_ascii_lowercase()]);
-        self.references.extend(&mut reach);
-        reach.extend(self.shadows.iter().cloned());
+        self.foreign_keys.add_referencing_tables(&mut reach);
+        reach.extend(self.shadow_tables.iter().cloned());
         reach
     }
 }
 
-impl References {
+impl ForeignKeyGraph {
     /// Adds all that refer to one of these tables, and all that refer to those.
-    pub(super) fn extend(&self, reach: &mut HashSet<String>) {
+    pub(super) fn add_referencing_tables(&self, reach: &mut HashSet<String>) {
         loop {
             let more: Vec<&String> = self
                 .0
@@ -236,20 +238,20 @@ impl References {
     }
 }
 
-impl Class {
-    fn of(listed: &Listed) -> Self {
-        if listed.kind == "view" { Self::View } else { Self::Plain }
+impl TableKind {
+    fn from_entry(listed: &SchemaEntry) -> Self {
+        if listed.kind == "view" { Self::View } else { Self::Ordinary }
     }
 }
 
 pub(super) const UNREADABLE: &str = "it refers to something that is gone or not allowed";
 
-pub(super) fn left_out(table: &str, why: impl Into<String>) -> LeftOut {
-    LeftOut { table: table.to_owned(), why: why.into() }
+pub(super) fn skipped_table(table: &str, why: impl Into<String>) -> SkippedTable {
+    SkippedTable { table: table.to_owned(), reason: why.into() }
 }
 
 /// Whether a table by itself is wrong: a view of a table that is gone, a name that is not UTF-8.
-pub(super) fn is_own_fault(error: &rusqlite::Error) -> bool {
+pub(super) fn is_table_error(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(code) => matches!(
             code,
@@ -259,7 +261,7 @@ pub(super) fn is_own_fault(error: &rusqlite::Error) -> bool {
     }
 }
 
-pub(super) struct Listed {
+pub(super) struct SchemaEntry {
     pub(super) name: String,
     pub(super) kind: String,
     is_without_rowid: bool,
@@ -268,9 +270,9 @@ pub(super) struct Listed {
     pub(super) sql: String,
 }
 
-impl Listed {
+impl SchemaEntry {
     /// What a virtual table is made by: ` (fts5)`.
-    fn module(&self) -> String {
+    fn module_suffix(&self) -> String {
         let words: Vec<&str> = self.sql.split(|c: char| c.is_whitespace() || c == '(').collect();
         let using = words.iter().position(|word| word.eq_ignore_ascii_case("using"));
         let name = using.and_then(|at| words[at + 1..].iter().find(|word| !word.is_empty()));
@@ -279,14 +281,14 @@ impl Listed {
 }
 
 /// In the order in which they were made.
-fn list(connection: &Connection) -> Result<Vec<Listed>> {
+fn list(connection: &Connection) -> Result<Vec<SchemaEntry>> {
     let mut statement = connection.prepare(
         "SELECT l.name, l.type, l.wr, l.strict, s.sql FROM pragma_table_list AS l \
          JOIN main.sqlite_schema AS s ON s.name = l.name AND s.type IN ('table', 'view') \
          WHERE l.schema = 'main' ORDER BY s.rowid",
     )?;
     let listed = statement.query_map([], |row| {
-        Ok(Listed {
+        Ok(SchemaEntry {
             name: row.get(0)?,
             kind: row.get(1)?,
             is_without_rowid: row.get(2)?,
@@ -294,47 +296,60 @@ fn list(connection: &Connection) -> Result<Vec<Listed>> {
             sql: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
         })
     })?;
-    let is_own = |listed: &Result<Listed>| {
+    let is_own = |listed: &Result<SchemaEntry>| {
         listed.as_ref().is_ok_and(|listed| {
-            listed.name.to_ascii_lowercase().starts_with("sqlite_") || claims::is_table(&listed.name)
+            listed.name.to_ascii_lowercase().starts_with("sqlite_") || idempotency::is_own_table(&listed.name)
         })
     };
     listed.filter(|listed| !is_own(listed)).collect()
 }
 
-fn table(connection: &Connection, listed: &Listed, class: Class) -> Result<Table> {
-    let (mut columns, primary) = columns(connection, listed)?;
-    let indexes = if class == Class::Plain { indexes(connection, &listed.name)? } else { Vec::new() };
+fn read_table(connection: &Connection, listed: &SchemaEntry, class: TableKind) -> Result<Table> {
+    let (mut columns, primary) = read_columns(connection, listed)?;
+    let indexes =
+        if class == TableKind::Ordinary { read_indexes(connection, &listed.name)? } else { Vec::new() };
     // `INTEGER PRIMARY KEY` is the rowid; with `DESC` it is not, and then there is an index for it.
     if let [only] = primary[..]
-        && columns[only].declared == "INTEGER"
+        && columns[only].declared_type == "INTEGER"
         && !listed.is_without_rowid
         && !indexes.iter().any(|index| index.is_primary)
     {
-        columns[only].is_rowid = true;
+        columns[only].is_rowid_alias = true;
     }
     for at in &primary {
-        columns[*at].is_required |= columns[*at].is_rowid || listed.is_without_rowid || listed.is_strict;
+        columns[*at].is_not_null |=
+            columns[*at].is_rowid_alias || listed.is_without_rowid || listed.is_strict;
     }
     let address = match class {
-        Class::View => Address::None,
-        Class::Plain if listed.is_without_rowid => Address::Primary(primary.clone()),
-        Class::Plain | Class::Virtual => rowid_name(&columns).map_or(Address::None, Address::Rowid),
+        TableKind::View => RowLocator::None,
+        TableKind::Ordinary if listed.is_without_rowid => RowLocator::PrimaryKey(primary.clone()),
+        TableKind::Ordinary | TableKind::Virtual => {
+            rowid_name(&columns).map_or(RowLocator::None, RowLocator::Rowid)
+        }
     };
     let name = listed.name.clone();
-    Ok(Table { name, columns, primary, indexes, is_strict: listed.is_strict, address, class, words: None })
+    Ok(Table {
+        name,
+        columns,
+        primary_key: primary,
+        indexes,
+        is_strict: listed.is_strict,
+        locator: address,
+        kind: class,
+        fts_index: None,
+    })
 }
 
 /// A name for the rowid that no column has taken.
-fn rowid_name(columns: &[Declared]) -> Option<String> {
-    if let Some(column) = columns.iter().find(|column| column.is_rowid) {
-        return Some(quoted(&column.name));
+fn rowid_name(columns: &[ColumnDef]) -> Option<String> {
+    if let Some(column) = columns.iter().find(|column| column.is_rowid_alias) {
+        return Some(quote_identifier(&column.name));
     }
     let free = |name: &&str| !columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
-    ["rowid", "_rowid_", "oid"].iter().find(|name| free(name)).map(|name| quoted(name))
+    ["rowid", "_rowid_", "oid"].iter().find(|name| free(name)).map(|name| quote_identifier(name))
 }
 
-fn columns(connection: &Connection, listed: &Listed) -> Result<(Vec<Declared>, Vec<usize>)> {
+fn read_columns(connection: &Connection, listed: &SchemaEntry) -> Result<(Vec<ColumnDef>, Vec<usize>)> {
     let mut statement = connection.prepare(
         "SELECT name, type, \"notnull\", pk, dflt_value IS NOT NULL, hidden IN (2, 3) \
          FROM pragma_table_xinfo(?1, 'main') WHERE hidden <> 1",
@@ -342,14 +357,14 @@ fn columns(connection: &Connection, listed: &Listed) -> Result<(Vec<Declared>, V
     let mut primary = Vec::new();
     let read = |row: &Row<'_>| {
         let declared: String = row.get::<_, Option<String>>(1)?.unwrap_or_default().to_ascii_uppercase();
-        let column = Declared {
+        let column = ColumnDef {
             name: row.get(0)?,
-            affinity: affinity(&declared, listed.is_strict),
-            declared,
-            is_required: row.get(2)?,
-            is_rowid: false,
+            affinity: column_affinity(&declared, listed.is_strict),
+            declared_type: declared,
+            is_not_null: row.get(2)?,
+            is_rowid_alias: false,
             has_default: row.get(4)?,
-            is_computed: row.get(5)?,
+            is_generated: row.get(5)?,
         };
         Ok((column, row.get::<_, i64>(3)?))
     };
@@ -366,7 +381,7 @@ fn columns(connection: &Connection, listed: &Listed) -> Result<(Vec<Declared>, V
 }
 
 /// The rules of "Determination Of Column Affinity", in their order.
-fn affinity(declared: &str, is_strict: bool) -> Affinity {
+fn column_affinity(declared: &str, is_strict: bool) -> Affinity {
     let has = |names: &[&str]| names.iter().any(|name| declared.contains(name));
     if is_strict && declared == "ANY" {
         Affinity::Blob
@@ -383,7 +398,7 @@ fn affinity(declared: &str, is_strict: bool) -> Affinity {
     }
 }
 
-fn indexes(connection: &Connection, table: &str) -> Result<Vec<Index>> {
+fn read_indexes(connection: &Connection, table: &str) -> Result<Vec<Index>> {
     let mut statement = connection.prepare(
         "SELECT l.name, l.\"unique\", l.partial, l.origin = 'pk', x.cid, x.coll \
          FROM pragma_index_list(?1, 'main') AS l, pragma_index_xinfo(l.name, 'main') AS x \
@@ -413,16 +428,16 @@ fn indexes(connection: &Connection, table: &str) -> Result<Vec<Index>> {
 
 impl Table {
     pub(super) fn sql_name(&self) -> String {
-        format!("main.{}", quoted(&self.name))
+        format!("main.{}", quote_identifier(&self.name))
     }
 
     /// The keys that are declared, the best first: the primary key, then columns that are required and unique,
     /// few and of a simple type rather than others.
     pub(super) fn declared_keys(&self) -> Vec<Vec<usize>> {
         let mut unique: Vec<Vec<usize>> =
-            self.indexes.iter().filter_map(|index| self.unique(index)).collect();
+            self.indexes.iter().filter_map(|index| self.unique_key(index)).collect();
         unique.sort_by_key(|key| (key.len(), !key.iter().all(|at| self.is_simple(*at))));
-        let mut keys = vec![self.primary.clone()];
+        let mut keys = vec![self.primary_key.clone()];
         keys.append(&mut unique);
         keys.retain(|key| !key.is_empty());
         keys
@@ -432,13 +447,13 @@ impl Table {
     pub(super) fn is_declared_key(&self, key: &[usize]) -> bool {
         let same = |other: &[usize]| other.len() == key.len() && other.iter().all(|at| key.contains(at));
         !key.is_empty()
-            && (same(&self.primary)
-                || self.indexes.iter().filter_map(|index| self.unique(index)).any(|unique| same(&unique)))
+            && (same(&self.primary_key)
+                || self.indexes.iter().filter_map(|index| self.unique_key(index)).any(|unique| same(&unique)))
     }
 
-    fn unique(&self, index: &Index) -> Option<Vec<usize>> {
+    fn unique_key(&self, index: &Index) -> Option<Vec<usize>> {
         let columns: Vec<usize> = index.columns.iter().copied().collect::<Option<_>>()?;
-        let required = columns.iter().all(|at| self.columns.get(*at).is_some_and(|c| c.is_required));
+        let required = columns.iter().all(|at| self.columns.get(*at).is_some_and(|c| c.is_not_null));
         (index.is_unique && !index.is_partial && required).then_some(columns)
     }
 
@@ -447,7 +462,7 @@ impl Table {
     }
 
     /// The collation under which a column can be found by an index, where it is not `BINARY`.
-    pub(super) fn loose_collation(&self, at: usize) -> Option<&'static str> {
+    pub(super) fn index_collation(&self, at: usize) -> Option<&'static str> {
         let firsts = self.indexes.iter().filter(|index| index.columns.first() == Some(&Some(at)));
         let names: Vec<&str> =
             firsts.filter_map(|index| index.collations.first()).map(String::as_str).collect();

@@ -1,14 +1,14 @@
 //! Real files and real databases.
 
-mod clerk;
+#[cfg(unix)]
+mod crash;
 mod csv;
 #[cfg(unix)]
-mod full;
+mod disk_full;
 mod json;
-#[cfg(unix)]
-mod killed;
-mod same;
+mod parity;
+mod roundtrip;
 mod shape;
 mod sheets;
 mod sqlite;
-mod survive;
+mod write_checks;

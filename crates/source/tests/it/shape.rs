@@ -1,19 +1,19 @@
 //! The shape a contract would have that changes nothing.
 
-use contract::source::{ColumnFacts, Shape, ShapeColumn, TableFacts};
+use contract::source::{ColumnFacts, ColumnShape, TableFacts, TableShape};
 
-pub fn of(table: &TableFacts) -> Shape {
-    Shape { table: table.name.clone(), columns: columns(&table.columns), key: table.key.clone() }
+pub fn shape_of(table: &TableFacts) -> TableShape {
+    TableShape { table: table.name.clone(), columns: columns(&table.columns), key: table.key.clone() }
 }
 
-pub fn columns(facts: &[ColumnFacts]) -> Vec<ShapeColumn> {
-    let column = |(at, column): (usize, &ColumnFacts)| ShapeColumn {
-        at,
+pub fn columns(facts: &[ColumnFacts]) -> Vec<ColumnShape> {
+    let column = |(at, column): (usize, &ColumnFacts)| ColumnShape {
+        source_index: at,
         name: column.name.clone(),
-        kind: column.kind,
+        data_type: column.data_type,
         nullable: column.nullable,
         mixed: column.mixed,
-        null: None,
+        null_text: None,
     };
     facts.iter().enumerate().map(column).collect()
 }

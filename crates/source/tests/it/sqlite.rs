@@ -1,15 +1,15 @@
 //! Real databases, and a second connection that writes.
 
-mod claims;
+mod change_capture;
 mod crash;
-mod faults;
-mod kinds;
+mod data_types;
+mod errors;
+mod idempotency;
 mod kit;
-mod manners;
+mod locking;
 mod paging;
 mod safety;
 mod search;
 mod statements;
 mod values;
-mod witness;
 mod writes;

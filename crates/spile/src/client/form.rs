@@ -3,66 +3,70 @@
 //! What is typed is checked against what the server wants and asked for again until it fits. A line that is `!`
 //! declines, Ctrl-D calls it off, and nothing leaves before it was shown once more.
 
-use json::{Json, Kind, Node};
+use json::{Json, Node, NodeKind};
 
-use super::desk::Desk;
-use super::schema::spoken;
-use crate::plain;
+use super::schema::display_text;
+use super::terminal::Terminal;
+use crate::sanitize;
 
 /// An answer without content.
-pub(crate) fn action(action: &str) -> Json {
+pub(crate) fn action_result(action: &str) -> Json {
     Json::object(|out| {
         out.str("action", action);
     })
 }
 
 /// Why no form was filled in.
-enum Left {
+enum FormExit {
     Declined,
     Cancelled,
 }
 
-pub(crate) async fn ask(desk: &Desk, params: Node<'_>) -> Json {
+pub(crate) async fn run_elicitation(desk: &Terminal, params: Node<'_>) -> Json {
     let text = |key: &str| params.get(key).and_then(|text| text.str()).unwrap_or_default().into_owned();
-    desk.say(&format!("\n{} asks: {}", desk.screen.bold(desk.server()), plain::lines(&text("message"))));
-    let done = if params.get("mode").is_some_and(|mode| mode.is("url")) {
-        visit(desk, &text("url")).await
+    desk.print(&format!(
+        "\n{} asks: {}",
+        desk.style.bold(desk.server_name()),
+        sanitize::lines(&text("message"))
+    ));
+    let done = if params.get("mode").is_some_and(|mode| mode.eq_str("url")) {
+        visit_url(desk, &text("url")).await
     } else {
-        fill(desk, params.get("requestedSchema")).await
+        fill_form(desk, params.get("requestedSchema")).await
     };
     match done {
         Ok(answer) => answer,
-        Err(Left::Declined) => action("decline"),
-        Err(Left::Cancelled) => action("cancel"),
+        Err(FormExit::Declined) => action_result("decline"),
+        Err(FormExit::Cancelled) => action_result("cancel"),
     }
 }
 
 /// Nothing is opened from here: whoever asks may be anybody.
-async fn visit(desk: &Desk, url: &str) -> Result<Json, Left> {
+async fn visit_url(desk: &Terminal, url: &str) -> Result<Json, FormExit> {
     let host = url::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
-    desk.say(&format!("  to be visited in a browser: {}", desk.screen.bold(&plain::line(url))));
-    desk.say(&format!(
+    desk.print(&format!("  to be visited in a browser: {}", desk.style.bold(&sanitize::escape_line(url))));
+    desk.print(&format!(
         "  it belongs to {}",
-        plain::line(host.as_deref().unwrap_or("nobody that can be named"))
+        sanitize::escape_line(host.as_deref().unwrap_or("nobody that can be named"))
     ));
-    match typed(desk, "  agreed, and visited? [y]es, [n]o, Ctrl-D calls it off: ").await?.as_str() {
-        "y" | "Y" | "yes" => Ok(action("accept")),
-        _ => Err(Left::Declined),
+    match read_answer(desk, "  agreed, and visited? [y]es, [n]o, Ctrl-D calls it off: ").await?.as_str() {
+        "y" | "Y" | "yes" => Ok(action_result("accept")),
+        _ => Err(FormExit::Declined),
     }
 }
 
-async fn fill(desk: &Desk, schema: Option<Node<'_>>) -> Result<Json, Left> {
-    let fields: Vec<Field> = schema
+async fn fill_form(desk: &Terminal, schema: Option<Node<'_>>) -> Result<Json, FormExit> {
+    let fields: Vec<FormField> = schema
         .and_then(|schema| schema.get("properties"))
         .into_iter()
         .flat_map(|all| all.members())
-        .map(|(name, field)| Field::read(&name.str().unwrap_or_default(), field, schema))
+        .map(|(name, field)| FormField::parse(&name.str().unwrap_or_default(), field, schema))
         .collect();
-    desk.say(&desk.screen.faint("  an empty line takes the default; ! declines; Ctrl-D calls it off"));
+    desk.print(&desk.style.faint("  an empty line takes the default; ! declines; Ctrl-D calls it off"));
     loop {
         let mut values: Vec<(&str, Json)> = Vec::new();
         for field in &fields {
-            if let Some(value) = field.ask(desk).await? {
+            if let Some(value) = field.prompt_until_valid(desk).await? {
                 values.push((&field.name, value));
             }
         }
@@ -71,47 +75,47 @@ async fn fill(desk: &Desk, schema: Option<Node<'_>>) -> Result<Json, Left> {
                 out.raw(name, value.as_str());
             }
         });
-        desk.say(&format!("  {}", plain::json(content.as_str())));
-        match typed(desk, "  send this? [Y]es, [a]gain, ! declines: ").await?.as_str() {
+        desk.print(&format!("  {}", sanitize::json(content.as_str())));
+        match read_answer(desk, "  send this? [Y]es, [a]gain, ! declines: ").await?.as_str() {
             "" | "y" | "Y" | "yes" => {
                 return Ok(Json::object(|out| {
                     out.str("action", "accept").raw("content", content.as_str());
                 }));
             }
-            "n" | "no" => return Err(Left::Declined),
+            "n" | "no" => return Err(FormExit::Declined),
             _ => {}
         }
     }
 }
 
-async fn typed(desk: &Desk, prompt: &str) -> Result<String, Left> {
+async fn read_answer(desk: &Terminal, prompt: &str) -> Result<String, FormExit> {
     desk.prompt(prompt);
-    match desk.line().await {
+    match desk.read_line().await {
         None => {
-            desk.say("");
-            Err(Left::Cancelled)
+            desk.print("");
+            Err(FormExit::Cancelled)
         }
-        Some(line) if line.trim() == "!" => Err(Left::Declined),
+        Some(line) if line.trim() == "!" => Err(FormExit::Declined),
         Some(line) => Ok(line.trim().to_owned()),
     }
 }
 
-struct Field {
+struct FormField {
     name: String,
     title: String,
     description: Option<String>,
     is_required: bool,
     default: Option<Json>,
-    wants: Wants,
+    input: InputKind,
 }
 
 /// What may be typed.
-enum Wants {
+enum InputKind {
     Text { format: Option<String>, length_min: usize, length_max: usize },
     Number { is_whole: bool, min: Option<f64>, max: Option<f64> },
     YesNo,
-    One(Vec<Choice>),
-    Several { choices: Vec<Choice>, min: usize, max: usize },
+    SingleChoice(Vec<Choice>),
+    MultipleChoice { choices: Vec<Choice>, min: usize, max: usize },
 }
 
 struct Choice {
@@ -119,26 +123,28 @@ struct Choice {
     title: String,
 }
 
-impl Field {
-    fn read(name: &str, field: Node<'_>, schema: Option<Node<'_>>) -> Self {
+impl FormField {
+    fn parse(name: &str, field: Node<'_>, schema: Option<Node<'_>>) -> Self {
         let text = |key: &str| field.get(key).and_then(|text| text.str()).map(|text| text.into_owned());
         let count = |node: Node<'_>, key: &str| node.get(key).and_then(|n| n.u64()).map(|n| n as usize);
         let number = |key: &str| field.get(key).and_then(|n| n.raw().parse::<f64>().ok());
         let required = schema.and_then(|schema| schema.get("required"));
         let kind = text("type").unwrap_or_default();
         let choices = choices(field);
-        let wants = match &*kind {
-            "boolean" => Wants::YesNo,
-            "integer" | "number" => {
-                Wants::Number { is_whole: kind == "integer", min: number("minimum"), max: number("maximum") }
-            }
+        let input = match &*kind {
+            "boolean" => InputKind::YesNo,
+            "integer" | "number" => InputKind::Number {
+                is_whole: kind == "integer",
+                min: number("minimum"),
+                max: number("maximum"),
+            },
             "array" => {
                 let choices = field.get("items").map(self::choices).unwrap_or_default();
                 let (min, max) = (count(field, "minItems"), count(field, "maxItems"));
-                Wants::Several { choices, min: min.unwrap_or(0), max: max.unwrap_or(usize::MAX) }
+                InputKind::MultipleChoice { choices, min: min.unwrap_or(0), max: max.unwrap_or(usize::MAX) }
             }
-            _ if !choices.is_empty() => Wants::One(choices),
-            _ => Wants::Text {
+            _ if !choices.is_empty() => InputKind::SingleChoice(choices),
+            _ => InputKind::Text {
                 format: text("format"),
                 length_min: count(field, "minLength").unwrap_or(0),
                 length_max: count(field, "maxLength").unwrap_or(usize::MAX),
@@ -146,46 +152,46 @@ impl Field {
         };
         Self {
             name: name.to_owned(),
-            title: plain::line(&text("title").unwrap_or_else(|| name.to_owned())).into_owned(),
-            description: text("description").map(|text| plain::line(&text).into_owned()),
-            is_required: required.is_some_and(|names| names.elements().any(|one| one.is(name))),
+            title: sanitize::escape_line(&text("title").unwrap_or_else(|| name.to_owned())).into_owned(),
+            description: text("description").map(|text| sanitize::escape_line(&text).into_owned()),
+            is_required: required.is_some_and(|names| names.elements().any(|one| one.eq_str(name))),
             default: field.get("default").map(Json::from),
-            wants,
+            input,
         }
     }
 
-    async fn ask(&self, desk: &Desk) -> Result<Option<Json>, Left> {
+    async fn prompt_until_valid(&self, desk: &Terminal) -> Result<Option<Json>, FormExit> {
         if let Some(description) = &self.description {
-            desk.say(&desk.screen.faint(&format!("  {description}")));
+            desk.print(&desk.style.faint(&format!("  {description}")));
         }
-        if let Wants::One(choices) | Wants::Several { choices, .. } = &self.wants {
+        if let InputKind::SingleChoice(choices) | InputKind::MultipleChoice { choices, .. } = &self.input {
             for (at, choice) in choices.iter().enumerate() {
-                desk.say(&format!("    {}) {}", at + 1, plain::line(&choice.title)));
+                desk.print(&format!("    {}) {}", at + 1, sanitize::escape_line(&choice.title)));
             }
         }
         let prompt = self.prompt();
         loop {
-            let line = typed(desk, &prompt).await?;
-            match self.value(&line) {
+            let line = read_answer(desk, &prompt).await?;
+            match self.parse_value(&line) {
                 Ok(value) => return Ok(value),
-                Err(why) => desk.say(&desk.screen.red(&format!("  {why}"))),
+                Err(why) => desk.print(&desk.style.red(&format!("  {why}"))),
             }
         }
     }
 
     /// `  age (whole number) [30]: `
     fn prompt(&self) -> String {
-        let kind = match &self.wants {
-            Wants::Text { format: Some(format), .. } => format!(" ({})", plain::line(format)),
-            Wants::Text { .. } => String::new(),
-            Wants::Number { is_whole: true, .. } => " (whole number)".to_owned(),
-            Wants::Number { .. } => " (number)".to_owned(),
-            Wants::YesNo => " (yes or no)".to_owned(),
-            Wants::One(_) => " (one)".to_owned(),
-            Wants::Several { .. } => " (several, with commas)".to_owned(),
+        let kind = match &self.input {
+            InputKind::Text { format: Some(format), .. } => format!(" ({})", sanitize::escape_line(format)),
+            InputKind::Text { .. } => String::new(),
+            InputKind::Number { is_whole: true, .. } => " (whole number)".to_owned(),
+            InputKind::Number { .. } => " (number)".to_owned(),
+            InputKind::YesNo => " (yes or no)".to_owned(),
+            InputKind::SingleChoice(_) => " (one)".to_owned(),
+            InputKind::MultipleChoice { .. } => " (several, with commas)".to_owned(),
         };
         let default = match &self.default {
-            Some(default) => format!(" [{}]", plain::line(&spoken(default))),
+            Some(default) => format!(" [{}]", sanitize::escape_line(&display_text(default))),
             None if self.is_required => String::new(),
             None => " []".to_owned(),
         };
@@ -193,7 +199,7 @@ impl Field {
     }
 
     /// Nothing is an answer where nothing is needed.
-    fn value(&self, line: &str) -> Result<Option<Json>, String> {
+    fn parse_value(&self, line: &str) -> Result<Option<Json>, String> {
         if line.is_empty() {
             return match (&self.default, self.is_required) {
                 (Some(default), _) => Ok(Some(default.clone())),
@@ -201,8 +207,8 @@ impl Field {
                 (None, true) => Err("this one is needed".to_owned()),
             };
         }
-        let json = match &self.wants {
-            Wants::Text { format, length_min, length_max } => {
+        let json = match &self.input {
+            InputKind::Text { format, length_min, length_max } => {
                 let length = line.chars().count();
                 if length < *length_min {
                     return Err(format!("at least {length_min} characters"));
@@ -211,14 +217,15 @@ impl Field {
                     return Err(format!("at most {length_max} characters"));
                 }
                 if let Some(format) = format {
-                    is_of_format(line, format)?;
+                    check_format(line, format)?;
                 }
-                string(line)
+                json_string(line)
             }
-            Wants::Number { is_whole, min, max } => {
-                let json = Json::parse(line).ok().filter(|json| json.doc().root().kind() == Kind::Number);
+            InputKind::Number { is_whole, min, max } => {
+                let json =
+                    Json::parse(line).ok().filter(|json| json.to_doc().root().kind() == NodeKind::Number);
                 let json = json.ok_or_else(|| "a number, such as 42".to_owned())?;
-                if *is_whole && !json.doc().root().is_plain_integer() {
+                if *is_whole && !json.to_doc().root().is_plain_integer() {
                     return Err("a whole number, such as 42".to_owned());
                 }
                 let number: f64 = line.parse().unwrap_or(f64::NAN);
@@ -228,14 +235,14 @@ impl Field {
                     _ => json,
                 }
             }
-            Wants::YesNo => match &*line.to_ascii_lowercase() {
+            InputKind::YesNo => match &*line.to_ascii_lowercase() {
                 "y" | "yes" | "true" => Json::parse("true").expect("it is JSON"),
                 "n" | "no" | "false" => Json::parse("false").expect("it is JSON"),
                 _ => return Err("yes or no".to_owned()),
             },
-            Wants::One(choices) => string(chosen(line, choices)?),
-            Wants::Several { choices, min, max } => {
-                let picked = line.split(',').map(|one| chosen(one.trim(), choices));
+            InputKind::SingleChoice(choices) => json_string(find_choice(line, choices)?),
+            InputKind::MultipleChoice { choices, min, max } => {
+                let picked = line.split(',').map(|one| find_choice(one.trim(), choices));
                 let picked = picked.collect::<Result<Vec<_>, _>>()?;
                 if picked.len() < *min || picked.len() > *max {
                     return Err(if *max == usize::MAX {
@@ -246,21 +253,21 @@ impl Field {
                 }
                 let mut out = Vec::new();
                 json::write::array(&mut out, picked, json::write::string);
-                Json::written(out)
+                Json::from_written_bytes(out)
             }
         };
         Ok(Some(json))
     }
 }
 
-fn string(text: &str) -> Json {
+fn json_string(text: &str) -> Json {
     let mut out = Vec::new();
     json::write::string(&mut out, text);
-    Json::written(out)
+    Json::from_written_bytes(out)
 }
 
 /// By its number, its value or its title.
-fn chosen<'c>(typed: &str, choices: &'c [Choice]) -> Result<&'c str, String> {
+fn find_choice<'c>(typed: &str, choices: &'c [Choice]) -> Result<&'c str, String> {
     let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     let by_name = || choices.iter().find(|one| one.value == typed || one.title.eq_ignore_ascii_case(typed));
     match by_name().or(by_number) {
@@ -294,7 +301,7 @@ fn choices(field: Node<'_>) -> Vec<Choice> {
         .collect()
 }
 
-fn is_of_format(text: &str, format: &str) -> Result<(), String> {
+fn check_format(text: &str, format: &str) -> Result<(), String> {
     let is_date = |text: &str| {
         let parts: Vec<&str> = text.split('-').collect();
         let digits =
@@ -320,15 +327,15 @@ fn is_of_format(text: &str, format: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Field;
+    use super::FormField;
     use json::Json;
 
     #[track_caller]
     fn check(field: &str, typed: &str, expected: &str) {
         let (schema, field) = (Json::parse(r#"{"required":["f"]}"#), Json::parse(field));
-        let (schema, field) = (schema.expect("JSON").doc(), field.expect("JSON").doc());
-        let field = Field::read("f", field.root(), Some(schema.root()));
-        let got = match field.value(typed) {
+        let (schema, field) = (schema.expect("JSON").to_doc(), field.expect("JSON").to_doc());
+        let field = FormField::parse("f", field.root(), Some(schema.root()));
+        let got = match field.parse_value(typed) {
             Ok(Some(json)) => json.to_string(),
             Ok(None) => "nothing".to_owned(),
             Err(why) => why,

@@ -2,7 +2,7 @@
 //!
 //! Only as much of JSON Schema as a command line needs: names, kinds, choices. The server judges the rest.
 
-use json::{Json, Kind, Node};
+use json::{Json, Node, NodeKind};
 
 /// How deep a schema is followed.
 const DEPTH_MAX: usize = 8;
@@ -11,16 +11,16 @@ const DEPTH_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) arguments: Vec<Argument>,
-    pub(crate) others: Others,
+    pub(crate) additional: AdditionalProperties,
 }
 
 /// Arguments that the schema does not name.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Others {
+pub(crate) enum AdditionalProperties {
     /// It does not say, so they are allowed, and most probably slips.
     #[default]
-    Unsaid,
-    Welcome,
+    Unspecified,
+    Allowed,
     Forbidden,
 }
 
@@ -28,17 +28,17 @@ pub(crate) enum Others {
 pub(crate) struct Argument {
     pub(crate) name: String,
     pub(crate) is_required: bool,
-    pub(crate) shape: Shape,
+    pub(crate) schema: ValueSchema,
 }
 
 /// What a value may be.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shape {
-    pub(crate) kinds: Kinds,
+pub(crate) struct ValueSchema {
+    pub(crate) types: TypeSet,
     /// If there are any, it is one of these.
     pub(crate) choices: Vec<Json>,
     /// Of an array.
-    pub(crate) item: Option<Box<Shape>>,
+    pub(crate) item: Option<Box<ValueSchema>>,
     pub(crate) format: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) default: Option<Json>,
@@ -46,9 +46,9 @@ pub(crate) struct Shape {
 
 /// A set of JSON's kinds. An empty one says nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Kinds(u8);
+pub(crate) struct TypeSet(u8);
 
-impl Kinds {
+impl TypeSet {
     pub(crate) const NULL: Self = Self(1);
     pub(crate) const BOOLEAN: Self = Self(1 << 1);
     pub(crate) const INTEGER: Self = Self(1 << 2);
@@ -67,30 +67,30 @@ impl Kinds {
         (Self::NULL, "null"),
     ];
 
-    fn named(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         Self::NAMES.iter().find(|(_, known)| *known == name).map_or(Self(0), |(kind, _)| *kind)
     }
 
-    fn of(node: Node<'_>) -> Self {
+    fn of_value(node: Node<'_>) -> Self {
         match node.kind() {
-            Kind::Null => Self::NULL,
-            Kind::True | Kind::False => Self::BOOLEAN,
-            Kind::Number => Self::NUMBER,
-            Kind::String => Self::STRING,
-            Kind::Array => Self::ARRAY,
-            Kind::Object => Self::OBJECT,
+            NodeKind::Null => Self::NULL,
+            NodeKind::True | NodeKind::False => Self::BOOLEAN,
+            NodeKind::Number => Self::NUMBER,
+            NodeKind::String => Self::STRING,
+            NodeKind::Array => Self::ARRAY,
+            NodeKind::Object => Self::OBJECT,
         }
     }
 
-    fn and(self, more: Self) -> Self {
+    fn union(self, more: Self) -> Self {
         Self(self.0 | more.0)
     }
 
-    pub(crate) fn has(self, kind: Self) -> bool {
+    pub(crate) fn contains(self, kind: Self) -> bool {
         self.0 & kind.0 != 0
     }
 
-    pub(crate) fn is_unsaid(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
@@ -98,45 +98,45 @@ impl Kinds {
         Self(self.0 & !kind.0)
     }
 
-    fn words(self) -> Vec<&'static str> {
-        Self::NAMES.iter().filter(|(kind, _)| self.has(*kind)).map(|(_, name)| *name).collect()
+    fn names(self) -> Vec<&'static str> {
+        Self::NAMES.iter().filter(|(kind, _)| self.contains(*kind)).map(|(_, name)| *name).collect()
     }
 }
 
 impl Schema {
-    pub(crate) fn read(root: Node<'_>) -> Self {
+    pub(crate) fn parse(root: Node<'_>) -> Self {
         let mut schema = Self::default();
-        schema.gather(root, root, DEPTH_MAX);
+        schema.collect_arguments(root, root, DEPTH_MAX);
         schema
     }
 
     /// A prompt's arguments are texts.
-    pub(crate) fn of_prompt(prompt: Node<'_>) -> Self {
+    pub(crate) fn from_prompt(prompt: Node<'_>) -> Self {
         let arguments = prompt.get("arguments").into_iter().flat_map(|all| all.elements());
         let read = |one: Node<'_>| {
             let is_required = one.get("required").and_then(|flag| flag.bool()).unwrap_or(false);
-            let shape = Shape { kinds: Kinds::STRING, ..Shape::default() };
-            Some(Argument { name: one.get("name")?.str()?.into_owned(), is_required, shape })
+            let shape = ValueSchema { types: TypeSet::STRING, ..ValueSchema::default() };
+            Some(Argument { name: one.get("name")?.str()?.into_owned(), is_required, schema: shape })
         };
-        Self { arguments: arguments.filter_map(read).collect(), others: Others::Forbidden }
+        Self { arguments: arguments.filter_map(read).collect(), additional: AdditionalProperties::Forbidden }
     }
 
-    fn gather(&mut self, root: Node<'_>, node: Node<'_>, depth: usize) {
+    fn collect_arguments(&mut self, root: Node<'_>, node: Node<'_>, depth: usize) {
         if depth == 0 {
             return;
         }
-        if let Some(there) = target(root, node) {
-            self.gather(root, there, depth - 1);
+        if let Some(there) = resolve_ref(root, node) {
+            self.collect_arguments(root, there, depth - 1);
         }
         for part in node.get("allOf").into_iter().flat_map(|parts| parts.elements()) {
-            self.gather(root, part, depth - 1);
+            self.collect_arguments(root, part, depth - 1);
         }
         for (key, shape) in node.get("properties").into_iter().flat_map(|all| all.members()) {
             let name = key.str().unwrap_or_default().into_owned();
-            let shape = Shape::read(root, shape);
+            let shape = ValueSchema::parse(root, shape);
             match self.arguments.iter_mut().find(|argument| argument.name == name) {
-                Some(argument) => argument.shape = shape,
-                None => self.arguments.push(Argument { name, is_required: false, shape }),
+                Some(argument) => argument.schema = shape,
+                None => self.arguments.push(Argument { name, is_required: false, schema: shape }),
             }
         }
         for name in node.get("required").into_iter().flat_map(|names| names.elements()) {
@@ -146,14 +146,16 @@ impl Schema {
                 None => self.arguments.push(Argument {
                     name: name.into_owned(),
                     is_required: true,
-                    shape: Shape::default(),
+                    schema: ValueSchema::default(),
                 }),
             }
         }
         match node.get("additionalProperties").map(|others| others.kind()) {
-            Some(Kind::False) => self.others = Others::Forbidden,
-            Some(_) => self.others = Others::Welcome,
-            None if node.get("patternProperties").is_some() => self.others = Others::Welcome,
+            Some(NodeKind::False) => self.additional = AdditionalProperties::Forbidden,
+            Some(_) => self.additional = AdditionalProperties::Allowed,
+            None if node.get("patternProperties").is_some() => {
+                self.additional = AdditionalProperties::Allowed
+            }
             None => {}
         }
     }
@@ -163,7 +165,7 @@ impl Schema {
     }
 
     /// `email* plan? limit?`
-    pub(crate) fn in_short(&self) -> Vec<String> {
+    pub(crate) fn summary(&self) -> Vec<String> {
         self.arguments
             .iter()
             .map(|argument| format!("{}{}", argument.name, if argument.is_required { "*" } else { "?" }))
@@ -173,7 +175,7 @@ impl Schema {
     /// `spile call lookup_customer email=TEXT [plan=free|emerald|ruby]`
     pub(crate) fn usage(&self, tool: &str) -> String {
         let words = self.arguments.iter().map(|argument| {
-            let word = format!("{}={}", argument.name, argument.shape.placeholder());
+            let word = format!("{}={}", argument.name, argument.schema.placeholder());
             if argument.is_required { word } else { format!("[{word}]") }
         });
         let words: Vec<String> = words.collect();
@@ -181,29 +183,29 @@ impl Schema {
     }
 }
 
-impl Shape {
-    pub(crate) fn read(root: Node<'_>, node: Node<'_>) -> Self {
-        Self::at(root, node, DEPTH_MAX)
+impl ValueSchema {
+    pub(crate) fn parse(root: Node<'_>, node: Node<'_>) -> Self {
+        Self::parse_at_depth(root, node, DEPTH_MAX)
     }
 
-    fn at(root: Node<'_>, node: Node<'_>, depth: usize) -> Self {
+    fn parse_at_depth(root: Node<'_>, node: Node<'_>, depth: usize) -> Self {
         let mut shape = Self::default();
         if depth == 0 || !node.is_object() {
             return shape;
         }
-        if let Some(there) = target(root, node) {
-            shape = Self::at(root, there, depth - 1);
+        if let Some(there) = resolve_ref(root, node) {
+            shape = Self::parse_at_depth(root, there, depth - 1);
         }
         let text = |key: &str| node.get(key).and_then(|text| text.str()).map(|text| text.into_owned());
         match node.get("type") {
-            Some(one) if one.kind() == Kind::String => {
-                shape.kinds = Kinds::named(&one.str().unwrap_or_default())
+            Some(one) if one.kind() == NodeKind::String => {
+                shape.types = TypeSet::from_name(&one.str().unwrap_or_default())
             }
             Some(several) => {
-                shape.kinds = several
+                shape.types = several
                     .elements()
                     .filter_map(|kind| kind.str())
-                    .fold(Kinds(0), |all, kind| all.and(Kinds::named(&kind)));
+                    .fold(TypeSet(0), |all, kind| all.union(TypeSet::from_name(&kind)));
             }
             None => {}
         }
@@ -213,29 +215,31 @@ impl Shape {
             shape.choices = vec![Json::from(only)];
         }
         for part in node.get("allOf").into_iter().flat_map(|parts| parts.elements()) {
-            let part = Self::at(root, part, depth - 1);
-            shape.take_missing(part);
+            let part = Self::parse_at_depth(root, part, depth - 1);
+            shape.merge_missing(part);
         }
         for key in ["anyOf", "oneOf"] {
             let Some(parts) = node.get(key) else { continue };
-            shape.take_missing(Self::either(parts.elements().map(|part| Self::at(root, part, depth - 1))));
+            shape.merge_missing(Self::any_of(
+                parts.elements().map(|part| Self::parse_at_depth(root, part, depth - 1)),
+            ));
         }
         if let Some(item) = node.get("items").filter(Node::is_object) {
-            shape.item = Some(Box::new(Self::at(root, item, depth - 1)));
+            shape.item = Some(Box::new(Self::parse_at_depth(root, item, depth - 1)));
         }
         shape.format = text("format").or(shape.format);
         shape.description = text("description").or_else(|| text("title")).or(shape.description);
         shape.default = node.get("default").map(Json::from).or(shape.default);
-        if shape.kinds.is_unsaid() {
-            let kinds = shape.choices.iter().map(|choice| Kinds::of(choice.doc().root()));
-            shape.kinds = kinds.fold(Kinds(0), Kinds::and);
+        if shape.types.is_empty() {
+            let kinds = shape.choices.iter().map(|choice| TypeSet::of_value(choice.to_doc().root()));
+            shape.types = kinds.fold(TypeSet(0), TypeSet::union);
         }
         shape
     }
 
-    fn take_missing(&mut self, other: Self) {
-        if self.kinds.is_unsaid() {
-            self.kinds = other.kinds;
+    fn merge_missing(&mut self, other: Self) {
+        if self.types.is_empty() {
+            self.types = other.types;
         }
         if self.choices.is_empty() {
             self.choices = other.choices;
@@ -246,14 +250,14 @@ impl Shape {
     }
 
     /// What is one of several.
-    fn either(parts: impl Iterator<Item = Self>) -> Self {
+    fn any_of(parts: impl Iterator<Item = Self>) -> Self {
         let mut all = Self::default();
         let (mut says_all, mut chooses_all) = (true, true);
         for part in parts {
-            says_all &= !part.kinds.is_unsaid();
-            let is_null = part.kinds == Kinds::NULL;
+            says_all &= !part.types.is_empty();
+            let is_null = part.types == TypeSet::NULL;
             chooses_all &= is_null || !part.choices.is_empty();
-            all.kinds = all.kinds.and(part.kinds);
+            all.types = all.types.union(part.types);
             all.choices.extend(part.choices);
             if !is_null {
                 all.format = all.format.or(part.format);
@@ -261,7 +265,7 @@ impl Shape {
             }
         }
         if !says_all {
-            all.kinds = Kinds(0);
+            all.types = TypeSet(0);
         }
         if !chooses_all {
             all.choices.clear();
@@ -270,19 +274,19 @@ impl Shape {
     }
 
     /// `string (email)`, `array of integer`, `free, emerald or ruby`
-    pub(crate) fn in_words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         if !self.choices.is_empty() {
-            let choices: Vec<String> = self.choices.iter().map(spoken).collect();
-            return contract::words::some(&choices, 40);
+            let choices: Vec<String> = self.choices.iter().map(display_text).collect();
+            return contract::humanize::join_truncated(&choices, 40);
         }
-        let mut words = self.kinds.words().join(" or ");
+        let mut words = self.types.names().join(" or ");
         if words.is_empty() {
             words.push_str("anything");
         }
-        if self.kinds.has(Kinds::ARRAY)
+        if self.types.contains(TypeSet::ARRAY)
             && let Some(item) = &self.item
         {
-            words.push_str(&format!(" of {}", item.in_words()));
+            words.push_str(&format!(" of {}", item.describe()));
         }
         if let Some(format) = &self.format {
             words.push_str(&format!(" ({format})"));
@@ -291,15 +295,15 @@ impl Shape {
     }
 
     fn placeholder(&self) -> String {
-        let kinds = self.kinds.without(Kinds::NULL);
+        let kinds = self.types.without(TypeSet::NULL);
         if !self.choices.is_empty() && self.choices.len() <= 4 {
-            return self.choices.iter().map(spoken).collect::<Vec<_>>().join("|");
+            return self.choices.iter().map(display_text).collect::<Vec<_>>().join("|");
         }
-        if kinds == Kinds::INTEGER || kinds == Kinds::NUMBER {
+        if kinds == TypeSet::INTEGER || kinds == TypeSet::NUMBER {
             "NUMBER".to_owned()
-        } else if kinds == Kinds::BOOLEAN {
+        } else if kinds == TypeSet::BOOLEAN {
             "true|false".to_owned()
-        } else if kinds == Kinds::ARRAY || kinds == Kinds::OBJECT {
+        } else if kinds == TypeSet::ARRAY || kinds == TypeSet::OBJECT {
             "JSON".to_owned()
         } else {
             "TEXT".to_owned()
@@ -308,13 +312,13 @@ impl Shape {
 }
 
 /// A value as one types it.
-pub(crate) fn spoken(value: &Json) -> String {
-    let doc = value.doc();
+pub(crate) fn display_text(value: &Json) -> String {
+    let doc = value.to_doc();
     doc.root().str().map_or_else(|| value.as_str().to_owned(), |text| text.into_owned())
 }
 
 /// Where a `$ref` within the same schema points to. One that leaves it is not followed.
-fn target<'d>(root: Node<'d>, node: Node<'d>) -> Option<Node<'d>> {
+fn resolve_ref<'d>(root: Node<'d>, node: Node<'d>) -> Option<Node<'d>> {
     let reference = node.get("$ref")?.str()?;
     let path = reference.strip_prefix("#/")?;
     path.split('/').try_fold(root, |at, step| at.get(&step.replace("~1", "/").replace("~0", "~")))
@@ -322,19 +326,19 @@ fn target<'d>(root: Node<'d>, node: Node<'d>) -> Option<Node<'d>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Others, Schema};
+    use super::{AdditionalProperties, Schema};
     use json::Json;
 
     #[track_caller]
     fn check(schema: &str, expected: &str) {
         let json = Json::parse(schema).expect("JSON");
-        let doc = json.doc();
-        let schema = Schema::read(doc.root());
+        let doc = json.to_doc();
+        let schema = Schema::parse(doc.root());
         let all: Vec<String> = schema
             .arguments
             .iter()
             .map(|one| {
-                format!("{}{} {}", one.name, if one.is_required { "*" } else { "" }, one.shape.in_words())
+                format!("{}{} {}", one.name, if one.is_required { "*" } else { "" }, one.schema.describe())
             })
             .collect();
         assert_eq!(all.join("; "), expected);
@@ -375,14 +379,14 @@ mod tests {
     #[test]
     fn what_else_is_welcome() {
         for (schema, expected) in [
-            ("{}", Others::Unsaid),
-            (r#"{"additionalProperties":false}"#, Others::Forbidden),
-            (r#"{"additionalProperties":{"type":"string"}}"#, Others::Welcome),
-            (r#"{"patternProperties":{"^x-":{}}}"#, Others::Welcome),
+            ("{}", AdditionalProperties::Unspecified),
+            (r#"{"additionalProperties":false}"#, AdditionalProperties::Forbidden),
+            (r#"{"additionalProperties":{"type":"string"}}"#, AdditionalProperties::Allowed),
+            (r#"{"patternProperties":{"^x-":{}}}"#, AdditionalProperties::Allowed),
         ] {
             let json = Json::parse(schema).expect("JSON");
-            let doc = json.doc();
-            assert_eq!(Schema::read(doc.root()).others, expected, "{schema}");
+            let doc = json.to_doc();
+            assert_eq!(Schema::parse(doc.root()).additional, expected, "{schema}");
         }
     }
 
@@ -391,8 +395,8 @@ mod tests {
         let json = Json::parse(
             r#"{"properties":{"email":{"type":"string"},"plan":{"enum":["a","b"]},"n":{"type":"integer"},"on":{"type":"boolean"},"x":{"type":"object"}},"required":["email","n"]}"#,
         );
-        let doc = json.expect("JSON").doc();
-        let usage = Schema::read(doc.root()).usage("t");
+        let doc = json.expect("JSON").to_doc();
+        let usage = Schema::parse(doc.root()).usage("t");
         assert_eq!(usage, "spile call t email=TEXT [plan=a|b] n=NUMBER [on=true|false] [x=JSON]");
     }
 }

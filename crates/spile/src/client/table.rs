@@ -2,54 +2,54 @@
 
 use std::fmt::Write;
 
-use super::screen::Screen;
-use crate::plain::{self, width};
+use super::output_style::OutputStyle;
+use crate::sanitize::{self, width};
 
 /// No column is made narrower than this to make room for others.
-const NARROWEST: usize = 6;
+const COLUMN_WIDTH_MIN: usize = 6;
 const GAP: usize = 2;
 /// A value that stands alone is not cut before it takes so many lines.
-const RECORD_LINES: usize = 4;
+const RECORD_LINES_MAX: usize = 4;
 
 /// Cells are harmless text of one line.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    pub(crate) heads: Vec<String>,
+    pub(crate) headers: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub(crate) fn new(heads: &[&str]) -> Self {
-        Self { heads: heads.iter().map(|&head| head.into()).collect(), rows: Vec::new() }
+        Self { headers: heads.iter().map(|&head| head.into()).collect(), rows: Vec::new() }
     }
 
     /// Cut to the screen's width if it has one; where even narrow columns do not fit, each row is a block.
-    pub(crate) fn text(&self, screen: &Screen, indent: usize) -> String {
+    pub(crate) fn render(&self, screen: &OutputStyle, indent: usize) -> String {
         if self.rows.is_empty() {
             return String::new();
         }
         let mut widths = self.widths();
         if let Some(columns) = screen.columns {
             let room = columns.saturating_sub(indent + GAP * widths.len().saturating_sub(1));
-            if widths.iter().map(|width| (*width).min(NARROWEST)).sum::<usize>() > room {
-                return self.blocks(screen, indent);
+            if widths.iter().map(|width| (*width).min(COLUMN_WIDTH_MIN)).sum::<usize>() > room {
+                return self.render_blocks(screen, indent);
             }
-            shrink(&mut widths, room);
+            shrink_widths(&mut widths, room);
         }
         let mut out = String::new();
-        if self.heads.iter().any(|head| !head.is_empty()) {
-            let heads = row(&self.heads, &widths, |cell| screen.faint(cell));
+        if self.headers.iter().any(|head| !head.is_empty()) {
+            let heads = render_row(&self.headers, &widths, |cell| screen.faint(cell));
             let _ = writeln!(out, "{}{heads}", " ".repeat(indent));
         }
         for cells in &self.rows {
-            let cells = row(cells, &widths, str::to_owned);
+            let cells = render_row(cells, &widths, str::to_owned);
             let _ = writeln!(out, "{}{cells}", " ".repeat(indent));
         }
         out
     }
 
     fn widths(&self) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.heads.iter().map(|head| width(head)).collect();
+        let mut widths: Vec<usize> = self.headers.iter().map(|head| width(head)).collect();
         for row in &self.rows {
             for (at, cell) in row.iter().enumerate() {
                 widths[at] = widths[at].max(width(cell));
@@ -58,26 +58,26 @@ impl Table {
         widths
     }
 
-    fn blocks(&self, screen: &Screen, indent: usize) -> String {
+    fn render_blocks(&self, screen: &OutputStyle, indent: usize) -> String {
         let blocks = self.rows.iter().map(|cells| {
             let pairs: Vec<(String, String)> =
-                self.heads.iter().cloned().zip(cells.iter().cloned()).collect();
-            record(&pairs, screen, indent)
+                self.headers.iter().cloned().zip(cells.iter().cloned()).collect();
+            render_record(&pairs, screen, indent)
         });
         blocks.collect::<Vec<_>>().join("\n")
     }
 }
 
 /// Names and values, a line each.
-pub(crate) fn record(pairs: &[(String, String)], screen: &Screen, indent: usize) -> String {
+pub(crate) fn render_record(pairs: &[(String, String)], screen: &OutputStyle, indent: usize) -> String {
     let left = pairs.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
     let left = screen.columns.map_or(left, |columns| left.min(columns / 2));
     let mut out = String::new();
     for (name, value) in pairs {
-        let name = plain::cut(name, left);
+        let name = sanitize::truncate(name, left);
         // One that is worth copying, such as a cursor, may take some lines; one without end may not.
-        let room = screen.columns.map(|columns| columns * RECORD_LINES - indent - left - GAP);
-        let value = room.map_or(value.into(), |room| plain::cut(value, room));
+        let room = screen.columns.map(|columns| columns * RECORD_LINES_MAX - indent - left - GAP);
+        let value = room.map_or(value.into(), |room| sanitize::truncate(value, room));
         let blank = " ".repeat(indent);
         let pad = " ".repeat(left - width(&name) + GAP);
         let _ = writeln!(out, "{}", format!("{blank}{}{pad}{value}", screen.faint(&name)).trim_end());
@@ -85,10 +85,10 @@ pub(crate) fn record(pairs: &[(String, String)], screen: &Screen, indent: usize)
     out
 }
 
-fn row(cells: &[String], widths: &[usize], paint: impl Fn(&str) -> String) -> String {
+fn render_row(cells: &[String], widths: &[usize], paint: impl Fn(&str) -> String) -> String {
     let mut out = String::new();
     for (at, cell) in cells.iter().enumerate() {
-        let cell = plain::cut(cell, widths[at]);
+        let cell = sanitize::truncate(cell, widths[at]);
         out.push_str(&paint(&cell));
         if at + 1 < cells.len() {
             out.push_str(&" ".repeat(widths[at] - width(&cell) + GAP));
@@ -98,11 +98,14 @@ fn row(cells: &[String], widths: &[usize], paint: impl Fn(&str) -> String) -> St
 }
 
 /// Takes from the widest until it fits.
-fn shrink(widths: &mut [usize], room: usize) {
+fn shrink_widths(widths: &mut [usize], room: usize) {
     let mut total: usize = widths.iter().sum();
     while total > room {
-        let Some(widest) = widths.iter().max().copied().filter(|widest| *widest > NARROWEST) else { return };
-        let next = widths.iter().filter(|width| **width < widest).max().copied().unwrap_or(0).max(NARROWEST);
+        let Some(widest) = widths.iter().max().copied().filter(|widest| *widest > COLUMN_WIDTH_MIN) else {
+            return;
+        };
+        let next =
+            widths.iter().filter(|width| **width < widest).max().copied().unwrap_or(0).max(COLUMN_WIDTH_MIN);
         let many = widths.iter().filter(|width| **width == widest).count();
         // All of the widest become narrower together, down to the next or as far as is needed.
         let each = (widest - next).min((total - room).div_ceil(many));
@@ -115,7 +118,7 @@ fn shrink(widths: &mut [usize], room: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::shrink;
+    use super::shrink_widths;
 
     #[test]
     fn the_widest_give_way_first() {
@@ -127,7 +130,7 @@ mod tests {
             (vec![6, 6, 6], 10, vec![6, 6, 6]),
             (vec![], 10, vec![]),
         ] {
-            shrink(&mut widths, room);
+            shrink_widths(&mut widths, room);
             assert_eq!(widths, expected);
         }
     }

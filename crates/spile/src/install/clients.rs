@@ -6,9 +6,9 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TomlError, Value, value};
 
-use super::Entry;
-use super::jsonc::{self, Set};
-use crate::banner::is_plain;
+use super::ServerEntry;
+use super::jsonc::{self, SetOutcome};
+use crate::banner::is_client_name_char;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Client {
@@ -27,57 +27,57 @@ pub enum Scope {
 }
 
 /// A settings file, and where in it servers stand.
-pub(super) struct Place {
-    pub(super) file: PathBuf,
-    pub(super) format: Format,
+pub(super) struct ConfigFile {
+    pub(super) path: PathBuf,
+    pub(super) format: ConfigFormat,
 }
 
-pub(super) enum Format {
+pub(super) enum ConfigFormat {
     /// Under this key. VS Code wants to be told that a server is a process.
-    Json { servers: &'static str, has_type: bool },
+    Json { servers_key: &'static str, has_type: bool },
     /// `[mcp_servers.NAME]`
     Toml,
 }
 
 impl Client {
-    pub(super) fn place(self, scope: Scope, file: Option<&Path>) -> anyhow::Result<Place> {
+    pub(super) fn config_file(self, scope: Scope, file: Option<&Path>) -> anyhow::Result<ConfigFile> {
         let file = match file {
             Some(file) => file.to_owned(),
-            None => self.file(scope)?,
+            None => self.config_path(scope)?,
         };
         let format = match self {
             Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor => {
-                Format::Json { servers: "mcpServers", has_type: false }
+                ConfigFormat::Json { servers_key: "mcpServers", has_type: false }
             }
-            Self::VsCode => Format::Json { servers: "servers", has_type: true },
-            Self::Codex => Format::Toml,
+            Self::VsCode => ConfigFormat::Json { servers_key: "servers", has_type: true },
+            Self::Codex => ConfigFormat::Toml,
         };
-        Ok(Place { file, format })
+        Ok(ConfigFile { path: file, format })
     }
 
-    fn file(self, scope: Scope) -> anyhow::Result<PathBuf> {
+    fn config_path(self, scope: Scope) -> anyhow::Result<PathBuf> {
         let here = || std::env::current_dir().context("the current folder cannot be told");
         Ok(match (self, scope) {
-            (Self::ClaudeDesktop, Scope::User) => settings()?.join("Claude/claude_desktop_config.json"),
+            (Self::ClaudeDesktop, Scope::User) => config_dir()?.join("Claude/claude_desktop_config.json"),
             (Self::ClaudeDesktop, Scope::Project) => {
                 bail!("Claude Desktop knows no projects; leave --scope out")
             }
-            (Self::ClaudeCode, Scope::User) => home()?.join(".claude.json"),
+            (Self::ClaudeCode, Scope::User) => home_dir()?.join(".claude.json"),
             (Self::ClaudeCode, Scope::Project) => here()?.join(".mcp.json"),
-            (Self::Cursor, Scope::User) => home()?.join(".cursor/mcp.json"),
+            (Self::Cursor, Scope::User) => home_dir()?.join(".cursor/mcp.json"),
             (Self::Cursor, Scope::Project) => here()?.join(".cursor/mcp.json"),
-            (Self::VsCode, Scope::User) => settings()?.join("Code/User/mcp.json"),
+            (Self::VsCode, Scope::User) => config_dir()?.join("Code/User/mcp.json"),
             (Self::VsCode, Scope::Project) => here()?.join(".vscode/mcp.json"),
             (Self::Codex, Scope::User) => match std::env::var_os("CODEX_HOME") {
                 Some(folder) => PathBuf::from(folder).join("config.toml"),
-                None => home()?.join(".codex/config.toml"),
+                None => home_dir()?.join(".codex/config.toml"),
             },
             (Self::Codex, Scope::Project) => here()?.join(".codex/config.toml"),
         })
     }
 
     /// What the person has to do now.
-    pub(super) fn afterwards(self) -> &'static str {
+    pub(super) fn next_step(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "quit Claude Desktop and start it again",
             Self::ClaudeCode => "a new session of Claude Code has it; `/mcp` shows it",
@@ -88,29 +88,34 @@ impl Client {
     }
 }
 
-fn home() -> anyhow::Result<PathBuf> {
+fn home_dir() -> anyhow::Result<PathBuf> {
     std::env::home_dir()
         .filter(|home| !home.as_os_str().is_empty())
         .context("where your home is cannot be told; name the file with --config")
 }
 
 /// Where programs keep their settings.
-fn settings() -> anyhow::Result<PathBuf> {
+fn config_dir() -> anyhow::Result<PathBuf> {
     if cfg!(target_os = "macos") {
-        return Ok(home()?.join("Library/Application Support"));
+        return Ok(home_dir()?.join("Library/Application Support"));
     }
     let name = if cfg!(windows) { "APPDATA" } else { "XDG_CONFIG_HOME" };
     match std::env::var_os(name).filter(|folder| !folder.is_empty()) {
         Some(folder) => Ok(folder.into()),
         None if cfg!(windows) => bail!("APPDATA is not set; name the file with --config"),
-        None => Ok(home()?.join(".config")),
+        None => Ok(home_dir()?.join(".config")),
     }
 }
 
-impl Place {
+impl ConfigFile {
     /// The file with the entry in it; `None` if it is there already.
-    pub(super) fn edited(&self, text: &str, entry: &Entry, force: bool) -> anyhow::Result<Option<String>> {
-        let file = self.file.display();
+    pub(super) fn with_entry(
+        &self,
+        text: &str,
+        entry: &ServerEntry,
+        force: bool,
+    ) -> anyhow::Result<Option<String>> {
+        let file = self.path.display();
         let other = || {
             anyhow::anyhow!(
                 "{file} has another server called `{}`; choose another --name, or replace it with --force",
@@ -118,17 +123,17 @@ impl Place {
             )
         };
         match self.format {
-            Format::Json { servers, has_type } => {
-                match jsonc::set(text, &[servers, &entry.name], &entry.json(has_type), force) {
-                    Ok(Set::Changed(text)) => Ok(Some(text)),
-                    Ok(Set::Same) => Ok(None),
-                    Ok(Set::Other) => Err(other()),
+            ConfigFormat::Json { servers_key: servers, has_type } => {
+                match jsonc::set_member(text, &[servers, &entry.name], &entry.to_json(has_type), force) {
+                    Ok(SetOutcome::Changed(text)) => Ok(Some(text)),
+                    Ok(SetOutcome::Unchanged) => Ok(None),
+                    Ok(SetOutcome::Conflict) => Err(other()),
                     Err(bad) => {
-                        bail!("{file}, line {}: {}; the file was left as it is", bad.line, bad.why)
+                        bail!("{file}, line {}: {}; the file was left as it is", bad.line, bad.message)
                     }
                 }
             }
-            Format::Toml => {
+            ConfigFormat::Toml => {
                 let mut document: DocumentMut = text.parse().map_err(|error: TomlError| {
                     let at = error.span().map_or(0, |span| span.start);
                     let line = text[..at.min(text.len())].matches('\n').count() + 1;
@@ -142,9 +147,9 @@ impl Place {
                 let Some(servers) = servers.as_table_like_mut() else {
                     bail!("{file} was left as it is: `mcp_servers` is no table there");
                 };
-                let wanted = entry.toml();
+                let wanted = entry.to_toml();
                 match servers.get(&entry.name) {
-                    Some(there) if same(there, &wanted) => return Ok(None),
+                    Some(there) if is_same_entry(there, &wanted) => return Ok(None),
                     Some(_) if !force => return Err(other()),
                     _ => {}
                 }
@@ -162,9 +167,9 @@ impl Place {
     }
 }
 
-impl Entry {
-    fn toml(&self) -> Table {
-        debug_assert!(self.name.chars().all(is_plain));
+impl ServerEntry {
+    fn to_toml(&self) -> Table {
+        debug_assert!(self.name.chars().all(is_client_name_char));
         let mut table = Table::new();
         table.insert("command", value(&self.command));
         table.insert("args", value(self.arguments.iter().collect::<Array>()));
@@ -177,14 +182,16 @@ impl Entry {
 }
 
 /// Whether two tables say the same, however they are written.
-fn same(there: &Item, wanted: &Table) -> bool {
+fn is_same_entry(there: &Item, wanted: &Table) -> bool {
     let Some(there) = there.as_table_like() else { return false };
-    let says = |key: &str, value: &Item| there.get(key).is_some_and(|there| words(there) == words(value));
+    let says = |key: &str, value: &Item| {
+        there.get(key).is_some_and(|there| string_values(there) == string_values(value))
+    };
     there.len() == wanted.len() && wanted.iter().all(|(key, value)| says(key, value))
 }
 
 /// A text, a list of texts, or names with texts, as a list; anything else is nothing that we write.
-fn words(item: &Item) -> Option<Vec<(String, String)>> {
+fn string_values(item: &Item) -> Option<Vec<(String, String)>> {
     let text = |item: &Value| item.as_str().map(str::to_owned);
     if let Some(list) = item.as_array() {
         return list.iter().map(|one| Some((String::new(), text(one)?))).collect();

@@ -11,33 +11,39 @@ const DEPTH_MAX: usize = 64;
 
 /// What became of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Set {
+pub(super) enum SetOutcome {
     /// The whole file, with the member in it.
     Changed(String),
     /// It says just this already.
-    Same,
+    Unchanged,
     /// It says something else under this name.
-    Other,
+    Conflict,
 }
 
 /// Why a file was left alone, and on which line.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(super) struct Bad {
+pub(super) struct JsoncError {
     pub(super) line: usize,
-    pub(super) why: &'static str,
+    pub(super) message: &'static str,
 }
 
 /// Sets the member at `path`; objects on the way are made where they are missing. What is there under this name is
 /// replaced only if `replace` says so.
-pub(super) fn set(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<Set, Bad> {
+pub(super) fn set_member(
+    text: &str,
+    path: &[&str],
+    value: &Json,
+    replace: bool,
+) -> Result<SetOutcome, JsoncError> {
     let edited = edit(text, path, value, replace)?;
-    if let Set::Changed(new) = &edited {
+    if let SetOutcome::Changed(new) = &edited {
         // A settings file that its program cannot read any more is worse than none.
-        let whole = plain(new).and_then(|plain| Json::parse(&plain).map_err(|_| bad(new, 0, NOT_JSON)))?;
-        let doc = whole.doc();
+        let whole = strip_comments(new)
+            .and_then(|plain| Json::parse(&plain).map_err(|_| error_at(new, 0, NOT_JSON)))?;
+        let doc = whole.to_doc();
         let found = path.iter().try_fold(doc.root(), |node, key| node.get(key));
-        if found.is_none_or(|found| written(found) != written(value.doc().root())) {
-            return Err(bad(text, 0, "it cannot be changed without rewriting it"));
+        if found.is_none_or(|found| compact_bytes(found) != compact_bytes(value.to_doc().root())) {
+            return Err(error_at(text, 0, "it cannot be changed without rewriting it"));
         }
     }
     Ok(edited)
@@ -45,73 +51,75 @@ pub(super) fn set(text: &str, path: &[&str], value: &Json, replace: bool) -> Res
 
 const NOT_JSON: &str = "this is not JSON";
 
-fn edit(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<Set, Bad> {
-    let style = Style::of(text);
-    let mut reader = Reader { text, at: if text.starts_with('\u{feff}') { 3 } else { 0 }, depth: 0 };
-    reader.blank()?;
-    if reader.at == text.len() {
+fn edit(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<SetOutcome, JsoncError> {
+    let style = Style::detect(text);
+    let mut reader =
+        JsoncParser { text, position: if text.starts_with('\u{feff}') { 3 } else { 0 }, depth: 0 };
+    reader.skip_whitespace()?;
+    if reader.position == text.len() {
         let mut new = text.to_owned();
         if !new.is_empty() && !new.ends_with('\n') {
             new.push_str(style.newline);
         }
-        new.push_str(&style.nested(path, value, ""));
+        new.push_str(&style.render_nested(path, value, ""));
         new.push_str(style.newline);
-        return Ok(Set::Changed(new));
+        return Ok(SetOutcome::Changed(new));
     }
-    let mut at = reader.at;
+    let mut at = reader.position;
     for (depth, key) in path.iter().enumerate() {
-        let object = Reader { text, at, depth: 0 }.object()?;
+        let object = JsoncParser { text, position: at, depth: 0 }.parse_object()?;
         let Some(member) = object.members.iter().find(|member| member.key == *key) else {
-            return Ok(Set::Changed(object.with(text, &path[depth..], value, &style)));
+            return Ok(SetOutcome::Changed(object.insert_member(text, &path[depth..], value, &style)));
         };
         if depth + 1 < path.len() {
             at = member.value.start;
             continue;
         }
-        let there = plain(&text[member.value.clone()])?;
-        let there = Json::parse(&there).map_err(|_| bad(text, member.value.start, NOT_JSON))?;
-        if written(there.doc().root()) == written(value.doc().root()) {
-            return Ok(Set::Same);
+        let there = strip_comments(&text[member.value.clone()])?;
+        let there = Json::parse(&there).map_err(|_| error_at(text, member.value.start, NOT_JSON))?;
+        if compact_bytes(there.to_doc().root()) == compact_bytes(value.to_doc().root()) {
+            return Ok(SetOutcome::Unchanged);
         }
         if !replace {
-            return Ok(Set::Other);
+            return Ok(SetOutcome::Conflict);
         }
-        let indent = indent_at(text, member.key_at);
+        let indent = indent_at(text, member.key_start);
         let mut new = text.to_owned();
-        new.replace_range(member.value.clone(), &style.pretty(value, indent));
-        return Ok(Set::Changed(new));
+        new.replace_range(member.value.clone(), &style.render_pretty(value, indent));
+        return Ok(SetOutcome::Changed(new));
     }
-    Ok(Set::Same)
+    Ok(SetOutcome::Unchanged)
 }
 
-fn written(node: Node<'_>) -> Vec<u8> {
+fn compact_bytes(node: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    node.compact_into(&mut out);
+    node.write_compact(&mut out);
     out
 }
 
 /// The text without comments and without commas before a closing bracket.
-fn plain(text: &str) -> Result<String, Bad> {
+fn strip_comments(text: &str) -> Result<String, JsoncError> {
     let mut out = String::with_capacity(text.len());
-    let mut reader = Reader { text, at: if text.starts_with('\u{feff}') { 3 } else { 0 }, depth: 0 };
+    let mut reader =
+        JsoncParser { text, position: if text.starts_with('\u{feff}') { 3 } else { 0 }, depth: 0 };
     loop {
-        reader.blank()?;
+        reader.skip_whitespace()?;
         match reader.peek() {
             None => return Ok(out),
             Some(b'"') => {
-                let from = reader.at;
-                reader.string()?;
-                out.push_str(&text[from..reader.at]);
+                let from = reader.position;
+                reader.parse_string()?;
+                out.push_str(&text[from..reader.position]);
             }
             Some(b'}' | b']') if out.trim_end().ends_with(',') => {
                 out.truncate(out.trim_end().len() - 1);
             }
             Some(_) => {
-                let c = text[reader.at..].chars().next().unwrap_or_default();
+                let c = text[reader.position..].chars().next().unwrap_or_default();
                 out.push(c);
-                reader.at += c.len_utf8();
+                reader.position += c.len_utf8();
                 // `1 2` must not become `12`.
-                if text[reader.at..].starts_with(|c: char| c.is_whitespace() || c == '/') {
+                if text[reader.position..].starts_with(|c: char| c.is_whitespace() || c == '/') {
                     out.push(' ');
                 }
             }
@@ -119,54 +127,54 @@ fn plain(text: &str) -> Result<String, Bad> {
     }
 }
 
-struct Reader<'a> {
+struct JsoncParser<'a> {
     text: &'a str,
-    at: usize,
+    position: usize,
     depth: usize,
 }
 
-struct Object<'a> {
+struct ObjectSpan<'a> {
     open: usize,
     close: usize,
-    members: Vec<Member<'a>>,
+    members: Vec<MemberSpan<'a>>,
     /// Whether a comma follows the last member.
     ends_with_comma: bool,
 }
 
-struct Member<'a> {
+struct MemberSpan<'a> {
     key: Cow<'a, str>,
-    key_at: usize,
+    key_start: usize,
     value: Range<usize>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsoncParser<'a> {
     fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+        self.text.as_bytes().get(self.position).copied()
     }
 
-    fn bad(&self, why: &'static str) -> Bad {
-        bad(self.text, self.at, why)
+    fn error(&self, why: &'static str) -> JsoncError {
+        error_at(self.text, self.position, why)
     }
 
     /// Passes over white space and comments.
-    fn blank(&mut self) -> Result<(), Bad> {
+    fn skip_whitespace(&mut self) -> Result<(), JsoncError> {
         loop {
-            let rest = &self.text[self.at..];
-            self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
-            let rest = &self.text[self.at..];
+            let rest = &self.text[self.position..];
+            self.position += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
+            let rest = &self.text[self.position..];
             if rest.starts_with("//") {
-                self.at += rest.find('\n').unwrap_or(rest.len());
+                self.position += rest.find('\n').unwrap_or(rest.len());
             } else if let Some(comment) = rest.strip_prefix("/*") {
-                let end = comment.find("*/").ok_or_else(|| self.bad("a comment has no end"))?;
-                self.at += end + 4;
+                let end = comment.find("*/").ok_or_else(|| self.error("a comment has no end"))?;
+                self.position += end + 4;
             } else {
                 return Ok(());
             }
         }
     }
 
-    fn string(&mut self) -> Result<Cow<'a, str>, Bad> {
-        let (text, from) = (self.text, self.at);
+    fn parse_string(&mut self) -> Result<Cow<'a, str>, JsoncError> {
+        let (text, from) = (self.text, self.position);
         let mut is_escaped = false;
         for (at, c) in text[from..].char_indices().skip(1) {
             match c {
@@ -174,107 +182,108 @@ impl<'a> Reader<'a> {
                 '\\' => is_escaped = true,
                 '\n' => break,
                 '"' => {
-                    self.at = from + at + 1;
-                    let quoted = Json::parse(&text[from..self.at]).map_err(|_| bad(text, from, NOT_JSON))?;
-                    return Ok(quoted.doc().root().str().unwrap_or_default().into_owned().into());
+                    self.position = from + at + 1;
+                    let quoted = Json::parse(&text[from..self.position])
+                        .map_err(|_| error_at(text, from, NOT_JSON))?;
+                    return Ok(quoted.to_doc().root().str().unwrap_or_default().into_owned().into());
                 }
                 _ => {}
             }
         }
-        Err(self.bad("a text has no closing quote"))
+        Err(self.error("a text has no closing quote"))
     }
 
-    fn value(&mut self) -> Result<Range<usize>, Bad> {
-        let from = self.at;
+    fn parse_value(&mut self) -> Result<Range<usize>, JsoncError> {
+        let from = self.position;
         match self.peek() {
-            Some(b'{') => drop(self.object()?),
-            Some(b'[') => self.array()?,
-            Some(b'"') => drop(self.string()?),
+            Some(b'{') => drop(self.parse_object()?),
+            Some(b'[') => self.skip_array()?,
+            Some(b'"') => drop(self.parse_string()?),
             _ => {
                 let rest = &self.text[from..];
                 let length = rest
                     .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')))
                     .unwrap_or(rest.len());
                 if length == 0 {
-                    return Err(self.bad("a value is missing"));
+                    return Err(self.error("a value is missing"));
                 }
-                self.at += length;
+                self.position += length;
             }
         }
-        Ok(from..self.at)
+        Ok(from..self.position)
     }
 
-    fn object(&mut self) -> Result<Object<'a>, Bad> {
+    fn parse_object(&mut self) -> Result<ObjectSpan<'a>, JsoncError> {
         if self.peek() != Some(b'{') {
-            return Err(self.bad("there should be an object `{…}`"));
+            return Err(self.error("there should be an object `{…}`"));
         }
-        self.deeper()?;
-        let open = self.at;
-        self.at += 1;
+        self.enter()?;
+        let open = self.position;
+        self.position += 1;
         let mut members = Vec::new();
         let mut ends_with_comma = false;
         loop {
-            self.blank()?;
+            self.skip_whitespace()?;
             match self.peek() {
                 Some(b'}') => break,
                 Some(b'"') if members.is_empty() || ends_with_comma => {}
-                Some(b'"') => return Err(self.bad("a comma is missing")),
-                _ => return Err(self.bad("there should be a name in quotes")),
+                Some(b'"') => return Err(self.error("a comma is missing")),
+                _ => return Err(self.error("there should be a name in quotes")),
             }
-            let key_at = self.at;
-            let key = self.string()?;
-            self.blank()?;
+            let key_at = self.position;
+            let key = self.parse_string()?;
+            self.skip_whitespace()?;
             if self.peek() != Some(b':') {
-                return Err(self.bad("a colon is missing"));
+                return Err(self.error("a colon is missing"));
             }
-            self.at += 1;
-            self.blank()?;
-            let value = self.value()?;
-            members.push(Member { key, key_at, value });
-            self.blank()?;
+            self.position += 1;
+            self.skip_whitespace()?;
+            let value = self.parse_value()?;
+            members.push(MemberSpan { key, key_start: key_at, value });
+            self.skip_whitespace()?;
             ends_with_comma = self.peek() == Some(b',');
-            self.at += usize::from(ends_with_comma);
+            self.position += usize::from(ends_with_comma);
         }
-        let close = self.at;
-        self.at += 1;
+        let close = self.position;
+        self.position += 1;
         self.depth -= 1;
-        Ok(Object { open, close, members, ends_with_comma })
+        Ok(ObjectSpan { open, close, members, ends_with_comma })
     }
 
-    fn array(&mut self) -> Result<(), Bad> {
-        self.deeper()?;
-        self.at += 1;
+    fn skip_array(&mut self) -> Result<(), JsoncError> {
+        self.enter()?;
+        self.position += 1;
         loop {
-            self.blank()?;
+            self.skip_whitespace()?;
             if self.peek() == Some(b']') {
-                self.at += 1;
+                self.position += 1;
                 self.depth -= 1;
                 return Ok(());
             }
-            self.value()?;
-            self.blank()?;
+            self.parse_value()?;
+            self.skip_whitespace()?;
             match self.peek() {
-                Some(b',') => self.at += 1,
+                Some(b',') => self.position += 1,
                 Some(b']') => {}
-                _ => return Err(self.bad("a list has no end")),
+                _ => return Err(self.error("a list has no end")),
             }
         }
     }
 
-    fn deeper(&mut self) -> Result<(), Bad> {
+    fn enter(&mut self) -> Result<(), JsoncError> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX { Err(self.bad("it is nested too deeply")) } else { Ok(()) }
+        if self.depth > DEPTH_MAX { Err(self.error("it is nested too deeply")) } else { Ok(()) }
     }
 }
 
-impl Object<'_> {
+impl ObjectSpan<'_> {
     /// The text with a member more in this object.
-    fn with(&self, text: &str, path: &[&str], value: &Json, style: &Style) -> String {
+    fn insert_member(&self, text: &str, path: &[&str], value: &Json, style: &Style) -> String {
         let is_one_line = !text[self.open..self.close].contains('\n');
         let around = indent_at(text, self.open);
         let Some(last) = self.members.last() else {
-            let inside = format!("{around}{}", style.unit);
-            let member = style.member(path, value, &inside);
+            let inside = format!("{around}{}", style.indent_unit);
+            let member = style.render_member(path, value, &inside);
             // Behind a comment that stands on the opening line.
             let from = if is_one_line { self.open + 1 } else { line_end(text, self.open) };
             let close = if is_one_line { format!("{}{around}", style.newline) } else { String::new() };
@@ -286,11 +295,11 @@ impl Object<'_> {
         if is_one_line {
             let comma = if self.ends_with_comma { " " } else { ", " };
             let behind = if self.ends_with_comma { self.close } else { last.value.end };
-            new.insert_str(behind, &format!("{comma}{}", style.compact_member(path, value)));
+            new.insert_str(behind, &format!("{comma}{}", style.render_compact_member(path, value)));
             return new;
         }
-        let inside = indent_at(text, last.key_at);
-        let member = style.member(path, value, inside);
+        let inside = indent_at(text, last.key_start);
+        let member = style.render_member(path, value, inside);
         // A comment behind the last member is about that member, and stays with it.
         let end = line_end(text, last.value.end).min(self.close);
         let (end, close) = if end == self.close {
@@ -320,53 +329,53 @@ fn indent_at(text: &str, at: usize) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-fn bad(text: &str, at: usize, why: &'static str) -> Bad {
-    Bad { line: text[..at.min(text.len())].matches('\n').count() + 1, why }
+fn error_at(text: &str, at: usize, why: &'static str) -> JsoncError {
+    JsoncError { line: text[..at.min(text.len())].matches('\n').count() + 1, message: why }
 }
 
 /// How the file is written.
 struct Style {
     newline: &'static str,
-    unit: String,
+    indent_unit: String,
 }
 
 impl Style {
-    fn of(text: &str) -> Self {
+    fn detect(text: &str) -> Self {
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let indented = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
         let unit = indented.map_or("  ", |line| indent_at(line, line.len()));
-        Self { newline, unit: unit.to_owned() }
+        Self { newline, indent_unit: unit.to_owned() }
     }
 
-    fn nested(&self, path: &[&str], value: &Json, indent: &str) -> String {
+    fn render_nested(&self, path: &[&str], value: &Json, indent: &str) -> String {
         if path.is_empty() {
-            return self.pretty(value, indent);
+            return self.render_pretty(value, indent);
         }
-        let inside = format!("{indent}{}", self.unit);
-        let member = self.member(path, value, &inside);
+        let inside = format!("{indent}{}", self.indent_unit);
+        let member = self.render_member(path, value, &inside);
         format!("{{{0}{inside}{member}{0}{indent}}}", self.newline)
     }
 
-    fn member(&self, path: &[&str], value: &Json, indent: &str) -> String {
-        format!("{}: {}", quoted(path[0]), self.nested(&path[1..], value, indent))
+    fn render_member(&self, path: &[&str], value: &Json, indent: &str) -> String {
+        format!("{}: {}", json_string(path[0]), self.render_nested(&path[1..], value, indent))
     }
 
-    fn compact_member(&self, path: &[&str], value: &Json) -> String {
+    fn render_compact_member(&self, path: &[&str], value: &Json) -> String {
         let inner = match &path[1..] {
             [] => value.as_str().to_owned(),
-            rest => format!("{{{}}}", self.compact_member(rest, value)),
+            rest => format!("{{{}}}", self.render_compact_member(rest, value)),
         };
-        format!("{}: {inner}", quoted(path[0]))
+        format!("{}: {inner}", json_string(path[0]))
     }
 
-    fn pretty(&self, value: &Json, indent: &str) -> String {
+    fn render_pretty(&self, value: &Json, indent: &str) -> String {
         let mut out = String::new();
-        self.write(&mut out, value.doc().root(), indent);
+        self.write_value(&mut out, value.to_doc().root(), indent);
         out
     }
 
-    fn write(&self, out: &mut String, node: Node<'_>, indent: &str) {
-        let inside = format!("{indent}{}", self.unit);
+    fn write_value(&self, out: &mut String, node: Node<'_>, indent: &str) {
+        let inside = format!("{indent}{}", self.indent_unit);
         let is_object = node.is_object();
         let parts: Vec<(Option<String>, Node<'_>)> = if is_object {
             node.members().map(|(key, value)| (Some(key.raw().to_owned()), value)).collect()
@@ -393,14 +402,14 @@ impl Style {
             if let Some(key) = key {
                 out.push_str(&format!("{key}: "));
             }
-            self.write(out, value, &inside);
+            self.write_value(out, value, &inside);
         }
         out.push_str(&format!("{}{indent}", self.newline));
         out.push(if is_object { '}' } else { ']' });
     }
 }
 
-fn quoted(text: &str) -> String {
+fn json_string(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
     json::write::string(&mut out, text);
     String::from_utf8_lossy(&out).into_owned()
@@ -410,7 +419,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use json::Json;
 
-    use super::{Bad, Set, set};
+    use super::{JsoncError, SetOutcome, set_member};
 
     fn entry() -> Json {
         Json::parse(r#"{"command":"/bin/spile","args":["serve","/data/crm"]}"#).expect("JSON")
@@ -418,10 +427,11 @@ mod tests {
 
     /// What comes of a file.
     fn check(before: &str, after: &str) {
-        let got = set(before, &["mcpServers", "crm"], &entry(), false).expect("a file that can be changed");
-        assert_eq!(got, Set::Changed(after.to_owned()), "{before}");
-        let again = set(after, &["mcpServers", "crm"], &entry(), false);
-        assert_eq!(again, Ok(Set::Same), "the same again changes nothing: {after}");
+        let got =
+            set_member(before, &["mcpServers", "crm"], &entry(), false).expect("a file that can be changed");
+        assert_eq!(got, SetOutcome::Changed(after.to_owned()), "{before}");
+        let again = set_member(after, &["mcpServers", "crm"], &entry(), false);
+        assert_eq!(again, Ok(SetOutcome::Unchanged), "the same again changes nothing: {after}");
     }
 
     #[test]
@@ -466,11 +476,13 @@ mod tests {
     fn what_is_there_under_the_name_is_replaced_only_when_asked() {
         let before = "{ /* x */ \"mcpServers\": { \"crm\": { \"command\": \"other\" } } }";
         let path = ["mcpServers", "crm"];
-        assert_eq!(set(before, &path, &entry(), false), Ok(Set::Other));
-        let Ok(Set::Changed(after)) = set(before, &path, &entry(), true) else { panic!("replaced") };
+        assert_eq!(set_member(before, &path, &entry(), false), Ok(SetOutcome::Conflict));
+        let Ok(SetOutcome::Changed(after)) = set_member(before, &path, &entry(), true) else {
+            panic!("replaced")
+        };
         assert!(after.starts_with("{ /* x */ \"mcpServers\": { \"crm\": {") && after.contains("/bin/spile"));
         let same = "{\"mcpServers\":{\"crm\":{ \"command\" : \"/bin/spile\", // it\n \"args\":[\"serve\",\"/data/crm\",],}}}";
-        assert_eq!(set(same, &path, &entry(), false), Ok(Set::Same));
+        assert_eq!(set_member(same, &path, &entry(), false), Ok(SetOutcome::Unchanged));
     }
 
     #[test]
@@ -490,8 +502,8 @@ mod tests {
             ("{\"a\": 1} trailing", 1, "this is not JSON"),
             (&format!("{{\"a\": {deep}"), 1, "it is nested too deeply"),
         ] {
-            let got = set(text, &["mcpServers", "crm"], &entry(), false);
-            assert_eq!(got, Err(Bad { line, why }), "{text}");
+            let got = set_member(text, &["mcpServers", "crm"], &entry(), false);
+            assert_eq!(got, Err(JsoncError { line, message: why }), "{text}");
         }
     }
 }

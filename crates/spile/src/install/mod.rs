@@ -14,9 +14,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use json::Json;
 
-use crate::banner::{client_name, is_plain};
-use crate::project::{Project, missing};
-use crate::replace::{self, Mode};
+use crate::atomic_file::{self, FileMode};
+use crate::banner::{client_name, is_client_name_char};
+use crate::project::{Project, not_found};
 pub use clients::Client;
 use clients::Scope;
 
@@ -48,7 +48,7 @@ pub struct InstallArgs {
 }
 
 /// How a client starts the server.
-struct Entry {
+struct ServerEntry {
     name: String,
     command: String,
     arguments: Vec<String>,
@@ -56,37 +56,37 @@ struct Entry {
 }
 
 pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
-    let place = args.client.place(args.scope, args.config.as_deref())?;
-    let entry = Entry::of(args)?;
+    let place = args.client.config_file(args.scope, args.config.as_deref())?;
+    let entry = ServerEntry::from_args(args)?;
     if args.print {
-        let shown = place.edited("", &entry, true)?.unwrap_or_default();
+        let shown = place.with_entry("", &entry, true)?.unwrap_or_default();
         writeln!(std::io::stdout(), "{}", shown.trim_end())?;
-        writeln!(std::io::stderr(), "this goes into {}", place.file.display())?;
+        writeln!(std::io::stderr(), "this goes into {}", place.path.display())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let before = read(&place.file)?;
+    let before = read_config(&place.path)?;
     let text = before.as_deref().unwrap_or_default();
-    let Some(after) = place.edited(text, &entry, args.force)? else {
-        said(&format!("`{}` is in {} already", entry.name, place.file.display()));
+    let Some(after) = place.with_entry(text, &entry, args.force)? else {
+        print_stderr(&format!("`{}` is in {} already", entry.name, place.path.display()));
         return Ok(ExitCode::SUCCESS);
     };
-    let kept = before.map(|_| keep(&place.file)).transpose()?;
-    replace::make_folder_of(&place.file)?;
-    replace::file(&place.file, after.as_bytes(), Mode::AsItWasOrPrivate)?;
-    said(&format!("added `{}` to {}", entry.name, place.file.display()));
+    let kept = before.map(|_| back_up(&place.path)).transpose()?;
+    atomic_file::create_parent_dir(&place.path)?;
+    atomic_file::write(&place.path, after.as_bytes(), FileMode::PreserveOrPrivate)?;
+    print_stderr(&format!("added `{}` to {}", entry.name, place.path.display()));
     if let Some(kept) = kept {
-        said(&format!("as it was before: {}", kept.display()));
+        print_stderr(&format!("as it was before: {}", kept.display()));
     }
-    said(args.client.afterwards());
+    print_stderr(args.client.next_step());
     Ok(ExitCode::SUCCESS)
 }
 
-fn said(text: &str) {
+fn print_stderr(text: &str) {
     // Nobody there to read it is no reason to fail.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-fn read(file: &Path) -> anyhow::Result<Option<String>> {
+fn read_config(file: &Path) -> anyhow::Result<Option<String>> {
     match std::fs::read(file) {
         Ok(bytes) => match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(text)),
@@ -98,13 +98,13 @@ fn read(file: &Path) -> anyhow::Result<Option<String>> {
 }
 
 /// A copy beside the file, under a name that is free: an older copy may be the one that is needed.
-fn keep(file: &Path) -> anyhow::Result<PathBuf> {
+fn back_up(file: &Path) -> anyhow::Result<PathBuf> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for number in 0..1000 {
         let ending = if number == 0 { "bak".to_owned() } else { format!("bak.{number}") };
         let copy = file.with_file_name(format!("{name}.{ending}"));
         let bytes = std::fs::read(file)?;
-        match replace::new_file(&copy, &bytes, Mode::Like(file)) {
+        match atomic_file::create_new(&copy, &bytes, FileMode::SameAs(file)) {
             Ok(()) => return Ok(copy),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {
@@ -115,19 +115,20 @@ fn keep(file: &Path) -> anyhow::Result<PathBuf> {
     bail!("there are a thousand copies of `{}` already; remove some", file.display())
 }
 
-impl Entry {
-    fn of(args: &InstallArgs) -> anyhow::Result<Self> {
-        let absolute = args.path.canonicalize().map_err(|error| missing::unread(&args.path, error))?;
+impl ServerEntry {
+    fn from_args(args: &InstallArgs) -> anyhow::Result<Self> {
+        let absolute = args.path.canonicalize().map_err(|error| not_found::path_error(&args.path, error))?;
         let shown = absolute.to_str().with_context(|| {
             format!("`{}` is not text in UTF-8, and settings files are; rename it", absolute.display())
         })?;
-        let variables = args.env.iter().map(|said| variable(said)).collect::<anyhow::Result<Vec<_>>>()?;
-        let (own_name, command, arguments, needed) = match crate::pack::packed_at(&absolute)? {
+        let variables =
+            args.env.iter().map(|said| parse_variable(said)).collect::<anyhow::Result<Vec<_>>>()?;
+        let (own_name, command, arguments, needed) = match crate::pack::read_packed_metadata(&absolute)? {
             Some(about) => (about.name, shown.to_owned(), Vec::new(), about.variables),
             None => {
-                let looked = Project::find(&args.path)?.look()?;
-                crate::tell(&looked.found);
-                let Some(ready) = looked.ready else { bail!("it cannot be served as it is") };
+                let looked = Project::find(&args.path)?.scan()?;
+                crate::print_diagnostics(&looked.diagnostics);
+                let Some(ready) = looked.compiled else { bail!("it cannot be served as it is") };
                 let own = std::env::current_exe().context("where this program lies cannot be told")?;
                 let own = own.to_str().context("this program lies in a folder whose name is not text")?;
                 let needed = looked.variables.into_iter().collect();
@@ -136,13 +137,13 @@ impl Entry {
         };
         for name in needed {
             if !variables.iter().any(|(given, _)| *given == name) {
-                said(&format!(
+                print_stderr(&format!(
                     "note: the manifest reads ${{{name}}}, and clients pass few variables on; give it with --env {name}"
                 ));
             }
         }
         let name = match &args.name {
-            Some(name) if name.is_empty() || !name.chars().all(is_plain) => {
+            Some(name) if name.is_empty() || !name.chars().all(is_client_name_char) => {
                 bail!("--name: use letters without marks, digits, `-` and `_`")
             }
             Some(name) => name.clone(),
@@ -151,7 +152,7 @@ impl Entry {
         Ok(Self { name, command, arguments, variables })
     }
 
-    fn json(&self, has_type: bool) -> Json {
+    fn to_json(&self, has_type: bool) -> Json {
         Json::object(|entry| {
             if has_type {
                 entry.str("type", "stdio");
@@ -169,7 +170,7 @@ impl Entry {
     }
 }
 
-fn variable(said: &str) -> anyhow::Result<(String, String)> {
+fn parse_variable(said: &str) -> anyhow::Result<(String, String)> {
     let (name, value) = match said.split_once('=') {
         Some((name, value)) => (name, value.to_owned()),
         None => match std::env::var(said) {

@@ -5,14 +5,14 @@ use std::io::{self, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use call::text::hex;
 use json::Json;
-use upstream::masked::names_secret;
+use spile_core::text::hex;
+use upstream::redact::is_secret_name;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use super::{PackArgs, Server, digest_all, executable};
-use crate::replace::{self, Mode};
+use super::{PackArgs, PackagedServer, sha256, write_executable};
+use crate::atomic_file::{self, FileMode};
 
 /// The bundle format that is written.
 const MANIFEST_VERSION: &str = "0.3";
@@ -21,18 +21,18 @@ const SERVER_SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025
 const DESCRIPTION_CHARS_MAX: usize = 100;
 
 /// A zip archive with the executable and a manifest that says how to start it.
-pub(super) fn mcpb(output: &Path, server: &Server, args: &PackArgs) -> anyhow::Result<()> {
-    let name = plain_name(&server.about.name);
+pub(super) fn write_mcpb(output: &Path, server: &PackagedServer, args: &PackArgs) -> anyhow::Result<()> {
+    let name = bundle_name(&server.metadata.name);
     let is_windows = match &args.program {
         Some(program) => program.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("exe")),
         None => cfg!(windows),
     };
     let entry = format!("server/{name}{}", if is_windows { ".exe" } else { "" });
     let mut program = tempfile::tempfile()?;
-    executable(&mut program, server, args)?;
+    write_executable(&mut program, server, args)?;
     program.rewind()?;
     let manifest = mcpb_manifest(server, &name, &entry, args);
-    replace::with(output, Mode::Usual, |file| {
+    atomic_file::write_with(output, FileMode::Umask, |file| {
         let mut archive = ZipWriter::new(file.as_file_mut());
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
         archive.start_file("manifest.json", options.unix_permissions(0o644))?;
@@ -45,11 +45,11 @@ pub(super) fn mcpb(output: &Path, server: &Server, args: &PackArgs) -> anyhow::R
     })
 }
 
-fn mcpb_manifest(server: &Server, name: &str, entry: &str, args: &PackArgs) -> Json {
-    let about = &server.about;
+fn mcpb_manifest(server: &PackagedServer, name: &str, entry: &str, args: &PackArgs) -> Json {
+    let about = &server.metadata;
     Json::object(|manifest| {
         manifest.str("manifest_version", MANIFEST_VERSION).str("name", name);
-        manifest.str("display_name", &about.name).str("version", &semantic(&about.version));
+        manifest.str("display_name", &about.name).str("version", &to_semver(&about.version));
         manifest.str("description", &server.description);
         manifest.object("author", |author| {
             author.str("name", args.author.as_deref().unwrap_or(&about.name));
@@ -87,7 +87,7 @@ fn mcpb_manifest(server: &Server, name: &str, entry: &str, args: &PackArgs) -> J
                     config.object(&variable.to_ascii_lowercase(), |one| {
                         one.str("type", "string").str("title", variable);
                         one.str("description", "What the server's manifest reads under this name.");
-                        one.bool("required", true).bool("sensitive", names_secret(variable));
+                        one.bool("required", true).bool("sensitive", is_secret_name(variable));
                     });
                 }
             });
@@ -96,7 +96,11 @@ fn mcpb_manifest(server: &Server, name: &str, entry: &str, args: &PackArgs) -> J
 }
 
 /// What a registry of servers lists.
-pub(super) fn server_json(output: &Path, server: &Server, args: &PackArgs) -> anyhow::Result<()> {
+pub(super) fn write_server_json(
+    output: &Path,
+    server: &PackagedServer,
+    args: &PackArgs,
+) -> anyhow::Result<()> {
     let Some(id) = &args.id else {
         bail!("a registry knows servers by a name such as io.github.acme/customers; say it with --id");
     };
@@ -113,11 +117,11 @@ pub(super) fn server_json(output: &Path, server: &Server, args: &PackArgs) -> an
             ensure!(url.starts_with("https://"), "--bundle-url: a registry wants an https URL");
             let mut file =
                 File::open(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
-            Some((url, hex(&digest_all(&mut file)?)))
+            Some((url, hex(&sha256(&mut file)?)))
         }
         _ => None,
     };
-    let about = &server.about;
+    let about = &server.metadata;
     let mut description: String = server.description.chars().take(DESCRIPTION_CHARS_MAX).collect();
     if description.len() < server.description.len() {
         description.pop();
@@ -125,11 +129,11 @@ pub(super) fn server_json(output: &Path, server: &Server, args: &PackArgs) -> an
     }
     let json = Json::object(|json| {
         json.str("$schema", SERVER_SCHEMA).str("name", id).str("title", &about.name);
-        json.str("description", &description).str("version", &semantic(&about.version));
+        json.str("description", &description).str("version", &to_semver(&about.version));
         if let Some((url, digest)) = &bundle {
             let package = Json::object(|package| {
                 package.str("registryType", "mcpb").str("identifier", url);
-                package.str("version", &semantic(&about.version)).str("fileSha256", digest);
+                package.str("version", &to_semver(&about.version)).str("fileSha256", digest);
                 package.object("transport", |transport| {
                     transport.str("type", "stdio");
                 });
@@ -139,7 +143,7 @@ pub(super) fn server_json(output: &Path, server: &Server, args: &PackArgs) -> an
                             variable
                                 .str("name", name)
                                 .bool("isRequired", true)
-                                .bool("isSecret", names_secret(name));
+                                .bool("isSecret", is_secret_name(name));
                         });
                         out.extend_from_slice(variable.as_str().as_bytes());
                     });
@@ -154,18 +158,18 @@ pub(super) fn server_json(output: &Path, server: &Server, args: &PackArgs) -> an
             json.raw("remotes", &format!("[{}]", remote.as_str()));
         }
     });
-    replace::file(output, json.as_str().as_bytes(), Mode::Usual)
+    atomic_file::write(output, json.as_str().as_bytes(), FileMode::Umask)
 }
 
 /// `0+1a2b3c4d`, which a server has without a lock file, is no semantic version; `0.0.0+1a2b3c4d` is.
-fn semantic(version: &str) -> String {
+fn to_semver(version: &str) -> String {
     match version.split_once('+') {
         Some(("0", build)) => format!("0.0.0+{build}"),
         _ => version.to_owned(),
     }
 }
 
-fn plain_name(name: &str) -> String {
+fn bundle_name(name: &str) -> String {
     let plain: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     match plain.trim_matches('-') {

@@ -6,10 +6,10 @@
 //! server-json  what a registry of servers wants to know
 //! ```
 
-mod about;
 mod bundle;
+mod metadata;
+mod packed_server;
 mod trailer;
-mod unpacked;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -24,12 +24,12 @@ use ring::digest;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use crate::progress::Bar;
-use crate::project::{Packing, Project};
-use crate::replace::{self, Mode};
-pub use about::About;
-use trailer::{Trailer, Window};
-pub use unpacked::run_if_packed;
+use crate::atomic_file::{self, FileMode};
+use crate::progress::ProgressBar;
+use crate::project::{PackageContents, Project};
+pub use metadata::PackMetadata;
+pub use packed_server::run_if_packed;
+use trailer::{FileSection, Trailer};
 
 #[derive(Debug, Args)]
 pub struct PackArgs {
@@ -43,8 +43,8 @@ pub struct PackArgs {
     #[arg(long)]
     with_data: bool,
     /// What to make
-    #[arg(long, value_enum, default_value_t = Format::Executable)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = PackFormat::Executable)]
+    format: PackFormat,
     /// Replace a file that is there
     #[arg(long)]
     force: bool,
@@ -69,7 +69,7 @@ pub struct PackArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum PackFormat {
     Executable,
     Mcpb,
     ServerJson,
@@ -81,11 +81,11 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     }
     ensure!(!args.output.is_dir(), "`{}` is a folder; name a file", args.output.display());
     let project = Project::find(&args.path)?;
-    let mut looked = project.look()?;
-    crate::tell(&looked.found);
-    let Some(ready) = looked.ready.take() else { return Ok(ExitCode::FAILURE) };
-    let packing = project.packing(looked, args.with_data, ready.contract.writes())?;
-    if let Some(made) = &packing.made {
+    let mut looked = project.scan()?;
+    crate::print_diagnostics(&looked.diagnostics);
+    let Some(ready) = looked.compiled.take() else { return Ok(ExitCode::FAILURE) };
+    let packing = project.package_contents(looked, args.with_data, ready.contract.has_write_tools())?;
+    if let Some(made) = &packing.new_id_file {
         writeln!(
             io::stderr(),
             "made {}, which tells this server's data from another's; keep it with the manifest",
@@ -93,25 +93,25 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
         )?;
     }
     let beside = packing.sources.iter().find(|source| !args.with_data && source.path.is_relative());
-    if let (Format::Mcpb, Some(source)) = (args.format, beside) {
+    if let (PackFormat::Mcpb, Some(source)) = (args.format, beside) {
         bail!("a bundle has nothing beside it, and `{}` would not be found; add --with-data", source.name);
     }
-    let server = Server::new(&ready.contract, packing, args.with_data)?;
+    let server = PackagedServer::new(&ready.contract, packing, args.with_data)?;
     match args.format {
-        Format::Executable => {
-            replace::with(&args.output, Mode::Executable, |file| {
-                executable(file.as_file_mut(), &server, args)
+        PackFormat::Executable => {
+            atomic_file::write_with(&args.output, FileMode::Executable, |file| {
+                write_executable(file.as_file_mut(), &server, args)
             })?;
         }
-        Format::Mcpb => bundle::mcpb(&args.output, &server, args)?,
-        Format::ServerJson => bundle::server_json(&args.output, &server, args)?,
+        PackFormat::Mcpb => bundle::write_mcpb(&args.output, &server, args)?,
+        PackFormat::ServerJson => bundle::write_server_json(&args.output, &server, args)?,
     }
     let bytes = std::fs::metadata(&args.output)?.len();
     let size = match bytes >> 20 {
         0 => format!("{} KiB", bytes.div_ceil(1024)),
         mebibytes => format!("{mebibytes} MiB"),
     };
-    let what = format!("{} {}", server.about.name, server.about.version);
+    let what = format!("{} {}", server.metadata.name, server.metadata.version);
     writeln!(io::stderr(), "packed {what} into {} ({size})", args.output.display())?;
     for line in server.remarks(args) {
         writeln!(io::stderr(), "{line}")?;
@@ -120,24 +120,24 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What is to be packed.
-struct Server {
-    about: About,
+struct PackagedServer {
+    metadata: PackMetadata,
     description: String,
     tools: Vec<(String, String)>,
     manifest: String,
     lock: Option<Vec<u8>>,
     /// The files that go in, with their names in the archive.
-    files: Vec<Packed>,
+    files: Vec<PackedFile>,
 }
 
-struct Packed {
-    place: String,
+struct PackedFile {
+    archive_path: String,
     path: PathBuf,
     kind: SourceKind,
 }
 
-impl Server {
-    fn new(contract: &Contract, packing: Packing, with_data: bool) -> anyhow::Result<Self> {
+impl PackagedServer {
+    fn new(contract: &Contract, packing: PackageContents, with_data: bool) -> anyhow::Result<Self> {
         let mut files = Vec::new();
         let mut sources = Vec::new();
         for (at, source) in packing.sources.into_iter().enumerate() {
@@ -148,7 +148,7 @@ impl Server {
             // Two sources may have files of one name.
             let place = format!("data/{at}/{name}");
             sources.push((source.name, place.clone()));
-            files.push(Packed { place, path: source.path, kind: source.kind });
+            files.push(PackedFile { archive_path: place, path: source.path, kind: source.kind });
         }
         let first = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
         let instructions = contract.instructions.as_deref().map(first).filter(|line| !line.is_empty());
@@ -166,12 +166,12 @@ impl Server {
                 .iter()
                 .map(|tool| (tool.name.clone(), described(&tool.description)))
                 .collect(),
-            about: About {
+            metadata: PackMetadata {
                 name: contract.name.clone(),
                 version: contract.version.clone(),
                 variables: packing.variables,
                 sources,
-                is_writable: contract.writes(),
+                is_writable: contract.has_write_tools(),
                 id: packing.id,
             },
             manifest: packing.manifest,
@@ -183,13 +183,16 @@ impl Server {
     /// What whoever packed it should know.
     fn remarks(&self, args: &PackArgs) -> Vec<String> {
         let mut out = Vec::new();
-        if args.format != Format::ServerJson && self.files.is_empty() {
+        if args.format != PackFormat::ServerJson && self.files.is_empty() {
             out.push("the data is not in it; --with-data puts it in".to_owned());
         }
-        if !self.about.variables.is_empty() {
-            out.push(format!("it reads these variables when it starts: {}", self.about.variables.join(", ")));
+        if !self.metadata.variables.is_empty() {
+            out.push(format!(
+                "it reads these variables when it starts: {}",
+                self.metadata.variables.join(", ")
+            ));
         }
-        if args.format == Format::ServerJson && args.bundle.is_none() && args.remote_url.is_none() {
+        if args.format == PackFormat::ServerJson && args.bundle.is_none() && args.remote_url.is_none() {
             out.push(
                 "nobody can get it from this yet; add --bundle and --bundle-url, or --remote-url".to_owned(),
             );
@@ -199,46 +202,46 @@ impl Server {
 }
 
 /// Writes the program, the payload and the trailer.
-fn executable(out: &mut File, server: &Server, args: &PackArgs) -> anyhow::Result<()> {
+fn write_executable(out: &mut File, server: &PackagedServer, args: &PackArgs) -> anyhow::Result<()> {
     let path = match &args.program {
         Some(path) => path.clone(),
         None => std::env::current_exe().context("where this program lies cannot be told")?,
     };
     let mut program = File::open(&path).with_context(|| format!("`{}` cannot be read", path.display()))?;
-    if args.program.is_some() && !trailer::can_be_packed(&mut program)? {
+    if args.program.is_some() && !trailer::has_magic(&mut program)? {
         bail!("`{}` is no build of spile, and would not know what is packed into it", path.display());
     }
     // A program that has something packed already is taken without it.
-    let length = match Trailer::of(&mut program)? {
-        Some(trailer) => trailer.from,
+    let length = match Trailer::read(&mut program)? {
+        Some(trailer) => trailer.start,
         None => program.metadata()?.len(),
     };
     program.rewind()?;
     let data: u64 =
         server.files.iter().filter_map(|file| Some(std::fs::metadata(&file.path).ok()?.len())).sum();
-    let bar = Bar::new("packing", length + data);
-    io::copy(&mut bar.reading((&mut program).take(length)), out)?;
+    let bar = ProgressBar::new("packing", length + data);
+    io::copy(&mut bar.count_reads((&mut program).take(length)), out)?;
     let from = out.stream_position()?;
-    payload(out, server, &bar)?;
+    write_payload(out, server, &bar)?;
     let end = out.seek(SeekFrom::End(0))?;
-    let digest = digest_of(out, from)?;
+    let digest = sha256_from(out, from)?;
     out.seek(SeekFrom::Start(end))?;
-    Trailer { digest, from, length: end - from }.write(out)?;
+    Trailer { digest, start: from, length: end - from }.write(out)?;
     Ok(())
 }
 
-fn payload(out: &mut File, server: &Server, bar: &Bar) -> anyhow::Result<()> {
-    let mut archive = ZipWriter::new(Window::open(out)?);
+fn write_payload(out: &mut File, server: &PackagedServer, bar: &ProgressBar) -> anyhow::Result<()> {
+    let mut archive = ZipWriter::new(FileSection::open_ended(out)?);
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
     let mut member = |name: &str, bytes: &[u8]| {
         archive.start_file(name, options)?;
         archive.write_all(bytes)?;
         anyhow::Ok(())
     };
-    member(about::MEMBER, server.about.write().as_bytes())?;
-    member(about::MANIFEST, server.manifest.as_bytes())?;
+    member(metadata::MEMBER, server.metadata.write().as_bytes())?;
+    member(metadata::MANIFEST, server.manifest.as_bytes())?;
     if let Some(lock) = &server.lock {
-        member(about::LOCK, lock)?;
+        member(metadata::LOCK, lock)?;
     }
     for file in &server.files {
         let shown = file.path.display();
@@ -254,20 +257,22 @@ fn payload(out: &mut File, server: &Server, bar: &Bar) -> anyhow::Result<()> {
             _ => file.path.clone(),
         };
         let mut data = File::open(&path).with_context(|| format!("`{shown}` cannot be read"))?;
-        archive
-            .start_file(&*file.place, options.large_file(data.metadata()?.len() >= u64::from(u32::MAX)))?;
-        io::copy(&mut bar.reading(&mut data), &mut archive)?;
+        archive.start_file(
+            &*file.archive_path,
+            options.large_file(data.metadata()?.len() >= u64::from(u32::MAX)),
+        )?;
+        io::copy(&mut bar.count_reads(&mut data), &mut archive)?;
     }
     archive.finish()?;
     Ok(())
 }
 
-fn digest_of(file: &mut File, from: u64) -> io::Result<[u8; 32]> {
+fn sha256_from(file: &mut File, from: u64) -> io::Result<[u8; 32]> {
     file.seek(SeekFrom::Start(from))?;
-    digest_all(file)
+    sha256(file)
 }
 
-fn digest_all(from: &mut impl Read) -> io::Result<[u8; 32]> {
+fn sha256(from: &mut impl Read) -> io::Result<[u8; 32]> {
     let mut context = digest::Context::new(&digest::SHA256);
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -280,22 +285,22 @@ fn digest_all(from: &mut impl Read) -> io::Result<[u8; 32]> {
 }
 
 /// What is packed into a file, if something is.
-pub(crate) fn packed_at(path: &Path) -> anyhow::Result<Option<About>> {
+pub(crate) fn read_packed_metadata(path: &Path) -> anyhow::Result<Option<PackMetadata>> {
     if !path.is_file() {
         return Ok(None);
     }
-    let Some(trailer) = Trailer::at(path)? else { return Ok(None) };
+    let Some(trailer) = Trailer::read_path(path)? else { return Ok(None) };
     let mut file = File::open(path)?;
-    read_about(&mut ZipArchive::new(Window::of(&mut file, trailer)?)?).map(Some)
+    read_metadata(&mut ZipArchive::new(FileSection::new(&mut file, trailer)?)?).map(Some)
 }
 
-fn read_about(archive: &mut ZipArchive<Window<'_>>) -> anyhow::Result<About> {
-    About::read(member(archive, about::MEMBER)?)
+fn read_metadata(archive: &mut ZipArchive<FileSection<'_>>) -> anyhow::Result<PackMetadata> {
+    PackMetadata::read(read_member(archive, metadata::MEMBER)?)
 }
 
 /// A small member.
-fn member(archive: &mut ZipArchive<Window<'_>>, name: &str) -> anyhow::Result<Vec<u8>> {
+fn read_member(archive: &mut ZipArchive<FileSection<'_>>, name: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    archive.by_name(name)?.take(about::BYTES_MAX * 8).read_to_end(&mut bytes)?;
+    archive.by_name(name)?.take(metadata::BYTES_MAX * 8).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -1,24 +1,24 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use contract::source::{Change, Clerk, Stale, Unwritable, Write};
-use contract::{Cell, Value};
+use contract::source::{ContractViolation, RowChange, VersionConflict, WriteChecks, WriteRequest};
+use contract::{Value, ValueRef};
 
-use super::{MANIFEST, Project, Ready, Sources};
+use super::{Compiled, MANIFEST, Project, Sources};
 
-struct Nobody;
+struct NoChecks;
 
-impl Clerk for Nobody {
-    fn before(&mut self, _: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
+impl WriteChecks for NoChecks {
+    fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
         Ok(Vec::new())
     }
 
-    fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
+    fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
         Ok(Vec::new())
     }
 }
 
-fn looked(folder: &Path, description: &str, served: &Sources) -> Ready {
+fn compile_folder(folder: &Path, description: &str, served: &Sources) -> Compiled {
     let read = std::fs::read_dir(folder).expect("a folder");
     let mut names = read.map(|entry| entry.expect("a file").file_name().into_string().expect("a name"));
     let file = names.find(|name| name.starts_with("t.")).expect("data");
@@ -32,26 +32,26 @@ fn looked(folder: &Path, description: &str, served: &Sources) -> Ready {
          \"data\"\nkey = \"id\"\ndescription = \"{description}\"\noperations = [\"get\", \"update\"]\n"
     );
     std::fs::write(folder.join(MANIFEST), manifest).expect("written");
-    let looked = Project::find(folder).and_then(|project| project.look_again(served)).expect("a project");
-    assert_eq!(looked.errors(), 0, "{:?}", looked.found);
-    looked.ready.expect("nothing is wrong")
+    let looked = Project::find(folder).and_then(|project| project.rescan(served)).expect("a project");
+    assert_eq!(looked.error_count(), 0, "{:?}", looked.diagnostics);
+    looked.compiled.expect("nothing is wrong")
 }
 
-fn update(through: &Ready, to: &str) {
-    let writer = through.answers.writers[0].as_ref().expect("it is written to");
-    let (key, cells) = ([Cell::Integer(1)], [(1, Cell::Text(to))]);
-    let change = Change::Update { key: &key, cells: &cells };
-    let write = Write { change, claim: None, dry_run: false, now_ms: 0, stop: None };
-    writer.write(&write, &mut Nobody).expect("written");
+fn update(through: &Compiled, to: &str) {
+    let writer = through.backends.writers[0].as_ref().expect("it is written to");
+    let (key, cells) = ([ValueRef::Integer(1)], [(1, ValueRef::Text(to))]);
+    let change = RowChange::Update { key: &key, values: &cells };
+    let write = WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 0, cancelled: None };
+    writer.write(&write, &mut NoChecks).expect("written");
 }
 
-fn read(through: &Ready) -> String {
+fn read(through: &Compiled) -> String {
     let mut found = String::new();
-    let row = &mut |cells: &[Cell<'_>]| match cells[1] {
-        Cell::Text(text) => found = text.to_owned(),
+    let row = &mut |cells: &[ValueRef<'_>]| match cells[1] {
+        ValueRef::Text(text) => found = text.to_owned(),
         other => panic!("{other:?}"),
     };
-    assert!(through.answers.readers[0].get(&[Cell::Integer(1)], row).expect("it answers"));
+    assert!(through.backends.readers[0].get(&[ValueRef::Integer(1)], row).expect("it answers"));
     found
 }
 
@@ -59,8 +59,8 @@ fn read(through: &Ready) -> String {
 fn check(name: &str, bytes: &[u8]) {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join(name), bytes).expect("written");
-    let old = looked(folder.path(), "Old.", &Sources::default());
-    let new = looked(folder.path(), "New.", &old.sources);
+    let old = compile_folder(folder.path(), "Old.", &Sources::default());
+    let new = compile_folder(folder.path(), "New.", &old.sources);
     assert!(format!("{:?}", old.contract) != format!("{:?}", new.contract));
     let mut turn = 0;
     for _ in 0..3 {
@@ -74,7 +74,7 @@ fn check(name: &str, bytes: &[u8]) {
     // A contract that is made now knows it too, also when the one before is gone.
     let sources = new.sources.clone();
     drop((old, new));
-    assert_eq!(read(&looked(folder.path(), "Newer.", &sources)), format!("turn {turn}"), "{name}");
+    assert_eq!(read(&compile_folder(folder.path(), "Newer.", &sources)), format!("turn {turn}"), "{name}");
 }
 
 const ROWS: usize = 10;
@@ -123,10 +123,10 @@ fn so_it_is_in_a_large_file() {
 fn a_source_that_is_open_is_looked_at_again() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("t.csv"), csv(1)).expect("written");
-    let mut served = looked(folder.path(), "Same.", &Sources::default());
+    let mut served = compile_folder(folder.path(), "Same.", &Sources::default());
     for columns in ["id,v,more\n1,x,1\n", "id,v,also\n1,x,2\n", "id,v\n1,x\n"] {
         std::fs::write(folder.path().join("t.csv"), columns).expect("written");
-        served = looked(folder.path(), "Same.", &served.sources);
+        served = compile_folder(folder.path(), "Same.", &served.sources);
         let fields: Vec<&str> =
             served.contract.collections[0].fields.iter().map(|field| field.name.as_str()).collect();
         assert_eq!(fields.join(","), columns.lines().next().expect("a line"));
@@ -148,9 +148,9 @@ fn a_file_that_is_named_twice_is_open_once() {
         .expect("a text grows");
     }
     std::fs::write(folder.path().join(MANIFEST), manifest).expect("written");
-    let ready = Project::find(folder.path()).and_then(|project| project.look()).expect("a project").ready;
+    let ready = Project::find(folder.path()).and_then(|project| project.scan()).expect("a project").compiled;
     let mut ready = ready.expect("nothing is wrong");
     update(&ready, "written");
-    ready.answers.readers.swap(0, 1);
+    ready.backends.readers.swap(0, 1);
     assert_eq!(read(&ready), "written");
 }

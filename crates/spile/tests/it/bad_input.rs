@@ -2,29 +2,33 @@
 //!
 //! `check` and `serve` must say the same, word for word.
 
-use crate::stand::{Place, Said};
+use crate::harness::{CommandOutput, TestProject};
 
 /// What is read is kept in `snapshots/`.
 #[track_caller]
 fn check(name: &str, files: &[(&str, &[u8])], path: &str) {
-    check_in(name, &Place::new(files), path, &[]);
+    check_in(name, &TestProject::new(files), path, &[]);
 }
 
 #[track_caller]
-fn check_in(name: &str, place: &Place, path: &str, env: &[(&str, &str)]) {
+fn check_in(name: &str, place: &TestProject, path: &str, env: &[(&str, &str)]) {
     let before = place.files();
     let checked = place.run_with(&["check", path], env);
     let served = place.run_with(&["serve", path], env);
     assert_eq!(place.files(), before, "{name}: the files are as they were");
     assert_eq!((checked.code, &*checked.stdout), (Some(1), ""), "{name}: {checked}");
-    assert_eq!(served, Said { asked: served.asked.clone(), ..checked.clone() }, "{name}");
+    assert_eq!(
+        served,
+        CommandOutput { command_line: served.command_line.clone(), ..checked.clone() },
+        "{name}"
+    );
     insta::assert_snapshot!(name, checked);
 }
 
 /// Something wrong that does not keep the rest from being served: it is said, and nothing is left out.
 #[track_caller]
 fn check_served(name: &str, files: &[(&str, &[u8])], path: &str) {
-    let place = Place::new(files);
+    let place = TestProject::new(files);
     let before = place.files();
     let checked = place.run(&["check", path]);
     let served = place.run(&["serve", path]);
@@ -175,8 +179,10 @@ fn odd_databases_that_can_be_served() {
 
 #[test]
 fn a_database_that_somebody_keeps_locked() {
-    let place =
-        Place::new(&[("people.db", &database("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)"))]);
+    let place = TestProject::new(&[(
+        "people.db",
+        &database("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)"),
+    )]);
     let before = place.files();
     let other = rusqlite::Connection::open(place.folder.join("people.db")).expect("it opens");
     other.execute_batch("BEGIN EXCLUSIVE").expect("it can be locked");
@@ -313,7 +319,7 @@ fn slips_in_sql() {
 fn a_variable_that_is_set_is_used() {
     let manifest =
         b"[sources.crm]\npath = \"${CRM_FILE}\"\n\n[collections.people]\nsource = \"crm\"\nkey = \"name\"\n";
-    let place = Place::new(&[PEOPLE, ("spile.toml", manifest)]);
+    let place = TestProject::new(&[PEOPLE, ("spile.toml", manifest)]);
     let said = place.run_with(&["check"], &[("CRM_FILE", "people.csv")]);
     assert_eq!(said.code, Some(0), "{said}");
     check_in("manifest_variable_names_nothing", &place, ".", &[("CRM_FILE", "people.tsv")]);

@@ -5,11 +5,13 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::stand::{AT_MOST, Place, SPILE, Said, Served, lines_of, scripted};
+use crate::harness::{
+    CommandOutput, HttpServer, SPILE, TEST_TIMEOUT, TestProject, scripted_server, spawn_line_reader,
+};
 
 /// What is said is kept in `snapshots/`.
 #[track_caller]
-fn check(name: &str, place: &Place, args: &[&str], code: i32) -> Said {
+fn check(name: &str, place: &TestProject, args: &[&str], code: i32) -> CommandOutput {
     let said = place.run(args);
     assert_eq!(said.code, Some(code), "{name}: {said}");
     insta::assert_snapshot!(name, said);
@@ -18,7 +20,7 @@ fn check(name: &str, place: &Place, args: &[&str], code: i32) -> Said {
 
 #[test]
 fn a_file_is_asked_in_this_process() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     for (name, args) in [
         ("tools", &["tools"][..]),
         ("tools_one", &["tools", "list_customers"]),
@@ -46,7 +48,7 @@ fn without_cursor(text: &str) -> String {
 
 #[test]
 fn every_version_answers_the_same() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         for framing in ["lines", "headers"] {
             let said = place.run(&["ping", "--protocol", version, "--framing", framing]);
@@ -61,9 +63,10 @@ fn every_version_answers_the_same() {
 
 #[test]
 fn a_server_at_an_address_is_asked() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     place.write("token", b"s3cret\n");
-    let served = Served::start(place.spile(&["serve", "--bind", "127.0.0.1:0"]).env("SPILE_TOKEN", "s3cret"));
+    let served =
+        HttpServer::start(place.spile(&["serve", "--bind", "127.0.0.1:0"]).env("SPILE_TOKEN", "s3cret"));
     let url = format!("http://{}/mcp", served.address);
     for version in ["2024-11-05", "2025-11-25", "2026-07-28"] {
         let args = ["call", "lookup_customer", "email=dana@acme.test", "--url", &url, "--protocol", version];
@@ -73,7 +76,7 @@ fn a_server_at_an_address_is_asked() {
         let said = place.run(&[&args[..], &["--header", "authorization: Bearer s3cret"]].concat());
         assert_eq!(said.code, Some(0), "{said}");
     }
-    let shown = |said: Said| said.to_string().replace(&served.address.to_string(), "ADDRESS");
+    let shown = |said: CommandOutput| said.to_string().replace(&served.address.to_string(), "ADDRESS");
     let said = place.run(&["tools", "--url", &url]);
     assert_eq!(said.code, Some(5), "{said}");
     insta::assert_snapshot!("url_without_token", shown(said));
@@ -84,7 +87,7 @@ fn a_server_at_an_address_is_asked() {
 
 #[test]
 fn a_server_is_asked_at_every_door() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let key = rcgen::KeyPair::generate().expect("a key");
     let names = vec!["localhost".into(), "127.0.0.1".into()];
     let certificate = rcgen::CertificateParams::new(names).expect("names").self_signed(&key);
@@ -92,9 +95,10 @@ fn a_server_is_asked_at_every_door() {
     place.write("key.pem", key.serialize_pem().as_bytes());
     let owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(place.folder.join("key.pem"), owner).expect("it is ours");
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0", "--socket", "s.sock"]));
+    let served =
+        HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0", "--socket", "s.sock"]));
     let tls = ["serve", "--bind", "127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"];
-    let secure = Served::start(&mut place.spile(&tls));
+    let secure = HttpServer::start(&mut place.spile(&tls));
     let (port, secure_port) = (served.address.port(), secure.address.port());
     let socket = place.folder.join("s.sock").display().to_string();
     let trusted = ["--cacert", "cert.pem"];
@@ -125,7 +129,7 @@ fn a_server_is_asked_at_every_door() {
 
 #[test]
 fn a_program_is_started_and_asked() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let command = format!("{SPILE} serve");
     check("command_tools", &place, &["tools", "--command", &command], 0);
     check(
@@ -141,7 +145,7 @@ fn a_program_is_started_and_asked() {
 
 #[test]
 fn a_program_that_dies_of_the_first_question_is_greeted_the_old_way() {
-    let place = scripted();
+    let place = scripted_server();
     let said = place.run(&["ping", "--command", "/bin/sh server.sh old"]);
     assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{said}");
     assert!(said.stdout.contains(" · protocol 2025-11-25 · "), "{said}");
@@ -149,7 +153,7 @@ fn a_program_that_dies_of_the_first_question_is_greeted_the_old_way() {
 
 #[test]
 fn folders_are_told_when_they_are_given() {
-    let place = scripted();
+    let place = scripted_server();
     let with = place.run(&["trace", "--root", ".", "--command", "/bin/sh server.sh", "ping"]);
     assert!(with.stdout.contains(r#""capabilities":{"roots":{},"#), "{with}");
     let without = place.run(&["trace", "--command", "/bin/sh server.sh", "ping"]);
@@ -158,7 +162,7 @@ fn folders_are_told_when_they_are_given() {
 
 #[test]
 fn json_is_read_from_stdin() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let with = |input: &[u8]| {
         let mut command = place.spile(&["call", "lookup_customer", "--json", "-"]);
         let mut child = command
@@ -191,7 +195,7 @@ fn json_is_read_from_stdin() {
 
 #[test]
 fn what_is_typed_is_judged_before_it_is_sent() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     place.write("empty", b" \n");
     place.write("two", b"one\ntwo\n");
     for (name, args) in [
@@ -233,7 +237,7 @@ fn what_is_typed_is_judged_before_it_is_sent() {
 
 #[test]
 fn a_tool_that_fails_says_so_on_stderr() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let said = place.run(&["call", "lookup_customer", "email=nobody@acme.test"]);
     assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
     let at = said.stderr.find("ref ").expect("a reference");
@@ -250,7 +254,7 @@ fn a_tool_that_fails_says_so_on_stderr() {
 
 #[test]
 fn what_cannot_be_reached_or_started_is_told_with_a_way_out() {
-    let place = Place::new(&[("notes.txt", b"x")]);
+    let place = TestProject::new(&[("notes.txt", b"x")]);
     for (name, args) in [
         ("nothing_here", &["tools"][..]),
         ("no_such_file", &["tools", "--from", "gone.csv"]),
@@ -272,18 +276,18 @@ fn what_cannot_be_reached_or_started_is_told_with_a_way_out() {
 }
 
 /// Answers every request the same way, or not at all.
-fn canned(answer: &'static str) -> std::net::SocketAddr {
+fn start_canned_server(answer: &'static str) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || answered(stream, answer));
+            std::thread::spawn(move || answer_once(stream, answer));
         }
     });
     address
 }
 
-fn answered(mut stream: TcpStream, answer: &str) {
+fn answer_once(mut stream: TcpStream, answer: &str) {
     let mut request = [0; 4096];
     while stream.read(&mut request).is_ok_and(|read| read > 0) {
         if !answer.is_empty() && stream.write_all(answer.as_bytes()).is_err() {
@@ -294,7 +298,7 @@ fn answered(mut stream: TcpStream, answer: &str) {
 
 #[test]
 fn what_answers_and_is_no_server_is_told() {
-    let place = Place::new(&[]);
+    let place = TestProject::new(&[]);
     for (name, path, answer, code) in [
         ("http_404_at_the_top", "/", "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", 3),
         ("http_404", "/mpc", "HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\nnope", 3),
@@ -315,7 +319,7 @@ fn what_answers_and_is_no_server_is_told() {
         ("http_nonsense", "/mcp", "SSH-2.0-OpenSSH_9.2\r\n", 3),
         ("http_silence", "/mcp", "", 4),
     ] {
-        let address = canned(answer);
+        let address = start_canned_server(answer);
         let url = format!("http://{address}{path}");
         let said = place.run(&["tools", "--url", &url, "--timeout", "1.5"]);
         assert_eq!((said.code, &*said.stdout), (Some(code), ""), "{name}: {said}");
@@ -328,7 +332,7 @@ fn what_answers_and_is_no_server_is_told() {
 
 #[test]
 fn everything_a_server_can_have_is_shown() {
-    let place = scripted();
+    let place = scripted_server();
     for (name, args) in [
         ("scripted_tools", &["tools"][..]),
         ("scripted_resources", &["resources"]),
@@ -352,7 +356,7 @@ fn everything_a_server_can_have_is_shown() {
 
 #[test]
 fn a_server_can_go_wrong_in_many_ways() {
-    let place = scripted();
+    let place = scripted_server();
     for (name, args, code) in [
         ("scripted_escapes", &["call", "escapes"][..], 0),
         ("scripted_escapes_json", &["call", "escapes", "--output", "json"], 0),
@@ -380,14 +384,14 @@ fn a_server_can_go_wrong_in_many_ways() {
 
 #[test]
 fn ctrl_c_gives_up_the_call_and_tells_the_server() {
-    let place = scripted();
+    let place = scripted_server();
     let mut command = place.spile(&["call", "hangs", "--command", "/bin/sh server.sh"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let log = place.folder.join("log");
     let has = |what: &str| std::fs::read_to_string(&log).is_ok_and(|log| log.contains(what));
     let start = Instant::now();
     while !has("\"hangs\"") {
-        assert!(start.elapsed() < AT_MOST, "it is called");
+        assert!(start.elapsed() < TEST_TIMEOUT, "it is called");
         std::thread::sleep(Duration::from_millis(5));
     }
     let pid = rustix::process::Pid::from_child(&child);
@@ -399,11 +403,11 @@ fn ctrl_c_gives_up_the_call_and_tells_the_server() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let mut command = place.spile(&["call", "list_customers"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     drop(child.stdout.take());
-    let said = lines_of(child.stderr.take().expect("a pipe"));
+    let said = spawn_line_reader(child.stderr.take().expect("a pipe"));
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert_eq!(said.iter().collect::<Vec<_>>(), [] as [&str; 0]);
 }
@@ -418,7 +422,7 @@ fn what_is_skipped_is_told_once_and_all_of_it_when_asked_for() {
         *tools/list*) printf '{"jsonrpc":"2.0","id":%s,"id":7}\n' "$id" ;;
         esac
     done"#;
-    let place = Place::new(&[("server.sh", script.as_bytes())]);
+    let place = TestProject::new(&[("server.sh", script.as_bytes())]);
     let server = ["--command", "/bin/sh server.sh"];
     let said = place.run(&[&["ping"], &server[..]].concat());
     assert_eq!(said.code, Some(0), "{said}");
@@ -440,7 +444,7 @@ fn a_version_that_nobody_asked_for_is_not_to_be_left_out() {
     let script = r#"read -r line
         printf '{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2031-01-01"],"capabilities":{}}}\n'
         read -r line"#;
-    let place = Place::new(&[("server.sh", script.as_bytes())]);
+    let place = TestProject::new(&[("server.sh", script.as_bytes())]);
     let said = place.run(&["ping", "--command", "/bin/sh server.sh"]);
     assert_eq!(said.code, Some(3), "{said}");
     assert!(said.stderr.contains("protocol 2031-01-01, which will not do here"), "{said}");
@@ -456,7 +460,7 @@ fn a_version_that_nobody_asked_for_is_not_to_be_left_out() {
 fn a_websocket_that_never_opens_is_no_answer_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("ws://{}/mcp", listener.local_addr().expect("it is bound"));
-    let said = Place::new(&[]).run(&["ping", "--url", &url, "--timeout", "0.3"]);
+    let said = TestProject::new(&[]).run(&["ping", "--url", &url, "--timeout", "0.3"]);
     assert_eq!(said.code, Some(4), "{said}");
     assert!(said.stderr.contains("no answer within 0.3 s"), "{said}");
 }

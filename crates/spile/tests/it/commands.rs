@@ -1,13 +1,13 @@
 //! `check`, `init`, `completions`, and command lines that mean nothing.
 
-use crate::stand::{Place, Said};
+use crate::harness::{CommandOutput, TestProject};
 
 const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name,joined\n1,Ada,2026-01-02\n2,Bea,2026-03-04\n");
 const ORDERS: (&str, &[u8]) = ("orders.csv", b"no,person,total\n7,1,9.50\n8,2,12.00\n");
 
 /// What is read is kept in `snapshots/`; the files are as they were.
 #[track_caller]
-fn check(name: &str, place: &Place, args: &[&str]) -> Said {
+fn check(name: &str, place: &TestProject, args: &[&str]) -> CommandOutput {
     let before = place.files();
     let said = place.run(args);
     assert_eq!(place.files(), before, "{name}: the files are as they were");
@@ -17,13 +17,13 @@ fn check(name: &str, place: &Place, args: &[&str]) -> Said {
 
 #[test]
 fn check_says_what_would_be_served() {
-    let customers = Place::customers();
+    let customers = TestProject::customers();
     for (name, path) in
         [("check_manifest", "."), ("check_csv", "customers.csv"), ("check_db", "customers.db")]
     {
         assert_eq!(check(name, &customers, &["check", path]).code, Some(0));
     }
-    let several = Place::new(&[PEOPLE, ORDERS, ("notes.txt", b"not data")]);
+    let several = TestProject::new(&[PEOPLE, ORDERS, ("notes.txt", b"not data")]);
     assert_eq!(check("check_several_files", &several, &["check"]).code, Some(0));
 }
 
@@ -56,8 +56,8 @@ uses = "orders.get"
 description = "Look up the person by a number."
 "#;
 
-fn odd() -> Place {
-    let place = Place::new(&[PEOPLE, ("spile.toml", ODD)]);
+fn odd_project() -> TestProject {
+    let place = TestProject::new(&[PEOPLE, ("spile.toml", ODD)]);
     let made = rusqlite::Connection::open(place.folder.join("orders.db")).expect("it opens");
     made.execute_batch(
         "CREATE TABLE orders (no INTEGER PRIMARY KEY, total DECIMAL(20,4)); INSERT INTO orders VALUES (1, 9.5)",
@@ -68,12 +68,12 @@ fn odd() -> Place {
 
 #[test]
 fn check_says_what_is_worth_a_look() {
-    assert_eq!(check("check_worth_a_look", &odd(), &["check"]).code, Some(0));
+    assert_eq!(check("check_worth_a_look", &odd_project(), &["check"]).code, Some(0));
 }
 
 #[test]
 fn check_tells_programs_the_same() {
-    let said = check("check_json", &odd(), &["check", "--json"]);
+    let said = check("check_json", &odd_project(), &["check", "--json"]);
     assert_eq!((said.code, &*said.stderr), (Some(0), ""));
     for (name, files, path) in [
         ("check_json_missing", &[][..], "people.csv"),
@@ -89,7 +89,7 @@ fn check_tells_programs_the_same() {
         ),
         ("check_json_bad_data", &[("people.csv", b"")], "people.csv"),
     ] {
-        let said = check(name, &Place::new(files), &["check", path, "--json"]);
+        let said = check(name, &TestProject::new(files), &["check", path, "--json"]);
         assert_eq!((said.code, &*said.stderr), (Some(1), ""), "{name}");
         let told: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON, whatever happens");
         assert_eq!((&told["ok"], &told["tools"]), (&false.into(), &serde_json::json!([])), "{name}");
@@ -103,7 +103,7 @@ fn the_shape_of_the_json_is_documented() {
     let docs = include_str!("../../../../docs/check.md");
     let shown = docs.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
     let shown: serde_json::Value = serde_json::from_str(shown).expect("JSON");
-    let said = odd().run(&["check", "--json"]);
+    let said = odd_project().run(&["check", "--json"]);
     let told: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
     let members = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().expect("an object").keys().cloned().collect()
@@ -120,7 +120,7 @@ fn the_shape_of_the_json_is_documented() {
 
 #[test]
 fn the_schema_is_printed_and_written_beside_a_new_manifest() {
-    let place = Place::new(&[PEOPLE]);
+    let place = TestProject::new(&[PEOPLE]);
     let said = place.run(&["schema"]);
     assert_eq!((said.code, &*said.stderr), (Some(0), ""));
     assert_eq!(
@@ -136,7 +136,7 @@ fn the_schema_is_printed_and_written_beside_a_new_manifest() {
 }
 
 /// The first line of `check`: name and version.
-fn version(said: &Said) -> String {
+fn version(said: &CommandOutput) -> String {
     said.stdout.split(" · ").next().unwrap_or_default().to_owned()
 }
 
@@ -153,7 +153,7 @@ fn init_writes_what_serving_without_a_manifest_means() {
         ),
         (&[("odd names.csv", b"Id,Full Name,Full Name,,\"quote\"\"d\"\n1,a,b,c,d\n")], "odd names.csv"),
     ] {
-        let place = Place::new(files);
+        let place = TestProject::new(files);
         let (before, data) = (place.run(&["check", path]), place.files());
         let made = place.run(&["init", path]);
         assert_eq!((made.code, &*made.stdout), (Some(0), ""), "{made}");
@@ -176,17 +176,17 @@ fn init_writes_what_serving_without_a_manifest_means() {
 
 /// The tools and sources that `check` names behind the first line. A manifest that somebody could have written has
 /// more that is worth a look.
-fn tools(said: &Said) -> &str {
+fn tools(said: &CommandOutput) -> &str {
     let rest = said.stdout.split_once('\n').map_or("", |(_, rest)| rest);
     rest.split("\nworth a look").next().and_then(|rest| rest.split("\nTokens are").next()).unwrap_or(rest)
 }
 
 #[test]
 fn init_says_what_it_wrote() {
-    let place = Place::new(&[PEOPLE, ORDERS]);
+    let place = TestProject::new(&[PEOPLE, ORDERS]);
     insta::assert_snapshot!("init", place.run(&["init"]));
     let text = std::fs::read(place.folder.join("spile.toml")).expect("it was written");
-    insta::assert_snapshot!("init_text", place.readable(&text));
+    insta::assert_snapshot!("init_text", place.normalize(&text));
     // The second time it is somebody's work.
     place.write("spile.toml", b"[server]\nname = \"mine\"\n");
     assert_eq!(check("init_again", &place, &["init"]).code, Some(1));
@@ -205,7 +205,7 @@ fn init_writes_how_a_file_is_read() {
         (tsv, "#delimiter = \"tab\"", "name_in_full", "Curie, Marie"),
         (json, "at = \"/data/people\"", "name", "Bea"),
     ] {
-        let place = Place::new(&[file]);
+        let place = TestProject::new(&[file]);
         let call = ["call", "get_people", "id=2", "--output", "json", "--from"];
         let bare = place.run(&[&call[..], &[file.0]].concat());
         let expected = format!("\"{field}\":\"{answer}\"");
@@ -233,13 +233,13 @@ fn init_writes_nothing_for_what_cannot_be_served() {
             "shop.json",
         ),
     ] {
-        assert_eq!(check(name, &Place::new(files), &["init", path, "--force"]).code, Some(1), "{name}");
+        assert_eq!(check(name, &TestProject::new(files), &["init", path, "--force"]).code, Some(1), "{name}");
     }
 }
 
 #[test]
 fn command_lines_that_mean_nothing() {
-    let place = Place::new(&[PEOPLE]);
+    let place = TestProject::new(&[PEOPLE]);
     for (name, args) in [
         ("no_command", &[][..]),
         ("unknown_command", &["sreve", "people.csv"]),
@@ -257,7 +257,7 @@ fn command_lines_that_mean_nothing() {
 
 #[test]
 fn help_is_on_stdout() {
-    let place = Place::new(&[]);
+    let place = TestProject::new(&[]);
     for (name, args) in [
         ("help", &["--help"][..]),
         ("help_serve", &["serve", "--help"]),
@@ -277,7 +277,7 @@ fn help_is_on_stdout() {
 
 #[test]
 fn completions_are_scripts_of_their_shell() {
-    let place = Place::new(&[]);
+    let place = TestProject::new(&[]);
     for (shell, begins) in
         [("bash", "_spile() {"), ("zsh", "#compdef spile"), ("fish", "# Print an optspec for argparse")]
     {

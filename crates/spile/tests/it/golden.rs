@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::stand::{Pipe, Place, Served};
+use crate::harness::{HttpServer, StdioServer, TestProject};
 
 #[test]
 fn from_the_spreadsheet() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
         for version in VERSIONS {
-            let answered = played(&golden(version), &mut Piped::open(&place));
-            std::fs::write(file(version), answered).expect("a transcript can be written");
+            let answered = replay(&read_golden(version), &mut StdioTransport::open(&place));
+            std::fs::write(golden_path(version), answered).expect("a transcript can be written");
         }
     }
     check(&place);
@@ -27,7 +27,7 @@ fn from_the_spreadsheet() {
 /// Where the rows lie makes no difference to anybody who asks.
 #[test]
 fn from_the_database() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let manifest = std::fs::read_to_string(place.folder.join("spile.toml")).expect("there is a manifest");
     let (kind, path) =
         ("kind = \"csv\"\npath = \"customers.csv\"", "kind = \"sqlite\"\npath = \"customers.db\"");
@@ -40,10 +40,13 @@ fn from_the_database() {
 /// The verb tutor: what it is asked for, what it does not know, and what it does not have.
 #[test]
 fn the_verb_tutor() {
-    let place = Place::example("verbs");
+    let place = TestProject::example("verbs");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/verbs.txt");
     let golden = std::fs::read_to_string(&file).expect("a transcript is readable");
-    let (stdio, http) = (played(&golden, &mut Piped::open(&place)), played(&golden, &mut Web::open(&place)));
+    let (stdio, http) = (
+        replay(&golden, &mut StdioTransport::open(&place)),
+        replay(&golden, &mut HttpTransport::open(&place)),
+    );
     if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
         std::fs::write(&file, &stdio).expect("a transcript can be written");
     } else {
@@ -55,20 +58,22 @@ fn the_verb_tutor() {
 /// A list sends the very bytes that arguments are checked with, for every example.
 #[test]
 fn what_is_listed_is_what_is_checked() {
-    for entry in std::fs::read_dir(crate::stand::examples()).expect("there are examples") {
+    for entry in std::fs::read_dir(crate::harness::examples()).expect("there are examples") {
         let folder = entry.expect("a folder is readable").path();
         let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
-        let place = Place::example(&name);
-        let looked = spile::project::Project::find(&place.folder).and_then(|project| project.look());
+        let place = TestProject::example(&name);
+        let looked = spile::project::Project::find(&place.folder).and_then(|project| project.scan());
         let contract =
-            looked.expect("an example can be read").ready.expect("an example can be served").contract;
+            looked.expect("an example can be read").compiled.expect("an example can be served").contract;
         let ask = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
-        let listed = Piped::open(&place).ask(ask).expect("an answer");
+        let listed = StdioTransport::open(&place).request(ask).expect("an answer");
         assert!(!contract.tools.is_empty());
         for tool in &contract.tools {
             // `Check` is compiled from this text, wherever the contract is served.
-            contract::Check::compile(&tool.input).expect("a schema");
-            for (member, schema) in [("inputSchema", &tool.input), ("outputSchema", &tool.output)] {
+            contract::CompiledSchema::compile(&tool.input_schema).expect("a schema");
+            for (member, schema) in
+                [("inputSchema", &tool.input_schema), ("outputSchema", &tool.output_schema)]
+            {
                 let bytes = format!("\"{member}\":{}", schema.as_str());
                 assert!(listed.contains(&bytes), "{name}: {} of {} is sent otherwise", member, tool.name);
             }
@@ -79,7 +84,7 @@ fn what_is_listed_is_what_is_checked() {
 /// The database is the text beside it, so that it can be read and changed.
 #[test]
 fn the_verbs_are_those_of_the_text() {
-    let place = Place::example("verbs");
+    let place = TestProject::example("verbs");
     let sql = std::fs::read_to_string(place.folder.join("verbs.sql")).expect("there is a text");
     let made = rusqlite::Connection::open_in_memory().expect("a database");
     made.execute_batch(&sql).expect("the text is SQL");
@@ -100,39 +105,41 @@ fn the_verbs_are_those_of_the_text() {
 
 const VERSIONS: [&str; 3] = ["2024-11-05", "2025-06-18", "2026-07-28"];
 
-fn file(version: &str) -> PathBuf {
+fn golden_path(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/golden/{version}.txt"))
 }
 
-fn golden(version: &str) -> String {
-    std::fs::read_to_string(file(version)).expect("a transcript is readable")
+fn read_golden(version: &str) -> String {
+    std::fs::read_to_string(golden_path(version)).expect("a transcript is readable")
 }
 
-fn check(place: &Place) {
+fn check(place: &TestProject) {
     for version in VERSIONS {
-        let golden = golden(version);
-        let (stdio, http) =
-            (played(&golden, &mut Piped::open(place)), played(&golden, &mut Web::open(place)));
+        let golden = read_golden(version);
+        let (stdio, http) = (
+            replay(&golden, &mut StdioTransport::open(place)),
+            replay(&golden, &mut HttpTransport::open(place)),
+        );
         assert!(stdio == golden, "{version} over stdio is now:\n{stdio}");
         assert!(http == golden, "{version} over HTTP is now:\n{http}");
     }
 }
 
-trait Door {
+trait TestTransport {
     /// `None` if nothing comes back.
-    fn ask(&mut self, message: &str) -> Option<String>;
+    fn request(&mut self, message: &str) -> Option<String>;
 }
 
 /// The transcript with the answers of today.
-fn played(golden: &str, door: &mut dyn Door) -> String {
+fn replay(golden: &str, door: &mut dyn TestTransport) -> String {
     let mut out = String::new();
     let mut cursor = String::new();
     for line in golden.lines().filter(|line| !line.starts_with('<')) {
         out.extend([line, "\n"]);
         let Some(message) = line.strip_prefix("> ") else { continue };
-        if let Some(mut answer) = door.ask(&message.replace("<cursor>", &cursor)) {
-            hide(&mut answer, "ref", "<ref>");
-            cursor = hide(&mut answer, "nextCursor", "<cursor>").unwrap_or(cursor);
+        if let Some(mut answer) = door.request(&message.replace("<cursor>", &cursor)) {
+            redact(&mut answer, "ref", "<ref>");
+            cursor = redact(&mut answer, "nextCursor", "<cursor>").unwrap_or(cursor);
             out.extend(["< ", &answer, "\n"]);
         }
     }
@@ -140,7 +147,7 @@ fn played(golden: &str, door: &mut dyn Door) -> String {
 }
 
 /// Puts a name in the place of a member's text, also within a text that is JSON itself. Returns what was there.
-pub fn hide(answer: &mut String, member: &str, name: &str) -> Option<String> {
+pub fn redact(answer: &mut String, member: &str, name: &str) -> Option<String> {
     let mut hidden = None;
     for quote in ["\"", "\\\""] {
         let begins = format!("{quote}{member}{quote}:{quote}");
@@ -155,16 +162,16 @@ pub fn hide(answer: &mut String, member: &str, name: &str) -> Option<String> {
 }
 
 /// A client's process.
-struct Piped(Pipe);
+struct StdioTransport(StdioServer);
 
-impl Piped {
-    fn open(place: &Place) -> Self {
-        Self(Pipe::open(&mut place.spile(&["serve"])))
+impl StdioTransport {
+    fn open(place: &TestProject) -> Self {
+        Self(StdioServer::open(&mut place.spile(&["serve"])))
     }
 }
 
-impl Door for Piped {
-    fn ask(&mut self, message: &str) -> Option<String> {
+impl TestTransport for StdioTransport {
+    fn request(&mut self, message: &str) -> Option<String> {
         self.0.send(message);
         let sent: Value = serde_json::from_str(message).expect("a transcript holds JSON");
         sent.get("id")?;
@@ -172,7 +179,7 @@ impl Door for Piped {
     }
 }
 
-impl Drop for Piped {
+impl Drop for StdioTransport {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let nothing_but_answers = (Vec::new(), Some(0));
@@ -182,21 +189,21 @@ impl Drop for Piped {
 }
 
 /// One request for each message.
-struct Web {
-    served: Served,
+struct HttpTransport {
+    server: HttpServer,
     session: Option<String>,
     version: Option<String>,
 }
 
-impl Web {
-    fn open(place: &Place) -> Self {
-        let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
-        Self { served, session: None, version: None }
+impl HttpTransport {
+    fn open(place: &TestProject) -> Self {
+        let server = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+        Self { server, session: None, version: None }
     }
 }
 
-impl Door for Web {
-    fn ask(&mut self, message: &str) -> Option<String> {
+impl TestTransport for HttpTransport {
+    fn request(&mut self, message: &str) -> Option<String> {
         let sent: Value = serde_json::from_str(message).expect("a transcript holds JSON");
         let own = &sent["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
         let mut heads = String::new();
@@ -212,7 +219,7 @@ impl Door for Web {
         if let Some(session) = &self.session {
             heads += &format!("Mcp-Session-Id: {session}\r\n");
         }
-        let (head, body) = self.served.post("/mcp", &heads, message);
+        let (head, body) = self.server.post("/mcp", &heads, message);
         if sent["method"] == "initialize" {
             let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
             self.session = session.map(str::to_owned);

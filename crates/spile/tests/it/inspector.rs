@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::clients::{Server, cached, node};
-use crate::stand::{SPILE, examples};
+use crate::harness::{SPILE, examples};
 
 /// What it exits with when a tool says that it failed.
 const TOOL_FAILED: i32 = 5;
@@ -29,7 +29,7 @@ fn over_http() {
 fn check(target: &[&str]) {
     for era in ["legacy", "modern"] {
         // Exits with an error where a schema is one that not every client could use.
-        let listed = ask(target, era, &["--method", "tools/list", "--strict"], 0);
+        let listed = request(target, era, &["--method", "tools/list", "--strict"], 0);
         let names: Vec<&Value> =
             listed["tools"].as_array().expect("tools").iter().map(|tool| &tool["name"]).collect();
         assert_eq!(names, ["lookup_customer", "list_customers"]);
@@ -64,12 +64,12 @@ fn check(target: &[&str]) {
 fn call(target: &[&str], era: &str, tool: &str, arguments: &[&str], code: i32) -> Value {
     let mut args = vec!["--method", "tools/call", "--tool-name", tool];
     arguments.iter().for_each(|argument| args.extend(["--tool-arg", argument]));
-    ask(target, era, &args, code)
+    request(target, era, &args, code)
 }
 
 /// What it prints on stdout.
 #[track_caller]
-fn ask(target: &[&str], era: &str, args: &[&str], code: i32) -> Value {
+fn request(target: &[&str], era: &str, args: &[&str], code: i32) -> Value {
     let home = tempfile::tempdir().expect("a folder can be made");
     let out = Command::new(node())
         .arg(cached("inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"))

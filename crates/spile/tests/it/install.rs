@@ -1,12 +1,12 @@
 //! `spile install`: settings files of clients before and after.
 
-use crate::stand::Place;
+use crate::harness::TestProject;
 
 const CUSTOMERS: &[u8] = b"email,plan\ndana@acme.test,ruby\n";
 
 /// Installs `customers.csv` of a folder that is home, too, and shows what is said and what the files are then.
-fn installed(files: &[(&str, &str)], args: &[&str]) -> String {
-    let place = Place::new(&[("customers.csv", CUSTOMERS)]);
+fn run_install(files: &[(&str, &str)], args: &[&str]) -> String {
+    let place = TestProject::new(&[("customers.csv", CUSTOMERS)]);
     files.iter().for_each(|(name, text)| place.write(name, text.as_bytes()));
     let home = place.folder.to_string_lossy().into_owned();
     let args = [&["install"], args].concat();
@@ -16,8 +16,8 @@ fn installed(files: &[(&str, &str)], args: &[&str]) -> String {
         if !path.ends_with("customers.csv") {
             out += &format!(
                 "--- {}\n{}\n",
-                place.readable(path.to_string_lossy().as_bytes()),
-                place.readable(&bytes)
+                place.normalize(path.to_string_lossy().as_bytes()),
+                place.normalize(&bytes)
             );
         }
     }
@@ -27,11 +27,11 @@ fn installed(files: &[(&str, &str)], args: &[&str]) -> String {
 #[test]
 fn every_client_gets_what_it_reads() {
     for client in ["claude-desktop", "claude-code", "cursor", "vscode", "codex"] {
-        insta::assert_snapshot!(format!("install_{client}"), installed(&[], &[client, "customers.csv"]));
+        insta::assert_snapshot!(format!("install_{client}"), run_install(&[], &[client, "customers.csv"]));
     }
     for client in ["claude-code", "cursor", "vscode", "codex"] {
         let args = [client, "customers.csv", "--scope", "project", "--name", "crm"];
-        insta::assert_snapshot!(format!("install_{client}_project"), installed(&[], &args));
+        insta::assert_snapshot!(format!("install_{client}_project"), run_install(&[], &args));
     }
 }
 
@@ -40,20 +40,23 @@ fn other_entries_and_comments_stay_and_a_copy_is_kept() {
     let settings = "{\n    // mine\n    \"mcpServers\": {\n        \"git\": { \"command\": \"git-mcp\" }, // needed\n    },\n    \"theme\": 1\n}\n";
     insta::assert_snapshot!(
         "install_beside_others",
-        installed(&[(".cursor/mcp.json", settings)], &["cursor", "customers.csv", "--env", "A=1"])
+        run_install(&[(".cursor/mcp.json", settings)], &["cursor", "customers.csv", "--env", "A=1"])
     );
     let codex =
         "# mine\nmodel = \"x\"\n\n[mcp_servers.git] # needed\ncommand = \"git-mcp\"\n\n[tui]\ntheme = 1\n";
     insta::assert_snapshot!(
         "install_beside_others_toml",
-        installed(&[(".codex/config.toml", codex)], &["codex", "customers.csv", "--env", "A=1"])
+        run_install(&[(".codex/config.toml", codex)], &["codex", "customers.csv", "--env", "A=1"])
     );
 }
 
 #[test]
 fn print_only_shows() {
-    insta::assert_snapshot!("install_print", installed(&[], &["claude-desktop", "customers.csv", "--print"]));
-    insta::assert_snapshot!("install_print_toml", installed(&[], &["codex", "customers.csv", "--print"]));
+    insta::assert_snapshot!(
+        "install_print",
+        run_install(&[], &["claude-desktop", "customers.csv", "--print"])
+    );
+    insta::assert_snapshot!("install_print_toml", run_install(&[], &["codex", "customers.csv", "--print"]));
 }
 
 #[test]
@@ -79,13 +82,13 @@ fn what_would_do_harm_is_refused() {
         ("install_bad_variable", vec![], vec!["cursor", "customers.csv", "--env", "A-B=1"]),
         ("install_unknown", vec![], vec!["emacs", "customers.csv"]),
     ] {
-        insta::assert_snapshot!(name, installed(&files, &args));
+        insta::assert_snapshot!(name, run_install(&files, &args));
     }
 }
 
 #[test]
 fn the_same_again_changes_nothing() {
-    let place = Place::new(&[("customers.csv", CUSTOMERS)]);
+    let place = TestProject::new(&[("customers.csv", CUSTOMERS)]);
     let home = place.folder.to_string_lossy().into_owned();
     for client in ["cursor", "codex"] {
         let install = || place.run_with(&["install", client, "customers.csv"], &[("HOME", &home)]);
@@ -102,7 +105,7 @@ fn the_same_again_changes_nothing() {
 fn a_link_to_the_settings_stays_a_link_and_modes_stay() {
     use std::os::unix::fs::PermissionsExt;
     let place =
-        Place::new(&[("customers.csv", CUSTOMERS), ("dotfiles/mcp.json", b"{}\n"), (".cursor/x", b"")]);
+        TestProject::new(&[("customers.csv", CUSTOMERS), ("dotfiles/mcp.json", b"{}\n"), (".cursor/x", b"")]);
     let (real, link) = (place.folder.join("dotfiles/mcp.json"), place.folder.join(".cursor/mcp.json"));
     std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).expect("a mode can be set");
     std::os::unix::fs::symlink(&real, &link).expect("a link can be made");
@@ -119,5 +122,5 @@ fn variables_that_the_manifest_reads_are_named() {
     let manifest =
         "[server]\nname = \"crm\"\n[sources.c]\npath = \"${CRM_FILE:-customers.csv}\"\n[collections.c]\n";
     let files = [("spile.toml", manifest)];
-    insta::assert_snapshot!("install_variables", installed(&files, &["cursor"]));
+    insta::assert_snapshot!("install_variables", run_install(&files, &["cursor"]));
 }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::stand::{Pipe, Place, Served};
+use crate::harness::{HttpServer, StdioServer, TestProject};
 
 /// A count that takes as long as it is let.
 const SLOW: &str = "with recursive n(i) as (select 1 union all select i + 1 from n where i < :most) select count(*) as n from n";
 
-fn place(manifest: &str) -> Place {
-    let place = Place::new(&[("spile.toml", manifest.as_bytes())]);
+fn project(manifest: &str) -> TestProject {
+    let place = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
     let database = rusqlite::Connection::open(place.folder.join("shop.db")).expect("a database");
     database
         .execute_batch("CREATE TABLE t (k TEXT PRIMARY KEY, v TEXT); INSERT INTO t VALUES ('a', 'b')")
@@ -17,29 +17,29 @@ fn place(manifest: &str) -> Place {
 }
 
 /// A server on a pipe that keeps what it says besides answers.
-struct Piped {
-    pipe: Pipe,
-    told: Vec<Value>,
+struct StdioSession {
+    server: StdioServer,
+    notifications: Vec<Value>,
     /// No id is used twice.
     calls: u64,
 }
 
-impl Piped {
-    fn open(place: &Place) -> Self {
-        Self { pipe: Pipe::open(&mut place.spile(&["serve"])), told: Vec::new(), calls: 0 }
+impl StdioSession {
+    fn open(place: &TestProject) -> Self {
+        Self { server: StdioServer::open(&mut place.spile(&["serve"])), notifications: Vec::new(), calls: 0 }
     }
 
     fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         self.calls += 1;
         let message = message(self.calls, tool, arguments);
-        self.pipe.send(&message.to_string());
+        self.server.send(&message.to_string());
         loop {
-            let said: Value = serde_json::from_str(&self.pipe.next()).expect("JSON");
+            let said: Value = serde_json::from_str(&self.server.next()).expect("JSON");
             if said["id"] == self.calls {
                 assert!(said["result"].is_object(), "{said}");
                 return said["result"].clone();
             }
-            self.told.push(said);
+            self.notifications.push(said);
         }
     }
 }
@@ -54,7 +54,7 @@ fn message(id: u64, tool: &str, arguments: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
 }
 
-fn over_http(served: &Served, tool: &str, arguments: &Value) -> Value {
+fn over_http(served: &HttpServer, tool: &str, arguments: &Value) -> Value {
     let heads = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
     let (_, body) = served.post("/mcp", &heads, &message(1, tool, arguments).to_string());
     let said: Value = serde_json::from_str(&body).expect("JSON");
@@ -79,19 +79,19 @@ fn check_rate(mut call: impl FnMut(&str) -> Value) {
 #[test]
 fn a_rate_is_a_reasoned_result_on_every_door() {
     let manifest = "[sources.s]\npath = \"shop.db\"\n[collections.t]\n[tools.get_t]\nuses = \"t.get\"\nrate_limit = \"2/min\"\n";
-    let place = place(manifest);
+    let place = project(manifest);
     let arguments = |tool: &str| if tool == "get_t" { json!({ "k": "a" }) } else { json!({}) };
-    let mut pipe = Piped::open(&place);
+    let mut pipe = StdioSession::open(&place);
     check_rate(|tool| pipe.call(tool, &arguments(tool)));
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     check_rate(|tool| over_http(&served, tool, &arguments(tool)));
 }
 
 #[test]
 fn a_server_has_one_for_all_its_tools() {
     let manifest = "[server]\nrate_limit = \"2/h\"\n[sources.s]\npath = \"shop.db\"\n[collections.t]\n";
-    let place = place(manifest);
-    let mut pipe = Piped::open(&place);
+    let place = project(manifest);
+    let mut pipe = StdioSession::open(&place);
     assert_eq!(pipe.call("get_t", &json!({ "k": "a" }))["isError"], false);
     assert_eq!(pipe.call("list_t", &json!({}))["isError"], false);
     let refused = pipe.call("list_t", &json!({}));
@@ -103,8 +103,8 @@ fn a_tool_that_takes_too_long_is_stopped() {
     let manifest = format!(
         "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\ncall_timeout_ms = 1000\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
     );
-    let place = place(&manifest);
-    let mut pipe = Piped::open(&place);
+    let place = project(&manifest);
+    let mut pipe = StdioSession::open(&place);
     assert_eq!(pipe.call("slow", &json!({ "most": 10 }))["structuredContent"]["n"], 10);
     let stopped = pipe.call("slow", &json!({ "most": 1_000_000_000 }));
     assert_eq!(stopped["structuredContent"]["code"], "timeout", "{stopped}");
@@ -117,12 +117,12 @@ fn a_tool_that_is_known_to_run_long_says_so_to_whoever_wants_to_know() {
     let manifest = format!(
         "[sources.s]\npath = \"shop.db\"\n[tools.slow]\nsource = \"s\"\nsql = \"{SLOW}\"\nlong_running = true\nreturns = \"one\"\narguments.most = {{ type = \"integer\" }}\n"
     );
-    let place = place(&manifest);
-    let mut pipe = Piped::open(&place);
+    let place = project(&manifest);
+    let mut pipe = StdioSession::open(&place);
     assert_eq!(pipe.call("slow", &json!({ "most": 200_000 }))["structuredContent"]["n"], 200_000);
     let progress: Vec<&Value> =
-        pipe.told.iter().filter(|said| said["method"] == "notifications/progress").collect();
-    assert!(!progress.is_empty(), "{:?}", pipe.told);
+        pipe.notifications.iter().filter(|said| said["method"] == "notifications/progress").collect();
+    assert!(!progress.is_empty(), "{:?}", pipe.notifications);
     assert!(progress.iter().all(|said| said["params"]["progressToken"] == "p"));
     let steps: Vec<f64> = progress.iter().filter_map(|said| said["params"]["progress"].as_f64()).collect();
     assert!(steps.is_sorted(), "{steps:?}");

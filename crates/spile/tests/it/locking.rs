@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::stand::Place;
+use crate::harness::TestProject;
 
 const PEOPLE: &[u8] = b"id,name,plan\n1,Ada,free\n2,Bea,ruby\n3,Cem,free\n";
 const MANIFEST: &str = r#"[server]
@@ -24,13 +24,13 @@ description = "One row each."
 plan = { enum = ["free", "ruby"] }
 "#;
 
-fn place() -> Place {
-    Place::new(&[("people.csv", PEOPLE), ("spile.toml", MANIFEST.as_bytes())])
+fn project() -> TestProject {
+    TestProject::new(&[("people.csv", PEOPLE), ("spile.toml", MANIFEST.as_bytes())])
 }
 
 /// Changes the manifest.
 #[track_caller]
-fn change(place: &Place, from: &str, to: &str) {
+fn edit_manifest(place: &TestProject, from: &str, to: &str) {
     let file = place.folder.join("spile.toml");
     let text = std::fs::read_to_string(&file).expect("there is a manifest");
     assert!(text.contains(from), "{from} in {text}");
@@ -39,15 +39,15 @@ fn change(place: &Place, from: &str, to: &str) {
 
 /// What is said is kept in `snapshots/`.
 #[track_caller]
-fn check(name: &str, place: &Place, args: &[&str], code: i32) {
+fn check(name: &str, place: &TestProject, args: &[&str], code: i32) {
     let said = place.run(args);
     assert_eq!(said.code, Some(code), "{name}: {said}");
-    insta::assert_snapshot!(name, hidden(&said.to_string()));
+    insta::assert_snapshot!(name, redact_hashes(&said.to_string()));
 }
 
 /// A program is told the same by `ok` and by the exit code, and finds what is the matter under `lock`.
 #[track_caller]
-fn checked(place: &Place, args: &[&str], is_ok: bool, severity: &str) {
+fn check_json(place: &TestProject, args: &[&str], is_ok: bool, severity: &str) {
     let said = place.run(args);
     let told: Value = serde_json::from_str(&said.stdout).expect("JSON");
     assert_eq!((said.code, &told["ok"]), (Some(i32::from(!is_ok)), &Value::Bool(is_ok)), "{said}");
@@ -58,7 +58,7 @@ fn checked(place: &Place, args: &[&str], is_ok: bool, severity: &str) {
 }
 
 /// What a contract without a lock is called depends on all its words.
-fn hidden(text: &str) -> String {
+fn redact_hashes(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('+') {
@@ -77,9 +77,9 @@ fn hidden(text: &str) -> String {
 
 #[test]
 fn a_contract_is_locked_and_numbered() {
-    let place = place();
+    let place = project();
     check("lock_missing", &place, &["check", "--locked"], 1);
-    checked(&place, &["check", "--locked", "--json"], false, "error");
+    check_json(&place, &["check", "--locked", "--json"], false, "error");
     check("diff_without_a_lock", &place, &["diff"], 2);
     check("compile_first", &place, &["compile"], 0);
     insta::assert_snapshot!(
@@ -99,13 +99,13 @@ fn a_contract_is_locked_and_numbered() {
 
 #[test]
 fn words_are_a_patch() {
-    let place = place();
+    let place = project();
     assert_eq!(place.run(&["compile"]).code, Some(0));
-    change(&place, "One row each.", "A row for everybody.");
+    edit_manifest(&place, "One row each.", "A row for everybody.");
     check("check_unlocked", &place, &["check"], 0);
     check("check_locked_fails", &place, &["check", "--locked"], 1);
-    checked(&place, &["check", "--json"], true, "note");
-    checked(&place, &["check", "--locked", "--json"], false, "error");
+    check_json(&place, &["check", "--json"], true, "note");
+    check_json(&place, &["check", "--locked", "--json"], false, "error");
     check("diff_words", &place, &["diff", "--fail-on", "breaking"], 0);
     check("compile_words", &place, &["compile"], 0);
     assert_eq!(place.run(&["check", "--locked"]).code, Some(0));
@@ -113,7 +113,7 @@ fn words_are_a_patch() {
 
 #[test]
 fn a_new_column_is_compatible_and_one_less_is_breaking() {
-    let place = place();
+    let place = project();
     assert_eq!(place.run(&["compile"]).code, Some(0));
     place.write("people.csv", b"id,name,plan,phone\n1,Ada,free,1\n2,Bea,ruby,2\n3,Cem,free,\n");
     check("diff_compatible", &place, &["diff", "--fail-on", "breaking"], 0);
@@ -128,14 +128,14 @@ fn a_new_column_is_compatible_and_one_less_is_breaking() {
 
 #[test]
 fn a_lock_that_cannot_be_used_says_why() {
-    let place = place();
+    let place = project();
     assert_eq!(place.run(&["compile"]).code, Some(0));
     let good = std::fs::read_to_string(place.folder.join("spile.lock")).expect("written");
     place.write("spile.lock", good.replacen("\"id\"", "\"no\"", 1).as_bytes());
     check("lock_altered", &place, &["check"], 0);
     check("lock_altered_must", &place, &["check", "--locked"], 1);
-    checked(&place, &["check", "--json"], true, "warning");
-    checked(&place, &["check", "--locked", "--json"], false, "error");
+    check_json(&place, &["check", "--json"], true, "warning");
+    check_json(&place, &["check", "--locked", "--json"], false, "error");
     check("lock_altered_diff", &place, &["diff"], 2);
     // And it is made right.
     assert_eq!(place.run(&["compile"]).code, Some(0));
@@ -153,17 +153,17 @@ fn a_lock_that_cannot_be_used_says_why() {
 
 #[test]
 fn what_has_no_manifest_has_no_lock() {
-    let place = Place::new(&[("people.csv", PEOPLE)]);
+    let place = TestProject::new(&[("people.csv", PEOPLE)]);
     check("compile_without_a_manifest", &place, &["compile"], 1);
     check("diff_without_a_manifest", &place, &["diff"], 2);
     check("check_without_a_manifest", &place, &["check", "people.csv", "--locked"], 1);
-    let broken = Place::new(&[("people.csv", PEOPLE), ("spile.toml", b"[server]\nnmae = \"x\"\n")]);
+    let broken = TestProject::new(&[("people.csv", PEOPLE), ("spile.toml", b"[server]\nnmae = \"x\"\n")]);
     check("compile_broken", &broken, &["compile"], 1);
     assert!(!broken.folder.join("spile.lock").exists());
 }
 
 /// A repository with a commit of everything that is there.
-fn committed(place: &Place) {
+fn commit_all(place: &TestProject) {
     for args in [
         &["init", "--quiet", "--initial-branch=main"][..],
         &["add", "."],
@@ -179,18 +179,18 @@ fn committed(place: &Place) {
 
 #[test]
 fn a_revision_is_compared_with() {
-    let place = place();
+    let place = project();
     let path = std::env::var("PATH").expect("there are programs");
     let env = [("PATH", &*path), ("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CEILING_DIRECTORIES", "/")];
     let check = |name: &str, args: &[&str], code: i32| {
         let mut said = place.run_with(args, &env);
-        said.asked = args.join(" ");
+        said.command_line = args.join(" ");
         assert_eq!(said.code, Some(code), "{name}: {said}");
         insta::assert_snapshot!(name, said);
     };
     assert_eq!(place.run(&["compile"]).code, Some(0));
-    committed(&place);
-    change(&place, "\"free\", \"ruby\"", "\"free\", \"ruby\", \"emerald\"");
+    commit_all(&place);
+    edit_manifest(&place, "\"free\", \"ruby\"", "\"free\", \"ruby\", \"emerald\"");
     assert_eq!(place.run(&["compile"]).code, Some(0));
     for revision in ["main", "v1", "HEAD", "HEAD~0"] {
         let said = place.run_with(&["diff", "--against", revision], &env);
@@ -213,10 +213,10 @@ fn a_revision_is_compared_with() {
 
 #[test]
 fn without_git_a_revision_cannot_be_asked_for() {
-    let place = place();
+    let place = project();
     let path = std::env::var("PATH").expect("there are programs");
     let mut said = place.run_with(&["diff", "--against", "main"], &[("PATH", &path)]);
-    said.asked = "diff --against main".into();
+    said.command_line = "diff --against main".into();
     assert_eq!(said.code, Some(2), "{said}");
     insta::assert_snapshot!("diff_no_repository", said);
     let said = place.run_with(&["diff", "--against", "main"], &[("PATH", "/nowhere")]);

@@ -2,7 +2,7 @@
 //! over every door, at every protocol version they know. What exactly is in `crates/testkit/clients`.
 
 use crate::clients::{self, Client, Door};
-use crate::stand::{SPILE, examples};
+use crate::harness::{SPILE, examples};
 
 clients::every_client_over_every_door!(check);
 

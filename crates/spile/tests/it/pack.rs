@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::stand::{Place, SPILE, Said};
+use crate::harness::{CommandOutput, SPILE, TestProject};
 
 const SESSION: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
@@ -15,7 +15,7 @@ const SESSION: &[&str] = &[
 ];
 
 /// What a server on stdin and stdout answers, cursors aside, which are sealed anew by every server.
-fn answers(mut command: Command) -> Vec<String> {
+fn run_session(mut command: Command) -> Vec<String> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -40,16 +40,16 @@ fn without_cursor(line: &str) -> String {
     }
 }
 
-fn bare(program: &Path, folder: &Path) -> Command {
+fn clean_command(program: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().current_dir(folder);
     command
 }
 
 /// A packed example, alone in a folder.
-fn packed(args: &[&str]) -> (Place, PathBuf) {
-    let place = Place::customers();
-    let alone = Place::new(&[]);
+fn pack_customers(args: &[&str]) -> (TestProject, PathBuf) {
+    let place = TestProject::customers();
+    let alone = TestProject::new(&[]);
     let program = alone.folder.join("customers");
     let output = program.to_string_lossy().into_owned();
     let said = place.run(&[&["pack", ".", "--output", &output], args].concat());
@@ -59,53 +59,53 @@ fn packed(args: &[&str]) -> (Place, PathBuf) {
 
 #[test]
 fn one_file_answers_as_serving_does() {
-    let (alone, program) = packed(&["--with-data"]);
-    let mut serve = bare(Path::new(SPILE), &crate::stand::examples().join("customers"));
+    let (alone, program) = pack_customers(&["--with-data"]);
+    let mut serve = clean_command(Path::new(SPILE), &crate::harness::examples().join("customers"));
     serve.arg("serve");
-    let expected = answers(serve);
+    let expected = run_session(serve);
     assert_eq!(expected.len(), 4);
-    assert_eq!(answers(bare(&program, &alone.folder)), expected);
+    assert_eq!(run_session(clean_command(&program, &alone.folder)), expected);
     // Again, from what was laid out the first time.
-    assert_eq!(answers(bare(&program, &alone.folder)), expected);
+    assert_eq!(run_session(clean_command(&program, &alone.folder)), expected);
     assert_eq!(alone.files().len(), 1, "nothing appears beside it");
 }
 
 #[test]
 fn without_data_the_files_are_looked_for_beside_it() {
-    let (alone, program) = packed(&[]);
-    let out = bare(&program, &alone.folder).stdin(Stdio::null()).output().expect("it starts");
-    let said = alone.readable(&out.stderr);
+    let (alone, program) = pack_customers(&[]);
+    let out = clean_command(&program, &alone.folder).stdin(Stdio::null()).output().expect("it starts");
+    let said = alone.normalize(&out.stderr);
     assert!(!out.status.success() && said.contains("customers.csv"), "{said}");
-    let data = crate::stand::examples().join("customers").join("customers.csv");
+    let data = crate::harness::examples().join("customers").join("customers.csv");
     std::fs::copy(data, alone.folder.join("customers.csv")).expect("a copy");
-    assert_eq!(answers(bare(&program, &alone.folder)).len(), 4);
+    assert_eq!(run_session(clean_command(&program, &alone.folder)).len(), 4);
     // The current folder is of no importance.
-    assert_eq!(answers(bare(&program, Path::new("/"))).len(), 4);
+    assert_eq!(run_session(clean_command(&program, Path::new("/"))).len(), 4);
 }
 
 #[test]
 fn it_says_what_it_is() {
-    let (alone, program) = packed(&["--with-data"]);
+    let (alone, program) = pack_customers(&["--with-data"]);
     for (name, args) in [("packed_help", vec!["--help"]), ("packed_version", vec!["--version"])] {
-        let out = bare(&program, &alone.folder).args(args).output().expect("it starts");
-        insta::assert_snapshot!(name, alone.readable(&out.stdout));
+        let out = clean_command(&program, &alone.folder).args(args).output().expect("it starts");
+        insta::assert_snapshot!(name, alone.normalize(&out.stdout));
     }
-    let out = bare(&program, &alone.folder).arg("--nonsense").output().expect("it starts");
+    let out = clean_command(&program, &alone.folder).arg("--nonsense").output().expect("it starts");
     assert_eq!(out.status.code(), Some(2));
 }
 
 #[test]
 fn a_damaged_file_says_so() {
-    let (alone, program) = packed(&["--with-data"]);
+    let (alone, program) = pack_customers(&["--with-data"]);
     let whole = std::fs::read(&program).expect("packed");
     let damaged = |name: &str, bytes: &[u8]| {
         let path = alone.folder.join(name);
         std::fs::write(&path, bytes).expect("written");
         std::fs::set_permissions(&path, std::fs::metadata(&program).expect("there").permissions())
             .expect("mode");
-        let out = bare(&path, &alone.folder).stdin(Stdio::null()).output().expect("it starts");
+        let out = clean_command(&path, &alone.folder).stdin(Stdio::null()).output().expect("it starts");
         assert!(!out.status.success());
-        alone.readable(&out.stderr)
+        alone.normalize(&out.stderr)
     };
     // A byte of the data, where only the digest can tell.
     let mut other = whole.clone();
@@ -125,7 +125,7 @@ fn a_damaged_file_says_so() {
 
 #[test]
 fn a_bundle_runs_by_its_own_manifest() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let said = place.run(&[
         "pack",
         "--output",
@@ -137,7 +137,7 @@ fn a_bundle_runs_by_its_own_manifest() {
         "Acme",
     ]);
     assert_eq!(said.code, Some(0), "{said}");
-    let unpacked = Place::new(&[]);
+    let unpacked = TestProject::new(&[]);
     let file = std::fs::File::open(place.folder.join("customers.mcpb")).expect("made");
     zip::ZipArchive::new(file).expect("a zip archive").extract(&unpacked.folder).expect("extracted");
     let manifest = std::fs::read_to_string(unpacked.folder.join("manifest.json")).expect("there");
@@ -147,12 +147,12 @@ fn a_bundle_runs_by_its_own_manifest() {
     let folder = unpacked.folder.to_string_lossy();
     let command = config["command"].as_str().expect("a text").replace("${__dirname}", &folder);
     assert_eq!(config["args"], serde_json::json!([]));
-    assert_eq!(answers(bare(Path::new(&command), Path::new("/"))).len(), 4);
+    assert_eq!(run_session(clean_command(Path::new(&command), Path::new("/"))).len(), 4);
 }
 
 #[test]
 fn a_registry_gets_its_description() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     place.write("customers.mcpb", b"a bundle");
     let args =
         ["pack", "--output", "server.json", "--format", "server-json", "--id", "io.github.acme/customers"];
@@ -166,7 +166,7 @@ fn a_registry_gets_its_description() {
 
 #[test]
 fn what_cannot_be_packed_is_refused() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     place.write("there", b"");
     for (name, args) in [
         ("pack_there_already", vec!["pack", "--output", "there"]),
@@ -190,9 +190,9 @@ fn what_cannot_be_packed_is_refused() {
 /// Somebody's data is nobody else's, and what was written stays when the server is packed again.
 #[test]
 fn what_is_written_to_a_packed_server_stays_its_own() {
-    let home = Place::new(&[]);
+    let home = TestProject::new(&[]);
     let packed = |word: &str| {
-        let place = Place::new(&[
+        let place = TestProject::new(&[
             ("stock.csv", format!("sku,word\na,{word}\n").as_bytes()),
             ("spile.toml", b"[server]\nname = \"stock\"\n[sources.s]\npath = \"stock.csv\"\n[collections.stock]\nkey = \"sku\"\noperations = [\"get\", \"update\"]\n"),
         ]);
@@ -200,7 +200,7 @@ fn what_is_written_to_a_packed_server_stays_its_own() {
         assert_eq!(said.code, Some(0), "{said}");
         place
     };
-    let call = |place: &Place, words: &[&str]| {
+    let call = |place: &TestProject, words: &[&str]| {
         let command = place.folder.join("server").to_string_lossy().into_owned();
         let args = [&["call"], words, &["--command", &command, "--output", "json"]].concat();
         let said = home.run_with(&args, &[("HOME", &home.folder.to_string_lossy())]);
@@ -219,20 +219,20 @@ fn what_is_written_to_a_packed_server_stays_its_own() {
 /// A manifest need not be called `spile.toml`, and what was locked is packed with it.
 #[test]
 fn a_manifest_of_another_name_is_packed_with_its_own_lock() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     std::fs::rename(place.folder.join("spile.toml"), place.folder.join("crm.toml")).expect("it is there");
     place.write("spile.lock", b"of something else");
     let said = place.run(&["compile", "crm.toml"]);
     assert_eq!(said.code, Some(0), "{said}");
     let said = place.run(&["pack", "crm.toml", "--with-data", "--output", "server"]);
     assert_eq!(said.code, Some(0), "{said}");
-    assert_eq!(answers(bare(&place.folder.join("server"), Path::new("/"))).len(), 4);
+    assert_eq!(run_session(clean_command(&place.folder.join("server"), Path::new("/"))).len(), 4);
 }
 
 /// Data that goes along needs no variable to be found.
 #[test]
 fn a_path_is_resolved_when_its_data_is_packed() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let manifest = std::fs::read_to_string(place.folder.join("spile.toml")).expect("it is there");
     let path = "path = \"customers.csv\"";
     assert!(manifest.contains(path), "{manifest}");
@@ -245,7 +245,7 @@ fn a_path_is_resolved_when_its_data_is_packed() {
     };
     insta::assert_snapshot!("pack_variables", without_size(pack(&[])));
     insta::assert_snapshot!("pack_variables_with_data", without_size(pack(&["--with-data"])));
-    assert_eq!(answers(bare(&place.folder.join("server"), Path::new("/"))).len(), 4);
+    assert_eq!(run_session(clean_command(&place.folder.join("server"), Path::new("/"))).len(), 4);
     let said = pack(&["--with-data", "--format", "mcpb"]);
     assert_eq!(said.code, Some(0), "{said}");
     let file = std::fs::File::open(place.folder.join("server")).expect("made");
@@ -261,7 +261,7 @@ fn a_path_is_resolved_when_its_data_is_packed() {
 }
 
 /// The size of a debug build is nobody's business.
-fn without_size(said: Said) -> String {
+fn without_size(said: CommandOutput) -> String {
     let text = said.to_string();
     let lines = text.lines().map(|line| match line.rsplit_once(" (") {
         Some((before, after)) if after.ends_with("iB)") => format!("{before} (SIZE)"),
@@ -272,19 +272,19 @@ fn without_size(said: Said) -> String {
 
 #[test]
 fn a_database_is_packed_with_what_is_still_in_its_log() {
-    let place = Place::new(&[]);
+    let place = TestProject::new(&[]);
     let path = place.folder.join("shop.db");
     let open = || rusqlite::Connection::open(&path).expect("a database");
     let database = open();
     database
         .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (k TEXT PRIMARY KEY, v TEXT); INSERT INTO t VALUES ('a', 'b');")
         .expect("written");
-    let alone = Place::new(&[]);
+    let alone = TestProject::new(&[]);
     let program = alone.folder.join("shop");
     let said = place.run(&["pack", "shop.db", "--with-data", "--output", &program.to_string_lossy()]);
     drop(database);
     assert_eq!(said.code, Some(0), "{said}");
-    let mut child = bare(&program, &alone.folder)
+    let mut child = clean_command(&program, &alone.folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

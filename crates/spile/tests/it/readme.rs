@@ -8,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 const README: &str = include_str!("../../../../README.md");
 
 /// A command and what it prints; `…` stands for anything.
-struct Step {
+struct ReadmeCommand {
     command: String,
-    printed: String,
+    expected_output: String,
 }
 
-fn steps() -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+fn readme_commands() -> Vec<ReadmeCommand> {
+    let mut steps: Vec<ReadmeCommand> = Vec::new();
     let mut inside = false;
     for line in README.lines() {
         match (inside, line) {
@@ -22,11 +22,11 @@ fn steps() -> Vec<Step> {
             (true, "```") => inside = false,
             (true, line) => match (line.strip_prefix("$ "), steps.last_mut()) {
                 (Some(command), _) => {
-                    steps.push(Step { command: command.into(), printed: String::new() });
+                    steps.push(ReadmeCommand { command: command.into(), expected_output: String::new() });
                 }
                 (None, Some(step)) => {
-                    step.printed.push_str(line);
-                    step.printed.push('\n');
+                    step.expected_output.push_str(line);
+                    step.expected_output.push('\n');
                 }
                 (None, None) => panic!("output before any command: {line}"),
             },
@@ -37,12 +37,12 @@ fn steps() -> Vec<Step> {
 }
 
 /// Columns may be wider or narrower than they were.
-fn squeezed(text: &str) -> String {
+fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn matches(expected: &str, got: &str) -> bool {
-    let (expected, got) = (squeezed(expected), squeezed(got));
+    let (expected, got) = (collapse_whitespace(expected), collapse_whitespace(got));
     let mut rest = got.as_str();
     let mut pieces = expected.split('…').map(str::trim).peekable();
     let mut first = true;
@@ -74,9 +74,9 @@ fn anything_is_anything_and_nothing_else_is() {
     }
 }
 
-struct Stopped(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Stopped {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -110,16 +110,16 @@ fn every_command_does_what_it_says() {
     }
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let here = |text: &str| text.replace("127.0.0.1:3333", &format!("127.0.0.1:{port}"));
-    let steps = steps();
+    let steps = readme_commands();
     assert!(steps.len() >= 6, "the tour is gone");
     let mut serving = Vec::new();
-    for Step { command, printed } in &steps {
+    for ReadmeCommand { command, expected_output: printed } in &steps {
         let (command, printed) = (here(command), here(printed));
         if let Some(command) = command.strip_suffix('&') {
             let mut child = shell(&format!("exec {command}"), clone.path());
             let mut child = child.stderr(Stdio::piped()).spawn().expect("a shell");
             let first = BufReader::new(child.stderr.take().expect("piped")).lines().next();
-            serving.push(Stopped(child));
+            serving.push(KillOnDrop(child));
             let first = first.expect("a banner").expect("text");
             assert!(matches(printed.lines().next().expect("a banner"), &first), "{command}\n{first}");
             continue;

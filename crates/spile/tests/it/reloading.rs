@@ -13,7 +13,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::http::HeaderValue;
 use tungstenite::{Message, WebSocket};
 
-use crate::stand::{AT_MOST, Pipe, Place, Served, lines_of};
+use crate::harness::{HttpServer, StdioServer, TEST_TIMEOUT, TestProject, spawn_line_reader};
 
 const PEOPLE: &[u8] = b"id,name\n1,Ada\n2,Bea\n";
 
@@ -24,8 +24,8 @@ fn manifest(description: &str) -> String {
     )
 }
 
-fn place() -> Place {
-    Place::new(&[("people.csv", PEOPLE), ("spile.toml", manifest("One.").as_bytes())])
+fn project() -> TestProject {
+    TestProject::new(&[("people.csv", PEOPLE), ("spile.toml", manifest("One.").as_bytes())])
 }
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -34,13 +34,13 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
 const CHANGED: &str = "notifications/tools/list_changed";
 
 /// A channel that client and server share.
-trait Line {
+trait MessageChannel {
     fn send(&mut self, message: &str);
 
     fn next(&mut self) -> String;
 
     /// Asks, and says what came before the answer.
-    fn ask(&mut self, message: &str) -> (String, Vec<String>) {
+    fn request(&mut self, message: &str) -> (String, Vec<String>) {
         self.send(message);
         let mut before = Vec::new();
         loop {
@@ -53,7 +53,7 @@ trait Line {
     }
 }
 
-impl Line for Pipe {
+impl MessageChannel for StdioServer {
     fn send(&mut self, message: &str) {
         self.send(message);
     }
@@ -64,22 +64,22 @@ impl Line for Pipe {
 }
 
 /// A unix socket that is a pipe.
-struct Socket {
+struct SocketChannel {
     stream: UnixStream,
     lines: Receiver<String>,
 }
 
-impl Line for Socket {
+impl MessageChannel for SocketChannel {
     fn send(&mut self, message: &str) {
         writeln!(self.stream, "{message}").expect("it reads");
     }
 
     fn next(&mut self) -> String {
-        self.lines.recv_timeout(AT_MOST).expect("it says something")
+        self.lines.recv_timeout(TEST_TIMEOUT).expect("it says something")
     }
 }
 
-impl Line for WebSocket<TcpStream> {
+impl MessageChannel for WebSocket<TcpStream> {
     fn send(&mut self, message: &str) {
         self.send(Message::text(message)).expect("it reads");
     }
@@ -94,8 +94,8 @@ impl Line for WebSocket<TcpStream> {
 }
 
 /// Both eras on one line.
-fn each_era_hears_of_it_once(place: &Place, line: &mut dyn Line) {
-    let (greeting, _) = line.ask(
+fn each_era_hears_of_it_once(place: &TestProject, line: &mut dyn MessageChannel) {
+    let (greeting, _) = line.request(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
     );
     assert!(greeting.contains(r#""listChanged":true"#), "{greeting}");
@@ -108,7 +108,7 @@ fn each_era_hears_of_it_once(place: &Place, line: &mut dyn Line) {
         let told = [line.next(), line.next()];
         assert!(told.iter().all(|line| line.contains(CHANGED)), "{told:?}");
         assert_eq!(told.iter().filter(|line| line.contains("subscriptionId")).count(), 1, "{told:?}");
-        let (list, before) = line.ask(LIST);
+        let (list, before) = line.request(LIST);
         assert_eq!(before, [""; 0], "nothing is told twice");
         assert!(list.contains(&format!("Round {round}.")), "{list}");
     }
@@ -116,26 +116,26 @@ fn each_era_hears_of_it_once(place: &Place, line: &mut dyn Line) {
 
 #[test]
 fn over_stdio_each_era_hears_of_it_once() {
-    let place = place();
-    let mut pipe = Pipe::open(&mut place.spile(&["serve"]));
+    let place = project();
+    let mut pipe = StdioServer::open(&mut place.spile(&["serve"]));
     each_era_hears_of_it_once(&place, &mut pipe);
 }
 
 #[test]
 fn over_a_unix_socket_each_era_hears_of_it_once() {
-    let place = place();
-    let _served = Served::start_at(&mut place.spile(&["serve", "--socket", "a.sock"]), "unix:");
+    let place = project();
+    let _served = HttpServer::start_and_wait_for(&mut place.spile(&["serve", "--socket", "a.sock"]), "unix:");
     let stream = UnixStream::connect(place.folder.join("a.sock")).expect("it listens");
-    let lines = lines_of(stream.try_clone().expect("a second handle"));
-    each_era_hears_of_it_once(&place, &mut Socket { stream, lines });
+    let lines = spawn_line_reader(stream.try_clone().expect("a second handle"));
+    each_era_hears_of_it_once(&place, &mut SocketChannel { stream, lines });
 }
 
 #[test]
 fn over_a_websocket_each_era_hears_of_it_once() {
-    let place = place();
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let place = project();
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let stream = TcpStream::connect(served.address).expect("it listens");
-    stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
     let mut request = format!("ws://{}/mcp", served.address).into_client_request().expect("an address");
     request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static("mcp"));
     let (mut socket, _) = tungstenite::client(request, stream).expect("it is one");
@@ -143,24 +143,24 @@ fn over_a_websocket_each_era_hears_of_it_once() {
 }
 
 /// A response that goes on, event by event.
-struct Stream(Receiver<String>);
+struct EventStream(Receiver<String>);
 
-impl Stream {
+impl EventStream {
     /// A request whose answer is a stream.
-    fn open(served: &Served, head: &str, body: &str) -> Self {
+    fn open(served: &HttpServer, head: &str, body: &str) -> Self {
         let mut stream = TcpStream::connect(served.address).expect("it listens");
         let (address, length) = (served.address, body.len());
         let request = format!(
             "{head}Host: {address}\r\nAccept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("it reads");
-        Self(lines_of(stream))
+        Self(spawn_line_reader(stream))
     }
 
     /// The next piece of data that is a message.
     fn next(&self) -> String {
         loop {
-            let line = self.0.recv_timeout(AT_MOST).expect("it goes on");
+            let line = self.0.recv_timeout(TEST_TIMEOUT).expect("it goes on");
             if let Some(data) = line.strip_prefix("data: ").filter(|data| data.starts_with('{')) {
                 return data.to_owned();
             }
@@ -168,12 +168,12 @@ impl Stream {
     }
 
     /// What has come and nobody has looked at.
-    fn rest(&self) -> Vec<String> {
+    fn drain_changes(&self) -> Vec<String> {
         self.0.try_iter().filter(|line| line.contains(CHANGED)).collect()
     }
 }
 
-fn status(served: &Served) -> Value {
+fn status(served: &HttpServer) -> Value {
     let mut stream = TcpStream::connect(served.address).expect("it listens");
     let request = format!("GET /status HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", served.address);
     stream.write_all(request.as_bytes()).expect("it reads");
@@ -185,29 +185,29 @@ fn status(served: &Served) -> Value {
 }
 
 /// Waits until the status says so.
-fn until(served: &Served, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+fn wait_for_status(served: &HttpServer, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
         let now = status(served);
         if is_so(&now) {
             return now;
         }
-        assert!(began.elapsed() < AT_MOST, "{what}: {now}");
+        assert!(began.elapsed() < TEST_TIMEOUT, "{what}: {now}");
         std::thread::yield_now();
     }
 }
 
-fn reloaded(status: &Value, outcome: &str, why: &str) -> bool {
+fn has_reload_status(status: &Value, outcome: &str, why: &str) -> bool {
     status["reload"]["outcome"] == outcome
         && status["reload"]["why"].as_str().unwrap_or_default().contains(why)
 }
 
 #[test]
 fn over_http_each_era_hears_of_it_once() {
-    let place = place();
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let place = project();
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let modern = "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n";
-    let modern = Stream::open(&served, modern, &LISTEN.replace("META", META));
+    let modern = EventStream::open(&served, modern, &LISTEN.replace("META", META));
     assert!(modern.next().contains("acknowledged"));
     let (head, _) = served.post(
         "/mcp",
@@ -218,16 +218,16 @@ fn over_http_each_era_hears_of_it_once() {
         .lines()
         .find_map(|line| line.to_lowercase().strip_prefix("mcp-session-id: ").map(|_| line[16..].to_owned()));
     let session = session.unwrap_or_else(|| panic!("a session: {head}"));
-    let older = Stream::open(
+    let older = EventStream::open(
         &served,
         &format!("GET /mcp HTTP/1.1\r\nMcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n"),
         "",
     );
     // The stream is there when its head is.
-    older.0.recv_timeout(AT_MOST).expect("it is answered");
-    let oldest = Stream::open(&served, "GET /sse HTTP/1.1\r\n", "");
+    older.0.recv_timeout(TEST_TIMEOUT).expect("it is answered");
+    let oldest = EventStream::open(&served, "GET /sse HTTP/1.1\r\n", "");
     let endpoint = loop {
-        let line = oldest.0.recv_timeout(AT_MOST).expect("it is answered");
+        let line = oldest.0.recv_timeout(TEST_TIMEOUT).expect("it is answered");
         if let Some(endpoint) = line.strip_prefix("data: ") {
             break endpoint.to_owned();
         }
@@ -245,52 +245,58 @@ fn over_http_each_era_hears_of_it_once() {
         }
         let (_, list) = served.post("/mcp", "", LIST);
         assert!(list.contains(&format!("Round {round}.")), "{list}");
-        assert!(reloaded(&status(&served), "served", ""));
+        assert!(has_reload_status(&status(&served), "served", ""));
     }
     for stream in [&modern, &older, &oldest] {
-        assert_eq!(stream.rest(), [""; 0], "nothing is told twice");
+        assert_eq!(stream.drain_changes(), [""; 0], "nothing is told twice");
     }
 }
 
 #[test]
 fn what_is_wrong_or_breaks_callers_is_not_served() {
-    let place = place();
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let place = project();
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let version = status(&served)["contractVersion"].clone();
     assert!(status(&served).get("reload").is_none());
 
     place.write("spile.toml", b"[server]\nnmae = \"people\"\n");
-    let now =
-        until(&served, "a slip", |status| reloaded(status, "kept", "spile.toml:2:1: unknown key `nmae`"));
+    let now = wait_for_status(&served, "a slip", |status| {
+        has_reload_status(status, "kept", "spile.toml:2:1: unknown key `nmae`")
+    });
     assert_eq!(now["contractVersion"], version);
 
     std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
     std::fs::remove_file(place.folder.join("people.csv")).expect("it is there");
-    until(&served, "nothing is left", |status| reloaded(status, "kept", "nothing to serve"));
+    wait_for_status(&served, "nothing is left", |status| {
+        has_reload_status(status, "kept", "nothing to serve")
+    });
     place.write("people.csv", PEOPLE);
 
     place.write(
         "spile.toml",
         manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
     );
-    let now =
-        until(&served, "a tool less", |status| reloaded(status, "kept", "list_people: the tool is gone"));
+    let now = wait_for_status(&served, "a tool less", |status| {
+        has_reload_status(status, "kept", "list_people: the tool is gone")
+    });
     assert_eq!(now["contractVersion"], version);
     let (_, list) = served.post("/mcp", "", LIST);
     assert!(list.contains("list_people"), "{list}");
 
     place.write("spile.toml", manifest("One.").as_bytes());
-    until(&served, "as it was", |status| reloaded(status, "unchanged", ""));
+    wait_for_status(&served, "as it was", |status| has_reload_status(status, "unchanged", ""));
 
     // Data alone: a column more is compatible, and a column less is not.
     place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
-    let now = until(&served, "a column more", |status| reloaded(status, "served", ""));
+    let now = wait_for_status(&served, "a column more", |status| has_reload_status(status, "served", ""));
     assert_ne!(now["contractVersion"], version);
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_people","arguments":{"id":1}}}"#;
     let (_, told) = served.post("/mcp", "", call);
     assert!(told.contains(r#"\"phone\":5"#), "{told} {}", status(&served));
     place.write("people.csv", b"id,phone\n1,5\n2,6\n");
-    until(&served, "a column less", |status| reloaded(status, "kept", "output.name: the field is gone"));
+    wait_for_status(&served, "a column less", |status| {
+        has_reload_status(status, "kept", "output.name: the field is gone")
+    });
     // The last good contract stays, and says what is the matter with its data.
     let (_, told) = served.post("/mcp", "", call);
     assert!(told.contains("source_changed"), "{told}");
@@ -299,11 +305,11 @@ fn what_is_wrong_or_breaks_callers_is_not_served() {
 /// The same tools from another file are another server.
 #[test]
 fn another_file_of_the_same_columns_is_served() {
-    let place = place();
+    let place = project();
     place.write("others.csv", b"id,name\n1,Cleo\n2,Dora\n");
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     place.write("spile.toml", manifest("One.").replace("people.csv", "others.csv").as_bytes());
-    until(&served, "another file", |status| reloaded(status, "served", ""));
+    wait_for_status(&served, "another file", |status| has_reload_status(status, "served", ""));
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_people","arguments":{"id":1}}}"#;
     let (_, told) = served.post("/mcp", "", call);
     assert!(told.contains("Cleo"), "{told}");
@@ -321,13 +327,13 @@ fn a_file_without_records_is_served_by_what_is_declared() {
              \"data\"\nkey = \"id\"\noperations = [\"get\", \"list\", \"create\", \"delete\"]\nfields.id = {{ as = \
              \"integer\" }}\nfields.v = {{ as = \"text\" }}\n"
         );
-        let place = Place::new(&[(file, one.as_bytes()), ("spile.toml", manifest.as_bytes())]);
-        let call = |served: &Served, tool: &str, arguments: &str| {
+        let place = TestProject::new(&[(file, one.as_bytes()), ("spile.toml", manifest.as_bytes())]);
+        let call = |served: &HttpServer, tool: &str, arguments: &str| {
             let call =
                 r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"TOOL","arguments":ARGS}}"#;
             served.post("/mcp", "", &call.replace("TOOL", tool).replace("ARGS", arguments)).1
         };
-        let serve = || Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+        let serve = || HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
         let served = serve();
         let (_, tools) = served.post("/mcp", "", LIST);
         let told = call(&served, "delete_t", r#"{"id":1}"#);
@@ -350,9 +356,9 @@ fn a_file_without_records_is_served_by_what_is_declared() {
 }
 
 /// A manifest that hides a column of a folder with two files.
-fn hiding() -> Place {
+fn project_with_hidden_field() -> TestProject {
     let hidden = format!("{}\n[collections.people.fields]\nsecret = {{ hidden = true }}\n", manifest("One."));
-    Place::new(&[
+    TestProject::new(&[
         ("people.csv", b"id,name,secret\n1,Ada,x\n2,Bea,y\n"),
         ("salaries.csv", b"id,pay\n1,5\n2,6\n"),
         ("spile.toml", hidden.as_bytes()),
@@ -361,33 +367,33 @@ fn hiding() -> Place {
 
 #[test]
 fn a_manifest_that_is_gone_shows_nothing_that_it_hid() {
-    let place = hiding();
+    let place = project_with_hidden_field();
     let file = place.folder.join("spile.toml");
     let text = std::fs::read(&file).expect("it is there");
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let (_, before) = served.post("/mcp", "", LIST);
     assert!(!before.contains("secret") && !before.contains("salaries"), "{before}");
     std::fs::remove_file(&file).expect("it is there");
-    let is_gone = |status: &Value| reloaded(status, "kept", "`spile.toml` is gone; put it back");
-    let first = until(&served, "no manifest", is_gone);
+    let is_gone = |status: &Value| has_reload_status(status, "kept", "`spile.toml` is gone; put it back");
+    let first = wait_for_status(&served, "no manifest", is_gone);
     assert_eq!(served.post("/mcp", "", LIST).1, before);
     // Nor does data that changes meanwhile.
     place.write("offices.csv", b"id,town\n1,Bonn\n");
     place.write("people.csv", b"id,name,secret,phone\n1,Ada,x,5\n2,Bea,y,6\n");
-    until(&served, "other data", |status| {
+    wait_for_status(&served, "other data", |status| {
         is_gone(status) && status["reload"]["atMs"] != first["reload"]["atMs"]
     });
     assert_eq!(served.post("/mcp", "", LIST).1, before);
     place.write("spile.toml", &text);
-    until(&served, "it is back", |status| reloaded(status, "served", ""));
+    wait_for_status(&served, "it is back", |status| has_reload_status(status, "served", ""));
     let (_, after) = served.post("/mcp", "", LIST);
     assert!(after.contains("phone") && !after.contains("secret") && !after.contains("salaries"), "{after}");
 }
 
 #[test]
 fn dev_without_its_manifest_shows_nothing_that_it_hid() {
-    let place = hiding();
-    let mut dev = Served::start(&mut place.spile(&["dev", "--bind", "127.0.0.1:0"]));
+    let place = project_with_hidden_field();
+    let mut dev = HttpServer::start(&mut place.spile(&["dev", "--bind", "127.0.0.1:0"]));
     let (_, before) = dev.post("/mcp", "", LIST);
     std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
     dev.wait_for("`spile.toml` is gone; put it back");
@@ -397,36 +403,40 @@ fn dev_without_its_manifest_shows_nothing_that_it_hid() {
 
 #[test]
 fn a_manifest_that_appears_is_taken_and_then_stays() {
-    let place = Place::new(&[("people.csv", PEOPLE)]);
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let place = TestProject::new(&[("people.csv", PEOPLE)]);
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     place.write(
         "spile.toml",
         manifest("One.").replace("key = \"id\"", "key = \"id\"\noperations = [\"get\"]").as_bytes(),
     );
-    until(&served, "a tool less", |status| reloaded(status, "kept", "the tool is gone"));
+    wait_for_status(&served, "a tool less", |status| has_reload_status(status, "kept", "the tool is gone"));
     // What was never served need not stay.
     std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
-    until(&served, "as it was", |status| reloaded(status, "unchanged", ""));
+    wait_for_status(&served, "as it was", |status| has_reload_status(status, "unchanged", ""));
     place.write("spile.toml", manifest("One.").as_bytes());
-    until(&served, "a manifest", |status| reloaded(status, "served", ""));
+    wait_for_status(&served, "a manifest", |status| has_reload_status(status, "served", ""));
     std::fs::remove_file(place.folder.join("spile.toml")).expect("it is there");
-    until(&served, "no manifest", |status| reloaded(status, "kept", "`spile.toml` is gone"));
+    wait_for_status(&served, "no manifest", |status| {
+        has_reload_status(status, "kept", "`spile.toml` is gone")
+    });
 }
 
 #[test]
 fn who_was_warned_is_told_when_it_is_over() {
-    let place = place();
-    let mut served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let place = project();
+    let mut served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     place.write("spile.toml", b"[server]\nnmae = \"people\"\n");
     served.wait_for("unknown key `nmae`");
     place.write("spile.toml", manifest("One.").as_bytes());
-    until(&served, "as it was", |status| reloaded(status, "unchanged", ""));
+    wait_for_status(&served, "as it was", |status| has_reload_status(status, "unchanged", ""));
     place.write("spile.toml", manifest("Two.").as_bytes());
-    until(&served, "other words", |status| reloaded(status, "served", ""));
+    wait_for_status(&served, "other words", |status| has_reload_status(status, "served", ""));
     std::fs::remove_file(place.folder.join("people.csv")).expect("it is there");
-    until(&served, "no data", |status| reloaded(status, "kept", "`people.csv` is not there"));
+    wait_for_status(&served, "no data", |status| {
+        has_reload_status(status, "kept", "`people.csv` is not there")
+    });
     place.write("people.csv", b"id,name,phone\n1,Ada,5\n2,Bea,6\n");
-    until(&served, "a column more", |status| reloaded(status, "served", ""));
+    wait_for_status(&served, "a column more", |status| has_reload_status(status, "served", ""));
     let (_, stderr, code) = served.stop();
     assert_eq!(code, Some(0), "{stderr}");
     let is_news = |line: &&str| line.contains("contract stays") || line.contains(" INFO ");
@@ -443,17 +453,17 @@ fn who_was_warned_is_told_when_it_is_over() {
 
 #[test]
 fn the_version_is_the_locked_one_and_says_if_it_is_not() {
-    let place = place();
+    let place = project();
     assert_eq!(place.run(&["compile"]).code, Some(0));
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     assert_eq!(status(&served)["contractVersion"], "1.0.0");
     place.write("spile.toml", manifest("Two.").as_bytes());
     let is = |version: &'static str| {
         move |status: &Value| status["contractVersion"].as_str().is_some_and(|it| it.starts_with(version))
     };
-    until(&served, "an unlocked change", is("1.0.0+"));
+    wait_for_status(&served, "an unlocked change", is("1.0.0+"));
     assert_eq!(place.run(&["compile"]).code, Some(0));
-    until(&served, "a locked change", is("1.0.1"));
+    wait_for_status(&served, "a locked change", is("1.0.1"));
 }
 
 /// How often it is reloaded; `cargo xtask judges` asks for 200.
@@ -463,8 +473,8 @@ fn rounds() -> usize {
 
 #[test]
 fn no_call_fails_while_it_is_reloaded_again_and_again() {
-    let place = place();
-    let served = Served::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    let place = project();
+    let served = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
     let address = served.address;
     let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let callers: Vec<_> = (0..4)
@@ -472,7 +482,7 @@ fn no_call_fails_while_it_is_reloaded_again_and_again() {
             let (stop, answered) = (stop.clone(), answered.clone());
             std::thread::spawn(move || {
                 let stream = TcpStream::connect(address).expect("it listens");
-                stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+                stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
                 let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
                 let mut cursor = None;
                 while !stop.load(Ordering::Relaxed) {
@@ -487,7 +497,7 @@ fn no_call_fails_while_it_is_reloaded_again_and_again() {
         place.write("spile.toml", manifest(&format!("Round {round}.")).as_bytes());
         let began = Instant::now();
         while !served.post("/mcp", "", LIST).1.contains(&format!("Round {round}.")) {
-            assert!(began.elapsed() < AT_MOST, "round {round} is not served");
+            assert!(began.elapsed() < TEST_TIMEOUT, "round {round} is not served");
             std::thread::yield_now();
         }
         assert!(callers.iter().all(|caller| !caller.is_finished()), "a call failed in round {round}");
@@ -536,7 +546,7 @@ fn call(mut stream: &TcpStream, reader: &mut BufReader<TcpStream>, cursor: Optio
 
 #[test]
 fn dev_says_what_happens() {
-    let place = Place::new(&[
+    let place = TestProject::new(&[
         ("people.csv", b"id,name,secret\n1,Ada,x\n2,Bea,y\n"),
         (
             "spile.toml",
@@ -544,7 +554,7 @@ fn dev_says_what_happens() {
                 .as_bytes(),
         ),
     ]);
-    let mut dev = Served::start(&mut place.spile(&["dev", "--bind", "127.0.0.1:0"]));
+    let mut dev = HttpServer::start(&mut place.spile(&["dev", "--bind", "127.0.0.1:0"]));
     let call = |name: &str, arguments: &str| {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{name}","arguments":{arguments}}}}}"#
@@ -572,12 +582,12 @@ fn dev_says_what_happens() {
     let port = format!(":{}", dev.address.port());
     let (stdout, stderr, code) = dev.stop();
     assert_eq!((code, &*stdout), (Some(0), ""));
-    let said = place.readable(stderr.replace(&port, ":PORT").as_bytes());
-    insta::assert_snapshot!("dev_log", said.lines().map(timeless).collect::<Vec<_>>().join("\n"));
+    let said = place.normalize(stderr.replace(&port, ":PORT").as_bytes());
+    insta::assert_snapshot!("dev_log", said.lines().map(redact_times).collect::<Vec<_>>().join("\n"));
 }
 
 /// Without what is different each time.
-fn timeless(line: &str) -> String {
+fn redact_times(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let mut out: Vec<String> = Vec::new();
     for (at, word) in words.iter().enumerate() {
@@ -596,10 +606,10 @@ fn timeless(line: &str) -> String {
 
 #[test]
 fn dev_takes_the_next_port_if_the_first_is_in_use() {
-    let place = place();
+    let place = project();
     // Somebody may be there already; then there is nothing to take.
     let taken = std::net::TcpListener::bind("127.0.0.1:3333");
-    let dev = Served::start(&mut place.spile(&["dev"]));
+    let dev = HttpServer::start(&mut place.spile(&["dev"]));
     assert!((3334..3343).contains(&dev.address.port()), "{}", dev.address);
     drop(taken);
 }

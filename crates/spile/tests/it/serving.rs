@@ -1,6 +1,6 @@
 //! Where `serve` listens, what it says there, and when it refuses to.
 
-use crate::stand::{Place, Served};
+use crate::harness::{HttpServer, TestProject};
 
 const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name\n1,Ada\n2,Bea\n");
 const ORDERS: (&str, &[u8]) = ("orders.csv", b"no,total\n7,9.50\n8,12.00\n");
@@ -11,20 +11,20 @@ type Env = [(&'static str, &'static str)];
 /// It listens on a free port until told to stop; what it says is kept in `snapshots/`.
 #[track_caller]
 fn check(name: &str, args: &[&str], env: &Env) {
-    let place = Place::new(&[PEOPLE, ORDERS, OTHERS]);
+    let place = TestProject::new(&[PEOPLE, ORDERS, OTHERS]);
     let before = place.files();
-    let served = Served::start(place.spile(args).envs(env.iter().copied()));
+    let served = HttpServer::start(place.spile(args).envs(env.iter().copied()));
     let port = format!(":{}", served.address.port());
     let (stdout, stderr, code) = served.stop();
     assert_eq!((code, &*stdout), (Some(0), ""), "{name}: stdout stays empty");
     assert_eq!(place.files(), before, "{name}: the files are as they were");
-    insta::assert_snapshot!(name, place.readable(stderr.replace(&port, ":PORT").as_bytes()));
+    insta::assert_snapshot!(name, place.normalize(stderr.replace(&port, ":PORT").as_bytes()));
 }
 
 /// It does not serve; what it says is kept in `snapshots/`.
 #[track_caller]
 fn check_refused(name: &str, args: &[&str], env: &Env) {
-    let said = Place::new(&[PEOPLE, ORDERS, OTHERS]).run_with(args, env);
+    let said = TestProject::new(&[PEOPLE, ORDERS, OTHERS]).run_with(args, env);
     assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{name}: {said}");
     insta::assert_snapshot!(name, said);
 }
@@ -49,7 +49,7 @@ fn over_http() {
 fn over_http_refused() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound");
-    let said = Place::new(&[PEOPLE]).run(&["serve", "people.csv", "--bind", &address.to_string()]);
+    let said = TestProject::new(&[PEOPLE]).run(&["serve", "people.csv", "--bind", &address.to_string()]);
     assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
     let port = format!(":{}", address.port());
     insta::assert_snapshot!("http_port_in_use", said.to_string().replace(&port, ":PORT"));
@@ -69,8 +69,8 @@ fn over_http_refused() {
 #[test]
 fn names_with_blanks_and_umlauts_are_reached() {
     let umlauts = ("meine k\u{fc}che.csv", PEOPLE.1);
-    let place = Place::new(&[umlauts, ORDERS]);
-    let served = Served::start(&mut place.spile(&["serve", umlauts.0, "orders.csv", "--bind", "0"]));
+    let place = TestProject::new(&[umlauts, ORDERS]);
+    let served = HttpServer::start(&mut place.spile(&["serve", umlauts.0, "orders.csv", "--bind", "0"]));
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let (_, body) = served.post("/mcp/meine%20k%C3%BCche", "", list);
     assert!(body.contains("list_meine_kueche"), "{body}");
@@ -80,14 +80,14 @@ fn names_with_blanks_and_umlauts_are_reached() {
     let (_, stderr, _) = served.stop();
     insta::assert_snapshot!(
         "http_names_with_umlauts",
-        place.readable(stderr.replace(&port, ":PORT").as_bytes())
+        place.normalize(stderr.replace(&port, ":PORT").as_bytes())
     );
 }
 
 #[test]
 fn several_servers_have_a_path_each() {
-    let place = Place::new(&[PEOPLE, ORDERS]);
-    let served = Served::start(&mut place.spile(&["serve", "people.csv", "orders.csv", "--bind", "0"]));
+    let place = TestProject::new(&[PEOPLE, ORDERS]);
+    let served = HttpServer::start(&mut place.spile(&["serve", "people.csv", "orders.csv", "--bind", "0"]));
     for (path, then) in [
         ("/mcp/people", Ok("list_people")),
         ("/mcp/orders", Ok("list_orders")),
@@ -107,7 +107,7 @@ fn several_servers_have_a_path_each() {
 
 #[test]
 fn over_stdio() {
-    let place = Place::new(&[PEOPLE, ORDERS]);
+    let place = TestProject::new(&[PEOPLE, ORDERS]);
     for (name, args, env) in [
         ("stdio", &["serve", "people.csv"][..], &[][..]),
         // These are for `--http` only.

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
-use crate::stand::{AT_MOST, Place, SPILE, Served};
+use crate::harness::{HttpServer, SPILE, TEST_TIMEOUT, TestProject};
 
 const PEOPLE: (&str, &[u8]) = ("people.csv", b"id,name\n1,Ada\n2,Bea\n");
 const ORDERS: (&str, &[u8]) = ("orders.csv", b"no,total\n7,9.50\n8,12.00\n");
@@ -15,7 +15,7 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_
 
 fn connect(socket: &Path) -> UnixStream {
     let stream = UnixStream::connect(socket).expect("it listens");
-    stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
     stream
 }
 
@@ -46,10 +46,10 @@ fn ask(socket: &Path) -> String {
 /// It serves on the socket until told to stop, and leaves nothing; what it says is kept in `snapshots/`.
 #[track_caller]
 fn check(name: &str, args: &[&str], env: &[(&str, &str)], tries: impl FnOnce(&Path)) {
-    let place = Place::new(&[PEOPLE, ORDERS]);
+    let place = TestProject::new(&[PEOPLE, ORDERS]);
     let before = place.files();
     let socket = place.folder.join("a.sock");
-    let served = Served::start_at(place.spile(args).envs(env.iter().copied()), "unix:");
+    let served = HttpServer::start_and_wait_for(place.spile(args).envs(env.iter().copied()), "unix:");
     assert_eq!(std::fs::metadata(&socket).expect("it is there").mode() & 0o777, 0o600);
     tries(&socket);
     let port = served.port().map(|port| format!("127.0.0.1:{port}"));
@@ -57,7 +57,7 @@ fn check(name: &str, args: &[&str], env: &[(&str, &str)], tries: impl FnOnce(&Pa
     let stderr = port.map_or(stderr.clone(), |port| stderr.replace(&port, "127.0.0.1:PORT"));
     assert_eq!((code, &*stdout), (Some(0), ""), "{name}: stdout stays empty");
     assert_eq!(place.files(), before, "{name}: the files are as they were, and the socket is gone");
-    insta::assert_snapshot!(name, place.readable(stderr.as_bytes()));
+    insta::assert_snapshot!(name, place.normalize(stderr.as_bytes()));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_socket_speaks_http_and_is_a_pipe() {
 
 #[test]
 fn a_socket_that_cannot_be() {
-    let place = Place::new(&[PEOPLE]);
+    let place = TestProject::new(&[PEOPLE]);
     let _live = UnixListener::bind(place.folder.join("live.sock")).expect("a socket");
     place.write("file", b"precious");
     for (name, socket) in [
@@ -106,17 +106,17 @@ fn a_socket_that_cannot_be() {
 /// What a server that was killed left behind is no obstacle.
 #[test]
 fn a_socket_after_a_kill() {
-    let place = Place::new(&[PEOPLE]);
+    let place = TestProject::new(&[PEOPLE]);
     let args = ["serve", "people.csv", "--socket", "a.sock"];
-    drop(Served::start_at(&mut place.spile(&args), "unix:"));
+    drop(HttpServer::start_and_wait_for(&mut place.spile(&args), "unix:"));
     let socket = place.folder.join("a.sock");
     assert!(socket.exists(), "it was killed");
-    let _served = Served::start_at(&mut place.spile(&args), "unix:");
+    let _served = HttpServer::start_and_wait_for(&mut place.spile(&args), "unix:");
     assert!(ask(&socket).contains("list_people"));
 }
 
 /// The program without the right to listen on ports of the system; `None` where everybody has it.
-fn forbidden(place: &Place, args: &[&str]) -> Option<Command> {
+fn without_tcp(place: &TestProject, args: &[&str]) -> Option<Command> {
     let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").ok()?;
     if first.trim().parse::<u16>().ok()? <= 1 {
         return None;
@@ -141,7 +141,7 @@ fn forbidden(place: &Place, args: &[&str]) -> Option<Command> {
 
 #[test]
 fn where_tcp_is_forbidden_a_socket_stands_in() {
-    let place = Place::new(&[PEOPLE]);
+    let place = TestProject::new(&[PEOPLE]);
     let folder = place.folder.to_string_lossy().into_owned();
     let own = format!("spile-{}", rustix::process::geteuid().as_raw());
     for (name, args, env, socket) in [
@@ -155,8 +155,10 @@ fn where_tcp_is_forbidden_a_socket_stands_in() {
             "c.sock".into(),
         ),
     ] {
-        let Some(mut command) = forbidden(&place, &[&["serve", "people.csv"], args].concat()) else { return };
-        let served = Served::start_at(command.env("PORT", "1").env(env.0, env.1), "unix:");
+        let Some(mut command) = without_tcp(&place, &[&["serve", "people.csv"], args].concat()) else {
+            return;
+        };
+        let served = HttpServer::start_and_wait_for(command.env("PORT", "1").env(env.0, env.1), "unix:");
         let socket = place.folder.join(socket);
         assert!(ask(&socket).contains("list_people"), "{name}");
         assert!(post(&socket, "/mcp", "").contains("list_people"), "{name}");
@@ -164,16 +166,16 @@ fn where_tcp_is_forbidden_a_socket_stands_in() {
         assert_eq!((code, &*stdout), (Some(0), ""), "{name}");
         assert!(!socket.exists(), "{name}");
         let stderr = stderr.replace(&own, "spile-UID");
-        insta::assert_snapshot!(name, place.readable(stderr.as_bytes()));
+        insta::assert_snapshot!(name, place.normalize(stderr.as_bytes()));
     }
 }
 
 #[test]
 fn a_socket_that_wants_a_token_says_so_and_how_to_give_it() {
-    let place = Place::new(&[PEOPLE]);
+    let place = TestProject::new(&[PEOPLE]);
     place.write("token", b"s3cret");
     let mut command = place.spile(&["serve", "people.csv", "--socket", "a.sock"]);
-    let served = Served::start_at(command.env("SPILE_TOKEN", "s3cret"), "unix:");
+    let served = HttpServer::start_and_wait_for(command.env("SPILE_TOKEN", "s3cret"), "unix:");
     let way_out = "--url http+unix://a.sock/mcp --token-file FILE";
     let said = place.run(&["ping", "--url", "unix:a.sock"]);
     assert_eq!(said.code, Some(5), "{said}");

@@ -11,15 +11,15 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::stand::{AT_MOST, Place, scripted};
+use crate::harness::{TEST_TIMEOUT, TestProject, scripted_server};
 
-struct Terminal {
+struct PseudoTerminal {
     child: Child,
     keys: File,
-    seen: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
 }
 
-impl Terminal {
+impl PseudoTerminal {
     fn open(command: &mut Command, columns: u16) -> Self {
         let ours =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
@@ -34,26 +34,26 @@ impl Terminal {
         // A command keeps what it was given, and the terminal would never end.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let (keys, mut screen) = (File::from(ours.try_clone().expect("it can be shared")), File::from(ours));
-        let seen = Arc::new(Mutex::new(String::new()));
-        let shown = seen.clone();
+        let output = Arc::new(Mutex::new(String::new()));
+        let shown = output.clone();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
                 shown.lock().expect("nobody fails").push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
-        Self { child, keys, seen }
+        Self { child, keys, output }
     }
 
-    fn seen(&self) -> String {
-        self.seen.lock().expect("nobody fails").clone()
+    fn output(&self) -> String {
+        self.output.lock().expect("nobody fails").clone()
     }
 
     #[track_caller]
     fn wait_for(&self, text: &str) {
         let start = Instant::now();
-        while !self.seen().contains(text) {
-            assert!(start.elapsed() < AT_MOST, "`{text}` does not come: {}", self.seen());
+        while !self.output().contains(text) {
+            assert!(start.elapsed() < TEST_TIMEOUT, "`{text}` does not come: {}", self.output());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -63,36 +63,36 @@ impl Terminal {
     }
 
     /// Everything that was seen, and how it ended.
-    fn end(mut self) -> (String, Option<i32>) {
+    fn finish(mut self) -> (String, Option<i32>) {
         let start = Instant::now();
         let code = loop {
             match self.child.try_wait().expect("it can be waited for") {
                 Some(status) => break status.code(),
-                None if start.elapsed() > AT_MOST => panic!("it does not end: {}", self.seen()),
+                None if start.elapsed() > TEST_TIMEOUT => panic!("it does not end: {}", self.output()),
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         };
         // What was written last may still be on its way.
         std::thread::sleep(Duration::from_millis(50));
-        (self.seen(), code)
+        (self.output(), code)
     }
 }
 
-impl Drop for Terminal {
+impl Drop for PseudoTerminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn called(place: &Place, tool: &str) -> Terminal {
-    Terminal::open(&mut place.spile(&["call", tool, "--command", "/bin/sh server.sh"]), 80)
+fn call_tool(place: &TestProject, tool: &str) -> PseudoTerminal {
+    PseudoTerminal::open(&mut place.spile(&["call", tool, "--command", "/bin/sh server.sh"]), 80)
 }
 
 #[test]
 fn a_form_is_filled_in_field_by_field() {
-    let place = scripted();
-    let mut terminal = called(&place, "asks");
+    let place = scripted_server();
+    let mut terminal = call_tool(&place, "asks");
     terminal.wait_for("name: ");
     // What does not fit is asked for again.
     terminal.press("D\n");
@@ -107,7 +107,7 @@ fn a_form_is_filled_in_field_by_field() {
     terminal.press("\n");
     terminal.wait_for("send this? ");
     terminal.press("\n");
-    let (seen, code) = terminal.end();
+    let (seen, code) = terminal.finish();
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.contains("asks: Who are you?\\u{1b}[2J"), "{seen}");
     assert!(
@@ -118,12 +118,12 @@ fn a_form_is_filled_in_field_by_field() {
 
 #[test]
 fn a_form_is_declined_or_called_off() {
-    let place = scripted();
+    let place = scripted_server();
     for (keys, expected) in [("!\n", r#"{"action":"decline"}"#), ("\u{4}", r#"{"action":"cancel"}"#)] {
-        let mut terminal = called(&place, "asks");
+        let mut terminal = call_tool(&place, "asks");
         terminal.wait_for("name: ");
         terminal.press(keys);
-        let (seen, code) = terminal.end();
+        let (seen, code) = terminal.finish();
         assert_eq!(code, Some(0), "{seen}");
         assert!(seen.contains(expected), "{seen}");
     }
@@ -131,26 +131,26 @@ fn a_form_is_declined_or_called_off() {
 
 #[test]
 fn a_page_is_named_and_not_opened() {
-    let place = scripted();
+    let place = scripted_server();
     for (keys, expected) in [
         ("y\n", r#"{"action":"accept"}"#),
         ("n\n", r#"{"action":"decline"}"#),
         ("\u{4}", r#"{"action":"cancel"}"#),
     ] {
-        let mut terminal = called(&place, "visits");
+        let mut terminal = call_tool(&place, "visits");
         terminal.wait_for("https://example.com/sign-in?x=1");
         terminal.wait_for("it belongs to example.com");
         terminal.wait_for("visited? ");
         terminal.press(keys);
-        let (seen, _) = terminal.end();
+        let (seen, _) = terminal.finish();
         assert!(seen.contains(expected), "{seen}");
     }
 }
 
 #[test]
 fn progress_is_a_bar_that_goes_away() {
-    let place = scripted();
-    let (seen, code) = called(&place, "works").end();
+    let place = scripted_server();
+    let (seen, code) = call_tool(&place, "works").finish();
     assert_eq!(code, Some(0), "{seen}");
     assert!(seen.contains("\r\u{1b}[K[################........] 2/3 step 2"), "{seen:?}");
     assert!(seen.ends_with("\r\u{1b}[Kdone\r\n"), "{seen:?}");
@@ -158,8 +158,8 @@ fn progress_is_a_bar_that_goes_away() {
 
 #[test]
 fn a_table_is_cut_to_the_width() {
-    let place = scripted();
-    let (seen, _) = called(&place, "table").end();
+    let place = scripted_server();
+    let (seen, _) = call_tool(&place, "table").finish();
     let widths: Vec<usize> = seen
         .lines()
         .map(|line| line.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "").chars().count())
@@ -168,13 +168,13 @@ fn a_table_is_cut_to_the_width() {
     assert!(seen.contains("12345678901234567890123"), "{seen}");
     // Too narrow for columns: a block for each row.
     let mut narrow = place.spile(&["call", "table", "--command", "/bin/sh server.sh"]);
-    let (seen, _) = Terminal::open(&mut narrow, 24).end();
+    let (seen, _) = PseudoTerminal::open(&mut narrow, 24).finish();
     assert!(seen.contains("\u{1b}[2mid\u{1b}[0m    12345678901234567890123\r\n"), "{seen:?}");
 }
 
 #[test]
 fn nothing_hostile_reaches_a_terminal() {
-    let place = scripted();
+    let place = scripted_server();
     for args in [
         &["call", "escapes"][..],
         &["call", "escapes", "--output", "json"],
@@ -184,7 +184,7 @@ fn nothing_hostile_reaches_a_terminal() {
         &["call", "error"],
     ] {
         let args = [args, &["--command", "/bin/sh server.sh"]].concat();
-        let (seen, _) = Terminal::open(&mut place.spile(&args), 80).end();
+        let (seen, _) = PseudoTerminal::open(&mut place.spile(&args), 80).finish();
         // Ours are colours, and nothing else.
         let mut rest = seen.clone();
         for ours in ["0m", "1m", "2m", "31m", "32m", "36m", "1;31m", "1;34m", "K"] {

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 
-use crate::stand::{Place, Served};
+use crate::harness::{HttpServer, TestProject};
 
 /// A certificate that holds from one year to the other, and its key.
-fn pair(from: i32, until: i32) -> (String, String) {
+fn certificate_pair(from: i32, until: i32) -> (String, String) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(vec!["localhost".into()]).expect("a name");
     params.not_before = date_time_ymd(from, 1, 1);
@@ -17,17 +17,17 @@ fn pair(from: i32, until: i32) -> (String, String) {
 }
 
 /// A folder with data, a good pair, and every kind of bad file.
-fn place() -> Place {
-    let (cert, key) = pair(2020, 4000);
-    let (expired, expired_key) = pair(2020, 2021);
-    let (early, early_key) = pair(3000, 4000);
-    let (_, other_key) = pair(2020, 4000);
+fn project() -> TestProject {
+    let (cert, key) = certificate_pair(2020, 4000);
+    let (expired, expired_key) = certificate_pair(2020, 2021);
+    let (early, early_key) = certificate_pair(3000, 4000);
+    let (_, other_key) = certificate_pair(2020, 4000);
     let sealed = |label: &str, first: &str| {
         format!(
             "-----BEGIN {label}-----\n{first}MIIBvTBXBgkqhkiG9w0BBQ0wSjApBgkqhkiG\n-----END {label}-----\n"
         )
     };
-    let place = Place::new(&[("people.csv", b"id,name\n1,Ada\n2,Bea\n")]);
+    let place = TestProject::new(&[("people.csv", b"id,name\n1,Ada\n2,Bea\n")]);
     for (name, text) in [
         ("cert.pem", &cert),
         ("key.pem", &key),
@@ -65,7 +65,7 @@ fn place() -> Place {
 /// It serves until told to stop; what it says is kept in `snapshots/`.
 #[test]
 fn what_is_said_over_https() {
-    let place = place();
+    let place = project();
     for (name, cert, key) in [
         ("tls", "cert.pem", "key.pem"),
         ("tls_in_one_file", "both.pem", "both.pem"),
@@ -74,22 +74,22 @@ fn what_is_said_over_https() {
         ("tls_not_yet_valid", "early.pem", "early-key.pem"),
     ] {
         let args = ["serve", "people.csv", "--bind", "0", "--tls-cert", cert, "--tls-key", key];
-        let served = Served::start(&mut place.spile(&args));
+        let served = HttpServer::start(&mut place.spile(&args));
         let port = format!(":{}", served.address.port());
         let (stdout, stderr, code) = served.stop();
         assert_eq!((code, &*stdout), (Some(0), ""), "{name}: stdout stays empty");
-        insta::assert_snapshot!(name, place.readable(stderr.replace(&port, ":PORT").as_bytes()));
+        insta::assert_snapshot!(name, place.normalize(stderr.replace(&port, ":PORT").as_bytes()));
     }
     let by_environment = [("SPILE_TLS_CERT", "cert.pem"), ("SPILE_TLS_KEY", "key.pem")];
     let mut command = place.spile(&["serve", "people.csv", "--bind", "0"]);
-    let (_, stderr, code) = Served::start(command.envs(by_environment)).stop();
+    let (_, stderr, code) = HttpServer::start(command.envs(by_environment)).stop();
     assert_eq!((code, stderr.contains("https://127.0.0.1:")), (Some(0), true), "{stderr}");
 }
 
 /// It does not serve; what it says is kept in `snapshots/`, all of it in one place to be read together.
 #[test]
 fn what_is_said_about_bad_files() {
-    let place = place();
+    let place = project();
     let mut all = Vec::new();
     for (cert, key) in [
         ("gone.pem", "key.pem"),
@@ -122,7 +122,7 @@ fn what_is_said_about_bad_files() {
 
 #[test]
 fn what_is_said_about_options_that_do_not_go_together() {
-    let place = place();
+    let place = project();
     let mut all = Vec::new();
     for (args, env) in [
         (&["--bind", "0", "--tls-cert", "cert.pem"][..], &[][..]),
@@ -140,7 +140,7 @@ fn what_is_said_about_options_that_do_not_go_together() {
 }
 
 /// As `openssl req -x509` makes one: its own authority, for this name.
-fn of_its_own(name: &str, until: i32) -> (String, String) {
+fn self_signed(name: &str, until: i32) -> (String, String) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -151,12 +151,12 @@ fn of_its_own(name: &str, until: i32) -> (String, String) {
 
 #[test]
 fn a_certificate_that_is_named_is_trusted_and_others_are_told_in_words() {
-    let place = Place::new(&[("people.csv", b"id,name\n1,Ada\n")]);
+    let place = TestProject::new(&[("people.csv", b"id,name\n1,Ada\n")]);
     for (name, (cert, key)) in [
-        ("good", of_its_own("localhost", 4000)),
-        ("old", of_its_own("localhost", 2021)),
-        ("elsewhere", of_its_own("example.com", 4000)),
-        ("other", of_its_own("localhost", 4000)),
+        ("good", self_signed("localhost", 4000)),
+        ("old", self_signed("localhost", 2021)),
+        ("elsewhere", self_signed("example.com", 4000)),
+        ("other", self_signed("localhost", 4000)),
     ] {
         for (end, text) in [("", cert), ("-key", key)] {
             place.write(&format!("{name}{end}.pem"), text.as_bytes());
@@ -173,7 +173,7 @@ fn a_certificate_that_is_named_is_trusted_and_others_are_told_in_words() {
     ] {
         let (cert, key) = (format!("{server}.pem"), format!("{server}-key.pem"));
         let args = ["serve", "people.csv", "--bind", "0", "--tls-cert", &cert, "--tls-key", &key];
-        let served = Served::start(&mut place.spile(&args));
+        let served = HttpServer::start(&mut place.spile(&args));
         for scheme in ["https", "wss"] {
             let url = format!("{scheme}://localhost:{}/mcp", served.address.port());
             let ca = format!("{trusted}.pem");

@@ -5,19 +5,25 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::golden::hide;
-use crate::stand::{Place, SPILE, Said, Served};
+use crate::golden::redact;
+use crate::harness::{CommandOutput, HttpServer, SPILE, TestProject};
 
 const STEPS: [&str; 3] = ["tools", "call lookup_customer email=dana@acme.test", "call lookup_customer"];
 
-fn session(place: &Place, framing: &str, more: &[&str]) -> Said {
-    let said = traced(place, framing, "2025-11-25", more, &STEPS);
+fn trace_customers(place: &TestProject, framing: &str, more: &[&str]) -> CommandOutput {
+    let said = run_trace(place, framing, "2025-11-25", more, &STEPS);
     // The last step is a tool that fails.
     assert_eq!(said.code, Some(1), "{said}");
     said
 }
 
-fn traced(place: &Place, framing: &str, version: &str, more: &[&str], steps: &[&str]) -> Said {
+fn run_trace(
+    place: &TestProject,
+    framing: &str,
+    version: &str,
+    more: &[&str],
+    steps: &[&str],
+) -> CommandOutput {
     let command = format!("{SPILE} serve");
     let args = ["trace", "--command", &command, "--framing", framing, "--protocol", version];
     place.run(&[&args[..], more, steps].concat())
@@ -25,33 +31,33 @@ fn traced(place: &Place, framing: &str, version: &str, more: &[&str], steps: &[&
 
 #[test]
 fn a_session_is_what_it_was() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     for framing in ["lines", "headers"] {
-        let seen = readable(&session(&place, framing, &[]).stdout);
-        let bytes = by_direction(&session(&place, framing, &["--raw"]).stdout);
-        golden(&format!("trace-{framing}.txt"), &format!("{seen}\n{bytes}"));
+        let seen = normalize_trace(&trace_customers(&place, framing, &[]).stdout);
+        let bytes = by_direction(&trace_customers(&place, framing, &["--raw"]).stdout);
+        check_golden(&format!("trace-{framing}.txt"), &format!("{seen}\n{bytes}"));
     }
 }
 
 /// The lesson that the tutor was asked for, in the framing and version of that lesson, and in today's.
 #[test]
 fn the_verb_tutor_says_ate_and_comio() {
-    let place = Place::example("verbs");
+    let place = TestProject::example("verbs");
     let steps = [
         "tools",
         "call conjugate verb=eat tense=past_simple person=3sg",
         "call lookup_spanish english_form=ate",
     ];
     for (framing, version) in [("headers", "2024-11-05"), ("lines", "2025-11-25")] {
-        let seen = traced(&place, framing, version, &[], &steps);
-        let raw = traced(&place, framing, version, &["--raw"], &steps);
+        let seen = run_trace(&place, framing, version, &[], &steps);
+        let raw = run_trace(&place, framing, version, &["--raw"], &steps);
         assert_eq!((seen.code, raw.code), (Some(0), Some(0)), "{seen}");
-        let (seen, bytes) = (readable(&seen.stdout), by_direction(&raw.stdout));
-        golden(&format!("verbs-{framing}.txt"), &format!("{seen}\n{bytes}"));
+        let (seen, bytes) = (normalize_trace(&seen.stdout), by_direction(&raw.stdout));
+        check_golden(&format!("verbs-{framing}.txt"), &format!("{seen}\n{bytes}"));
     }
 }
 
-fn golden(name: &str, now: &str) {
+fn check_golden(name: &str, now: &str) {
     let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden").join(name);
     if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
         std::fs::write(&file, now).expect("a trace can be written");
@@ -61,7 +67,7 @@ fn golden(name: &str, now: &str) {
 }
 
 /// Without what is new each time. What a server says on stderr comes when it comes.
-fn readable(trace: &str) -> String {
+fn normalize_trace(trace: &str) -> String {
     let mut out = String::new();
     for line in trace.lines().filter(|line| !line.contains(" ms  ! ")) {
         let mut line = match line.split_once(" ms  ") {
@@ -71,7 +77,7 @@ fn readable(trace: &str) -> String {
             }
             None => line.to_owned(),
         };
-        hide(&mut line, "ref", "<ref>");
+        redact(&mut line, "ref", "<ref>");
         if let Some(at) = line.find(" (process ") {
             let end = line[at..].find(')').expect("an end") + at;
             line.replace_range(at + 10..end, "<pid>");
@@ -94,14 +100,14 @@ fn by_direction(raw: &str) -> String {
         // One that does not end a line is followed by a line break of ours.
         rest = if bytes.ends_with('\n') { after } else { &after[1..] };
     }
-    hide(&mut back, "ref", "<ref>");
+    redact(&mut back, "ref", "<ref>");
     format!("→\n{}\n←\n{}\n", out.replace('\r', "\\r"), back.replace('\r', "\\r"))
 }
 
 #[test]
 fn a_recording_shows_the_same_again() {
-    let place = Place::customers();
-    let live = session(&place, "headers", &["--record", "session.jsonl"]);
+    let place = TestProject::customers();
+    let live = trace_customers(&place, "headers", &["--record", "session.jsonl"]);
     let again = place.run(&["trace", "--replay", "session.jsonl"]);
     assert_eq!((again.code, &*again.stderr), (Some(0), ""), "{again}");
     assert_eq!(again.stdout, live.stdout);
@@ -118,9 +124,10 @@ fn a_recording_shows_the_same_again() {
 
 #[test]
 fn over_http_the_heads_are_seen_and_secrets_are_not() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     place.write("token", b"s3cret");
-    let served = Served::start(place.spile(&["serve", "--bind", "127.0.0.1:0"]).env("SPILE_TOKEN", "s3cret"));
+    let served =
+        HttpServer::start(place.spile(&["serve", "--bind", "127.0.0.1:0"]).env("SPILE_TOKEN", "s3cret"));
     let url = format!("http://{}/mcp", served.address);
     for version in ["2025-11-25", "2026-07-28"] {
         let args = [
@@ -160,7 +167,7 @@ fn over_http_the_heads_are_seen_and_secrets_are_not() {
 
 #[test]
 fn steps_and_recordings_that_make_no_sense() {
-    let place = Place::customers();
+    let place = TestProject::customers();
     let head = r#"{"format":"spile-trace","version":1,"server":"x"}"#;
     let line = r#"{"us":5,"kind":"opened","text":"started x"}"#;
     place.write("empty.jsonl", b"");
@@ -197,7 +204,7 @@ fn steps_and_recordings_that_make_no_sense() {
 
 #[test]
 fn steps_go_on_where_one_fails_and_end_where_the_server_does() {
-    let place = crate::stand::scripted();
+    let place = crate::harness::scripted_server();
     let trace = |steps: &[&str]| place.run(&[&["trace", "--command", "/bin/sh server.sh"], steps].concat());
     let said = trace(&["call nothing", "call error", "ping"]);
     assert_eq!(said.code, Some(0), "{said}");
@@ -212,7 +219,7 @@ fn steps_go_on_where_one_fails_and_end_where_the_server_does() {
 #[test]
 fn a_recording_over_a_file_is_nobody_elses_and_over_a_link_is_none() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::customers();
+    let place = TestProject::customers();
     let mode = |name: &str| {
         std::fs::metadata(place.folder.join(name)).expect("it is there").permissions().mode() & 0o777
     };

@@ -9,12 +9,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use call::Caps;
 use json::{Json, Node};
-use upstream::{Company, Connection, News, Options, Target};
-use wire::client::{Answer, Asked, Call, Question, Speak, Terms};
+use spile_core::ClientCapabilities;
+use upstream::{ClientHandler, Connection, ConnectionEvent, Options, Target};
+use wire::client::{
+    ClientCall, ClientOptions, IncomingInputRequest, InputReply, InputRequestKind, VersionPolicy,
+};
 use wire::method::Method;
-use wire::{List, Version};
+use wire::{ListKind, Version};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -31,18 +33,27 @@ async fn run() -> Result<()> {
     let url = std::env::args().next_back().context("usage: conformance-client URL")?;
     let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
     let speak = match std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION") {
-        Ok(date) => Speak::Only(Version::parse(&date).context("an unknown protocol version")?),
-        Err(_) => Speak::Any,
+        Ok(date) => VersionPolicy::Only(Version::parse(&date).context("an unknown protocol version")?),
+        Err(_) => VersionPolicy::Any,
     };
-    let caps = Caps::ELICIT_FORM.with(Caps::SAMPLING).with(Caps::ROOTS);
-    let options = Options { terms: Terms { caps, speak, ..Terms::default() }, ..Options::default() };
-    let server = Connection::open(&Target::parse(&url)?, options, Arc::new(Obliging)).await?;
-    let played = play(&server, &scenario).await;
+    let caps = ClientCapabilities::ELICITATION_FORM
+        .with(ClientCapabilities::SAMPLING)
+        .with(ClientCapabilities::ROOTS);
+    let options = Options {
+        client_options: ClientOptions {
+            capabilities: caps,
+            version_policy: speak,
+            ..ClientOptions::default()
+        },
+        ..Options::default()
+    };
+    let server = Connection::open(&Target::parse(&url)?, options, Arc::new(AcceptingHandler)).await?;
+    let played = run_scenario(&server, &scenario).await;
     server.close().await;
     played
 }
 
-async fn play(server: &Connection, scenario: &str) -> Result<()> {
+async fn run_scenario(server: &Connection, scenario: &str) -> Result<()> {
     match scenario {
         "sep-2322-client-request-state" => {
             // While one of them is being asked something, the other must not get its answers.
@@ -55,9 +66,9 @@ async fn play(server: &Connection, scenario: &str) -> Result<()> {
             call(server, "test_mrtr_no_result_type", "{}").await
         }
         "http-custom-headers" => {
-            list(server, List::Tools).await?;
+            list(server, ListKind::Tools).await?;
             let context = std::env::var("MCP_CONFORMANCE_CONTEXT").context("no context")?;
-            let context = Json::parse(&context)?.doc();
+            let context = Json::parse(&context)?.to_doc();
             let calls = context.root().get("toolCalls").context("no `toolCalls`")?;
             for one in calls.elements() {
                 let name = one.get("name").and_then(|name| name.str()).context("a call without a name")?;
@@ -67,36 +78,37 @@ async fn play(server: &Connection, scenario: &str) -> Result<()> {
             Ok(())
         }
         "http-standard-headers" => {
-            for tool in list(server, List::Tools).await? {
-                call(server, &name_of(&tool), "{}").await?;
+            for tool in list(server, ListKind::Tools).await? {
+                call(server, &item_name(&tool), "{}").await?;
             }
-            for resource in list(server, List::Resources).await? {
-                let doc = resource.doc();
+            for resource in list(server, ListKind::Resources).await? {
+                let doc = resource.to_doc();
                 let uri = doc.root().get("uri").and_then(|uri| uri.str()).unwrap_or_default();
-                ask(server, Method::ResourcesRead, "uri", &uri, None).await?;
+                send_request(server, Method::ResourcesRead, "uri", &uri, None).await?;
             }
-            for prompt in list(server, List::Prompts).await? {
-                ask(server, Method::PromptsGet, "name", &name_of(&prompt), None).await?;
+            for prompt in list(server, ListKind::Prompts).await? {
+                send_request(server, Method::PromptsGet, "name", &item_name(&prompt), None).await?;
             }
             Ok(())
         }
         "json-schema-2020-12-preservation" => {
-            let tools = list(server, List::Tools).await?;
-            let tool = tools.iter().find(|tool| name_of(tool) == "json_schema_2020_12_tool");
-            let doc = tool.context("the tool is not listed")?.doc();
+            let tools = list(server, ListKind::Tools).await?;
+            let tool = tools.iter().find(|tool| item_name(tool) == "json_schema_2020_12_tool");
+            let doc = tool.context("the tool is not listed")?.to_doc();
             let schema = doc.root().get("inputSchema").context("no `inputSchema`")?;
             call(server, "json_schema_echo", &format!(r#"{{"schema":{}}}"#, schema.raw())).await
         }
-        "json-schema-ref-no-deref" | "request-metadata" => list(server, List::Tools).await.map(drop),
+        "json-schema-ref-no-deref" | "request-metadata" => list(server, ListKind::Tools).await.map(drop),
         "sse-retry"
         | "elicitation-sep1034-client-defaults"
         | "http-invalid-tool-headers"
         | "tools_call"
         | "initialize" => {
-            for tool in list(server, List::Tools).await? {
-                let doc = tool.doc();
-                let arguments = doc.root().get("inputSchema").map(sample).unwrap_or_else(|| "{}".to_owned());
-                call(server, &name_of(&tool), &arguments).await?;
+            for tool in list(server, ListKind::Tools).await? {
+                let doc = tool.to_doc();
+                let arguments =
+                    doc.root().get("inputSchema").map(sample_arguments).unwrap_or_else(|| "{}".to_owned());
+                call(server, &item_name(&tool), &arguments).await?;
             }
             Ok(())
         }
@@ -105,7 +117,7 @@ async fn play(server: &Connection, scenario: &str) -> Result<()> {
 }
 
 /// Arguments that a schema with a few plain properties takes.
-fn sample(schema: Node<'_>) -> String {
+fn sample_arguments(schema: Node<'_>) -> String {
     let properties = schema.get("properties");
     Json::object(|out| {
         for (name, property) in properties.into_iter().flat_map(|all| all.members()) {
@@ -121,15 +133,15 @@ fn sample(schema: Node<'_>) -> String {
     .to_string()
 }
 
-async fn list(server: &Connection, list: List) -> Result<Vec<Json>> {
-    server.list(list, None).await.map_err(|why| anyhow::anyhow!("{}: {why}", list.key()))
+async fn list(server: &Connection, list: ListKind) -> Result<Vec<Json>> {
+    server.list(list, None).await.map_err(|why| anyhow::anyhow!("{}: {why}", list.result_key()))
 }
 
 async fn call(server: &Connection, tool: &str, arguments: &str) -> Result<()> {
-    ask(server, Method::ToolsCall, "name", tool, Some(arguments)).await
+    send_request(server, Method::ToolsCall, "name", tool, Some(arguments)).await
 }
 
-async fn ask(
+async fn send_request(
     server: &Connection,
     method: Method,
     key: &str,
@@ -140,31 +152,34 @@ async fn ask(
         params.str(key, name);
         params.maybe_raw("arguments", arguments);
     });
-    let answer = server.call(Call::new(method, params), None).await;
+    let answer = server.call(ClientCall::new(method, params), None).await;
     answer.map(drop).map_err(|why| anyhow::anyhow!("{} `{name}`: {why}", method.as_str()))
 }
 
-fn name_of(item: &Json) -> String {
-    item.doc().root().get("name").and_then(|name| name.str()).unwrap_or_default().into_owned()
+fn item_name(item: &Json) -> String {
+    item.to_doc().root().get("name").and_then(|name| name.str()).unwrap_or_default().into_owned()
 }
 
 /// Somebody who says yes to everything, with the defaults that a form has.
-struct Obliging;
+struct AcceptingHandler;
 
-impl Company for Obliging {
-    fn asked(&self, question: Question) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+impl ClientHandler for AcceptingHandler {
+    fn on_input_request(
+        &self,
+        question: IncomingInputRequest,
+    ) -> Pin<Box<dyn Future<Output = InputReply> + Send>> {
         let answer = match question.kind {
-            Asked::Roots => r#"{"roots":[{"uri":"file:///tmp"}]}"#.to_owned(),
-            Asked::Sampling => {
+            InputRequestKind::Roots => r#"{"roots":[{"uri":"file:///tmp"}]}"#.to_owned(),
+            InputRequestKind::Sampling => {
                 r#"{"role":"assistant","content":{"type":"text","text":"Paris"},"model":"none","stopReason":"endTurn"}"#.to_owned()
             }
-            Asked::Elicitation => {
-                let doc = question.params.doc();
+            InputRequestKind::Elicitation => {
+                let doc = question.params.to_doc();
                 let properties = doc.root().get("requestedSchema").and_then(|schema| schema.get("properties"));
                 let content = Json::object(|out| {
                     for (name, property) in properties.into_iter().flat_map(|all| all.members()) {
                         let value = property.get("default").map(|value| value.raw().to_owned());
-                        let is_text = property.get("type").is_some_and(|kind| kind.is("string"));
+                        let is_text = property.get("type").is_some_and(|kind| kind.eq_str("string"));
                         let value = value.or_else(|| is_text.then(|| r#""x""#.to_owned()));
                         out.maybe_raw(&name.str().unwrap_or_default(), value.as_deref());
                     }
@@ -173,10 +188,10 @@ impl Company for Obliging {
             }
         };
         let answer = Json::parse(&answer).expect("written above");
-        Box::pin(async { Answer::Given(answer) })
+        Box::pin(async { InputReply::Result(answer) })
     }
 
-    fn heard(&self, news: News) {
+    fn on_event(&self, news: ConnectionEvent) {
         eprintln!("{news:?}");
     }
 }

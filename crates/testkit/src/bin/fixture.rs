@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use call::Provider;
 use clap::{Parser, Subcommand};
 use spile::serve::{ServeArgs, Service, serve, start_logging};
-use testkit::bench::Bench;
-use testkit::conformance::Conformance;
+use spile_core::Provider;
+use testkit::bench::BenchProvider;
+use testkit::conformance::ConformanceProvider;
 
 /// Serve a fixture over stdio, or over HTTP with `--bind`.
 #[derive(Parser)]
@@ -34,8 +34,8 @@ enum Fixture {
 
 fn main() -> anyhow::Result<()> {
     let (name, provider, args): (_, Arc<dyn Provider>, _) = match Args::parse().fixture {
-        Fixture::Conformance { serve } => ("conformance", Arc::new(Conformance::default()), serve),
-        Fixture::Bench { tools, serve } => ("bench", Arc::new(Bench::with_tools(tools)), serve),
+        Fixture::Conformance { serve } => ("conformance", Arc::new(ConformanceProvider::default()), serve),
+        Fixture::Bench { tools, serve } => ("bench", Arc::new(BenchProvider::with_tools(tools)), serve),
     };
     start_logging(&args);
     serve(vec![Service::new(name, env!("CARGO_PKG_VERSION"), provider)], &args)

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use testkit::judge::kill::{Game, Kept};
-use testkit::judge::samples;
+use testkit::crash_test::kill::{CrashTest, StorageFormat};
+use testkit::crash_test::samples;
 
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
-    judge: Judge,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum Judge {
+enum Command {
     /// Kills the program while it writes
     Kill {
         /// csv, xlsx, sqlite or jsonl
@@ -30,18 +30,24 @@ enum Judge {
 }
 
 fn main() -> Result<()> {
-    let Judge::Kill { kind, rounds, seed, spile } = Cli::parse().judge;
-    let Some(kept) = Kept::ALL.into_iter().find(|kept| kept.name() == kind) else {
+    let Command::Kill { kind, rounds, seed, spile } = Cli::parse().command;
+    let Some(kept) = StorageFormat::ALL.into_iter().find(|kept| kept.name() == kind) else {
         bail!("no kind `{kind}`; there are csv, xlsx, sqlite and jsonl");
     };
     let spile = spile.canonicalize().with_context(|| format!("`{}` is not there", spile.display()))?;
-    let file = samples::empty(kept)?;
-    let game =
-        Game { spile: &spile, kept, file: &file, read: &|path| samples::ids(kept, path), rounds, seed };
-    let tally = game.play()?;
+    let file = samples::initial_file(kept)?;
+    let game = CrashTest {
+        spile: &spile,
+        format: kept,
+        initial_file: &file,
+        read_ids: &|path| samples::read_ids(kept, path),
+        rounds,
+        seed,
+    };
+    let tally = game.run()?;
     println!(
         "{kind}: {} rounds, {} records acknowledged, {} replayed, {} done again: none lost, none twice",
-        tally.rounds, tally.acknowledged, tally.replayed, tally.done_again
+        tally.rounds, tally.acknowledged, tally.replayed, tally.reapplied
     );
     Ok(())
 }

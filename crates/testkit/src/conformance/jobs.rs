@@ -5,95 +5,99 @@
 
 use std::time::Duration;
 
-use call::{Call, Cx, Fault, Outcome, Run, TaskUse, ToolReply};
+use spile_core::{Call, CallContext, CallError, Outcome, Run, TaskSupport, ToolResult};
 use tokio::time::sleep;
 
-use super::questions::{NAME, chosen, done, form, together, typed, user_name};
-use super::{Answered, Conformance, Row, settled};
+use super::input_requests::{
+    NAME_SCHEMA, bool_field, form_request, merge_input_requests, text_field, text_outcome, user_name,
+};
+use super::{ConformanceProvider, RoundResult, ToolSpec, run_now};
 
-pub(super) const TABLE: &[Row] = &[
-    Row::new("greet", "Greets at once, never as a task", |_, call, _| {
-        Run::Now(done(format!("Hello, {}!", call.text("name").unwrap_or_default())))
+pub(super) const TOOLS: &[ToolSpec] = &[
+    ToolSpec::new("greet", "Greets at once, never as a task", |_, call, _| {
+        Run::Now(text_outcome(format!("Hello, {}!", call.text_argument("name").unwrap_or_default())))
     })
-    .takes(NAME),
-    Row::new("slow_compute", "Takes as many seconds as it is told to", slow_compute)
-        .takes(
+    .input_schema(NAME_SCHEMA),
+    ToolSpec::new("slow_compute", "Takes as many seconds as it is told to", slow_compute)
+        .input_schema(
             r#"{"type":"object","properties":{
                 "seconds":{"type":"number","minimum":0,"maximum":3600},
                 "label":{"type":"string"}
             }}"#,
         )
-        .task(TaskUse::Optional),
-    Row::new("failing_job", "Runs for a second and then fails as a tool", |_, _, _| {
-        detached(async {
+        .task(TaskSupport::Optional),
+    ToolSpec::new("failing_job", "Runs for a second and then fails as a tool", |_, _, _| {
+        detach(async {
             sleep(Duration::from_secs(1)).await;
-            ToolReply::text("The job failed, as it always does").failed().into()
+            ToolResult::text("The job failed, as it always does").into_error().into()
         })
     })
-    .task(TaskUse::Required),
-    Row::new("protocol_error_job", "Ends in a protocol error", |_, _, _| {
-        detached(async {
+    .task(TaskSupport::Required),
+    ToolSpec::new("protocol_error_job", "Ends in a protocol error", |_, _, _| {
+        detach(async {
             let message = "the job ended in a protocol error, as it always does".into();
-            Fault::Told { code: INTERNAL_ERROR, message, data: None }.into()
+            CallError::Provider { code: INTERNAL_ERROR, message, data: None }.into()
         })
     })
-    .task(TaskUse::Optional),
-    Row::new("confirm_delete", "Asks before it deletes (nothing)", |_, call, cx| {
+    .task(TaskSupport::Optional),
+    ToolSpec::new("confirm_delete", "Asks before it deletes (nothing)", |_, call, cx| {
         let deleted = confirm_delete(call, cx).unwrap_or_else(|instead| instead);
-        detached(async { deleted })
+        detach(async { deleted })
     })
-    .takes(r#"{"type":"object","properties":{"filename":{"type":"string"}},"required":["filename"]}"#)
-    .task(TaskUse::Optional),
-    Row::new("multi_input", "Asks two things at once", |_, _, cx| {
+    .input_schema(r#"{"type":"object","properties":{"filename":{"type":"string"}},"required":["filename"]}"#)
+    .task(TaskSupport::Optional),
+    ToolSpec::new("multi_input", "Asks two things at once", |_, _, cx| {
         let answered = multi_input(cx).unwrap_or_else(|instead| instead);
-        detached(async { answered })
+        detach(async { answered })
     })
-    .task(TaskUse::Optional),
-    Row::new("test_tool_with_task", "Asks first, and only then becomes a task", |_, _, cx| {
-        settled(user_name(cx).map(|name| {
+    .task(TaskSupport::Optional),
+    ToolSpec::new("test_tool_with_task", "Asks first, and only then becomes a task", |_, _, cx| {
+        run_now(user_name(cx).map(|name| {
             Outcome::Detach(Box::pin(async move {
                 sleep(Duration::from_millis(100)).await;
-                done(format!("Task finished for {name}"))
+                text_outcome(format!("Task finished for {name}"))
             }))
         }))
     })
-    .task(TaskUse::Required),
+    .task(TaskSupport::Required),
 ];
 
-fn slow_compute(_: &Conformance, call: &Call, _: &Cx<'_>) -> Run {
+fn slow_compute(_: &ConformanceProvider, call: &Call, _: &CallContext<'_>) -> Run {
     // The schema has seen the number; what is no duration all the same is none.
     let seconds = call.arguments().and_then(|arguments| arguments.get("seconds"));
     let seconds = seconds.and_then(|seconds| seconds.raw().parse().ok()).unwrap_or(0.0);
     let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    let label = call.text("label").unwrap_or_default().into_owned();
-    detached(async move {
+    let label = call.text_argument("label").unwrap_or_default().into_owned();
+    detach(async move {
         sleep(took).await;
-        done(format!("Computed `{label}` in {seconds} s"))
+        text_outcome(format!("Computed `{label}` in {seconds} s"))
     })
 }
 
-fn confirm_delete(call: &Call, cx: &Cx<'_>) -> Answered {
-    let file = call.text("filename").unwrap_or_default();
+fn confirm_delete(call: &Call, cx: &CallContext<'_>) -> RoundResult {
+    let file = call.text_argument("filename").unwrap_or_default();
     let message = format!("Delete {file}?");
-    let sure = chosen(cx, "confirm", "confirm", || form(&message, CONFIRM))?;
-    Ok(done(if sure { format!("Deleted {file}") } else { format!("Kept {file}") }))
+    let sure = bool_field(cx, "confirm", "confirm", || form_request(&message, CONFIRM_SCHEMA))?;
+    Ok(text_outcome(if sure { format!("Deleted {file}") } else { format!("Kept {file}") }))
 }
 
-fn multi_input(cx: &Cx<'_>) -> Answered {
-    let name = typed(cx, "name", "name", || form("What is your name?", NAME));
-    let sure = chosen(cx, "confirm", "confirm", || form("Are you sure?", CONFIRM));
+fn multi_input(cx: &CallContext<'_>) -> RoundResult {
+    let name = text_field(cx, "name", "name", || form_request("What is your name?", NAME_SCHEMA));
+    let sure = bool_field(cx, "confirm", "confirm", || form_request("Are you sure?", CONFIRM_SCHEMA));
     match (name, sure) {
-        (Ok(name), Ok(sure)) => Ok(done(format!("{name} is {}", if sure { "sure" } else { "not sure" }))),
-        (name, sure) => Err(together([name.err(), sure.err()])),
+        (Ok(name), Ok(sure)) => {
+            Ok(text_outcome(format!("{name} is {}", if sure { "sure" } else { "not sure" })))
+        }
+        (name, sure) => Err(merge_input_requests([name.err(), sure.err()])),
     }
 }
 
-fn detached(work: impl Future<Output = Outcome> + Send + 'static) -> Run {
+fn detach(work: impl Future<Output = Outcome> + Send + 'static) -> Run {
     Run::Now(Outcome::Detach(Box::pin(work)))
 }
 
 /// JSON-RPC's.
 const INTERNAL_ERROR: i64 = -32603;
 
-const CONFIRM: &str =
+const CONFIRM_SCHEMA: &str =
     r#"{"type":"object","properties":{"confirm":{"type":"boolean"}},"required":["confirm"]}"#;

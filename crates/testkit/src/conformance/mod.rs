@@ -5,9 +5,9 @@
 //! is [`Outcome::NeedInput`] in every protocol version, a job is [`Outcome::Detach`]; what travels, and
 //! whether the caller may be asked at all, is the host's business. Absent: skills.
 
+mod input_requests;
 mod jobs;
 mod prompts;
-mod questions;
 mod resources;
 mod tools;
 
@@ -15,145 +15,151 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use call::{
-    Call, Catalog, Change, Cx, Fault, Listener, Outcome, Provider, Run, Target, TaskUse, Thing, Tool,
-};
 use json::Json;
+use spile_core::{
+    Call, CallContext, CallError, CallTarget, Catalog, CatalogChange, ChangeListener, ItemKind, Outcome,
+    Provider, Run, TaskSupport, Tool,
+};
 
 /// The conformance provider.
-pub struct Conformance {
+pub struct ConformanceProvider {
     handlers: HashMap<&'static str, Handler>,
-    offer: Mutex<Offer>,
-    listener: OnceLock<Arc<dyn Listener>>,
+    catalog_state: Mutex<CatalogState>,
+    listener: OnceLock<Arc<dyn ChangeListener>>,
     /// How often the watched resource was changed.
-    edition: AtomicU64,
+    revision: AtomicU64,
 }
 
-type Handler = fn(&Conformance, &Call, &Cx<'_>) -> Run;
+type Handler = fn(&ConformanceProvider, &Call, &CallContext<'_>) -> Run;
 
 /// One row of the table.
-struct Row {
+struct ToolSpec {
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     /// JSON Schema of the arguments.
     input: &'static str,
-    task: TaskUse,
+    task: TaskSupport,
     run: Handler,
 }
 
 const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{}}"#;
 
-impl Row {
-    const fn new(name: &'static str, about: &'static str, run: Handler) -> Self {
-        Self { name, about, input: NO_ARGUMENTS, task: TaskUse::Never, run }
+impl ToolSpec {
+    const fn new(name: &'static str, description: &'static str, run: Handler) -> Self {
+        Self { name, description, input: NO_ARGUMENTS, task: TaskSupport::Forbidden, run }
     }
 
-    const fn takes(mut self, input: &'static str) -> Self {
+    const fn input_schema(mut self, input: &'static str) -> Self {
         self.input = input;
         self
     }
 
-    const fn task(mut self, task: TaskUse) -> Self {
+    const fn task(mut self, task: TaskSupport) -> Self {
         self.task = task;
         self
     }
 
     fn tool(&self) -> Tool {
-        Tool { task: self.task, ..Tool::new(self.name, self.about, constant(self.input)) }
+        Tool { task_support: self.task, ..Tool::new(self.name, self.description, parse_constant(self.input)) }
     }
 }
 
 /// In the order listed: the suite calls the first tool with `{}` and wants it to succeed.
-const TABLES: [&[Row]; 3] = [tools::TABLE, questions::TABLE, jobs::TABLE];
+const TOOLS: [&[ToolSpec]; 3] = [tools::TOOLS, input_requests::TOOLS, jobs::TOOLS];
 
 /// What is listed now. The two `bool`s are what the `test_trigger_*` tools switch, so that the lists really
 /// change when they say so.
-struct Offer {
+struct CatalogState {
     extra_tool: bool,
     extra_prompt: bool,
     catalog: Arc<Catalog>,
 }
 
-impl Default for Conformance {
+impl Default for ConformanceProvider {
     fn default() -> Self {
-        let rows = || TABLES.into_iter().flatten();
+        let rows = || TOOLS.into_iter().flatten();
         let catalog = Catalog {
-            tools: rows().map(Row::tool).collect(),
-            resources: resources::listed(),
-            templates: resources::templates(),
-            prompts: prompts::listed(),
-            completes: true,
-            logs: true,
-            watches: true,
-            changes: true,
-            rate: None,
+            tools: rows().map(ToolSpec::tool).collect(),
+            resources: resources::list(),
+            resource_templates: resources::templates(),
+            prompts: prompts::list(),
+            completions: true,
+            logging: true,
+            resource_subscriptions: true,
+            list_changed: true,
+            rate_limit: None,
             instructions: None,
         };
-        let handlers = rows().chain([&tools::EXTRA]).map(|row| (row.name, row.run)).collect();
-        let offer = Offer { extra_tool: false, extra_prompt: false, catalog: Arc::new(catalog) };
-        Self { handlers, offer: Mutex::new(offer), listener: OnceLock::new(), edition: AtomicU64::new(0) }
+        let handlers = rows().chain([&tools::EXTRA_TOOL]).map(|row| (row.name, row.run)).collect();
+        let offer = CatalogState { extra_tool: false, extra_prompt: false, catalog: Arc::new(catalog) };
+        Self {
+            handlers,
+            catalog_state: Mutex::new(offer),
+            listener: OnceLock::new(),
+            revision: AtomicU64::new(0),
+        }
     }
 }
 
-impl Provider for Conformance {
+impl Provider for ConformanceProvider {
     fn catalog(&self) -> Arc<Catalog> {
-        self.offer.lock().unwrap_or_else(PoisonError::into_inner).catalog.clone()
+        self.catalog_state.lock().unwrap_or_else(PoisonError::into_inner).catalog.clone()
     }
 
-    fn run(&self, call: &Call, cx: &Cx<'_>) -> Run {
+    fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
         match call.target {
-            Target::Tool => match self.handlers.get(call.name().as_ref()) {
+            CallTarget::Tool => match self.handlers.get(call.name().as_ref()) {
                 Some(handler) => handler(self, call, cx),
-                None => Run::now(unknown(Thing::Tool, call)),
+                None => Run::now(unknown(ItemKind::Tool, call)),
             },
-            Target::Prompt => settled(prompts::get(call, cx)),
-            Target::Resource => settled(resources::read(self, call)),
-            Target::Completion { of, argument, value, .. } => {
-                settled(prompts::complete(call, of, call.doc().node(argument), call.doc().node(value)))
-            }
+            CallTarget::Prompt => run_now(prompts::get(call, cx)),
+            CallTarget::Resource => run_now(resources::read(self, call)),
+            CallTarget::Completion {
+                reference: of, argument_index: argument, value_index: value, ..
+            } => run_now(prompts::complete(call, of, call.doc().node(argument), call.doc().node(value))),
         }
     }
 
-    fn attach(&self, listener: Arc<dyn Listener>) {
+    fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
         // A second listener would be a second host, which no test has.
         let _first_wins = self.listener.set(listener);
     }
 }
 
-impl Conformance {
-    fn tell(&self, change: Change) {
+impl ConformanceProvider {
+    fn notify(&self, change: CatalogChange) {
         if let Some(listener) = self.listener.get() {
-            listener.changed(change);
+            listener.catalog_changed(change);
         }
     }
 
     /// Switches the tool that comes and goes.
-    fn switch_tool(&self) {
-        self.edit(|offer, catalog| {
+    fn toggle_extra_tool(&self) {
+        self.edit_catalog(|offer, catalog| {
             offer.extra_tool = !offer.extra_tool;
             match offer.extra_tool {
-                true => catalog.tools.push(tools::EXTRA.tool()),
-                false => catalog.tools.retain(|tool| tool.name != tools::EXTRA.name),
+                true => catalog.tools.push(tools::EXTRA_TOOL.tool()),
+                false => catalog.tools.retain(|tool| tool.name != tools::EXTRA_TOOL.name),
             }
         });
-        self.tell(Change::Tools);
+        self.notify(CatalogChange::Tools);
     }
 
     /// Switches the prompt that comes and goes.
-    fn switch_prompt(&self) {
-        self.edit(|offer, catalog| {
+    fn toggle_extra_prompt(&self) {
+        self.edit_catalog(|offer, catalog| {
             offer.extra_prompt = !offer.extra_prompt;
             match offer.extra_prompt {
-                true => catalog.prompts.push(prompts::extra()),
-                false => catalog.prompts.retain(|prompt| prompt.name != prompts::EXTRA),
+                true => catalog.prompts.push(prompts::extra_prompt()),
+                false => catalog.prompts.retain(|prompt| prompt.name != prompts::EXTRA_PROMPT),
             }
         });
-        self.tell(Change::Prompts);
+        self.notify(CatalogChange::Prompts);
     }
 
     /// The lock is gone before anybody is told: whoever is told reads the catalog.
-    fn edit(&self, change: impl FnOnce(&mut Offer, &mut Catalog)) {
-        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
+    fn edit_catalog(&self, change: impl FnOnce(&mut CatalogState, &mut Catalog)) {
+        let mut offer = self.catalog_state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut catalog = Catalog::clone(&offer.catalog);
         change(&mut offer, &mut catalog);
         offer.catalog = Arc::new(catalog);
@@ -161,18 +167,18 @@ impl Conformance {
 }
 
 /// An answer, or what ends the round before there is one: a question, a refusal, a fault.
-type Answered = Result<Outcome, Outcome>;
+type RoundResult = Result<Outcome, Outcome>;
 
-fn settled(answered: Answered) -> Run {
+fn run_now(answered: RoundResult) -> Run {
     Run::Now(answered.unwrap_or_else(|instead| instead))
 }
 
-fn unknown(what: Thing, call: &Call) -> Outcome {
-    Fault::Unknown { what, name: call.name().into_owned() }.into()
+fn unknown(what: ItemKind, call: &Call) -> Outcome {
+    CallError::UnknownItem { kind: what, name: call.name().into_owned() }.into()
 }
 
 /// JSON that stands in this source.
-fn constant(text: &str) -> Json {
+fn parse_constant(text: &str) -> Json {
     Json::parse(text).expect("a constant of the fixture is valid JSON")
 }
 

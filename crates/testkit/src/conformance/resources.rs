@@ -2,22 +2,22 @@
 
 use std::sync::atomic::Ordering;
 
-use call::{Body, Call, Contents, Reply, Resource, Template, Thing};
 use json::Json;
+use spile_core::{Call, CallResult, ItemKind, Resource, ResourceContents, ResourceResult, ResourceTemplate};
 
-use super::{Answered, Conformance, PNG, unknown};
+use super::{ConformanceProvider, PNG, RoundResult, unknown};
 
 const TEXT: &str = "test://static-text";
 const BINARY: &str = "test://static-binary";
 pub(super) const WATCHED: &str = "test://watched-resource";
 pub(super) const TEMPLATE: &str = "test://template/{id}/data";
 
-pub(super) fn listed() -> Vec<Resource> {
+pub(super) fn list() -> Vec<Resource> {
     let resource = |uri: &str, name: &str, description: &str, mime: &str| Resource {
         uri: uri.into(),
         name: name.into(),
         description: Some(description.into()),
-        mime: Some(mime.into()),
+        mime_type: Some(mime.into()),
         ..Resource::default()
     };
     vec![
@@ -26,47 +26,49 @@ pub(super) fn listed() -> Vec<Resource> {
     ]
 }
 
-pub(super) fn templates() -> Vec<Template> {
-    vec![Template {
+pub(super) fn templates() -> Vec<ResourceTemplate> {
+    vec![ResourceTemplate {
         uri_template: TEMPLATE.into(),
         name: "template".into(),
         description: Some("A resource template with parameter substitution".into()),
-        mime: Some("application/json".into()),
-        ..Template::default()
+        mime_type: Some("application/json".into()),
+        ..ResourceTemplate::default()
     }]
 }
 
-pub(super) fn read(provider: &Conformance, call: &Call) -> Answered {
+pub(super) fn read(provider: &ConformanceProvider, call: &Call) -> RoundResult {
     let uri = call.name();
-    let text = |mime: &str, text: String| Body::Text {
+    let text = |mime: &str, text: String| ResourceContents::Text {
         uri: uri.clone().into_owned(),
-        mime: Some(mime.into()),
+        mime_type: Some(mime.into()),
         text,
     };
     let body = match uri.as_ref() {
         TEXT => text("text/plain", "This is the content of the static text resource.".into()),
-        BINARY => {
-            Body::Blob { uri: uri.clone().into_owned(), mime: Some("image/png".into()), base64: PNG.into() }
-        }
+        BINARY => ResourceContents::Blob {
+            uri: uri.clone().into_owned(),
+            mime_type: Some("image/png".into()),
+            base64: PNG.into(),
+        },
         WATCHED => {
-            let edition = provider.edition.load(Ordering::SeqCst);
+            let edition = provider.revision.load(Ordering::SeqCst);
             text("text/plain", format!("Watched resource content, edition {edition}"))
         }
-        other => match id_in(other) {
-            Some(id) => text("application/json", data_of(id)),
-            None => return Err(unknown(Thing::Resource, call)),
+        other => match template_id(other) {
+            Some(id) => text("application/json", template_data(id)),
+            None => return Err(unknown(ItemKind::Resource, call)),
         },
     };
-    Ok(Reply::Resource(Contents { bodies: vec![body], ttl_ms: 0, public: true }).into())
+    Ok(CallResult::Resource(ResourceResult { contents: vec![body], ttl_ms: 0, public: true }).into())
 }
 
 /// What stands for `{id}` in a URI of the template: one path segment.
-fn id_in(uri: &str) -> Option<&str> {
+fn template_id(uri: &str) -> Option<&str> {
     let id = uri.strip_prefix("test://template/")?.strip_suffix("/data")?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
-fn data_of(id: &str) -> String {
+fn template_data(id: &str) -> String {
     let data = Json::object(|data| {
         data.str("id", id).bool("templateTest", true).str("data", &format!("Data for ID: {id}"));
     });

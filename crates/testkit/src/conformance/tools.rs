@@ -3,113 +3,124 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use call::{Block, Body, Caps, Change, Emit, Fault, Level, Outcome, Run, ToolReply};
 use json::{Json, write};
+use spile_core::{
+    CallError, CatalogChange, ClientCapabilities, ContentBlock, EventSink, LogLevel, Outcome,
+    ResourceContents, Run, ToolResult,
+};
 use tokio::time::sleep;
 
-use super::{PNG, Row, resources};
+use super::{PNG, ToolSpec, resources};
 
-pub(super) const TABLE: &[Row] = &[
-    Row::new("test_simple_text", "Tests simple text content response", |_, _, _| {
+pub(super) const TOOLS: &[ToolSpec] = &[
+    ToolSpec::new("test_simple_text", "Tests simple text content response", |_, _, _| {
         text("This is a simple text response for testing.")
     }),
-    Row::new("test_image_content", "Tests image content response", |_, _, _| blocks(vec![image()])),
-    Row::new("test_audio_content", "Tests audio content response", |_, _, _| {
-        blocks(vec![Block::Audio { data: WAV.into(), mime: "audio/wav".into() }])
+    ToolSpec::new("test_image_content", "Tests image content response", |_, _, _| blocks(vec![image()])),
+    ToolSpec::new("test_audio_content", "Tests audio content response", |_, _, _| {
+        blocks(vec![ContentBlock::Audio { data: WAV.into(), mime_type: "audio/wav".into() }])
     }),
-    Row::new("test_embedded_resource", "Tests embedded resource content response", |_, _, _| {
+    ToolSpec::new("test_embedded_resource", "Tests embedded resource content response", |_, _, _| {
         blocks(vec![embedded(
             "test://embedded-resource",
             "text/plain",
             "This is an embedded resource content.",
         )])
     }),
-    Row::new("test_multiple_content_types", "Tests text, image and resource in one response", |_, _, _| {
-        blocks(vec![
-            Block::Text("Multiple content types test:".into()),
-            image(),
-            embedded("test://mixed-content-resource", "application/json", r#"{"test":"data","value":123}"#),
-        ])
+    ToolSpec::new(
+        "test_multiple_content_types",
+        "Tests text, image and resource in one response",
+        |_, _, _| {
+            blocks(vec![
+                ContentBlock::Text("Multiple content types test:".into()),
+                image(),
+                embedded(
+                    "test://mixed-content-resource",
+                    "application/json",
+                    r#"{"test":"data","value":123}"#,
+                ),
+            ])
+        },
+    ),
+    ToolSpec::new("test_error_handling", "Tests error response handling", |_, _, _| {
+        Run::now(ToolResult::text("This tool intentionally returns an error for testing").into_error())
     }),
-    Row::new("test_error_handling", "Tests error response handling", |_, _, _| {
-        Run::now(ToolReply::text("This tool intentionally returns an error for testing").failed())
+    ToolSpec::new("test_tool_with_logging", "Tests log messages during execution", |_, _, cx| {
+        Run::later(logging(cx.events.clone()))
     }),
-    Row::new("test_tool_with_logging", "Tests log messages during execution", |_, _, cx| {
-        Run::later(logging(cx.emit.clone()))
+    ToolSpec::new("test_tool_with_progress", "Tests progress notifications", |_, _, cx| {
+        Run::later(progress(cx.events.clone()))
     }),
-    Row::new("test_tool_with_progress", "Tests progress notifications", |_, _, cx| {
-        Run::later(progress(cx.emit.clone()))
-    }),
-    Row::new(
+    ToolSpec::new(
         "test_reconnection",
         "Lets the stream end mid-call; the answer is there on return",
-        |_, _, cx| Run::later(reconnection(cx.emit.clone())),
+        |_, _, cx| Run::later(reconnection(cx.events.clone())),
     ),
-    Row::new("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", |_, call, _| {
+    ToolSpec::new("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", |_, call, _| {
         let arguments = call.arguments().map(Json::from);
         let arguments = arguments.as_ref().map_or("{}", Json::as_str);
         text(format!("JSON Schema 2020-12 tool called with: {arguments}"))
     })
-    .takes(JSON_SCHEMA_2020_12),
-    Row::new("test_custom_header", "Tests a parameter that is mirrored in a header", |_, call, _| {
-        text(format!("Custom header value: `{}`", call.text("value").unwrap_or_default()))
+    .input_schema(JSON_SCHEMA_2020_12),
+    ToolSpec::new("test_custom_header", "Tests a parameter that is mirrored in a header", |_, call, _| {
+        text(format!("Custom header value: `{}`", call.text_argument("value").unwrap_or_default()))
     })
-    .takes(
+    .input_schema(
         r#"{"type":"object","properties":{
             "value":{"type":"string","description":"Also sent as Mcp-Param-Value","x-mcp-header":"Value"}
         }}"#,
     ),
-    Row::new("test_missing_capability", "Needs a client that can sample", |_, _, cx| {
-        let lacking = cx.caller.caps.lacks(Caps::SAMPLING);
-        if lacking.is_empty() { text("Success") } else { Run::now(Fault::MissingCapability(lacking)) }
+    ToolSpec::new("test_missing_capability", "Needs a client that can sample", |_, _, cx| {
+        let lacking = cx.caller.capabilities.missing(ClientCapabilities::SAMPLING);
+        if lacking.is_empty() { text("Success") } else { Run::now(CallError::MissingCapability(lacking)) }
     }),
-    Row::new("test_logging_tool", "Logs, if the client wants to hear it", |_, _, cx| {
-        info(cx.emit, "Diagnostic trace logging activated");
+    ToolSpec::new("test_logging_tool", "Logs, if the client wants to hear it", |_, _, cx| {
+        log_info(cx.events, "Diagnostic trace logging activated");
         text("Logging evaluated")
     }),
-    Row::new("test_trigger_tool_change", "Adds a tool, or takes it away again", |provider, _, _| {
-        provider.switch_tool();
+    ToolSpec::new("test_trigger_tool_change", "Adds a tool, or takes it away again", |provider, _, _| {
+        provider.toggle_extra_tool();
         text("Mutation triggered")
     }),
-    Row::new("test_trigger_prompt_change", "Adds a prompt, or takes it away again", |provider, _, _| {
-        provider.switch_prompt();
+    ToolSpec::new("test_trigger_prompt_change", "Adds a prompt, or takes it away again", |provider, _, _| {
+        provider.toggle_extra_prompt();
         text("Mutation triggered")
     }),
     // Not the suite's, which never waits for an updated resource.
-    Row::new("test_trigger_resource_change", "Changes the watched resource", |provider, _, _| {
-        provider.edition.fetch_add(1, Ordering::SeqCst);
-        provider.tell(Change::Resource(resources::WATCHED.into()));
+    ToolSpec::new("test_trigger_resource_change", "Changes the watched resource", |provider, _, _| {
+        provider.revision.fetch_add(1, Ordering::SeqCst);
+        provider.notify(CatalogChange::Resource(resources::WATCHED.into()));
         text("Mutation triggered")
     }),
 ];
 
 /// Listed only after `test_trigger_tool_change`; it answers in any case.
-pub(super) static EXTRA: Row =
-    Row::new("test_dynamic_tool", "Comes and goes", |_, _, _| text("The dynamic tool is here."));
+pub(super) static EXTRA_TOOL: ToolSpec =
+    ToolSpec::new("test_dynamic_tool", "Comes and goes", |_, _, _| text("The dynamic tool is here."));
 
-async fn logging(emit: Emit) -> Outcome {
-    info(&emit, "Tool execution started");
+async fn logging(emit: EventSink) -> Outcome {
+    log_info(&emit, "Tool execution started");
     sleep(STEP).await;
-    info(&emit, "Tool processing data");
+    log_info(&emit, "Tool processing data");
     sleep(STEP).await;
-    info(&emit, "Tool execution completed");
-    ToolReply::text("Tool with logging executed successfully").into()
+    log_info(&emit, "Tool execution completed");
+    ToolResult::text("Tool with logging executed successfully").into()
 }
 
-async fn progress(emit: Emit) -> Outcome {
+async fn progress(emit: EventSink) -> Outcome {
     for done in [0.0, 50.0, 100.0] {
         if done > 0.0 {
             sleep(STEP).await;
         }
         emit.progress(done, Some(100.0), Some(&format!("Completed step {done} of 100")));
     }
-    ToolReply::text("Tool with progress executed successfully").into()
+    ToolResult::text("Tool with progress executed successfully").into()
 }
 
-async fn reconnection(emit: Emit) -> Outcome {
-    emit.pause(RETRY_MS);
+async fn reconnection(emit: EventSink) -> Outcome {
+    emit.pause_stream(RETRY_MS);
     sleep(STEP * 2).await;
-    ToolReply::text("Reconnection test completed successfully: the stream ended and was taken up again")
+    ToolResult::text("Reconnection test completed successfully: the stream ended and was taken up again")
         .into()
 }
 
@@ -119,25 +130,29 @@ const STEP: Duration = Duration::from_millis(50);
 const RETRY_MS: u64 = 500;
 
 fn text(text: impl Into<String>) -> Run {
-    Run::now(ToolReply::text(text))
+    Run::now(ToolResult::text(text))
 }
 
-fn blocks(blocks: Vec<Block>) -> Run {
-    Run::now(ToolReply::blocks(blocks))
+fn blocks(blocks: Vec<ContentBlock>) -> Run {
+    Run::now(ToolResult::blocks(blocks))
 }
 
-fn image() -> Block {
-    Block::Image { data: PNG.into(), mime: "image/png".into() }
+fn image() -> ContentBlock {
+    ContentBlock::Image { data: PNG.into(), mime_type: "image/png".into() }
 }
 
-fn embedded(uri: &str, mime: &str, text: &str) -> Block {
-    Block::Embedded(Body::Text { uri: uri.into(), mime: Some(mime.into()), text: text.into() })
+fn embedded(uri: &str, mime: &str, text: &str) -> ContentBlock {
+    ContentBlock::EmbeddedResource(ResourceContents::Text {
+        uri: uri.into(),
+        mime_type: Some(mime.into()),
+        text: text.into(),
+    })
 }
 
-fn info(emit: &Emit, message: &str) {
+fn log_info(emit: &EventSink, message: &str) {
     let mut data = Vec::new();
     write::string(&mut data, message);
-    emit.log(Level::Info, None, Json::written(data));
+    emit.log(LogLevel::Info, None, Json::from_written_bytes(data));
 }
 
 /// One sample of silence.

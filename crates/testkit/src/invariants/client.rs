@@ -7,150 +7,177 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use call::{Caps, Level};
 use json::{Json, ScanLimits};
-use wire::client::{Answer, AskId, Call, Client, Do, Event, Failure, Link, Reply, Speak, Terms, Ticket};
+use spile_core::{ClientCapabilities, LogLevel};
+use wire::client::{
+    Action, CallId, Client, ClientCall, ClientError, ClientEvent, ClientOptions, HttpResponse, InputReply,
+    InputRequestId, TransportKind, VersionPolicy,
+};
 use wire::method::Method;
 use wire::version::Version;
-use wire::{Filter, List};
+use wire::{ListKind, NotificationFilter};
 
-use super::Dice;
+use super::FuzzInput;
 
 pub fn client(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let mut game = Game::new(&mut dice);
+    let mut dice = FuzzInput::new(data);
+    let mut game = ClientSimulation::new(&mut dice);
     game.client.start(0);
-    game.look(0);
-    while !dice.is_over() {
-        game.turn(&mut dice);
+    game.check_output(0);
+    while !dice.is_exhausted() {
+        game.step(&mut dice);
     }
-    game.end();
+    game.finish();
 }
 
-struct Game {
+struct ClientSimulation {
     client: Client,
-    link: Link,
-    now: u64,
+    link: TransportKind,
+    now_ms: u64,
     calls_max: usize,
     asks_max: usize,
-    tickets: Vec<Ticket>,
-    ended: BTreeSet<Ticket>,
-    asks: Vec<AskId>,
+    tickets: Vec<CallId>,
+    ended: BTreeSet<CallId>,
+    requests: Vec<InputRequestId>,
     /// Ids and exchanges that were used, the latest last.
-    sent: Vec<u64>,
-    used: BTreeSet<u64>,
-    is_over: bool,
+    sent_ids: Vec<u64>,
+    used_ids: BTreeSet<u64>,
+    is_closed: bool,
 }
 
-impl Game {
-    fn new(dice: &mut Dice<'_>) -> Self {
-        let link = dice.pick(&[Link::Pipe, Link::Http]);
+impl ClientSimulation {
+    fn new(dice: &mut FuzzInput<'_>) -> Self {
+        let link = dice.choose(&[TransportKind::Pipe, TransportKind::Http]);
         let speak = match dice.below(4) {
-            0 | 1 => Speak::Any,
-            2 => Speak::Handshake,
-            _ => Speak::Only(dice.pick(&Version::ALL).0),
+            0 | 1 => VersionPolicy::Any,
+            2 => VersionPolicy::HandshakeOnly,
+            _ => VersionPolicy::Only(dice.choose(&Version::ALL).0),
         };
-        let caps = dice.pick(&[Caps::NONE, Caps::ELICIT_FORM, Caps::ROOTS, Caps::SAMPLING]);
-        let caps = caps.with(Caps::ELICIT_FORM);
-        let (calls_max, asks_max) = if dice.once_in(4) { (2, 1) } else { (8, 4) };
-        let terms =
-            Terms { caps, speak, calls_max, asks_max, rounds_max: 3, resumes_max: 2, ..Terms::default() };
+        let caps = dice.choose(&[
+            ClientCapabilities::NONE,
+            ClientCapabilities::ELICITATION_FORM,
+            ClientCapabilities::ROOTS,
+            ClientCapabilities::SAMPLING,
+        ]);
+        let caps = caps.with(ClientCapabilities::ELICITATION_FORM);
+        let (calls_max, asks_max) = if dice.one_in(4) { (2, 1) } else { (8, 4) };
+        let terms = ClientOptions {
+            capabilities: caps,
+            version_policy: speak,
+            calls_max,
+            input_requests_max: asks_max,
+            input_rounds_max: 3,
+            resume_attempts_max: 2,
+            ..ClientOptions::default()
+        };
         Self {
             client: Client::new(terms, link),
             link,
-            now: 0,
+            now_ms: 0,
             calls_max,
             asks_max,
             tickets: Vec::new(),
             ended: BTreeSet::new(),
-            asks: Vec::new(),
-            sent: Vec::new(),
-            used: BTreeSet::new(),
-            is_over: false,
+            requests: Vec::new(),
+            sent_ids: Vec::new(),
+            used_ids: BTreeSet::new(),
+            is_closed: false,
         }
     }
 
-    fn turn(&mut self, dice: &mut Dice<'_>) {
+    fn step(&mut self, dice: &mut FuzzInput<'_>) {
         match dice.below(16) {
-            0..5 => self.act(dice),
+            0..5 => self.act_as_caller(dice),
             5 => {
-                self.now += dice.pick(&[1, 1000, 3000, 30_000, 100_000]);
-                self.client.tick(self.now);
-                self.look(0);
+                self.now_ms += dice.choose(&[1, 1000, 3000, 30_000, 100_000]);
+                self.client.tick(self.now_ms);
+                self.check_output(0);
             }
-            6..9 if self.link == Link::Http => self.exchange(dice),
+            6..9 if self.link == TransportKind::Http => self.report_exchange(dice),
             _ => {
-                let frame = self.frame(dice);
-                let (len, exchange) = (frame.len(), self.id(dice));
-                let exchange = (self.link == Link::Http && dice.once_in(2)).then_some(exchange);
-                self.client.receive(frame, exchange, self.now);
-                self.look(len);
+                let frame = self.make_frame(dice);
+                let (len, exchange) = (frame.len(), self.pick_id(dice));
+                let exchange = (self.link == TransportKind::Http && dice.one_in(2)).then_some(exchange);
+                self.client.receive(frame, exchange, self.now_ms);
+                self.check_output(len);
             }
         }
     }
 
-    fn act(&mut self, dice: &mut Dice<'_>) {
-        let timeout_ms = dice.pick(&[None, Some(1), Some(5000)]);
+    fn act_as_caller(&mut self, dice: &mut FuzzInput<'_>) {
+        let timeout_ms = dice.choose(&[None, Some(1), Some(5000)]);
         match dice.below(10) {
             0..4 => {
-                let method = dice.pick(&[Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead]);
+                let method = dice.choose(&[Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead]);
                 let params = Json::parse(r#"{"name":"t","uri":"a:b","arguments":{"r":1}}"#).expect("JSON");
-                let call = Call { progress: dice.once_in(2), timeout_ms, ..Call::new(method, params) };
-                self.tickets.push(self.client.call(call, self.now));
+                let call = ClientCall {
+                    wants_progress: dice.one_in(2),
+                    timeout_ms,
+                    ..ClientCall::new(method, params)
+                };
+                self.tickets.push(self.client.call(call, self.now_ms));
             }
-            4 => self.tickets.push(self.client.list(dice.pick(&LISTS), timeout_ms, self.now)),
+            4 => self.tickets.push(self.client.list(dice.choose(&LISTS), timeout_ms, self.now_ms)),
             5 => {
-                let filter = Filter { tools: true, uris: vec!["a:b".into()], ..Filter::default() };
-                self.tickets.push(self.client.listen(&filter, self.now));
+                let filter = NotificationFilter {
+                    tools_list_changed: true,
+                    resource_uris: vec!["a:b".into()],
+                    ..NotificationFilter::default()
+                };
+                self.tickets.push(self.client.listen(&filter, self.now_ms));
             }
-            6 => self.tickets.push(self.client.ping(timeout_ms, self.now)),
+            6 => self.tickets.push(self.client.ping(timeout_ms, self.now_ms)),
             7 if !self.tickets.is_empty() => {
                 let at = dice.below(self.tickets.len().min(256));
                 self.client.cancel(self.tickets[at]);
             }
-            8 if !self.asks.is_empty() => {
-                let ask = self.asks[dice.below(self.asks.len().min(256))];
-                let given = || Answer::Given(Json::object(|_| ()));
-                let answer = if dice.once_in(2) { Answer::Refused("no".into()) } else { given() };
-                self.client.answer(ask, answer);
+            8 if !self.requests.is_empty() => {
+                let ask = self.requests[dice.below(self.requests.len().min(256))];
+                let given = || InputReply::Result(Json::object(|_| ()));
+                let answer = if dice.one_in(2) { InputReply::Declined("no".into()) } else { given() };
+                self.client.respond(ask, answer);
             }
-            _ => self.client.set_level(Level::Info, self.now),
+            _ => self.client.set_level(LogLevel::Info, self.now_ms),
         }
-        self.look(0);
+        self.check_output(0);
     }
 
     /// What a driver reports of an exchange.
-    fn exchange(&mut self, dice: &mut Dice<'_>) {
-        let exchange = self.id(dice);
+    fn report_exchange(&mut self, dice: &mut FuzzInput<'_>) {
+        let exchange = self.pick_id(dice);
         let mut len = 0;
         match dice.below(8) {
-            0 => self.client.failed(exchange, Failure::Closed("cut".into())),
+            0 => self.client.exchange_failed(exchange, ClientError::ConnectionClosed("cut".into())),
             1 => {
-                let last_id = dice.once_in(2).then(|| "7".to_owned());
-                self.client.stream_ended(exchange, last_id, dice.pick(&[None, Some(5)]));
+                let last_id = dice.one_in(2).then(|| "7".to_owned());
+                self.client.stream_ended(exchange, last_id, dice.choose(&[None, Some(5)]));
             }
-            2 => self.client.stream_lives(exchange),
-            3 => self.client.session(exchange, dice.pick(&["S", "T"])),
+            2 => self.client.stream_active(exchange),
+            3 => self.client.set_session(exchange, dice.choose(&["S", "T"])),
             _ => {
-                let status = dice.pick(&[200, 200, 404, 400, 202, 401, 403, 405, 500, 301, 0]);
-                let body = if dice.once_in(4) { Vec::new() } else { self.frame(dice) };
+                let status = dice.choose(&[200, 200, 404, 400, 202, 401, 403, 405, 500, 301, 0]);
+                let body = if dice.one_in(4) { Vec::new() } else { self.make_frame(dice) };
                 len = body.len();
-                self.client.replied(exchange, Reply { status, body, challenge: None }, self.now);
+                self.client.http_response(
+                    exchange,
+                    HttpResponse { status, body, www_authenticate: None },
+                    self.now_ms,
+                );
             }
         }
-        self.look(len);
+        self.check_output(len);
     }
 
     /// An id that was used lately, or any.
-    fn id(&self, dice: &mut Dice<'_>) -> u64 {
+    fn pick_id(&self, dice: &mut FuzzInput<'_>) -> u64 {
         match dice.below(8) {
             7 => u64::from(dice.byte()),
-            back => self.sent.iter().rev().nth(back / 2).copied().unwrap_or_default(),
+            back => self.sent_ids.iter().rev().nth(back / 2).copied().unwrap_or_default(),
         }
     }
 
     /// Something that a server could send.
-    fn frame(&self, dice: &mut Dice<'_>) -> Vec<u8> {
+    fn make_frame(&self, dice: &mut FuzzInput<'_>) -> Vec<u8> {
         let mut out = String::new();
         match dice.below(12) {
             11 => return dice.bytes().to_vec(),
@@ -159,29 +186,29 @@ impl Game {
                 out.push('[');
                 for i in 0..dice.below(5) {
                     out.push_str(if i > 0 { "," } else { "" });
-                    self.message(dice, &mut out);
+                    self.write_message(dice, &mut out);
                 }
                 out.push(']');
             }
-            _ => self.message(dice, &mut out),
+            _ => self.write_message(dice, &mut out),
         }
         out.into_bytes()
     }
 
-    fn message(&self, dice: &mut Dice<'_>, out: &mut String) {
-        let id = self.id(dice);
+    fn write_message(&self, dice: &mut FuzzInput<'_>, out: &mut String) {
+        let id = self.pick_id(dice);
         // Writing to a string does not fail.
         let _ = match dice.below(12) {
-            0..6 => write!(out, r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, dice.pick(&RESULTS)),
-            6 => write!(out, r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, dice.pick(&ERRORS)),
-            7 => write!(out, r#"{{"jsonrpc":"2.0","id":null,"error":{}}}"#, dice.pick(&ERRORS)),
+            0..6 => write!(out, r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, dice.choose(&RESULTS)),
+            6 => write!(out, r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, dice.choose(&ERRORS)),
+            7 => write!(out, r#"{{"jsonrpc":"2.0","id":null,"error":{}}}"#, dice.choose(&ERRORS)),
             8 | 9 => {
                 let method =
-                    dice.pick(&["ping", "elicitation/create", "roots/list", "sampling/createMessage"]);
+                    dice.choose(&["ping", "elicitation/create", "roots/list", "sampling/createMessage"]);
                 write!(out, r#"{{"jsonrpc":"2.0","id":{},"method":"{method}","params":{{}}}}"#, dice.below(5))
             }
             _ => {
-                let method = dice.pick(&NOTICES);
+                let method = dice.choose(&NOTIFICATIONS);
                 let meta = format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
                 write!(
                     out,
@@ -193,24 +220,24 @@ impl Game {
     }
 
     /// What came of hearing `bytes`, all at once.
-    fn look(&mut self, bytes: usize) {
+    fn check_output(&mut self, bytes: usize) {
         let (mut made, mut written) = (0, 0);
-        while let Some(todo) = self.client.take() {
+        while let Some(todo) = self.client.next_action() {
             made += 1;
             match todo {
-                Do::Send(send) => {
-                    assert!(!self.is_over, "said after the end");
+                Action::Send(send) => {
+                    assert!(!self.is_closed, "said after the end");
                     written += send.body.len();
-                    self.sent.push(send.exchange);
-                    self.well_formed(&send.body);
+                    self.sent_ids.push(send.exchange);
+                    self.check_well_formed(&send.body);
                 }
-                Do::Get { exchange, .. } => self.sent.push(exchange),
-                Do::Abandon(_) => {}
+                Action::Get { exchange, .. } => self.sent_ids.push(exchange),
+                Action::Abort(_) => {}
             }
         }
-        while let Some(event) = self.client.event() {
+        while let Some(event) = self.client.next_event() {
             made += 1;
-            self.happened(event);
+            self.handle_event(event);
         }
         let under_way = self.calls_max + self.asks_max;
         assert!(made <= 16 + 4 * under_way + 2 * bytes, "{bytes} bytes came to {made} things");
@@ -222,59 +249,63 @@ impl Game {
         assert!(waiting <= calls, "{waiting} wait, and it knows of {calls}");
     }
 
-    fn well_formed(&mut self, body: &[u8]) {
+    fn check_well_formed(&mut self, body: &[u8]) {
         let doc = json::scan(body.to_vec(), &ScanLimits::default()).expect("what it sends is JSON");
         let message = doc.root();
-        assert!(message.get("jsonrpc").is_some_and(|version| version.is("2.0")));
+        assert!(message.get("jsonrpc").is_some_and(|version| version.eq_str("2.0")));
         if let (Some(id), Some(_)) = (message.get("id"), message.get("method")) {
-            assert!(self.used.insert(id.u64().expect("a number")), "one id for two requests");
+            assert!(self.used_ids.insert(id.u64().expect("a number")), "one id for two requests");
         }
     }
 
-    fn happened(&mut self, event: Event) {
+    fn handle_event(&mut self, event: ClientEvent) {
         match event {
-            Event::Done { ticket, .. } | Event::Listed { ticket, .. } => {
-                assert!(!self.is_over, "done after the end");
-                self.ends(ticket);
+            ClientEvent::Done { ticket, .. } | ClientEvent::Listed { ticket, .. } => {
+                assert!(!self.is_closed, "done after the end");
+                self.mark_ended(ticket);
             }
-            Event::Failed { ticket, .. } => self.ends(ticket),
-            Event::Progress { ticket, .. } | Event::Listening { ticket, .. } => {
+            ClientEvent::Failed { ticket, .. } => self.mark_ended(ticket),
+            ClientEvent::Progress { ticket, .. } | ClientEvent::SubscriptionStarted { ticket, .. } => {
                 assert!(!self.ended.contains(&ticket), "heard of after its end");
             }
-            Event::Asked(question) => {
-                assert!(!self.asks.contains(&question.id));
-                assert!(question.of.is_none_or(|of| !self.ended.contains(&of)));
-                self.asks.push(question.id);
+            ClientEvent::InputRequested(question) => {
+                assert!(!self.requests.contains(&question.id));
+                assert!(question.call.is_none_or(|of| !self.ended.contains(&of)));
+                self.requests.push(question.id);
             }
-            Event::Over(_) => {
-                assert!(!self.is_over, "over twice");
-                self.is_over = true;
+            ClientEvent::Closed(_) => {
+                assert!(!self.is_closed, "over twice");
+                self.is_closed = true;
             }
-            Event::Ready(_) | Event::Log { .. } | Event::Changed(_) | Event::Withdrawn(_) | Event::Odd(_) => {
-                assert!(!self.is_over, "heard of after the end: {event:?}");
+            ClientEvent::Ready(_)
+            | ClientEvent::Log { .. }
+            | ClientEvent::CatalogChanged(_)
+            | ClientEvent::InputRequestCancelled(_)
+            | ClientEvent::Warning(_) => {
+                assert!(!self.is_closed, "heard of after the end: {event:?}");
             }
         }
     }
 
-    fn ends(&mut self, ticket: Ticket) {
+    fn mark_ended(&mut self, ticket: CallId) {
         // One that failed at once is told of before it is known.
         assert!(self.ended.insert(ticket), "{ticket:?} ends twice");
     }
 
-    fn end(mut self) {
-        self.client.closed("the end");
-        self.look(0);
-        assert!(self.is_over && self.client.is_over());
+    fn finish(mut self) {
+        self.client.connection_closed("the end");
+        self.check_output(0);
+        assert!(self.is_closed && self.client.is_closed());
         assert_eq!(self.client.table_sizes(), [0; 4]);
-        let known: BTreeSet<Ticket> = self.tickets.iter().copied().collect();
+        let known: BTreeSet<CallId> = self.tickets.iter().copied().collect();
         assert_eq!(self.ended, known, "every ticket that was given ends, and no other");
-        assert_eq!(self.client.deadline(), None, "nothing is left to wait for");
+        assert_eq!(self.client.next_deadline(), None, "nothing is left to wait for");
     }
 }
 
-const LISTS: [List; 4] = [List::Tools, List::Resources, List::Templates, List::Prompts];
+const LISTS: [ListKind; 4] = [ListKind::Tools, ListKind::Resources, ListKind::Templates, ListKind::Prompts];
 
-const NOTICES: [&str; 8] = [
+const NOTIFICATIONS: [&str; 8] = [
     "progress",
     "message",
     "tools/list_changed",

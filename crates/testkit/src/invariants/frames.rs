@@ -1,41 +1,45 @@
 //! Framing: the same stream is the same frames, however it is cut, and never takes more room than it may.
 
-use wire::frame::{Frame, Frames, Framing};
+use wire::frame::{Frame, FrameDecoder, Framing};
 
-use super::Dice;
+use super::FuzzInput;
 
 /// The stream is all that is left of `data` once a limit and the sizes of the pieces are read from it.
 pub fn frames(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let frame_bytes_max = dice.pick(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
+    let mut dice = FuzzInput::new(data);
+    let frame_bytes_max = dice.choose(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
     let cuts: Vec<usize> = dice.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
     let stream = dice.rest();
 
-    let whole = read(stream, &[], frame_bytes_max);
-    assert_eq!(read(stream, &[1], frame_bytes_max), whole, "byte by byte");
-    assert_eq!(read(stream, &cuts, frame_bytes_max), whole, "in pieces of {cuts:?}");
+    let whole = read_frames(stream, &[], frame_bytes_max);
+    assert_eq!(read_frames(stream, &[1], frame_bytes_max), whole, "byte by byte");
+    assert_eq!(read_frames(stream, &cuts, frame_bytes_max), whole, "in pieces of {cuts:?}");
     for frame in &whole.0 {
         if let Frame::Message(message) = frame {
             assert!(message.len() <= frame_bytes_max);
         }
     }
-    for framing in [Framing::Lines, Framing::Headers] {
-        let known = || Frames::in_framing(framing, frame_bytes_max);
-        let whole = read_with(known(), stream, &[], frame_bytes_max);
-        assert_eq!(read_with(known(), stream, &[1], frame_bytes_max), whole, "{framing:?} byte by byte");
-        assert_eq!(read_with(known(), stream, &cuts, frame_bytes_max), whole, "{framing:?} in pieces");
+    for framing in [Framing::Lines, Framing::ContentLength] {
+        let known = || FrameDecoder::with_framing(framing, frame_bytes_max);
+        let whole = read_frames_with(known(), stream, &[], frame_bytes_max);
+        assert_eq!(
+            read_frames_with(known(), stream, &[1], frame_bytes_max),
+            whole,
+            "{framing:?} byte by byte"
+        );
+        assert_eq!(read_frames_with(known(), stream, &cuts, frame_bytes_max), whole, "{framing:?} in pieces");
         assert_eq!(whole.1, Some(framing), "what is known is not guessed");
     }
-    come_back(stream, &cuts, frame_bytes_max);
+    check_roundtrip(stream, &cuts, frame_bytes_max);
 }
 
 /// Everything in a stream that arrives in pieces of these sizes, over and over; no sizes are one piece.
-fn read(stream: &[u8], cuts: &[usize], frame_bytes_max: usize) -> (Vec<Frame>, Option<Framing>) {
-    read_with(Frames::new(frame_bytes_max), stream, cuts, frame_bytes_max)
+fn read_frames(stream: &[u8], cuts: &[usize], frame_bytes_max: usize) -> (Vec<Frame>, Option<Framing>) {
+    read_frames_with(FrameDecoder::new(frame_bytes_max), stream, cuts, frame_bytes_max)
 }
 
-fn read_with(
-    mut frames: Frames,
+fn read_frames_with(
+    mut frames: FrameDecoder,
     stream: &[u8],
     cuts: &[usize],
     frame_bytes_max: usize,
@@ -44,15 +48,19 @@ fn read_with(
     let mut sizes = cuts.iter().copied().cycle();
     let mut rest = stream;
     while !rest.is_empty() {
-        let space = frames.space();
+        let space = frames.read_buffer();
         assert!(!space.is_empty(), "there is always room to read into");
         let size = sizes.next().unwrap_or(rest.len()).min(rest.len()).min(space.len());
         space[..size].copy_from_slice(&rest[..size]);
         rest = &rest[size..];
-        frames.filled(size);
+        frames.advance(size);
         found.extend(&mut frames);
-        assert!(frames.held_bytes() <= frame_bytes_max.max(HEAD_BYTES_MAX), "holds {}", frames.held_bytes());
-        assert!(frames.space().len() <= frame_bytes_max.max(HEAD_BYTES_MAX) + SPARE_BYTES_MAX);
+        assert!(
+            frames.buffered_bytes() <= frame_bytes_max.max(HEAD_BYTES_MAX),
+            "holds {}",
+            frames.buffered_bytes()
+        );
+        assert!(frames.read_buffer().len() <= frame_bytes_max.max(HEAD_BYTES_MAX) + SPARE_BYTES_MAX);
     }
     found.extend(frames.finish());
     (found, frames.framing())
@@ -62,7 +70,7 @@ const HEAD_BYTES_MAX: usize = 4096;
 const SPARE_BYTES_MAX: usize = 512 << 10;
 
 /// What we write is read as it was, in both framings.
-fn come_back(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
+fn check_roundtrip(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
     let short: Vec<&[u8]> = data.split(|c| *c == b'\n').filter(|m| m.len() <= frame_bytes_max).collect();
     // Our messages are JSON: no white space around them, and no header in front.
     let lines = || short.iter().copied().filter(|m| m.trim_ascii() == *m && !m.is_empty());
@@ -71,19 +79,19 @@ fn come_back(data: &[u8], cuts: &[usize], frame_bytes_max: usize) {
         begins(b"content-length:") || begins(b"content-type:")
     };
     let json = lines().filter(|m| !is_header(m)).collect();
-    for (framing, messages) in [(Framing::Lines, json), (Framing::Headers, short.clone())] {
+    for (framing, messages) in [(Framing::Lines, json), (Framing::ContentLength, short.clone())] {
         let mut written = Vec::new();
         for message in &messages {
             framing.write(&mut written, message);
         }
-        let (found, _) = read(&written, cuts, frame_bytes_max);
+        let (found, _) = read_frames(&written, cuts, frame_bytes_max);
         let messages: Vec<Frame> = messages.into_iter().map(|m| Frame::Message(m.to_vec())).collect();
         assert_eq!(found, messages, "{framing:?}");
     }
     // Whoever knows that there are lines takes what looks like a header too.
     let mut written = Vec::new();
     lines().for_each(|line| Framing::Lines.write(&mut written, line));
-    let known = Frames::in_framing(Framing::Lines, frame_bytes_max);
-    let (found, _) = read_with(known, &written, cuts, frame_bytes_max);
+    let known = FrameDecoder::with_framing(Framing::Lines, frame_bytes_max);
+    let (found, _) = read_frames_with(known, &written, cuts, frame_bytes_max);
     assert_eq!(found, lines().map(|m| Frame::Message(m.to_vec())).collect::<Vec<_>>());
 }

@@ -6,14 +6,14 @@
 
 mod check;
 mod client;
-mod dice;
+mod decode;
 mod frames;
+mod fuzz_input;
 mod headers;
-mod open;
 mod pair;
-mod samples;
+mod sample_messages;
 mod scan;
-mod script;
+mod scripted_provider;
 mod seal;
 mod session;
 mod sheets;
@@ -24,11 +24,11 @@ use std::path::Path;
 
 pub use check::check;
 pub use client::client;
-pub use dice::Dice;
+pub use decode::decode_message;
 pub use frames::frames;
+pub use fuzz_input::FuzzInput;
 pub use headers::headers;
-pub use open::open;
-pub use pair::{pair, spelled};
+pub use pair::{input_for_seed, pair};
 pub use scan::scan;
 pub use seal::seal;
 pub use session::session;
@@ -37,7 +37,7 @@ pub use sse::sse;
 pub use websocket::websocket;
 
 /// Shows an invariant all seeds of its fuzz target: what once broke it stays among them.
-pub fn hold_for_seeds(target: &str, hold: impl Fn(&[u8])) {
+pub fn check_seeds(target: &str, hold: impl Fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
     let seeds =
         std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("no seeds in {}: {e}", folder.display()));

@@ -3,46 +3,46 @@
 
 use std::sync::Arc;
 
-use call::{Limits, Principal, World as _};
-use host::{Begun, Config, Flow, Line, Out, Server, Who};
+use host::{CallerIdentity, Config, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel, Server};
 use serde_json::{Value, json};
-use wire::{Bare, Heads, HttpBare, Opened, Version};
+use spile_core::{Limits, Platform as _, Principal};
+use wire::{Decoded, Defaults, Headers, HttpDefaults, Version};
 
-use super::Dice;
-use super::script::Scripted;
-use crate::FakeWorld;
+use super::FuzzInput;
+use super::scripted_provider::ScriptedProvider;
+use crate::FakePlatform;
 
 pub fn seal(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let world = Arc::new(FakeWorld::new(u64::from(dice.byte())));
+    let mut dice = FuzzInput::new(data);
+    let world = Arc::new(FakePlatform::new(u64::from(dice.byte())));
     let limits = Limits::default();
     let config =
-        Config { name: "s".into(), version: "1".into(), limits: limits.clone(), world: world.clone() };
-    let server =
-        Server::new(config, vec![Arc::new(Scripted::default())]).expect("the script's catalog is good");
-    let (owner, other) = (who(&mut dice), who(&mut dice));
-    let (session, state) = (session_id(&server, &owner), request_state(&server, &owner));
+        Config { name: "s".into(), version: "1".into(), limits: limits.clone(), platform: world.clone() };
+    let server = Server::new(config, vec![Arc::new(ScriptedProvider::default())])
+        .expect("the script's catalog is good");
+    let (owner, other) = (random_identity(&mut dice), random_identity(&mut dice));
+    let (session, state) = (new_session_id(&server, &owner), new_request_state(&server, &owner));
     let same_owner = owner.principal == other.principal;
 
-    let forged = forge(&mut dice, &session, &state);
-    assert_eq!(server.session(&forged, &other).is_some(), forged == session && same_owner);
+    let forged = tamper(&mut dice, &session, &state);
+    assert_eq!(server.verify_session(&forged, &other).is_some(), forged == session && same_owner);
     let arguments =
-        dice.pick(&[r#"{"n":1,"script":"a"}"#, r#"{"n": 1, "script": "a"}"#, r#"{"n":2,"script":"a"}"#]);
-    let same_call = Value::is_object(&read(arguments.as_bytes())) && !arguments.contains('2');
-    let opens = opens(&server, &other, &forged, arguments);
+        dice.choose(&[r#"{"n":1,"script":"a"}"#, r#"{"n": 1, "script": "a"}"#, r#"{"n":2,"script":"a"}"#]);
+    let same_call = Value::is_object(&parse_json(arguments.as_bytes())) && !arguments.contains('2');
+    let opens = is_state_accepted(&server, &other, &forged, arguments);
     assert_eq!(opens, forged == state && same_owner && same_call, "{forged} for {arguments}");
 
-    world.advance_ms(limits.ask_timeout_ms);
-    assert!(!self::opens(&server, &owner, &state, r#"{"n":1,"script":"a"}"#), "too old");
-    assert!(server.session(&session, &owner).is_some());
-    world.advance_ms(limits.session_age_ms - limits.ask_timeout_ms);
-    assert!(server.session(&session, &owner).is_none(), "too old");
-    assert!(world.now_ms() > FakeWorld::START_MS);
+    world.advance_ms(limits.input_timeout_ms);
+    assert!(!is_state_accepted(&server, &owner, &state, r#"{"n":1,"script":"a"}"#), "too old");
+    assert!(server.verify_session(&session, &owner).is_some());
+    world.advance_ms(limits.session_age_ms - limits.input_timeout_ms);
+    assert!(server.verify_session(&session, &owner).is_none(), "too old");
+    assert!(world.now_ms() > FakePlatform::START_MS);
 }
 
 /// The real thing, one of the two with something changed, or anything at all.
-fn forge(dice: &mut Dice<'_>, session: &str, state: &str) -> String {
-    let real = dice.pick(&[session, state]);
+fn tamper(dice: &mut FuzzInput<'_>, session: &str, state: &str) -> String {
+    let real = dice.choose(&[session, state]);
     let mut text = real.as_bytes().to_vec();
     match dice.below(8) {
         0 => return dice.text(),
@@ -62,43 +62,47 @@ fn forge(dice: &mut Dice<'_>, session: &str, state: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn who(dice: &mut Dice<'_>) -> Who {
+fn random_identity(dice: &mut FuzzInput<'_>) -> CallerIdentity {
     let principal = match dice.below(3) {
         0 => Principal::Anonymous,
         1 => Principal::Named("a".into()),
         _ => Principal::Named("ab".into()),
     };
-    Who { principal, address: None }
+    CallerIdentity { principal, address: None }
 }
 
-fn session_id(server: &Arc<Server>, who: &Who) -> String {
+fn new_session_id(server: &Arc<Server>, who: &CallerIdentity) -> String {
     let params = json!({"protocolVersion": Version::NEWEST_WITH_HANDSHAKE.as_str(), "capabilities": {}});
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
-    let bare = HttpBare { heads: Heads::default(), session: &|| wire::Session::None };
-    let Opened::Request(request) = server.open(message.to_string().into_bytes(), Bare::Http(bare)) else {
+    let bare =
+        HttpDefaults { headers: Headers::default(), lookup_session: &|| wire::SessionLookup::NotNamed };
+    let Decoded::Request(request) = server.decode(message.to_string().into_bytes(), Defaults::Http(bare))
+    else {
         panic!("a handshake is a request");
     };
-    match server.begin(request, who, Line::Alone) {
-        Begun::Welcome { session, .. } => session,
-        Begun::Ready { .. } | Begun::Call(_) | Begun::Listen(_) => panic!("a handshake makes a session"),
+    match server.dispatch(request, who, ReplyChannel::Stateless) {
+        Dispatched::Initialized { session, .. } => session,
+        Dispatched::Ready { .. } | Dispatched::Call(_) | Dispatched::Subscription(_) => {
+            panic!("a handshake makes a session")
+        }
     }
 }
 
-fn request_state(server: &Arc<Server>, who: &Who) -> String {
+fn new_request_state(server: &Arc<Server>, who: &CallerIdentity) -> String {
     let answer = call(server, who, None, r#"{"n":1,"script":"a"}"#);
     answer["result"]["requestState"].as_str().expect("a call that asks gives a state").to_owned()
 }
 
 /// Whether a call goes on from this state instead of refusing it.
-fn opens(server: &Arc<Server>, who: &Who, state: &str, arguments: &str) -> bool {
+fn is_state_accepted(server: &Arc<Server>, who: &CallerIdentity, state: &str, arguments: &str) -> bool {
     let answer = call(server, who, Some(state), arguments);
     assert!(answer["error"].is_null() || answer["error"]["code"] == -32602);
     // The state alone says that a round is over.
     answer["error"].is_null()
 }
 
-fn call(server: &Arc<Server>, who: &Who, state: Option<&str>, arguments: &str) -> Value {
-    let mut params = json!({"name": "t", "arguments": read(arguments.as_bytes()), "_meta": {
+fn call(server: &Arc<Server>, who: &CallerIdentity, state: Option<&str>, arguments: &str) -> Value {
+    let mut params = json!({"name": "t", "arguments": parse_json(arguments.as_bytes()), "_meta": {
         "io.modelcontextprotocol/protocolVersion": Version::NEWEST.as_str(),
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
     }});
@@ -106,20 +110,21 @@ fn call(server: &Arc<Server>, who: &Who, state: Option<&str>, arguments: &str) -
         params["requestState"] = state.into();
     }
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-    let Opened::Request(request) = server.open(message.to_string().into_bytes(), Bare::Pipe(None)) else {
+    let Decoded::Request(request) = server.decode(message.to_string().into_bytes(), Defaults::Pipe(None))
+    else {
         panic!("a call is a request");
     };
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match server.begin(request, who, Line::Alone) {
-        Begun::Ready { body, .. } => read(&body),
-        Begun::Call(serving) => match Flow::One(serving).poll_next(&mut cx) {
-            std::task::Poll::Ready(Out::Final { body, .. }) => read(&body),
+    match server.dispatch(request, who, ReplyChannel::Stateless) {
+        Dispatched::Ready { body, .. } => parse_json(&body),
+        Dispatched::Call(serving) => match PendingResponse::Single(serving).poll_next(&mut cx) {
+            std::task::Poll::Ready(OutgoingMessage::Response { body, .. }) => parse_json(&body),
             _ => panic!("nothing in this call waits"),
         },
-        Begun::Welcome { .. } | Begun::Listen(_) => panic!("a call is no handshake"),
+        Dispatched::Initialized { .. } | Dispatched::Subscription(_) => panic!("a call is no handshake"),
     }
 }
 
-fn read(body: &[u8]) -> Value {
+fn parse_json(body: &[u8]) -> Value {
     serde_json::from_slice(body).expect("JSON")
 }

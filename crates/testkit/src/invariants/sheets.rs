@@ -1,22 +1,22 @@
 //! Workbooks: whatever the bytes are, they are read or refused.
 
-use contract::manifest::Workbook;
+use contract::manifest::WorkbookFormat;
 use source::sheets::try_bytes;
 
-const RELATIONS: &[u8] = br#"<Relationships><Relationship Id="a" Type="/officeDocument" Target="b"/><Relationship Id="r" Type="/worksheet" Target="s"/><Relationship Id="t" Type="/sharedStrings" Target="t"/><Relationship Id="y" Type="/styles" Target="y"/></Relationships>"#;
+const RELATIONSHIPS: &[u8] = br#"<Relationships><Relationship Id="a" Type="/officeDocument" Target="b"/><Relationship Id="r" Type="/worksheet" Target="s"/><Relationship Id="t" Type="/sharedStrings" Target="t"/><Relationship Id="y" Type="/styles" Target="y"/></Relationships>"#;
 const BOOK: &[u8] = br#"<workbook><sheets><sheet name="S" r:id="r"/></sheets></workbook>"#;
 
 /// The first byte says what `data` is: a whole file, or one part of a workbook that is otherwise sound.
 pub fn sheets(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     let (kind, bytes) = match first % 7 {
-        0 => (Workbook::Xlsx, data.to_vec()),
-        1 => (Workbook::Xls, data.to_vec()),
-        2 => (Workbook::Ods, data.to_vec()),
-        3 => (Workbook::Ods, packed(&[("content.xml", data)])),
-        4 => (Workbook::Xlsx, book(data, b"<sst/>", b"<styleSheet/>")),
-        5 => (Workbook::Xlsx, book(b"<worksheet/>", data, b"<styleSheet/>")),
-        _ => (Workbook::Xlsx, book(b"<worksheet/>", b"<sst/>", data)),
+        0 => (WorkbookFormat::Xlsx, data.to_vec()),
+        1 => (WorkbookFormat::Xls, data.to_vec()),
+        2 => (WorkbookFormat::Ods, data.to_vec()),
+        3 => (WorkbookFormat::Ods, zip_stored(&[("content.xml", data)])),
+        4 => (WorkbookFormat::Xlsx, book(data, b"<sst/>", b"<styleSheet/>")),
+        5 => (WorkbookFormat::Xlsx, book(b"<worksheet/>", data, b"<styleSheet/>")),
+        _ => (WorkbookFormat::Xlsx, book(b"<worksheet/>", b"<sst/>", data)),
     };
     let told = try_bytes(&bytes, kind);
     // The same bytes are the same workbook.
@@ -24,9 +24,9 @@ pub fn sheets(data: &[u8]) {
 }
 
 fn book(sheet: &[u8], texts: &[u8], styles: &[u8]) -> Vec<u8> {
-    packed(&[
-        ("_rels/.rels", RELATIONS),
-        ("_rels/b.rels", RELATIONS),
+    zip_stored(&[
+        ("_rels/.rels", RELATIONSHIPS),
+        ("_rels/b.rels", RELATIONSHIPS),
         ("b", BOOK),
         ("s", sheet),
         ("t", texts),
@@ -35,13 +35,13 @@ fn book(sheet: &[u8], texts: &[u8], styles: &[u8]) -> Vec<u8> {
 }
 
 /// A package whose parts are stored as they are.
-fn packed(parts: &[(&str, &[u8])]) -> Vec<u8> {
+fn zip_stored(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut directory = Vec::new();
     for (name, content) in parts {
         let (place, length) = ((out.len() as u32).to_le_bytes(), (content.len() as u32).to_le_bytes());
         let mut head = vec![0; 10];
-        head.extend(crc(content).to_le_bytes());
+        head.extend(crc32(content).to_le_bytes());
         head.extend([length, length].concat());
         head.extend((name.len() as u16).to_le_bytes());
         head.extend([0, 0]);
@@ -64,7 +64,7 @@ fn packed(parts: &[(&str, &[u8])]) -> Vec<u8> {
     out
 }
 
-fn crc(bytes: &[u8]) -> u32 {
+fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
     };
@@ -73,7 +73,7 @@ fn crc(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use contract::manifest::Workbook;
+    use contract::manifest::WorkbookFormat;
     use source::sheets::try_bytes;
 
     /// Parts get past the container, or nothing but the container would be tried.
@@ -81,6 +81,6 @@ mod tests {
     fn packages_are_sound() {
         let sheet = br#"<worksheet><sheetData><row><c t="str"><v>a</v></c></row><row><c t="s"><v>0</v></c></row></sheetData></worksheet>"#;
         let bytes = super::book(sheet, b"<sst><si><t>x</t></si></sst>", b"<styleSheet/>");
-        assert_eq!(try_bytes(&bytes, Workbook::Xlsx), Ok(vec![1]));
+        assert_eq!(try_bytes(&bytes, WorkbookFormat::Xlsx), Ok(vec![1]));
     }
 }

@@ -2,37 +2,37 @@
 //! events of the standard; and none takes more room than it may.
 
 use wire::frame::sse::{self, EventId};
-use wire::frame::{Events, ServerEvent, TooLong};
+use wire::frame::{SizeLimitExceeded, SseDecoder, SseEvent};
 
-use super::Dice;
+use super::FuzzInput;
 
 /// The stream is all that is left of `data` once a limit and the sizes of the pieces are read from it.
 pub fn sse(data: &[u8]) {
-    let mut dice = Dice::new(data);
-    let event_bytes_max = dice.pick(&[0, 1, 2, 7, 16, 40, 300, 4096]);
+    let mut dice = FuzzInput::new(data);
+    let event_bytes_max = dice.choose(&[0, 1, 2, 7, 16, 40, 300, 4096]);
     let cuts: Vec<usize> = dice.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
     let stream = dice.rest();
 
-    let whole = read(stream, &[], event_bytes_max);
-    assert_eq!(read(stream, &[1], event_bytes_max), whole, "byte by byte");
-    assert_eq!(read(stream, &cuts, event_bytes_max), whole, "in pieces of {cuts:?}");
-    if whole.took.is_ok() {
-        assert_eq!(whole, by_the_book(stream), "not what the standard says");
+    let whole = parse_in_pieces(stream, &[], event_bytes_max);
+    assert_eq!(parse_in_pieces(stream, &[1], event_bytes_max), whole, "byte by byte");
+    assert_eq!(parse_in_pieces(stream, &cuts, event_bytes_max), whole, "in pieces of {cuts:?}");
+    if whole.outcome.is_ok() {
+        assert_eq!(whole, parse_by_standard(stream), "not what the standard says");
     }
-    come_back(stream, &cuts);
+    check_roundtrip(stream, &cuts);
 }
 
 /// Everything that was read from a stream.
 #[derive(Debug, PartialEq, Eq)]
-struct Read {
-    events: Vec<ServerEvent>,
-    took: Result<(), TooLong>,
+struct ParsedStream {
+    events: Vec<SseEvent>,
+    outcome: Result<(), SizeLimitExceeded>,
     last_id: Option<String>,
     retry_ms: Option<u64>,
 }
 
-fn read(stream: &[u8], cuts: &[usize], event_bytes_max: usize) -> Read {
-    let mut parser = Events::new(event_bytes_max);
+fn parse_in_pieces(stream: &[u8], cuts: &[usize], event_bytes_max: usize) -> ParsedStream {
+    let mut parser = SseDecoder::new(event_bytes_max);
     let (mut events, mut took) = (Vec::new(), Ok(()));
     let mut sizes = cuts.iter().copied().cycle();
     let mut rest = stream;
@@ -41,15 +41,15 @@ fn read(stream: &[u8], cuts: &[usize], event_bytes_max: usize) -> Read {
         rest = after;
         took = parser.push(piece, |event| events.push(event));
         // The line and the event under way, its name and its id; what is no UTF-8 takes three times its room.
-        assert!(parser.held_bytes() <= 10 * event_bytes_max, "holds {}", parser.held_bytes());
+        assert!(parser.buffered_bytes() <= 10 * event_bytes_max, "holds {}", parser.buffered_bytes());
     }
     assert!(events.iter().all(|event| event.data.len() <= event_bytes_max));
-    let (last_id, retry_ms) = (parser.last_id().map(str::to_owned), parser.retry_ms());
-    Read { events, took, last_id, retry_ms }
+    let (last_id, retry_ms) = (parser.last_event_id().map(str::to_owned), parser.retry_ms());
+    ParsedStream { events, outcome: took, last_id, retry_ms }
 }
 
 /// HTML, "9.2.6 Interpreting an event stream", word by word and without a thought for room or pieces.
-fn by_the_book(stream: &[u8]) -> Read {
+fn parse_by_standard(stream: &[u8]) -> ParsedStream {
     let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
     let mut lines = Vec::new();
     let (mut line, mut bytes) = (Vec::new(), stream.iter().peekable());
@@ -64,7 +64,7 @@ fn by_the_book(stream: &[u8]) -> Read {
             byte => line.push(*byte),
         }
     }
-    let mut read = Read { events: Vec::new(), took: Ok(()), last_id: None, retry_ms: None };
+    let mut read = ParsedStream { events: Vec::new(), outcome: Ok(()), last_id: None, retry_ms: None };
     let (mut data, mut kind, mut id) = (Vec::new(), String::new(), String::new());
     for line in lines {
         let colon = line.iter().position(|c| *c == b':');
@@ -73,7 +73,7 @@ fn by_the_book(stream: &[u8]) -> Read {
                 read.last_id = (!id.is_empty()).then(|| id.clone());
                 let (mut data, event) = (std::mem::take(&mut data), std::mem::take(&mut kind));
                 if data.pop().is_some() {
-                    read.events.push(ServerEvent { event, data });
+                    read.events.push(SseEvent { event_type: event, data });
                 }
                 continue;
             }
@@ -96,19 +96,19 @@ fn by_the_book(stream: &[u8]) -> Read {
 }
 
 /// What we write is read as it was, with the place to go on from.
-fn come_back(data: &[u8], cuts: &[usize]) {
+fn check_roundtrip(data: &[u8], cuts: &[usize]) {
     let messages: Vec<&[u8]> = data.split(|c| matches!(c, b'\r' | b'\n')).collect();
     let mut written = Vec::new();
-    sse::priming(&mut written, EventId { stream: 7, event: 0 });
+    sse::write_priming(&mut written, EventId { stream: 7, event: 0 });
     written.extend_from_slice(sse::KEEP_ALIVE);
     for (nth, message) in messages.iter().enumerate() {
-        sse::message(&mut written, Some(EventId { stream: 7, event: nth as u64 + 1 }), message);
+        sse::write_message(&mut written, Some(EventId { stream: 7, event: nth as u64 + 1 }), message);
     }
-    sse::retry(&mut written, 70);
-    let back = read(&written, cuts, data.len() + 100);
-    assert_eq!((back.took, back.retry_ms), (Ok(()), Some(70)));
+    sse::write_retry(&mut written, 70);
+    let back = parse_in_pieces(&written, cuts, data.len() + 100);
+    assert_eq!((back.outcome, back.retry_ms), (Ok(()), Some(70)));
     assert_eq!(back.last_id, Some(format!("7-{}", messages.len())));
     let data: Vec<&[u8]> = back.events.iter().skip(1).map(|event| &event.data[..]).collect();
     assert_eq!(data, messages);
-    assert!(back.events.iter().all(ServerEvent::is_message));
+    assert!(back.events.iter().all(SseEvent::is_message));
 }

@@ -4,11 +4,11 @@ mod script;
 
 use std::sync::{Arc, Mutex};
 
-use call::{Change, Listener, Provider, TaskUse};
-use testkit::bench::Bench;
-use testkit::conformance::Conformance;
+use spile_core::{CatalogChange, ChangeListener, Provider, TaskSupport};
+use testkit::bench::BenchProvider;
+use testkit::conformance::ConformanceProvider;
 
-use self::script::{check_on, validator};
+use self::script::{run_script, validator};
 
 #[test]
 fn the_first_tool_takes_nothing() {
@@ -20,7 +20,7 @@ fn the_first_tool_takes_nothing() {
         < text This is a simple text response for testing.
         ",
     );
-    assert_eq!(Conformance::default().catalog().tools[0].name, "test_simple_text");
+    assert_eq!(ConformanceProvider::default().catalog().tools[0].name, "test_simple_text");
 }
 
 #[test]
@@ -324,15 +324,15 @@ fn a_job_can_ask_before_it_becomes_one() {
 
 #[test]
 fn a_tool_a_prompt_and_a_resource_can_change() {
-    let (conformance, heard) = (Conformance::default(), Heard::default());
-    conformance.attach(Arc::new(heard.clone()));
+    let (conformance, heard) = (ConformanceProvider::default(), RecordingListener::default());
+    conformance.set_change_listener(Arc::new(heard.clone()));
     let has = |name: &str| {
         let catalog = conformance.catalog();
         catalog.tools.iter().any(|tool| tool.name == name)
             || catalog.prompts.iter().any(|prompt| prompt.name == name)
     };
     let before = (has("test_dynamic_tool"), has("test_dynamic_prompt"));
-    check_on(
+    run_script(
         &conformance,
         "
         > read test://watched-resource
@@ -353,10 +353,10 @@ fn a_tool_a_prompt_and_a_resource_can_change() {
     );
     assert_eq!(before, (false, false));
     assert_eq!((has("test_dynamic_tool"), has("test_dynamic_prompt")), (true, true));
-    let watched = Change::Resource("test://watched-resource".into());
-    assert_eq!(*heard.0.lock().expect("no panic"), [Change::Tools, Change::Prompts, watched]);
+    let watched = CatalogChange::Resource("test://watched-resource".into());
+    assert_eq!(*heard.0.lock().expect("no panic"), [CatalogChange::Tools, CatalogChange::Prompts, watched]);
 
-    check_on(&conformance, "> tool test_trigger_tool_change {}\n< text Mutation triggered");
+    run_script(&conformance, "> tool test_trigger_tool_change {}\n< text Mutation triggered");
     assert_eq!((has("test_dynamic_tool"), has("test_dynamic_prompt")), (false, true));
 }
 
@@ -437,7 +437,7 @@ fn an_unknown_tool_is_a_fault() {
 #[test]
 fn every_tool_and_prompt_has_its_script() {
     let scripts = include_str!("fixtures.rs");
-    let catalog = Conformance::default().catalog();
+    let catalog = ConformanceProvider::default().catalog();
     let names = catalog.tools.iter().map(|tool| format!("> tool {}", tool.name));
     let names = names.chain(catalog.prompts.iter().map(|prompt| format!("> prompt {}", prompt.name)));
     for name in names {
@@ -447,28 +447,28 @@ fn every_tool_and_prompt_has_its_script() {
 
 #[test]
 fn every_listed_thing_is_as_the_suite_wants_it() {
-    let catalog = Conformance::default().catalog();
+    let catalog = ConformanceProvider::default().catalog();
     for tool in &catalog.tools {
         // The suite's rule for names is stricter than the protocol's.
         assert!(tool.name.len() <= 64 && tool.name.bytes().all(|c| c == b'_' || c.is_ascii_alphanumeric()));
         assert!(tool.description.is_some(), "`{}` has no description", tool.name);
-        validator(&tool.input);
+        validator(&tool.input_schema);
     }
     assert!(catalog.prompts.iter().all(|prompt| prompt.description.is_some()));
-    assert!(catalog.completes && catalog.logs && catalog.watches && catalog.changes);
+    assert!(catalog.completions && catalog.logging && catalog.resource_subscriptions && catalog.list_changed);
     let tasks = |wanted| {
-        let tools = catalog.tools.iter().filter(move |tool| tool.task == wanted);
+        let tools = catalog.tools.iter().filter(move |tool| tool.task_support == wanted);
         tools.map(|tool| tool.name.as_str()).collect::<Vec<_>>()
     };
-    assert_eq!(tasks(TaskUse::Required), ["failing_job", "test_tool_with_task"]);
+    assert_eq!(tasks(TaskSupport::Required), ["failing_job", "test_tool_with_task"]);
     let optional = ["slow_compute", "protocol_error_job", "confirm_delete", "multi_input"];
-    assert_eq!(tasks(TaskUse::Optional), optional);
+    assert_eq!(tasks(TaskSupport::Optional), optional);
 }
 
 #[test]
 fn a_customer_is_looked_up() {
-    check_on(
-        &Bench::default(),
+    run_script(
+        &BenchProvider::default(),
         r#"
         > tool lookup_customer {"email": "user0@example.com"}
         < structured {"email":"user0@example.com","plan":"free","signup_date":"2016-01-01"}
@@ -485,8 +485,8 @@ fn a_customer_is_looked_up() {
 
 #[test]
 fn the_other_nine_know_the_same_customers() {
-    check_on(
-        &Bench::default(),
+    run_script(
+        &BenchProvider::default(),
         r#"
         > tool list_plans
         < structured {"plans":[{"name":"free","monthly_cents":0,"seats":1},{"name":"emerald","monthly_cents":1900,"seats":5},{"name":"ruby","monthly_cents":9900,"seats":50}]}
@@ -520,27 +520,27 @@ fn the_other_nine_know_the_same_customers() {
 
 #[test]
 fn there_are_exactly_as_many_tools_as_wanted() {
-    let names = |bench: Bench| {
+    let names = |bench: BenchProvider| {
         let catalog = bench.catalog();
         catalog.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(names(Bench::default()).len(), 10);
-    assert_eq!(names(Bench::with_tools(1)), ["lookup_customer"]);
-    let many = names(Bench::with_tools(1000));
+    assert_eq!(names(BenchProvider::default()).len(), 10);
+    assert_eq!(names(BenchProvider::with_tools(1)), ["lookup_customer"]);
+    let many = names(BenchProvider::with_tools(1000));
     assert_eq!((many.len(), many[10].as_str(), many[999].as_str()), (1000, "filler_0000", "filler_0989"));
-    check_on(&Bench::with_tools(11), "> tool filler_0000 {}\n< text filler 0000 did nothing");
+    run_script(&BenchProvider::with_tools(11), "> tool filler_0000 {}\n< text filler 0000 did nothing");
 }
 
 #[track_caller]
 fn check(script: &str) {
-    check_on(&Conformance::default(), script);
+    run_script(&ConformanceProvider::default(), script);
 }
 
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<Change>>>);
+struct RecordingListener(Arc<Mutex<Vec<CatalogChange>>>);
 
-impl Listener for Heard {
-    fn changed(&self, change: Change) {
+impl ChangeListener for RecordingListener {
+    fn catalog_changed(&self, change: CatalogChange) {
         self.0.lock().expect("no panic").push(change);
     }
 }

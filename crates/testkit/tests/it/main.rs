@@ -3,8 +3,8 @@
 /// The official clients, shared with the tests of the binary.
 #[path = "../../clients/mod.rs"]
 mod clients;
+mod crash;
 mod fixtures;
-mod killed;
 mod official;
 mod process;
 mod servers;

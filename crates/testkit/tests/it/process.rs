@@ -12,7 +12,7 @@ use serde_json::Value;
 const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture");
 
 /// Nothing here takes this long unless it is broken.
-const AT_MOST: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn fixture(args: &[&str]) -> Command {
     let mut command = Command::new(FIXTURE);
@@ -41,7 +41,7 @@ impl Process {
             if let Some(status) = self.0.try_wait().expect("it can be waited for") {
                 return status;
             }
-            assert!(start.elapsed() < AT_MOST, "it does not end");
+            assert!(start.elapsed() < TIMEOUT, "it does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -74,7 +74,7 @@ impl Lines {
     /// `None` at the end.
     fn next(&self) -> Option<String> {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
-        match self.0.recv_timeout(AT_MOST) {
+        match self.0.recv_timeout(TIMEOUT) {
             Ok(line) => Some(line),
             Err(Disconnected) => None,
             Err(Timeout) => panic!("nothing came, and the pipe was not closed"),
@@ -92,14 +92,14 @@ impl Lines {
 
 // Starting.
 
-enum Then {
+enum Startup {
     Serves,
     /// Says all of these on stderr, and nothing on stdout.
-    Refuses(&'static [&'static str]),
+    Fails(&'static [&'static str]),
 }
-use Then::{Refuses, Serves};
+use Startup::{Fails, Serves};
 
-fn check(args: &[&str], env: &[(&str, &str)], then: &Then) {
+fn check(args: &[&str], env: &[(&str, &str)], then: &Startup) {
     let mut command = fixture(args);
     command.envs(env.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process::start(&mut command);
@@ -113,7 +113,7 @@ fn check(args: &[&str], env: &[(&str, &str)], then: &Then) {
             process.signal(Signal::TERM);
             assert!(process.wait().success(), "{case}");
         }
-        Refuses(words) => {
+        Fails(words) => {
             assert!(!process.wait().success(), "{case}");
             let said: Vec<String> = std::iter::from_fn(|| stderr.next()).collect();
             let said = said.join("\n");
@@ -135,7 +135,7 @@ fn file(name: &str, text: &str) -> String {
 #[test]
 fn an_open_door_to_the_network_has_to_be_asked_for() {
     let token = &*file("token", "s3cret\n");
-    let unasked = Refuses(&["can be reached from other machines", "--token-file", "--no-auth"]);
+    let unasked = Fails(&["can be reached from other machines", "--token-file", "--no-auth"]);
     check(&["--bind", "127.0.0.1:0"], &[], &Serves);
     check(&["--bind", "[::1]:0"], &[], &Serves);
     check(&["--bind", "0.0.0.0:0"], &[], &unasked);
@@ -148,13 +148,13 @@ fn an_open_door_to_the_network_has_to_be_asked_for() {
 
 #[test]
 fn a_token_that_is_none_is_refused() {
-    let empty = Refuses(&["the token is empty"]);
+    let empty = Fails(&["the token is empty"]);
     for text in ["", "\n", " \t\r\n"] {
         let token = file("token-empty", text);
         check(&["--bind", "127.0.0.1:0", "--token-file", &token], &[], &empty);
         check(&["--bind", "127.0.0.1:0"], &[("SPILE_TOKEN", text)], &empty);
     }
-    let missing = Refuses(&["the token file /nowhere/token cannot be read"]);
+    let missing = Fails(&["the token file /nowhere/token cannot be read"]);
     check(&["--bind", "127.0.0.1:0", "--token-file", "/nowhere/token"], &[], &missing);
     // A file that was named is meant, even if there is another token at hand.
     let named = ["--bind", "127.0.0.1:0", "--token-file", "/nowhere/token"];
@@ -169,7 +169,7 @@ fn an_origin_has_a_scheme_and_a_host_and_no_more() {
     for origin in
         ["app.example", "https://", "https://app.example/", "https://app.example/x", "*", "null", ""]
     {
-        let refuses = Refuses(&["--allow-origin", "https://app.example"]);
+        let refuses = Fails(&["--allow-origin", "https://app.example"]);
         check(&["--bind", "127.0.0.1:0", "--allow-origin", origin], &[], &refuses);
     }
 }
@@ -186,7 +186,7 @@ fn settings_are_numbers_or_errors() {
     ] {
         check(&["--bind", "127.0.0.1:0"], &[(name, "1000")], &Serves);
         for value in ["0", "-1", "1s", "", "1e3"] {
-            check(&["--bind", "127.0.0.1:0"], &[(name, value)], &Refuses(&["SPILE_", ": "]));
+            check(&["--bind", "127.0.0.1:0"], &[(name, value)], &Fails(&["SPILE_", ": "]));
         }
     }
 }
@@ -195,18 +195,18 @@ fn settings_are_numbers_or_errors() {
 fn a_port_in_use_is_said_to_be() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
-    check(&["--bind", &address], &[], &Refuses(&["cannot listen on", "port 0"]));
+    check(&["--bind", &address], &[], &Fails(&["cannot listen on", "port 0"]));
 }
 
 // Ending, over HTTP.
 
-struct Served {
+struct HttpFixture {
     process: Process,
     address: SocketAddr,
     _stderr: Lines,
 }
 
-fn served(args: &[&str]) -> Served {
+fn start_http(args: &[&str]) -> HttpFixture {
     let mut command = fixture(&[&["--bind", "127.0.0.1:0"], args].concat());
     let mut process =
         Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()));
@@ -214,12 +214,12 @@ fn served(args: &[&str]) -> Served {
     let line = stderr.next().expect("it says where it listens");
     let (_, address) = line.split_once("http://").expect("an address");
     let address = address.trim_end_matches("/mcp").parse().expect("an address");
-    Served { process, address, _stderr: stderr }
+    HttpFixture { process, address, _stderr: stderr }
 }
 
 fn send(address: SocketAddr, method: &str, path: &str, heads: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{heads}Content-Length: {length}\r\n\r\n{body}"
@@ -236,29 +236,29 @@ fn rest(mut stream: TcpStream) -> String {
 }
 
 /// Waits until so many calls are under way.
-fn until_active(address: SocketAddr, calls: u64) {
+fn wait_until_active(address: SocketAddr, calls: u64) {
     let start = Instant::now();
     loop {
         let status = rest(send(address, "GET", "/status", "Connection: close\r\n", ""));
         if status.contains(&format!(r#""callsActive":{calls},"#)) {
             return;
         }
-        assert!(start.elapsed() < AT_MOST, "never {calls} calls: {status}");
+        assert!(start.elapsed() < TIMEOUT, "never {calls} calls: {status}");
     }
 }
 
 /// Waits until nobody listens any more.
-fn until_refused(address: SocketAddr) {
+fn wait_until_refused(address: SocketAddr) {
     let start = Instant::now();
     while TcpStream::connect(address).is_ok() {
-        assert!(start.elapsed() < AT_MOST, "it goes on listening");
+        assert!(start.elapsed() < TIMEOUT, "it goes on listening");
     }
 }
 
 #[test]
 fn told_to_stop_over_http_it_answers_what_is_under_way() {
     for signal in [Signal::TERM, Signal::INT] {
-        let mut served = served(&[]);
+        let mut served = start_http(&[]);
         let address = served.address;
         let session = {
             let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
@@ -287,9 +287,9 @@ fn told_to_stop_over_http_it_answers_what_is_under_way() {
             ),
             ("alone", send(address, "POST", "/mcp", json, &slow(""))),
         ];
-        until_active(address, 3);
+        wait_until_active(address, 3);
         served.process.signal(signal);
-        until_refused(address);
+        wait_until_refused(address);
         for (era, stream) in waiting {
             let answer = rest(stream);
             assert!(answer.contains(r#""id":7"#) && answer.contains(r#""result""#), "{era}: {answer}");
@@ -300,9 +300,9 @@ fn told_to_stop_over_http_it_answers_what_is_under_way() {
 
 #[test]
 fn told_to_stop_while_idle_it_ends_at_once() {
-    let mut served = served(&[]);
+    let mut served = start_http(&[]);
     let mut idle = TcpStream::connect(served.address).expect("it listens");
-    idle.set_read_timeout(Some(AT_MOST)).expect("a timeout can be set");
+    idle.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
     let mut kept = BufReader::new(send(served.address, "GET", "/health", "", ""));
     kept.read_until(b'}', &mut Vec::new()).expect("an answer");
     served.process.signal(Signal::TERM);
@@ -313,24 +313,24 @@ fn told_to_stop_while_idle_it_ends_at_once() {
 
 // Ending, over stdio.
 
-struct Piped {
+struct StdioFixture {
     process: Process,
     input: Option<ChildStdin>,
     output: Lines,
     stderr: Lines,
 }
 
-fn piped(args: &[&str]) -> Piped {
-    piped_by(&mut fixture(args))
+fn start_stdio(args: &[&str]) -> StdioFixture {
+    start_stdio_with(&mut fixture(args))
 }
 
-fn piped_by(command: &mut Command) -> Piped {
+fn start_stdio_with(command: &mut Command) -> StdioFixture {
     let mut process =
         Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     let output: ChildStdout = process.0.stdout.take().expect("stdout is a pipe");
     let stderr = Lines::of(process.0.stderr.take().expect("stderr is a pipe"));
     let input = process.0.stdin.take();
-    let mut piped = Piped { process, input, output: Lines::of(output), stderr };
+    let mut piped = StdioFixture { process, input, output: Lines::of(output), stderr };
     piped.line(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
     );
@@ -338,7 +338,7 @@ fn piped_by(command: &mut Command) -> Piped {
     piped
 }
 
-impl Piped {
+impl StdioFixture {
     fn line(&mut self, line: &str) {
         let input = self.input.as_mut().expect("the input is open");
         input.write_all(line.as_bytes()).and_then(|()| input.write_all(b"\n")).expect("it reads");
@@ -362,7 +362,7 @@ impl Piped {
 #[test]
 fn told_to_stop_over_stdio_it_answers_what_is_under_way() {
     for signal in [Signal::TERM, Signal::INT] {
-        let mut piped = piped(&[]);
+        let mut piped = start_stdio(&[]);
         piped.call();
         piped.process.signal(signal);
         let rest = piped.rest();
@@ -374,7 +374,7 @@ fn told_to_stop_over_stdio_it_answers_what_is_under_way() {
 
 #[test]
 fn told_to_stop_over_stdio_it_does_not_wait_for_ever() {
-    let mut piped = piped(&[]);
+    let mut piped = start_stdio(&[]);
     piped.line(
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow_compute","arguments":{"seconds":3600}}}"#,
     );
@@ -387,19 +387,19 @@ fn told_to_stop_over_stdio_it_does_not_wait_for_ever() {
 
 #[test]
 fn the_end_of_the_input_is_the_end() {
-    let mut quiet = piped(&[]);
+    let mut quiet = start_stdio(&[]);
     quiet.input = None;
     assert_eq!(quiet.process.wait().code(), Some(0));
     assert_eq!(quiet.rest(), [] as [Value; 0]);
 
-    let mut finishing = piped(&[]);
+    let mut finishing = start_stdio(&[]);
     finishing.call();
     finishing.input = None;
     let rest = finishing.rest();
     assert_eq!(rest.last().expect("an answer")["id"], 7, "{rest:?}");
     assert_eq!(finishing.process.wait().code(), Some(0));
 
-    let mut endless = piped(&[]);
+    let mut endless = start_stdio(&[]);
     endless.line(
         r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow_compute","arguments":{"seconds":3600}}}"#,
     );
@@ -411,7 +411,7 @@ fn the_end_of_the_input_is_the_end() {
 #[test]
 fn logs_go_to_stderr() {
     for args in [&["-vv"][..], &["-vv", "--log-format", "json"]] {
-        let mut piped = piped(args);
+        let mut piped = start_stdio(args);
         piped.line("no message at all");
         assert_eq!(piped.output.json().expect("an answer")["error"]["code"], -32700);
         piped.line(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow_compute","arguments":{"seconds":3600}}}"#);
@@ -425,7 +425,7 @@ fn logs_go_to_stderr() {
 /// The thread that reads is no worker: with one worker, what waits must still go on while we read.
 #[test]
 fn one_worker_is_enough_over_stdio() {
-    let mut piped = piped_by(fixture(&[]).env("SPILE_WORKERS", "1"));
+    let mut piped = start_stdio_with(fixture(&[]).env("SPILE_WORKERS", "1"));
     piped.call();
     let answered = std::iter::from_fn(|| piped.output.json()).find(|message| message["id"] == 7);
     assert!(answered.is_some_and(|answer| answer["result"].is_object()));

@@ -32,15 +32,15 @@
 //! Every message is also held against the official JSON Schema of its version ([`judge`]). Time stands still
 //! but for `~`, so nothing here depends on how fast the machine is.
 
+mod harness;
 mod http;
-mod judge;
-mod like;
+mod matching;
 mod pipe;
-mod play;
-mod script;
+mod runner;
+mod schema_checker;
 mod sse;
-mod stage;
-mod theatre;
+mod stage_provider;
+mod transcript;
 
 use std::path::{Path, PathBuf};
 
@@ -55,10 +55,12 @@ fn check(folder: &str) {
         if std::env::var("TRANSCRIPT").is_ok_and(|only| !name.contains(&only)) {
             continue;
         }
-        for script in script::read(&name, folder, &text) {
+        for script in transcript::parse(&name, folder, &text) {
             played += 1;
             lines += script.steps.len();
-            failures.extend(play::play(&script).err().map(|why| format!("{}\n{why}", script.title())));
+            failures.extend(
+                runner::run_transcript(&script).err().map(|why| format!("{}\n{why}", script.title())),
+            );
         }
     }
     eprintln!("{folder}: {played} transcripts, {lines} steps");

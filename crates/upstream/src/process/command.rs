@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::masked;
+use crate::redact;
 
 /// A program and what it is given. There is no shell: arguments arrive as they are here.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -49,7 +49,7 @@ impl fmt::Display for Command {
         let mut before: Option<Cow<'_, str>> = None;
         for whole in words {
             let gap = if before.is_some() { " " } else { "" };
-            let word = masked::word(&whole, before.as_deref()).into_owned();
+            let word = redact::argument(&whole, before.as_deref()).into_owned();
             if !word.is_empty() && word.chars().all(is_plain) {
                 write!(f, "{gap}{word}")?;
             } else {
@@ -76,7 +76,7 @@ impl fmt::Debug for Command {
 
 /// Is given every line of stderr as it comes, decoded and made harmless. Must neither block nor panic: while
 /// it runs, nobody empties the pipe.
-pub type LineSeen = Arc<dyn Fn(&str) + Send + Sync>;
+pub type StderrLineCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Options {
@@ -91,7 +91,7 @@ pub struct Options {
     pub stderr_lines_max: usize,
     /// What is longer is cut, and the rest of the line skipped.
     pub stderr_line_bytes_max: usize,
-    pub on_stderr_line: Option<LineSeen>,
+    pub on_stderr_line: Option<StderrLineCallback>,
     /// The program that is started as supervisor: one that calls
     /// [`supervise_if_asked`](super::supervise_if_asked) first. `None`: the one that is running.
     pub supervisor: Option<PathBuf>,

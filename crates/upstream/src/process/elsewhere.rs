@@ -11,22 +11,22 @@ use tokio::time::timeout;
 use super::command::{Command, Options};
 use super::environment;
 use super::error::StartError;
-use super::exit::{Exit, How};
-use super::stderr::Stderr;
+use super::exit::{Exit, ExitCause};
+use super::stderr::StderrTail;
 
 pub type Stdin = ChildStdin;
 pub type Stdout = ChildStdout;
 
 /// What the program started itself may hold the pipe open for longer.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A running program. Dropping it kills the program.
 pub struct Child {
     /// Taken by whoever writes. Closing it asks a server to leave.
     pub stdin: Option<Stdin>,
     pub stdout: Option<Stdout>,
-    stderr: Stderr,
-    reading: Option<JoinHandle<()>>,
+    stderr: StderrTail,
+    stderr_task: Option<JoinHandle<()>>,
     process: process::Child,
     command: String,
     exit_grace: Duration,
@@ -37,7 +37,7 @@ impl Command {
     /// I/O and time.
     pub async fn start(&self, options: &Options) -> Result<Child, StartError> {
         let program = || self.program.to_string_lossy().into_owned();
-        let env = environment::of_child(std::env::vars_os(), &self.env)?;
+        let env = environment::for_child(std::env::vars_os(), &self.env)?;
         let path = env.iter().find(|(name, _)| name.eq_ignore_ascii_case("PATH"));
         let path = path.map(|(_, path)| path.to_string_lossy().into_owned()).unwrap_or_default();
         let mut command = process::Command::new(&self.program);
@@ -45,17 +45,17 @@ impl Command {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(cwd) = &self.cwd {
             if !cwd.is_dir() {
-                return Err(StartError::Cwd { path: cwd.clone(), why: "is not a folder" });
+                return Err(StartError::InvalidCwd { path: cwd.clone(), reason: "is not a folder" });
             }
             command.current_dir(cwd);
         }
         let mut process = command.spawn().map_err(|cause| match cause.kind() {
             std::io::ErrorKind::NotFound => StartError::NotFound { program: program(), path },
-            _ => StartError::Refused { program: program(), cause },
+            _ => StartError::SpawnFailed { program: program(), cause },
         })?;
-        let stderr = Stderr::new(options);
+        let stderr = StderrTail::new(options);
         let pipe = process.stderr.take().expect("it was asked for");
-        let reading = stderr.clone().read(pipe, options.on_stderr_line.clone());
+        let reading = stderr.clone().read_from(pipe, options.on_stderr_line.clone());
         Ok(Child {
             stdin: process.stdin.take(),
             stdout: process.stdout.take(),
@@ -93,7 +93,7 @@ impl Child {
             }
             self.reading = None;
         }
-        Exit { how: code.map_or(How::Unseen, How::Code), left: 0 }
+        Exit { cause: code.map_or(ExitCause::Unknown, ExitCause::Code), processes_left: 0 }
     }
 
     /// Ends the program: its stdin is closed, and it may leave by itself; then it is killed.
@@ -108,7 +108,7 @@ impl Child {
     }
 
     /// A sentence about the end: how, and what the program said last.
-    pub fn obituary(&self, exit: &Exit) -> String {
+    pub fn describe_exit(&self, exit: &Exit) -> String {
         super::exit::obituary(&self.command, exit, &self.stderr)
     }
 }

@@ -39,15 +39,17 @@ const INHERITED: &[&str] = &[
 const INHERITED_PREFIXES: &[&str] = &[];
 
 /// The whole environment of a child. What is declared wins, and the last of two.
-pub fn of_child(
+pub fn for_child(
     ours: impl Iterator<Item = (OsString, OsString)>,
     declared: &[(OsString, OsString)],
 ) -> Result<BTreeMap<OsString, OsString>, StartError> {
     let mut all: BTreeMap<_, _> = ours.filter(|(name, value)| is_inherited(name, value)).collect();
     for (name, value) in declared {
-        let is_name = !name.is_empty() && !has_any(name, b"=\0");
-        if !is_name || has_any(value, b"\0") {
-            return Err(StartError::Variable { name: name.to_string_lossy().escape_debug().to_string() });
+        let is_name = !name.is_empty() && !contains_any_byte(name, b"=\0");
+        if !is_name || contains_any_byte(value, b"\0") {
+            return Err(StartError::InvalidVariable {
+                name: name.to_string_lossy().escape_debug().to_string(),
+            });
         }
         all.insert(name.clone(), value.clone());
     }
@@ -65,7 +67,7 @@ fn is_inherited(name: &OsStr, value: &OsStr) -> bool {
     listed && !value.as_encoded_bytes().starts_with(b"()")
 }
 
-fn has_any(text: &OsStr, bytes: &[u8]) -> bool {
+fn contains_any_byte(text: &OsStr, bytes: &[u8]) -> bool {
     text.as_encoded_bytes().iter().any(|byte| bytes.contains(byte))
 }
 
@@ -73,7 +75,7 @@ fn has_any(text: &OsStr, bytes: &[u8]) -> bool {
 mod tests {
     use std::ffi::OsString;
 
-    use super::of_child;
+    use super::for_child;
 
     fn pairs(text: &[&str]) -> Vec<(OsString, OsString)> {
         let pair = |text: &&str| {
@@ -83,7 +85,7 @@ mod tests {
     }
 
     fn check(ours: &[&str], declared: &[&str], expected: &[&str]) {
-        let all = of_child(pairs(ours).into_iter(), &pairs(declared)).expect("names that are some");
+        let all = for_child(pairs(ours).into_iter(), &pairs(declared)).expect("names that are some");
         assert_eq!(all.into_iter().collect::<Vec<_>>(), pairs(expected));
     }
 
@@ -115,7 +117,7 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_refused() {
         for (name, value) in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0")] {
-            let refused = of_child(std::iter::empty(), &[(name.into(), value.into())]);
+            let refused = for_child(std::iter::empty(), &[(name.into(), value.into())]);
             assert!(refused.unwrap_err().to_string().contains("environment"), "{name:?}");
         }
     }

@@ -11,27 +11,27 @@ pub enum StartError {
     #[error("`{}` does not exist", path.display())]
     Missing { path: PathBuf },
     #[error("`{}` is a folder, not a program", path.display())]
-    Folder { path: PathBuf },
+    IsDirectory { path: PathBuf },
     #[error("`{0}` may not be executed; `chmod +x {0}` allows it", path.display())]
     NotExecutable { path: PathBuf },
     #[error("`{}` is neither a program for this machine nor a script that begins with `#!`", path.display())]
     NotAProgram { path: PathBuf },
     #[error("`{}` wants to be run by `{interpreter}`, which does not exist; install it, or change the script's first line", path.display())]
     NoInterpreter { path: PathBuf, interpreter: String },
-    #[error("the folder to run in, `{}`, {why}", path.display())]
-    Cwd { path: PathBuf, why: &'static str },
+    #[error("the folder to run in, `{}`, {reason}", path.display())]
+    InvalidCwd { path: PathBuf, reason: &'static str },
     #[error(
         "the environment variable `{name}` cannot be passed on: a name has no `=`, and neither it nor its value a zero byte"
     )]
-    Variable { name: String },
+    InvalidVariable { name: String },
     #[error("an argument of `{program}` has a zero byte, which no program can be given")]
-    Nul { program: String },
+    NulByte { program: String },
 
     // The system.
     #[error("`{program}` could not be started: {cause}")]
-    Refused { program: String, cause: io::Error },
+    SpawnFailed { program: String, cause: io::Error },
     #[error("nothing could be made ready to start `{program}`: {cause}")]
-    System { program: String, cause: io::Error },
+    SetupFailed { program: String, cause: io::Error },
 
     // Us.
     #[error(

@@ -2,45 +2,45 @@
 
 use std::fmt;
 
-use super::stderr::Stderr;
+use super::stderr::StderrTail;
 
 /// The end of a child and of what it had started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
-    pub how: How,
+    pub cause: ExitCause,
     /// Processes that could not be ended, because they belong to another user or hang in the kernel.
-    pub left: u32,
+    pub processes_left: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum ExitCause {
     Code(i32),
     Signal(i32),
     /// Nobody saw it: whoever watched was killed.
-    Unseen,
+    Unknown,
 }
 
 impl Exit {
     /// Whether the program said that all went well.
     pub fn is_success(&self) -> bool {
-        self.how == How::Code(0)
+        self.cause == ExitCause::Code(0)
     }
 }
 
 /// Continues a sentence that begins with the program: "`npx` exited with code 1".
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.how {
+        match self.cause {
             // What a shell, and a supervisor such as `env` or `npx`, says about a program it did not find.
-            How::Code(code @ 127) => write!(f, "exited with code {code} (program not found)")?,
-            How::Code(code) => write!(f, "exited with code {code}")?,
-            How::Signal(number) => match signal_name(number) {
+            ExitCause::Code(code @ 127) => write!(f, "exited with code {code} (program not found)")?,
+            ExitCause::Code(code) => write!(f, "exited with code {code}")?,
+            ExitCause::Signal(number) => match signal_name(number) {
                 Some(name) => write!(f, "was ended by {name} (signal {number})")?,
                 None => write!(f, "was ended by signal {number}")?,
             },
-            How::Unseen => write!(f, "ended, and nobody saw how")?,
+            ExitCause::Unknown => write!(f, "ended, and nobody saw how")?,
         }
-        match self.left {
+        match self.processes_left {
             0 => Ok(()),
             1 => write!(f, "; a process it started could not be ended"),
             left => write!(f, "; {left} processes it started could not be ended"),
@@ -49,14 +49,14 @@ impl fmt::Display for Exit {
 }
 
 /// What was said last is usually why.
-pub(crate) fn obituary(program: &str, exit: &Exit, stderr: &Stderr) -> String {
-    match stderr.tail(OBITUARY_LINES_MAX) {
+pub(crate) fn describe_exit(program: &str, exit: &Exit, stderr: &StderrTail) -> String {
+    match stderr.tail(STDERR_TAIL_LINES_MAX) {
         words if words.trim().is_empty() => format!("`{program}` {exit} and wrote nothing to stderr"),
         words => format!("`{program}` {exit}; its last words on stderr:\n  {}", words.replace('\n', "\n  ")),
     }
 }
 
-const OBITUARY_LINES_MAX: usize = 10;
+const STDERR_TAIL_LINES_MAX: usize = 10;
 
 #[cfg(unix)]
 fn signal_name(number: i32) -> Option<&'static str> {
@@ -91,24 +91,24 @@ fn signal_name(_number: i32) -> Option<&'static str> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use super::{Exit, How};
+    use super::{Exit, ExitCause};
 
-    fn check(how: How, left: u32, expected: &str) {
-        assert_eq!(Exit { how, left }.to_string(), expected);
+    fn check(how: ExitCause, left: u32, expected: &str) {
+        assert_eq!(Exit { cause: how, processes_left: left }.to_string(), expected);
     }
 
     #[test]
     fn an_end_is_told_in_words() {
-        check(How::Code(0), 0, "exited with code 0");
-        check(How::Code(127), 0, "exited with code 127 (program not found)");
-        check(How::Signal(9), 0, "was ended by SIGKILL (signal 9)");
-        check(How::Signal(64), 0, "was ended by signal 64");
-        check(How::Unseen, 0, "ended, and nobody saw how");
+        check(ExitCause::Code(0), 0, "exited with code 0");
+        check(ExitCause::Code(127), 0, "exited with code 127 (program not found)");
+        check(ExitCause::Signal(9), 0, "was ended by SIGKILL (signal 9)");
+        check(ExitCause::Signal(64), 0, "was ended by signal 64");
+        check(ExitCause::Unknown, 0, "ended, and nobody saw how");
     }
 
     #[test]
     fn what_is_left_is_told_too() {
-        check(How::Code(1), 1, "exited with code 1; a process it started could not be ended");
-        check(How::Code(1), 2, "exited with code 1; 2 processes it started could not be ended");
+        check(ExitCause::Code(1), 1, "exited with code 1; a process it started could not be ended");
+        check(ExitCause::Code(1), 2, "exited with code 1; 2 processes it started could not be ended");
     }
 }

@@ -12,17 +12,17 @@
 //! Knows neither messages nor framing, and starts nothing again: that is for whoever holds the connection.
 
 mod command;
+mod command_line;
 mod environment;
 mod error;
 mod exit;
 mod stderr;
-mod words;
 
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod child;
 #[cfg(unix)]
-mod find;
+mod program_lookup;
 #[cfg(unix)]
 mod reaper;
 #[cfg(unix)]
@@ -33,19 +33,19 @@ mod supervisor;
 mod child;
 
 pub use child::{Child, Stdin, Stdout};
-pub use command::{Command, LineSeen, Options};
+pub use command::{Command, Options, StderrLineCallback};
+pub use command_line::{CommandParseError, split_words};
 pub use error::StartError;
-pub(crate) use exit::obituary;
-pub use exit::{Exit, How};
-pub use stderr::Stderr;
-pub use words::{ParseError, words};
+pub(crate) use exit::describe_exit;
+pub use exit::{Exit, ExitCause};
+pub use stderr::StderrTail;
 
 /// Turns this process into a supervisor if it was started as one, and then never returns. Otherwise it does
 /// nothing.
 ///
 /// Belongs before everything else in `main` of every binary that starts children: a supervisor reads no
 /// settings, logs nothing and has no runtime.
-pub fn supervise_if_asked() {
+pub fn run_supervisor_if_requested() {
     #[cfg(unix)]
-    supervisor::run_if_asked();
+    supervisor::run_if_requested();
 }

@@ -9,48 +9,48 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-pub struct Watched {
+pub struct SupervisorProcess {
     pub process: process::Child,
     /// The process group of the program it supervises.
-    pub group: Option<Pid>,
+    pub process_group: Option<Pid>,
 }
 
-impl Watched {
+impl SupervisorProcess {
     /// Blocks until the supervisor is gone. If it was killed, or had to give up, what is left in the program's
     /// process group is killed from here.
     pub fn wait(mut self) -> Option<process::ExitStatus> {
         let status = self.process.wait().ok();
         let ended_all = status.is_some_and(|status| status.success());
-        if let Some(group) = self.group.filter(|_| !ended_all) {
+        if let Some(group) = self.process_group.filter(|_| !ended_all) {
             let _ = kill_process_group(group, Signal::KILL);
         }
         status
     }
 }
 
-static DROPPED: Mutex<Dropped> = Mutex::new(Dropped { waiting: Vec::new(), at_work: false });
+static REAP_QUEUE: Mutex<ReapQueue> = Mutex::new(ReapQueue { waiting: Vec::new(), thread_running: false });
 
-struct Dropped {
-    waiting: Vec<Watched>,
-    at_work: bool,
+struct ReapQueue {
+    waiting: Vec<SupervisorProcess>,
+    thread_running: bool,
 }
 
-pub fn hand_over(watched: Watched) {
-    let mut dropped = DROPPED.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn reap_in_background(watched: SupervisorProcess) {
+    let mut dropped = REAP_QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
     dropped.waiting.push(watched);
-    if !dropped.at_work {
+    if !dropped.thread_running {
         // Without a thread they stay on the list until the next one is dropped.
         let thread = thread::Builder::new().name("reaper".to_owned()).stack_size(64 << 10);
-        dropped.at_work = thread.spawn(work).is_ok();
+        dropped.thread_running = thread.spawn(run).is_ok();
     }
 }
 
-fn work() {
+fn run() {
     loop {
         let next = {
-            let mut dropped = DROPPED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut dropped = REAP_QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
             let next = dropped.waiting.pop();
-            dropped.at_work = next.is_some();
+            dropped.thread_running = next.is_some();
             next
         };
         match next {

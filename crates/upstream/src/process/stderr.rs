@@ -3,47 +3,47 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use call::text::is_harmful;
+use spile_core::text::is_unsafe_to_display;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::command::{LineSeen, Options};
+use super::command::{Options, StderrLineCallback};
 
 /// What is kept; outlives the child if somebody holds it.
 #[derive(Clone)]
-pub struct Stderr {
-    kept: Arc<Mutex<Kept>>,
+pub struct StderrTail {
+    buffer: Arc<Mutex<StderrBuffer>>,
 }
 
-impl Stderr {
+impl StderrTail {
     pub(super) fn new(options: &Options) -> Self {
-        let kept = Kept {
+        let kept = StderrBuffer {
             bytes_max: options.stderr_bytes_max,
             lines_max: options.stderr_lines_max,
             line_bytes_max: options.stderr_line_bytes_max.min(options.stderr_bytes_max),
             lines: VecDeque::new(),
             bytes: 0,
-            open: Line::default(),
+            current_line: StderrLine::default(),
         };
-        Self { kept: Arc::new(Mutex::new(kept)) }
+        Self { buffer: Arc::new(Mutex::new(kept)) }
     }
 
     /// The newest lines, at most `lines_max` of them, joined by line breaks. Bytes that are not UTF-8 are
     /// replaced, colours taken out, and whatever else could move a cursor is shown by its number.
     pub fn tail(&self, lines_max: usize) -> String {
         let kept = self.lock();
-        let open = (!kept.open.bytes.is_empty()).then_some(&kept.open);
-        let lines: Vec<String> = kept.lines.iter().chain(open).map(Line::text).collect();
+        let open = (!kept.current_line.bytes.is_empty()).then_some(&kept.current_line);
+        let lines: Vec<String> = kept.lines.iter().chain(open).map(StderrLine::sanitized).collect();
         lines[lines.len().saturating_sub(lines_max)..].join("\n")
     }
 
     /// Reads to the end, however much comes.
-    pub(super) async fn read(self, mut pipe: impl AsyncRead + Unpin, seen: Option<LineSeen>) {
+    pub(super) async fn read_from(self, mut pipe: impl AsyncRead + Unpin, seen: Option<StderrLineCallback>) {
         let mut chunk = vec![0; READ_BYTES];
         loop {
             let read = pipe.read(&mut chunk).await.unwrap_or(0);
             let lines = match read {
                 0 => self.lock().finish().into_iter().collect(),
-                read => self.lock().take(&chunk[..read], seen.is_some()),
+                read => self.lock().push(&chunk[..read], seen.is_some()),
             };
             // Outside the lock: whoever sees a line may ask for the tail.
             if let Some(seen) = &seen {
@@ -55,47 +55,47 @@ impl Stderr {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, StderrBuffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 const READ_BYTES: usize = 16 << 10;
 
-struct Kept {
+struct StderrBuffer {
     bytes_max: usize,
     lines_max: usize,
     line_bytes_max: usize,
-    lines: VecDeque<Line>,
+    lines: VecDeque<StderrLine>,
     /// Of `lines` together.
     bytes: usize,
     /// What came after the last line break.
-    open: Line,
+    current_line: StderrLine,
 }
 
 #[derive(Default)]
-struct Line {
+struct StderrLine {
     bytes: Vec<u8>,
-    cut: bool,
+    truncated: bool,
 }
 
-impl Kept {
+impl StderrBuffer {
     /// Returns the lines that were completed, if anybody wants to see them.
-    fn take(&mut self, chunk: &[u8], wanted: bool) -> Vec<String> {
+    fn push(&mut self, chunk: &[u8], wanted: bool) -> Vec<String> {
         let mut seen = Vec::new();
         for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
             let (text, ends) = match piece.strip_suffix(b"\n") {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
-            let room = self.line_bytes_max.saturating_sub(self.open.bytes.len());
-            self.open.bytes.extend_from_slice(&text[..text.len().min(room)]);
-            self.open.cut |= text.len() > room;
+            let room = self.line_bytes_max.saturating_sub(self.current_line.bytes.len());
+            self.current_line.bytes.extend_from_slice(&text[..text.len().min(room)]);
+            self.current_line.truncated |= text.len() > room;
             if ends {
                 if wanted {
-                    seen.push(self.open.text());
+                    seen.push(self.current_line.sanitized());
                 }
-                self.close();
+                self.finish_line();
             }
         }
         seen
@@ -103,13 +103,13 @@ impl Kept {
 
     /// The end came without a line break.
     fn finish(&mut self) -> Option<String> {
-        let text = (!self.open.bytes.is_empty()).then(|| self.open.text())?;
-        self.close();
+        let text = (!self.current_line.bytes.is_empty()).then(|| self.current_line.sanitized())?;
+        self.finish_line();
         Some(text)
     }
 
-    fn close(&mut self) {
-        let line = std::mem::take(&mut self.open);
+    fn finish_line(&mut self) {
+        let line = std::mem::take(&mut self.current_line);
         self.bytes += line.bytes.len();
         self.lines.push_back(line);
         while self.lines.len() > self.lines_max || self.bytes > self.bytes_max {
@@ -119,25 +119,25 @@ impl Kept {
     }
 }
 
-impl Line {
-    fn text(&self) -> String {
+impl StderrLine {
+    fn sanitized(&self) -> String {
         let bytes = self.bytes.strip_suffix(b"\r").unwrap_or(&self.bytes);
         let decoded = String::from_utf8_lossy(bytes);
         let mut out = String::with_capacity(decoded.len() + 3);
         let mut rest = decoded.as_ref();
         while let Some(c) = rest.chars().next() {
-            if let Some(coloured) = skip_colour(rest) {
+            if let Some(coloured) = strip_ansi_colour(rest) {
                 rest = coloured;
                 continue;
             }
             match c {
                 '\t' => out.push(c),
-                c if is_harmful(c) => out.extend(c.escape_default()),
+                c if is_unsafe_to_display(c) => out.extend(c.escape_default()),
                 c => out.push(c),
             }
             rest = &rest[c.len_utf8()..];
         }
-        if self.cut {
+        if self.truncated {
             out.push('…');
         }
         out
@@ -145,23 +145,23 @@ impl Line {
 }
 
 /// `ESC [ 3 1 m` and its like: most loggers write them whether or not anybody sees colours.
-fn skip_colour(text: &str) -> Option<&str> {
+fn strip_ansi_colour(text: &str) -> Option<&str> {
     let inside = text.strip_prefix("\u{1b}[")?;
     inside.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';' || c == ':').strip_prefix('m')
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, Stderr};
+    use super::{Options, StderrTail};
 
     fn options() -> Options {
         Options { stderr_bytes_max: 24, stderr_lines_max: 3, stderr_line_bytes_max: 10, ..Options::default() }
     }
 
     fn check(chunks: &[&[u8]], expected: &str) {
-        let stderr = Stderr::new(&options());
+        let stderr = StderrTail::new(&options());
         for chunk in chunks {
-            stderr.lock().take(chunk, false);
+            stderr.lock().push(chunk, false);
         }
         assert_eq!(stderr.tail(usize::MAX), expected);
     }
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn as_many_as_asked_for_are_told() {
-        let stderr = Stderr::new(&options());
-        stderr.lock().take(b"1\n2\n3", false);
+        let stderr = StderrTail::new(&options());
+        stderr.lock().push(b"1\n2\n3", false);
         assert_eq!(stderr.tail(2), "2\n3");
         assert_eq!(stderr.tail(0), "");
     }
@@ -211,12 +211,12 @@ mod tests {
     #[tokio::test]
     async fn lines_are_passed_on_as_they_come_and_the_last_without_a_break_too() {
         let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-        let (inside, stderr) = (seen.clone(), Stderr::new(&options()));
+        let (inside, stderr) = (seen.clone(), StderrTail::new(&options()));
         let tail = stderr.clone();
         let on_line = std::sync::Arc::new(move |line: &str| {
             inside.lock().unwrap().push((line.to_owned(), tail.tail(1)));
         });
-        stderr.read(&b"a\nb"[..], Some(on_line)).await;
+        stderr.read_from(&b"a\nb"[..], Some(on_line)).await;
         let expected = [("a", "b"), ("b", "b")].map(|(line, tail)| (line.to_owned(), tail.to_owned()));
         assert_eq!(*seen.lock().unwrap(), expected);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use upstream::process::{Child, Command, Exit, How, Options};
+use upstream::process::{Child, Command, Exit, ExitCause, Options};
 
 use crate::{code, helper, kinds, options, signal, start};
 
@@ -78,7 +78,7 @@ async fn who_forks_without_end_is_caught() {
     let script = r#"trap '' TERM; f() { (f &) ; }; g() { while :; do (sleep 9 &); (setsid sleep 9 &); sleep 0.01; done; }; f & g & echo ready; wait; exec "$0" deaf"#;
     let mut child = start(&kinds::shell(script, helper()).env(kinds::MARK, &mark)).await;
     kinds::ready(&mut child).await;
-    assert_eq!(child.stop().await.left, 0);
+    assert_eq!(child.stop().await.processes_left, 0);
     assert_eq!(kinds::marked(&mark), [""; 0]);
 }
 
@@ -89,7 +89,7 @@ async fn dropping_one_ends_all_of_it() {
         let mut child = start(&kinds::command(kind, helper(), &mark)).await;
         kinds::ready(&mut child).await;
     }
-    nobody_is_left(&mark);
+    assert_no_process_left(&mark);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_runtime_that_shuts_down_takes_its_children_along() {
     runtime.shutdown_background();
     // One that nobody's runtime is left for.
     drop(kept);
-    nobody_is_left(&mark);
+    assert_no_process_left(&mark);
 }
 
 #[tokio::test]
@@ -124,15 +124,15 @@ async fn a_start_or_a_stop_that_is_given_up_leaves_nobody() {
     for looks in 0..12 {
         let command = kinds::command("ignores TERM and EOF", helper(), &mark);
         let options = options();
-        give_up_after(looks, command.start(&options)).await;
+        drop_after_polls(looks, command.start(&options)).await;
         let mut child = start(&command).await;
         kinds::ready(&mut child).await;
-        give_up_after(looks, child.stop()).await;
+        drop_after_polls(looks, child.stop()).await;
     }
-    nobody_is_left(&mark);
+    assert_no_process_left(&mark);
 }
 
-async fn give_up_after(looks: usize, future: impl Future) {
+async fn drop_after_polls(looks: usize, future: impl Future) {
     let mut future = std::pin::pin!(future);
     for _ in 0..looks {
         let once = tokio::time::timeout(Duration::from_millis(2), &mut future);
@@ -147,7 +147,7 @@ async fn a_wait_that_is_given_up_may_be_begun_again() {
     let mut child = start(&Command::new(helper()).arg("serve")).await;
     kinds::ready(&mut child).await;
     for _ in 0..5 {
-        give_up_after(1, child.wait()).await;
+        drop_after_polls(1, child.wait()).await;
     }
     assert_eq!(child.stop().await, code(0));
 }
@@ -159,9 +159,9 @@ async fn a_killed_supervisor_is_noticed_and_the_group_killed() {
         let mut child = start(&kinds::command(kind, helper(), &mark)).await;
         kinds::ready(&mut child).await;
         kill_process(supervisor_of(&child), Signal::KILL).unwrap();
-        assert_eq!(child.wait().await, Exit { how: How::Unseen, left: 0 });
+        assert_eq!(child.wait().await, Exit { cause: ExitCause::Unknown, processes_left: 0 });
     }
-    nobody_is_left(&mark);
+    assert_no_process_left(&mark);
 }
 
 #[tokio::test]
@@ -171,8 +171,8 @@ async fn a_stopped_supervisor_does_not_hold_us_up() {
     let mut child = kinds::command("ignores EOF", helper(), &mark).start(&options).await.unwrap();
     kinds::ready(&mut child).await;
     kill_process(supervisor_of(&child), Signal::STOP).unwrap();
-    assert_eq!(child.stop().await, Exit { how: How::Unseen, left: 0 });
-    nobody_is_left(&mark);
+    assert_eq!(child.stop().await, Exit { cause: ExitCause::Unknown, processes_left: 0 });
+    assert_no_process_left(&mark);
 }
 
 /// The parent of the program is its supervisor.
@@ -181,6 +181,6 @@ fn supervisor_of(child: &Child) -> Pid {
     Pid::from_raw(parent.cast_signed()).expect("a process")
 }
 
-fn nobody_is_left(mark: &str) {
+fn assert_no_process_left(mark: &str) {
     assert_eq!(kinds::until_none(|| kinds::marked(mark)), [""; 0]);
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use upstream::process::{Command, Options, supervise_if_asked};
+use upstream::process::{Command, Options, run_supervisor_if_requested};
 
 mod kinds;
 
 fn main() {
-    supervise_if_asked();
+    run_supervisor_if_requested();
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve"] => serve(),
@@ -127,7 +127,7 @@ async fn one_of_many(number: usize, mark: &str) {
     kinds::ready(&mut child).await;
     match number % 7 {
         6 => drop(child),
-        _ => assert_eq!(child.stop().await.left, 0, "{kind}"),
+        _ => assert_eq!(child.stop().await.processes_left, 0, "{kind}"),
     }
 }
 

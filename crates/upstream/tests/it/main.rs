@@ -4,14 +4,14 @@
 #![cfg(target_os = "linux")]
 
 mod end;
-mod goodbye;
 mod kinds;
 mod leak;
 mod start;
+mod websocket_close;
 
 use std::path::Path;
 
-use upstream::process::{Child, Command, Exit, How, Options};
+use upstream::process::{Child, Command, Exit, ExitCause, Options};
 
 fn helper() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_upstream-helper"))
@@ -22,11 +22,11 @@ fn options() -> Options {
 }
 
 fn code(code: i32) -> Exit {
-    Exit { how: How::Code(code), left: 0 }
+    Exit { cause: ExitCause::Code(code), processes_left: 0 }
 }
 
 fn signal(signal: i32) -> Exit {
-    Exit { how: How::Signal(signal), left: 0 }
+    Exit { cause: ExitCause::Signal(signal), processes_left: 0 }
 }
 
 async fn start(command: &Command) -> Child {

@@ -129,7 +129,7 @@ async fn the_last_lines_of_stderr_are_kept_and_passed_on() {
     assert_eq!(child.stderr_tail(), "one\ntwo\nthr\\u{7}ee");
     assert_eq!(*seen.lock().unwrap(), ["one", "two", "thr\\u{7}ee"]);
     let told = "`sh` exited with code 3; its last words on stderr:\n  one\n  two\n  thr\\u{7}ee";
-    assert_eq!(child.obituary(&exit), told);
+    assert_eq!(child.describe_exit(&exit), told);
 }
 
 #[tokio::test]
@@ -146,16 +146,19 @@ async fn who_exits_at_once_is_told_with_code_and_last_words() {
     let mut child = start(&kinds::shell("echo 'no such module' >&2; exit 127", helper())).await;
     let exit = child.wait().await;
     let told = "`sh` exited with code 127 (program not found); its last words on stderr:\n  no such module";
-    assert_eq!(child.obituary(&exit), told);
+    assert_eq!(child.describe_exit(&exit), told);
 
     let mut child = start(&kinds::shell("kill -SEGV $$", helper())).await;
     let exit = child.wait().await;
     assert_eq!(exit, signal(11));
-    assert_eq!(child.obituary(&exit), "`sh` was ended by SIGSEGV (signal 11) and wrote nothing to stderr");
+    assert_eq!(
+        child.describe_exit(&exit),
+        "`sh` was ended by SIGSEGV (signal 11) and wrote nothing to stderr"
+    );
 }
 
 /// What is told when it does not start, with `{}` for the folder.
-async fn refuse(command: Command, folder: &Path, expected: &str) {
+async fn expect_start_error(command: Command, folder: &Path, expected: &str) {
     let told = match command.start(&options()).await {
         Ok(_) => panic!("{command:?} started"),
         Err(error) => error.to_string(),
@@ -173,10 +176,10 @@ fn script(folder: &Path, name: &str, text: &str, mode: u32) {
 async fn a_program_that_is_not_there_is_told_with_where_it_was_looked_for() {
     let nowhere = Path::new("/nowhere");
     let told = "`npx-of-nobody` is in no folder of PATH (/bin:/usr/bin); install it, or give its full path";
-    refuse(Command::new("npx-of-nobody").env("PATH", "/bin:/usr/bin"), nowhere, told).await;
-    refuse(Command::new("/nowhere/server"), nowhere, "`{}/server` does not exist").await;
+    expect_start_error(Command::new("npx-of-nobody").env("PATH", "/bin:/usr/bin"), nowhere, told).await;
+    expect_start_error(Command::new("/nowhere/server"), nowhere, "`{}/server` does not exist").await;
     let told = "`` is in no folder of PATH (/bin); install it, or give its full path";
-    refuse(Command::new("").env("PATH", "/bin"), nowhere, told).await;
+    expect_start_error(Command::new("").env("PATH", "/bin"), nowhere, told).await;
 }
 
 #[tokio::test]
@@ -188,11 +191,16 @@ async fn a_file_that_is_no_program_is_told_with_the_way_out() {
     script(path, "odd", "#!/nowhere/python -u\n", 0o755);
     script(path, "dos", "#!/bin/sh\r\n", 0o755);
     let server = |name: &str| Command::new(path.join(name));
-    refuse(server("plain"), path, "`{}/plain` may not be executed; `chmod +x {}/plain` allows it").await;
+    expect_start_error(
+        server("plain"),
+        path,
+        "`{}/plain` may not be executed; `chmod +x {}/plain` allows it",
+    )
+    .await;
     let told = "`{}/plain` may not be executed; `chmod +x {}/plain` allows it";
-    refuse(Command::new("plain").env("PATH", path), path, told).await;
-    refuse(server(""), path, "`{}/` is a folder, not a program").await;
-    refuse(
+    expect_start_error(Command::new("plain").env("PATH", path), path, told).await;
+    expect_start_error(server(""), path, "`{}/` is a folder, not a program").await;
+    expect_start_error(
         server("empty"),
         path,
         "`{}/empty` is neither a program for this machine nor a script that begins with `#!`",
@@ -203,8 +211,8 @@ async fn a_file_that_is_no_program_is_told_with_the_way_out() {
             "`{{}}/{name}` wants to be run by `{interpreter}`, which does not exist; install it, or change the script's first line"
         )
     };
-    refuse(server("odd"), path, &told("odd", "/nowhere/python")).await;
-    refuse(server("dos"), path, &told("dos", "/bin/sh\\r")).await;
+    expect_start_error(server("odd"), path, &told("odd", "/nowhere/python")).await;
+    expect_start_error(server("dos"), path, &told("dos", "/bin/sh\\r")).await;
 }
 
 #[tokio::test]
@@ -212,20 +220,21 @@ async fn a_folder_that_is_none_is_told() {
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), "file", "", 0o644);
     let cat = |cwd: &str| Command::new("cat").cwd(folder.path().join(cwd));
-    refuse(cat("nowhere"), folder.path(), "the folder to run in, `{}/nowhere`, does not exist").await;
-    refuse(cat("file"), folder.path(), "the folder to run in, `{}/file`, is not a folder").await;
+    expect_start_error(cat("nowhere"), folder.path(), "the folder to run in, `{}/nowhere`, does not exist")
+        .await;
+    expect_start_error(cat("file"), folder.path(), "the folder to run in, `{}/file`, is not a folder").await;
 }
 
 #[tokio::test]
 async fn what_no_program_can_be_given_is_refused() {
     let nowhere = Path::new("/nowhere");
     let told = "an argument of `cat` has a zero byte, which no program can be given";
-    refuse(Command::new("cat").arg("a\0b"), nowhere, told).await;
+    expect_start_error(Command::new("cat").arg("a\0b"), nowhere, told).await;
     let long = "x".repeat(1 << 20);
     let told = "`cat` could not be started: Argument list too long (os error 7)";
-    refuse(Command::new("cat").arg(long), nowhere, told).await;
+    expect_start_error(Command::new("cat").arg(long), nowhere, told).await;
     let told = "the environment variable `A=B` cannot be passed on: a name has no `=`, and neither it nor its value a zero byte";
-    refuse(Command::new("cat").env("A=B", ""), nowhere, told).await;
+    expect_start_error(Command::new("cat").env("A=B", ""), nowhere, told).await;
 }
 
 #[tokio::test]

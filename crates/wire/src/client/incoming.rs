@@ -1,40 +1,40 @@
 //! What a server sent: an answer, a question, or word of something.
 
-use json::{Doc, Json, Kind, Node};
+use json::{Doc, Json, Node, NodeKind};
 
-use super::Told;
-use crate::id::Id;
-use crate::params::Parts;
+use super::ServerError;
+use crate::id::RequestId;
+use crate::params::MessageFields;
 
 /// One message, as far as it can be told without knowing what was asked.
-pub(super) enum Incoming<'d> {
-    Answer { id: Option<u64>, answer: Result<Node<'d>, Told> },
-    Request { id: Id, method: String, params: Option<Node<'d>> },
-    Notice { method: String, params: Option<Node<'d>> },
+pub(super) enum IncomingMessage<'d> {
+    Response { id: Option<u64>, result: Result<Node<'d>, ServerError> },
+    Request { id: RequestId, method: String, params: Option<Node<'d>> },
+    Notification { method: String, params: Option<Node<'d>> },
 }
 
-impl<'d> Incoming<'d> {
+impl<'d> IncomingMessage<'d> {
     pub(super) fn read(message: Node<'d>) -> Result<Self, &'static str> {
         if !message.is_object() {
             return Err("a message that is no object");
         }
-        let parts = Parts::read(Some(message));
+        let parts = MessageFields::read(Some(message));
         let method = match parts.method {
             Some(method) => Some(method.str().ok_or("a method that is no string")?.into_owned()),
             None => None,
         };
         let params = parts.params;
         match (method, parts.id, parts.result, parts.error) {
-            (Some(method), Some(id), ..) => match Id::read(id) {
+            (Some(method), Some(id), ..) => match RequestId::read(id) {
                 Some(id) => Ok(Self::Request { id, method, params }),
                 None => Err("a request whose id is neither a string nor an integer"),
             },
-            (Some(method), None, ..) => Ok(Self::Notice { method, params }),
+            (Some(method), None, ..) => Ok(Self::Notification { method, params }),
             (None, id, Some(result), None) => {
-                Ok(Self::Answer { id: id.and_then(|id| id.u64()), answer: Ok(result) })
+                Ok(Self::Response { id: id.and_then(|id| id.u64()), result: Ok(result) })
             }
             (None, id, None, Some(error)) => {
-                Ok(Self::Answer { id: id.and_then(|id| id.u64()), answer: Err(Told::read(error)) })
+                Ok(Self::Response { id: id.and_then(|id| id.u64()), result: Err(ServerError::read(error)) })
             }
             (None, _, Some(_), Some(_)) => Err("a response with both a result and an error"),
             (None, _, None, None) => Err("a message that is neither a request nor a response"),
@@ -45,12 +45,12 @@ impl<'d> Incoming<'d> {
 /// The messages of a frame: one, or several where a server batches.
 pub(super) fn messages(doc: &Doc) -> impl Iterator<Item = Node<'_>> {
     let root = doc.root();
-    let batch = (root.kind() == Kind::Array).then(|| root.elements());
+    let batch = (root.kind() == NodeKind::Array).then(|| root.elements());
     let single = batch.is_none().then_some(root);
     batch.into_iter().flatten().chain(single)
 }
 
-impl Told {
+impl ServerError {
     pub(super) fn read(error: Node<'_>) -> Self {
         let code = error.get("code").and_then(|code| code.raw().parse().ok()).unwrap_or(0);
         let message = error.get("message").and_then(|m| m.str()).unwrap_or_default().into_owned();
@@ -58,9 +58,9 @@ impl Told {
     }
 
     /// The versions that would have been understood, where the error says so.
-    pub(super) fn supported(&self) -> Option<Vec<String>> {
-        let doc = self.data.as_ref()?.doc();
-        let list = doc.root().get("supported").filter(|list| list.kind() == Kind::Array)?;
+    pub(super) fn supported_versions(&self) -> Option<Vec<String>> {
+        let doc = self.data.as_ref()?.to_doc();
+        let list = doc.root().get("supported").filter(|list| list.kind() == NodeKind::Array)?;
         Some(list.elements().filter_map(|date| Some(date.str()?.into_owned())).collect())
     }
 }

@@ -1,20 +1,20 @@
 //! Lists, read to their end and no further than makes sense.
 
-use json::{Json, Kind, Node};
+use json::{Json, Node, NodeKind};
 
-use super::machine::Client;
-use super::mirror::Mirror;
-use super::words::{Event, Link};
+use super::param_headers::ParamHeaders;
+use super::state_machine::Client;
+use super::types::{ClientEvent, TransportKind};
 use crate::method::Method;
-use crate::params::List;
+use crate::params::ListKind;
 use crate::version::Feature;
 
 /// What has been read of a list.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub(super) struct PageCollector {
     items: Vec<Json>,
     bytes: usize,
-    pages: usize,
+    page_count: usize,
     pub(super) cursor: Option<String>,
 }
 
@@ -23,17 +23,17 @@ const ITEMS_MAX: usize = 100_000;
 const BYTES_MAX: usize = 64 << 20;
 
 /// How a page leaves a list.
-pub(super) enum Turned {
-    Next,
-    Last(Vec<Json>),
-    Wrong(String),
+pub(super) enum PageStatus {
+    More,
+    Complete(Vec<Json>),
+    Invalid(String),
 }
 
-impl Pages {
-    pub(super) fn turn(&mut self, list: List, result: Node<'_>) -> Turned {
-        let key = list.key();
-        let Some(items) = result.get(key).filter(|items| items.kind() == Kind::Array) else {
-            return Turned::Wrong(format!(
+impl PageCollector {
+    pub(super) fn add_page(&mut self, list: ListKind, result: Node<'_>) -> PageStatus {
+        let key = list.result_key();
+        let Some(items) = result.get(key).filter(|items| items.kind() == NodeKind::Array) else {
+            return PageStatus::Invalid(format!(
                 "`{}` was answered without a list of `{key}`",
                 list.method().as_str()
             ));
@@ -42,36 +42,36 @@ impl Pages {
             self.bytes += item.raw().len();
             self.items.push(Json::from(item));
         }
-        self.pages += 1;
+        self.page_count += 1;
         // An empty cursor is one like any other; `null` is none.
         let next = result.get("nextCursor").and_then(|cursor| cursor.str()).map(|cursor| cursor.into_owned());
-        let Some(next) = next else { return Turned::Last(std::mem::take(&mut self.items)) };
+        let Some(next) = next else { return PageStatus::Complete(std::mem::take(&mut self.items)) };
         if self.cursor.as_ref() == Some(&next) {
-            return Turned::Wrong(format!("the list of {key} does not end: one cursor came twice"));
+            return PageStatus::Invalid(format!("the list of {key} does not end: one cursor came twice"));
         }
-        if self.pages >= PAGES_MAX || self.items.len() > ITEMS_MAX || self.bytes > BYTES_MAX {
-            return Turned::Wrong(format!(
+        if self.page_count >= PAGES_MAX || self.items.len() > ITEMS_MAX || self.bytes > BYTES_MAX {
+            return PageStatus::Invalid(format!(
                 "the list of {key} does not end: {} of them on {} pages so far",
                 self.items.len(),
-                self.pages
+                self.page_count
             ));
         }
         self.cursor = Some(next);
-        Turned::Next
+        PageStatus::More
     }
 }
 
-impl List {
+impl ListKind {
     pub fn method(self) -> Method {
         match self {
             Self::Tools => Method::ToolsList,
             Self::Resources => Method::ResourcesList,
-            Self::Templates => Method::TemplatesList,
+            Self::Templates => Method::ResourceTemplatesList,
             Self::Prompts => Method::PromptsList,
         }
     }
 
-    pub fn key(self) -> &'static str {
+    pub fn result_key(self) -> &'static str {
         match self {
             Self::Tools => "tools",
             Self::Resources => "resources",
@@ -83,14 +83,18 @@ impl List {
 
 impl Client {
     /// A whole list. Tools whose headers could not be sent are left out, and that is told.
-    pub(super) fn listed(&mut self, list: List, mut items: Vec<Json>) -> Vec<Json> {
-        if list == List::Tools && self.link == Link::Http && self.version.has(Feature::MirrorHeaders) {
+    pub(super) fn finish_list(&mut self, list: ListKind, mut items: Vec<Json>) -> Vec<Json> {
+        if list == ListKind::Tools
+            && self.transport == TransportKind::Http
+            && self.version.has(Feature::MirrorHeaders)
+        {
             let mut mirrors = std::collections::BTreeMap::new();
             let mut dropped = Vec::new();
             items.retain(|item| {
-                let doc = item.doc();
+                let doc = item.to_doc();
                 let name = doc.root().get("name").and_then(|name| name.str()).unwrap_or_default();
-                let schema = doc.root().get("inputSchema").map_or(Ok(Mirror::default()), Mirror::read);
+                let schema =
+                    doc.root().get("inputSchema").map_or(Ok(ParamHeaders::default()), ParamHeaders::read);
                 match schema {
                     Ok(mirror) => {
                         mirrors.insert(name.into_owned(), mirror);
@@ -102,8 +106,8 @@ impl Client {
                     }
                 }
             });
-            self.mirrors = mirrors;
-            self.events.extend(dropped.into_iter().map(Event::Odd));
+            self.param_headers = mirrors;
+            self.events.extend(dropped.into_iter().map(ClientEvent::Warning));
         }
         items
     }

@@ -13,43 +13,46 @@
 //! milliseconds of whatever clock the driver has.
 
 mod exchange;
+mod http;
 mod incoming;
+mod input_requests;
 mod lists;
-mod machine;
-mod mirror;
-mod notices;
-mod opening;
+mod negotiation;
+mod notifications;
 mod outgoing;
-mod over_http;
-mod questions;
-mod words;
+mod param_headers;
+mod state_machine;
+mod types;
 
-pub use exchange::{Exchange, Reply, Then};
-pub use machine::Client;
-pub use mirror::{Mirror, encode};
-pub use words::{Call, Do, Event, Failure, Greeting, Link, Send, Speak, Terms};
+pub use exchange::{ExchangeEnd, HttpExchange, HttpResponse};
+pub use param_headers::{ParamHeaders, encode_header_value};
+pub use state_machine::Client;
+pub use types::{
+    Action, ClientCall, ClientError, ClientEvent, ClientMessage, ClientOptions, ServerInfo, TransportKind,
+    VersionPolicy,
+};
 
 /// A request that somebody waits for, whatever messages it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
+pub struct CallId(u64);
 
 /// A question of the server's that somebody has to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AskId(u64);
+pub struct InputRequestId(u64);
 
 /// A question as it came.
 #[derive(Debug, Clone)]
-pub struct Question {
-    pub id: AskId,
+pub struct IncomingInputRequest {
+    pub id: InputRequestId,
     /// The call that it belongs to, where that is known.
-    pub of: Option<Ticket>,
-    pub kind: Asked,
+    pub call: Option<CallId>,
+    pub kind: InputRequestKind,
     /// The parameters, untrusted.
     pub params: json::Json,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum InputRequestKind {
     Roots,
     Sampling,
     Elicitation,
@@ -57,16 +60,16 @@ pub enum Asked {
 
 /// What came of a question.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum InputReply {
     /// The result object.
-    Given(json::Json),
+    Result(json::Json),
     /// There will be none; the words are for the server.
-    Refused(String),
+    Declined(String),
 }
 
 /// An error as a server tells it.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct ServerError {
     pub code: i64,
     pub message: String,
     pub data: Option<json::Json>,

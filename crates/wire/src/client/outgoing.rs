@@ -1,60 +1,60 @@
 //! Requests, notifications and answers of a client, as bytes.
 
-use call::{Caps, Level};
-use json::write::Object;
+use json::write::ObjectWriter;
 use json::{Json, Node};
+use spile_core::{ClientCapabilities, LogLevel};
 
-use crate::id::Id;
-use crate::peer::write_caps;
+use crate::id::RequestId;
+use crate::peer::write_capabilities;
 use crate::version::{Feature, Version};
 
 /// Who we say we are.
-pub(super) struct Card<'a> {
+pub(super) struct ClientIdentity<'a> {
     pub(super) name: &'a str,
     pub(super) version: &'a str,
-    pub(super) caps: Caps,
-    pub(super) level: Option<Level>,
+    pub(super) capabilities: ClientCapabilities,
+    pub(super) log_level: Option<LogLevel>,
 }
 
 /// What a request carries beside its own parameters.
 #[derive(Default)]
-pub(super) struct Extras<'a> {
-    pub(super) progress: bool,
+pub(super) struct RequestExtras<'a> {
+    pub(super) wants_progress: bool,
     pub(super) cursor: Option<&'a str>,
     /// Answers to the questions of the round before, and the state that came with them.
-    pub(super) answers: &'a [(String, Json)],
-    pub(super) state: Option<&'a Json>,
+    pub(super) input_responses: &'a [(String, Json)],
+    pub(super) request_state: Option<&'a Json>,
 }
 
 pub(super) fn request(
     id: u64,
     method: &str,
     params: &Json,
-    extras: &Extras<'_>,
-    card: &Card<'_>,
+    extras: &RequestExtras<'_>,
+    card: &ClientIdentity<'_>,
     version: Version,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + params.as_str().len());
-    let mut message = Object::new(&mut out);
+    let mut message = ObjectWriter::new(&mut out);
     message.str("jsonrpc", "2.0").int("id", id as i64).str("method", method);
-    let doc = params.doc();
+    let doc = params.to_doc();
     let own = doc.root();
     let meta = own.get("_meta").filter(Node::is_object);
-    let has_meta = extras.progress || meta.is_some() || version.has(Feature::Envelope);
+    let has_meta = extras.wants_progress || meta.is_some() || version.has(Feature::Envelope);
     if has_meta || !own.is_empty() || extras.cursor.is_some() {
         message.object("params", |out| {
-            for (key, value) in own.members().filter(|(key, _)| !key.is("_meta")) {
-                copy(out, key, value);
+            for (key, value) in own.members().filter(|(key, _)| !key.eq_str("_meta")) {
+                copy_member(out, key, value);
             }
             out.maybe_str("cursor", extras.cursor);
-            if !extras.answers.is_empty() {
+            if !extras.input_responses.is_empty() {
                 out.object("inputResponses", |out| {
-                    for (key, answer) in extras.answers {
+                    for (key, answer) in extras.input_responses {
                         out.raw(key, answer.as_str());
                     }
                 });
             }
-            out.maybe_raw("requestState", extras.state.map(Json::as_str));
+            out.maybe_raw("requestState", extras.request_state.map(Json::as_str));
             if has_meta {
                 out.object("_meta", |out| write_meta(out, id, meta, extras, card, version));
             }
@@ -65,65 +65,67 @@ pub(super) fn request(
 }
 
 fn write_meta(
-    out: &mut Object<'_>,
+    out: &mut ObjectWriter<'_>,
     id: u64,
     own: Option<Node<'_>>,
-    extras: &Extras<'_>,
-    card: &Card<'_>,
+    extras: &RequestExtras<'_>,
+    card: &ClientIdentity<'_>,
     version: Version,
 ) {
     // What is ours to say is not taken from anybody else.
     let is_ours = |key: &Node<'_>| {
-        key.is("progressToken")
-            || [VERSION, INFO, CAPS, LEVEL].iter().any(|ours| version.has(Feature::Envelope) && key.is(ours))
+        key.eq_str("progressToken")
+            || [META_PROTOCOL_VERSION, META_CLIENT_INFO, META_CLIENT_CAPABILITIES, META_LOG_LEVEL]
+                .iter()
+                .any(|ours| version.has(Feature::Envelope) && key.eq_str(ours))
     };
     for (key, value) in own.into_iter().flat_map(|meta| meta.members()).filter(|(key, _)| !is_ours(key)) {
-        copy(out, key, value);
+        copy_member(out, key, value);
     }
     if version.has(Feature::Envelope) {
-        out.str(VERSION, version.as_str());
-        out.object(INFO, |out| write_info(out, card));
-        out.object(CAPS, |out| write_caps(out, card.caps));
-        out.maybe_str(LEVEL, card.level.map(Level::as_str));
+        out.str(META_PROTOCOL_VERSION, version.as_str());
+        out.object(META_CLIENT_INFO, |out| write_client_info(out, card));
+        out.object(META_CLIENT_CAPABILITIES, |out| write_capabilities(out, card.capabilities));
+        out.maybe_str(META_LOG_LEVEL, card.log_level.map(LogLevel::as_str));
     }
-    if extras.progress {
+    if extras.wants_progress {
         out.int("progressToken", id as i64);
     }
 }
 
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const INFO: &str = "io.modelcontextprotocol/clientInfo";
-const CAPS: &str = "io.modelcontextprotocol/clientCapabilities";
-const LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const META_PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
-fn copy(out: &mut Object<'_>, key: Node<'_>, value: Node<'_>) {
-    value.compact_into(out.key(&key.str().unwrap_or_default()));
+fn copy_member(out: &mut ObjectWriter<'_>, key: Node<'_>, value: Node<'_>) {
+    value.write_compact(out.key(&key.str().unwrap_or_default()));
 }
 
-fn write_info(out: &mut Object<'_>, card: &Card<'_>) {
+fn write_client_info(out: &mut ObjectWriter<'_>, card: &ClientIdentity<'_>) {
     out.str("name", card.name).str("version", card.version);
 }
 
 /// The parameters of `initialize`.
-pub(super) fn greeting(card: &Card<'_>, requested: Version) -> Json {
+pub(super) fn initialize_params(card: &ClientIdentity<'_>, requested: Version) -> Json {
     Json::object(|out| {
         out.str("protocolVersion", requested.as_str());
-        out.object("capabilities", |out| older_caps(out, card.caps, requested));
-        out.object("clientInfo", |out| write_info(out, card));
+        out.object("capabilities", |out| write_legacy_capabilities(out, card.capabilities, requested));
+        out.object("clientInfo", |out| write_client_info(out, card));
     })
 }
 
 /// Earlier versions have fewer words, and know nothing of the newer ones.
-fn older_caps(out: &mut Object<'_>, caps: Caps, version: Version) {
-    if caps.has(Caps::ROOTS) {
+fn write_legacy_capabilities(out: &mut ObjectWriter<'_>, caps: ClientCapabilities, version: Version) {
+    if caps.has(ClientCapabilities::ROOTS) {
         out.raw("roots", "{}");
     }
-    if caps.has(Caps::SAMPLING) {
-        let tools = caps.has(Caps::SAMPLING_TOOLS) && version.has(Feature::SamplingTools);
+    if caps.has(ClientCapabilities::SAMPLING) {
+        let tools = caps.has(ClientCapabilities::SAMPLING_TOOLS) && version.has(Feature::SamplingTools);
         out.raw("sampling", if tools { r#"{"tools":{}}"# } else { "{}" });
     }
     let modes = version.has(Feature::ElicitationMode);
-    match (caps.has(Caps::ELICIT_FORM), caps.has(Caps::ELICIT_URL)) {
+    match (caps.has(ClientCapabilities::ELICITATION_FORM), caps.has(ClientCapabilities::ELICITATION_URL)) {
         _ if !version.has(Feature::Elicitation) => {}
         (true, true) if modes => {
             out.raw("elicitation", r#"{"form":{},"url":{}}"#);
@@ -144,7 +146,7 @@ pub(super) fn initialized() -> Vec<u8> {
 
 pub(super) fn cancelled(id: u64, why: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
-    let mut message = Object::new(&mut out);
+    let mut message = ObjectWriter::new(&mut out);
     message.str("jsonrpc", "2.0").str("method", "notifications/cancelled");
     message.object("params", |params| {
         params.int("requestId", id as i64).str("reason", why);
@@ -153,9 +155,9 @@ pub(super) fn cancelled(id: u64, why: &str) -> Vec<u8> {
     out
 }
 
-pub(super) fn result(id: &Id, result: &str) -> Vec<u8> {
+pub(super) fn result(id: &RequestId, result: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + result.len());
-    let mut message = Object::new(&mut out);
+    let mut message = ObjectWriter::new(&mut out);
     message.str("jsonrpc", "2.0");
     message.key("id").extend_from_slice(id.as_bytes());
     message.raw("result", result);
@@ -163,9 +165,9 @@ pub(super) fn result(id: &Id, result: &str) -> Vec<u8> {
     out
 }
 
-pub(super) fn error(id: &Id, code: i64, text: &str) -> Vec<u8> {
+pub(super) fn error(id: &RequestId, code: i64, text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(96 + text.len());
-    let mut message = Object::new(&mut out);
+    let mut message = ObjectWriter::new(&mut out);
     message.str("jsonrpc", "2.0");
     message.key("id").extend_from_slice(id.as_bytes());
     message.object("error", |error| {

@@ -1,8 +1,8 @@
 //! Where one message ends and the next begins: push parsers and their writers, knowing nothing of JSON.
 
-mod events;
-mod pipe;
+mod framing;
 pub mod sse;
+mod sse_decoder;
 
-pub use events::{Events, ServerEvent, TooLong};
-pub use pipe::{Frame, Frames, Framing};
+pub use framing::{Frame, FrameDecoder, Framing};
+pub use sse_decoder::{SizeLimitExceeded, SseDecoder, SseEvent};

@@ -14,7 +14,7 @@ impl EventId {
         Some(Self { stream: stream.parse().ok()?, event: event.parse().ok()? })
     }
 
-    fn write(self, out: &mut Vec<u8>) {
+    fn write_id_line(self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"id: ");
         json::write::integer(out, i64::from(self.stream));
         out.push(b'-');
@@ -24,10 +24,10 @@ impl EventId {
 }
 
 /// One message as one event. The message is one line: JSON that we wrote has no line breaks.
-pub fn message(out: &mut Vec<u8>, id: Option<EventId>, message: &[u8]) {
+pub fn write_message(out: &mut Vec<u8>, id: Option<EventId>, message: &[u8]) {
     out.extend_from_slice(b"event: message\n");
     if let Some(id) = id {
-        id.write(out);
+        id.write_id_line(out);
     }
     out.extend_from_slice(b"data: ");
     out.extend_from_slice(message);
@@ -36,21 +36,21 @@ pub fn message(out: &mut Vec<u8>, id: Option<EventId>, message: &[u8]) {
 
 /// 2025-11-25, Sending Messages: "an SSE event consisting of an event ID and an empty data field", so that
 /// the client can come back even if nothing else arrives.
-pub fn priming(out: &mut Vec<u8>, id: EventId) {
-    id.write(out);
+pub fn write_priming(out: &mut Vec<u8>, id: EventId) {
+    id.write_id_line(out);
     out.extend_from_slice(b"data: \n\n");
 }
 
 /// 2024-11-05, HTTP with SSE: "the server MUST send an `endpoint` event containing a URI for the client to use
 /// for sending messages."
-pub fn endpoint(out: &mut Vec<u8>, uri: &str) {
+pub fn write_endpoint(out: &mut Vec<u8>, uri: &str) {
     out.extend_from_slice(b"event: endpoint\ndata: ");
     out.extend_from_slice(uri.as_bytes());
     out.extend_from_slice(b"\n\n");
 }
 
 /// How long to wait before coming back.
-pub fn retry(out: &mut Vec<u8>, ms: u64) {
+pub fn write_retry(out: &mut Vec<u8>, ms: u64) {
     out.extend_from_slice(b"retry: ");
     json::write::integer(out, ms.min(i64::MAX as u64) as i64);
     out.extend_from_slice(b"\n\n");

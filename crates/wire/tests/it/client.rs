@@ -3,107 +3,114 @@
 //! `>` it sends, `<` it gets, `!` it says; the other lines are what somebody does. Over HTTP `<` names a status
 //! first, and `>` may be followed by headers in `[…]`.
 
-mod found;
 mod over_http;
+mod regressions;
 
-use call::{Caps, Level};
 use json::Json;
-use wire::client::{Answer, AskId, Call, Client, Do, Event, Failure, Link, Reply, Speak, Terms, Ticket};
+use spile_core::{ClientCapabilities, LogLevel};
+use wire::client::{
+    Action, CallId, Client, ClientCall, ClientError, ClientEvent, ClientOptions, HttpResponse, InputReply,
+    InputRequestId, TransportKind, VersionPolicy,
+};
 use wire::method::Method;
-use wire::{Filter, List, Version};
+use wire::{ListKind, NotificationFilter, Version};
 
-struct Stage {
+struct ClientHarness {
     client: Client,
     now: u64,
-    tickets: Vec<Ticket>,
-    asks: Vec<AskId>,
+    tickets: Vec<CallId>,
+    asks: Vec<InputRequestId>,
     sent: Vec<String>,
-    said: Vec<String>,
+    events: Vec<String>,
     /// The exchange of the last message that was sent.
     exchange: u64,
 }
 
-fn check(link: Link, speak: Speak, transcript: &str) {
-    check_with(link, Terms { speak, ..terms() }, transcript);
+fn check(link: TransportKind, speak: VersionPolicy, transcript: &str) {
+    check_with(link, ClientOptions { version_policy: speak, ..options() }, transcript);
 }
 
-fn terms() -> Terms {
-    Terms { name: "c".into(), version: "1".into(), ..Terms::default() }
+fn options() -> ClientOptions {
+    ClientOptions { name: "c".into(), version: "1".into(), ..ClientOptions::default() }
 }
 
-fn check_with(link: Link, terms: Terms, transcript: &str) {
-    let mut stage = Stage {
+fn check_with(link: TransportKind, terms: ClientOptions, transcript: &str) {
+    let mut stage = ClientHarness {
         client: Client::new(terms, link),
         now: 0,
         tickets: Vec::new(),
         asks: Vec::new(),
         sent: Vec::new(),
-        said: Vec::new(),
+        events: Vec::new(),
         exchange: 0,
     };
     stage.client.start(0);
-    stage.look();
+    stage.drain();
     for line in transcript.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             ">" => assert_eq!(stage.next_sent(), rest, "in\n{transcript}"),
-            "!" => assert_eq!(stage.next_said(), rest, "in\n{transcript}"),
+            "!" => assert_eq!(stage.next_event(), rest, "in\n{transcript}"),
             "<" => stage.receive(link, rest),
             _ => {
-                stage.quiet(transcript);
-                stage.act(word, rest);
+                stage.assert_drained(transcript);
+                stage.perform(word, rest);
             }
         }
-        stage.look();
+        stage.drain();
     }
-    stage.quiet(transcript);
+    stage.assert_drained(transcript);
 }
 
-impl Stage {
-    fn act(&mut self, word: &str, rest: &str) {
+impl ClientHarness {
+    fn perform(&mut self, word: &str, rest: &str) {
         let now = self.now;
         let object = |text: &str| Json::parse(if text.is_empty() { "{}" } else { text }).expect("JSON");
         match word {
             "call" | "follow" => {
                 let (method, params) = rest.split_once(' ').unwrap_or((rest, "{}"));
                 let method = Method::TABLE.iter().find(|(_, name, _)| *name == method).expect("a method").0;
-                let call = Call {
-                    progress: word == "follow",
+                let call = ClientCall {
+                    wants_progress: word == "follow",
                     timeout_ms: Some(60_000),
-                    ..Call::new(method, object(params))
+                    ..ClientCall::new(method, object(params))
                 };
                 self.tickets.push(self.client.call(call, now));
             }
             "list" => {
                 let list = match rest {
-                    "tools" => List::Tools,
-                    "prompts" => List::Prompts,
-                    _ => List::Resources,
+                    "tools" => ListKind::Tools,
+                    "prompts" => ListKind::Prompts,
+                    _ => ListKind::Resources,
                 };
                 self.tickets.push(self.client.list(list, None, now));
             }
             "listen" => {
                 let uris = rest.split_whitespace().map(str::to_owned).collect();
-                let filter = Filter { tools: true, uris, ..Filter::default() };
+                let filter = NotificationFilter {
+                    tools_list_changed: true,
+                    resource_uris: uris,
+                    ..NotificationFilter::default()
+                };
                 self.tickets.push(self.client.listen(&filter, now));
             }
             "ping" => self.tickets.push(self.client.ping(None, now)),
-            "level" => self.client.set_level(Level::parse(rest).expect("a level"), now),
+            "level" => self.client.set_level(LogLevel::parse(rest).expect("a level"), now),
             "cancel" => self.client.cancel(self.tickets[rest.parse::<usize>().expect("a number")]),
             "answer" => {
                 let ask = self.asks.remove(0);
-                self.client.answer(ask, Answer::Given(object(rest)));
+                self.client.respond(ask, InputReply::Result(object(rest)));
             }
             "refuse" => {
                 let ask = self.asks.remove(0);
-                self.client.answer(ask, Answer::Refused(rest.to_owned()));
+                self.client.respond(ask, InputReply::Declined(rest.to_owned()));
             }
             "wait" => {
                 self.now += rest.parse::<u64>().expect("milliseconds");
                 self.client.tick(self.now);
             }
-            "closed" => self.client.closed(rest),
-            "cut" => self.client.failed(self.exchange, Failure::Closed("cut".into())),
+            "closed" => self.client.connection_closed(rest),
+            "cut" => self.client.exchange_failed(self.exchange, ClientError::ConnectionClosed("cut".into())),
             // What comes next comes in this exchange.
             "at" => self.exchange = rest.parse().expect("a number"),
             // The exchange before the last one answers.
@@ -112,15 +119,15 @@ impl Stage {
                 let id = (!id.is_empty()).then(|| id.to_owned());
                 self.client.stream_ended(self.exchange, id, retry.parse().ok());
             }
-            "session" => self.client.session(self.exchange, rest),
+            "session" => self.client.set_session(self.exchange, rest),
             other => panic!("no such word: {other}"),
         }
     }
 
-    fn receive(&mut self, link: Link, rest: &str) {
+    fn receive(&mut self, link: TransportKind, rest: &str) {
         match link {
-            Link::Pipe => self.client.receive(rest.as_bytes().to_vec(), None, self.now),
-            Link::Http => {
+            TransportKind::Pipe => self.client.receive(rest.as_bytes().to_vec(), None, self.now),
+            TransportKind::Http => {
                 let (status, body) = rest.split_once(' ').unwrap_or((rest, ""));
                 match status {
                     "event" => {
@@ -128,27 +135,27 @@ impl Stage {
                     }
                     _ => {
                         let status = status.parse().expect("a status");
-                        let reply = Reply { status, body: body.into(), challenge: None };
-                        self.client.replied(self.exchange, reply, self.now);
+                        let reply = HttpResponse { status, body: body.into(), www_authenticate: None };
+                        self.client.http_response(self.exchange, reply, self.now);
                     }
                 }
             }
         }
     }
 
-    fn look(&mut self) {
-        while let Some(todo) = self.client.take() {
+    fn drain(&mut self) {
+        while let Some(todo) = self.client.next_action() {
             self.sent.push(match todo {
-                Do::Send(send) => {
+                Action::Send(send) => {
                     self.exchange = send.exchange;
                     let mut line = String::from_utf8(send.body).expect("UTF-8");
-                    for (name, value) in send.heads {
+                    for (name, value) in send.headers {
                         line.push_str(&format!(" [{name}: {value}]"));
                     }
                     line
                 }
-                Do::Abandon(exchange) => format!("abandon {exchange}"),
-                Do::Get { after_ms, last_id, heads, .. } => {
+                Action::Abort(exchange) => format!("abandon {exchange}"),
+                Action::Get { delay_ms: after_ms, last_event_id: last_id, headers: heads, .. } => {
                     let mut line = format!("GET after {after_ms} from {last_id:?}");
                     for (name, value) in heads {
                         line.push_str(&format!(" [{name}: {value}]"));
@@ -157,34 +164,39 @@ impl Stage {
                 }
             });
         }
-        while let Some(event) = self.client.event() {
+        while let Some(event) = self.client.next_event() {
             let nth = |ticket| {
                 self.tickets.iter().position(|t| *t == ticket).map_or("new".into(), |i| i.to_string())
             };
             let line = match event {
-                Event::Ready(hello) => {
-                    format!("ready {} {}", hello.version.as_str(), hello.name).trim_end().to_owned()
+                ClientEvent::Ready(hello) => {
+                    format!("ready {} {}", hello.protocol_version.as_str(), hello.name).trim_end().to_owned()
                 }
-                Event::Done { ticket, result } => format!("done {} {result}", nth(ticket)),
-                Event::Listed { ticket, items } => format!("listed {} {items:?}", nth(ticket)),
-                Event::Failed { ticket, why } => format!("failed {} {why}", nth(ticket)),
-                Event::Progress { ticket, progress, total, message } => {
+                ClientEvent::Done { ticket, result } => format!("done {} {result}", nth(ticket)),
+                ClientEvent::Listed { ticket, items } => format!("listed {} {items:?}", nth(ticket)),
+                ClientEvent::Failed { ticket, error: why } => format!("failed {} {why}", nth(ticket)),
+                ClientEvent::Progress { ticket, progress, total, message } => {
                     format!("progress {} {progress} {total:?} {message:?}", nth(ticket))
                 }
-                Event::Log { level, data, .. } => format!("log {level} {data}"),
-                Event::Changed(change) => format!("changed {change:?}"),
-                Event::Listening { ticket, granted } => {
-                    format!("listening {} {} {:?}", nth(ticket), granted.tools, granted.uris)
+                ClientEvent::Log { level, data, .. } => format!("log {level} {data}"),
+                ClientEvent::CatalogChanged(change) => format!("changed {change:?}"),
+                ClientEvent::SubscriptionStarted { ticket, granted } => {
+                    format!(
+                        "listening {} {} {:?}",
+                        nth(ticket),
+                        granted.tools_list_changed,
+                        granted.resource_uris
+                    )
                 }
-                Event::Asked(question) => {
+                ClientEvent::InputRequested(question) => {
                     self.asks.push(question.id);
                     format!("asked {:?} {}", question.kind, question.params)
                 }
-                Event::Withdrawn(_) => "withdrawn".to_owned(),
-                Event::Odd(what) => format!("odd {what}"),
-                Event::Over(why) => format!("over {why}"),
+                ClientEvent::InputRequestCancelled(_) => "withdrawn".to_owned(),
+                ClientEvent::Warning(what) => format!("odd {what}"),
+                ClientEvent::Closed(why) => format!("over {why}"),
             };
-            self.said.push(line);
+            self.events.push(line);
         }
     }
 
@@ -192,17 +204,17 @@ impl Stage {
         if self.sent.is_empty() { "(nothing)".into() } else { self.sent.remove(0) }
     }
 
-    fn next_said(&mut self) -> String {
-        if self.said.is_empty() { "(nothing)".into() } else { self.said.remove(0) }
+    fn next_event(&mut self) -> String {
+        if self.events.is_empty() { "(nothing)".into() } else { self.events.remove(0) }
     }
 
     /// Everything that was sent or said has been told.
-    fn quiet(&self, transcript: &str) {
+    fn assert_drained(&self, transcript: &str) {
         assert!(
-            self.sent.is_empty() && self.said.is_empty(),
+            self.sent.is_empty() && self.events.is_empty(),
             "left: {:?} {:?} in\n{transcript}",
             self.sent,
-            self.said
+            self.events
         );
     }
 }
@@ -214,7 +226,7 @@ fn on_modern_pipe(rest: &str) {
         < {"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}}}}
         ! ready 2026-07-28 s
     "#;
-    check(Link::Pipe, Speak::Any, &with_meta(&format!("{opening}{rest}")));
+    check(TransportKind::Pipe, VersionPolicy::Any, &with_meta(&format!("{opening}{rest}")));
 }
 
 const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
@@ -223,16 +235,16 @@ fn with_meta(text: &str) -> String {
     text.replace("META", META)
 }
 
-const GREETED: &str = r#"
+const INITIALIZED: &str = r#"
     > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":CAPS,"clientInfo":{"name":"c","version":"1"}}}
     < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"VERSION","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"2"}}}
     > {"jsonrpc":"2.0","method":"notifications/initialized"}
     ! ready VERSION s
 "#;
 
-fn on_greeted_pipe(version: &str, rest: &str) {
-    let opening = GREETED.replace("VERSION", version).replace("CAPS", "{}");
-    check(Link::Pipe, Speak::Handshake, &format!("{opening}{rest}"));
+fn on_initialized_pipe(version: &str, rest: &str) {
+    let opening = INITIALIZED.replace("VERSION", version).replace("CAPS", "{}");
+    check(TransportKind::Pipe, VersionPolicy::HandshakeOnly, &format!("{opening}{rest}"));
 }
 
 #[test]
@@ -278,8 +290,8 @@ fn a_server_of_the_handshake_era_is_found_by_any_other_answer() {
         r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
     ] {
         check(
-            Link::Pipe,
-            Speak::Any,
+            TransportKind::Pipe,
+            VersionPolicy::Any,
             &with_meta(&format!(
                 r#"
                 > {{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{{"_meta":{{META}}}}}}
@@ -297,8 +309,8 @@ fn a_server_of_the_handshake_era_is_found_by_any_other_answer() {
 #[test]
 fn silence_on_a_pipe_means_the_handshake_era() {
     check(
-        Link::Pipe,
-        Speak::Any,
+        TransportKind::Pipe,
+        VersionPolicy::Any,
         &with_meta(
             r#"
             > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
@@ -318,8 +330,8 @@ fn silence_on_a_pipe_means_the_handshake_era() {
 #[test]
 fn a_server_that_never_answers_is_given_up() {
     check(
-        Link::Pipe,
-        Speak::Handshake,
+        TransportKind::Pipe,
+        VersionPolicy::HandshakeOnly,
         r#"
         > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         call tools/call {"name":"t"}
@@ -335,8 +347,8 @@ fn a_server_that_never_answers_is_given_up() {
 #[test]
 fn versions_that_do_not_meet_are_told() {
     check(
-        Link::Pipe,
-        Speak::Any,
+        TransportKind::Pipe,
+        VersionPolicy::Any,
         &with_meta(
             r#"
             > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
@@ -346,8 +358,8 @@ fn versions_that_do_not_meet_are_told() {
         ),
     );
     check(
-        Link::Pipe,
-        Speak::Only(Version::V2024_11_05),
+        TransportKind::Pipe,
+        VersionPolicy::Only(Version::V2024_11_05),
         r#"
         > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         < {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"0"}}}
@@ -355,8 +367,8 @@ fn versions_that_do_not_meet_are_told() {
     "#,
     );
     check(
-        Link::Pipe,
-        Speak::Only(Version::V2026_07_28),
+        TransportKind::Pipe,
+        VersionPolicy::Only(Version::V2026_07_28),
         &with_meta(
             r#"
             > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
@@ -370,8 +382,8 @@ fn versions_that_do_not_meet_are_told() {
 #[test]
 fn a_refused_version_is_followed_by_a_supported_one() {
     check(
-        Link::Pipe,
-        Speak::Any,
+        TransportKind::Pipe,
+        VersionPolicy::Any,
         &with_meta(
             r#"
             > {"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{META}}}
@@ -388,8 +400,8 @@ fn a_refused_version_is_followed_by_a_supported_one() {
 #[test]
 fn calls_wait_until_the_server_is_ready() {
     check(
-        Link::Pipe,
-        Speak::Handshake,
+        TransportKind::Pipe,
+        VersionPolicy::HandshakeOnly,
         r#"
         > {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
         call tools/call {"name":"t"}
@@ -449,8 +461,8 @@ fn questions_of_the_newest_era_are_rounds() {
         ! failed 4 questions that cannot be answered: this kind of request has none
     "#
     .replace("META", &caps);
-    let caps = Caps::ROOTS.with(Caps::ELICIT_FORM);
-    check_with(Link::Pipe, Terms { caps, ..terms() }, &script);
+    let caps = ClientCapabilities::ROOTS.with(ClientCapabilities::ELICITATION_FORM);
+    check_with(TransportKind::Pipe, ClientOptions { capabilities: caps, ..options() }, &script);
 }
 
 #[test]
@@ -476,12 +488,13 @@ fn rounds_have_an_end() {
         ! failed 0 more than 10 rounds of questions
     "#,
     );
-    check(Link::Pipe, Speak::Any, &with_meta(&script));
+    check(TransportKind::Pipe, VersionPolicy::Any, &with_meta(&script));
 }
 
 #[test]
 fn questions_of_the_handshake_era_are_requests() {
-    let opening = GREETED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
+    let opening =
+        INITIALIZED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
     let script = opening
         + r#"
         < {"jsonrpc":"2.0","id":"p","method":"ping"}
@@ -504,26 +517,40 @@ fn questions_of_the_handshake_era_are_requests() {
         ! withdrawn
         ! over the server exited
     "#;
-    check_with(Link::Pipe, Terms { caps: Caps::ELICIT_FORM, speak: Speak::Handshake, ..terms() }, &script);
+    check_with(
+        TransportKind::Pipe,
+        ClientOptions {
+            capabilities: ClientCapabilities::ELICITATION_FORM,
+            version_policy: VersionPolicy::HandshakeOnly,
+            ..options()
+        },
+        &script,
+    );
 }
 
 #[test]
 fn a_server_that_asks_and_does_not_read_is_given_up() {
-    let mut client = Client::new(Terms { speak: Speak::Handshake, calls_max: 8, ..terms() }, Link::Pipe);
+    let mut client = Client::new(
+        ClientOptions { version_policy: VersionPolicy::HandshakeOnly, calls_max: 8, ..options() },
+        TransportKind::Pipe,
+    );
     client.start(0);
     let greeting = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"2"}}}"#;
     client.receive(greeting.into(), None, 0);
     for id in 0..100 {
         client.receive(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into(), None, 0);
     }
-    let over = std::iter::from_fn(|| client.event()).filter(|event| matches!(event, Event::Over(_))).count();
-    let kept = std::iter::from_fn(|| client.take()).count();
+    let over = std::iter::from_fn(|| client.next_event())
+        .filter(|event| matches!(event, ClientEvent::Closed(_)))
+        .count();
+    let kept = std::iter::from_fn(|| client.next_action()).count();
     assert_eq!((over, kept), (1, 16));
 }
 
 #[test]
 fn whoever_is_being_asked_may_take_their_time() {
-    let opening = GREETED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
+    let opening =
+        INITIALIZED.replace("VERSION", "2025-11-25").replace("CAPS", r#"{"elicitation":{"form":{}}}"#);
     let script = opening
         + r#"
         call tools/call {"name":"t"}
@@ -538,7 +565,15 @@ fn whoever_is_being_asked_may_take_their_time() {
         > {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"it took too long"}}
         ! failed 0 no answer within 60000 ms
     "#;
-    check_with(Link::Pipe, Terms { caps: Caps::ELICIT_FORM, speak: Speak::Handshake, ..terms() }, &script);
+    check_with(
+        TransportKind::Pipe,
+        ClientOptions {
+            capabilities: ClientCapabilities::ELICITATION_FORM,
+            version_policy: VersionPolicy::HandshakeOnly,
+            ..options()
+        },
+        &script,
+    );
 }
 
 #[test]
@@ -553,7 +588,7 @@ fn a_modern_server_asks_nothing_of_its_own() {
 
 #[test]
 fn cancelling_a_call_tells_the_server_and_drops_what_comes() {
-    on_greeted_pipe(
+    on_initialized_pipe(
         "2025-06-18",
         r#"
         follow tools/call {"name":"t"}
@@ -608,7 +643,7 @@ fn an_answer_on_a_pipe_that_cannot_be_read_is_told_when_time_is_up() {
 
 #[test]
 fn lists_are_read_page_by_page_and_end() {
-    on_greeted_pipe(
+    on_initialized_pipe(
         "2025-11-25",
         r#"
         list tools
@@ -633,7 +668,7 @@ fn lists_are_read_page_by_page_and_end() {
 
 #[test]
 fn changes_are_heard_in_both_eras() {
-    on_greeted_pipe(
+    on_initialized_pipe(
         "2025-11-25",
         r#"
         listen file:///a
@@ -670,7 +705,7 @@ fn changes_are_heard_in_both_eras() {
 
 #[test]
 fn log_messages_are_asked_for_as_the_era_has_it() {
-    on_greeted_pipe(
+    on_initialized_pipe(
         "2025-11-25",
         r#"
         level debug
@@ -695,7 +730,7 @@ fn log_messages_are_asked_for_as_the_era_has_it() {
 
 #[test]
 fn what_makes_no_sense_is_passed_over() {
-    on_greeted_pipe(
+    on_initialized_pipe(
         "2025-03-26",
         r#"
         < Server listening on stdin

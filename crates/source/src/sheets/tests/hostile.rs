@@ -3,16 +3,16 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use contract::manifest::Workbook;
+use contract::manifest::WorkbookFormat;
 use proptest::prelude::*;
 
 use super::super::budget::Budget;
 use super::super::xlsx as xlsx_format;
-use super::kit::{Entry, Parts, options, pack, told, xlsx};
-use crate::rows::Format;
+use super::kit::{Entry, PackageParts, describe, options, pack, xlsx};
+use crate::tables::FileFormat;
 
-fn parts() -> Parts {
-    Parts::new(
+fn parts() -> PackageParts {
+    PackageParts::new(
         r#"<sheetData><row r="1"><c r="A1" t="s"><v>0</v></c></row><row r="2"><c r="A2"><v>1</v></c></row></sheetData>"#,
     )
 }
@@ -22,13 +22,13 @@ fn entries() -> Vec<Entry> {
 }
 
 fn check(bytes: &[u8], expected: &str) {
-    let told = told(bytes, &xlsx());
+    let told = describe(bytes, &xlsx());
     assert!(told.starts_with("unreadable: ") && told.contains(expected), "{told}, not {expected}");
 }
 
 #[test]
 fn the_harmless_one_is_read() {
-    assert_eq!(told(&pack(&entries(), b"a comment"), &xlsx()), "Sheet1: id\n1");
+    assert_eq!(describe(&pack(&entries(), b"a comment"), &xlsx()), "Sheet1: id\n1");
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn packages_that_lie_are_refused() {
     check(b"", "no workbook");
     check(b"id,name\n1,2\n", "no workbook");
     check(&pack(&[], b""), "ZIP file, and no workbook");
-    check(&parts().packed()[..500], "no workbook");
+    check(&parts().to_zip()[..500], "no workbook");
     check(&with(&|all| all[last].flags = 1), "password");
     check(&with(&|all| all[last].local_name = "xl/worksheets/sheet2.xml".into()), "directory is damaged");
     check(&with(&|all| all.push(all[last].clone())), "same name");
@@ -91,7 +91,7 @@ fn parts_that_share_bytes_are_refused() {
 
 #[test]
 fn directories_that_lie_are_refused() {
-    let good = parts().packed();
+    let good = parts().to_zip();
     let end = good.len() - 22;
     let with = |at: usize, bytes: &[u8]| {
         let mut bad = good.clone();
@@ -111,29 +111,29 @@ fn directories_that_lie_are_refused() {
 #[test]
 fn bombs_are_refused_before_they_go_off() {
     let zeros = vec![b' '; 6 << 20];
-    check(&parts().with("xl/sharedStrings.xml", zeros).packed(), "far more than it should");
+    check(&parts().with("xl/sharedStrings.xml", zeros).to_zip(), "far more than it should");
     let deep = "<a>".repeat(100_000);
     check(
-        &parts().with("xl/worksheets/sheet1.xml", format!("<worksheet>{deep}")).packed(),
+        &parts().with("xl/worksheets/sheet1.xml", format!("<worksheet>{deep}")).to_zip(),
         "nested too deeply",
     );
     let laughs = r#"<!DOCTYPE lolz [<!ENTITY lol "lol"><!ENTITY lol2 "&lol;&lol;">]><worksheet><sheetData><row><c t="str"><v>&lol2;</v></c></row></sheetData></worksheet>"#;
-    check(&parts().with("xl/worksheets/sheet1.xml", laughs).packed(), "document type");
+    check(&parts().with("xl/worksheets/sheet1.xml", laughs).to_zip(), "document type");
     let entity = "<worksheet><sheetData><row><c t=\"str\"><v>&lol;</v></c></row></sheetData></worksheet>";
-    check(&parts().with("xl/worksheets/sheet1.xml", entity).packed(), "no valid XML");
+    check(&parts().with("xl/worksheets/sheet1.xml", entity).to_zip(), "no valid XML");
     let sheets: String = (0..2000).map(|n| format!(r#"<sheet name="{n}" r:id="rId1"/>"#)).collect();
     check(
-        &parts().replacing("xl/workbook.xml", "<sheets>", &format!("<sheets>{sheets}")).packed(),
+        &parts().replacing("xl/workbook.xml", "<sheets>", &format!("<sheets>{sheets}")).to_zip(),
         "more than 1000 sheets",
     );
 }
 
 #[test]
 fn time_is_bounded_too() {
-    let mut spent = Budget::lasting(Duration::ZERO);
-    let bytes = parts().packed();
+    let mut spent = Budget::with_time_limit(Duration::ZERO);
+    let bytes = parts().to_zip();
     let why = xlsx_format::load(&bytes, &xlsx(), &mut spent).err().expect("there is no time");
-    assert_eq!(why.why, "cannot be read: the workbook takes longer than 60 seconds to read");
+    assert_eq!(why.message, "cannot be read: the workbook takes longer than 60 seconds to read");
 }
 
 #[test]
@@ -161,28 +161,28 @@ fn sheets_that_lie_are_refused() {
         (r#"<sheetData></row>"#, "no valid XML"),
         (r#"<sheetData><row r=1/></sheetData>"#, "no valid XML"),
     ] {
-        check(&Parts::new(inside).packed(), expected);
+        check(&PackageParts::new(inside).to_zip(), expected);
     }
     let utf16: Vec<u8> = "<worksheet/>".encode_utf16().flat_map(u16::to_le_bytes).collect();
     check(
-        &parts().with("xl/worksheets/sheet1.xml", [&b"\xff\xfe"[..], &utf16].concat()).packed(),
+        &parts().with("xl/worksheets/sheet1.xml", [&b"\xff\xfe"[..], &utf16].concat()).to_zip(),
         "not in UTF-8",
     );
     check(
-        &parts().with("xl/worksheets/sheet1.xml", "<html/>").packed(),
+        &parts().with("xl/worksheets/sheet1.xml", "<html/>").to_zip(),
         "a sheet of the workbook is damaged",
     );
-    check(&parts().without("xl/worksheets/sheet1.xml").packed(), "a sheet is missing");
-    check(&parts().without("xl/workbook.xml").packed(), "no workbook");
+    check(&parts().without("xl/worksheets/sheet1.xml").to_zip(), "a sheet is missing");
+    check(&parts().without("xl/workbook.xml").to_zip(), "no workbook");
     let binary = parts().replacing("_rels/.rels", "workbook.xml", "workbook.bin");
-    check(&binary.with("xl/workbook.bin", "").packed(), "binary workbook");
+    check(&binary.with("xl/workbook.bin", "").to_zip(), "binary workbook");
 }
 
 #[test]
 fn wide_sheets_are_left_out() {
     let cells: String = (0..1025).map(|n| format!(r#"<c t="inlineStr"><is><t>c{n}</t></is></c>"#)).collect();
     let inside = format!("<sheetData><row>{cells}</row><row><c><v>1</v></c></row></sheetData>");
-    let told = told(&Parts::new(&inside).packed(), &xlsx());
+    let told = describe(&PackageParts::new(&inside).to_zip(), &xlsx());
     assert_eq!(told, "`Sheet1` is left out: it has more than 1024 columns");
 }
 
@@ -194,14 +194,14 @@ fn names_of_parts_are_no_paths() {
         "worksheets/sheet1.xml",
         "../../../../xl/worksheets/sheet1.xml",
     );
-    assert_eq!(told(&parts.packed(), &xlsx()), "Sheet1: id\n1");
+    assert_eq!(describe(&parts.to_zip(), &xlsx()), "Sheet1: id\n1");
 }
 
-static SEEDS: LazyLock<[(Workbook, Vec<u8>); 3]> = LazyLock::new(|| {
+static SEEDS: LazyLock<[(WorkbookFormat, Vec<u8>); 3]> = LazyLock::new(|| {
     [
-        (Workbook::Xlsx, parts().packed()),
-        (Workbook::Xls, super::others::OLD.to_vec()),
-        (Workbook::Ods, super::others::ods(super::others::CONTENT)),
+        (WorkbookFormat::Xlsx, parts().to_zip()),
+        (WorkbookFormat::Xls, super::xls_ods::XLS_FILE.to_vec()),
+        (WorkbookFormat::Ods, super::xls_ods::ods(super::xls_ods::CONTENT)),
     ]
 });
 
@@ -235,8 +235,8 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), "[<>/=\"a-z0-9&; ]{0,8}"), 1..6),
     ) {
         let (workbook, mut parts) = match is_ods {
-            true => (Workbook::Ods, Parts(vec![("content.xml".into(), super::others::CONTENT.into())])),
-            false => (Workbook::Xlsx, parts()),
+            true => (WorkbookFormat::Ods, PackageParts(vec![("content.xml".into(), super::xls_ods::CONTENT.into())])),
+            false => (WorkbookFormat::Xlsx, parts()),
         };
         let at = part.index(parts.0.len());
         let content = &mut parts.0[at].1;
@@ -244,6 +244,6 @@ proptest! {
             let at = at.index(content.len());
             content.splice(at..(at + new.len() / 2).min(content.len()), new.into_bytes());
         }
-        _ = options(workbook).load(&parts.packed());
+        _ = options(workbook).load(&parts.to_zip());
     }
 }

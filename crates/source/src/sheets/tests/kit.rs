@@ -2,37 +2,37 @@
 
 use std::io::Write;
 
-use contract::manifest::Workbook;
+use contract::manifest::WorkbookFormat;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
 use super::super::Options;
-use crate::rows::{Edit, Format, Held, Loaded, Put, Table};
+use crate::tables::{CellUpdate, FileFormat, ParsedFile, RowEdit, StoredValue, Table};
 
 pub(super) const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
 const RELS: &str = "http://schemas.openxmlformats.org/package/2006/relationships";
 const DOC: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
 
-pub(super) fn options(workbook: Workbook) -> Options {
+pub(super) fn options(workbook: WorkbookFormat) -> Options {
     Options::new(workbook)
 }
 
 pub(super) fn xlsx() -> Options {
-    options(Workbook::Xlsx)
+    options(WorkbookFormat::Xlsx)
 }
 
 /// The parts of a workbook, by name.
 #[derive(Clone)]
-pub(super) struct Parts(pub(super) Vec<(String, Vec<u8>)>);
+pub(super) struct PackageParts(pub(super) Vec<(String, Vec<u8>)>);
 
-impl Parts {
+impl PackageParts {
     /// A workbook with one sheet, whose part has this inside of `<worksheet>`.
     pub(super) fn new(inside: &str) -> Self {
-        Self::of(&[("Sheet1", inside)])
+        Self::with_sheets(&[("Sheet1", inside)])
     }
 
     /// Styles 0 to 6: general, date, date and time, time, hours that go on, `yyyy"y"`, text.
-    pub(super) fn of(sheets: &[(&str, &str)]) -> Self {
+    pub(super) fn with_sheets(sheets: &[(&str, &str)]) -> Self {
         let mut list = String::new();
         let mut relations = String::new();
         let mut parts = Vec::new();
@@ -103,7 +103,7 @@ impl Parts {
         self
     }
 
-    pub(super) fn packed(&self) -> Vec<u8> {
+    pub(super) fn to_zip(&self) -> Vec<u8> {
         let entries: Vec<Entry> = self.0.iter().map(|(name, content)| Entry::new(name, content)).collect();
         pack(&entries, b"")
     }
@@ -121,7 +121,7 @@ pub(super) struct Entry {
     pub(super) data: Vec<u8>,
     pub(super) extra: Vec<u8>,
     /// Sizes stand behind the data and not before it.
-    pub(super) is_described: bool,
+    pub(super) has_data_descriptor: bool,
     /// Instead of where it is.
     pub(super) offset: Option<u32>,
 }
@@ -141,7 +141,7 @@ impl Entry {
             size: content.len() as u32,
             data: encoder.finish().unwrap(),
             extra: Vec::new(),
-            is_described: false,
+            has_data_descriptor: false,
             offset: None,
         }
     }
@@ -152,9 +152,9 @@ pub(super) fn pack(entries: &[Entry], comment: &[u8]) -> Vec<u8> {
     let mut directory = Vec::new();
     for entry in entries {
         let offset = entry.offset.unwrap_or(out.len() as u32);
-        let flags = entry.flags | if entry.is_described { 8 } else { 0 };
+        let flags = entry.flags | if entry.has_data_descriptor { 8 } else { 0 };
         let sizes =
-            if entry.is_described { [0; 3] } else { [entry.crc, entry.data.len() as u32, entry.size] };
+            if entry.has_data_descriptor { [0; 3] } else { [entry.crc, entry.data.len() as u32, entry.size] };
         out.extend(b"PK\x03\x04\x14\x00");
         [flags, entry.method, 0x6c20, 0x5b4f].iter().for_each(|n| out.extend(n.to_le_bytes()));
         sizes.iter().for_each(|n| out.extend(n.to_le_bytes()));
@@ -163,7 +163,7 @@ pub(super) fn pack(entries: &[Entry], comment: &[u8]) -> Vec<u8> {
         out.extend(entry.local_name.as_bytes());
         out.extend(&entry.extra);
         out.extend(&entry.data);
-        if entry.is_described {
+        if entry.has_data_descriptor {
             out.extend(b"PK\x07\x08");
             [entry.crc, entry.data.len() as u32, entry.size].iter().for_each(|n| out.extend(n.to_le_bytes()));
         }
@@ -190,68 +190,70 @@ pub(super) fn pack(entries: &[Entry], comment: &[u8]) -> Vec<u8> {
 }
 
 /// Everything that was read: a line for each table's header, and one for each row.
-pub(super) fn told(bytes: &[u8], options: &Options) -> String {
+pub(super) fn describe(bytes: &[u8], options: &Options) -> String {
     match options.load(bytes) {
-        Ok(loaded) => told_of(&loaded),
-        Err(why) => format!("unreadable: {} ({})", why.why, why.help.unwrap_or_default()),
+        Ok(loaded) => describe_parsed(&loaded),
+        Err(why) => format!("unreadable: {} ({})", why.message, why.help.unwrap_or_default()),
     }
 }
 
-fn told_of(loaded: &Loaded) -> String {
+fn describe_parsed(loaded: &ParsedFile) -> String {
     let mut out = Vec::new();
     for table in &loaded.tables {
         out.push(format!("{}: {}", table.name, table.header.join("|")));
         out.extend(
-            rows(table).iter().map(|row| row.iter().map(Shown::to_string).collect::<Vec<_>>().join("|")),
+            rows(table).iter().map(|row| row.iter().map(OwnedValue::to_string).collect::<Vec<_>>().join("|")),
         );
     }
-    out.extend(loaded.left_out.iter().map(ToString::to_string));
+    out.extend(loaded.skipped_tables.iter().map(ToString::to_string));
     out.extend(loaded.notes.iter().map(|note| format!("({note})")));
     out.join("\n")
 }
 
 /// A value that can be kept.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Shown {
+pub(super) enum OwnedValue {
     Null,
     Text(String),
-    Moment(String),
+    DateTime(String),
     Integer(i64),
     Real(f64),
     Boolean(bool),
 }
 
-impl Shown {
-    pub(super) fn of(held: Held<'_>) -> Self {
+impl OwnedValue {
+    pub(super) fn from_stored(held: StoredValue<'_>) -> Self {
         match held {
-            Held::Null => Self::Null,
-            Held::Text(text) => Self::Text(text.to_owned()),
-            Held::Moment(text) => Self::Moment(text.to_owned()),
-            Held::Integer(n) => Self::Integer(n),
-            Held::Real(n) => Self::Real(n),
-            Held::Boolean(yes) => Self::Boolean(yes),
-            Held::Digits(_) | Held::Json(_) | Held::Blob(_) => panic!("no workbook has those"),
+            StoredValue::Null => Self::Null,
+            StoredValue::Text(text) => Self::Text(text.to_owned()),
+            StoredValue::DateTime(text) => Self::DateTime(text.to_owned()),
+            StoredValue::Integer(n) => Self::Integer(n),
+            StoredValue::Real(n) => Self::Real(n),
+            StoredValue::Boolean(yes) => Self::Boolean(yes),
+            StoredValue::NumberText(_) | StoredValue::Json(_) | StoredValue::Blob(_) => {
+                panic!("no workbook has those")
+            }
         }
     }
 
-    pub(super) fn held(&self) -> Held<'_> {
+    pub(super) fn as_stored(&self) -> StoredValue<'_> {
         match self {
-            Self::Null => Held::Null,
-            Self::Text(text) => Held::Text(text),
-            Self::Moment(text) => Held::Moment(text),
-            Self::Integer(n) => Held::Integer(*n),
-            Self::Real(n) => Held::Real(*n),
-            Self::Boolean(yes) => Held::Boolean(*yes),
+            Self::Null => StoredValue::Null,
+            Self::Text(text) => StoredValue::Text(text),
+            Self::DateTime(text) => StoredValue::DateTime(text),
+            Self::Integer(n) => StoredValue::Integer(*n),
+            Self::Real(n) => StoredValue::Real(*n),
+            Self::Boolean(yes) => StoredValue::Boolean(*yes),
         }
     }
 }
 
-impl std::fmt::Display for Shown {
+impl std::fmt::Display for OwnedValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Null => write!(f, "-"),
             Self::Text(text) => write!(f, "{text:?}"),
-            Self::Moment(text) => write!(f, "@{text}"),
+            Self::DateTime(text) => write!(f, "@{text}"),
             Self::Integer(n) => write!(f, "{n}"),
             Self::Real(n) => write!(f, "{n:?}"),
             Self::Boolean(yes) => write!(f, "{yes}"),
@@ -259,16 +261,18 @@ impl std::fmt::Display for Shown {
     }
 }
 
-pub(super) fn rows(table: &Table) -> Vec<Vec<Shown>> {
-    let row = |row| (0..table.header.len()).map(|column| Shown::of(table.held(row, column))).collect();
+pub(super) fn rows(table: &Table) -> Vec<Vec<OwnedValue>> {
+    let row = |row| {
+        (0..table.header.len()).map(|column| OwnedValue::from_stored(table.value(row, column))).collect()
+    };
     (0..table.len()).map(row).collect()
 }
 
-pub(super) fn put(column: usize, value: Held<'_>) -> Put<'_> {
-    Put { column, name: "", value }
+pub(super) fn cell_update(column: usize, value: StoredValue<'_>) -> CellUpdate<'_> {
+    CellUpdate { column, name: "", value }
 }
 
 /// The file after a change of its first table, or why not.
-pub(super) fn edited(bytes: &[u8], edit: &Edit<'_>) -> Result<Vec<u8>, String> {
+pub(super) fn apply_edit(bytes: &[u8], edit: &RowEdit<'_>) -> Result<Vec<u8>, String> {
     xlsx().rewrite(bytes, 0, edit).map_err(|fault| fault.to_string())
 }

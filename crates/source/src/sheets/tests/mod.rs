@@ -1,5 +1,5 @@
 mod hostile;
 mod kit;
-mod others;
 mod reading;
 mod writing;
+mod xls_ods;

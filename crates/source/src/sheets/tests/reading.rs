@@ -1,13 +1,13 @@
 //! What is read from an XLSX file, cell by cell and sheet by sheet.
 
-use super::kit::{Parts, told, xlsx};
+use super::kit::{PackageParts, describe, xlsx};
 
 /// Rows of a sheet below the header `id|name`, as they are told.
 fn check(rows: &str, expected: &str) {
     let inside = format!(
         r#"<sheetData><row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c></row>{rows}</sheetData>"#
     );
-    let told = told(&Parts::new(&inside).packed(), &xlsx());
+    let told = describe(&PackageParts::new(&inside).to_zip(), &xlsx());
     let told = told.strip_prefix("Sheet1: id|name").unwrap_or(&told).trim_start();
     assert_eq!(told, expected, "{rows}");
 }
@@ -90,7 +90,7 @@ fn errors_and_formulas_that_nobody_computed_have_no_value_and_are_told() {
 fn check_sheet(inside: &str, header_row: Option<u32>, expected: &str) {
     let mut options = xlsx();
     options.header_rows.extend(header_row.map(|row| ("Sheet1".to_owned(), row)));
-    assert_eq!(told(&Parts::new(inside).packed(), &options), expected, "{inside}");
+    assert_eq!(describe(&PackageParts::new(inside).to_zip(), &options), expected, "{inside}");
 }
 
 fn text(at: &str, text: &str) -> String {
@@ -166,8 +166,8 @@ fn a_table_of_excel_is_read_without_what_stands_around_it() {
     );
     let rels = r#"<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="x/table" Target="../tables/table1.xml"/></Relationships>"#;
     let parts = |table: &str| {
-        let parts = Parts::new(&inside).with("xl/worksheets/_rels/sheet1.xml.rels", rels);
-        told(&parts.with("xl/tables/table1.xml", table).packed(), &xlsx())
+        let parts = PackageParts::new(&inside).with("xl/worksheets/_rels/sheet1.xml.rels", rels);
+        describe(&parts.with("xl/tables/table1.xml", table).to_zip(), &xlsx())
     };
     assert_eq!(parts(r#"<table ref="B3:B6" totalsRowCount="1"/>"#), "Sheet1: b\n1\n2");
     assert_eq!(parts(r#"<table ref="B3:B6"/>"#), "Sheet1: b\n1\n2\n3");
@@ -182,24 +182,24 @@ fn a_workbook_says_which_sheets_it_has_and_when_its_days_begin() {
         r#"<sheetData><row r="1">{}</row><row r="2"><c r="A2" s="1"><v>1</v></c></row></sheetData>"#,
         text("A1", "day")
     );
-    let parts = Parts::of(&[("One", &sheet), ("Two &amp; more", &sheet), ("Three", &sheet)]);
+    let parts = PackageParts::with_sheets(&[("One", &sheet), ("Two &amp; more", &sheet), ("Three", &sheet)]);
     let parts = parts
         .replacing("xl/workbook.xml", "<sheets>", r#"<workbookPr date1904="1"/><sheets>"#)
         .replacing("xl/workbook.xml", r#"name="Three""#, r#"name="Three" state="veryHidden""#);
     let expected = "One: day\n@1904-01-02\nTwo & more: day\n@1904-01-02\n`Three` is left out: it is hidden in the workbook";
-    assert_eq!(told(&parts.packed(), &xlsx()), expected);
+    assert_eq!(describe(&parts.to_zip(), &xlsx()), expected);
     let parts = parts.replacing(
         "xl/_rels/workbook.xml.rels",
         "/worksheet\" Target=\"worksheets/sheet2",
         "/chartsheet\" Target=\"worksheets/sheet2",
     );
     let expected = "One: day\n@1904-01-02\n`Two & more` is left out: it is a chart or a macro, and has no cells\n`Three` is left out: it is hidden in the workbook";
-    assert_eq!(told(&parts.packed(), &xlsx()), expected);
+    assert_eq!(describe(&parts.to_zip(), &xlsx()), expected);
 }
 
 #[test]
 fn tags_may_have_a_prefix() {
-    let parts = Parts::new("<sheetData/>").with(
+    let parts = PackageParts::new("<sheetData/>").with(
         "xl/worksheets/sheet1.xml",
         format!(
             r#"{}<x:worksheet xmlns:x="{}"><x:sheetData><x:row><x:c t="inlineStr"><x:is><x:t>a</x:t></x:is></x:c></x:row><x:row><x:c><x:v>1</x:v></x:c></x:row></x:sheetData></x:worksheet>"#,
@@ -207,7 +207,7 @@ fn tags_may_have_a_prefix() {
             super::kit::MAIN
         ),
     );
-    assert_eq!(told(&parts.packed(), &xlsx()), "Sheet1: a\n1");
+    assert_eq!(describe(&parts.to_zip(), &xlsx()), "Sheet1: a\n1");
 }
 
 #[test]
@@ -216,6 +216,6 @@ fn styles_and_shared_texts_may_be_missing() {
         r#"<sheetData><row r="1">{}</row><row r="2"><c r="A2" s="1"><v>5</v></c></row></sheetData>"#,
         text("A1", "a")
     );
-    let parts = Parts::new(&inside).without("xl/styles.xml").without("xl/sharedStrings.xml");
-    assert_eq!(told(&parts.packed(), &xlsx()), "Sheet1: a\n5");
+    let parts = PackageParts::new(&inside).without("xl/styles.xml").without("xl/sharedStrings.xml");
+    assert_eq!(describe(&parts.to_zip(), &xlsx()), "Sheet1: a\n5");
 }

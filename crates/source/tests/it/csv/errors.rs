@@ -1,12 +1,15 @@
 //! What is told about files that are no tables.
 
-use contract::source::{Source, SourceFault};
+use contract::source::{Source, SourceError};
 
-use super::kit::Disk;
+use super::kit::TestFile;
 
-fn told(disk: &Disk, delimiter: Option<u8>) -> String {
-    match disk.csv_with(delimiter, None).facts() {
-        Err(SourceFault::Unavailable { told, log } | SourceFault::Changed { told, log }) => {
+fn error_text(disk: &TestFile, delimiter: Option<u8>) -> String {
+    match disk.csv_with(delimiter, None).introspect() {
+        Err(
+            SourceError::Unavailable { message: told, detail: log }
+            | SourceError::Incompatible { message: told, detail: log },
+        ) => {
             assert!(log.contains(disk.path.to_str().unwrap()), "{log}");
             assert!(!told.contains(disk.path.parent().unwrap().to_str().unwrap()), "{told}");
             told
@@ -16,7 +19,7 @@ fn told(disk: &Disk, delimiter: Option<u8>) -> String {
 }
 
 fn check(content: impl AsRef<[u8]>, expected: &str) {
-    assert_eq!(told(&Disk::new("people.csv", content), None), expected);
+    assert_eq!(error_text(&TestFile::new("people.csv", content), None), expected);
 }
 
 #[test]
@@ -105,36 +108,36 @@ fn what_is_too_large_is_refused_before_it_is_read() {
     check(names[..1024].join(",") + "\n1", {
         "`people.csv` line 2 has 1 field, the header has 1024; add what is missing, with `,` for each empty field"
     });
-    let disk = Disk::new("people.csv", "");
+    let disk = TestFile::new("people.csv", "");
     std::fs::File::options().write(true).open(&disk.path).unwrap().set_len(5 << 30).unwrap();
     assert_eq!(
-        told(&disk, None),
+        error_text(&disk, None),
         "`people.csv` has 5.0 GiB, and must have less than 4; split it, or load it into SQLite"
     );
 }
 
 #[test]
 fn what_cannot_be_opened_says_why() {
-    let disk = Disk::new("people.csv", "a\n1\n");
+    let disk = TestFile::new("people.csv", "a\n1\n");
     std::fs::remove_file(&disk.path).unwrap();
-    assert_eq!(told(&disk, None), "`people.csv` is not there; check its name, or put it back");
+    assert_eq!(error_text(&disk, None), "`people.csv` is not there; check its name, or put it back");
     std::fs::create_dir(&disk.path).unwrap();
-    assert_eq!(told(&disk, None), "`people.csv` is not a file; give the path of a CSV file");
+    assert_eq!(error_text(&disk, None), "`people.csv` is not a file; give the path of a CSV file");
 }
 
 #[test]
 fn not_every_byte_can_separate_fields() {
-    let disk = Disk::new("people.csv", "a,b\n1,2\n");
+    let disk = TestFile::new("people.csv", "a,b\n1,2\n");
     for (byte, shown) in [(b'"', "\\\""), (b'\n', "\\n"), (b'\r', "\\r"), (0, "\\x00"), (0xE9, "\\xe9")] {
         let way_out = "cannot separate fields; use a comma, a semicolon, a tab or `|`";
-        assert_eq!(told(&disk, Some(byte)), format!("`{shown}` {way_out}"));
+        assert_eq!(error_text(&disk, Some(byte)), format!("`{shown}` {way_out}"));
     }
 }
 
 /// What whoever starts the server sees under the message.
-fn check_shown(content: impl AsRef<[u8]>, expected: [&str; 4]) {
-    let disk = Disk::new("people.csv", content);
-    let wrong = disk.csv().explain(None).expect("something is wrong");
+fn check_diagnostic(content: impl AsRef<[u8]>, expected: [&str; 4]) {
+    let disk = TestFile::new("people.csv", content);
+    let wrong = disk.csv().diagnose(None).expect("something is wrong");
     let folder = disk.path.parent().unwrap().display().to_string() + "/";
     let rendered = contract::diagnostic::render(&wrong, false).replace(&folder, "");
     let lines: Vec<&str> = rendered.lines().collect();
@@ -143,7 +146,7 @@ fn check_shown(content: impl AsRef<[u8]>, expected: [&str; 4]) {
 
 #[test]
 fn what_is_about_a_line_shows_the_line() {
-    check_shown(
+    check_diagnostic(
         "id,name\n1,Ann\n2,Bob,\"Berlin, Mitte\",x\n",
         [
             " --> people.csv:3:7",
@@ -152,7 +155,7 @@ fn what_is_about_a_line_shows_the_line() {
             "  = help: quote fields that contain `,`",
         ],
     );
-    check_shown(
+    check_diagnostic(
         "id,name\n1,Ann\n\"2\"\n",
         [
             " --> people.csv:3:4",
@@ -161,7 +164,7 @@ fn what_is_about_a_line_shows_the_line() {
             "  = help: add what is missing, with `,` for each empty field",
         ],
     );
-    check_shown(
+    check_diagnostic(
         "id,name\n1,\"Ann\n2,Bob\n",
         [
             " --> people.csv:2:3",
@@ -170,22 +173,22 @@ fn what_is_about_a_line_shows_the_line() {
             "  = help: close it, or write `\"\"` for a quote in a field",
         ],
     );
-    check_shown(
+    check_diagnostic(
         "id,name\n1,A\0n\n",
         [" --> people.csv:2:4", r"2 | 1,A\u{0}n", "  |    ^^^^^", "  = help: save it again as CSV in UTF-8"],
     );
-    assert_eq!(Disk::new("people.csv", "id,name\n1,Ann\n").csv().explain(None), None);
+    assert_eq!(TestFile::new("people.csv", "id,name\n1,Ann\n").csv().diagnose(None), None);
 }
 
 #[test]
 fn a_value_that_an_author_wants_otherwise_is_shown() {
-    let disk = Disk::new("people.csv", "id,age\n1,30\n2,\"forty, or so\"\n");
+    let disk = TestFile::new("people.csv", "id,age\n1,30\n2,\"forty, or so\"\n");
     let csv = disk.csv();
     let mut shape = super::kit::shape(&csv);
-    shape.columns[1].kind = contract::Kind::Integer;
+    shape.columns[1].data_type = contract::DataType::Integer;
     assert!(csv.reader(&shape).is_err());
-    let wrong = csv.explain(Some(&shape)).expect("something is wrong");
-    let at = wrong.at.expect("a place");
+    let wrong = csv.diagnose(Some(&shape)).expect("something is wrong");
+    let at = wrong.location.expect("a place");
     assert_eq!((at.line(), at.column()), (3, 3));
     assert_eq!(wrong.help.as_deref(), Some("correct the value"));
 }

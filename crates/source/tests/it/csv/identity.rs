@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use contract::Cell;
-use contract::manifest::Formulas;
-use contract::source::{Change, Source, WriteFault, Writer};
+use contract::ValueRef;
+use contract::manifest::FormulaPolicy;
+use contract::source::{RowChange, Source, WriteError, Writer};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use source::csv::{Csv, Options};
 
-use super::kit::{Disk, Row, all, shape};
-use crate::clerk::{Scribe, plain};
+use super::kit::{Row, TestFile, all_rows, shape};
+use crate::write_checks::{RecordingChecks, plain_write};
 
 /// How a file is written down: every field on its own terms.
 #[derive(Debug, Clone)]
@@ -135,17 +135,17 @@ fn differs_in_one_line(dialect: &Dialect, old: &[String], new_bytes: &[u8], at: 
     head >= front && tail >= behind
 }
 
-fn open(disk: &Disk, dialect: &Dialect) -> (Csv, Arc<dyn Writer>, contract::source::Shape) {
+fn open(disk: &TestFile, dialect: &Dialect) -> (Csv, Arc<dyn Writer>, contract::source::TableShape) {
     let options = Options {
         delimiter: Some(u8::try_from(dialect.delimiter).expect("ASCII")),
-        look_every_ms: 0,
-        formulas: Formulas::Keep,
+        poll_interval_ms: 0,
+        formulas: FormulaPolicy::Keep,
         ..Options::default()
     };
     let csv = Csv::open(&disk.path, options);
     let mut shape = shape(&csv);
     shape.key = vec![0];
-    shape.columns.iter_mut().for_each(|column| column.kind = contract::Kind::Text);
+    shape.columns.iter_mut().for_each(|column| column.data_type = contract::DataType::Text);
     let writer = csv.writer(&shape).expect("every row has its key");
     (csv, writer, shape)
 }
@@ -157,31 +157,32 @@ fn texts(rows: Vec<Row>) -> Vec<Vec<String>> {
 fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
     let lines = dialect.lines(table);
     let bytes = dialect.bytes(&lines);
-    let disk = Disk::new("people.csv", &bytes);
+    let disk = TestFile::new("people.csv", &bytes);
     let (csv, writer, shape) = open(&disk, dialect);
-    let mut expected = texts(all(csv.reader(&shape).unwrap().as_ref()));
+    let mut expected = texts(all_rows(csv.reader(&shape).unwrap().as_ref()));
     let key = |row: usize| format!("k{}é", row + 1);
     let position =
         |row: usize, expected: &[Vec<String>]| expected.iter().position(|cells| cells[0] == key(row));
-    let mut clerk = Scribe::default();
+    let mut clerk = RecordingChecks::default();
     let (touched, result) = match edit {
         Edit::Create(cells) => {
             let id = "zé".to_owned();
             let row: Vec<String> = [id].into_iter().chain(cells.iter().cloned()).collect();
-            let cells: Vec<(usize, Cell<'_>)> = row.iter().map(|text| Cell::Text(text)).enumerate().collect();
-            let result = writer.write(&plain(Change::Create { cells: &cells }), &mut clerk);
+            let cells: Vec<(usize, ValueRef<'_>)> =
+                row.iter().map(|text| ValueRef::Text(text)).enumerate().collect();
+            let result = writer.write(&plain_write(RowChange::Create { values: &cells }), &mut clerk);
             expected.push(row.clone());
             (lines.len(), result)
         }
         Edit::Update(row, cells) => {
             let id = key(*row);
-            let cells: Vec<(usize, Cell<'_>)> =
-                cells.iter().map(|(at, text)| (*at, Cell::Text(text))).collect();
-            let change = Change::Update { key: &[Cell::Text(&id)], cells: &cells };
-            let result = writer.write(&plain(change), &mut clerk);
+            let cells: Vec<(usize, ValueRef<'_>)> =
+                cells.iter().map(|(at, text)| (*at, ValueRef::Text(text))).collect();
+            let change = RowChange::Update { key: &[ValueRef::Text(&id)], values: &cells };
+            let result = writer.write(&plain_write(change), &mut clerk);
             if let Some(at) = position(*row, &expected) {
                 for (place, cell) in &cells {
-                    let Cell::Text(text) = cell else { unreachable!() };
+                    let ValueRef::Text(text) = cell else { unreachable!() };
                     expected[at][*place] = (*text).to_owned();
                 }
             }
@@ -189,7 +190,8 @@ fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
         }
         Edit::Delete(row) => {
             let id = key(*row);
-            let result = writer.write(&plain(Change::Delete { key: &[Cell::Text(&id)] }), &mut clerk);
+            let result =
+                writer.write(&plain_write(RowChange::Delete { key: &[ValueRef::Text(&id)] }), &mut clerk);
             if let Some(at) = position(*row, &expected) {
                 expected.remove(at);
             }
@@ -199,7 +201,7 @@ fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
     let after = std::fs::read(&disk.path).unwrap();
     match result {
         Ok(_) => {
-            let read = texts(all(csv.reader(&shape).unwrap().as_ref()));
+            let read = texts(all_rows(csv.reader(&shape).unwrap().as_ref()));
             assert_eq!(read, expected);
             assert!(
                 differs_in_one_line(dialect, &lines, &after, touched),
@@ -209,14 +211,14 @@ fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
             );
             // Read by somebody who has never seen it before.
             let (fresh, _, _) = open(&disk, dialect);
-            assert_eq!(texts(all(fresh.reader(&shape).unwrap().as_ref())), expected);
+            assert_eq!(texts(all_rows(fresh.reader(&shape).unwrap().as_ref())), expected);
         }
         Err(fault) => {
             assert_eq!(after, bytes);
             match fault {
-                WriteFault::NotFound => assert!(!matches!(edit, Edit::Create(_))),
+                WriteError::NotFound => assert!(!matches!(edit, Edit::Create(_))),
                 // Without its last strange byte a file is taken for UTF-8.
-                WriteFault::Refused { column: None, why } => {
+                WriteError::Rejected { column: None, reason: why } => {
                     assert!(why.contains("another encoding"), "{why}")
                 }
                 other => panic!("{other:?}"),
@@ -246,15 +248,15 @@ proptest! {
         }),
     ) {
         let bytes = dialect.bytes(&dialect.lines(&table));
-        let disk = Disk::new("people.csv", &bytes);
+        let disk = TestFile::new("people.csv", &bytes);
         let (_csv, writer, _) = open(&disk, &dialect);
-        let key = [Cell::Text("zé")];
+        let key = [ValueRef::Text("zé")];
         let cells = [(0, key[0])];
-        let create = plain(Change::Create { cells: &cells });
-        let delete = plain(Change::Delete { key: &key });
-        if writer.write(&create, &mut Scribe::default()).is_ok() {
+        let create = plain_write(RowChange::Create { values: &cells });
+        let delete = plain_write(RowChange::Delete { key: &key });
+        if writer.write(&create, &mut RecordingChecks::default()).is_ok() {
             assert_ne!(std::fs::read(&disk.path).unwrap(), bytes);
-            writer.write(&delete, &mut Scribe::default()).unwrap();
+            writer.write(&delete, &mut RecordingChecks::default()).unwrap();
         }
         assert_eq!(std::fs::read(&disk.path).unwrap().escape_ascii().to_string(), bytes.escape_ascii().to_string());
     }

@@ -1,9 +1,9 @@
 //! Which columns tell rows apart, and rows found by them.
 
-use contract::source::{Shape, Source, SourceFault};
-use contract::{Cell, Kind};
+use contract::source::{Source, SourceError, TableShape};
+use contract::{DataType, ValueRef};
 
-use super::kit::{Disk, get, reader, rows, shape, table};
+use super::kit::{TestFile, get, reader, rows, shape, table};
 
 #[test]
 fn the_key_is_the_first_column_that_tells_rows_apart() {
@@ -32,51 +32,55 @@ fn the_key_is_the_first_column_that_tells_rows_apart() {
     check(&late("7,n8"), &[]);
 }
 
-fn keyed(content: &str, key: &[usize]) -> Result<Shape, SourceFault> {
-    let disk = Disk::new("people.csv", content);
+fn shape_with_key(content: &str, key: &[usize]) -> Result<TableShape, SourceError> {
+    let disk = TestFile::new("people.csv", content);
     let csv = disk.csv();
-    let shape = Shape { key: key.to_vec(), ..shape(&csv) };
+    let shape = TableShape { key: key.to_vec(), ..shape(&csv) };
     csv.reader(&shape).map(|_| shape)
 }
 
 #[test]
 fn rows_are_found_by_their_key() {
-    let disk = Disk::new("people.csv", "id,name\n1,Ann\n2,\"Bob \"\"B\"\"\"\n-7,\n");
+    let disk = TestFile::new("people.csv", "id,name\n1,Ann\n2,\"Bob \"\"B\"\"\"\n-7,\n");
     let csv = disk.csv();
     let by_id = reader(&csv);
     let bob = Some(rows(&[&["2", "Bob \"B\""]]).remove(0));
-    assert_eq!(get(by_id.as_ref(), &[Cell::Text("2")]).unwrap(), bob);
-    assert_eq!(get(by_id.as_ref(), &[Cell::Integer(2)]).unwrap(), bob);
-    assert_eq!(get(by_id.as_ref(), &[Cell::Integer(-7)]).unwrap(), Some(rows(&[&["-7", ""]]).remove(0)));
-    for key in
-        [&[Cell::Text("3")][..], &[Cell::Text("")], &[Cell::Null], &[], &[Cell::Text("1"), Cell::Text("2")]]
-    {
+    assert_eq!(get(by_id.as_ref(), &[ValueRef::Text("2")]).unwrap(), bob);
+    assert_eq!(get(by_id.as_ref(), &[ValueRef::Integer(2)]).unwrap(), bob);
+    assert_eq!(get(by_id.as_ref(), &[ValueRef::Integer(-7)]).unwrap(), Some(rows(&[&["-7", ""]]).remove(0)));
+    for key in [
+        &[ValueRef::Text("3")][..],
+        &[ValueRef::Text("")],
+        &[ValueRef::Null],
+        &[],
+        &[ValueRef::Text("1"), ValueRef::Text("2")],
+    ] {
         assert_eq!(get(by_id.as_ref(), key).unwrap(), None, "{key:?}");
     }
-    let disk = Disk::new("people.csv", "id,name\n1,Ann\n2,\"Bob \"\"B\"\"\"\n");
+    let disk = TestFile::new("people.csv", "id,name\n1,Ann\n2,\"Bob \"\"B\"\"\"\n");
     let csv = disk.csv();
-    let by_name = csv.reader(&Shape { key: vec![1], ..shape(&csv) }).unwrap();
-    assert_eq!(get(by_name.as_ref(), &[Cell::Text("Bob \"B\"")]).unwrap(), bob);
+    let by_name = csv.reader(&TableShape { key: vec![1], ..shape(&csv) }).unwrap();
+    assert_eq!(get(by_name.as_ref(), &[ValueRef::Text("Bob \"B\"")]).unwrap(), bob);
 }
 
 #[test]
 fn a_key_may_have_several_columns() {
-    let disk = Disk::new("lines.csv", "order,line,what\n1,1,ab\n1,2,c\n2,1,d\n11,,e\n");
+    let disk = TestFile::new("lines.csv", "order,line,what\n1,1,ab\n1,2,c\n2,1,d\n11,,e\n");
     let csv = disk.csv();
     let mut shape = shape(&csv);
     assert_eq!(shape.key, [2]);
     shape.key = vec![0, 2];
     let both = csv.reader(&shape).unwrap();
-    let found = get(both.as_ref(), &[Cell::Integer(1), Cell::Text("c")]).unwrap();
+    let found = get(both.as_ref(), &[ValueRef::Integer(1), ValueRef::Text("c")]).unwrap();
     assert_eq!(found, Some(rows(&[&["1", "2", "c"]]).remove(0)));
-    assert_eq!(get(both.as_ref(), &[Cell::Integer(1), Cell::Text("d")]).unwrap(), None);
-    assert_eq!(get(both.as_ref(), &[Cell::Text("1")]).unwrap(), None);
+    assert_eq!(get(both.as_ref(), &[ValueRef::Integer(1), ValueRef::Text("d")]).unwrap(), None);
+    assert_eq!(get(both.as_ref(), &[ValueRef::Text("1")]).unwrap(), None);
 }
 
 #[test]
 fn a_key_must_be_there_and_once() {
-    let check = |content: &str, key: &[usize], told: &str| match keyed(content, key) {
-        Err(SourceFault::Changed { told: said, log: _ }) => assert_eq!(said, told, "{content:?}"),
+    let check = |content: &str, key: &[usize], told: &str| match shape_with_key(content, key) {
+        Err(SourceError::Incompatible { message: said, detail: _ }) => assert_eq!(said, told, "{content:?}"),
         other => panic!("{content:?}: {other:?}"),
     };
     let way_out = "which is the key; change one, or choose another key";
@@ -89,7 +93,7 @@ fn a_key_must_be_there_and_once() {
     let way_out = "which is a key; fill it in, or choose another key";
     check("a,b\n1,x\n2,\n", &[1], &format!("`people.csv` line 3 has no `b`, {way_out}"));
     check("a,b\n1,x\n,y\n", &[0], &format!("`people.csv` line 3 has no `a`, {way_out}"));
-    assert!(keyed("a,b\n1,x\n1,y\n", &[0, 1]).is_ok());
+    assert!(shape_with_key("a,b\n1,x\n1,y\n", &[0, 1]).is_ok());
 }
 
 #[test]
@@ -97,18 +101,20 @@ fn the_first_row_that_repeats_a_key_is_told_however_many_rows_there_are() {
     let mut content = "a\n".to_owned();
     (0..100_000).for_each(|i| content.push_str(&format!("n{i}\n")));
     content.push_str("n77777\nn5\nn77777\n");
-    let Err(SourceFault::Changed { told, log }) = keyed(&content, &[0]) else { panic!("it has a key twice") };
+    let Err(SourceError::Incompatible { message: told, detail: log }) = shape_with_key(&content, &[0]) else {
+        panic!("it has a key twice")
+    };
     assert!(told.starts_with("`people.csv` lines 77779 and 100002 have the same `a`"), "{told}");
     assert!(log.contains("n77777") && !told.contains("n77777"), "{log}");
 }
 
 #[test]
 fn what_means_no_value_is_no_key() {
-    let disk = Disk::new("people.csv", "a,b\n1,x\nNA,y\n");
+    let disk = TestFile::new("people.csv", "a,b\n1,x\nNA,y\n");
     let csv = disk.csv();
     let mut shape = shape(&csv);
-    assert_eq!((shape.columns[0].kind, &shape.key[..]), (Kind::Text, &[0][..]));
-    shape.columns[0].null = Some("NA".to_owned());
+    assert_eq!((shape.columns[0].data_type, &shape.key[..]), (DataType::Text, &[0][..]));
+    shape.columns[0].null_text = Some("NA".to_owned());
     let Err(fault) = csv.reader(&shape) else { panic!("`NA` is no key") };
     assert_eq!(
         fault.to_string(),
@@ -120,10 +126,10 @@ fn what_means_no_value_is_no_key() {
 #[test]
 fn a_key_is_found_however_it_is_written() {
     let check = |content: &str, asked: &str, name: Option<&str>| {
-        let disk = Disk::new("people.csv", content);
+        let disk = TestFile::new("people.csv", content);
         let csv = disk.csv();
-        let by_key = csv.reader(&Shape { key: vec![0], ..shape(&csv) }).unwrap();
-        let found = get(by_key.as_ref(), &[Cell::Text(asked)]).unwrap();
+        let by_key = csv.reader(&TableShape { key: vec![0], ..shape(&csv) }).unwrap();
+        let found = get(by_key.as_ref(), &[ValueRef::Text(asked)]).unwrap();
         assert_eq!(found.map(|row| row[1].clone().unwrap()).as_deref(), name, "{asked}");
     };
     let prices = "price,name\n1.50,a\n0.25,b\n2.50,c\n2.500,d\n";

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use contract::Cell;
-use contract::source::{Facts, More, Query, Reader, Shape, Source, SourceFault, TableFacts};
+use contract::ValueRef;
+use contract::source::{Query, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableShape};
 use source::csv::{Csv, Options};
 use tempfile::TempDir;
 
@@ -12,12 +12,12 @@ use tempfile::TempDir;
 pub type Row = Vec<Option<String>>;
 
 /// One file in a folder of its own.
-pub struct Disk {
+pub struct TestFile {
     _folder: TempDir,
     pub path: PathBuf,
 }
 
-impl Disk {
+impl TestFile {
     pub fn new(name: &str, content: impl AsRef<[u8]>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = Self { path: folder.path().join(name), _folder: folder };
@@ -36,55 +36,58 @@ impl Disk {
 
     pub fn csv_with(&self, delimiter: Option<u8>, null: Option<&str>) -> Csv {
         let null = null.map(str::to_owned);
-        Csv::open(&self.path, Options { delimiter, null, look_every_ms: 0, ..Options::default() })
+        Csv::open(
+            &self.path,
+            Options { delimiter, null_text: null, poll_interval_ms: 0, ..Options::default() },
+        )
     }
 }
 
 pub fn table(content: impl AsRef<[u8]>) -> TableFacts {
-    only(Disk::new("people.csv", content).csv().facts().unwrap())
+    only_table(TestFile::new("people.csv", content).csv().introspect().unwrap())
 }
 
-pub fn only(mut facts: Facts) -> TableFacts {
+pub fn only_table(mut facts: SourceFacts) -> TableFacts {
     assert_eq!(facts.tables.len(), 1);
     facts.tables.remove(0)
 }
 
 /// The shape a contract would have that changes nothing.
-pub fn shape(csv: &Csv) -> Shape {
-    crate::shape::of(&only(csv.facts().unwrap()))
+pub fn shape(csv: &Csv) -> TableShape {
+    crate::shape::shape_of(&only_table(csv.introspect().unwrap()))
 }
 
 pub fn reader(csv: &Csv) -> Arc<dyn Reader> {
     csv.reader(&shape(csv)).unwrap()
 }
 
-pub fn row(cells: &[Cell<'_>]) -> Row {
-    let text = |cell: &Cell<'_>| match *cell {
-        Cell::Null => None,
-        Cell::Text(text) => Some(text.to_owned()),
+pub fn row(cells: &[ValueRef<'_>]) -> Row {
+    let text = |cell: &ValueRef<'_>| match *cell {
+        ValueRef::Null => None,
+        ValueRef::Text(text) => Some(text.to_owned()),
         other => panic!("a CSV has no {other:?}"),
     };
     cells.iter().map(text).collect()
 }
 
-pub fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<u64>), SourceFault> {
+pub fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<u64>), SourceError> {
     let mut rows = Vec::new();
     let total = reader.list(query, &mut |cells, _| {
         rows.push(row(cells));
-        More::Yes
+        RowFlow::Continue
     })?;
     Ok((rows, total))
 }
 
-pub fn everything<'a>() -> Query<'a> {
+pub fn query_all<'a>() -> Query<'a> {
     Query { rows_max: usize::MAX, ..Query::default() }
 }
 
-pub fn all(reader: &dyn Reader) -> Vec<Row> {
-    list(reader, &everything()).unwrap().0
+pub fn all_rows(reader: &dyn Reader) -> Vec<Row> {
+    list(reader, &query_all()).unwrap().0
 }
 
-pub fn get(reader: &dyn Reader, key: &[Cell<'_>]) -> Result<Option<Row>, SourceFault> {
+pub fn get(reader: &dyn Reader, key: &[ValueRef<'_>]) -> Result<Option<Row>, SourceError> {
     let mut found = None;
     let is_there = reader.get(key, &mut |cells| found = Some(row(cells)))?;
     assert_eq!(is_there, found.is_some());

@@ -4,7 +4,7 @@ use contract::source::Source;
 use csv::{QuoteStyle, ReaderBuilder, Terminator, WriterBuilder};
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 
-use super::kit::{Disk, Row, all, shape};
+use super::kit::{Row, TestFile, all_rows, shape};
 
 /// What the oracle reads, header first. `None` if it finds the rows uneven.
 fn oracle(bytes: &[u8], delimiter: u8) -> Option<Vec<Vec<String>>> {
@@ -14,12 +14,12 @@ fn oracle(bytes: &[u8], delimiter: u8) -> Option<Vec<Vec<String>>> {
 
 /// What we read, rows in the order of the file, or what is told instead.
 fn ours(bytes: &[u8], delimiter: u8) -> Result<Vec<Vec<String>>, String> {
-    let csv = Disk::new("people.csv", bytes);
+    let csv = TestFile::new("people.csv", bytes);
     let csv = csv.csv_with(Some(delimiter), None);
-    csv.facts().map_err(|fault| fault.to_string())?;
+    csv.introspect().map_err(|fault| fault.to_string())?;
     let mut shape = shape(&csv);
     shape.key.clear();
-    let rows = all(csv.reader(&shape).map_err(|fault| fault.to_string())?.as_ref());
+    let rows = all_rows(csv.reader(&shape).map_err(|fault| fault.to_string())?.as_ref());
     let texts = |row: Row| row.into_iter().map(Option::unwrap_or_default).collect();
     let header = shape.columns.into_iter().map(|column| column.name).collect();
     Ok([header].into_iter().chain(rows.into_iter().map(texts)).collect())
@@ -71,10 +71,10 @@ proptest! {
 
     #[test]
     fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let disk = Disk::new("people.csv", &bytes);
+        let disk = TestFile::new("people.csv", &bytes);
         let csv = disk.csv();
-        if csv.facts().is_ok() {
-            all(csv.reader(&shape(&csv)).unwrap().as_ref());
+        if csv.introspect().is_ok() {
+            all_rows(csv.reader(&shape(&csv)).unwrap().as_ref());
         }
     }
 }

@@ -6,14 +6,16 @@ use std::sync::atomic::AtomicBool;
 
 use contract::order::compare;
 use contract::source::{
-    Filter, More, Place, Position, Query, Read, Reader, Shape, Sort, Source, SourceFault, Test,
+    Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Sort, Source,
+    SourceError, TableShape,
 };
-use contract::{Cell, Kind, Value};
+use contract::{DataType, Value, ValueRef};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
-use super::kit::{Disk, Row, everything, get, list, reader, row, rows, shape};
+use super::kit::{Row, TestFile, get, list, query_all, reader, row, rows, shape};
 
-const KINDS: [Kind; 5] = [Kind::Integer, Kind::Text, Kind::Decimal, Kind::Text, Kind::Date];
+const KINDS: [DataType; 5] =
+    [DataType::Integer, DataType::Text, DataType::Decimal, DataType::Text, DataType::Date];
 const HEADER: &str = "id,team,score,note,day";
 /// Keeps every column's kind whatever the other rows are.
 const ANCHOR: &str = "0,x,0.5,x,2020-01-01\n";
@@ -38,14 +40,14 @@ fn model() -> impl Strategy<Value = Model> {
     })
 }
 
-fn filter() -> impl Strategy<Value = (usize, Test, &'static str)> {
+fn filter() -> impl Strategy<Value = (usize, Comparison, &'static str)> {
     let value = prop_oneof![
         (Just(0), prop_oneof![Just("5"), Just("-2"), Just("0")]),
         (Just(1), prop_oneof![Just("red"), Just("green, \"dark\""), Just("")]),
         (Just(2), prop_oneof![Just("1.5"), Just("9.00"), Just("-3")]),
         (Just(4), prop_oneof![Just("2026-02-28"), Just("2000-01-01")]),
     ];
-    let test = prop_oneof![Just(Test::Equals), Just(Test::AtLeast), Just(Test::AtMost)];
+    let test = prop_oneof![Just(Comparison::Equals), Just(Comparison::AtLeast), Just(Comparison::AtMost)];
     (value, test).prop_map(|((column, value), test)| (column, test, value))
 }
 
@@ -54,7 +56,7 @@ fn sort() -> impl Strategy<Value = Option<Sort>> {
     prop::option::of(sort)
 }
 
-fn written(model: &Model) -> String {
+fn csv_text(model: &Model) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for (id, cells) in model {
         let cells = cells.iter().map(String::as_str);
@@ -65,10 +67,11 @@ fn written(model: &Model) -> String {
 }
 
 /// The model's rows as they should be told.
-fn told(model: &Model) -> Vec<Row> {
+fn expected_rows(model: &Model) -> Vec<Row> {
     let anchor = ANCHOR.trim_end().split(',').map(|text| Some(text.to_owned())).collect();
-    let cell =
-        |(text, kind): (&String, &Kind)| (!text.is_empty() || *kind == Kind::Text).then(|| text.clone());
+    let cell = |(text, kind): (&String, &DataType)| {
+        (!text.is_empty() || *kind == DataType::Text).then(|| text.clone())
+    };
     let row = |(id, cells): (&i64, &[String; 4])| {
         [Some(id.to_string())].into_iter().chain(cells.iter().zip(&KINDS[1..]).map(cell)).collect()
     };
@@ -76,42 +79,46 @@ fn told(model: &Model) -> Vec<Row> {
 }
 
 /// How two rows stand in a sort, where no key decides.
-fn sorted(a: &Row, b: &Row, sort: Option<Sort>) -> Ordering {
+fn compare_sorted(a: &Row, b: &Row, sort: Option<Sort>) -> Ordering {
     let Some(Sort { column, descending }) = sort else { return Ordering::Equal };
     match (a[column].as_deref(), b[column].as_deref()) {
         (None, None) => Ordering::Equal,
         (None, Some(_)) => Ordering::Greater,
         (Some(_), None) => Ordering::Less,
-        (Some(a), Some(b)) if descending => compare(KINDS[column], Cell::Text(b), Cell::Text(a)),
-        (Some(a), Some(b)) => compare(KINDS[column], Cell::Text(a), Cell::Text(b)),
+        (Some(a), Some(b)) if descending => compare(KINDS[column], ValueRef::Text(b), ValueRef::Text(a)),
+        (Some(a), Some(b)) => compare(KINDS[column], ValueRef::Text(a), ValueRef::Text(b)),
     }
 }
 
-fn stands(a: &Row, b: &Row, sort: Option<Sort>) -> Ordering {
-    sorted(a, b, sort).then_with(|| sorted(a, b, Some(Sort { column: 0, descending: false })))
+fn compare_rows(a: &Row, b: &Row, sort: Option<Sort>) -> Ordering {
+    compare_sorted(a, b, sort).then_with(|| compare_sorted(a, b, Some(Sort { column: 0, descending: false })))
 }
 
-fn passes(row: &Row, filters: &[(usize, Test, &str)]) -> bool {
+fn passes(row: &Row, filters: &[(usize, Comparison, &str)]) -> bool {
     filters.iter().all(|(column, test, value)| {
         row[*column].as_deref().is_some_and(|text| {
-            let order = compare(KINDS[*column], Cell::Text(text), Cell::Text(value));
+            let order = compare(KINDS[*column], ValueRef::Text(text), ValueRef::Text(value));
             match test {
-                Test::Equals => order.is_eq(),
-                Test::AtLeast => order.is_ge(),
-                Test::AtMost => order.is_le(),
+                Comparison::Equals => order.is_eq(),
+                Comparison::AtLeast => order.is_ge(),
+                Comparison::AtMost => order.is_le(),
             }
         })
     })
 }
 
-fn filters<'a>(filters: &[(usize, Test, &'a str)]) -> Vec<Filter<'a>> {
+fn filters<'a>(filters: &[(usize, Comparison, &'a str)]) -> Vec<Filter<'a>> {
     let cell = |column, value: &'a str| match column {
-        0 => Cell::Integer(value.parse().unwrap()),
-        _ => Cell::Text(value),
+        0 => ValueRef::Integer(value.parse().unwrap()),
+        _ => ValueRef::Text(value),
     };
     filters
         .iter()
-        .map(|(column, test, value)| Filter { column: *column, test: *test, value: cell(*column, value) })
+        .map(|(column, test, value)| Filter {
+            column: *column,
+            comparison: *test,
+            value: cell(*column, value),
+        })
         .collect()
 }
 
@@ -120,19 +127,19 @@ fn page(
     reader: &dyn Reader,
     query: &Query<'_>,
     key: Option<usize>,
-) -> (Vec<Row>, Option<Position>, Option<u64>) {
+) -> (Vec<Row>, Option<CursorPosition>, Option<u64>) {
     let mut read = Vec::new();
     let mut last = None;
-    let total = reader.list(query, &mut |cells, place: Place| {
-        last = Some(Position {
-            sorted: query.sort.map(|sort| cells[sort.column].to_value()),
+    let total = reader.list(query, &mut |cells, place: RowPosition| {
+        last = Some(CursorPosition {
+            sort_value: query.sort.map(|sort| cells[sort.column].to_value()),
             key: match key {
                 Some(key) => vec![cells[key].to_value()],
-                None => vec![Value::Integer(place.row), Value::Integer(place.state)],
+                None => vec![Value::Integer(place.row_number), Value::Integer(place.table_version)],
             },
         });
         read.push(row(cells));
-        More::Yes
+        RowFlow::Continue
     });
     (read, last, total.unwrap())
 }
@@ -143,10 +150,11 @@ fn pages(
     key: Option<usize>,
     mut between: impl FnMut(),
 ) -> Vec<Vec<Row>> {
-    let mut after: Option<Position> = None;
+    let mut after: Option<CursorPosition> = None;
     let mut pages = Vec::new();
     loop {
-        let query = Query { filters: query.filters.clone(), after: after.as_ref(), stop: None, ..*query };
+        let query =
+            Query { filters: query.filters.clone(), after: after.as_ref(), cancelled: None, ..*query };
         let (read, last, _) = page(reader, &query, key);
         if read.is_empty() {
             return pages;
@@ -157,23 +165,24 @@ fn pages(
     }
 }
 
-fn check(model: &Model, sort: Option<Sort>, sieves: &[(usize, Test, &str)], rows_max: usize) {
-    let disk = Disk::new("t.csv", written(model));
+fn check(model: &Model, sort: Option<Sort>, sieves: &[(usize, Comparison, &str)], rows_max: usize) {
+    let disk = TestFile::new("t.csv", csv_text(model));
     let csv = disk.csv();
     let keyed = shape(&csv);
     assert_eq!(keyed.key, [0]);
-    let keyless = Shape { key: Vec::new(), ..keyed.clone() };
+    let keyless = TableShape { key: Vec::new(), ..keyed.clone() };
     for (shape, key) in [(keyed, Some(0)), (keyless, None)] {
         let reader = csv.reader(&shape).unwrap();
-        let mut expected: Vec<Row> = told(model).into_iter().filter(|row| passes(row, sieves)).collect();
+        let mut expected: Vec<Row> =
+            expected_rows(model).into_iter().filter(|row| passes(row, sieves)).collect();
         match key {
-            Some(_) => expected.sort_by(|a, b| stands(a, b, sort)),
+            Some(_) => expected.sort_by(|a, b| compare_rows(a, b, sort)),
             // What the sort leaves equal stays as it stands in the file.
-            None => expected.sort_by(|a, b| sorted(a, b, sort)),
+            None => expected.sort_by(|a, b| compare_sorted(a, b, sort)),
         }
         let query = Query { filters: filters(sieves), sort, rows_max, ..Query::default() };
         assert_eq!(pages(reader.as_ref(), &query, key, || {}).concat(), expected);
-        let whole = Query { filters: filters(sieves), sort, ..everything() };
+        let whole = Query { filters: filters(sieves), sort, ..query_all() };
         let total = Some(expected.len() as u64);
         assert_eq!(list(reader.as_ref(), &whole).unwrap(), (expected, total));
     }
@@ -203,9 +212,9 @@ proptest! {
         let staying: Vec<Row> = {
             let mut model = model.clone();
             model.retain(|id, _| !touched.contains(id));
-            told(&model).split_off(1)
+            expected_rows(&model).split_off(1)
         };
-        let disk = Disk::new("t.csv", written(&model));
+        let disk = TestFile::new("t.csv", csv_text(&model));
         let csv = disk.csv();
         let mut shape = shape(&csv);
         shape.columns[2].nullable = true;
@@ -220,9 +229,9 @@ proptest! {
                     None => model.remove(&id),
                 };
             }
-            disk.write(written(&model));
+            disk.write(csv_text(&model));
         }).concat();
-        assert!(read.is_sorted_by(|a, b| stands(a, b, sort).is_lt()), "{read:?}");
+        assert!(read.is_sorted_by(|a, b| compare_rows(a, b, sort).is_lt()), "{read:?}");
         for row in &staying {
             assert_eq!(read.iter().filter(|other| *other == row).count(), 1, "{row:?}");
         }
@@ -231,11 +240,11 @@ proptest! {
 
 #[test]
 fn no_value_comes_last_either_way() {
-    let disk = Disk::new("t.csv", "id,n\n1,5\n2,\n3,10\n4,5.0\n5,\n6,-1\n");
+    let disk = TestFile::new("t.csv", "id,n\n1,5\n2,\n3,10\n4,5.0\n5,\n6,-1\n");
     let csv = disk.csv();
     let reader = reader(&csv);
     let ids = |descending| {
-        let query = Query { sort: Some(Sort { column: 1, descending }), ..everything() };
+        let query = Query { sort: Some(Sort { column: 1, descending }), ..query_all() };
         let (rows, _) = list(reader.as_ref(), &query).unwrap();
         rows.into_iter().map(|row| row[0].clone().unwrap()).collect::<Vec<_>>().join(" ")
     };
@@ -245,66 +254,67 @@ fn no_value_comes_last_either_way() {
 
 #[test]
 fn keys_that_mean_the_same_keep_an_order() {
-    let disk = Disk::new("t.csv", "n\n2.0\n1.50\n1.5\n2\n1.500\n");
+    let disk = TestFile::new("t.csv", "n\n2.0\n1.50\n1.5\n2\n1.500\n");
     let csv = disk.csv();
-    let shape = Shape { key: vec![0], ..shape(&csv) };
+    let shape = TableShape { key: vec![0], ..shape(&csv) };
     let reader = csv.reader(&shape).unwrap();
     let read = pages(reader.as_ref(), &Query { rows_max: 1, ..Query::default() }, Some(0), || {}).concat();
     assert_eq!(read, rows(&[&["1.5"], &["1.50"], &["1.500"], &["2"], &["2.0"]]));
-    assert_eq!(get(reader.as_ref(), &[Cell::Text("1.50")]).unwrap(), Some(rows(&[&["1.50"]]).remove(0)));
-    assert_eq!(get(reader.as_ref(), &[Cell::Text("1.5000")]).unwrap(), None);
+    assert_eq!(get(reader.as_ref(), &[ValueRef::Text("1.50")]).unwrap(), Some(rows(&[&["1.50"]]).remove(0)));
+    assert_eq!(get(reader.as_ref(), &[ValueRef::Text("1.5000")]).unwrap(), None);
 }
 
 #[test]
 fn several_columns_of_a_key_are_compared_in_turn() {
-    let disk = Disk::new("t.csv", "a,b,c\n2,x,1\n10,y,2\n2,a,3\n10,\"b\"\"\",4\n");
+    let disk = TestFile::new("t.csv", "a,b,c\n2,x,1\n10,y,2\n2,a,3\n10,\"b\"\"\",4\n");
     let csv = disk.csv();
-    let shape = Shape { key: vec![0, 1], ..shape(&csv) };
+    let shape = TableShape { key: vec![0, 1], ..shape(&csv) };
     let reader = csv.reader(&shape).unwrap();
     let all = rows(&[&["2", "a", "3"], &["2", "x", "1"], &["10", "b\"", "4"], &["10", "y", "2"]]);
-    assert_eq!(super::kit::all(reader.as_ref()), all);
+    assert_eq!(super::kit::all_rows(reader.as_ref()), all);
     for (seen, row) in all.iter().enumerate() {
         let value = |at: usize| Value::Text(row[at].clone().unwrap());
-        let after = Position { sorted: None, key: vec![value(0), value(1)] };
-        let query = Query { after: Some(&after), ..everything() };
+        let after = CursorPosition { sort_value: None, key: vec![value(0), value(1)] };
+        let query = Query { after: Some(&after), ..query_all() };
         assert_eq!(list(reader.as_ref(), &query).unwrap().0, all[seen + 1..]);
     }
     // An integer from a cursor is the same key.
-    let after = Position { sorted: None, key: vec![Value::Integer(2), Value::Text("m".to_owned())] };
-    assert_eq!(list(reader.as_ref(), &Query { after: Some(&after), ..everything() }).unwrap().0, all[1..]);
+    let after =
+        CursorPosition { sort_value: None, key: vec![Value::Integer(2), Value::Text("m".to_owned())] };
+    assert_eq!(list(reader.as_ref(), &Query { after: Some(&after), ..query_all() }).unwrap().0, all[1..]);
 }
 
 #[test]
 fn totals_are_told_where_they_are_known() {
-    let disk = Disk::new("t.csv", "id,n\n1,5\n2,6\n3,5\n4,5\n");
+    let disk = TestFile::new("t.csv", "id,n\n1,5\n2,6\n3,5\n4,5\n");
     let csv = disk.csv();
     let reader = reader(&csv);
-    let five = || vec![Filter { column: 1, test: Test::Equals, value: Cell::Integer(5) }];
-    let after = Position { sorted: None, key: vec![Value::Integer(1)] };
+    let five = || vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(5) }];
+    let after = CursorPosition { sort_value: None, key: vec![Value::Integer(1)] };
     let total = |query: Query<'_>| list(reader.as_ref(), &query).unwrap().1;
     assert_eq!(total(Query { rows_max: 1, ..Query::default() }), Some(4));
-    assert_eq!(total(Query { after: Some(&after), ..everything() }), Some(4));
-    assert_eq!(total(Query { filters: five(), ..everything() }), Some(3));
+    assert_eq!(total(Query { after: Some(&after), ..query_all() }), Some(4));
+    assert_eq!(total(Query { filters: five(), ..query_all() }), Some(3));
     assert_eq!(total(Query { filters: five(), rows_max: 3, ..Query::default() }), Some(3));
     assert_eq!(total(Query { filters: five(), rows_max: 2, ..Query::default() }), None);
-    assert_eq!(total(Query { filters: five(), after: Some(&after), ..everything() }), None);
-    let none = vec![Filter { column: 1, test: Test::Equals, value: Cell::Null }];
-    assert_eq!(total(Query { filters: none, ..everything() }), Some(0));
+    assert_eq!(total(Query { filters: five(), after: Some(&after), ..query_all() }), None);
+    let none = vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Null }];
+    assert_eq!(total(Query { filters: none, ..query_all() }), Some(0));
 }
 
 #[test]
 fn a_place_counts_only_in_the_state_it_was_given_in() {
-    let disk = Disk::new("t.csv", "n\n5\n5\n7\n");
+    let disk = TestFile::new("t.csv", "n\n5\n5\n7\n");
     let csv = disk.csv();
     let reader = reader(&csv);
     let query = Query { rows_max: 2, ..Query::default() };
     let (read, last, _) = page(reader.as_ref(), &query, None);
     assert_eq!(read, rows(&[&["5"], &["5"]]));
     let after = last.unwrap();
-    let next = Query { after: Some(&after), ..everything() };
+    let next = Query { after: Some(&after), ..query_all() };
     assert_eq!(list(reader.as_ref(), &next).unwrap().0, rows(&[&["7"]]));
     disk.write("n\n5\n5\n8\n");
-    assert!(matches!(list(reader.as_ref(), &next), Err(SourceFault::Moved)));
+    assert!(matches!(list(reader.as_ref(), &next), Err(SourceError::StaleCursor)));
     // As it was: the place is good again.
     disk.write("n\n5\n5\n7\n");
     assert_eq!(list(reader.as_ref(), &next).unwrap().0, rows(&[&["7"]]));
@@ -315,45 +325,45 @@ fn a_place_counts_only_in_the_state_it_was_given_in() {
         vec![Value::Integer(3), Value::Integer(state)],
         vec![Value::Integer(-1), Value::Integer(state)],
     ] {
-        let after = Position { sorted: None, key };
-        let next = Query { after: Some(&after), ..everything() };
-        assert!(matches!(list(reader.as_ref(), &next), Err(SourceFault::Moved)), "{after:?}");
+        let after = CursorPosition { sort_value: None, key };
+        let next = Query { after: Some(&after), ..query_all() };
+        assert!(matches!(list(reader.as_ref(), &next), Err(SourceError::StaleCursor)), "{after:?}");
     }
 }
 
 #[test]
 fn who_has_enough_or_is_gone_is_not_served() {
-    let disk = Disk::new("t.csv", "id\n1\n2\n3\n");
+    let disk = TestFile::new("t.csv", "id\n1\n2\n3\n");
     let csv = disk.csv();
     let reader = reader(&csv);
     let mut seen = 0;
-    let enough = &mut |_: &[Cell<'_>], _| {
+    let enough = &mut |_: &[ValueRef<'_>], _| {
         seen += 1;
-        if seen == 2 { More::No } else { More::Yes }
+        if seen == 2 { RowFlow::Stop } else { RowFlow::Continue }
     };
-    assert_eq!(reader.list(&everything(), enough).unwrap(), Some(3));
+    assert_eq!(reader.list(&query_all(), enough).unwrap(), Some(3));
     assert_eq!(seen, 2);
     let stop = AtomicBool::new(true);
-    let query = Query { stop: Some(&stop), ..everything() };
-    assert!(matches!(list(reader.as_ref(), &query), Err(SourceFault::Stopped)));
+    let query = Query { cancelled: Some(&stop), ..query_all() };
+    assert!(matches!(list(reader.as_ref(), &query), Err(SourceError::Cancelled)));
     assert_eq!(list(reader.as_ref(), &Query::default()).unwrap(), (Vec::new(), Some(3)));
 }
 
 #[test]
 fn a_read_is_short_if_it_touches_few_rows() {
     let many: String = (0..5000).map(|i| format!("{i},{}\n", i % 7)).collect();
-    let disk = Disk::new("t.csv", format!("id,n\n{many}"));
+    let disk = TestFile::new("t.csv", format!("id,n\n{many}"));
     let csv = disk.csv();
     let large = reader(&csv);
-    let short = |query: &Query<'_>| large.is_short(&Read::List(query));
+    let short = |query: &Query<'_>| large.can_run_inline(&ReadRequest::List(query));
     let page = || Query { rows_max: 50, ..Query::default() };
     let sorted = || Query { sort: Some(Sort { column: 1, descending: true }), ..page() };
-    let five = vec![Filter { column: 1, test: Test::Equals, value: Cell::Integer(5) }];
-    assert!(large.is_short(&Read::Get));
+    let five = vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(5) }];
+    assert!(large.can_run_inline(&ReadRequest::Get));
     assert!(!short(&page()), "the order of the key is not there yet");
     list(large.as_ref(), &page()).unwrap();
     assert!(short(&page()));
-    assert!(!short(&everything()));
+    assert!(!short(&query_all()));
     assert!(!short(&sorted()));
     list(large.as_ref(), &sorted()).unwrap();
     assert!(short(&sorted()));
@@ -363,20 +373,21 @@ fn a_read_is_short_if_it_touches_few_rows() {
         list(large.as_ref(), &Query { sort: Some(Sort { column, descending }), ..page() }).unwrap();
     }
     assert!(short(&sorted()));
-    let disk = Disk::new("t.csv", "id,n\n1,5\n");
+    let disk = TestFile::new("t.csv", "id,n\n1,5\n");
     let csv = disk.csv();
     let small = reader(&csv);
-    assert!(small.is_short(&Read::List(&Query { filters: five, ..sorted() })));
+    assert!(small.can_run_inline(&ReadRequest::List(&Query { filters: five, ..sorted() })));
 }
 
 #[test]
 fn a_filter_that_few_rows_pass_finds_them_all_in_order() {
     let many: String = (0..30_000).rev().map(|i| format!("{i},{},\"x, {}\"\n", i % 7, i % 1000)).collect();
-    let disk = Disk::new("t.csv", format!("id,n,t\n{many}"));
+    let disk = TestFile::new("t.csv", format!("id,n,t\n{many}"));
     let csv = disk.csv();
     let reader = reader(&csv);
-    let sieve = |column, value| Filter { column, test: Test::Equals, value: Cell::Text(value) };
-    let query = || Query { filters: vec![sieve(1, "3"), sieve(2, "x, 999")], ..everything() };
+    let sieve =
+        |column, value| Filter { column, comparison: Comparison::Equals, value: ValueRef::Text(value) };
+    let query = || Query { filters: vec![sieve(1, "3"), sieve(2, "x, 999")], ..query_all() };
     let expected: Vec<String> =
         (0..30_000).filter(|i| i % 7 == 3 && i % 1000 == 999).map(|i| i.to_string()).collect();
     let ids = |rows: Vec<Row>| rows.into_iter().map(|mut row| row[0].take().unwrap()).collect::<Vec<_>>();
@@ -384,6 +395,6 @@ fn a_filter_that_few_rows_pass_finds_them_all_in_order() {
     assert_eq!((ids(rows), total), (expected.clone(), Some(expected.len() as u64)));
     let paged = pages(reader.as_ref(), &Query { rows_max: 2, ..query() }, Some(0), || {}).concat();
     assert_eq!(ids(paged), expected);
-    let none = Query { filters: vec![sieve(2, "y")], ..everything() };
+    let none = Query { filters: vec![sieve(2, "y")], ..query_all() };
     assert_eq!(list(reader.as_ref(), &none).unwrap(), (Vec::new(), Some(0)));
 }

@@ -1,23 +1,23 @@
 //! How a file becomes a table: records, delimiters, encodings, kinds.
 
-use contract::Kind::{self, Boolean, Date, Decimal, Int64, Integer, LocalTimestamp, Text, Timestamp};
+use contract::DataType::{self, Boolean, Date, Decimal, Int64, Integer, LocalTimestamp, Text, Timestamp};
 use contract::source::Source;
 
-use super::kit::{Disk, all, only, reader, rows, table};
+use super::kit::{TestFile, all_rows, only_table, reader, rows, table};
 
 /// The header and the rows of a file, as `people.csv` unless a name is given.
 fn check(name: &str, content: impl AsRef<[u8]>, header: &[&str], expected: &[&[&str]], notes: &[&str]) {
     let shown = String::from_utf8_lossy(content.as_ref()).into_owned();
-    let disk = Disk::new(name, content);
+    let disk = TestFile::new(name, content);
     let csv = disk.csv();
-    let facts = csv.facts().unwrap_or_else(|fault| panic!("{shown:?}: {fault}"));
+    let facts = csv.introspect().unwrap_or_else(|fault| panic!("{shown:?}: {fault}"));
     assert_eq!(facts.notes, notes, "{shown:?}");
-    let table = only(facts);
+    let table = only_table(facts);
     let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, header, "{shown:?}");
-    assert_eq!(table.rows, Some(expected.len() as u64), "{shown:?}");
+    assert_eq!(table.row_count, Some(expected.len() as u64), "{shown:?}");
     assert!(!table.key_is_declared);
-    let mut read = all(reader(&csv).as_ref());
+    let mut read = all_rows(reader(&csv).as_ref());
     let mut expected = rows(expected);
     // In the order of the key, if there is one; these tests are about what a row says.
     read.sort();
@@ -103,12 +103,12 @@ fn the_delimiter_is_what_the_first_records_agree_on() {
 
 #[test]
 fn a_declared_delimiter_is_not_doubted() {
-    let disk = Disk::new("x.csv", "a;b,c\n1;2,3\n");
-    let facts = disk.csv_with(Some(b','), None).facts().unwrap();
+    let disk = TestFile::new("x.csv", "a;b,c\n1;2,3\n");
+    let facts = disk.csv_with(Some(b','), None).introspect().unwrap();
     assert!(facts.notes.is_empty());
-    assert_eq!(only(facts).columns[0].name, "a;b");
-    let disk = Disk::new("x.csv", "a^b\n1^2\n");
-    let facts = disk.csv_with(Some(b'^'), None).facts().unwrap();
+    assert_eq!(only_table(facts).columns[0].name, "a;b");
+    let disk = TestFile::new("x.csv", "a^b\n1^2\n");
+    let facts = disk.csv_with(Some(b'^'), None).introspect().unwrap();
     assert_eq!(facts.notes, ["fields are separated by `^`"]);
 }
 
@@ -140,10 +140,10 @@ fn encodings_are_told_from_their_bytes() {
 
 #[test]
 fn a_column_is_nullable_where_a_value_is_missing() {
-    let check = |content: &str, null: Option<&str>, expected: &[(Kind, bool)]| {
-        let disk = Disk::new("x.csv", content);
-        let table = only(disk.csv_with(Some(b','), null).facts().unwrap());
-        let read: Vec<_> = table.columns.iter().map(|column| (column.kind, column.nullable)).collect();
+    let check = |content: &str, null: Option<&str>, expected: &[(DataType, bool)]| {
+        let disk = TestFile::new("x.csv", content);
+        let table = only_table(disk.csv_with(Some(b','), null).introspect().unwrap());
+        let read: Vec<_> = table.columns.iter().map(|column| (column.data_type, column.nullable)).collect();
         assert_eq!(read, expected, "{content:?} {null:?}");
         assert!(table.columns.iter().all(|column| !column.mixed));
     };
@@ -172,7 +172,7 @@ fn a_column_is_nullable_where_a_value_is_missing() {
 
 #[test]
 fn few_different_texts_are_told() {
-    let values = |content: &str| table(content).columns.remove(1).values;
+    let values = |content: &str| table(content).columns.remove(1).distinct_values;
     assert_eq!(values("a,b\n1,free\n2,ruby\n3,free\n"), ["free", "ruby"]);
     assert_eq!(values("a,b\n1,free\n2,\n"), ["free", ""]);
     assert!(values("a,b\n1,2\n2,3\n").is_empty());
@@ -185,6 +185,6 @@ fn few_different_texts_are_told() {
 fn a_table_is_named_after_its_file() {
     for (file, name) in [("people.csv", "people"), ("a.b.csv", "a.b"), ("people", "people"), (".csv", ".csv")]
     {
-        assert_eq!(only(Disk::new(file, "a\n1\n").csv().facts().unwrap()).name, name);
+        assert_eq!(only_table(TestFile::new(file, "a\n1\n").csv().introspect().unwrap()).name, name);
     }
 }

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use contract::source::{Query, Read, Reader, Shape, Source, SourceFault};
-use contract::{Cell, Kind};
+use contract::source::{Query, ReadRequest, Reader, Source, SourceError, TableShape};
+use contract::{DataType, ValueRef};
 use source::csv::{Csv, Options};
 
-use super::kit::{Disk, Row, all, everything, get, list, reader, rows, shape};
+use super::kit::{Row, TestFile, all_rows, get, list, query_all, reader, rows, shape};
 
 const FIRST: &str = "id,name,age\n1,Ann,30\n2,Bob,40\n";
 
-fn open(content: &str) -> (Disk, Csv, Arc<dyn Reader>) {
-    let disk = Disk::new("people.csv", content);
+fn open(content: &str) -> (TestFile, Csv, Arc<dyn Reader>) {
+    let disk = TestFile::new("people.csv", content);
     let csv = disk.csv();
     let reader = reader(&csv);
     (disk, csv, reader)
 }
 
-fn told(result: Result<(Vec<Row>, Option<u64>), SourceFault>) -> String {
+fn outcome_text(result: Result<(Vec<Row>, Option<u64>), SourceError>) -> String {
     match result {
-        Err(SourceFault::Changed { told, log: _ }) => told,
+        Err(SourceError::Incompatible { message: told, detail: _ }) => told,
         other => panic!("{other:?}"),
     }
 }
@@ -27,7 +27,8 @@ fn told(result: Result<(Vec<Row>, Option<u64>), SourceFault>) -> String {
 #[test]
 fn a_change_is_seen_by_the_next_call() {
     let (disk, _csv, reader) = open(FIRST);
-    let name = |id| get(reader.as_ref(), &[Cell::Integer(id)]).unwrap().map(|row| row[1].clone().unwrap());
+    let name =
+        |id| get(reader.as_ref(), &[ValueRef::Integer(id)]).unwrap().map(|row| row[1].clone().unwrap());
     assert_eq!(name(1).as_deref(), Some("Ann"));
     // As long as before, and so soon that the file's time may be the same.
     for new in ["Eve", "Zoe", "Max"] {
@@ -42,7 +43,7 @@ fn a_change_is_seen_by_the_next_call() {
     assert_eq!((name(3), name(4).as_deref()), (None, Some("Dan")));
     disk.write("id,name,age\n");
     assert_eq!(name(4), None);
-    assert_eq!(list(reader.as_ref(), &everything()).unwrap(), (Vec::new(), Some(0)));
+    assert_eq!(list(reader.as_ref(), &query_all()).unwrap(), (Vec::new(), Some(0)));
 }
 
 #[test]
@@ -56,13 +57,13 @@ fn columns_are_known_by_their_names() {
     let (disk, _csv, reader) = open(FIRST);
     for (content, expected) in table {
         disk.write(content);
-        assert_eq!(all(reader.as_ref()), rows(expected), "{content:?}");
+        assert_eq!(all_rows(reader.as_ref()), rows(expected), "{content:?}");
     }
     let (disk, _csv, reader) = open("a,x,x\n1,2,3\n");
     disk.write("x,a,b,x\n20,10,?,30\n");
-    assert_eq!(all(reader.as_ref()), rows(&[&["10", "20", "30"]]));
+    assert_eq!(all_rows(reader.as_ref()), rows(&[&["10", "20", "30"]]));
     disk.write("x,a\n20,10\n");
-    let told = told(list(reader.as_ref(), &everything()));
+    let told = outcome_text(list(reader.as_ref(), &query_all()));
     assert_eq!(told, "`people.csv` has no column `x`; put it back, or make the contract anew");
 }
 
@@ -110,21 +111,25 @@ fn what_breaks_the_contract_is_told_until_it_is_right_again() {
     for (content, message) in table {
         disk.write(content);
         let message = format!("`people.csv` {message}");
-        assert_eq!(told(list(reader.as_ref(), &everything())), message, "{content:?}");
-        let fault = get(reader.as_ref(), &[Cell::Integer(1)]).expect_err("the file is still wrong");
-        assert!(matches!(&fault, SourceFault::Changed { told, .. } if *told == message), "{fault:?}");
-        assert!(reader.is_short(&Read::List(&everything())), "to say no takes no time");
+        assert_eq!(outcome_text(list(reader.as_ref(), &query_all())), message, "{content:?}");
+        let fault = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("the file is still wrong");
+        assert!(
+            matches!(&fault, SourceError::Incompatible { message: told, .. } if *told == message),
+            "{fault:?}"
+        );
+        assert!(reader.can_run_inline(&ReadRequest::List(&query_all())), "to say no takes no time");
         disk.write(FIRST);
-        assert_eq!(all(reader.as_ref()), expected, "after {content:?}");
+        assert_eq!(all_rows(reader.as_ref()), expected, "after {content:?}");
     }
     std::fs::remove_file(&disk.path).unwrap();
     let gone = "`people.csv` is not there; check its name, or put it back";
-    for fault in [list(reader.as_ref(), &everything()).expect_err("gone"), csv.facts().expect_err("gone")] {
+    for fault in [list(reader.as_ref(), &query_all()).expect_err("gone"), csv.introspect().expect_err("gone")]
+    {
         // Nobody knows what it holds: it may be the same when it is back.
-        assert!(matches!(&fault, SourceFault::Unavailable { told, .. } if told == gone), "{fault:?}");
+        assert!(matches!(&fault, SourceError::Unavailable { message, .. } if message == gone), "{fault:?}");
     }
     disk.write(FIRST);
-    assert_eq!(all(reader.as_ref()), expected);
+    assert_eq!(all_rows(reader.as_ref()), expected);
 }
 
 #[test]
@@ -134,33 +139,33 @@ fn a_file_may_be_written_in_pieces() {
     for length in 0..whole.len() {
         disk.write(&whole.as_bytes()[..length]);
         // Whatever it is, it is rows of the contract or a fault.
-        if let Ok((rows, _)) = list(reader.as_ref(), &everything()) {
+        if let Ok((rows, _)) = list(reader.as_ref(), &query_all()) {
             assert!(rows.iter().all(|row| row.len() == 3 && row[2].is_some()), "{length}");
         }
     }
     disk.write(whole);
-    assert_eq!(all(reader.as_ref()), rows(&[&["1", "Zoë, \"Z\"", "30"], &["2", "Łukasz", "41"]]));
+    assert_eq!(all_rows(reader.as_ref()), rows(&[&["1", "Zoë, \"Z\"", "30"], &["2", "Łukasz", "41"]]));
 }
 
 #[test]
 fn a_contract_may_be_wider_than_what_is_found() {
-    let disk = Disk::new("people.csv", "id,score,at\n1,10,NA\n2,,2026-02-28\n");
+    let disk = TestFile::new("people.csv", "id,score,at\n1,10,NA\n2,,2026-02-28\n");
     let csv = disk.csv();
     let mut shape = shape(&csv);
-    shape.columns[1].kind = Kind::Decimal;
-    shape.columns[2].kind = Kind::Date;
-    shape.columns[2].null = Some("NA".to_owned());
+    shape.columns[1].data_type = DataType::Decimal;
+    shape.columns[2].data_type = DataType::Date;
+    shape.columns[2].null_text = Some("NA".to_owned());
     shape.columns[2].nullable = true;
     let wide = csv.reader(&shape).unwrap();
-    assert_eq!(all(wide.as_ref()), rows(&[&["1", "10", "-"], &["2", "-", "2026-02-28"]]));
+    assert_eq!(all_rows(wide.as_ref()), rows(&[&["1", "10", "-"], &["2", "-", "2026-02-28"]]));
     disk.write("id,score,at\n1,1.5,\n");
-    assert_eq!(all(wide.as_ref()), rows(&[&["1", "1.5", "-"]]));
+    assert_eq!(all_rows(wide.as_ref()), rows(&[&["1", "1.5", "-"]]));
     disk.write("id,score,at\n1,1.5,soon\n");
     let date = "`people.csv` line 2, column `at`: expected a date, such as `2026-02-28`; correct the value";
-    assert_eq!(told(list(wide.as_ref(), &everything())), date);
+    assert_eq!(outcome_text(list(wide.as_ref(), &query_all())), date);
     shape.columns[2].mixed = true;
     let mixed = csv.reader(&shape).unwrap();
-    assert_eq!(all(mixed.as_ref()), rows(&[&["1", "1.5", "soon"]]));
+    assert_eq!(all_rows(mixed.as_ref()), rows(&[&["1", "1.5", "soon"]]));
     shape.columns[2].nullable = false;
     disk.write("id,score,at\n1,1.5,NA\n");
     let Err(fault) = csv.reader(&shape) else { panic!("`NA` is no value") };
@@ -171,28 +176,28 @@ fn a_contract_may_be_wider_than_what_is_found() {
 
 #[test]
 fn text_that_means_no_value_counts_after_a_change_too() {
-    let disk = Disk::new("people.csv", "id,age\n1,NA\n2,40\n");
+    let disk = TestFile::new("people.csv", "id,age\n1,NA\n2,40\n");
     let csv = disk.csv_with(None, Some("NA"));
     let reader = reader(&csv);
-    assert_eq!(all(reader.as_ref()), rows(&[&["1", "-"], &["2", "40"]]));
+    assert_eq!(all_rows(reader.as_ref()), rows(&[&["1", "-"], &["2", "40"]]));
     disk.write("id,age\n1,30\n2,NA\n3,\"NA\"\n4,\n");
-    assert_eq!(all(reader.as_ref()), rows(&[&["1", "30"], &["2", "-"], &["3", "-"], &["4", "-"]]));
+    assert_eq!(all_rows(reader.as_ref()), rows(&[&["1", "30"], &["2", "-"], &["3", "-"], &["4", "-"]]));
     disk.write("id,age\n1,N/A\n");
     let number =
         "`people.csv` line 2, column `age`: expected a whole number, such as `42`; correct the value";
-    assert_eq!(told(list(reader.as_ref(), &everything())), number);
+    assert_eq!(outcome_text(list(reader.as_ref(), &query_all())), number);
 }
 
 #[test]
 fn a_value_may_be_missing_later_where_the_author_lets_it() {
-    let disk = Disk::new("people.csv", FIRST);
+    let disk = TestFile::new("people.csv", FIRST);
     let csv = disk.csv();
     let mut shape = shape(&csv);
     // What `null = ""` in a manifest makes of a column.
-    (shape.columns[2].null, shape.columns[2].nullable) = (Some(String::new()), true);
+    (shape.columns[2].null_text, shape.columns[2].nullable) = (Some(String::new()), true);
     let reader = csv.reader(&shape).unwrap();
     disk.write("id,name,age\n1,Ann,30\n2,Bob,\n");
-    assert_eq!(all(reader.as_ref()), rows(&[&["1", "Ann", "30"], &["2", "Bob", "-"]]));
+    assert_eq!(all_rows(reader.as_ref()), rows(&[&["1", "Ann", "30"], &["2", "Bob", "-"]]));
 }
 
 #[cfg(unix)]
@@ -201,25 +206,26 @@ fn an_edit_that_sets_the_time_back_is_seen() {
     let (disk, _csv, reader) = open(FIRST);
     // Old enough that nobody looks because of the time alone.
     std::thread::sleep(std::time::Duration::from_millis(120));
-    assert_eq!(all(reader.as_ref()).len(), 2);
+    assert_eq!(all_rows(reader.as_ref()).len(), 2);
     let modified = disk.path.metadata().unwrap().modified().unwrap();
     disk.write(FIRST.replace("Ann", "Eve"));
     std::fs::File::options().write(true).open(&disk.path).unwrap().set_modified(modified).unwrap();
     let after = disk.path.metadata().unwrap();
     assert_eq!((after.modified().unwrap(), after.len()), (modified, FIRST.len() as u64));
-    assert_eq!(all(reader.as_ref())[0][1].as_deref(), Some("Eve"));
+    assert_eq!(all_rows(reader.as_ref())[0][1].as_deref(), Some("Eve"));
 }
 
 #[test]
 fn several_readers_share_one_file() {
-    let disk = Disk::new("people.csv", FIRST);
+    let disk = TestFile::new("people.csv", FIRST);
     let csv = disk.csv();
     let whole = shape(&csv);
-    let names = Shape { columns: whole.columns[1..2].to_vec(), key: Vec::new(), table: whole.table.clone() };
+    let names =
+        TableShape { columns: whole.columns[1..2].to_vec(), key: Vec::new(), table: whole.table.clone() };
     let (whole, names) = (csv.reader(&whole).unwrap(), csv.reader(&names).unwrap());
     disk.write("id,name,age\n1,Cid,x\n");
-    assert_eq!(all(names.as_ref()), rows(&[&["Cid"]]));
-    assert!(list(whole.as_ref(), &everything()).is_err());
+    assert_eq!(all_rows(names.as_ref()), rows(&[&["Cid"]]));
+    assert!(list(whole.as_ref(), &query_all()).is_err());
 }
 
 #[test]
@@ -228,16 +234,16 @@ fn a_large_file_is_read_behind_while_the_old_state_answers() {
         let many: String = (0..60_000).map(|i| format!("{i},{name} with quite a long name {i}\n")).collect();
         format!("id,name\n{many}")
     };
-    let disk = Disk::new("people.csv", large("Ann"));
+    let disk = TestFile::new("people.csv", large("Ann"));
     assert!(disk.path.metadata().unwrap().len() > 2 << 20);
     let csv = disk.csv();
     let reader = reader(&csv);
-    let first = || get(reader.as_ref(), &[Cell::Text("0")]).map(|row| row.unwrap()[1].clone().unwrap());
+    let first = || get(reader.as_ref(), &[ValueRef::Text("0")]).map(|row| row.unwrap()[1].clone().unwrap());
     // A thread may be under way for the state before: it ends, and then one reads the newest.
     let settled = || {
         for _ in 0..2 {
             first().ok();
-            csv.wait();
+            csv.wait_for_reload();
         }
         first()
     };
@@ -250,19 +256,19 @@ fn a_large_file_is_read_behind_while_the_old_state_answers() {
         settled().unwrap_err().to_string().starts_with("`people.csv` lines 2 and 60002 have the same `id`")
     );
     // A small one is read at once.
-    csv.wait();
+    csv.wait_for_reload();
     disk.write("id,name\n0,Dan\n");
     assert_eq!(first().unwrap(), "Dan");
 }
 
 #[test]
 fn between_two_looks_the_file_is_trusted() {
-    let disk = Disk::new("people.csv", FIRST);
-    let csv = Csv::open(&disk.path, Options { look_every_ms: u64::MAX, ..Options::default() });
+    let disk = TestFile::new("people.csv", FIRST);
+    let csv = Csv::open(&disk.path, Options { poll_interval_ms: u64::MAX, ..Options::default() });
     let reader = reader(&csv);
     disk.write("gone");
-    assert_eq!(all(reader.as_ref()).len(), 2);
+    assert_eq!(all_rows(reader.as_ref()).len(), 2);
     // Who asks for facts is told what is there now, and so is everybody from then on.
-    assert_eq!(csv.facts().unwrap().tables[0].columns[0].name, "gone");
+    assert_eq!(csv.introspect().unwrap().tables[0].columns[0].name, "gone");
     assert!(list(reader.as_ref(), &Query::default()).is_err());
 }

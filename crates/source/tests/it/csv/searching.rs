@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use contract::source::{More, Search, Searched, SourceFault};
+use contract::source::{RowFlow, Search, SearchCoverage, SourceError};
 
-use super::kit::{Disk, reader, shape};
+use super::kit::{TestFile, reader, shape};
 use contract::source::Source;
 
 const PEOPLE: &str = "id,name,note\n1,Ann Smith,\"likes \"\"Rust\"\"\"\n2,JOANNA,NA\n3,Zoë,smith & co\n4,,\n";
@@ -14,16 +14,16 @@ fn search(
     columns: &[usize],
     rows_max: usize,
     scan_rows_max: usize,
-) -> (Vec<String>, Searched) {
-    let disk = Disk::new("people.csv", PEOPLE);
+) -> (Vec<String>, SearchCoverage) {
+    let disk = TestFile::new("people.csv", PEOPLE);
     let csv = disk.csv_with(None, Some("NA"));
     let reader = reader(&csv);
     let search =
-        Search { words: words.to_vec(), columns, rows_max, scan_rows_max, stop: None, progress: None };
+        Search { terms: words.to_vec(), columns, rows_max, scan_rows_max, cancelled: None, progress: None };
     let mut found = Vec::new();
     let searched = reader.search(&search, &mut |cells| {
         found.push(super::kit::row(cells)[0].clone().unwrap());
-        More::Yes
+        RowFlow::Continue
     });
     (found, searched.unwrap())
 }
@@ -33,7 +33,7 @@ fn every_word_is_in_one_of_the_columns() {
     let check = |words: &[&str], columns: &[usize], expected: &[&str]| {
         assert_eq!(
             search(words, columns, 10, 10),
-            (expected.iter().map(|id| (*id).to_owned()).collect(), Searched::All)
+            (expected.iter().map(|id| (*id).to_owned()).collect(), SearchCoverage::Complete)
         );
     };
     check(&["ann"], &[1, 2], &["1", "2"]);
@@ -52,30 +52,30 @@ fn every_word_is_in_one_of_the_columns() {
 #[test]
 fn a_search_has_an_end() {
     let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
-    assert_eq!(search(&["n"], &[1], 1, 10), (ids(&["1"]), Searched::All));
-    assert_eq!(search(&["n"], &[1], 10, 1), (ids(&["1"]), Searched::Cut));
-    assert_eq!(search(&["n"], &[1], 10, 4), (ids(&["1", "2"]), Searched::All));
+    assert_eq!(search(&["n"], &[1], 1, 10), (ids(&["1"]), SearchCoverage::Complete));
+    assert_eq!(search(&["n"], &[1], 10, 1), (ids(&["1"]), SearchCoverage::Truncated));
+    assert_eq!(search(&["n"], &[1], 10, 4), (ids(&["1", "2"]), SearchCoverage::Complete));
     // Who has enough does not ask whether there is more.
-    assert_eq!(search(&["n"], &[1], 1, 1), (ids(&["1"]), Searched::All));
-    assert_eq!(search(&["n"], &[1], 10, 0), (ids(&[]), Searched::Cut));
-    let disk = Disk::new("people.csv", PEOPLE);
+    assert_eq!(search(&["n"], &[1], 1, 1), (ids(&["1"]), SearchCoverage::Complete));
+    assert_eq!(search(&["n"], &[1], 10, 0), (ids(&[]), SearchCoverage::Truncated));
+    let disk = TestFile::new("people.csv", PEOPLE);
     let csv = disk.csv();
     let reader = csv.reader(&shape(&csv)).unwrap();
     let mut search = Search {
-        words: vec!["n"],
+        terms: vec!["n"],
         columns: &[1],
         rows_max: 10,
         scan_rows_max: 10,
-        stop: None,
+        cancelled: None,
         progress: None,
     };
     let mut rows = 0;
     let enough = reader.search(&search, &mut |_| {
         rows += 1;
-        More::No
+        RowFlow::Stop
     });
-    assert_eq!((enough.unwrap(), rows), (Searched::All, 1));
+    assert_eq!((enough.unwrap(), rows), (SearchCoverage::Complete, 1));
     let stop = AtomicBool::new(true);
-    search.stop = Some(&stop);
-    assert!(matches!(reader.search(&search, &mut |_| More::Yes), Err(SourceFault::Stopped)));
+    search.cancelled = Some(&stop);
+    assert!(matches!(reader.search(&search, &mut |_| RowFlow::Continue), Err(SourceError::Cancelled)));
 }

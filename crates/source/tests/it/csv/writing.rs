@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use contract::cursor::KEY_BYTES_MAX;
-use contract::manifest::Formulas;
-use contract::source::{Change, Shape, Source, SourceFault, Write, WriteFault, Writer};
-use contract::{Cell, Kind, Value};
+use contract::manifest::FormulaPolicy;
+use contract::source::{RowChange, Source, SourceError, TableShape, WriteError, WriteRequest, Writer};
+use contract::{DataType, Value, ValueRef};
 use source::csv::{Csv, Options};
 
-use super::kit::{Disk, all, everything, get, list, reader, rows, shape};
-use crate::clerk::{Scribe, claim, plain, said, write};
+use super::kit::{TestFile, all_rows, get, list, query_all, reader, rows, shape};
+use crate::write_checks::{RecordingChecks, idempotency_key, outcome_text, plain_write, write_outcome};
 
 fn writer(csv: &Csv) -> Arc<dyn Writer> {
     csv.writer(&shape(csv)).unwrap()
 }
 
-fn text(text: &str) -> Cell<'_> {
-    Cell::Text(text)
+fn text(text: &str) -> ValueRef<'_> {
+    ValueRef::Text(text)
 }
 
 /// The file after one change, or what is said instead. Nothing but the file is left.
-fn check(before: impl AsRef<[u8]>, change: Change<'_>, expected: Result<&[u8], &str>) {
+fn check(before: impl AsRef<[u8]>, change: RowChange<'_>, expected: Result<&[u8], &str>) {
     let before = before.as_ref();
-    let disk = Disk::new("people.csv", before);
+    let disk = TestFile::new("people.csv", before);
     let csv = disk.csv();
-    let said = write(writer(&csv).as_ref(), change);
+    let said = write_outcome(writer(&csv).as_ref(), change);
     let after = std::fs::read(&disk.path).unwrap();
     match expected {
         Ok(bytes) => {
@@ -39,26 +39,26 @@ fn check(before: impl AsRef<[u8]>, change: Change<'_>, expected: Result<&[u8], &
     assert_eq!(std::fs::read_dir(disk.path.parent().unwrap()).unwrap().count(), 1);
 }
 
-fn create(before: impl AsRef<[u8]>, cells: &[(usize, Cell<'_>)], expected: Result<&[u8], &str>) {
-    check(before, Change::Create { cells }, expected);
+fn create(before: impl AsRef<[u8]>, cells: &[(usize, ValueRef<'_>)], expected: Result<&[u8], &str>) {
+    check(before, RowChange::Create { values: cells }, expected);
 }
 
 fn update(
     before: impl AsRef<[u8]>,
-    key: Cell<'_>,
-    cells: &[(usize, Cell<'_>)],
+    key: ValueRef<'_>,
+    cells: &[(usize, ValueRef<'_>)],
     expected: Result<&[u8], &str>,
 ) {
-    check(before, Change::Update { key: &[key], cells }, expected);
+    check(before, RowChange::Update { key: &[key], values: cells }, expected);
 }
 
-fn delete(before: impl AsRef<[u8]>, key: Cell<'_>, expected: Result<&[u8], &str>) {
-    check(before, Change::Delete { key: &[key] }, expected);
+fn delete(before: impl AsRef<[u8]>, key: ValueRef<'_>, expected: Result<&[u8], &str>) {
+    check(before, RowChange::Delete { key: &[key] }, expected);
 }
 
 #[test]
 fn a_new_row_is_the_last_and_ends_as_the_others_do() {
-    let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
+    let cells = [(0, ValueRef::Integer(2)), (1, text("Bob"))];
     for (before, after) in [
         ("id,name\n1,Ann\n", "id,name\n1,Ann\n2,Bob\n"),
         ("id,name\r\n1,Ann\r\n", "id,name\r\n1,Ann\r\n2,Bob\r\n"),
@@ -80,11 +80,11 @@ fn a_new_row_is_the_last_and_ends_as_the_others_do() {
 
 #[test]
 fn what_a_new_row_does_not_say_is_nothing_where_there_can_be_nothing() {
-    let cells = [(0, Cell::Integer(3))];
+    let cells = [(0, ValueRef::Integer(3))];
     create("id,name,age\n1,Ann,\n2,,5\n", &cells, Ok(b"id,name,age\n1,Ann,\n2,,5\n3,,\n"));
     create("id,age\n1,\"\"\n2,\"5\"\n", &cells, Ok(b"id,age\n1,\"\"\n2,\"5\"\n3,\"\"\n"));
     create("id,age\n1,5\n", &cells, Err("1: expected a value"));
-    create("id,age\n1,5\n", &[(1, Cell::Integer(5))], Err("0: expected a value"));
+    create("id,age\n1,5\n", &[(1, ValueRef::Integer(5))], Err("0: expected a value"));
 }
 
 #[test]
@@ -105,17 +105,17 @@ fn what_needs_quotes_has_them() {
         ("\u{feff}", "\u{feff}"),
     ] {
         let after = format!("id,name\n1,Ann\n2,{field}\n");
-        create(before, &[(0, Cell::Integer(2)), (1, text(name))], Ok(after.as_bytes()));
+        create(before, &[(0, ValueRef::Integer(2)), (1, text(name))], Ok(after.as_bytes()));
         let after = format!("id,name\n1,{field}\n");
-        update(before, Cell::Integer(1), &[(1, text(name))], Ok(after.as_bytes()));
+        update(before, ValueRef::Integer(1), &[(1, text(name))], Ok(after.as_bytes()));
     }
     // A line with nothing in it would be no row.
-    let disk = Disk::new("one.csv", "name\nAnn\n");
+    let disk = TestFile::new("one.csv", "name\nAnn\n");
     let csv = disk.csv();
     let mut keyless = shape(&csv);
     keyless.key.clear();
     let writer = csv.writer(&keyless).unwrap();
-    assert_eq!(write(writer.as_ref(), Change::Create { cells: &[(0, text(""))] }), "done");
+    assert_eq!(write_outcome(writer.as_ref(), RowChange::Create { values: &[(0, text(""))] }), "done");
     assert_eq!(std::fs::read(&disk.path).unwrap(), b"name\nAnn\n\"\"\n");
 }
 
@@ -123,21 +123,21 @@ fn what_needs_quotes_has_them() {
 fn only_the_fields_that_change_are_touched() {
     let before = "id, name ,age,\"note\"\r\n\"1\", Ann ,\"30\",\"a \"\"b\"\" c\"x\r\n\r\n2,Bob,,\r\n";
     for (key, cells, from, to) in [
-        (1, &[(2, Cell::Integer(31))][..], "\"30\"", "\"31\""),
-        (1, &[(2, Cell::Null)], "\"30\"", "\"\""),
+        (1, &[(2, ValueRef::Integer(31))][..], "\"30\"", "\"31\""),
+        (1, &[(2, ValueRef::Null)], "\"30\"", "\"\""),
         (1, &[(1, text("Eve"))], " Ann ", "Eve"),
         (1, &[(3, text("n"))], "\"a \"\"b\"\" c\"x", "\"n\""),
         (1, &[(1, text("Eve")), (3, text(""))], " Ann ,\"30\",\"a \"\"b\"\" c\"x", "Eve,\"30\",\"\""),
         // As the rows before have it.
-        (2, &[(2, Cell::Integer(40))], "Bob,,", "Bob,\"40\","),
-        (2, &[(0, Cell::Integer(7))], "2,Bob", "7,Bob"),
+        (2, &[(2, ValueRef::Integer(40))], "Bob,,", "Bob,\"40\","),
+        (2, &[(0, ValueRef::Integer(7))], "2,Bob", "7,Bob"),
         // What is there already is left as it stands.
-        (1, &[(0, Cell::Integer(1)), (1, text(" Ann ")), (3, text("a \"b\" cx"))], "", ""),
-        (2, &[(2, Cell::Null), (3, text(""))], "", ""),
+        (1, &[(0, ValueRef::Integer(1)), (1, text(" Ann ")), (3, text("a \"b\" cx"))], "", ""),
+        (2, &[(2, ValueRef::Null), (3, text(""))], "", ""),
         (2, &[], "", ""),
     ] {
         let after = before.replacen(from, to, 1);
-        update(before, Cell::Integer(key), cells, Ok(after.as_bytes()));
+        update(before, ValueRef::Integer(key), cells, Ok(after.as_bytes()));
     }
 }
 
@@ -153,7 +153,7 @@ fn a_row_goes_with_its_line() {
         ("id,n\n1,a\n", 1, "id,n\n"),
         ("id,n\n1,a", 1, "id,n"),
     ] {
-        delete(before, Cell::Integer(key), Ok(after.as_bytes()));
+        delete(before, ValueRef::Integer(key), Ok(after.as_bytes()));
     }
 }
 
@@ -170,80 +170,89 @@ fn an_encoding_is_kept() {
     let before = "id,name\r\n1,Zoë 🦀\r\n2,Ann\r\n";
     let after = "id,name\r\n1,Łódź 🦀🦀\r\n2,Ann\r\n";
     for (before, after) in encodings(before).into_iter().zip(encodings(after)) {
-        update(&before, Cell::Integer(1), &[(1, text("Łódź 🦀🦀"))], Ok(&after));
+        update(&before, ValueRef::Integer(1), &[(1, text("Łódź 🦀🦀"))], Ok(&after));
     }
     let after = "id,name\r\n2,Ann\r\n";
     for (before, after) in encodings(before).into_iter().zip(encodings(after)) {
-        delete(&before, Cell::Integer(1), Ok(&after));
+        delete(&before, ValueRef::Integer(1), Ok(&after));
     }
     let after = "id,name\r\n1,Zoë 🦀\r\n2,Ann\r\n3,Ü\r\n";
     for (before, after) in encodings(before).into_iter().zip(encodings(after)) {
-        create(&before, &[(0, Cell::Integer(3)), (1, text("Ü"))], Ok(&after));
+        create(&before, &[(0, ValueRef::Integer(3)), (1, text("Ü"))], Ok(&after));
     }
 }
 
 #[test]
 fn windows_1252_is_kept_and_holds_what_it_can() {
     let before = b"id,name\n1,Zo\xeb\n2,\x80\x81\n";
-    update(before, Cell::Integer(2), &[(1, text("Œuvre €"))], Ok(b"id,name\n1,Zo\xeb\n2,\x8cuvre \x80\n"));
-    create(before, &[(0, Cell::Integer(3)), (1, text("é"))], Ok(b"id,name\n1,Zo\xeb\n2,\x80\x81\n3,\xe9\n"));
+    update(
+        before,
+        ValueRef::Integer(2),
+        &[(1, text("Œuvre €"))],
+        Ok(b"id,name\n1,Zo\xeb\n2,\x8cuvre \x80\n"),
+    );
+    create(
+        before,
+        &[(0, ValueRef::Integer(3)), (1, text("é"))],
+        Ok(b"id,name\n1,Zo\xeb\n2,\x80\x81\n3,\xe9\n"),
+    );
     let why = "1: `Ł` is not in Windows-1252, in which the file is written; save the file as UTF-8";
-    update(before, Cell::Integer(2), &[(1, text("aŁ"))], Err(why));
+    update(before, ValueRef::Integer(2), &[(1, text("aŁ"))], Err(why));
     // Without its only strange byte the rest would be taken for UTF-8, and mean something else.
     let other = "the file would be taken for one in another encoding; save it as UTF-8";
     let before = b"id,name\n1,\xc3\xa9\n2,\xeb\n";
-    delete(before, Cell::Integer(2), Err(other));
-    update(before, Cell::Integer(2), &[(1, text("e"))], Err(other));
+    delete(before, ValueRef::Integer(2), Err(other));
+    update(before, ValueRef::Integer(2), &[(1, text("e"))], Err(other));
     // Where nothing strange is left, there is nothing to mistake.
-    delete(b"id,name\n1,e\n2,\xeb\n", Cell::Integer(2), Ok(b"id,name\n1,e\n"));
+    delete(b"id,name\n1,e\n2,\xeb\n", ValueRef::Integer(2), Ok(b"id,name\n1,e\n"));
 }
 
 #[test]
 fn a_text_that_spreadsheets_run_is_refused_unless_the_author_lets_it() {
     for bad in ["=1+1", "+1 555", "-x", "-5", "@SUM(A1)", "\tx", "\r=1"] {
-        let disk = Disk::new("people.csv", "id,name,age\n1,Ann,3\n");
+        let disk = TestFile::new("people.csv", "id,name,age\n1,Ann,3\n");
         let csv = disk.csv();
         let cells = [(1, text(bad))];
-        let change = || Change::Update { key: &[Cell::Integer(1)], cells: &cells };
-        let told = write(writer(&csv).as_ref(), change());
+        let change = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
+        let told = write_outcome(writer(&csv).as_ref(), change());
         let first = bad.chars().next().unwrap().escape_debug();
         let expected = format!(
             "1: a text that begins with `{first}` is a formula for spreadsheets; `formulas = \"keep\"` for the source \
              in the manifest lets it be written"
         );
         assert_eq!(told, expected);
-        let keep = Options { formulas: Formulas::Keep, look_every_ms: 0, ..Options::default() };
+        let keep = Options { formulas: FormulaPolicy::Keep, poll_interval_ms: 0, ..Options::default() };
         let csv = Csv::open(&disk.path, keep);
-        assert_eq!(write(writer(&csv).as_ref(), change()), "done");
-        let row = get(reader(&csv).as_ref(), &[Cell::Integer(1)]).unwrap().unwrap();
+        assert_eq!(write_outcome(writer(&csv).as_ref(), change()), "done");
+        let row = get(reader(&csv).as_ref(), &[ValueRef::Integer(1)]).unwrap().unwrap();
         assert_eq!(row[1].as_deref(), Some(bad));
     }
-    update("id,age\n1,3\n", Cell::Integer(1), &[(1, Cell::Integer(-5))], Ok(b"id,age\n1,-5\n"));
-    update("id,age\n1,3.5\n", Cell::Integer(1), &[(1, text("-5.00"))], Ok(b"id,age\n1,-5.00\n"));
+    update("id,age\n1,3\n", ValueRef::Integer(1), &[(1, ValueRef::Integer(-5))], Ok(b"id,age\n1,-5\n"));
+    update("id,age\n1,3.5\n", ValueRef::Integer(1), &[(1, text("-5.00"))], Ok(b"id,age\n1,-5.00\n"));
     // Nobody is asked about what stands there already.
-    update("id,f,n\n1,=A1,x\n", Cell::Integer(1), &[(2, text("y"))], Ok(b"id,f,n\n1,=A1,y\n"));
+    update("id,f,n\n1,=A1,x\n", ValueRef::Integer(1), &[(2, text("y"))], Ok(b"id,f,n\n1,=A1,y\n"));
 }
 
 #[test]
 fn a_value_that_would_not_read_back_is_refused() {
     let before = "id,name,whole,exact,day,yes\n1,Ann,1,1.5,2026-02-28,true\n2,,,,,\n";
-    let key = Cell::Integer(1);
-    let table: &[(usize, Cell<'_>, &str)] = &[
+    let key = ValueRef::Integer(1);
+    let table: &[(usize, ValueRef<'_>, &str)] = &[
         (1, text("a\0b"), "a CSV file holds no NUL"),
-        (1, Cell::Null, "expected a value"),
-        (1, Cell::Blob(b"x"), "a CSV file holds text, and no bytes"),
+        (1, ValueRef::Null, "expected a value"),
+        (1, ValueRef::Blob(b"x"), "a CSV file holds text, and no bytes"),
         (2, text("one"), "expected a whole number, such as `42`"),
         (2, text("007"), "expected a whole number, such as `42`"),
         (2, text(""), "an empty text would read back as no value"),
-        (2, Cell::Integer(i64::MAX), "expected a whole number, such as `42`"),
-        (2, Cell::Real(1.5), "expected a whole number, such as `42`"),
+        (2, ValueRef::Integer(i64::MAX), "expected a whole number, such as `42`"),
+        (2, ValueRef::Real(1.5), "expected a whole number, such as `42`"),
         (3, text("1e5"), "expected a number, such as `12.50`"),
-        (3, Cell::Real(f64::INFINITY), "a CSV file holds no number that is not finite"),
-        (3, Cell::Real(f64::NAN), "a CSV file holds no number that is not finite"),
+        (3, ValueRef::Real(f64::INFINITY), "a CSV file holds no number that is not finite"),
+        (3, ValueRef::Real(f64::NAN), "a CSV file holds no number that is not finite"),
         (4, text("28.02.2026"), "expected a date, such as `2026-02-28`"),
-        (5, Cell::Integer(2), "expected `true` or `false`"),
+        (5, ValueRef::Integer(2), "expected `true` or `false`"),
         (5, text("yes"), "expected `true` or `false`"),
-        (0, Cell::Null, "expected a value"),
+        (0, ValueRef::Null, "expected a value"),
         (0, text("x"), "expected a whole number, such as `42`"),
     ];
     for (place, cell, why) in table {
@@ -251,11 +260,11 @@ fn a_value_that_would_not_read_back_is_refused() {
     }
     for (place, cell, field) in [
         (1, text(""), "1,,1,1.5,2026-02-28,true"),
-        (2, Cell::Null, "1,Ann,,1.5,2026-02-28,true"),
-        (2, Cell::Integer(-9_007_199_254_740_991), "1,Ann,-9007199254740991,1.5,2026-02-28,true"),
+        (2, ValueRef::Null, "1,Ann,,1.5,2026-02-28,true"),
+        (2, ValueRef::Integer(-9_007_199_254_740_991), "1,Ann,-9007199254740991,1.5,2026-02-28,true"),
         (3, text("12345678901234567890.1234"), "1,Ann,1,12345678901234567890.1234,2026-02-28,true"),
         (3, text("-0.0"), "1,Ann,1,-0.0,2026-02-28,true"),
-        (5, Cell::Integer(0), "1,Ann,1,1.5,2026-02-28,false"),
+        (5, ValueRef::Integer(0), "1,Ann,1,1.5,2026-02-28,false"),
     ] {
         let after = before.replace("1,Ann,1,1.5,2026-02-28,true", field);
         update(before, key, &[(place, cell)], Ok(after.as_bytes()));
@@ -263,9 +272,9 @@ fn a_value_that_would_not_read_back_is_refused() {
 }
 
 /// A shape whose second column is another kind than is found.
-fn as_kind(csv: &Csv, kind: Kind) -> Shape {
+fn as_kind(csv: &Csv, kind: DataType) -> TableShape {
     let mut shape = shape(csv);
-    shape.columns[1].kind = kind;
+    shape.columns[1].data_type = kind;
     shape
 }
 
@@ -278,16 +287,22 @@ fn numbers_are_written_so_that_they_come_back() {
         (5e-324, &format!("{}", 5e-324)),
         (f64::MAX, &format!("{}", f64::MAX)),
     ] {
-        let disk = Disk::new("n.csv", "id,n\n1,2.50\n");
+        let disk = TestFile::new("n.csv", "id,n\n1,2.50\n");
         let csv = disk.csv();
-        let shape = as_kind(&csv, Kind::Number);
+        let shape = as_kind(&csv, DataType::Number);
         let (writer, reader) = (csv.writer(&shape).unwrap(), csv.reader(&shape).unwrap());
-        let change = |cell| plain(Change::Update { key: &[Cell::Integer(1)], cells: cell });
+        let change = |cell| plain_write(RowChange::Update { key: &[ValueRef::Integer(1)], values: cell });
         // The same number, however it is written, is left as it stands.
-        assert_eq!(said(writer.write(&change(&[(1, Cell::Real(2.5))]), &mut Scribe::default())), "done");
+        assert_eq!(
+            outcome_text(writer.write(&change(&[(1, ValueRef::Real(2.5))]), &mut RecordingChecks::default())),
+            "done"
+        );
         assert_eq!(std::fs::read(&disk.path).unwrap(), b"id,n\n1,2.50\n");
-        assert_eq!(said(writer.write(&change(&[(1, Cell::Real(n))]), &mut Scribe::default())), "done");
-        let read = get(reader.as_ref(), &[Cell::Integer(1)]).unwrap().unwrap()[1].clone().unwrap();
+        assert_eq!(
+            outcome_text(writer.write(&change(&[(1, ValueRef::Real(n))]), &mut RecordingChecks::default())),
+            "done"
+        );
+        let read = get(reader.as_ref(), &[ValueRef::Integer(1)]).unwrap().unwrap()[1].clone().unwrap();
         assert_eq!(read, *field);
         assert_eq!(read.parse::<f64>().unwrap().to_bits(), n.to_bits());
     }
@@ -296,34 +311,37 @@ fn numbers_are_written_so_that_they_come_back() {
 #[test]
 fn no_value_and_an_empty_text_are_told_apart_or_refused() {
     let content = "id,name\n1,Ann\n2,\n3,NA\n";
-    let check = |null: Option<&str>, cell: Cell<'_>, expected: &str| {
-        let disk = Disk::new("people.csv", content);
+    let check = |null: Option<&str>, cell: ValueRef<'_>, expected: &str| {
+        let disk = TestFile::new("people.csv", content);
         let csv = disk.csv();
         let mut shape = shape(&csv);
         shape.columns[1].nullable = true;
-        shape.columns[1].null = null.map(str::to_owned);
+        shape.columns[1].null_text = null.map(str::to_owned);
         let writer = csv.writer(&shape).unwrap();
         let cells = [(1, cell)];
-        let told = write(writer.as_ref(), Change::Update { key: &[Cell::Integer(1)], cells: &cells });
+        let told = write_outcome(
+            writer.as_ref(),
+            RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells },
+        );
         if told == "done" {
             let after = std::fs::read_to_string(&disk.path).unwrap();
             assert_eq!(after, content.replace("Ann", expected));
-            let row = get(csv.reader(&shape).unwrap().as_ref(), &[Cell::Integer(1)]).unwrap().unwrap();
-            assert_eq!(row[1].as_deref().map_or(Cell::Null, Cell::Text), cell);
+            let row = get(csv.reader(&shape).unwrap().as_ref(), &[ValueRef::Integer(1)]).unwrap().unwrap();
+            assert_eq!(row[1].as_deref().map_or(ValueRef::Null, ValueRef::Text), cell);
         } else {
             assert_eq!(told, expected);
         }
     };
-    check(Some("NA"), Cell::Null, "NA");
+    check(Some("NA"), ValueRef::Null, "NA");
     check(Some("NA"), text(""), "");
     check(Some("NA"), text("NA"), "1: `NA` would read back as no value");
-    check(Some(""), Cell::Null, "");
+    check(Some(""), ValueRef::Null, "");
     check(Some(""), text(""), "1: an empty text would read back as no value");
-    check(Some("-"), Cell::Null, "-");
+    check(Some("-"), ValueRef::Null, "-");
     check(None, text(""), "");
     check(
         None,
-        Cell::Null,
+        ValueRef::Null,
         "1: a CSV file cannot tell no value from an empty text; `null` for the source or the field in the manifest says \
          which text means no value",
     );
@@ -333,12 +351,12 @@ fn no_value_and_an_empty_text_are_told_apart_or_refused() {
 fn keys_stay_keys() {
     let before = "id,name\n1,Ann\n2,Bob\n";
     let exists = "there is a record with this key already";
-    create(before, &[(0, Cell::Integer(2)), (1, text("x"))], Err(exists));
-    update(before, Cell::Integer(1), &[(0, Cell::Integer(2))], Err(exists));
-    update(before, Cell::Integer(1), &[(0, Cell::Integer(3))], Ok(b"id,name\n3,Ann\n2,Bob\n"));
+    create(before, &[(0, ValueRef::Integer(2)), (1, text("x"))], Err(exists));
+    update(before, ValueRef::Integer(1), &[(0, ValueRef::Integer(2))], Err(exists));
+    update(before, ValueRef::Integer(1), &[(0, ValueRef::Integer(3))], Ok(b"id,name\n3,Ann\n2,Bob\n"));
     let nothing = "nothing has this key";
-    update(before, Cell::Integer(3), &[(1, text("x"))], Err(nothing));
-    update(before, Cell::Null, &[(1, text("x"))], Err(nothing));
+    update(before, ValueRef::Integer(3), &[(1, text("x"))], Err(nothing));
+    update(before, ValueRef::Null, &[(1, text("x"))], Err(nothing));
     delete(before, text("x"), Err(nothing));
     let mails = "mail\na@b\n";
     create(mails, &[(0, text(""))], Err("0: expected a value, because it is the key"));
@@ -347,83 +365,93 @@ fn keys_stay_keys() {
     let too_long = format!("0: a key has at most {KEY_BYTES_MAX} bytes");
     create(mails, &[(0, text(&format!("{long}x")))], Err(&too_long));
     // Two columns that only together are a key.
-    let disk = Disk::new("pairs.csv", "a,b,c\n1,x,one\n1,y,two\n2,x,three\n");
+    let disk = TestFile::new("pairs.csv", "a,b,c\n1,x,one\n1,y,two\n2,x,three\n");
     let csv = disk.csv();
     let mut pairs = shape(&csv);
     pairs.key = vec![0, 1];
     let writer = csv.writer(&pairs).unwrap();
-    let (one, y) = (Cell::Integer(1), text("y"));
-    assert_eq!(write(writer.as_ref(), Change::Delete { key: &[one, y] }), "done");
-    assert_eq!(write(writer.as_ref(), Change::Delete { key: &[one] }), nothing);
-    let cells = [(0, Cell::Integer(2)), (1, text("x")), (2, text("again"))];
-    assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), exists);
+    let (one, y) = (ValueRef::Integer(1), text("y"));
+    assert_eq!(write_outcome(writer.as_ref(), RowChange::Delete { key: &[one, y] }), "done");
+    assert_eq!(write_outcome(writer.as_ref(), RowChange::Delete { key: &[one] }), nothing);
+    let cells = [(0, ValueRef::Integer(2)), (1, text("x")), (2, text("again"))];
+    assert_eq!(write_outcome(writer.as_ref(), RowChange::Create { values: &cells }), exists);
     assert_eq!(std::fs::read(&disk.path).unwrap(), b"a,b,c\n1,x,one\n2,x,three\n");
 }
 
 #[test]
 fn the_clerk_sees_the_row_before_and_after() {
-    let disk = Disk::new("people.csv", "id,name,rev\n1,Ann,7\n2,Bob,1\n");
+    let disk = TestFile::new("people.csv", "id,name,rev\n1,Ann,7\n2,Bob,1\n");
     let csv = disk.csv();
     let writer = writer(&csv);
-    let one = [Cell::Integer(1)];
+    let one = [ValueRef::Integer(1)];
     let cells = [(1, text("Eve"))];
-    let update = plain(Change::Update { key: &one, cells: &cells });
-    let mut clerk = Scribe { more: vec![(2, Value::Integer(8))], ..Scribe::default() };
-    assert_eq!(said(writer.write(&update, &mut clerk)), "done");
+    let update = plain_write(RowChange::Update { key: &one, values: &cells });
+    let mut clerk =
+        RecordingChecks { extra_values: vec![(2, Value::Integer(8))], ..RecordingChecks::default() };
+    assert_eq!(outcome_text(writer.write(&update, &mut clerk)), "done");
     assert_eq!((clerk.before.as_deref(), clerk.after.as_deref()), (Some("1|Ann|7"), Some("1|Eve|8")));
-    let delete = plain(Change::Delete { key: &[Cell::Integer(2)] });
-    let mut clerk = Scribe::default();
-    assert_eq!(said(writer.write(&delete, &mut clerk)), "done");
+    let delete = plain_write(RowChange::Delete { key: &[ValueRef::Integer(2)] });
+    let mut clerk = RecordingChecks::default();
+    assert_eq!(outcome_text(writer.write(&delete, &mut clerk)), "done");
     assert_eq!((clerk.before.as_deref(), clerk.after.as_deref()), (Some("2|Bob|1"), Some("2|Bob|1")));
-    let cells = [(0, Cell::Integer(3)), (1, text("C")), (2, text("1"))];
-    let create = plain(Change::Create { cells: &cells });
-    let mut clerk = Scribe::default();
-    assert_eq!(said(writer.write(&create, &mut clerk)), "done");
+    let cells = [(0, ValueRef::Integer(3)), (1, text("C")), (2, text("1"))];
+    let create = plain_write(RowChange::Create { values: &cells });
+    let mut clerk = RecordingChecks::default();
+    assert_eq!(outcome_text(writer.write(&create, &mut clerk)), "done");
     assert_eq!((clerk.before, clerk.after.as_deref()), (None, Some("3|C|1")));
     let content = std::fs::read(&disk.path).unwrap();
     assert_eq!(content, b"id,name,rev\n1,Eve,8\n3,C,1\n");
     // Where the clerk objects, nothing is done.
-    let mut clerk = Scribe { objects: true, ..Scribe::default() };
-    assert_eq!(said(writer.write(&update, &mut clerk)), "the record changed since it was read");
+    let mut clerk = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
+    assert_eq!(outcome_text(writer.write(&update, &mut clerk)), "the record changed since it was read");
     let cells = [(1, text("Mallory"))];
-    let update = plain(Change::Update { key: &one, cells: &cells });
-    let mut clerk = Scribe { shuns: Some("Mallory"), ..Scribe::default() };
-    assert!(matches!(writer.write(&update, &mut clerk), Err(WriteFault::Unwritable)));
+    let update = plain_write(RowChange::Update { key: &one, values: &cells });
+    let mut clerk = RecordingChecks { unwritable_text: Some("Mallory"), ..RecordingChecks::default() };
+    assert!(matches!(writer.write(&update, &mut clerk), Err(WriteError::ContractViolation)));
     assert_eq!(std::fs::read(&disk.path).unwrap(), content);
 }
 
 #[test]
 fn what_is_written_is_read_by_the_next_call() {
-    let disk = Disk::new("people.csv", "id,name\n1,Ann\n");
+    let disk = TestFile::new("people.csv", "id,name\n1,Ann\n");
     // Nobody would look for a long time.
-    let csv = Csv::open(&disk.path, Options { look_every_ms: u64::MAX, ..Options::default() });
+    let csv = Csv::open(&disk.path, Options { poll_interval_ms: u64::MAX, ..Options::default() });
     let (writer, reader) = (writer(&csv), reader(&csv));
     for number in 2..20 {
-        let (id, name) = (Cell::Integer(number), format!("N{number}"));
+        let (id, name) = (ValueRef::Integer(number), format!("N{number}"));
         let cells = [(0, id), (1, text(&name))];
-        assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), "done");
+        assert_eq!(write_outcome(writer.as_ref(), RowChange::Create { values: &cells }), "done");
         assert_eq!(get(reader.as_ref(), &[id]).unwrap().unwrap()[1].as_deref(), Some(&*name));
-        assert_eq!(write(writer.as_ref(), Change::Delete { key: &[Cell::Integer(number - 1)] }), "done");
-        assert_eq!(all(reader.as_ref()).len(), 1);
+        assert_eq!(
+            write_outcome(writer.as_ref(), RowChange::Delete { key: &[ValueRef::Integer(number - 1)] }),
+            "done"
+        );
+        assert_eq!(all_rows(reader.as_ref()).len(), 1);
     }
     // What others wrote in between is seen then too.
     disk.write("id,name\n1,Zoe\n");
-    let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
-    assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), "done");
-    assert_eq!(all(reader.as_ref()), rows(&[&["1", "Zoe"], &["2", "Bob"]]));
+    let cells = [(0, ValueRef::Integer(2)), (1, text("Bob"))];
+    assert_eq!(write_outcome(writer.as_ref(), RowChange::Create { values: &cells }), "done");
+    assert_eq!(all_rows(reader.as_ref()), rows(&[&["1", "Zoe"], &["2", "Bob"]]));
 }
 
 #[test]
 fn a_dry_run_leaves_nothing_and_a_claim_leaves_one_row() {
     let content = "id,name\n1,Ann\n";
-    let disk = Disk::new("people.csv", content);
+    let disk = TestFile::new("people.csv", content);
     let csv = disk.csv();
     let writer = writer(&csv);
-    let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
+    let cells = [(0, ValueRef::Integer(2)), (1, text("Bob"))];
     let ask = |dry_run| {
-        let change = Change::Create { cells: &cells };
-        let write = Write { change, claim: Some(claim(1)), dry_run, now_ms: 5, stop: None };
-        said(writer.write(&write, &mut Scribe::default()))
+        let change = RowChange::Create { values: &cells };
+        let write = WriteRequest {
+            change,
+            idempotency_key: Some(idempotency_key(1)),
+            dry_run,
+            now_ms: 5,
+            cancelled: None,
+        };
+        outcome_text(writer.write(&write, &mut RecordingChecks::default()))
     };
     let files = || std::fs::read_dir(disk.path.parent().unwrap()).unwrap().count();
     assert_eq!(ask(true), "done");
@@ -431,14 +459,17 @@ fn a_dry_run_leaves_nothing_and_a_claim_leaves_one_row() {
     assert_eq!(ask(false), "done");
     assert_eq!(ask(false), "replayed 2|Bob");
     assert_eq!(std::fs::read_to_string(&disk.path).unwrap(), "id,name\n1,Ann\n2,Bob\n");
-    let other = Write {
-        change: Change::Delete { key: &[Cell::Integer(1)] },
-        claim: Some(contract::source::Claim { asked: [9; 32], ..claim(1) }),
+    let other = WriteRequest {
+        change: RowChange::Delete { key: &[ValueRef::Integer(1)] },
+        idempotency_key: Some(contract::source::IdempotencyKey {
+            request_digest: [9; 32],
+            ..idempotency_key(1)
+        }),
         dry_run: false,
         now_ms: 5,
-        stop: None,
+        cancelled: None,
     };
-    let told = said(writer.write(&other, &mut Scribe::default()));
+    let told = outcome_text(writer.write(&other, &mut RecordingChecks::default()));
     assert_eq!(told, "this idempotency key was used for something else");
 }
 
@@ -447,53 +478,55 @@ fn a_change_that_would_take_the_file_from_others_is_refused() {
     // Read with one delimiter, as long as it does not look better with another.
     let why = "the file would be taken for one with another delimiter; `delimiter` for the source in the manifest says \
                which it is";
-    check("a;b;c,d\nx,y\n", Change::Update { key: &[text("x")], cells: &[(0, text("p;q;r"))] }, Err(why));
+    check("a;b;c,d\nx,y\n", RowChange::Update { key: &[text("x")], values: &[(0, text("p;q;r"))] }, Err(why));
     // Another contract reads a column that this one does not know of.
-    let disk = Disk::new("people.csv", "id,name,age\n1,Ann,30\n");
+    let disk = TestFile::new("people.csv", "id,name,age\n1,Ann,30\n");
     let csv = disk.csv();
     let whole = shape(&csv);
-    let names = Shape { columns: whole.columns[..2].to_vec(), ..whole.clone() };
+    let names = TableShape { columns: whole.columns[..2].to_vec(), ..whole.clone() };
     let writer = csv.writer(&names).unwrap();
     let reader = csv.reader(&whole).unwrap();
-    let cells = [(0, Cell::Integer(2)), (1, text("Bob"))];
-    let told = write(writer.as_ref(), Change::Create { cells: &cells });
+    let cells = [(0, ValueRef::Integer(2)), (1, text("Bob"))];
+    let told = write_outcome(writer.as_ref(), RowChange::Create { values: &cells });
     assert!(
         told.starts_with("the file would not be what it is read as: `people.csv` line 3, column `age`"),
         "{told}"
     );
     drop(reader);
-    assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), "done");
+    assert_eq!(write_outcome(writer.as_ref(), RowChange::Create { values: &cells }), "done");
     assert_eq!(std::fs::read(&disk.path).unwrap(), b"id,name,age\n1,Ann,30\n2,Bob,\n");
 }
 
 #[test]
 fn a_file_that_does_not_fit_is_not_written_to() {
-    let disk = Disk::new("people.csv", "id,age\n1,30\n");
+    let disk = TestFile::new("people.csv", "id,age\n1,30\n");
     let csv = disk.csv();
     let writer = writer(&csv);
     for content in
         ["id,age\n1,x\n", "id,age\n1\n", "id,age\n1,2\n1,3\n", "id\n1\n", "", "PK\x03\x04", "id,age\n\"1,2\n"]
     {
         disk.write(content);
-        let cells = [(1, Cell::Integer(5))];
-        let update = plain(Change::Update { key: &[Cell::Integer(1)], cells: &cells });
-        let fault = writer.write(&update, &mut Scribe::default()).unwrap_err();
-        assert!(matches!(&fault, WriteFault::Source(SourceFault::Changed { .. })), "{fault:?}");
+        let cells = [(1, ValueRef::Integer(5))];
+        let update = plain_write(RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells });
+        let fault = writer.write(&update, &mut RecordingChecks::default()).unwrap_err();
+        assert!(matches!(&fault, WriteError::Source(SourceError::Incompatible { .. })), "{fault:?}");
         assert_eq!(std::fs::read_to_string(&disk.path).unwrap(), content);
     }
     std::fs::remove_file(&disk.path).unwrap();
-    let told = write(writer.as_ref(), Change::Delete { key: &[Cell::Integer(1)] });
+    let told = write_outcome(writer.as_ref(), RowChange::Delete { key: &[ValueRef::Integer(1)] });
     assert!(told.ends_with("it is not there; check its name, or put it back"), "{told}");
     assert!(!disk.path.exists());
-    assert!(csv.writer(&Shape { table: "people".into(), columns: Vec::new(), key: Vec::new() }).is_err());
+    assert!(
+        csv.writer(&TableShape { table: "people".into(), columns: Vec::new(), key: Vec::new() }).is_err()
+    );
 }
 
 #[cfg(unix)]
 #[test]
 fn facts_say_what_cannot_be_written() {
     use std::os::unix::fs::PermissionsExt;
-    let read_only = |disk: &Disk| disk.csv().facts().unwrap().tables[0].read_only.clone();
-    let disk = Disk::new("people.csv", "id\n1\n");
+    let read_only = |disk: &TestFile| disk.csv().introspect().unwrap().tables[0].read_only_reason.clone();
+    let disk = TestFile::new("people.csv", "id\n1\n");
     assert_eq!(read_only(&disk), None);
     std::fs::hard_link(&disk.path, disk.path.with_extension("twin")).unwrap();
     assert_eq!(
@@ -506,7 +539,7 @@ fn facts_say_what_cannot_be_written() {
 
 #[test]
 fn many_writers_lose_nothing() {
-    let disk = Disk::new("people.csv", "id,n\n0,0\n");
+    let disk = TestFile::new("people.csv", "id,n\n0,0\n");
     let shared = disk.csv();
     let (before, shared_writer) = (shape(&shared), writer(&shared));
     std::thread::scope(|scope| {
@@ -519,18 +552,18 @@ fn many_writers_lose_nothing() {
                     _ => own.writer(before).unwrap(),
                 };
                 for number in 1..=8 {
-                    let id = Cell::Integer(10 * thread + number);
-                    let cells = [(0, id), (1, Cell::Integer(number))];
-                    assert_eq!(write(writer.as_ref(), Change::Create { cells: &cells }), "done");
+                    let id = ValueRef::Integer(10 * thread + number);
+                    let cells = [(0, id), (1, ValueRef::Integer(number))];
+                    assert_eq!(write_outcome(writer.as_ref(), RowChange::Create { values: &cells }), "done");
                     if number > 4 {
-                        let gone = [Cell::Integer(10 * thread + number - 4)];
-                        assert_eq!(write(writer.as_ref(), Change::Delete { key: &gone }), "done");
+                        let gone = [ValueRef::Integer(10 * thread + number - 4)];
+                        assert_eq!(write_outcome(writer.as_ref(), RowChange::Delete { key: &gone }), "done");
                     }
                 }
             });
         }
     });
-    let (found, _) = list(reader(&shared).as_ref(), &everything()).unwrap();
+    let (found, _) = list(reader(&shared).as_ref(), &query_all()).unwrap();
     let ids: Vec<i64> = found.iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
     let expected = [0].into_iter().chain((0..4).flat_map(|thread| (5..9).map(move |n| 10 * thread + n)));
     assert_eq!(ids, expected.collect::<Vec<i64>>());

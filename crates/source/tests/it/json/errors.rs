@@ -1,23 +1,23 @@
 //! What is wrong with a file is told with its place and a way out.
 
 use contract::diagnostic::render;
-use contract::source::{Source, SourceFault};
-use source::json::Form;
+use contract::source::{Source, SourceError};
+use source::json::JsonLayout;
 
-use super::kit::{Disk, at, document};
+use super::kit::{TestFile, document, document_at};
 
 /// What callers are told, and what its owner is shown below that: the place, the line, the mark.
-fn check(form: Form, content: impl AsRef<[u8]>, told: &str, shown: Option<[&str; 3]>) {
-    let disk = Disk::new(form, content.as_ref());
+fn check(form: JsonLayout, content: impl AsRef<[u8]>, told: &str, shown: Option<[&str; 3]>) {
+    let disk = TestFile::new(form, content.as_ref());
     let json = disk.json();
-    match json.facts() {
-        Err(SourceFault::Changed { told: got, log }) => {
+    match json.introspect() {
+        Err(SourceError::Incompatible { message: got, detail: log }) => {
             assert_eq!(got, format!("`{}` {told}", disk.path.file_name().unwrap().display()));
             assert!(log.contains(&disk.path.display().to_string()), "{log}");
         }
         other => panic!("{other:?}"),
     }
-    let rendered = render(&json.explain(None).unwrap(), false);
+    let rendered = render(&json.diagnose(None).unwrap(), false);
     let lines: Vec<&str> = rendered.lines().collect();
     if let Some([place, line, mark]) = shown {
         let name = disk.path.display();
@@ -59,10 +59,10 @@ fn a_line_that_is_no_object_is_named() {
             ["2:7", "2 | {\"a\":1", "  |       ^"],
         ),
     ] {
-        check(Form::Lines, content, &told, Some(shown));
+        check(JsonLayout::Lines, content, &told, Some(shown));
     }
     check(
-        Form::Lines,
+        JsonLayout::Lines,
         b"{\"a\":1}\n{\"a\":\"\xff\"}\n",
         "line 2 is not UTF-8; save the file as UTF-8",
         Some(["2:7", "2 | {\"a\":\"\u{fffd}\"}", "  |       ^"]),
@@ -73,13 +73,18 @@ fn a_line_that_is_no_object_is_named() {
 fn one_form_is_told_from_the_other() {
     let document_help = "it looks like one JSON document: name it `.json`, or say `kind = \"json\"`";
     check(
-        Form::Lines,
+        JsonLayout::Lines,
         "[{\"a\":1},\n{\"a\":2}]",
         &format!("line 1 is not valid JSON; {document_help}"),
         None,
     );
-    check(Form::Lines, "[{\"a\":1}]", &format!("line 1 is not an object; {document_help}"), None);
-    check(Form::Lines, "{\n \"a\": 1\n}\n", &format!("line 1 is not valid JSON; {document_help}"), None);
+    check(JsonLayout::Lines, "[{\"a\":1}]", &format!("line 1 is not an object; {document_help}"), None);
+    check(
+        JsonLayout::Lines,
+        "{\n \"a\": 1\n}\n",
+        &format!("line 1 is not valid JSON; {document_help}"),
+        None,
+    );
     check(
         document(),
         "{\"a\":1}\n{\"a\":2}\n",
@@ -97,7 +102,7 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
             "is an object, and not an array of objects; say `at = \"/a~1b\"` for the array in it",
         ),
         (
-            at("/d"),
+            document_at("/d"),
             r#"{"d":{"people":[{"id":1}]}}"#,
             "at `/d` is an object, and not an array of objects; say `at = \"/d/people\"` for the array in it",
         ),
@@ -142,13 +147,25 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
         (document(), r#"[{"a":1}"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":01}]"#, "element 1 is not valid JSON; correct it there"),
         (document(), r#"[{"a":1},{"a":2,"a":3}]"#, "element 2 names a member twice; leave one of the two"),
-        (at("/x"), r#"{"x":[{"a":1}],"x":[]}"#, "names a member twice; leave one of the two"),
-        (at("/x"), r#"{"y":1}"#, "has nothing at `/x`; correct `at` in the manifest, or put it back"),
-        (at("/1"), r#"[[]]"#, "has nothing at `/1`; correct `at` in the manifest, or put it back"),
-        (at("/01"), r#"[[],[]]"#, "has nothing at `/01`; correct `at` in the manifest, or put it back"),
-        (at("x"), "{}", "is to be read at `x`, which is no JSON pointer; write it like `/data/customers`"),
+        (document_at("/x"), r#"{"x":[{"a":1}],"x":[]}"#, "names a member twice; leave one of the two"),
         (
-            at("/~2"),
+            document_at("/x"),
+            r#"{"y":1}"#,
+            "has nothing at `/x`; correct `at` in the manifest, or put it back",
+        ),
+        (document_at("/1"), r#"[[]]"#, "has nothing at `/1`; correct `at` in the manifest, or put it back"),
+        (
+            document_at("/01"),
+            r#"[[],[]]"#,
+            "has nothing at `/01`; correct `at` in the manifest, or put it back",
+        ),
+        (
+            document_at("x"),
+            "{}",
+            "is to be read at `x`, which is no JSON pointer; write it like `/data/customers`",
+        ),
+        (
+            document_at("/~2"),
             "{}",
             "is to be read at `/~2`, which is no JSON pointer; write it like `/data/customers`",
         ),
@@ -166,13 +183,14 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
 /// Nobody knows the columns but whoever declares them.
 #[test]
 fn without_records_there_are_no_columns() {
-    for (form, content) in [(document(), "[]"), (document(), "[{}]"), (Form::Lines, ""), (Form::Lines, "\n")]
+    for (form, content) in
+        [(document(), "[]"), (document(), "[{}]"), (JsonLayout::Lines, ""), (JsonLayout::Lines, "\n")]
     {
-        let disk = Disk::new(form, content.as_bytes());
+        let disk = TestFile::new(form, content.as_bytes());
         let json = disk.json();
-        let facts = json.facts().expect("it can be read");
+        let facts = json.introspect().expect("it can be read");
         assert!(facts.tables[0].columns.is_empty(), "{content}");
-        let shown = render(&json.explain(None).expect("something is wrong"), false);
+        let shown = render(&json.diagnose(None).expect("something is wrong"), false);
         assert!(shown.contains("has no records, so nobody knows their fields"), "{shown}");
         assert!(shown.contains("add one, or declare the fields with `as` in a manifest"), "{shown}");
     }
@@ -181,65 +199,67 @@ fn without_records_there_are_no_columns() {
 #[test]
 fn nothing_is_read_without_a_bound() {
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(64), "]".repeat(64));
-    check(Form::Lines, &deep, "line 1 is nested deeper than 64 levels; flatten it", None);
+    check(JsonLayout::Lines, &deep, "line 1 is nested deeper than 64 levels; flatten it", None);
     check(document(), format!("[{deep}]"), "element 1 is nested deeper than 64 levels; flatten it", None);
     check(document(), "[".repeat(100_000), "is nested deeper than 64 levels; flatten it", None);
     let wide: Vec<String> = (0..1025).map(|i| format!("\"c{i}\":1")).collect();
     check(
-        Form::Lines,
+        JsonLayout::Lines,
         format!("{{{}}}", wide.join(",")),
         "line 1 has a member with which there are more than 1024 columns; leave some out, or nest what belongs together",
         None,
     );
     check(
-        Form::Lines,
+        JsonLayout::Lines,
         format!("{{\"a\":\"{}\"}}", "x".repeat(16 << 20)),
         "line 1 has more than 16777216 bytes; make it smaller, or put the data into a SQLite database",
         None,
     );
     check(
-        Form::Lines,
+        JsonLayout::Lines,
         format!("{{\"a\":[{}1]}}", "1,".repeat(500_001)),
         "line 1 has more than 500000 values; make it smaller",
         None,
     );
     for bytes in [b"\xff\xfe{\0}\0".as_slice(), b"{\0\"\0a\0"] {
-        check(Form::Lines, bytes, "is UTF-16, and JSON is UTF-8; save it as UTF-8", None);
+        check(JsonLayout::Lines, bytes, "is UTF-16, and JSON is UTF-8; save it as UTF-8", None);
     }
 }
 
 #[test]
 fn a_file_out_of_reach_may_come_back() {
-    let disk = Disk::new(Form::Lines, "{\"a\":1}");
+    let disk = TestFile::new(JsonLayout::Lines, "{\"a\":1}");
     let json = disk.json();
     std::fs::remove_file(&disk.path).unwrap();
-    match json.facts() {
-        Err(SourceFault::Unavailable { told, log }) => {
+    match json.introspect() {
+        Err(SourceError::Unavailable { message: told, detail: log }) => {
             assert_eq!(told, "`people.jsonl` is not there; check its name, or put it back");
             assert_eq!(log, format!("{}: `people.jsonl` is not there", disk.path.display()));
         }
         other => panic!("{other:?}"),
     }
     std::fs::create_dir(&disk.path).unwrap();
-    match json.facts() {
-        Err(SourceFault::Unavailable { told, .. }) => {
+    match json.introspect() {
+        Err(SourceError::Unavailable { message: told, .. }) => {
             assert_eq!(told, "`people.jsonl` is not a file; give the path of a JSON Lines file");
         }
         other => panic!("{other:?}"),
     }
     std::fs::remove_dir(&disk.path).unwrap();
     disk.write("{\"a\":1}");
-    assert!(json.facts().is_ok());
+    assert!(json.introspect().is_ok());
 }
 
 #[test]
 fn a_file_that_is_too_large_is_not_read() {
-    let disk = Disk::new(Form::Lines, "");
+    let disk = TestFile::new(JsonLayout::Lines, "");
     let file = std::fs::OpenOptions::new().write(true).open(&disk.path).unwrap();
     file.set_len(u64::from(u32::MAX)).unwrap();
     let told = "has 4294967295 bytes, and 4294967294 is the most; put the data into a SQLite database";
-    match disk.json().facts() {
-        Err(SourceFault::Changed { told: got, .. }) => assert_eq!(got, format!("`people.jsonl` {told}")),
+    match disk.json().introspect() {
+        Err(SourceError::Incompatible { message: got, .. }) => {
+            assert_eq!(got, format!("`people.jsonl` {told}"))
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -5,33 +5,34 @@ use std::sync::Arc;
 
 use contract::field::Field;
 use contract::source::{
-    Change, Clerk, Facts, More, Place, Position, Query, Reader, Shape, Source, SourceFault, Stale,
-    TableFacts, Unwritable, Write, WriteFault, Written,
+    ContractViolation, CursorPosition, Query, Reader, RowChange, RowFlow, RowPosition, Source, SourceError,
+    SourceFacts, TableFacts, TableShape, VersionConflict, WriteChecks, WriteError, WriteOutcome,
+    WriteRequest,
 };
-use contract::{Cell, Value};
-use source::Rows;
-use source::json::{self, Form, Options};
+use contract::{Value, ValueRef};
+use source::TableFile;
+use source::json::{self, JsonLayout, Options};
 use tempfile::TempDir;
 
 /// One file in a folder of its own.
-pub struct Disk {
+pub struct TestFile {
     _folder: TempDir,
     pub path: PathBuf,
-    form: Form,
+    form: JsonLayout,
 }
 
-pub fn document() -> Form {
-    Form::Document { at: None }
+pub fn document() -> JsonLayout {
+    JsonLayout::Document { pointer: None }
 }
 
-pub fn at(pointer: &str) -> Form {
-    Form::Document { at: Some(pointer.to_owned()) }
+pub fn document_at(pointer: &str) -> JsonLayout {
+    JsonLayout::Document { pointer: Some(pointer.to_owned()) }
 }
 
-impl Disk {
-    pub fn new(form: Form, content: impl AsRef<[u8]>) -> Self {
+impl TestFile {
+    pub fn new(form: JsonLayout, content: impl AsRef<[u8]>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let name = if form == Form::Lines { "people.jsonl" } else { "people.json" };
+        let name = if form == JsonLayout::Lines { "people.jsonl" } else { "people.json" };
         let disk = Self { path: folder.path().join(name), _folder: folder, form };
         disk.write(content);
         disk
@@ -46,87 +47,98 @@ impl Disk {
     }
 
     /// Looks at the file before every answer.
-    pub fn json(&self) -> Rows {
-        self.json_every_ms(0)
+    pub fn json(&self) -> TableFile {
+        self.json_with_poll_interval(0)
     }
 
-    pub fn json_every_ms(&self, look_every_ms: u64) -> Rows {
-        json::open(&self.path, Options { form: self.form.clone(), look_every_ms })
+    pub fn json_with_poll_interval(&self, look_every_ms: u64) -> TableFile {
+        json::open(&self.path, Options { layout: self.form.clone(), poll_interval_ms: look_every_ms })
     }
 }
 
-pub fn only(mut facts: Facts) -> TableFacts {
+pub fn only_table(mut facts: SourceFacts) -> TableFacts {
     assert_eq!(facts.tables.len(), 1);
     facts.tables.remove(0)
 }
 
 /// The shape a contract would have that changes nothing.
-pub fn shape(source: &impl Source) -> Shape {
-    crate::shape::of(&only(source.facts().unwrap()))
+pub fn shape(source: &impl Source) -> TableShape {
+    crate::shape::shape_of(&only_table(source.introspect().unwrap()))
 }
 
 /// `id integer, name text?, n number~`: what may be missing has a `?`, what is mixed a `~`.
 pub fn columns(table: &TableFacts) -> String {
     let column = |column: &contract::source::ColumnFacts| {
         let (nullable, mixed) = (if column.nullable { "?" } else { "" }, if column.mixed { "~" } else { "" });
-        format!("{} {}{nullable}{mixed}", column.name, column.kind.as_str())
+        format!("{} {}{nullable}{mixed}", column.name, column.data_type.as_str())
     };
     table.columns.iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
 /// A row as a result has it.
-pub fn told(shape: &Shape, cells: &[Cell<'_>]) -> String {
+pub fn row_json(shape: &TableShape, cells: &[ValueRef<'_>]) -> String {
     assert_eq!(shape.columns.len(), cells.len());
     let members = shape.columns.iter().zip(cells).map(|(column, cell)| {
-        let mut field = Field::new(&column.name, &column.name, column.kind);
-        (field.nullable, field.mixed) = (column.nullable || column.null.is_some(), column.mixed);
+        let mut field = Field::new(&column.name, &column.name, column.data_type);
+        (field.nullable, field.mixed) = (column.nullable || column.null_text.is_some(), column.mixed);
         let mut out = Vec::new();
-        field.member(&mut out, *cell).unwrap_or_else(|_| panic!("`{}`: {cell:?}", column.name));
+        field.write_member(&mut out, *cell).unwrap_or_else(|_| panic!("`{}`: {cell:?}", column.name));
         String::from_utf8(out).unwrap()
     });
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-pub type Listed = Result<(Vec<String>, Option<u64>), SourceFault>;
+pub type ListResult = Result<(Vec<String>, Option<u64>), SourceError>;
 
-pub fn list(reader: &dyn Reader, shape: &Shape, query: &Query<'_>) -> Listed {
+pub fn list(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> ListResult {
     let mut rows = Vec::new();
     let total = reader.list(query, &mut |cells, _| {
-        rows.push(told(shape, cells));
-        More::Yes
+        rows.push(row_json(shape, cells));
+        RowFlow::Continue
     })?;
     Ok((rows, total))
 }
 
-pub fn everything<'a>() -> Query<'a> {
+pub fn query_all<'a>() -> Query<'a> {
     Query { rows_max: usize::MAX, ..Query::default() }
 }
 
 /// All rows, in the order of the file.
-pub fn all(source: &impl Source) -> Vec<String> {
-    let shape = Shape { key: Vec::new(), ..shape(source) };
-    list(source.reader(&shape).unwrap().as_ref(), &shape, &everything()).unwrap().0
+pub fn all_rows(source: &impl Source) -> Vec<String> {
+    let shape = TableShape { key: Vec::new(), ..shape(source) };
+    list(source.reader(&shape).unwrap().as_ref(), &shape, &query_all()).unwrap().0
 }
 
-pub fn get(reader: &dyn Reader, shape: &Shape, key: &[Cell<'_>]) -> Result<Option<String>, SourceFault> {
+pub fn get(
+    reader: &dyn Reader,
+    shape: &TableShape,
+    key: &[ValueRef<'_>],
+) -> Result<Option<String>, SourceError> {
     let mut found = None;
-    let is_there = reader.get(key, &mut |cells| found = Some(told(shape, cells)))?;
+    let is_there = reader.get(key, &mut |cells| found = Some(row_json(shape, cells)))?;
     assert_eq!(is_there, found.is_some());
     Ok(found)
 }
 
 /// One page, and where it ended.
-pub fn page(reader: &dyn Reader, shape: &Shape, query: &Query<'_>) -> (Vec<String>, Option<Position>) {
+pub fn page(
+    reader: &dyn Reader,
+    shape: &TableShape,
+    query: &Query<'_>,
+) -> (Vec<String>, Option<CursorPosition>) {
     let (mut rows, mut last) = (Vec::new(), None);
     reader
-        .list(query, &mut |cells, place: Place| {
+        .list(query, &mut |cells, place: RowPosition| {
             let key = match &shape.key[..] {
-                [] => vec![Value::Integer(place.row), Value::Integer(place.state)],
+                [] => vec![Value::Integer(place.row_number), Value::Integer(place.table_version)],
                 key => key.iter().map(|at| cells[*at].to_value()).collect(),
             };
-            last = Some(Position { sorted: query.sort.map(|sort| cells[sort.column].to_value()), key });
-            rows.push(told(shape, cells));
-            More::Yes
+            last = Some(CursorPosition {
+                sort_value: query.sort.map(|sort| cells[sort.column].to_value()),
+                key,
+            });
+            rows.push(row_json(shape, cells));
+            RowFlow::Continue
         })
         .unwrap();
     (rows, last)
@@ -134,13 +146,14 @@ pub fn page(reader: &dyn Reader, shape: &Shape, query: &Query<'_>) -> (Vec<Strin
 
 pub fn pages(
     reader: &dyn Reader,
-    shape: &Shape,
+    shape: &TableShape,
     query: &Query<'_>,
     mut between: impl FnMut(),
 ) -> Vec<String> {
-    let (mut after, mut all): (Option<Position>, Vec<String>) = (None, Vec::new());
+    let (mut after, mut all): (Option<CursorPosition>, Vec<String>) = (None, Vec::new());
     loop {
-        let query = Query { filters: query.filters.clone(), after: after.as_ref(), stop: None, ..*query };
+        let query =
+            Query { filters: query.filters.clone(), after: after.as_ref(), cancelled: None, ..*query };
         let (rows, last) = page(reader, shape, &query);
         if rows.is_empty() {
             return all;
@@ -153,48 +166,48 @@ pub fn pages(
 
 /// Writes down what it is shown, and says what it was told to.
 #[derive(Default)]
-pub struct Notes {
-    pub shape: Option<Shape>,
+pub struct RecordingJsonChecks {
+    pub shape: Option<TableShape>,
     pub before: Option<String>,
     pub after: Option<String>,
-    pub more: Vec<(usize, Value)>,
+    pub extra_values: Vec<(usize, Value)>,
     pub is_stale: bool,
     pub is_unwritable: bool,
 }
 
-impl Clerk for Notes {
-    fn before(&mut self, row: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
-        self.before = Some(told(self.shape.as_ref().unwrap(), row));
-        if self.is_stale { Err(Stale) } else { Ok(self.more.clone()) }
+impl WriteChecks for RecordingJsonChecks {
+    fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
+        self.before = Some(row_json(self.shape.as_ref().unwrap(), row));
+        if self.is_stale { Err(VersionConflict) } else { Ok(self.extra_values.clone()) }
     }
 
-    fn after(&mut self, row: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
-        let told = told(self.shape.as_ref().unwrap(), row);
+    fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
+        let told = row_json(self.shape.as_ref().unwrap(), row);
         self.after = Some(told.clone());
-        if self.is_unwritable { Err(Unwritable) } else { Ok(told.into_bytes()) }
+        if self.is_unwritable { Err(ContractViolation) } else { Ok(told.into_bytes()) }
     }
 }
 
-pub fn notes(shape: &Shape) -> Notes {
-    Notes { shape: Some(shape.clone()), ..Notes::default() }
+pub fn recording_checks(shape: &TableShape) -> RecordingJsonChecks {
+    RecordingJsonChecks { shape: Some(shape.clone()), ..RecordingJsonChecks::default() }
 }
 
-pub fn plainly(change: Change<'_>) -> Write<'_> {
-    Write { change, claim: None, dry_run: false, now_ms: 1_000, stop: None }
+pub fn plain_write(change: RowChange<'_>) -> WriteRequest<'_> {
+    WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 1_000, cancelled: None }
 }
 
 /// Writes once, with a writer of its own.
 pub fn write(
     source: &impl Source,
-    shape: &Shape,
-    change: Change<'_>,
-) -> Result<(Written, Notes), WriteFault> {
-    let mut clerk = notes(shape);
+    shape: &TableShape,
+    change: RowChange<'_>,
+) -> Result<(WriteOutcome, RecordingJsonChecks), WriteError> {
+    let mut clerk = recording_checks(shape);
     let writer = source.writer(shape)?;
-    let written = writer.write(&plainly(change), &mut clerk)?;
+    let written = writer.write(&plain_write(change), &mut clerk)?;
     Ok((written, clerk))
 }
 
-pub fn reader(source: &impl Source, shape: &Shape) -> Arc<dyn Reader> {
+pub fn reader(source: &impl Source, shape: &TableShape) -> Arc<dyn Reader> {
     source.reader(shape).unwrap()
 }

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use contract::Cell;
+use contract::ValueRef;
 use contract::source::{
-    Change, Filter, More, Position, Query, Read, Search, Searched, Shape, Sort, Source, SourceFault, Test,
+    Comparison, CursorPosition, Filter, Query, ReadRequest, RowChange, RowFlow, Search, SearchCoverage, Sort,
+    Source, SourceError, TableShape,
 };
-use source::json::Form;
+use source::json::JsonLayout;
 
-use super::kit::{Disk, everything, list, notes, page, pages, plainly, reader, shape};
+use super::kit::{TestFile, list, page, pages, plain_write, query_all, reader, recording_checks, shape};
 
 fn ids(rows: &[String]) -> String {
     let id = |row: &String| row[6..].split([',', '}']).next().unwrap().to_owned();
@@ -37,15 +38,15 @@ fn values_are_sorted_as_what_they_are_and_none_come_last() {
     ] {
         let lines: Vec<String> =
             (0..).zip(values).map(|(i, v)| format!("{{\"id\":{i},\"v\":{v}}}")).collect();
-        let disk = Disk::new(Form::Lines, lines.join("\n"));
+        let disk = TestFile::new(JsonLayout::Lines, lines.join("\n"));
         let json = disk.json();
         let keyed = shape(&json);
         assert_eq!(keyed.key, [0]);
-        for shape in [keyed.clone(), Shape { key: Vec::new(), ..keyed }] {
+        for shape in [keyed.clone(), TableShape { key: Vec::new(), ..keyed }] {
             let reader = reader(&json, &shape);
             for (descending, expected) in [(false, expected[0]), (true, expected[1])] {
                 let sort = Some(Sort { column: 1, descending });
-                let (rows, _) = list(reader.as_ref(), &shape, &Query { sort, ..everything() }).unwrap();
+                let (rows, _) = list(reader.as_ref(), &shape, &Query { sort, ..query_all() }).unwrap();
                 assert_eq!(ids(&rows), expected, "{values:?} {descending}");
                 let paged =
                     pages(reader.as_ref(), &shape, &Query { sort, rows_max: 1, ..Query::default() }, || {});
@@ -62,24 +63,24 @@ fn filters_compare_values_as_what_they_are() {
         r#"{"id":1,"n":10,"d":9.99,"b":false,"t":"y","m":"7"}"#,
         r#"{"id":2,"d":1.5,"t":"x","m":8}"#,
     ];
-    let disk = Disk::new(Form::Lines, lines.join("\n"));
+    let disk = TestFile::new(JsonLayout::Lines, lines.join("\n"));
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     for (column, test, value, expected) in [
-        (1, Test::Equals, Cell::Integer(5), "0"),
-        (1, Test::AtLeast, Cell::Integer(6), "1"),
-        (1, Test::AtMost, Cell::Integer(10), "0 1"),
-        (1, Test::Equals, Cell::Null, ""),
-        (2, Test::Equals, Cell::Text("12.5"), "0"),
-        (2, Test::Equals, Cell::Text("1.500"), "2"),
-        (2, Test::AtLeast, Cell::Text("9.99"), "0 1"),
-        (3, Test::Equals, Cell::Integer(1), "0"),
-        (3, Test::Equals, Cell::Integer(0), "1"),
-        (4, Test::Equals, Cell::Text("x"), "0 2"),
-        (5, Test::Equals, Cell::Integer(7), "0 1"),
+        (1, Comparison::Equals, ValueRef::Integer(5), "0"),
+        (1, Comparison::AtLeast, ValueRef::Integer(6), "1"),
+        (1, Comparison::AtMost, ValueRef::Integer(10), "0 1"),
+        (1, Comparison::Equals, ValueRef::Null, ""),
+        (2, Comparison::Equals, ValueRef::Text("12.5"), "0"),
+        (2, Comparison::Equals, ValueRef::Text("1.500"), "2"),
+        (2, Comparison::AtLeast, ValueRef::Text("9.99"), "0 1"),
+        (3, Comparison::Equals, ValueRef::Integer(1), "0"),
+        (3, Comparison::Equals, ValueRef::Integer(0), "1"),
+        (4, Comparison::Equals, ValueRef::Text("x"), "0 2"),
+        (5, Comparison::Equals, ValueRef::Integer(7), "0 1"),
     ] {
-        let query = || Query { filters: vec![Filter { column, test, value }], ..everything() };
+        let query = || Query { filters: vec![Filter { column, comparison: test, value }], ..query_all() };
         let (rows, total) = list(reader.as_ref(), &shape, &query()).unwrap();
         assert_eq!(ids(&rows), expected, "{column} {test:?} {value:?}");
         assert_eq!(total, Some(rows.len() as u64));
@@ -90,69 +91,74 @@ fn filters_compare_values_as_what_they_are() {
 
 #[test]
 fn a_place_counts_only_in_the_state_it_was_given_in() {
-    let disk = Disk::new(Form::Lines, "{\"n\":5}\n{\"n\":5}\n{\"n\":7}");
+    let disk = TestFile::new(JsonLayout::Lines, "{\"n\":5}\n{\"n\":5}\n{\"n\":7}");
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     let (rows, last) = page(reader.as_ref(), &shape, &Query { rows_max: 2, ..Query::default() });
     assert_eq!(rows, [r#"{"n":5}"#; 2]);
     let after = last.unwrap();
-    let next = || list(reader.as_ref(), &shape, &Query { after: Some(&after), ..everything() });
+    let next = || list(reader.as_ref(), &shape, &Query { after: Some(&after), ..query_all() });
     assert_eq!(next().unwrap().0, [r#"{"n":7}"#]);
     disk.write("{\"n\":5}\n{\"n\":5}\n{\"n\":8}");
-    assert!(matches!(next(), Err(SourceFault::Moved)));
+    assert!(matches!(next(), Err(SourceError::StaleCursor)));
     disk.write("{\"n\":5}\n{\"n\":5}\n{\"n\":7}");
     assert_eq!(next().unwrap().0, [r#"{"n":7}"#]);
     for key in [vec![], after.key[..1].to_vec()] {
-        let after = Position { sorted: None, key };
-        let query = Query { after: Some(&after), ..everything() };
-        assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceFault::Moved)));
+        let after = CursorPosition { sort_value: None, key };
+        let query = Query { after: Some(&after), ..query_all() };
+        assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceError::StaleCursor)));
     }
 }
 
 #[test]
 fn who_has_enough_or_is_gone_is_not_served() {
-    let disk = Disk::new(Form::Lines, "{\"id\":1}\n{\"id\":2}\n{\"id\":3}");
+    let disk = TestFile::new(JsonLayout::Lines, "{\"id\":1}\n{\"id\":2}\n{\"id\":3}");
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     let mut seen = 0;
-    let total = reader.list(&everything(), &mut |_, _| {
+    let total = reader.list(&query_all(), &mut |_, _| {
         seen += 1;
-        if seen == 2 { More::No } else { More::Yes }
+        if seen == 2 { RowFlow::Stop } else { RowFlow::Continue }
     });
     assert_eq!((total.unwrap(), seen), (Some(3), 2));
     let stop = AtomicBool::new(true);
-    let query = Query { stop: Some(&stop), ..everything() };
-    assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceFault::Stopped)));
-    assert!(reader.is_short(&Read::Get) && reader.is_short(&Read::List(&everything())));
+    let query = Query { cancelled: Some(&stop), ..query_all() };
+    assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceError::Cancelled)));
+    assert!(
+        reader.can_run_inline(&ReadRequest::Get) && reader.can_run_inline(&ReadRequest::List(&query_all()))
+    );
 }
 
 #[test]
 fn a_read_is_short_if_it_touches_few_rows() {
     let lines: String = (0..5000).map(|i| format!("{{\"id\":{i},\"n\":{}}}\n", i % 7)).collect();
-    let disk = Disk::new(Form::Lines, lines);
+    let disk = TestFile::new(JsonLayout::Lines, lines);
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     let page = || Query { rows_max: 50, ..Query::default() };
-    assert!(!reader.is_short(&Read::List(&page())), "the order of the key is not there yet");
+    assert!(!reader.can_run_inline(&ReadRequest::List(&page())), "the order of the key is not there yet");
     list(reader.as_ref(), &shape, &page()).unwrap();
-    assert!(reader.is_short(&Read::List(&page())) && !reader.is_short(&Read::List(&everything())));
-    let five = vec![Filter { column: 1, test: Test::Equals, value: Cell::Integer(5) }];
-    assert!(!reader.is_short(&Read::List(&Query { filters: five, ..page() })));
+    assert!(
+        reader.can_run_inline(&ReadRequest::List(&page()))
+            && !reader.can_run_inline(&ReadRequest::List(&query_all()))
+    );
+    let five = vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(5) }];
+    assert!(!reader.can_run_inline(&ReadRequest::List(&Query { filters: five, ..page() })));
 }
 
 #[test]
 fn a_filter_that_few_rows_pass_finds_them_all_in_order() {
     let lines: String = (0..30_000).rev().map(|i| format!("{{\"id\":{i},\"n\":{}}}\n", i % 1000)).collect();
-    let disk = Disk::new(Form::Lines, lines);
+    let disk = TestFile::new(JsonLayout::Lines, lines);
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     let query = || Query {
-        filters: vec![Filter { column: 1, test: Test::Equals, value: Cell::Integer(999) }],
-        ..everything()
+        filters: vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Integer(999) }],
+        ..query_all()
     };
     let expected = (0..30).map(|i| (i * 1000 + 999).to_string()).collect::<Vec<_>>().join(" ");
     let (rows, total) = list(reader.as_ref(), &shape, &query()).unwrap();
@@ -168,17 +174,23 @@ fn a_search_finds_records_that_have_every_word() {
         r#"{"id":2,"name":"Bob","note":null,"n":7}"#,
         r#"{"id":3,"name":"ann","note":"coffee","n":142}"#,
     ];
-    let disk = Disk::new(Form::Lines, lines.join("\n"));
+    let disk = TestFile::new(JsonLayout::Lines, lines.join("\n"));
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     let search = |words: &[&str], columns: &[usize], rows_max: usize, scan_rows_max: usize| {
-        let search =
-            Search { words: words.to_vec(), columns, rows_max, scan_rows_max, stop: None, progress: None };
+        let search = Search {
+            terms: words.to_vec(),
+            columns,
+            rows_max,
+            scan_rows_max,
+            cancelled: None,
+            progress: None,
+        };
         let mut rows = Vec::new();
         let searched = reader.search(&search, &mut |cells| {
-            rows.push(super::kit::told(&shape, cells));
-            More::Yes
+            rows.push(super::kit::row_json(&shape, cells));
+            RowFlow::Continue
         });
         (ids(&rows), searched.unwrap())
     };
@@ -192,30 +204,34 @@ fn a_search_finds_records_that_have_every_word() {
         (&["b"], &[1, 2], "2"),
         (&["zzz"], &[1, 2, 3], ""),
     ] {
-        assert_eq!(search(words, columns, 10, 10), (expected.to_owned(), Searched::All), "{words:?}");
+        assert_eq!(
+            search(words, columns, 10, 10),
+            (expected.to_owned(), SearchCoverage::Complete),
+            "{words:?}"
+        );
     }
-    assert_eq!(search(&["ann"], &[1], 1, 10), ("1".to_owned(), Searched::All));
-    assert_eq!(search(&["ann"], &[1], 10, 2), ("1".to_owned(), Searched::Cut));
-    assert_eq!(search(&["ann"], &[1], 10, 3), ("1 3".to_owned(), Searched::All));
+    assert_eq!(search(&["ann"], &[1], 1, 10), ("1".to_owned(), SearchCoverage::Complete));
+    assert_eq!(search(&["ann"], &[1], 10, 2), ("1".to_owned(), SearchCoverage::Truncated));
+    assert_eq!(search(&["ann"], &[1], 10, 3), ("1 3".to_owned(), SearchCoverage::Complete));
     // Who has enough does not ask whether there is more.
-    assert_eq!(search(&["ann"], &[1], 1, 1), ("1".to_owned(), Searched::All));
+    assert_eq!(search(&["ann"], &[1], 1, 1), ("1".to_owned(), SearchCoverage::Complete));
     let stop = AtomicBool::new(true);
     let gone = Search {
-        words: vec!["a"],
+        terms: vec!["a"],
         columns: &[1],
         rows_max: 1,
         scan_rows_max: 1,
-        stop: Some(&stop),
+        cancelled: Some(&stop),
         progress: None,
     };
-    assert!(matches!(reader.search(&gone, &mut |_| More::Yes), Err(SourceFault::Stopped)));
+    assert!(matches!(reader.search(&gone, &mut |_| RowFlow::Continue), Err(SourceError::Cancelled)));
 }
 
 #[test]
 fn pages_go_on_while_others_write() {
     const ROWS: i64 = 40;
     let lines: String = (0..ROWS).map(|id| format!("{{\"id\":{id},\"n\":{}}}\n", id % 5)).collect();
-    let disk = Disk::new(Form::Lines, lines);
+    let disk = TestFile::new(JsonLayout::Lines, lines);
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
@@ -226,14 +242,14 @@ fn pages_go_on_while_others_write() {
             // Odd ones go, come back, and change.
             for round in 0..30 {
                 let id = (round * 7 % ROWS) | 1;
-                let (key, n) = ([Cell::Integer(id)], [(1, Cell::Integer(round))]);
-                let new = [(0, Cell::Integer(id)), (1, Cell::Integer(round))];
+                let (key, n) = ([ValueRef::Integer(id)], [(1, ValueRef::Integer(round))]);
+                let new = [(0, ValueRef::Integer(id)), (1, ValueRef::Integer(round))];
                 for change in [
-                    Change::Update { key: &key, cells: &n },
-                    Change::Delete { key: &key },
-                    Change::Create { cells: &new },
+                    RowChange::Update { key: &key, values: &n },
+                    RowChange::Delete { key: &key },
+                    RowChange::Create { values: &new },
                 ] {
-                    writer.write(&plainly(change), &mut notes(&shape)).unwrap();
+                    writer.write(&plain_write(change), &mut recording_checks(&shape)).unwrap();
                 }
             }
             is_done.store(true, Ordering::SeqCst);

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use contract::Cell;
-use contract::source::{Change, Query, Sort, Source};
+use contract::ValueRef;
+use contract::source::{Query, RowChange, Sort, Source};
 use json::{Json as Text, ScanLimits, scan};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
-use source::json::Form;
+use source::json::JsonLayout;
 
-use super::kit::{Disk, all, document, everything, list, notes, pages, plainly, reader, shape, write};
+use super::kit::{
+    TestFile, all_rows, document, list, pages, plain_write, query_all, reader, recording_checks, shape, write,
+};
 
 /// A JSON value as somebody might write it.
 fn value() -> impl Strategy<Value = String> {
@@ -33,24 +35,24 @@ fn record() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map("[a-d]", value(), 0..4)
 }
 
-fn written(id: i64, record: &BTreeMap<String, String>) -> String {
+fn record_text(id: i64, record: &BTreeMap<String, String>) -> String {
     let members = record.iter().map(|(name, value)| format!(", \"{name}\" :{value}"));
     format!("{{\"id\": {id}{}}}", members.collect::<String>())
 }
 
-fn file(form: &Form, records: &[String]) -> String {
+fn file(form: &JsonLayout, records: &[String]) -> String {
     match form {
-        Form::Lines => records.iter().map(|record| format!("{record}\n")).collect(),
-        Form::Document { .. } => format!("[\n  {}\n]\n", records.join(",\n  ")),
+        JsonLayout::Lines => records.iter().map(|record| format!("{record}\n")).collect(),
+        JsonLayout::Document { .. } => format!("[\n  {}\n]\n", records.join(",\n  ")),
     }
 }
 
-fn forms() -> impl Strategy<Value = Form> {
-    prop_oneof![Just(Form::Lines), Just(document())]
+fn forms() -> impl Strategy<Value = JsonLayout> {
+    prop_oneof![Just(JsonLayout::Lines), Just(document())]
 }
 
 /// Whether a value that was told is what the file says: the same, or the text of it.
-fn is_told(raw: &str, told: &str) -> bool {
+fn is_same_json(raw: &str, told: &str) -> bool {
     let compact = |text: &str| Text::parse(text).unwrap();
     if compact(raw) == compact(told) {
         return true;
@@ -62,7 +64,7 @@ fn is_told(raw: &str, told: &str) -> bool {
         Some(text) if text == raw => true,
         Some(text) if raw.contains(['e', 'E']) => number(&text) == number(raw),
         Some(text) => text == compact(raw).as_str(),
-        None => doc.root().kind() == json::Kind::Number && number(told) == number(raw),
+        None => doc.root().kind() == json::NodeKind::Number && number(told) == number(raw),
     }
 }
 
@@ -71,20 +73,20 @@ proptest! {
 
     #[test]
     fn records_come_back_as_they_were_written(records in prop::collection::vec(record(), 1..8), form in forms()) {
-        let lines: Vec<String> = (0..).zip(&records).map(|(id, record)| written(id, record)).collect();
-        let disk = Disk::new(form.clone(), file(&form, &lines));
+        let lines: Vec<String> = (0..).zip(&records).map(|(id, record)| record_text(id, record)).collect();
+        let disk = TestFile::new(form.clone(), file(&form, &lines));
         let json = disk.json();
         let shape = shape(&json);
         assert_eq!(shape.key, [0]);
-        let rows = all(&json);
+        let rows = all_rows(&json);
         assert_eq!(rows.len(), records.len());
         for (row, record) in rows.iter().zip(&records) {
             let row = Text::parse(row).unwrap();
-            let doc = row.doc();
+            let doc = row.to_doc();
             for (name, told) in doc.root().members().skip(1) {
                 let name = name.str().unwrap();
                 let raw = record.get(&*name).map_or("null", String::as_str);
-                assert!(is_told(raw, told.raw()), "`{name}` is {raw} and told as {}", told.raw());
+                assert!(is_same_json(raw, told.raw()), "`{name}` is {raw} and told as {}", told.raw());
             }
         }
     }
@@ -100,20 +102,20 @@ proptest! {
         let at = at % records.len();
         // A column of texts that everybody has is what is changed.
         let lines: Vec<String> = (0..).zip(&records).map(|(id, record)| {
-            written(id, record).replacen(&format!("\"id\": {id}"), &format!("\"id\": {id}, \"t\":\"x{id}\""), 1)
+            record_text(id, record).replacen(&format!("\"id\": {id}"), &format!("\"id\": {id}, \"t\":\"x{id}\""), 1)
         }).collect();
         let before = file(&form, &lines);
-        let disk = Disk::new(form.clone(), &before);
+        let disk = TestFile::new(form.clone(), &before);
         let json = disk.json();
         let shape = shape(&json);
-        let mut expected = all(&json);
-        let key = [Cell::Integer(at as i64)];
-        let cells = [(1, Cell::Text(&text))];
-        let new = [(0, Cell::Integer(99)), (1, Cell::Text(&text))];
+        let mut expected = all_rows(&json);
+        let key = [ValueRef::Integer(at as i64)];
+        let cells = [(1, ValueRef::Text(&text))];
+        let new = [(0, ValueRef::Integer(99)), (1, ValueRef::Text(&text))];
         let mut lines = lines;
         let (_, clerk) = match change {
             0 => {
-                let done = write(&json, &shape, Change::Update { key: &key, cells: &cells }).unwrap();
+                let done = write(&json, &shape, RowChange::Update { key: &key, values: &cells }).unwrap();
                 let quoted = Text::parse(&{
                     let mut out = Vec::new();
                     json::write::string(&mut out, &text);
@@ -126,10 +128,10 @@ proptest! {
             1 => {
                 lines.remove(at);
                 expected.remove(at);
-                write(&json, &shape, Change::Delete { key: &key }).unwrap()
+                write(&json, &shape, RowChange::Delete { key: &key }).unwrap()
             }
             _ => {
-                let done = write(&json, &shape, Change::Create { cells: &new });
+                let done = write(&json, &shape, RowChange::Create { values: &new });
                 match done {
                     // Columns that every record has a value in must have one in this too.
                     Err(fault) => {
@@ -151,8 +153,8 @@ proptest! {
         if change < 2 {
             assert_eq!(disk.text(), file(&form, &lines));
         }
-        let keyless = contract::source::Shape { key: Vec::new(), ..shape };
-        let read = list(reader(&json, &keyless).as_ref(), &keyless, &everything()).unwrap().0;
+        let keyless = contract::source::TableShape { key: Vec::new(), ..shape };
+        let read = list(reader(&json, &keyless).as_ref(), &keyless, &query_all()).unwrap().0;
         assert_eq!(read, expected);
     }
 
@@ -166,7 +168,7 @@ proptest! {
         form in forms(),
     ) {
         let lines: Vec<String> = (0..count).map(|id| format!("{{\"id\":{id},\"n\":{}}}", id % 3)).collect();
-        let disk = Disk::new(form.clone(), file(&form, &lines));
+        let disk = TestFile::new(form.clone(), file(&form, &lines));
         let json = disk.json();
         let shape = shape(&json);
         let (reader, writer) = (reader(&json, &shape), json.writer(&shape).unwrap());
@@ -175,14 +177,14 @@ proptest! {
         let sort = sorted.then_some(Sort { column: 1, descending });
         let read = pages(reader.as_ref(), &shape, &Query { sort, rows_max, ..Query::default() }, || {
             let Some((id, n, is_delete)) = changes.next() else { return };
-            let (key, cells) = ([Cell::Integer(id)], [(0, Cell::Integer(id)), (1, Cell::Integer(n))]);
+            let (key, cells) = ([ValueRef::Integer(id)], [(0, ValueRef::Integer(id)), (1, ValueRef::Integer(n))]);
             let change = match is_delete {
-                true => Change::Delete { key: &key },
-                false => Change::Update { key: &key, cells: &cells },
+                true => RowChange::Delete { key: &key },
+                false => RowChange::Update { key: &key, values: &cells },
             };
             // What is not there to be deleted or changed is made.
-            if writer.write(&plainly(change), &mut notes(&shape)).is_err() {
-                writer.write(&plainly(Change::Create { cells: &cells }), &mut notes(&shape)).unwrap();
+            if writer.write(&plain_write(change), &mut recording_checks(&shape)).is_err() {
+                writer.write(&plain_write(RowChange::Create { values: &cells }), &mut recording_checks(&shape)).unwrap();
             }
         });
         for id in (0..count).filter(|id| !touched.contains(id)) {
@@ -193,28 +195,28 @@ proptest! {
 
     #[test]
     fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200), form in forms()) {
-        let disk = Disk::new(form, &bytes);
+        let disk = TestFile::new(form, &bytes);
         let json = disk.json();
-        if json.facts().is_ok() {
-            all(&json);
+        if json.introspect().is_ok() {
+            all_rows(&json);
         } else {
-            json.explain(None).unwrap();
+            json.diagnose(None).unwrap();
         }
     }
 
     #[test]
     fn no_text_is_too_strange(text in "[\\[\\]{}\":,ab1 \n\\\\]{0,40}", form in forms()) {
-        let disk = Disk::new(form.clone(), &text);
+        let disk = TestFile::new(form.clone(), &text);
         let json = disk.json();
-        match json.facts() {
+        match json.introspect() {
             Ok(_) => {
-                all(&json);
+                all_rows(&json);
                 if form == document() {
                     assert!(Text::parse(&text).is_ok(), "{text}");
                 }
             }
             Err(_) => {
-                json.explain(None).unwrap();
+                json.diagnose(None).unwrap();
             }
         }
     }
@@ -225,12 +227,12 @@ fn positions_of_every_kind_are_found_again() {
     let values =
         ["1.50", "9007199254740993", "-0", "2", "0.1000000000000000055511151231257827", "null", "1e2"];
     let lines: Vec<String> = (0..).zip(values).map(|(id, v)| format!("{{\"id\":{id},\"v\":{v}}}")).collect();
-    let disk = Disk::new(Form::Lines, lines.join("\n"));
+    let disk = TestFile::new(JsonLayout::Lines, lines.join("\n"));
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     for descending in [false, true] {
-        let query = Query { sort: Some(Sort { column: 1, descending }), ..everything() };
+        let query = Query { sort: Some(Sort { column: 1, descending }), ..query_all() };
         let whole = list(reader.as_ref(), &shape, &query).unwrap().0;
         assert_eq!(pages(reader.as_ref(), &shape, &Query { rows_max: 1, ..query }, || {}), whole);
     }

@@ -1,22 +1,25 @@
 //! What a file is read as.
 
-use contract::source::{Change, Facts, Shape, Source, WriteFault};
-use contract::{Cell, Kind};
-use source::json::{self, Form};
+use contract::source::{RowChange, Source, SourceFacts, TableShape, WriteError};
+use contract::{DataType, ValueRef};
+use source::json::{self, JsonLayout};
 
-use super::kit::{Disk, all, at, columns, document, everything, get, list, only, reader, shape, write};
+use super::kit::{
+    TestFile, all_rows, columns, document, document_at, get, list, only_table, query_all, reader, shape,
+    write,
+};
 
-fn check(form: Form, content: impl AsRef<[u8]>, expected: &str, rows: &[&str]) {
-    let disk = Disk::new(form, content.as_ref());
+fn check(form: JsonLayout, content: impl AsRef<[u8]>, expected: &str, rows: &[&str]) {
+    let disk = TestFile::new(form, content.as_ref());
     let json = disk.json();
     let shown = String::from_utf8_lossy(content.as_ref()).into_owned();
-    assert_eq!(columns(&only(json.facts().unwrap())), expected, "{shown}");
-    assert_eq!(all(&json), rows, "{shown}");
+    assert_eq!(columns(&only_table(json.introspect().unwrap())), expected, "{shown}");
+    assert_eq!(all_rows(&json), rows, "{shown}");
 }
 
 /// The same records in lines and in an array.
 fn check_both(records: &[&str], expected: &str, rows: &[&str]) {
-    check(Form::Lines, records.join("\n"), expected, rows);
+    check(JsonLayout::Lines, records.join("\n"), expected, rows);
     check(document(), format!("[{}]", records.join(", ")), expected, rows);
 }
 
@@ -110,7 +113,7 @@ fn lines_end_as_any_system_ends_them_and_blank_ones_are_none() {
         "  {\"a\" : 1}  \n\t{ \"a\":2 }",
         "\u{feff}{\"a\":1}\n{\"a\":2}\n",
     ] {
-        check(Form::Lines, content, "a integer", &rows);
+        check(JsonLayout::Lines, content, "a integer", &rows);
     }
 }
 
@@ -119,13 +122,16 @@ fn an_array_may_stand_inside_of_a_document() {
     let rows = [r#"{"a":1}"#, r#"{"a":2}"#];
     for (form, content) in [
         (document(), "\u{feff} [ {\"a\":1} , {\"a\":2} ] \r\n"),
-        (at(""), r#"[{"a":1},{"a":2}]"#),
-        (at("/data"), r#"{"count": 2, "data": [{"a":1},{"a":2}], "next": null}"#),
-        (at("/data/items"), r#"{"x": [1,2,{"}":"]"}], "data": {"y": "\"}", "items": [{"a":1},{"a":2}]}}"#),
-        (at("/1"), r#"["head", [{"a":1},{"a":2}]]"#),
-        (at("/a~1b/~0"), r#"{"a/b": {"~": [{"a":1},{"a":2}]}}"#),
-        (at("/größe"), r#"{"gr\u00f6\u00dfe": [{"a":1},{"a":2}]}"#),
-        (at("/"), r#"{"": [{"a":1},{"a":2}]}"#),
+        (document_at(""), r#"[{"a":1},{"a":2}]"#),
+        (document_at("/data"), r#"{"count": 2, "data": [{"a":1},{"a":2}], "next": null}"#),
+        (
+            document_at("/data/items"),
+            r#"{"x": [1,2,{"}":"]"}], "data": {"y": "\"}", "items": [{"a":1},{"a":2}]}}"#,
+        ),
+        (document_at("/1"), r#"["head", [{"a":1},{"a":2}]]"#),
+        (document_at("/a~1b/~0"), r#"{"a/b": {"~": [{"a":1},{"a":2}]}}"#),
+        (document_at("/größe"), r#"{"gr\u00f6\u00dfe": [{"a":1},{"a":2}]}"#),
+        (document_at("/"), r#"{"": [{"a":1},{"a":2}]}"#),
     ] {
         check(form, content, "a integer", &rows);
     }
@@ -153,55 +159,55 @@ fn the_first_column_that_tells_records_apart_is_the_key() {
         (&[r#"{"a":[1]}"#, r#"{"a":[2]}"#], &[]),
         (&[r#"{"a":true}"#, r#"{"a":false}"#], &[]),
     ] {
-        let disk = Disk::new(Form::Lines, records.join("\n"));
-        let table = only(disk.json().facts().unwrap());
+        let disk = TestFile::new(JsonLayout::Lines, records.join("\n"));
+        let table = only_table(disk.json().introspect().unwrap());
         assert_eq!(table.key, key, "{records:?}");
-        assert_eq!(table.rows, Some(2));
-        assert!(!table.key_is_declared && table.read_only.is_none());
+        assert_eq!(table.row_count, Some(2));
+        assert!(!table.key_is_declared && table.read_only_reason.is_none());
     }
     let long = format!("{{\"a\":\"{}\"}}\n{{\"a\":\"b\"}}", "x".repeat(3000));
-    assert!(only(Disk::new(Form::Lines, long).json().facts().unwrap()).key.is_empty());
+    assert!(only_table(TestFile::new(JsonLayout::Lines, long).json().introspect().unwrap()).key.is_empty());
 }
 
 #[test]
 fn few_texts_are_known() {
-    let disk = Disk::new(Form::Lines, "{\"p\":\"free\"}\n{\"p\":\"ruby\"}\n{\"p\":\"free\"}");
-    assert_eq!(only(disk.json().facts().unwrap()).columns[0].values, ["free", "ruby"]);
+    let disk = TestFile::new(JsonLayout::Lines, "{\"p\":\"free\"}\n{\"p\":\"ruby\"}\n{\"p\":\"free\"}");
+    assert_eq!(only_table(disk.json().introspect().unwrap()).columns[0].distinct_values, ["free", "ruby"]);
 }
 
 #[test]
 fn an_author_says_how_values_are_told() {
     for (value, kind, told) in [
-        ("42", Kind::Text, r#""42""#),
-        ("42", Kind::Decimal, r#""42""#),
-        ("42", Kind::Number, "42"),
-        ("12.50", Kind::Number, "12.5"),
-        ("true", Kind::Text, r#""true""#),
-        (r#""12.50""#, Kind::Decimal, r#""12.50""#),
-        (r#""true""#, Kind::Boolean, "true"),
-        ("1", Kind::Boolean, "true"),
-        (r#""AP8Q""#, Kind::Blob, r#""AP8Q""#),
-        (r#""x""#, Kind::Json, r#""x""#),
+        ("42", DataType::Text, r#""42""#),
+        ("42", DataType::Decimal, r#""42""#),
+        ("42", DataType::Number, "42"),
+        ("12.50", DataType::Number, "12.5"),
+        ("true", DataType::Text, r#""true""#),
+        (r#""12.50""#, DataType::Decimal, r#""12.50""#),
+        (r#""true""#, DataType::Boolean, "true"),
+        ("1", DataType::Boolean, "true"),
+        (r#""AP8Q""#, DataType::Blob, r#""AP8Q""#),
+        (r#""x""#, DataType::Json, r#""x""#),
     ] {
-        let disk = Disk::new(Form::Lines, format!("{{\"v\":{value}}}"));
+        let disk = TestFile::new(JsonLayout::Lines, format!("{{\"v\":{value}}}"));
         let json = disk.json();
-        let mut shape = Shape { key: Vec::new(), ..shape(&json) };
-        shape.columns[0].kind = kind;
-        let read = list(reader(&json, &shape).as_ref(), &shape, &everything());
+        let mut shape = TableShape { key: Vec::new(), ..shape(&json) };
+        shape.columns[0].data_type = kind;
+        let read = list(reader(&json, &shape).as_ref(), &shape, &query_all());
         assert_eq!(read.unwrap().0, [format!("{{\"v\":{told}}}")], "{value} as {kind:?}");
     }
     for (value, kind) in [
-        (r#""x""#, Kind::Integer),
-        ("1.5", Kind::Integer),
-        ("2", Kind::Boolean),
-        (r#""x""#, Kind::Blob),
-        (r#""AP8""#, Kind::Blob),
-        (r#""1.2.2026""#, Kind::Date),
+        (r#""x""#, DataType::Integer),
+        ("1.5", DataType::Integer),
+        ("2", DataType::Boolean),
+        (r#""x""#, DataType::Blob),
+        (r#""AP8""#, DataType::Blob),
+        (r#""1.2.2026""#, DataType::Date),
     ] {
-        let disk = Disk::new(Form::Lines, format!("{{\"v\":{value}}}"));
+        let disk = TestFile::new(JsonLayout::Lines, format!("{{\"v\":{value}}}"));
         let json = disk.json();
-        let mut shape = Shape { key: Vec::new(), ..shape(&json) };
-        shape.columns[0].kind = kind;
+        let mut shape = TableShape { key: Vec::new(), ..shape(&json) };
+        shape.columns[0].data_type = kind;
         let told = json.reader(&shape).err().unwrap().to_string();
         assert!(told.starts_with("`people.jsonl` line 1, column `v`: expected"), "{told}");
     }
@@ -209,47 +215,51 @@ fn an_author_says_how_values_are_told() {
 
 #[test]
 fn a_text_may_mean_that_there_is_no_value() {
-    let disk = Disk::new(Form::Lines, "{\"v\":\"2026-02-28\"}\n{\"v\":\"n/a\"}");
+    let disk = TestFile::new(JsonLayout::Lines, "{\"v\":\"2026-02-28\"}\n{\"v\":\"n/a\"}");
     let json = disk.json();
-    let mut shape = Shape { key: Vec::new(), ..shape(&json) };
-    (shape.columns[0].kind, shape.columns[0].null) = (Kind::Date, Some("n/a".to_owned()));
-    let read = list(reader(&json, &shape).as_ref(), &shape, &everything());
+    let mut shape = TableShape { key: Vec::new(), ..shape(&json) };
+    (shape.columns[0].data_type, shape.columns[0].null_text) = (DataType::Date, Some("n/a".to_owned()));
+    let read = list(reader(&json, &shape).as_ref(), &shape, &query_all());
     assert_eq!(read.unwrap().0, [r#"{"v":"2026-02-28"}"#, r#"{"v":null}"#]);
 }
 
 #[test]
 fn a_record_is_found_by_its_key() {
-    let disk = Disk::new(Form::Lines, "{\"id\":7,\"n\":\"a\"}\n{\"id\":-3,\"n\":\"b\"}");
+    let disk = TestFile::new(JsonLayout::Lines, "{\"id\":7,\"n\":\"a\"}\n{\"id\":-3,\"n\":\"b\"}");
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
-    let find = |key: &[Cell<'_>]| get(reader.as_ref(), &shape, key).unwrap();
-    assert_eq!(find(&[Cell::Integer(-3)]).as_deref(), Some(r#"{"id":-3,"n":"b"}"#));
-    assert_eq!(find(&[Cell::Text("7")]).as_deref(), Some(r#"{"id":7,"n":"a"}"#));
-    for key in [&[Cell::Integer(8)][..], &[Cell::Null], &[], &[Cell::Integer(7), Cell::Integer(7)]] {
+    let find = |key: &[ValueRef<'_>]| get(reader.as_ref(), &shape, key).unwrap();
+    assert_eq!(find(&[ValueRef::Integer(-3)]).as_deref(), Some(r#"{"id":-3,"n":"b"}"#));
+    assert_eq!(find(&[ValueRef::Text("7")]).as_deref(), Some(r#"{"id":7,"n":"a"}"#));
+    for key in
+        [&[ValueRef::Integer(8)][..], &[ValueRef::Null], &[], &[ValueRef::Integer(7), ValueRef::Integer(7)]]
+    {
         assert_eq!(find(key), None, "{key:?}");
     }
     // A text among numbers is another key than the number.
-    let disk =
-        Disk::new(Form::Lines, "{\"id\":7,\"n\":\"a\"}\n{\"id\":8,\"n\":\"c\"}\n{\"id\":\"7\",\"n\":\"b\"}");
+    let disk = TestFile::new(
+        JsonLayout::Lines,
+        "{\"id\":7,\"n\":\"a\"}\n{\"id\":8,\"n\":\"c\"}\n{\"id\":\"7\",\"n\":\"b\"}",
+    );
     let json = disk.json();
-    let shape = Shape { key: vec![0], ..super::kit::shape(&json) };
+    let shape = TableShape { key: vec![0], ..super::kit::shape(&json) };
     let reader = super::kit::reader(&json, &shape);
-    let find = |key: Cell<'_>| get(reader.as_ref(), &shape, &[key]).unwrap();
-    assert_eq!(find(Cell::Integer(7)).as_deref(), Some(r#"{"id":7,"n":"a"}"#));
-    assert_eq!(find(Cell::Text("7")).as_deref(), Some(r#"{"id":"7","n":"b"}"#));
+    let find = |key: ValueRef<'_>| get(reader.as_ref(), &shape, &[key]).unwrap();
+    assert_eq!(find(ValueRef::Integer(7)).as_deref(), Some(r#"{"id":7,"n":"a"}"#));
+    assert_eq!(find(ValueRef::Text("7")).as_deref(), Some(r#"{"id":"7","n":"b"}"#));
 }
 
 #[test]
 fn many_records_take_little_more_than_they_are() {
     let lines: String =
         (0..100_000).map(|i| format!("{{\"id\":{i},\"name\":\"name {i}\",\"plan\":\"free\"}}\n")).collect();
-    let disk = Disk::new(Form::Lines, lines);
+    let disk = TestFile::new(JsonLayout::Lines, lines);
     let json = disk.json();
-    let Facts { tables, .. } = json.facts().unwrap();
-    assert_eq!((tables[0].rows, &tables[0].key[..]), (Some(100_000), &[0][..]));
+    let SourceFacts { tables, .. } = json.introspect().unwrap();
+    assert_eq!((tables[0].row_count, &tables[0].key[..]), (Some(100_000), &[0][..]));
     let shape = shape(&json);
-    let found = get(reader(&json, &shape).as_ref(), &shape, &[Cell::Integer(99_999)]).unwrap();
+    let found = get(reader(&json, &shape).as_ref(), &shape, &[ValueRef::Integer(99_999)]).unwrap();
     assert_eq!(found.as_deref(), Some(r#"{"id":99999,"name":"name 99999","plan":"free"}"#));
 }
 
@@ -257,16 +267,16 @@ fn many_records_take_little_more_than_they_are() {
 #[test]
 fn a_column_of_base64_may_be_a_blob() {
     for (form, content, expected) in [
-        (Form::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":\"\"}\n{\"id\":3}", true),
+        (JsonLayout::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":\"\"}\n{\"id\":3}", true),
         (document(), r#"[{"id":1,"a":"AP8QCg=="}]"#, true),
-        (Form::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":\"no base64\"}", false),
+        (JsonLayout::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":\"no base64\"}", false),
         // Its last bits would be lost.
-        (Form::Lines, "{\"id\":1,\"a\":\"AP9=\"}", false),
-        (Form::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":7}", false),
+        (JsonLayout::Lines, "{\"id\":1,\"a\":\"AP9=\"}", false),
+        (JsonLayout::Lines, "{\"id\":1,\"a\":\"AP8=\"}\n{\"id\":2,\"a\":7}", false),
     ] {
-        let table = only(Disk::new(form, content).json().facts().unwrap());
-        assert_eq!(table.columns[1].base64, expected, "{content}");
-        assert!(!table.columns[0].base64);
+        let table = only_table(TestFile::new(form, content).json().introspect().unwrap());
+        assert_eq!(table.columns[1].is_base64, expected, "{content}");
+        assert!(!table.columns[0].is_base64);
     }
 }
 
@@ -288,36 +298,41 @@ fn records_inside_a_document_are_found_where_they_can_only_be() {
         ("", None),
         ("7", None),
     ] {
-        let disk = Disk::new(document(), content.as_bytes());
-        let found = json::records_at(&disk.path);
+        let disk = TestFile::new(document(), content.as_bytes());
+        let found = json::find_records(&disk.path);
         assert_eq!(found.as_deref(), expected, "{content}");
         if let Some(found) = found {
-            assert!(Disk::new(at(&found), content.as_bytes()).json().facts().is_ok(), "{content}");
+            assert!(
+                TestFile::new(document_at(&found), content.as_bytes()).json().introspect().is_ok(),
+                "{content}"
+            );
         }
     }
-    assert_eq!(json::records_at("no such file".as_ref()), None);
-    assert_eq!(json::records_at(env!("CARGO_MANIFEST_DIR").as_ref()), None);
+    assert_eq!(json::find_records("no such file".as_ref()), None);
+    assert_eq!(json::find_records(env!("CARGO_MANIFEST_DIR").as_ref()), None);
 }
 
 #[test]
 fn a_key_is_found_however_it_is_written() {
-    let disk =
-        Disk::new(Form::Lines, "{\"id\":1.50,\"v\":0}\n{\"id\":1e2,\"v\":5}\n{\"id\":0.125,\"v\":7}\n");
+    let disk = TestFile::new(
+        JsonLayout::Lines,
+        "{\"id\":1.50,\"v\":0}\n{\"id\":1e2,\"v\":5}\n{\"id\":0.125,\"v\":7}\n",
+    );
     let json = disk.json();
-    let shape = Shape { key: vec![0], ..shape(&json) };
+    let shape = TableShape { key: vec![0], ..shape(&json) };
     let reader = reader(&json, &shape);
-    let check = |asked: Cell<'_>, v: Option<&str>| {
+    let check = |asked: ValueRef<'_>, v: Option<&str>| {
         let found = get(reader.as_ref(), &shape, &[asked]).unwrap();
         assert_eq!(found.is_some(), v.is_some(), "{asked:?}: {found:?}");
         assert!(found.unwrap_or_default().contains(v.unwrap_or_default()), "{asked:?}");
     };
-    check(Cell::Text("1.50"), Some("\"v\":0"));
-    check(Cell::Text("1.5"), Some("\"v\":0"));
-    check(Cell::Text("100"), Some("\"v\":5"));
-    check(Cell::Integer(100), Some("\"v\":5"));
-    check(Cell::Text("0.1250"), Some("\"v\":7"));
-    check(Cell::Text("0.12"), None);
+    check(ValueRef::Text("1.50"), Some("\"v\":0"));
+    check(ValueRef::Text("1.5"), Some("\"v\":0"));
+    check(ValueRef::Text("100"), Some("\"v\":5"));
+    check(ValueRef::Integer(100), Some("\"v\":5"));
+    check(ValueRef::Text("0.1250"), Some("\"v\":7"));
+    check(ValueRef::Text("0.12"), None);
     // Nobody can be added who is there already.
-    let change = Change::Create { cells: &[(0, Cell::Text("1.500")), (1, Cell::Integer(1))] };
-    assert!(matches!(write(&json, &shape, change), Err(WriteFault::Exists)));
+    let change = RowChange::Create { values: &[(0, ValueRef::Text("1.500")), (1, ValueRef::Integer(1))] };
+    assert!(matches!(write(&json, &shape, change), Err(WriteError::AlreadyExists)));
 }

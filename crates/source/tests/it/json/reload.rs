@@ -1,21 +1,21 @@
 //! Files that change while they are served.
 
-use contract::Cell;
+use contract::ValueRef;
 use contract::diagnostic::render;
-use contract::source::{Query, Source, SourceFault};
-use source::json::Form;
+use contract::source::{Query, Source, SourceError};
+use source::json::JsonLayout;
 
-use super::kit::{Disk, everything, get, list, reader, shape};
+use super::kit::{TestFile, get, list, query_all, reader, shape};
 
 const FIRST: &str = "{\"id\":1,\"name\":\"Ann\",\"age\":30}\n{\"id\":2,\"name\":\"Bob\",\"age\":40}\n";
 
 #[test]
 fn a_change_is_seen_by_the_next_call() {
-    let disk = Disk::new(Form::Lines, FIRST);
+    let disk = TestFile::new(JsonLayout::Lines, FIRST);
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
-    let ann = || get(reader.as_ref(), &shape, &[Cell::Integer(1)]).unwrap();
+    let ann = || get(reader.as_ref(), &shape, &[ValueRef::Integer(1)]).unwrap();
     assert!(ann().unwrap().contains("Ann"));
     // As long as before, and so soon that the file's time may be the same.
     for new in ["Eve", "Zoe", "Max"] {
@@ -23,14 +23,14 @@ fn a_change_is_seen_by_the_next_call() {
         assert!(ann().unwrap().contains(new));
     }
     disk.write("");
-    assert_eq!(list(reader.as_ref(), &shape, &everything()).unwrap(), (Vec::new(), Some(0)));
+    assert_eq!(list(reader.as_ref(), &shape, &query_all()).unwrap(), (Vec::new(), Some(0)));
     disk.write(FIRST);
     assert!(ann().unwrap().contains("Ann"));
 }
 
 #[test]
 fn what_breaks_the_contract_is_told_until_it_is_right_again() {
-    let disk = Disk::new(Form::Lines, FIRST);
+    let disk = TestFile::new(JsonLayout::Lines, FIRST);
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
@@ -58,32 +58,34 @@ fn what_breaks_the_contract_is_told_until_it_is_right_again() {
         ("{\"id\":1,", "line 1 is not valid JSON; correct it there", Some("1:9")),
     ] {
         disk.write(content);
-        match list(reader.as_ref(), &shape, &everything()) {
-            Err(SourceFault::Changed { told: got, .. }) => assert_eq!(got, format!("`people.jsonl` {told}")),
+        match list(reader.as_ref(), &shape, &query_all()) {
+            Err(SourceError::Incompatible { message: got, .. }) => {
+                assert_eq!(got, format!("`people.jsonl` {told}"))
+            }
             other => panic!("{other:?}"),
         }
-        let rendered = render(&json.explain(Some(&shape)).unwrap(), false);
+        let rendered = render(&json.diagnose(Some(&shape)).unwrap(), false);
         if let Some(place) = place {
             assert!(rendered.contains(&format!("{}:{place}\n", disk.path.display())), "{rendered}");
         }
         disk.write(FIRST);
-        assert_eq!(list(reader.as_ref(), &shape, &everything()).unwrap().1, Some(2));
-        assert!(json.explain(Some(&shape)).is_none());
+        assert_eq!(list(reader.as_ref(), &shape, &query_all()).unwrap().1, Some(2));
+        assert!(json.diagnose(Some(&shape)).is_none());
     }
     // Texts take anything that is one value; new members nobody asked for change nothing.
     disk.write("{\"x\":{},\"id\":1,\"name\":7,\"age\":1}");
-    let (rows, _) = list(reader.as_ref(), &shape, &everything()).unwrap();
+    let (rows, _) = list(reader.as_ref(), &shape, &query_all()).unwrap();
     assert_eq!(rows, [r#"{"id":1,"name":"7","age":1}"#]);
 }
 
 #[test]
 fn a_member_that_nobody_has_is_no_value() {
-    let disk = Disk::new(Form::Lines, "{\"id\":1,\"note\":\"x\"}\n{\"id\":2}");
+    let disk = TestFile::new(JsonLayout::Lines, "{\"id\":1,\"note\":\"x\"}\n{\"id\":2}");
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
     disk.write("{\"id\":5}");
-    let query = Query { sort: Some(contract::source::Sort { column: 1, descending: false }), ..everything() };
+    let query = Query { sort: Some(contract::source::Sort { column: 1, descending: false }), ..query_all() };
     assert_eq!(list(reader.as_ref(), &shape, &query).unwrap().0, [r#"{"id":5,"note":null}"#]);
 }
 
@@ -92,7 +94,7 @@ fn a_large_file_is_read_in_the_background_while_the_old_one_answers() {
     let lines = |n: usize| -> String {
         (0..n).map(|i| format!("{{\"id\":{i},\"text\":\"{}\"}}\n", "x".repeat(60))).collect()
     };
-    let disk = Disk::new(Form::Lines, lines(40_000));
+    let disk = TestFile::new(JsonLayout::Lines, lines(40_000));
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
@@ -100,6 +102,6 @@ fn a_large_file_is_read_in_the_background_while_the_old_one_answers() {
     assert_eq!(total(), Some(40_000));
     disk.write(lines(40_001));
     total();
-    json.wait();
+    json.wait_for_reload();
     assert_eq!(total(), Some(40_001));
 }

@@ -10,8 +10,8 @@ const RELS: &str = "http://schemas.openxmlformats.org/package/2006/relationships
 const DOC: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
 
 #[derive(Clone, Copy)]
-pub enum Value<'a> {
-    Nothing,
+pub enum CellContent<'a> {
+    Empty,
     Text(&'a str),
     Number(&'a str),
     Boolean(bool),
@@ -24,7 +24,7 @@ pub enum Value<'a> {
 }
 
 /// Style 1 shows dates, 2 times, 3 hours that go on, 4 dates with times.
-pub fn workbook(sheets: &[(&str, &[Vec<Value<'_>>])]) -> Vec<u8> {
+pub fn workbook(sheets: &[(&str, &[Vec<CellContent<'_>>])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut part = |name: &str, content: &str| {
         zip.start_file(name, SimpleFileOptions::default()).unwrap();
@@ -79,7 +79,7 @@ pub fn workbook(sheets: &[(&str, &[Vec<Value<'_>>])]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-fn row_xml(number: usize, cells: &[Value<'_>]) -> String {
+fn row_xml(number: usize, cells: &[CellContent<'_>]) -> String {
     let cells: String = cells
         .iter()
         .zip('A'..='Z')
@@ -88,22 +88,24 @@ fn row_xml(number: usize, cells: &[Value<'_>]) -> String {
     format!(r#"<row r="{number}">{cells}</row>"#)
 }
 
-fn cell_xml(at: &str, value: Value<'_>) -> String {
+fn cell_xml(at: &str, value: CellContent<'_>) -> String {
     match value {
-        Value::Nothing => String::new(),
-        Value::Text(text) => {
+        CellContent::Empty => String::new(),
+        CellContent::Text(text) => {
             let text = text.replace('&', "&amp;").replace('<', "&lt;");
             format!(r#"<c r="{at}" t="inlineStr"><is><t xml:space="preserve">{text}</t></is></c>"#)
         }
-        Value::Number(digits) => format!(r#"<c r="{at}"><v>{digits}</v></c>"#),
-        Value::Boolean(yes) => format!(r#"<c r="{at}" t="b"><v>{}</v></c>"#, u8::from(yes)),
-        Value::Date(day) => format!(r#"<c r="{at}" s="1"><v>{}</v></c>"#, serial(day)),
-        Value::Styled(style, digits) => format!(r#"<c r="{at}" s="{style}"><v>{digits}</v></c>"#),
-        Value::Formula(formula, digits) => format!(r#"<c r="{at}"><f>{formula}</f><v>{digits}</v></c>"#),
+        CellContent::Number(digits) => format!(r#"<c r="{at}"><v>{digits}</v></c>"#),
+        CellContent::Boolean(yes) => format!(r#"<c r="{at}" t="b"><v>{}</v></c>"#, u8::from(yes)),
+        CellContent::Date(day) => format!(r#"<c r="{at}" s="1"><v>{}</v></c>"#, serial(day)),
+        CellContent::Styled(style, digits) => format!(r#"<c r="{at}" s="{style}"><v>{digits}</v></c>"#),
+        CellContent::Formula(formula, digits) => {
+            format!(r#"<c r="{at}"><f>{formula}</f><v>{digits}</v></c>"#)
+        }
     }
 }
 
 /// Days since 1899-12-30.
 fn serial(day: &str) -> i64 {
-    contract::time::read(day.as_bytes()).unwrap().seconds / 86_400 + 25_569
+    contract::time::parse(day.as_bytes()).unwrap().seconds / 86_400 + 25_569
 }

@@ -5,46 +5,48 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use contract::Cell;
-use contract::source::{Change, Claim, Source, Write, Written};
+use contract::ValueRef;
+use contract::source::{IdempotencyKey, RowChange, Source, WriteOutcome, WriteRequest};
 use source::sqlite::{Options, Sqlite};
 
-use super::kit::{Db, Desk, Notary};
+use super::kit::{RecordingChecks, TestDb, TestTable};
 
-const PLACE: &str = "SPILE_TEST_WRITES_TO";
-const FROM: &str = "SPILE_TEST_WRITES_FROM";
+const DATABASE_PATH_VAR: &str = "SPILE_TEST_WRITES_TO";
+const FIRST_NUMBER_VAR: &str = "SPILE_TEST_WRITES_FROM";
 /// More of them on request; so many in every run.
 const ROUNDS: &str = "SPILE_TEST_ROUNDS";
 
-fn claim_of(n: u64) -> Option<Claim> {
+fn idempotency_key_for(n: u64) -> Option<IdempotencyKey> {
     let mut id = [0; 32];
     id[..8].copy_from_slice(&n.to_be_bytes());
-    Some(Claim { id, asked: id })
+    Some(IdempotencyKey { key_digest: id, request_digest: id })
 }
 
 /// Makes rows until it is killed, and says so of each. Does nothing where nobody asked for it.
 #[test]
 fn child() {
-    let (Ok(path), Ok(from)) = (std::env::var(PLACE), std::env::var(FROM)) else { return };
+    let (Ok(path), Ok(from)) = (std::env::var(DATABASE_PATH_VAR), std::env::var(FIRST_NUMBER_VAR)) else {
+        return;
+    };
     let source = Sqlite::new(std::path::Path::new(&path), Options::default());
     // Somebody else may write right now.
     let desk = loop {
-        if let Ok(desk) = Desk::try_of(&source, "t") {
+        if let Ok(desk) = TestTable::try_from_source(&source, "t") {
             break desk;
         }
     };
     for n in from.parse::<u64>().expect("a number").. {
         loop {
             let name = n.to_string();
-            let cells = desk.cells(&[("name", Cell::Text(&name))]);
-            let write = Write {
-                change: Change::Create { cells: &cells },
-                claim: claim_of(n),
+            let cells = desk.named_values(&[("name", ValueRef::Text(&name))]);
+            let write = WriteRequest {
+                change: RowChange::Create { values: &cells },
+                idempotency_key: idempotency_key_for(n),
                 dry_run: false,
                 now_ms: n,
-                stop: None,
+                cancelled: None,
             };
-            if desk.write(&write, &mut Notary::default()).is_ok() {
+            if desk.write(&write, &mut RecordingChecks::default()).is_ok() {
                 break;
             }
         }
@@ -57,8 +59,8 @@ fn child() {
 fn run(path: &std::path::Path, from: u64, said_before_kill: usize, spin: u32) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "sqlite::crash::child", "--nocapture"])
-        .env(PLACE, path)
-        .env(FROM, from.to_string())
+        .env(DATABASE_PATH_VAR, path)
+        .env(FIRST_NUMBER_VAR, from.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -84,7 +86,7 @@ fn run(path: &std::path::Path, from: u64, said_before_kill: usize, spin: u32) ->
 fn no_acknowledged_write_is_lost_and_none_is_doubled() {
     let rounds: u64 = std::env::var(ROUNDS).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10);
     for mode in ["DELETE", "WAL"] {
-        let db = Db::new(&format!(
+        let db = TestDb::new(&format!(
             "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT)"
         ));
         let mut from = 0;
@@ -96,25 +98,25 @@ fn no_acknowledged_write_is_lost_and_none_is_doubled() {
             let last = *did.last().expect("at least one");
             // Whether the one behind the last was done nobody was told. Asked again, it is done once.
             let source = db.source();
-            let desk = Desk::of(&source, "t");
+            let desk = TestTable::from_source(&source, "t");
             for n in [last, last + 1] {
                 let name = n.to_string();
-                let cells = desk.cells(&[("name", Cell::Text(&name))]);
-                let write = Write {
-                    change: Change::Create { cells: &cells },
-                    claim: claim_of(n),
+                let cells = desk.named_values(&[("name", ValueRef::Text(&name))]);
+                let write = WriteRequest {
+                    change: RowChange::Create { values: &cells },
+                    idempotency_key: idempotency_key_for(n),
                     dry_run: false,
                     now_ms: n,
-                    stop: None,
+                    cancelled: None,
                 };
-                let written = desk.write(&write, &mut Notary::default()).expect("written");
+                let written = desk.write(&write, &mut RecordingChecks::default()).expect("written");
                 assert!(
-                    n != last || matches!(written, Written::Replayed(_)),
+                    n != last || matches!(written, WriteOutcome::Replayed(_)),
                     "an acknowledged claim is lost"
                 );
             }
             from = last + 2;
-            let other = db.writer();
+            let other = db.connect();
             let sound: String =
                 other.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
             assert_eq!(sound, "ok");
@@ -126,21 +128,21 @@ fn no_acknowledged_write_is_lost_and_none_is_doubled() {
             let expected = i64::try_from(from).expect("small");
             assert_eq!((rows, names), (expected, expected), "{mode}: lost or doubled");
         }
-        assert!(db.source().facts().is_ok());
+        assert!(db.source().introspect().is_ok());
     }
 }
 
 #[test]
 fn two_processes_take_turns() {
     for mode in ["DELETE", "WAL"] {
-        let db = Db::new(&format!(
+        let db = TestDb::new(&format!(
             "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT)"
         ));
         std::thread::scope(|scope| {
             let one = scope.spawn(|| run(&db.path, 0, 20, 0));
             let two = scope.spawn(|| run(&db.path, 1_000_000, 20, 0));
             let did: Vec<u64> = [one, two].into_iter().flat_map(|run| run.join().expect("ran")).collect();
-            let other = db.writer();
+            let other = db.connect();
             for n in did {
                 let found: i64 = other
                     .query_row("SELECT count(*) FROM t WHERE name = ?1", [n.to_string()], |row| row.get(0))
@@ -153,13 +155,13 @@ fn two_processes_take_turns() {
 
 #[test]
 fn a_change_that_was_cut_off_is_taken_back_before_anybody_reads() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT);
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
          INSERT INTO t SELECT i, 'before' || i FROM n;",
     );
     // Half of a change, as it lies on the disk: so many pages that they had to be written before the end.
-    let other = db.writer();
+    let other = db.connect();
     other.execute_batch("PRAGMA cache_size = 2; BEGIN; UPDATE t SET name = 'after' || id").expect("begun");
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("shop.db");
@@ -170,11 +172,12 @@ fn a_change_that_was_cut_off_is_taken_back_before_anybody_reads() {
         std::fs::read(&copy).expect("bytes").windows(6).any(|bytes| bytes == b"after1"),
         "nothing was cut off"
     );
-    let cut = Db { folder, path: copy };
+    let cut = TestDb { folder, path: copy };
     let (facts, reader) = cut.reader("t");
-    assert_eq!(facts.rows, Some(2_000));
+    assert_eq!(facts.row_count, Some(2_000));
     for id in [1, 1_000, 2_000] {
-        let row = super::kit::get(reader.as_ref(), &[Cell::Integer(id)]).expect("no fault").expect("a row");
+        let row =
+            super::kit::get(reader.as_ref(), &[ValueRef::Integer(id)]).expect("no fault").expect("a row");
         assert_eq!(row[1], contract::Value::Text(format!("before{id}")));
     }
     assert_eq!(cut.files(), ["shop.db"], "nothing is left of it");

@@ -4,47 +4,48 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use contract::source::{
-    BadStatement, Change, Claim, Clerk, Facts, Filter, More, Place, Position, Prepared, Query, Reader,
-    Search, Searched, Sort, Source, SourceFault, Stale, StatementFacts, StatementShape, StatementTerms,
-    TableFacts, Test, Unwritable, Which, Write, WriteFault, Writer, Written,
+    CaptureMode, Comparison, ContractViolation, CursorPosition, Filter, IdempotencyKey, PreparedStatement,
+    Query, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage, Sort, Source, SourceError,
+    SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts,
+    VersionConflict, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
 };
-use contract::{Cell, Kind, Value};
+use contract::{DataType, Value, ValueRef};
 use rusqlite::Connection;
 use source::sqlite::{Options, Sqlite};
 
-pub(super) struct Db {
+pub(super) struct TestDb {
     pub(super) folder: tempfile::TempDir,
     pub(super) path: PathBuf,
 }
 
-impl Db {
+impl TestDb {
     pub(super) fn new(sql: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let db = Self { path: folder.path().join("shop.db"), folder };
-        db.write(sql);
+        db.execute(sql);
         db
     }
 
-    pub(super) fn writer(&self) -> Connection {
+    pub(super) fn connect(&self) -> Connection {
         Connection::open(&self.path).expect("a database")
     }
 
-    pub(super) fn write(&self, sql: &str) {
-        self.writer().execute_batch(sql).expect("valid SQL");
+    pub(super) fn execute(&self, sql: &str) {
+        self.connect().execute_batch(sql).expect("valid SQL");
     }
 
     pub(super) fn source(&self) -> Sqlite {
         Sqlite::new(&self.path, Options::default())
     }
 
-    pub(super) fn facts(&self) -> Facts {
-        self.source().facts().expect("facts")
+    pub(super) fn facts(&self) -> SourceFacts {
+        self.source().introspect().expect("facts")
     }
 
     /// One table, compiled as it is now.
     pub(super) fn reader(&self, table: &str) -> (TableFacts, Arc<dyn Reader>) {
         let source = self.source();
-        let facts = source.facts().expect("facts");
+        let facts = source.introspect().expect("facts");
         let facts = facts.tables.into_iter().find(|facts| facts.name == table).expect("the table");
         let reader = source.reader(&shape(&facts)).expect("a reader");
         (facts, reader)
@@ -60,7 +61,7 @@ impl Db {
 }
 
 /// One table, to write to and to read.
-pub(super) struct Desk {
+pub(super) struct TestTable {
     pub(super) facts: TableFacts,
     pub(super) reader: Arc<dyn Reader>,
     writer: Arc<dyn Writer>,
@@ -68,108 +69,113 @@ pub(super) struct Desk {
 
 /// A clerk who writes down the row, and may object or add to it.
 #[derive(Default)]
-pub(super) struct Notary {
+pub(super) struct RecordingChecks {
     pub(super) is_stale: bool,
     pub(super) is_unwritable: bool,
-    pub(super) adds: Vec<(usize, Value)>,
+    pub(super) extra_values: Vec<(usize, Value)>,
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
 }
 
-impl Clerk for Notary {
-    fn before(&mut self, row: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
-        self.before = Some(line(row));
-        if self.is_stale { Err(Stale) } else { Ok(self.adds.clone()) }
+impl WriteChecks for RecordingChecks {
+    fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
+        self.before = Some(format_row(row));
+        if self.is_stale { Err(VersionConflict) } else { Ok(self.extra_values.clone()) }
     }
 
-    fn after(&mut self, row: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
-        let line = line(row);
+    fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
+        let line = format_row(row);
         self.after = Some(line.clone());
-        if self.is_unwritable { Err(Unwritable) } else { Ok(line.into_bytes()) }
+        if self.is_unwritable { Err(ContractViolation) } else { Ok(line.into_bytes()) }
     }
 }
 
 /// A row as SQL writes it.
-pub(super) fn line(row: &[Cell<'_>]) -> String {
-    row.iter().map(|cell| shown(&cell.to_value())).collect::<Vec<_>>().join(" ")
+pub(super) fn format_row(row: &[ValueRef<'_>]) -> String {
+    row.iter().map(|cell| format_value(&cell.to_value())).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn claim(id: u8, asked: u8) -> Option<Claim> {
-    Some(Claim { id: [id; 32], asked: [asked; 32] })
+pub(super) fn idempotency_key(id: u8, asked: u8) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey { key_digest: [id; 32], request_digest: [asked; 32] })
 }
 
-impl Desk {
-    pub(super) fn new(db: &Db, table: &str) -> Self {
-        Self::of(&db.source(), table)
+impl TestTable {
+    pub(super) fn new(db: &TestDb, table: &str) -> Self {
+        Self::from_source(&db.source(), table)
     }
 
-    pub(super) fn of(source: &Sqlite, table: &str) -> Self {
-        Self::try_of(source, table).expect("a table")
+    pub(super) fn from_source(source: &Sqlite, table: &str) -> Self {
+        Self::try_from_source(source, table).expect("a table")
     }
 
-    pub(super) fn try_of(source: &Sqlite, table: &str) -> Result<Self, SourceFault> {
-        let facts = source.facts()?.tables;
+    pub(super) fn try_from_source(source: &Sqlite, table: &str) -> Result<Self, SourceError> {
+        let facts = source.introspect()?.tables;
         let facts = facts.into_iter().find(|facts| facts.name == table).expect("the table");
         let shape = shape(&facts);
         let reader = source.reader(&shape)?;
         Ok(Self { reader, writer: source.writer(&shape)?, facts })
     }
 
-    pub(super) fn place(&self, column: &str) -> usize {
+    pub(super) fn column_index(&self, column: &str) -> usize {
         self.facts.columns.iter().position(|known| known.name == column).expect("the column")
     }
 
-    pub(super) fn write(&self, write: &Write<'_>, clerk: &mut dyn Clerk) -> Result<Written, WriteFault> {
+    pub(super) fn write(
+        &self,
+        write: &WriteRequest<'_>,
+        clerk: &mut dyn WriteChecks,
+    ) -> Result<WriteOutcome, WriteError> {
         self.writer.write(write, clerk)
     }
 
     /// What is told of a change, or why it was not made.
-    pub(super) fn change(&self, change: Change<'_>) -> String {
-        self.change_with(change, None, &mut Notary::default())
+    pub(super) fn change(&self, change: RowChange<'_>) -> String {
+        self.change_with(change, None, &mut RecordingChecks::default())
     }
 
     pub(super) fn change_with(
         &self,
-        change: Change<'_>,
-        claim: Option<Claim>,
-        notary: &mut Notary,
+        change: RowChange<'_>,
+        claim: Option<IdempotencyKey>,
+        notary: &mut RecordingChecks,
     ) -> String {
-        let write = Write { change, claim, dry_run: false, now_ms: 1_000, stop: None };
+        let write =
+            WriteRequest { change, idempotency_key: claim, dry_run: false, now_ms: 1_000, cancelled: None };
         match self.write(&write, notary) {
-            Ok(Written::Done) => notary.after.clone().expect("told"),
-            Ok(Written::Replayed(told)) => format!("again: {}", String::from_utf8(told).expect("text")),
-            Err(fault) => self.said(&fault),
+            Ok(WriteOutcome::Done) => notary.after.clone().expect("told"),
+            Ok(WriteOutcome::Replayed(told)) => format!("again: {}", String::from_utf8(told).expect("text")),
+            Err(fault) => self.error_text(&fault),
         }
     }
 
-    pub(super) fn said(&self, fault: &WriteFault) -> String {
+    pub(super) fn error_text(&self, fault: &WriteError) -> String {
         match fault {
-            WriteFault::Refused { column: Some(at), why } => {
+            WriteError::Rejected { column: Some(at), reason: why } => {
                 format!("`{}`: {why}", self.facts.columns[*at].name)
             }
             fault => fault.to_string(),
         }
     }
 
-    pub(super) fn create(&self, cells: &[(&str, Cell<'_>)]) -> String {
-        let cells = self.cells(cells);
-        self.change(Change::Create { cells: &cells })
+    pub(super) fn create(&self, cells: &[(&str, ValueRef<'_>)]) -> String {
+        let cells = self.named_values(cells);
+        self.change(RowChange::Create { values: &cells })
     }
 
-    pub(super) fn update(&self, key: &[Cell<'_>], cells: &[(&str, Cell<'_>)]) -> String {
-        let cells = self.cells(cells);
-        self.change(Change::Update { key, cells: &cells })
+    pub(super) fn update(&self, key: &[ValueRef<'_>], cells: &[(&str, ValueRef<'_>)]) -> String {
+        let cells = self.named_values(cells);
+        self.change(RowChange::Update { key, values: &cells })
     }
 
-    pub(super) fn delete(&self, key: &[Cell<'_>]) -> String {
-        self.change(Change::Delete { key })
+    pub(super) fn delete(&self, key: &[ValueRef<'_>]) -> String {
+        self.change(RowChange::Delete { key })
     }
 
-    pub(super) fn cells<'a>(&self, cells: &[(&str, Cell<'a>)]) -> Vec<(usize, Cell<'a>)> {
-        cells.iter().map(|(name, cell)| (self.place(name), *cell)).collect()
+    pub(super) fn named_values<'a>(&self, cells: &[(&str, ValueRef<'a>)]) -> Vec<(usize, ValueRef<'a>)> {
+        cells.iter().map(|(name, cell)| (self.column_index(name), *cell)).collect()
     }
 
-    pub(super) fn get(&self, key: &[Cell<'_>]) -> Option<Vec<Value>> {
+    pub(super) fn get(&self, key: &[ValueRef<'_>]) -> Option<Vec<Value>> {
         get(self.reader.as_ref(), key).expect("no fault")
     }
 }
@@ -179,13 +185,19 @@ pub(super) fn search(
     words: &[&str],
     columns: &[usize],
     scan_rows_max: usize,
-) -> (Vec<Vec<Value>>, Searched) {
-    let search =
-        Search { words: words.to_vec(), columns, rows_max: 100, scan_rows_max, stop: None, progress: None };
+) -> (Vec<Vec<Value>>, SearchCoverage) {
+    let search = Search {
+        terms: words.to_vec(),
+        columns,
+        rows_max: 100,
+        scan_rows_max,
+        cancelled: None,
+        progress: None,
+    };
     let mut rows = Vec::new();
     let searched = reader.search(&search, &mut |cells| {
         rows.push(cells.iter().map(|cell| cell.to_value()).collect());
-        More::Yes
+        RowFlow::Continue
     });
     (rows, searched.expect("no fault"))
 }
@@ -195,42 +207,45 @@ pub(super) fn statement_shape(sql: &str, facts: &StatementFacts, changes_max: u6
     StatementShape {
         sql: sql.to_owned(),
         parameters: facts.parameters.clone(),
-        kinds: vec![Kind::Text; facts.parameters.len()],
+        parameter_types: vec![DataType::Text; facts.parameters.len()],
         columns: crate::shape::columns(&facts.columns),
         writes: facts.writes,
         changes_max,
-        time_ms: None,
+        timeout_ms: None,
     }
 }
 
-pub(super) fn prepared(source: &Sqlite, sql: &str) -> Result<Arc<dyn Prepared>, BadStatement> {
-    let facts = source.examine(sql)?;
+pub(super) fn prepare(source: &Sqlite, sql: &str) -> Result<Arc<dyn PreparedStatement>, StatementError> {
+    let facts = source.describe_statement(sql)?;
     Ok(source.prepare(&statement_shape(sql, &facts, 10)).expect("a statement that was examined"))
 }
 
 /// The rows that a statement gives, a line each.
-pub(super) fn rows_of(statement: &dyn Prepared, arguments: &[Cell<'_>]) -> Result<Vec<String>, SourceFault> {
+pub(super) fn read_rows(
+    statement: &dyn PreparedStatement,
+    arguments: &[ValueRef<'_>],
+) -> Result<Vec<String>, SourceError> {
     let mut rows = Vec::new();
     statement.read(arguments, None, &mut |cells| {
-        rows.push(line(cells));
-        More::Yes
+        rows.push(format_row(cells));
+        RowFlow::Continue
     })?;
     Ok(rows)
 }
 
 /// What a statement that writes tells.
-pub(super) fn ran(
-    statement: &dyn Prepared,
-    arguments: &[Cell<'_>],
-    terms: &StatementTerms<'_>,
-) -> Result<(Vec<String>, Written, Option<u64>), WriteFault> {
+pub(super) fn run_write(
+    statement: &dyn PreparedStatement,
+    arguments: &[ValueRef<'_>],
+    terms: &StatementWriteOptions<'_>,
+) -> Result<(Vec<String>, WriteOutcome, Option<u64>), WriteError> {
     let (mut rows, mut changed) = (Vec::new(), None);
     let written = statement.write(
         arguments,
         terms,
         &mut |cells| {
-            rows.push(line(cells));
-            More::Yes
+            rows.push(format_row(cells));
+            RowFlow::Continue
         },
         &mut |changes| {
             changed = Some(changes.rows);
@@ -240,13 +255,19 @@ pub(super) fn ran(
     Ok((rows, written, changed))
 }
 
-pub(super) fn terms(claim: Option<Claim>) -> StatementTerms<'static> {
-    StatementTerms { which: Which::Any, claim, dry_run: false, now_ms: 1_000, stop: None }
+pub(super) fn terms(claim: Option<IdempotencyKey>) -> StatementWriteOptions<'static> {
+    StatementWriteOptions {
+        capture: CaptureMode::CountOnly,
+        idempotency_key: claim,
+        dry_run: false,
+        now_ms: 1_000,
+        cancelled: None,
+    }
 }
 
-pub(super) use crate::shape::of as shape;
+pub(super) use crate::shape::shape_of as shape;
 
-pub(super) fn get(reader: &dyn Reader, key: &[Cell<'_>]) -> Result<Option<Vec<Value>>, SourceFault> {
+pub(super) fn get(reader: &dyn Reader, key: &[ValueRef<'_>]) -> Result<Option<Vec<Value>>, SourceError> {
     let mut found = None;
     let is_there =
         reader.get(key, &mut |cells| found = Some(cells.iter().map(|cell| cell.to_value()).collect()))?;
@@ -254,13 +275,13 @@ pub(super) fn get(reader: &dyn Reader, key: &[Cell<'_>]) -> Result<Option<Vec<Va
     Ok(found)
 }
 
-pub(super) type Row = (Vec<Value>, Place);
+pub(super) type Row = (Vec<Value>, RowPosition);
 
-pub(super) fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<u64>), SourceFault> {
+pub(super) fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<u64>), SourceError> {
     let mut rows = Vec::new();
     let total = reader.list(query, &mut |cells, place| {
         rows.push((cells.iter().map(|cell| cell.to_value()).collect(), place));
-        if rows.len() == query.rows_max { More::No } else { More::Yes }
+        if rows.len() == query.rows_max { RowFlow::Stop } else { RowFlow::Continue }
     })?;
     Ok((rows, total))
 }
@@ -271,27 +292,27 @@ pub(super) fn all(reader: &dyn Reader) -> Vec<Vec<Value>> {
     list(reader, &query).expect("rows").0.into_iter().map(|(row, _)| row).collect()
 }
 
-pub(super) fn equals(column: usize, value: Cell<'_>) -> Filter<'_> {
-    Filter { column, test: Test::Equals, value }
+pub(super) fn equals(column: usize, value: ValueRef<'_>) -> Filter<'_> {
+    Filter { column, comparison: Comparison::Equals, value }
 }
 
-pub(super) fn by(column: usize, descending: bool) -> Option<Sort> {
+pub(super) fn sort_by(column: usize, descending: bool) -> Option<Sort> {
     Some(Sort { column, descending })
 }
 
 /// Where a page ended.
-pub(super) fn position(row: &Row, sort: Option<Sort>, key: &[usize]) -> Position {
+pub(super) fn position(row: &Row, sort: Option<Sort>, key: &[usize]) -> CursorPosition {
     let (values, place) = row;
     let sorted = sort.map(|sort| values[sort.column].clone());
     let key = match key {
-        [] => vec![Value::Integer(place.row), Value::Integer(place.state)],
+        [] => vec![Value::Integer(place.row_number), Value::Integer(place.table_version)],
         key => key.iter().map(|at| values[*at].clone()).collect(),
     };
-    Position { sorted, key }
+    CursorPosition { sort_value: sorted, key }
 }
 
 /// `1`, `1.5`, `'a'`, `x'07'`, as SQL writes them.
-pub(super) fn shown(value: &Value) -> String {
+pub(super) fn format_value(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Integer(n) => n.to_string(),
@@ -301,6 +322,6 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-pub(super) fn told(fault: &SourceFault) -> String {
+pub(super) fn error_text(fault: &SourceError) -> String {
     fault.to_string()
 }

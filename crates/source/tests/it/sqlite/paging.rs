@@ -1,59 +1,62 @@
 //! Pages against a naive model, while others write.
 
-use contract::source::{Query, Read, Reader, Shape, ShapeColumn, Source, SourceFault, Test};
-use contract::{Kind, Value, order};
+use contract::source::{
+    ColumnShape, Comparison, Query, ReadRequest, Reader, Source, SourceError, TableShape,
+};
+use contract::{DataType, Value, order};
 use proptest::prelude::*;
 use rusqlite::Connection;
-use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 
-use super::kit::{Db, Row, by, equals, list, position};
+use super::kit::{Row, TestDb, equals, list, position, sort_by};
 
 /// A row of the model: two columns of a key, a sorted value, a filtered one.
 #[derive(Debug, Clone, PartialEq)]
-struct Model {
+struct ModelRow {
     key: (String, i64),
-    sorted: Value,
+    sort_value: Value,
     plan: String,
 }
 
 #[derive(Debug, Clone)]
-enum Change {
-    Insert(Model),
+enum ModelChange {
+    Insert(ModelRow),
     Delete((String, i64)),
 }
 
-const KINDS: [(&str, Kind); 6] = [
-    ("INTEGER", Kind::Integer),
-    ("TEXT", Kind::Text),
-    ("DECIMAL(9,2)", Kind::Decimal),
-    ("REAL", Kind::Number),
-    ("TEXT", Kind::Timestamp),
-    ("DATE", Kind::Date),
+const KINDS: [(&str, DataType); 6] = [
+    ("INTEGER", DataType::Integer),
+    ("TEXT", DataType::Text),
+    ("DECIMAL(9,2)", DataType::Decimal),
+    ("REAL", DataType::Number),
+    ("TEXT", DataType::Timestamp),
+    ("DATE", DataType::Date),
 ];
 
-fn stored(kind: Kind) -> BoxedStrategy<Value> {
+fn stored(kind: DataType) -> BoxedStrategy<Value> {
     let text = |texts: &[&str]| {
         let texts: Vec<Value> = texts.iter().map(|text| Value::Text((*text).into())).collect();
         prop::sample::select(texts).boxed()
     };
     let own = match kind {
-        Kind::Integer => (-2..3_i64).prop_map(Value::Integer).boxed(),
-        Kind::Number | Kind::Decimal => {
+        DataType::Integer => (-2..3_i64).prop_map(Value::Integer).boxed(),
+        DataType::Number | DataType::Decimal => {
             prop::sample::select(vec![-1.5, 0.25, 19.99]).prop_map(Value::Real).boxed()
         }
-        Kind::Timestamp => {
+        DataType::Timestamp => {
             text(&["2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2025-12-31T23:30:00-01:00"])
         }
-        Kind::Date => text(&["2026-01-01", "2026-01-02", "2025-12-31"]),
+        DataType::Date => text(&["2026-01-01", "2026-01-02", "2025-12-31"]),
         _ => text(&["a", "A", "b", "ä", ""]),
     };
     prop_oneof![5 => own, 2 => Just(Value::Null), 1 => text(&["stray"])].boxed()
 }
 
-fn model(kind: Kind) -> impl Strategy<Value = Model> {
+fn model(kind: DataType) -> impl Strategy<Value = ModelRow> {
     let plan = prop::sample::select(vec!["free", "ruby"]);
-    (prop::sample::select(vec!["a", "A", "b"]), 0..6_i64, stored(kind), plan)
-        .prop_map(|(k, n, sorted, plan)| Model { key: (k.into(), n), sorted, plan: plan.into() })
+    (prop::sample::select(vec!["a", "A", "b"]), 0..6_i64, stored(kind), plan).prop_map(
+        |(k, n, sorted, plan)| ModelRow { key: (k.into(), n), sort_value: sorted, plan: plan.into() },
+    )
 }
 
 #[derive(Debug, Clone)]
@@ -62,8 +65,8 @@ struct Case {
     without_rowid: bool,
     wal: bool,
     index: bool,
-    rows: Vec<Model>,
-    changes: Vec<Change>,
+    rows: Vec<ModelRow>,
+    changes: Vec<ModelChange>,
     filter: Option<&'static str>,
     sort: Option<bool>,
     rows_max: usize,
@@ -74,8 +77,8 @@ fn case() -> impl Strategy<Value = Case> {
         let row = || model(KINDS[kind].1);
         let gone = (prop::sample::select(vec!["a", "A", "b"]), 0..6_i64);
         let change = prop_oneof![
-            row().prop_map(Change::Insert),
-            gone.prop_map(|(k, n)| Change::Delete((k.into(), n))),
+            row().prop_map(ModelChange::Insert),
+            gone.prop_map(|(k, n)| ModelChange::Delete((k.into(), n))),
         ];
         (
             (any::<bool>(), prop::bool::weighted(0.2), any::<bool>()),
@@ -99,22 +102,22 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-struct Sql<'v>(&'v Value);
+struct SqlValue<'v>(&'v Value);
 
-impl rusqlite::ToSql for Sql<'_> {
+impl rusqlite::ToSql for SqlValue<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self.0 {
-            Value::Null => ValueRef::Null,
-            Value::Integer(n) => ValueRef::Integer(*n),
-            Value::Real(n) => ValueRef::Real(*n),
-            Value::Text(text) => ValueRef::Text(text.as_bytes()),
-            Value::Blob(bytes) => ValueRef::Blob(bytes),
+            Value::Null => SqlValueRef::Null,
+            Value::Integer(n) => SqlValueRef::Integer(*n),
+            Value::Real(n) => SqlValueRef::Real(*n),
+            Value::Text(text) => SqlValueRef::Text(text.as_bytes()),
+            Value::Blob(bytes) => SqlValueRef::Blob(bytes),
         }))
     }
 }
 
-fn insert(writer: &Connection, row: &Model) {
-    let values = rusqlite::params![row.key.0, row.key.1, Sql(&row.sorted), row.plan];
+fn insert(writer: &Connection, row: &ModelRow) {
+    let values = rusqlite::params![row.key.0, row.key.1, SqlValue(&row.sort_value), row.plan];
     writer.execute("INSERT OR IGNORE INTO t VALUES(?, ?, ?, ?)", values).expect("a row");
 }
 
@@ -123,47 +126,47 @@ fn delete(writer: &Connection, key: &(String, i64)) {
 }
 
 /// All rows that pass, in the order of the contract, by the plainest means.
-fn expected(case: &Case, rows: &[Model]) -> Vec<(String, i64)> {
+fn expected(case: &Case, rows: &[ModelRow]) -> Vec<(String, i64)> {
     let kind = KINDS[case.kind].1;
-    let mut rows: Vec<&Model> =
+    let mut rows: Vec<&ModelRow> =
         rows.iter().filter(|row| case.filter.is_none_or(|plan| row.plan == plan)).collect();
     rows.sort_by(|a, b| {
-        let sorted = match (case.sort, &a.sorted, &b.sorted) {
+        let sorted = match (case.sort, &a.sort_value, &b.sort_value) {
             (None, _, _) | (_, Value::Null, Value::Null) => std::cmp::Ordering::Equal,
             (_, Value::Null, _) => std::cmp::Ordering::Greater,
             (_, _, Value::Null) => std::cmp::Ordering::Less,
-            (Some(false), x, y) => order::compare(kind, x.as_cell(), y.as_cell()),
-            (Some(true), x, y) => order::compare(kind, y.as_cell(), x.as_cell()),
+            (Some(false), x, y) => order::compare(kind, x.as_value_ref(), y.as_value_ref()),
+            (Some(true), x, y) => order::compare(kind, y.as_value_ref(), x.as_value_ref()),
         };
         sorted.then_with(|| a.key.cmp(&b.key))
     });
     rows.into_iter().map(|row| row.key.clone()).collect()
 }
 
-fn table(case: &Case) -> (Db, std::sync::Arc<dyn Reader>) {
+fn table(case: &Case) -> (TestDb, std::sync::Arc<dyn Reader>) {
     let (declared, kind) = KINDS[case.kind];
     let mode = if case.wal { "WAL" } else { "DELETE" };
     let tail = if case.without_rowid { " WITHOUT ROWID" } else { "" };
     let index = if case.index { "CREATE INDEX i ON t(s); CREATE INDEX j ON t(plan);" } else { "" };
-    let db = Db::new(&format!(
+    let db = TestDb::new(&format!(
         "PRAGMA journal_mode = {mode};
          CREATE TABLE t(k TEXT NOT NULL, n INTEGER NOT NULL, s {declared}, plan TEXT, PRIMARY KEY(k, n)){tail}; {index}"
     ));
-    let column = |at, name: &str, kind| ShapeColumn {
-        at,
+    let column = |at, name: &str, kind| ColumnShape {
+        source_index: at,
         name: name.into(),
-        kind,
+        data_type: kind,
         nullable: at == 2,
         mixed: at == 2,
-        null: None,
+        null_text: None,
     };
     let columns = vec![
-        column(0, "k", Kind::Text),
-        column(1, "n", Kind::Integer),
+        column(0, "k", DataType::Text),
+        column(1, "n", DataType::Integer),
         column(2, "s", kind),
-        column(3, "plan", Kind::Text),
+        column(3, "plan", DataType::Text),
     ];
-    let shape = Shape { table: "t".into(), columns, key: vec![0, 1] };
+    let shape = TableShape { table: "t".into(), columns, key: vec![0, 1] };
     let reader = db.source().reader(&shape).expect("a reader");
     (db, reader)
 }
@@ -178,9 +181,9 @@ fn key_of(row: &Row) -> (String, i64) {
 /// Every row that stays is seen once and in order; one that comes or goes may be seen once or not at all.
 fn check(case: &Case) {
     let (db, reader) = table(case);
-    let writer = db.writer();
+    let writer = db.connect();
     writer.execute_batch("PRAGMA synchronous = OFF").expect("a setting");
-    let mut rows: Vec<Model> = Vec::new();
+    let mut rows: Vec<ModelRow> = Vec::new();
     for row in &case.rows {
         if !rows.iter().any(|other| other.key == row.key) {
             rows.push(row.clone());
@@ -189,18 +192,18 @@ fn check(case: &Case) {
     }
     let (mut touched, mut seen, mut after) = (Vec::new(), Vec::new(), None);
     let mut changes = case.changes.iter();
-    let sort = case.sort.and_then(|descending| by(2, descending));
+    let sort = case.sort.and_then(|descending| sort_by(2, descending));
     loop {
-        let filters = case.filter.map(|plan| equals(3, contract::Cell::Text(plan)));
+        let filters = case.filter.map(|plan| equals(3, contract::ValueRef::Text(plan)));
         let query = Query {
             filters: filters.into_iter().collect(),
             sort,
             after: after.as_ref(),
             rows_max: case.rows_max,
-            stop: None,
+            cancelled: None,
             progress: None,
         };
-        reader.is_short(&Read::List(&query));
+        reader.can_run_inline(&ReadRequest::List(&query));
         let (page, total) = list(reader.as_ref(), &query).expect("a page");
         assert!(page.len() <= case.rows_max);
         if after.is_none() {
@@ -214,12 +217,12 @@ fn check(case: &Case) {
             _ => break,
         }
         match changes.next() {
-            Some(Change::Insert(row)) if !rows.iter().any(|other| other.key == row.key) => {
+            Some(ModelChange::Insert(row)) if !rows.iter().any(|other| other.key == row.key) => {
                 insert(&writer, row);
                 rows.push(row.clone());
                 touched.push(row.key.clone());
             }
-            Some(Change::Delete(key)) => {
+            Some(ModelChange::Delete(key)) => {
                 delete(&writer, key);
                 touched.push(key.clone());
             }
@@ -246,18 +249,20 @@ proptest! {
 
 #[test]
 fn without_a_key_the_rowid_leads_from_page_to_page() {
-    let db =
-        Db::new("CREATE TABLE t(v TEXT, n INT); INSERT INTO t VALUES('b', 1), ('a', 2), ('b', 1), (NULL, 3)");
+    let db = TestDb::new(
+        "CREATE TABLE t(v TEXT, n INT); INSERT INTO t VALUES('b', 1), ('a', 2), ('b', 1), (NULL, 3)",
+    );
     let (facts, reader) = db.reader("t");
     assert!(facts.key.is_empty() || facts.key == [1]);
-    for (sort, expected) in [(None, "1 2 3 4"), (by(0, false), "2 1 3 4"), (by(0, true), "1 3 2 4")] {
+    for (sort, expected) in [(None, "1 2 3 4"), (sort_by(0, false), "2 1 3 4"), (sort_by(0, true), "1 3 2 4")]
+    {
         let (mut places, mut after) = (Vec::new(), None);
         loop {
             let query = Query { sort, after: after.as_ref(), rows_max: 1, ..Query::default() };
             let (page, total) = list(reader.as_ref(), &query).expect("a page");
             let Some(row) = page.first() else { break };
             assert_eq!(total, Some(4));
-            places.push(row.1.row.to_string());
+            places.push(row.1.row_number.to_string());
             after = Some(position(row, sort, &facts.key));
         }
         assert_eq!(places.join(" "), expected, "{sort:?}");
@@ -266,7 +271,7 @@ fn without_a_key_the_rowid_leads_from_page_to_page() {
 
 #[test]
 fn a_view_goes_on_by_the_number_of_rows() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(v TEXT); INSERT INTO t VALUES('a'), ('b'), ('a'), ('c');
          CREATE VIEW w AS SELECT v, 1 AS one FROM t;",
     );
@@ -274,9 +279,9 @@ fn a_view_goes_on_by_the_number_of_rows() {
     assert!(facts.key.is_empty());
     let (mut values, mut after) = (Vec::new(), None);
     loop {
-        let query = Query { sort: by(0, false), after: after.as_ref(), rows_max: 3, ..Query::default() };
+        let query = Query { sort: sort_by(0, false), after: after.as_ref(), rows_max: 3, ..Query::default() };
         let (page, _) = list(reader.as_ref(), &query).expect("a page");
-        values.extend(page.iter().map(|row| super::kit::shown(&row.0[0])));
+        values.extend(page.iter().map(|row| super::kit::format_value(&row.0[0])));
         match page.last() {
             Some(last) if page.len() == 3 => after = Some(position(last, query.sort, &[])),
             _ => break,
@@ -287,7 +292,8 @@ fn a_view_goes_on_by_the_number_of_rows() {
 
 #[test]
 fn a_cursor_of_another_shape_has_moved() {
-    let db = Db::new("CREATE TABLE t(k TEXT PRIMARY KEY); CREATE TABLE u(v); INSERT INTO u VALUES(1), (1)");
+    let db =
+        TestDb::new("CREATE TABLE t(k TEXT PRIMARY KEY); CREATE TABLE u(v); INSERT INTO u VALUES(1), (1)");
     let one = || Value::Integer(1);
     for (table, sorted, key) in [
         ("t", None, vec![]),
@@ -299,36 +305,36 @@ fn a_cursor_of_another_shape_has_moved() {
         ("u", None, vec![Value::Text("x".into()), Value::Integer(0)]),
     ] {
         let (_, reader) = db.reader(table);
-        let after = contract::source::Position { sorted, key };
+        let after = contract::source::CursorPosition { sort_value: sorted, key };
         let query = Query { after: Some(&after), rows_max: 3, ..Query::default() };
         let fault = list(reader.as_ref(), &query).expect_err("a fault");
-        assert!(matches!(fault, SourceFault::Moved), "{table} {after:?} {fault:?}");
+        assert!(matches!(fault, SourceError::StaleCursor), "{table} {after:?} {fault:?}");
     }
 }
 
 #[test]
 fn ranges_hold_what_they_say() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, at TEXT, price DECIMAL(9,2));
          INSERT INTO t VALUES(1, '2026-01-01 00:00:00', 19.99), (2, '2026-01-01 00:00:01', 20), (3, NULL, NULL);",
     );
     let (_, reader) = db.reader("t");
-    let text = contract::Cell::Text;
+    let text = contract::ValueRef::Text;
     for (column, test, value, expected) in [
-        (1, Test::AtLeast, text("2026-01-01T00:00:00"), "1 2"),
-        (1, Test::AtMost, text("2026-01-01T00:00:00"), "1"),
-        (1, Test::Equals, text("2026-01-01T00:00:00"), "1"),
-        (1, Test::AtLeast, text("2026-01-01T00:00:00.5"), "2"),
-        (2, Test::AtLeast, text("19.99"), "1 2"),
-        (2, Test::AtLeast, text("19.990001"), "2"),
-        (2, Test::AtMost, text("20.00"), "1 2"),
-        (2, Test::Equals, text("20.00"), "2"),
-        (2, Test::AtMost, text("9"), ""),
+        (1, Comparison::AtLeast, text("2026-01-01T00:00:00"), "1 2"),
+        (1, Comparison::AtMost, text("2026-01-01T00:00:00"), "1"),
+        (1, Comparison::Equals, text("2026-01-01T00:00:00"), "1"),
+        (1, Comparison::AtLeast, text("2026-01-01T00:00:00.5"), "2"),
+        (2, Comparison::AtLeast, text("19.99"), "1 2"),
+        (2, Comparison::AtLeast, text("19.990001"), "2"),
+        (2, Comparison::AtMost, text("20.00"), "1 2"),
+        (2, Comparison::Equals, text("20.00"), "2"),
+        (2, Comparison::AtMost, text("9"), ""),
     ] {
-        let filter = contract::source::Filter { column, test, value };
+        let filter = contract::source::Filter { column, comparison: test, value };
         let query = Query { filters: vec![filter], rows_max: 9, ..Query::default() };
         let (rows, total) = list(reader.as_ref(), &query).expect("rows");
-        let ids: Vec<String> = rows.iter().map(|row| super::kit::shown(&row.0[0])).collect();
+        let ids: Vec<String> = rows.iter().map(|row| super::kit::format_value(&row.0[0])).collect();
         assert_eq!(ids.join(" "), expected, "{filter:?}");
         assert_eq!(total, Some(rows.len() as u64));
     }
@@ -336,7 +342,7 @@ fn ranges_hold_what_they_say() {
 
 #[test]
 fn a_read_is_short_if_an_index_finds_it_or_there_is_little() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE small(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO small VALUES(1, 'a');
          CREATE TABLE big(id INTEGER PRIMARY KEY, v TEXT NOT NULL, w TEXT, x DECIMAL(9,2) NOT NULL);
          CREATE INDEX i ON big(v); CREATE INDEX j ON big(x);
@@ -345,36 +351,36 @@ fn a_read_is_short_if_an_index_finds_it_or_there_is_little() {
     );
     let (_, small) = db.reader("small");
     let (_, big) = db.reader("big");
-    let filter = |column| vec![equals(column, contract::Cell::Text("7"))];
+    let filter = |column| vec![equals(column, contract::ValueRef::Text("7"))];
     for (sort, filters, is_short) in [
         (None, vec![], true),
-        (by(0, true), vec![], true),
-        (by(1, false), vec![], true),
-        (by(3, false), vec![], true),
+        (sort_by(0, true), vec![], true),
+        (sort_by(1, false), vec![], true),
+        (sort_by(3, false), vec![], true),
         (None, filter(1), true),
         (None, filter(0), true),
-        (by(2, false), vec![], false),
+        (sort_by(2, false), vec![], false),
         (None, filter(2), false),
-        (by(1, false), filter(2), false),
+        (sort_by(1, false), filter(2), false),
     ] {
         let query = Query { sort, filters, rows_max: 10, ..Query::default() };
-        assert!(small.is_short(&Read::List(&query)));
-        assert_eq!(big.is_short(&Read::List(&query)), is_short, "{query:?}");
+        assert!(small.can_run_inline(&ReadRequest::List(&query)));
+        assert_eq!(big.can_run_inline(&ReadRequest::List(&query)), is_short, "{query:?}");
     }
-    assert!(big.is_short(&Read::Get) && small.is_short(&Read::Get));
+    assert!(big.can_run_inline(&ReadRequest::Get) && small.can_run_inline(&ReadRequest::Get));
 }
 
 #[test]
 fn large_rows_come_in_pieces_and_all_of_them_come() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12)
          INSERT INTO t SELECT i, zeroblob(1000000) FROM n;",
     );
     let (_, reader) = db.reader("t");
-    let query = Query { sort: by(0, true), rows_max: 50, ..Query::default() };
+    let query = Query { sort: sort_by(0, true), rows_max: 50, ..Query::default() };
     let (rows, total) = list(reader.as_ref(), &query).expect("rows");
-    let ids: Vec<String> = rows.iter().map(|row| super::kit::shown(&row.0[0])).collect();
+    let ids: Vec<String> = rows.iter().map(|row| super::kit::format_value(&row.0[0])).collect();
     assert_eq!(ids.join(" "), "12 11 10 9 8 7 6 5 4 3 2 1");
     assert_eq!(total, Some(12));
 }

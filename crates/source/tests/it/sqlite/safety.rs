@@ -1,9 +1,9 @@
 //! Nothing is written, whatever the database and its readers hold.
 
 use contract::source::Query;
-use contract::{Cell, Value};
+use contract::{Value, ValueRef};
 
-use super::kit::{Db, all, by, equals, get, list, position};
+use super::kit::{TestDb, all, equals, get, list, position, sort_by};
 
 const NAMES: [&str; 9] = [
     "users",
@@ -29,21 +29,21 @@ fn names_are_names_and_nothing_else() {
     for name in NAMES {
         for column in NAMES {
             let (table, quoted_column) = (quoted(name), quoted(column));
-            let db = Db::new(&format!(
+            let db = TestDb::new(&format!(
                 "CREATE TABLE victim(a); CREATE TABLE {table}({quoted_column} TEXT PRIMARY KEY, other TEXT);
                  INSERT INTO {table} VALUES('x', 'y'), ('z', NULL);"
             ));
             let before = std::fs::read(&db.path).expect("bytes");
             let (facts, reader) = db.reader(name);
             assert_eq!((facts.name.as_str(), facts.columns[0].name.as_str()), (name, column));
-            let row = get(reader.as_ref(), &[Cell::Text("x")]).expect("no fault").expect("a row");
+            let row = get(reader.as_ref(), &[ValueRef::Text("x")]).expect("no fault").expect("a row");
             assert_eq!(row, [Value::Text("x".into()), Value::Text("y".into())]);
             for descending in [false, true] {
-                let mut query = Query { sort: by(1, descending), rows_max: 1, ..Query::default() };
+                let mut query = Query { sort: sort_by(1, descending), rows_max: 1, ..Query::default() };
                 let first = list(reader.as_ref(), &query).expect("rows").0.remove(0);
                 let after = position(&first, query.sort, &facts.key);
                 query.after = Some(&after);
-                query.filters = vec![equals(0, Cell::Text("z"))];
+                query.filters = vec![equals(0, ValueRef::Text("z"))];
                 assert_eq!(list(reader.as_ref(), &query).expect("rows").0.len(), 1);
             }
             assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
@@ -53,32 +53,33 @@ fn names_are_names_and_nothing_else() {
 
 #[test]
 fn values_are_values_and_nothing_else() {
-    let db = Db::new("CREATE TABLE victim(a); CREATE TABLE t(k TEXT PRIMARY KEY, v TEXT)");
-    let writer = db.writer();
+    let db = TestDb::new("CREATE TABLE victim(a); CREATE TABLE t(k TEXT PRIMARY KEY, v TEXT)");
+    let writer = db.connect();
     for value in VALUES {
         writer.execute("INSERT INTO t VALUES(?1, ?1)", [value]).expect("a row");
     }
     let before = std::fs::read(&db.path).expect("bytes");
     let (_, reader) = db.reader("t");
     for value in VALUES {
-        let row = get(reader.as_ref(), &[Cell::Text(value)]).expect("no fault").expect("a row");
+        let row = get(reader.as_ref(), &[ValueRef::Text(value)]).expect("no fault").expect("a row");
         assert_eq!(row[1], Value::Text(value.into()));
-        let query = Query { filters: vec![equals(1, Cell::Text(value))], rows_max: 9, ..Query::default() };
+        let query =
+            Query { filters: vec![equals(1, ValueRef::Text(value))], rows_max: 9, ..Query::default() };
         assert_eq!(list(reader.as_ref(), &query).expect("rows").0.len(), 1, "{value:?}");
     }
     for value in ["", "x' OR 'a'='a", "a"] {
-        assert_eq!(get(reader.as_ref(), &[Cell::Text(value)]).expect("no fault"), None);
+        assert_eq!(get(reader.as_ref(), &[ValueRef::Text(value)]).expect("no fault"), None);
     }
     assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
 }
 
 #[test]
 fn reading_leaves_no_trace() {
-    let db = Db::new("CREATE TABLE t(k TEXT PRIMARY KEY, v INT); INSERT INTO t VALUES('a', 2), ('b', 1)");
+    let db = TestDb::new("CREATE TABLE t(k TEXT PRIMARY KEY, v INT); INSERT INTO t VALUES('a', 2), ('b', 1)");
     let before = std::fs::read(&db.path).expect("bytes");
     let (_, reader) = db.reader("t");
     all(reader.as_ref());
-    let query = Query { sort: by(1, true), rows_max: 9, ..Query::default() };
+    let query = Query { sort: sort_by(1, true), rows_max: 9, ..Query::default() };
     list(reader.as_ref(), &query).expect("rows");
     drop(reader);
     assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
@@ -87,8 +88,9 @@ fn reading_leaves_no_trace() {
 
 #[test]
 fn a_log_is_left_beside_a_database_that_keeps_one() {
-    let db =
-        Db::new("PRAGMA journal_mode = WAL; CREATE TABLE t(k TEXT PRIMARY KEY); INSERT INTO t VALUES('a')");
+    let db = TestDb::new(
+        "PRAGMA journal_mode = WAL; CREATE TABLE t(k TEXT PRIMARY KEY); INSERT INTO t VALUES('a')",
+    );
     assert_eq!(db.files(), ["shop.db"]);
     let before = std::fs::read(&db.path).expect("bytes");
     let (_, reader) = db.reader("t");
@@ -96,13 +98,13 @@ fn a_log_is_left_beside_a_database_that_keeps_one() {
     drop(reader);
     assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
     assert_eq!(db.files(), ["shop.db", "shop.db-shm", "shop.db-wal"]);
-    let mode: String = db.writer().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
+    let mode: String = db.connect().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
     assert_eq!(mode, "wal");
 }
 
 #[test]
 fn a_hostile_schema_runs_nothing() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(k TEXT PRIMARY KEY);
          INSERT INTO t VALUES('a');
          CREATE VIEW v1 AS SELECT load_extension('evil') AS x;
@@ -114,19 +116,19 @@ fn a_hostile_schema_runs_nothing() {
     );
     let facts = db.facts();
     let names: Vec<&str> = facts.tables.iter().map(|table| table.name.as_str()).collect();
-    assert_eq!(names, ["t", "v4"], "{:?}", facts.left_out);
-    assert_eq!(facts.left_out.len(), 4);
+    assert_eq!(names, ["t", "v4"], "{:?}", facts.skipped_tables);
+    assert_eq!(facts.skipped_tables.len(), 4);
 }
 
 #[test]
 fn an_endless_view_ends() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(k TEXT PRIMARY KEY);
          CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS i FROM n;",
     );
     let (facts, reader) = db.reader("v");
-    assert_eq!(facts.rows, None);
-    assert!(!reader.is_short(&contract::source::Read::Get));
+    assert_eq!(facts.row_count, None);
+    assert!(!reader.can_run_inline(&contract::source::ReadRequest::Get));
     let query = Query { rows_max: 9, ..Query::default() };
     let fault = list(reader.as_ref(), &query).expect_err("a fault");
     assert_eq!(fault.to_string(), "this takes too long; ask for less");
@@ -134,8 +136,8 @@ fn an_endless_view_ends() {
 
 #[test]
 fn several_threads_read_at_once() {
-    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
-    let writer = db.writer();
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
+    let writer = db.connect();
     writer.execute_batch("BEGIN").expect("begins");
     for id in 0..500 {
         writer.execute("INSERT INTO t VALUES(?1, 'v' || ?1)", [id]).expect("a row");
@@ -143,7 +145,7 @@ fn several_threads_read_at_once() {
     writer.execute_batch("COMMIT").expect("commits");
     let options = source::sqlite::Options { connections_max: 3, ..Default::default() };
     let source = source::sqlite::Sqlite::new(&db.path, options);
-    let facts = contract::source::Source::facts(&source).expect("facts");
+    let facts = contract::source::Source::introspect(&source).expect("facts");
     let shape = super::kit::shape(&facts.tables[0]);
     let reader = contract::source::Source::reader(&source, &shape).expect("a reader");
     std::thread::scope(|scope| {
@@ -152,7 +154,8 @@ fn several_threads_read_at_once() {
             scope.spawn(move || {
                 for turn in 0..200 {
                     let id = (thread * 83 + turn) % 500;
-                    let row = get(reader.as_ref(), &[Cell::Integer(id)]).expect("no fault").expect("a row");
+                    let row =
+                        get(reader.as_ref(), &[ValueRef::Integer(id)]).expect("no fault").expect("a row");
                     assert_eq!(row[1], Value::Text(format!("v{id}")));
                 }
                 assert_eq!(all(reader.as_ref()).len(), 500);

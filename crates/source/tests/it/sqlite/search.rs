@@ -1,9 +1,9 @@
 //! Words in rows: by an index, and by looking.
 
 use contract::Value;
-use contract::source::{SearchFacts, Searched};
+use contract::source::{SearchCoverage, SearchFacts};
 
-use super::kit::{Db, search, shown};
+use super::kit::{TestDb, format_value, search};
 
 const NOTES: &str = "
     CREATE TABLE notes(id INTEGER PRIMARY KEY, title TEXT, body TEXT, stars INTEGER);
@@ -16,17 +16,17 @@ const INDEX: &str = "
     INSERT INTO words(words) VALUES('rebuild');";
 
 /// The first columns of the rows that have the words.
-fn check(db: &Db, table: &str, words: &[&str], columns: &[usize], expected: &[&str]) {
+fn check(db: &TestDb, table: &str, words: &[&str], columns: &[usize], expected: &[&str]) {
     let (_, reader) = db.reader(table);
     let (rows, searched) = search(reader.as_ref(), words, columns, 1_000);
-    let firsts: Vec<String> = rows.iter().map(|row| shown(&row[0])).collect();
+    let firsts: Vec<String> = rows.iter().map(|row| format_value(&row[0])).collect();
     assert_eq!(firsts, expected, "{words:?}");
-    assert_eq!(searched, Searched::All);
+    assert_eq!(searched, SearchCoverage::Complete);
 }
 
 #[test]
 fn looking_finds_words_anywhere_in_any_case() {
-    let db = Db::new(NOTES);
+    let db = TestDb::new(NOTES);
     assert_eq!(db.facts().tables[0].search, SearchFacts::Scan);
     check(&db, "notes", &["tea"], &[1, 2], &["1", "2"]);
     check(&db, "notes", &["EA", "oFFee"], &[1, 2], &["2"]);
@@ -41,32 +41,35 @@ fn looking_finds_words_anywhere_in_any_case() {
 
 #[test]
 fn looking_goes_no_further_than_it_may() {
-    let db = Db::new(NOTES);
+    let db = TestDb::new(NOTES);
     let (_, reader) = db.reader("notes");
     let (rows, searched) = search(reader.as_ref(), &["e"], &[1], 2);
-    assert_eq!((rows.len(), searched), (2, Searched::Cut));
+    assert_eq!((rows.len(), searched), (2, SearchCoverage::Truncated));
     let (rows, searched) = search(reader.as_ref(), &["e"], &[1], 4);
-    assert_eq!((rows.len(), searched), (4, Searched::All), "{rows:?}");
+    assert_eq!((rows.len(), searched), (4, SearchCoverage::Complete), "{rows:?}");
     let stop = std::sync::atomic::AtomicBool::new(true);
     let asked = contract::source::Search {
-        words: vec!["e"],
+        terms: vec!["e"],
         columns: &[1],
         rows_max: 9,
         scan_rows_max: 9,
-        stop: Some(&stop),
+        cancelled: Some(&stop),
         progress: None,
     };
-    let stopped = reader.search(&asked, &mut |_| contract::source::More::Yes);
-    assert!(matches!(stopped, Err(contract::source::SourceFault::Stopped)));
+    let stopped = reader.search(&asked, &mut |_| contract::source::RowFlow::Continue);
+    assert!(matches!(stopped, Err(contract::source::SourceError::Cancelled)));
 }
 
 #[test]
 fn an_index_of_words_is_found_and_used() {
-    let db = Db::new(&format!("{NOTES} {INDEX}"));
+    let db = TestDb::new(&format!("{NOTES} {INDEX}"));
     let facts = db.facts();
     assert_eq!(facts.tables.len(), 1);
     assert_eq!(facts.tables[0].search, SearchFacts::Indexed(vec![1, 2]));
-    assert_eq!(facts.left_out[0].to_string(), "`words` is left out: it is the index of words of `notes`");
+    assert_eq!(
+        facts.skipped_tables[0].to_string(),
+        "`words` is left out: it is the index of words of `notes`"
+    );
     // The row in which it is said more often comes first.
     check(&db, "notes", &["tea"], &[1, 2], &["2", "1"]);
     check(&db, "notes", &["gre", "UJI"], &[1, 2], &["1"]);
@@ -84,13 +87,13 @@ fn an_index_of_words_is_found_and_used() {
 
 #[test]
 fn a_table_of_words_is_a_table() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE VIRTUAL TABLE docs USING fts5(name, body, note UNINDEXED);
          INSERT INTO docs VALUES('a', 'green tea', 'tea'), ('b', 'coffee', 'tea')",
     );
     let facts = db.facts();
     assert_eq!(facts.tables[0].search, SearchFacts::Indexed(vec![0, 1]));
-    assert_eq!(facts.tables[0].rows, Some(2));
+    assert_eq!(facts.tables[0].row_count, Some(2));
     check(&db, "docs", &["tea"], &[0, 1], &["'a'"]);
     check(&db, "docs", &["tea"], &[2], &["'a'", "'b'"]);
     let (_, reader) = db.reader("docs");
@@ -99,7 +102,7 @@ fn a_table_of_words_is_a_table() {
 
 #[test]
 fn trigrams_know_three_letters() {
-    let db = Db::new(&format!(
+    let db = TestDb::new(&format!(
         "{NOTES} CREATE VIRTUAL TABLE words USING fts5(title, body, content=notes, content_rowid=id, tokenize='trigram');
          INSERT INTO words(words) VALUES('rebuild');"
     ));
@@ -110,7 +113,7 @@ fn trigrams_know_three_letters() {
 
 #[test]
 fn views_and_tables_without_rowid_are_looked_through() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(a TEXT PRIMARY KEY, b TEXT) WITHOUT ROWID; INSERT INTO t VALUES('x', 'Tea'), ('y', 'Milk');
          CREATE VIEW v AS SELECT a, b FROM t;",
     );

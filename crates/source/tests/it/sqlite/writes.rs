@@ -2,11 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use contract::source::{Change, Clerk, Source, SourceFault, Stale, Unwritable, Write, WriteFault, Written};
-use contract::{Cell, Value};
+use contract::source::{
+    ContractViolation, RowChange, Source, SourceError, VersionConflict, WriteChecks, WriteError,
+    WriteOutcome, WriteRequest,
+};
+use contract::{Value, ValueRef};
 use source::sqlite::{Options, Sqlite};
 
-use super::kit::{Db, Desk, Notary, shape};
+use super::kit::{RecordingChecks, TestDb, TestTable, shape};
 
 const SHOP: &str = "
     CREATE TABLE customers(id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE, plan TEXT DEFAULT 'free',
@@ -15,15 +18,15 @@ const SHOP: &str = "
     INSERT INTO customers(id, email, age) VALUES(1, 'ann@x', 30), (2, 'bob@x', 40);
     INSERT INTO orders VALUES(1, 1);";
 
-fn shop() -> (Db, Desk) {
-    let db = Db::new(SHOP);
-    let desk = Desk::new(&db, "customers");
+fn shop() -> (TestDb, TestTable) {
+    let db = TestDb::new(SHOP);
+    let desk = TestTable::new(&db, "customers");
     (db, desk)
 }
 
 /// Every row as somebody else sees it.
-fn rows(db: &Db, sql: &str) -> Vec<String> {
-    let writer = db.writer();
+fn rows(db: &TestDb, sql: &str) -> Vec<String> {
+    let writer = db.connect();
     let mut statement = writer.prepare(sql).expect("valid SQL");
     let rows = statement.query_map([], |row| row.get::<_, String>(0)).expect("rows");
     rows.map(|row| row.expect("a row")).collect()
@@ -34,14 +37,22 @@ const EMAILS: &str = "SELECT id || ' ' || email FROM customers ORDER BY id";
 #[test]
 fn a_row_is_made_changed_and_removed() {
     for mode in ["DELETE", "WAL", "TRUNCATE", "PERSIST"] {
-        let db = Db::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
-        let desk = Desk::new(&db, "customers");
-        assert_eq!(desk.create(&[("email", Cell::Text("cy@x"))]), "3 'cy@x' 'free' null 1");
-        assert_eq!(desk.update(&[Cell::Integer(3)], &[("age", Cell::Integer(7))]), "3 'cy@x' 'free' 7 1");
-        assert_eq!(desk.get(&[Cell::Integer(3)]).expect("the row")[3], Value::Integer(7), "our own write");
-        assert_eq!(desk.delete(&[Cell::Integer(2)]), "2 'bob@x' 'free' 40 1");
+        let db = TestDb::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
+        let desk = TestTable::new(&db, "customers");
+        assert_eq!(desk.create(&[("email", ValueRef::Text("cy@x"))]), "3 'cy@x' 'free' null 1");
+        assert_eq!(
+            desk.update(&[ValueRef::Integer(3)], &[("age", ValueRef::Integer(7))]),
+            "3 'cy@x' 'free' 7 1"
+        );
+        assert_eq!(
+            desk.get(&[ValueRef::Integer(3)]).expect("the row")[3],
+            Value::Integer(7),
+            "our own write"
+        );
+        assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
         assert_eq!(rows(&db, EMAILS), ["1 ann@x", "3 cy@x"]);
-        let now: String = db.writer().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
+        let now: String =
+            db.connect().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
         // What a connection for itself has is not kept in the file.
         let expected = if mode == "WAL" { "wal" } else { "delete" };
         assert_eq!(now, expected);
@@ -53,21 +64,21 @@ fn a_row_is_made_changed_and_removed() {
 #[test]
 fn a_write_to_a_file_in_place_of_another_is_seen_at_once() {
     for (mode, is_renamed) in [("DELETE", true), ("WAL", true), ("DELETE", false)] {
-        let made = || Db::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
+        let made = || TestDb::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
         let db = made();
-        let desk = Desk::new(&db, "customers");
+        let desk = TestTable::new(&db, "customers");
         for age in 50..60 {
             let other = made();
             // Connections to the old file are there.
-            desk.get(&[Cell::Integer(1)]).expect("the row");
+            desk.get(&[ValueRef::Integer(1)]).expect("the row");
             if is_renamed {
                 std::fs::rename(&other.path, &db.path).expect("renamed");
             } else {
                 std::fs::copy(&other.path, &db.path).expect("copied");
             }
-            let told = desk.update(&[Cell::Integer(1)], &[("age", Cell::Integer(age))]);
+            let told = desk.update(&[ValueRef::Integer(1)], &[("age", ValueRef::Integer(age))]);
             assert_eq!(told, format!("1 'ann@x' 'free' {age} 1"));
-            let row = desk.get(&[Cell::Integer(1)]).expect("the row");
+            let row = desk.get(&[ValueRef::Integer(1)]).expect("the row");
             assert_eq!(row[3], Value::Integer(age), "{mode}, renamed: {is_renamed}");
         }
     }
@@ -75,7 +86,7 @@ fn a_write_to_a_file_in_place_of_another_is_seen_at_once() {
 
 #[test]
 fn what_the_table_says_is_known() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT DEFAULT 'x', b INT AS (id * 2), c INT AS (id) STORED, d);
          CREATE VIEW v AS SELECT id, a FROM t;
          CREATE VIRTUAL TABLE docs USING fts5(body);",
@@ -84,11 +95,12 @@ fn what_the_table_says_is_known() {
     let columns: Vec<(bool, Option<&str>)> = facts.tables[0]
         .columns
         .iter()
-        .map(|column| (column.has_default, column.read_only.as_deref()))
+        .map(|column| (column.has_default, column.read_only_reason.as_deref()))
         .collect();
     let computed = Some("it is computed by the database");
     assert_eq!(columns, [(true, None), (true, None), (false, computed), (false, computed), (false, None)]);
-    let closed: Vec<Option<&str>> = facts.tables.iter().map(|table| table.read_only.as_deref()).collect();
+    let closed: Vec<Option<&str>> =
+        facts.tables.iter().map(|table| table.read_only_reason.as_deref()).collect();
     assert_eq!(closed, [None, Some("it is a view"), Some("it is a virtual table")]);
     let shape = shape(&facts.tables[1]);
     assert!(db.source().writer(&shape).is_err());
@@ -96,66 +108,69 @@ fn what_the_table_says_is_known() {
 
 #[test]
 fn a_computed_column_is_told_and_not_set() {
-    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY, b INT AS (id * 2))");
-    let desk = Desk::new(&db, "t");
-    assert_eq!(desk.create(&[("id", Cell::Integer(4))]), "4 8");
-    let told = desk.create(&[("id", Cell::Integer(5)), ("b", Cell::Integer(1))]);
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, b INT AS (id * 2))");
+    let desk = TestTable::new(&db, "t");
+    assert_eq!(desk.create(&[("id", ValueRef::Integer(4))]), "4 8");
+    let told = desk.create(&[("id", ValueRef::Integer(5)), ("b", ValueRef::Integer(1))]);
     assert_eq!(told, "`b`: it is computed by the database");
-    assert_eq!(desk.get(&[Cell::Integer(5)]), None);
+    assert_eq!(desk.get(&[ValueRef::Integer(5)]), None);
 }
 
 #[test]
 fn rules_of_the_database_are_told_in_our_words() {
     let (db, desk) = shop();
-    let email = |text| ("email", Cell::Text(text));
+    let email = |text| ("email", ValueRef::Text(text));
     let taken = "there is a record with this key already";
-    assert_eq!(desk.create(&[("id", Cell::Integer(1)), email("new@x")]), taken);
+    assert_eq!(desk.create(&[("id", ValueRef::Integer(1)), email("new@x")]), taken);
     assert_eq!(desk.create(&[email("ann@x")]), "`email`: another record has this value already");
-    assert_eq!(desk.create(&[("age", Cell::Integer(3))]), "`email`: a value is required");
+    assert_eq!(desk.create(&[("age", ValueRef::Integer(3))]), "`email`: a value is required");
     let check = "`age`: a rule of the table (CHECK) does not allow it";
-    assert_eq!(desk.create(&[email("new@x"), ("age", Cell::Integer(0))]), check);
-    assert_eq!(desk.update(&[Cell::Integer(1)], &[("age", Cell::Integer(-1))]), check);
-    assert_eq!(desk.update(&[Cell::Integer(1)], &[("email", Cell::Null)]), "`email`: a value is required");
-    assert_eq!(desk.update(&[Cell::Integer(9)], &[email("z@x")]), "nothing has this key");
-    assert_eq!(desk.delete(&[Cell::Integer(9)]), "nothing has this key");
-    assert_eq!(desk.delete(&[Cell::Integer(1)]), "other records refer to it");
-    let orders = Desk::new(&db, "orders");
+    assert_eq!(desk.create(&[email("new@x"), ("age", ValueRef::Integer(0))]), check);
+    assert_eq!(desk.update(&[ValueRef::Integer(1)], &[("age", ValueRef::Integer(-1))]), check);
+    assert_eq!(
+        desk.update(&[ValueRef::Integer(1)], &[("email", ValueRef::Null)]),
+        "`email`: a value is required"
+    );
+    assert_eq!(desk.update(&[ValueRef::Integer(9)], &[email("z@x")]), "nothing has this key");
+    assert_eq!(desk.delete(&[ValueRef::Integer(9)]), "nothing has this key");
+    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "other records refer to it");
+    let orders = TestTable::new(&db, "orders");
     let missing = "it refers to a record that is not there";
-    assert_eq!(orders.create(&[("customer", Cell::Integer(99))]), missing);
-    assert_eq!(orders.create(&[("customer", Cell::Integer(2))]), "2 2");
+    assert_eq!(orders.create(&[("customer", ValueRef::Integer(99))]), missing);
+    assert_eq!(orders.create(&[("customer", ValueRef::Integer(2))]), "2 2");
     assert_eq!(rows(&db, EMAILS), ["1 ann@x", "2 bob@x"]);
 }
 
 #[test]
 fn a_deferred_rule_is_told_at_the_end() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE p(id INTEGER PRIMARY KEY);
          CREATE TABLE c(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id) DEFERRABLE INITIALLY DEFERRED)",
     );
-    let desk = Desk::new(&db, "c");
-    let told = desk.create(&[("id", Cell::Integer(1)), ("p", Cell::Integer(9))]);
+    let desk = TestTable::new(&db, "c");
+    let told = desk.create(&[("id", ValueRef::Integer(1)), ("p", ValueRef::Integer(9))]);
     assert_eq!(told, "it refers to a record that is not there, or others refer to it");
-    assert_eq!(desk.get(&[Cell::Integer(1)]), None);
+    assert_eq!(desk.get(&[ValueRef::Integer(1)]), None);
 }
 
 #[test]
 fn foreign_keys_do_what_they_say() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE p(id INTEGER PRIMARY KEY, name TEXT);
          CREATE TABLE c(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id) ON DELETE CASCADE ON UPDATE CASCADE);
          CREATE TABLE d(id INTEGER PRIMARY KEY, c INTEGER REFERENCES c(id) ON DELETE SET NULL);
          INSERT INTO p VALUES(1, 'a'), (2, 'b'); INSERT INTO c VALUES(1, 1), (2, 2); INSERT INTO d VALUES(1, 1);",
     );
-    let desk = Desk::new(&db, "p");
-    assert_eq!(desk.delete(&[Cell::Integer(1)]), "1 'a'");
+    let desk = TestTable::new(&db, "p");
+    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "1 'a'");
     assert_eq!(rows(&db, "SELECT id || ' ' || ifnull(c, 'null') FROM d"), ["1 null"]);
-    assert_eq!(desk.update(&[Cell::Integer(2)], &[("id", Cell::Integer(7))]), "7 'b'");
+    assert_eq!(desk.update(&[ValueRef::Integer(2)], &[("id", ValueRef::Integer(7))]), "7 'b'");
     assert_eq!(rows(&db, "SELECT id || ' ' || p FROM c"), ["2 7"]);
 }
 
 #[test]
 fn triggers_run_as_they_are_declared() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, seen TEXT);
          CREATE TABLE log(what TEXT);
          CREATE TRIGGER a AFTER INSERT ON t BEGIN
@@ -165,102 +180,107 @@ fn triggers_run_as_they_are_declared() {
          CREATE TRIGGER d AFTER UPDATE OF name ON t WHEN new.name = 'Bad'
            BEGIN UPDATE t SET name = 'Good' WHERE id = new.id; END;",
     );
-    let desk = Desk::new(&db, "t");
-    assert_eq!(desk.create(&[("name", Cell::Text("ann"))]), "1 'ann' 'ANN'", "other columns may change");
-    assert_eq!(desk.create(&[("name", Cell::Text("bob"))]), "2 'bob' 'BOB'");
+    let desk = TestTable::new(&db, "t");
+    assert_eq!(desk.create(&[("name", ValueRef::Text("ann"))]), "1 'ann' 'ANN'", "other columns may change");
+    assert_eq!(desk.create(&[("name", ValueRef::Text("bob"))]), "2 'bob' 'BOB'");
     assert_eq!(rows(&db, "SELECT what FROM log"), ["new 1", "new 2"]);
-    assert_eq!(desk.delete(&[Cell::Integer(1)]), "a trigger of the table does not allow it");
-    assert_eq!(desk.delete(&[Cell::Integer(2)]), "a trigger of the table keeps it from being changed");
-    let told = desk.update(&[Cell::Integer(2)], &[("name", Cell::Text("Bad"))]);
+    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "a trigger of the table does not allow it");
+    assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "a trigger of the table keeps it from being changed");
+    let told = desk.update(&[ValueRef::Integer(2)], &[("name", ValueRef::Text("Bad"))]);
     assert_eq!(told, "`name`: a trigger of the table makes something else of it");
     assert_eq!(rows(&db, "SELECT name FROM t"), ["ann", "bob"]);
 }
 
 #[test]
 fn an_index_of_words_follows() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE docs(id INTEGER PRIMARY KEY, body TEXT);
          CREATE VIRTUAL TABLE words USING fts5(body, content='docs', content_rowid='id');
          CREATE TRIGGER i AFTER INSERT ON docs BEGIN INSERT INTO words(rowid, body) VALUES(new.id, new.body); END;
          CREATE TRIGGER d AFTER DELETE ON docs
            BEGIN INSERT INTO words(words, rowid, body) VALUES('delete', old.id, old.body); END;",
     );
-    let desk = Desk::new(&db, "docs");
-    assert_eq!(desk.create(&[("body", Cell::Text("green tea"))]), "1 'green tea'");
+    let desk = TestTable::new(&db, "docs");
+    assert_eq!(desk.create(&[("body", ValueRef::Text("green tea"))]), "1 'green tea'");
     let found = |word| super::kit::search(desk.reader.as_ref(), &[word], &[1], 10).0.len();
     assert_eq!(found("green"), 1);
-    assert_eq!(desk.delete(&[Cell::Integer(1)]), "1 'green tea'");
+    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "1 'green tea'");
     assert_eq!(found("green"), 0);
 }
 
 #[test]
 fn a_table_that_replaces_does_not_when_we_create() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(k TEXT PRIMARY KEY ON CONFLICT REPLACE NOT NULL, v TEXT UNIQUE ON CONFLICT IGNORE);
          INSERT INTO t VALUES('a', 'old'), ('b', 'other')",
     );
-    let desk = Desk::new(&db, "t");
-    let created = desk.create(&[("k", Cell::Text("a")), ("v", Cell::Text("new"))]);
+    let desk = TestTable::new(&db, "t");
+    let created = desk.create(&[("k", ValueRef::Text("a")), ("v", ValueRef::Text("new"))]);
     assert_eq!(created, "there is a record with this key already");
-    let told = desk.update(&[Cell::Text("b")], &[("v", Cell::Text("old"))]);
+    let told = desk.update(&[ValueRef::Text("b")], &[("v", ValueRef::Text("old"))]);
     assert_eq!(told, "`v`: another record has this value already");
     assert_eq!(rows(&db, "SELECT k || v FROM t ORDER BY k"), ["aold", "bother"]);
 }
 
 #[test]
 fn keys_of_every_shape() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE pair(a TEXT NOT NULL, b INTEGER NOT NULL, v TEXT, PRIMARY KEY(b, a)) WITHOUT ROWID;
          CREATE TABLE loose(name TEXT, v TEXT);
          CREATE TABLE taken(rowid TEXT PRIMARY KEY NOT NULL, oid TEXT, _rowid_ TEXT);
          INSERT INTO loose VALUES('x', '1'), ('y', '2');",
     );
-    let pair = Desk::new(&db, "pair");
-    let key = |a, b| [("a", Cell::Text(a)), ("b", Cell::Integer(b))];
+    let pair = TestTable::new(&db, "pair");
+    let key = |a, b| [("a", ValueRef::Text(a)), ("b", ValueRef::Integer(b))];
     assert_eq!(pair.create(&key("x", 1)), "'x' 1 null");
     assert_eq!(pair.create(&key("x", 1)), "there is a record with this key already");
-    let keyed = [Cell::Integer(1), Cell::Text("x")];
-    assert_eq!(pair.update(&keyed, &[("v", Cell::Text("z"))]), "'x' 1 'z'");
-    assert_eq!(pair.update(&keyed, &[("a", Cell::Text("w"))]), "'w' 1 'z'", "a part of the key");
-    assert_eq!(pair.delete(&[Cell::Integer(1), Cell::Text("w")]), "'w' 1 'z'");
+    let keyed = [ValueRef::Integer(1), ValueRef::Text("x")];
+    assert_eq!(pair.update(&keyed, &[("v", ValueRef::Text("z"))]), "'x' 1 'z'");
+    assert_eq!(pair.update(&keyed, &[("a", ValueRef::Text("w"))]), "'w' 1 'z'", "a part of the key");
+    assert_eq!(pair.delete(&[ValueRef::Integer(1), ValueRef::Text("w")]), "'w' 1 'z'");
     // A key that nobody declared stays one.
-    let loose = Desk::new(&db, "loose");
-    assert_eq!(loose.create(&[("name", Cell::Text("x"))]), "there is a record with this key already");
-    assert_eq!(loose.create(&[("v", Cell::Text("3"))]), "`name`: a value is required");
-    let told = loose.update(&[Cell::Text("x")], &[("name", Cell::Text("y"))]);
+    let loose = TestTable::new(&db, "loose");
+    assert_eq!(loose.create(&[("name", ValueRef::Text("x"))]), "there is a record with this key already");
+    assert_eq!(loose.create(&[("v", ValueRef::Text("3"))]), "`name`: a value is required");
+    let told = loose.update(&[ValueRef::Text("x")], &[("name", ValueRef::Text("y"))]);
     assert_eq!(told, "there is a record with this key already");
-    assert_eq!(loose.update(&[Cell::Text("x")], &[("name", Cell::Text("w"))]), "'w' '1'");
-    db.write("INSERT INTO loose VALUES('w', '4')");
-    assert!(loose.delete(&[Cell::Text("w")]).contains("the key `name` repeats"));
-    let taken = Desk::new(&db, "taken");
-    assert_eq!(taken.create(&[("rowid", Cell::Text("k"))]), "'k' null null");
-    assert_eq!(taken.update(&[Cell::Text("k")], &[("oid", Cell::Text("o"))]), "'k' 'o' null");
-    assert_eq!(taken.delete(&[Cell::Text("k")]), "'k' 'o' null");
+    assert_eq!(loose.update(&[ValueRef::Text("x")], &[("name", ValueRef::Text("w"))]), "'w' '1'");
+    db.execute("INSERT INTO loose VALUES('w', '4')");
+    assert!(loose.delete(&[ValueRef::Text("w")]).contains("the key `name` repeats"));
+    let taken = TestTable::new(&db, "taken");
+    assert_eq!(taken.create(&[("rowid", ValueRef::Text("k"))]), "'k' null null");
+    assert_eq!(taken.update(&[ValueRef::Text("k")], &[("oid", ValueRef::Text("o"))]), "'k' 'o' null");
+    assert_eq!(taken.delete(&[ValueRef::Text("k")]), "'k' 'o' null");
 }
 
 #[test]
 fn the_clerk_may_object_and_add() {
     let (db, desk) = shop();
-    let said = desk.cells(&[("age", Cell::Integer(31))]);
-    let update = || Change::Update { key: &[Cell::Integer(1)], cells: &said };
-    let mut stale = Notary { is_stale: true, ..Notary::default() };
+    let said = desk.named_values(&[("age", ValueRef::Integer(31))]);
+    let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &said };
+    let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
     let told = desk.change_with(update(), None, &mut stale);
     assert_eq!(told, "the record changed since it was read");
     assert_eq!(stale.before.as_deref(), Some("1 'ann@x' 'free' 30 1"));
-    let mut speechless = Notary { is_unwritable: true, ..Notary::default() };
+    let mut speechless = RecordingChecks { is_unwritable: true, ..RecordingChecks::default() };
     let told = desk.change_with(update(), None, &mut speechless);
     assert_eq!(told, "the record as it would be does not fit its contract");
-    assert_eq!(desk.get(&[Cell::Integer(1)]).expect("the row")[3], Value::Integer(30));
-    let mut counting = Notary { adds: vec![(4, Value::Integer(2))], ..Notary::default() };
+    assert_eq!(desk.get(&[ValueRef::Integer(1)]).expect("the row")[3], Value::Integer(30));
+    let mut counting =
+        RecordingChecks { extra_values: vec![(4, Value::Integer(2))], ..RecordingChecks::default() };
     assert_eq!(desk.change_with(update(), None, &mut counting), "1 'ann@x' 'free' 31 2");
     // Whatever a caller says of a column that the clerk keeps.
-    let both = desk.cells(&[("rev", Cell::Integer(77)), ("age", Cell::Integer(32))]);
-    let mut counting = Notary { adds: vec![(4, Value::Integer(3))], ..Notary::default() };
-    let told =
-        desk.change_with(Change::Update { key: &[Cell::Integer(1)], cells: &both }, None, &mut counting);
+    let both = desk.named_values(&[("rev", ValueRef::Integer(77)), ("age", ValueRef::Integer(32))]);
+    let mut counting =
+        RecordingChecks { extra_values: vec![(4, Value::Integer(3))], ..RecordingChecks::default() };
+    let told = desk.change_with(
+        RowChange::Update { key: &[ValueRef::Integer(1)], values: &both },
+        None,
+        &mut counting,
+    );
     assert_eq!(told, "1 'ann@x' 'free' 32 3");
-    let mut stale = Notary { is_stale: true, ..Notary::default() };
-    desk.change_with(Change::Delete { key: &[Cell::Integer(2)] }, None, &mut stale);
+    let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
+    desk.change_with(RowChange::Delete { key: &[ValueRef::Integer(2)] }, None, &mut stale);
     assert_eq!(rows(&db, EMAILS).len(), 2);
 }
 
@@ -269,31 +289,34 @@ fn a_dry_run_judges_and_keeps_nothing() {
     let (db, desk) = shop();
     let before = std::fs::read(&db.path).expect("bytes");
     let dry = |change| {
-        let mut notary = Notary::default();
-        let claim = super::kit::claim(1, 1);
-        let written = desk.write(&Write { change, claim, dry_run: true, now_ms: 1, stop: None }, &mut notary);
+        let mut notary = RecordingChecks::default();
+        let claim = super::kit::idempotency_key(1, 1);
+        let written = desk.write(
+            &WriteRequest { change, idempotency_key: claim, dry_run: true, now_ms: 1, cancelled: None },
+            &mut notary,
+        );
         written.map(|written| (written, notary.after))
     };
-    let email = desk.cells(&[("email", Cell::Text("cy@x"))]);
-    let (written, after) = dry(Change::Create { cells: &email }).expect("would do");
-    assert_eq!((written, after.as_deref()), (Written::Done, Some("3 'cy@x' 'free' null 1")));
-    dry(Change::Update { key: &[Cell::Integer(2)], cells: &email }).expect("would do");
-    dry(Change::Delete { key: &[Cell::Integer(2)] }).expect("would do");
-    let fault = dry(Change::Delete { key: &[Cell::Integer(1)] }).expect_err("refused");
-    assert!(matches!(fault, WriteFault::Refused { .. }));
+    let email = desk.named_values(&[("email", ValueRef::Text("cy@x"))]);
+    let (written, after) = dry(RowChange::Create { values: &email }).expect("would do");
+    assert_eq!((written, after.as_deref()), (WriteOutcome::Done, Some("3 'cy@x' 'free' null 1")));
+    dry(RowChange::Update { key: &[ValueRef::Integer(2)], values: &email }).expect("would do");
+    dry(RowChange::Delete { key: &[ValueRef::Integer(2)] }).expect("would do");
+    let fault = dry(RowChange::Delete { key: &[ValueRef::Integer(1)] }).expect_err("refused");
+    assert!(matches!(fault, WriteError::Rejected { .. }));
     assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
     assert_eq!(db.files(), ["shop.db"]);
 }
 
 /// Whose caller leaves while it is written down what is told.
-struct Left<'a>(&'a AtomicBool);
+struct CancelDuringWrite<'a>(&'a AtomicBool);
 
-impl Clerk for Left<'_> {
-    fn before(&mut self, _: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
+impl WriteChecks for CancelDuringWrite<'_> {
+    fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
         Ok(Vec::new())
     }
 
-    fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
+    fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
         self.0.store(true, Ordering::Relaxed);
         Ok(Vec::new())
     }
@@ -303,93 +326,104 @@ impl Clerk for Left<'_> {
 fn what_nobody_waits_for_is_not_written() {
     let (db, desk) = shop();
     let before = rows(&db, EMAILS);
-    let email = desk.cells(&[("email", Cell::Text("cy@x"))]);
-    let key = [Cell::Integer(2)];
+    let email = desk.named_values(&[("email", ValueRef::Text("cy@x"))]);
+    let key = [ValueRef::Integer(2)];
     let write = |change, is_gone: bool| {
         let stop = AtomicBool::new(is_gone);
-        let claim = super::kit::claim(1, 1);
-        let write = Write { change, claim, dry_run: false, now_ms: 1, stop: Some(&stop) };
-        desk.write(&write, &mut Left(&stop))
+        let claim = super::kit::idempotency_key(1, 1);
+        let write = WriteRequest {
+            change,
+            idempotency_key: claim,
+            dry_run: false,
+            now_ms: 1,
+            cancelled: Some(&stop),
+        };
+        desk.write(&write, &mut CancelDuringWrite(&stop))
     };
     for is_gone in [true, false] {
         for change in [
-            Change::Create { cells: &email },
-            Change::Update { key: &key, cells: &email },
-            Change::Delete { key: &key },
+            RowChange::Create { values: &email },
+            RowChange::Update { key: &key, values: &email },
+            RowChange::Delete { key: &key },
         ] {
             let ended = write(change, is_gone);
-            assert!(matches!(ended, Err(WriteFault::Source(SourceFault::Stopped))), "{is_gone} {ended:?}");
+            assert!(matches!(ended, Err(WriteError::Source(SourceError::Cancelled))), "{is_gone} {ended:?}");
             assert_eq!(rows(&db, EMAILS), before);
         }
     }
     // And their key is free.
-    let told =
-        desk.change_with(Change::Create { cells: &email }, super::kit::claim(1, 1), &mut Notary::default());
+    let told = desk.change_with(
+        RowChange::Create { values: &email },
+        super::kit::idempotency_key(1, 1),
+        &mut RecordingChecks::default(),
+    );
     assert_eq!(told, "3 'cy@x' 'free' null 1");
 }
 
 #[test]
 fn somebody_who_holds_the_lock_is_waited_for_and_then_told() {
     for mode in ["DELETE", "WAL"] {
-        let db = Db::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
-        let desk = Desk::new(&db, "customers");
-        let other = db.writer();
+        let db = TestDb::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
+        let desk = TestTable::new(&db, "customers");
+        let other = db.connect();
         other.execute_batch("BEGIN IMMEDIATE").expect("begins");
-        assert_eq!(desk.delete(&[Cell::Integer(2)]), "the source is busy; try again");
+        assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "the source is busy; try again");
         other.execute_batch("COMMIT").expect("ends");
-        assert_eq!(desk.delete(&[Cell::Integer(2)]), "2 'bob@x' 'free' 40 1");
+        assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
     }
 }
 
 #[test]
 fn nobody_elses_change_comes_between() {
     for mode in ["DELETE", "WAL"] {
-        let db = Db::new(&format!(
+        let db = TestDb::new(&format!(
             "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 0)"
         ));
         // Four of ours at two desks, and one of others.
-        let (one, two) = (Desk::new(&db, "t"), Desk::new(&db, "t"));
+        let (one, two) = (TestTable::new(&db, "t"), TestTable::new(&db, "t"));
         let rounds = 25;
         std::thread::scope(|scope| {
             for desk in [&one, &one, &two, &two] {
                 scope.spawn(move || {
                     for _ in 0..rounds {
-                        increase(desk);
+                        increment_with_version_check(desk);
                     }
                 });
             }
-            let other = db.writer();
+            let other = db.connect();
             other.busy_timeout(std::time::Duration::from_secs(60)).expect("set");
             for _ in 0..rounds {
                 other.execute("UPDATE t SET n = n + 1", []).expect("written");
             }
         });
-        let n = one.get(&[Cell::Integer(1)]).expect("the row")[1].clone();
+        let n = one.get(&[ValueRef::Integer(1)]).expect("the row")[1].clone();
         assert_eq!(n, Value::Integer(rounds * 5), "{mode}");
     }
 }
 
 /// Reads, adds one, and writes only if nobody else did.
-fn increase(desk: &Desk) {
-    struct Same(i64);
-    impl Clerk for Same {
-        fn before(&mut self, row: &[Cell<'_>]) -> Result<Vec<(usize, Value)>, Stale> {
-            if row[1] == Cell::Integer(self.0) { Ok(Vec::new()) } else { Err(Stale) }
+fn increment_with_version_check(desk: &TestTable) {
+    struct ValueUnchangedCheck(i64);
+    impl WriteChecks for ValueUnchangedCheck {
+        fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
+            if row[1] == ValueRef::Integer(self.0) { Ok(Vec::new()) } else { Err(VersionConflict) }
         }
-        fn after(&mut self, _: &[Cell<'_>]) -> Result<Vec<u8>, Unwritable> {
+        fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
             Ok(Vec::new())
         }
     }
     loop {
         // Others write all the time, and a read does not wait for long.
-        let Ok(Some(row)) = super::kit::get(desk.reader.as_ref(), &[Cell::Integer(1)]) else { continue };
+        let Ok(Some(row)) = super::kit::get(desk.reader.as_ref(), &[ValueRef::Integer(1)]) else { continue };
         let Value::Integer(n) = row[1] else { panic!("no number") };
-        let cells = [(1, Cell::Integer(n + 1))];
-        let change = Change::Update { key: &[Cell::Integer(1)], cells: &cells };
-        match desk.write(&Write { change, claim: None, dry_run: false, now_ms: 1, stop: None }, &mut Same(n))
-        {
+        let cells = [(1, ValueRef::Integer(n + 1))];
+        let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
+        match desk.write(
+            &WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 1, cancelled: None },
+            &mut ValueUnchangedCheck(n),
+        ) {
             Ok(_) => return,
-            Err(WriteFault::Stale | WriteFault::Source(SourceFault::Busy { .. })) => {}
+            Err(WriteError::VersionConflict | WriteError::Source(SourceError::Busy { .. })) => {}
             Err(fault) => panic!("{fault:?}"),
         }
     }
@@ -397,27 +431,27 @@ fn increase(desk: &Desk) {
 
 #[test]
 fn our_own_write_is_seen_by_whoever_reads_next() {
-    let db = Db::new(
+    let db = TestDb::new(
         "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 0)",
     );
-    let desk = Desk::new(&db, "t");
+    let desk = TestTable::new(&db, "t");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Reads that come closely share a state for a while.
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    desk.get(&[Cell::Integer(1)]);
+                    desk.get(&[ValueRef::Integer(1)]);
                 }
             });
         }
         for n in 1..200 {
             for _ in 0..20 {
-                desk.get(&[Cell::Integer(1)]);
+                desk.get(&[ValueRef::Integer(1)]);
             }
-            let told = desk.update(&[Cell::Integer(1)], &[("n", Cell::Integer(n))]);
+            let told = desk.update(&[ValueRef::Integer(1)], &[("n", ValueRef::Integer(n))]);
             assert_eq!(told, format!("1 {n}"));
-            assert_eq!(desk.get(&[Cell::Integer(1)]).expect("the row")[1], Value::Integer(n));
+            assert_eq!(desk.get(&[ValueRef::Integer(1)]).expect("the row")[1], Value::Integer(n));
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -427,11 +461,11 @@ fn our_own_write_is_seen_by_whoever_reads_next() {
 fn a_file_that_is_gone_is_not_made() {
     let (db, desk) = shop();
     std::fs::remove_file(&db.path).expect("removed");
-    assert_eq!(desk.delete(&[Cell::Integer(2)]), "`shop.db` is not there; check the path");
+    assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "`shop.db` is not there; check the path");
     assert_eq!(db.files(), [""; 0]);
     // Another one in its place is the one that is written to.
-    db.write(SHOP);
-    assert_eq!(desk.delete(&[Cell::Integer(2)]), "2 'bob@x' 'free' 40 1");
+    db.execute(SHOP);
+    assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
     assert_eq!(rows(&db, EMAILS), ["1 ann@x"]);
 }
 
@@ -443,7 +477,7 @@ fn a_file_that_may_not_be_written_says_so() {
         permissions.set_readonly(is_closed);
         std::fs::set_permissions(path, permissions).expect("set");
     };
-    let told = || db.facts().tables[0].read_only.clone();
+    let told = || db.facts().tables[0].read_only_reason.clone();
     assert_eq!(told(), None);
     close(&db.path, true);
     assert_eq!(told().as_deref(), Some("the file is read only"));
@@ -457,16 +491,16 @@ fn a_file_that_may_not_be_written_says_so() {
 fn a_row_that_is_too_large_is_told_and_not_written() {
     let (db, desk) = shop();
     let long = "x".repeat(40 << 20);
-    let told = desk.create(&[("email", Cell::Text(&long)), ("plan", Cell::Text(&long))]);
+    let told = desk.create(&[("email", ValueRef::Text(&long)), ("plan", ValueRef::Text(&long))]);
     assert_eq!(told, "this is more than 64 MiB, and larger values are not kept");
     assert_eq!(rows(&db, EMAILS), ["1 ann@x", "2 bob@x"]);
 }
 
 #[test]
 fn nothing_is_opened_to_write_before_somebody_writes() {
-    let db = Db::new("CREATE TABLE t(id INTEGER PRIMARY KEY)");
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY)");
     let source = Sqlite::new(&db.path, Options::default());
-    let facts = source.facts().expect("facts");
+    let facts = source.introspect().expect("facts");
     source.reader(&shape(&facts.tables[0])).expect("a reader");
     let opened = std::fs::read_dir("/proc/self/fd").expect("a folder").filter_map(|entry| {
         let entry = entry.ok()?;
@@ -484,7 +518,7 @@ fn nothing_is_opened_to_write_before_somebody_writes() {
 
 #[test]
 fn what_sqlite_keeps_for_itself_does_not_stand_in_the_way() {
-    let db = Db::new(
+    let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT COLLATE NOCASE, x REAL DEFAULT (abs(-1.5)));
          CREATE UNIQUE INDEX i ON t(lower(v)) WHERE v IS NOT NULL;
          CREATE VIRTUAL TABLE places USING rtree(id, a, b);
@@ -492,18 +526,18 @@ fn what_sqlite_keeps_for_itself_does_not_stand_in_the_way() {
          ANALYZE;",
     );
     let source = db.source();
-    let desk = Desk::of(&source, "t");
-    assert_eq!(desk.create(&[("v", Cell::Text("a"))]), "1 'a' 1.5");
-    assert_eq!(desk.create(&[("v", Cell::Text("A"))]), "another record has the same values already");
-    assert_eq!(desk.delete(&[Cell::Integer(1)]), "1 'a' 1.5");
+    let desk = TestTable::from_source(&source, "t");
+    assert_eq!(desk.create(&[("v", ValueRef::Text("a"))]), "1 'a' 1.5");
+    assert_eq!(desk.create(&[("v", ValueRef::Text("A"))]), "another record has the same values already");
+    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "1 'a' 1.5");
     let insert =
-        super::kit::prepared(&source, "INSERT INTO t(v) VALUES(:v) RETURNING id").expect("a statement");
-    let (rows, ..) =
-        super::kit::ran(insert.as_ref(), &[Cell::Text("b")], &super::kit::terms(None)).expect("done");
+        super::kit::prepare(&source, "INSERT INTO t(v) VALUES(:v) RETURNING id").expect("a statement");
+    let (rows, ..) = super::kit::run_write(insert.as_ref(), &[ValueRef::Text("b")], &super::kit::terms(None))
+        .expect("done");
     assert_eq!(rows, ["2"], "numbers are not used again");
     assert_eq!(rows_of_places(&db), 2);
 }
 
-fn rows_of_places(db: &Db) -> i64 {
-    db.writer().query_row("SELECT count(*) FROM places", [], |row| row.get(0)).expect("a number")
+fn rows_of_places(db: &TestDb) -> i64 {
+    db.connect().query_row("SELECT count(*) FROM places", [], |row| row.get(0)).expect("a number")
 }

@@ -5,51 +5,51 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use json::write::Object;
+use json::write::ObjectWriter;
 use json::{Json, Node};
-use upstream::masked::names_secret;
-use upstream::{Direction, Seen};
+use upstream::redact::is_secret_name;
+use upstream::{Direction, TraceEvent};
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct TraceEntry {
     /// Since the start, in microseconds.
-    pub(crate) us: u64,
-    pub(crate) what: What,
+    pub(crate) elapsed_us: u64,
+    pub(crate) event: RecordedEvent,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum RecordedEvent {
     Opened(String),
-    Message { to: Direction, bytes: Vec<u8>, exchange: Option<u64> },
-    Bytes { to: Direction, bytes: Vec<u8> },
-    Head { to: Direction, text: String, exchange: u64 },
+    Message { direction: Direction, bytes: Vec<u8>, exchange: Option<u64> },
+    Bytes { direction: Direction, bytes: Vec<u8> },
+    HttpHead { direction: Direction, text: String, exchange: u64 },
     Stderr(String),
     InputClosed,
     Ended(String),
 }
 
-impl From<Seen<'_>> for What {
-    fn from(seen: Seen<'_>) -> Self {
+impl From<TraceEvent<'_>> for RecordedEvent {
+    fn from(seen: TraceEvent<'_>) -> Self {
         match seen {
-            Seen::Opened(text) => Self::Opened(text.to_owned()),
-            Seen::Frame { direction, message, exchange } => {
-                Self::Message { to: direction, bytes: message.to_vec(), exchange }
+            TraceEvent::Opened(text) => Self::Opened(text.to_owned()),
+            TraceEvent::Message { direction, message, exchange } => {
+                Self::Message { direction, bytes: message.to_vec(), exchange }
             }
-            Seen::Bytes { direction, bytes } => Self::Bytes { to: direction, bytes: bytes.to_vec() },
-            Seen::Head { direction, head, exchange } => {
-                Self::Head { to: direction, text: without_secrets(head), exchange }
+            TraceEvent::Bytes { direction, bytes } => Self::Bytes { direction, bytes: bytes.to_vec() },
+            TraceEvent::Head { direction, head, exchange } => {
+                Self::HttpHead { direction, text: redact_headers(head), exchange }
             }
-            Seen::Stderr(line) => Self::Stderr(line.to_owned()),
-            Seen::InputClosed => Self::InputClosed,
-            Seen::Ended(text) => Self::Ended(text.to_owned()),
+            TraceEvent::Stderr(line) => Self::Stderr(line.to_owned()),
+            TraceEvent::InputClosed => Self::InputClosed,
+            TraceEvent::Ended(text) => Self::Ended(text.to_owned()),
         }
     }
 }
 
 /// Headers that say who somebody is are hidden. Those that the user gave are hidden before they come here.
-fn without_secrets(head: &str) -> String {
+fn redact_headers(head: &str) -> String {
     // Called a key, and only there to be answered.
-    let is_secret = |name: &str| names_secret(name) && !name.eq_ignore_ascii_case("sec-websocket-key");
+    let is_secret = |name: &str| is_secret_name(name) && !name.eq_ignore_ascii_case("sec-websocket-key");
     let lines = head.lines().map(|line| match line.split_once(':') {
         Some((name, _)) if is_secret(name) => format!("{name}: ***"),
         _ => line.to_owned(),
@@ -61,18 +61,18 @@ const FORMAT: &str = "spile-trace";
 const FORMAT_VERSION: i64 = 1;
 
 /// The first line.
-pub(crate) fn head(server: &str) -> String {
+pub(crate) fn header_line(server: &str) -> String {
     let head = Json::object(|out| {
         out.str("format", FORMAT).int("version", FORMAT_VERSION).str("server", server);
     });
     head.to_string()
 }
 
-pub(crate) fn check_head(line: &str) -> Result<(), String> {
+pub(crate) fn check_header_line(line: &str) -> Result<(), String> {
     let json = Json::parse(line).ok();
-    let doc = json.map(|json| json.doc());
+    let doc = json.map(|json| json.to_doc());
     let root = doc.as_ref().map(|doc| doc.root());
-    if !root.and_then(|root| root.get("format")).is_some_and(|format| format.is(FORMAT)) {
+    if !root.and_then(|root| root.get("format")).is_some_and(|format| format.eq_str(FORMAT)) {
         return Err("this is no recording of `spile trace --record`".to_owned());
     }
     match root.and_then(|root| root.get("version")).and_then(|version| version.u64()) {
@@ -81,30 +81,30 @@ pub(crate) fn check_head(line: &str) -> Result<(), String> {
     }
 }
 
-impl Entry {
+impl TraceEntry {
     pub(crate) fn to_line(&self) -> String {
         let line = Json::object(|out| {
-            out.int("us", i64::try_from(self.us).unwrap_or(i64::MAX));
-            match &self.what {
-                What::Opened(text) => out.str("kind", "opened").str("text", text),
-                What::Message { to, bytes, exchange } => {
-                    out.str("kind", "message").str("to", to_whom(*to));
+            out.int("us", i64::try_from(self.elapsed_us).unwrap_or(i64::MAX));
+            match &self.event {
+                RecordedEvent::Opened(text) => out.str("kind", "opened").str("text", text),
+                RecordedEvent::Message { direction: to, bytes, exchange } => {
+                    out.str("kind", "message").str("to", recipient(*to));
                     if let Some(exchange) = exchange {
                         out.int("exchange", *exchange as i64);
                     }
                     write_bytes(out, bytes)
                 }
-                What::Bytes { to, bytes } => {
-                    out.str("kind", "bytes").str("to", to_whom(*to));
+                RecordedEvent::Bytes { direction: to, bytes } => {
+                    out.str("kind", "bytes").str("to", recipient(*to));
                     write_bytes(out, bytes)
                 }
-                What::Head { to, text, exchange } => {
-                    out.str("kind", "head").str("to", to_whom(*to)).int("exchange", *exchange as i64);
+                RecordedEvent::HttpHead { direction: to, text, exchange } => {
+                    out.str("kind", "head").str("to", recipient(*to)).int("exchange", *exchange as i64);
                     out.str("text", text)
                 }
-                What::Stderr(text) => out.str("kind", "stderr").str("text", text),
-                What::InputClosed => out.str("kind", "input_closed"),
-                What::Ended(text) => out.str("kind", "ended").str("text", text),
+                RecordedEvent::Stderr(text) => out.str("kind", "stderr").str("text", text),
+                RecordedEvent::InputClosed => out.str("kind", "input_closed"),
+                RecordedEvent::Ended(text) => out.str("kind", "ended").str("text", text),
             };
         });
         line.to_string()
@@ -112,7 +112,7 @@ impl Entry {
 
     pub(crate) fn from_line(line: &str) -> Result<Self, String> {
         let json = Json::parse(line).map_err(|bad| bad.to_string())?;
-        let doc = json.doc();
+        let doc = json.to_doc();
         let root = doc.root();
         let text = |key: &str| {
             let text = root.get(key).and_then(|text| text.str()).map(|text| text.into_owned());
@@ -127,27 +127,33 @@ impl Entry {
         };
         let us = number("us").ok_or("`us` is missing, or no number")?;
         let what = match &*text("kind")? {
-            "opened" => What::Opened(text("text")?),
-            "message" => What::Message { to: to()?, bytes: read_bytes(root)?, exchange: number("exchange") },
-            "bytes" => What::Bytes { to: to()?, bytes: read_bytes(root)? },
-            "head" => What::Head { to: to()?, text: text("text")?, exchange: exchange()? },
-            "stderr" => What::Stderr(text("text")?),
-            "input_closed" => What::InputClosed,
-            "ended" => What::Ended(text("text")?),
+            "opened" => RecordedEvent::Opened(text("text")?),
+            "message" => RecordedEvent::Message {
+                direction: to()?,
+                bytes: read_bytes(root)?,
+                exchange: number("exchange"),
+            },
+            "bytes" => RecordedEvent::Bytes { direction: to()?, bytes: read_bytes(root)? },
+            "head" => {
+                RecordedEvent::HttpHead { direction: to()?, text: text("text")?, exchange: exchange()? }
+            }
+            "stderr" => RecordedEvent::Stderr(text("text")?),
+            "input_closed" => RecordedEvent::InputClosed,
+            "ended" => RecordedEvent::Ended(text("text")?),
             other => return Err(format!("`kind`: `{other}` is nothing that is recorded")),
         };
-        Ok(Self { us, what })
+        Ok(Self { elapsed_us: us, event: what })
     }
 }
 
-fn to_whom(direction: Direction) -> &'static str {
+fn recipient(direction: Direction) -> &'static str {
     match direction {
         Direction::Out => "server",
         Direction::In => "client",
     }
 }
 
-fn write_bytes<'a, 'o>(out: &'a mut Object<'o>, bytes: &[u8]) -> &'a mut Object<'o> {
+fn write_bytes<'a, 'o>(out: &'a mut ObjectWriter<'o>, bytes: &[u8]) -> &'a mut ObjectWriter<'o> {
     match std::str::from_utf8(bytes) {
         Ok(text) => out.str("text", text),
         Err(_) => out.str("base64", &STANDARD.encode(bytes)),
@@ -165,23 +171,27 @@ fn read_bytes(root: Node<'_>) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Direction, Entry, What, check_head, head, without_secrets};
+    use super::{Direction, RecordedEvent, TraceEntry, check_header_line, header_line, redact_headers};
 
     #[test]
     fn a_line_says_all_there_is_to_say() {
         let everything = [
-            What::Opened("started x".into()),
-            What::Message { to: Direction::Out, bytes: b"{\"a\":\"\\u00e9\"}".to_vec(), exchange: Some(7) },
-            What::Message { to: Direction::In, bytes: b"\xff\x00".to_vec(), exchange: None },
-            What::Bytes { to: Direction::In, bytes: "{}\r\n\u{1b}".into() },
-            What::Head { to: Direction::Out, text: "POST /\nA: b".into(), exchange: 1 },
-            What::Stderr("a line".into()),
-            What::InputClosed,
-            What::Ended("exited with code 0".into()),
+            RecordedEvent::Opened("started x".into()),
+            RecordedEvent::Message {
+                direction: Direction::Out,
+                bytes: b"{\"a\":\"\\u00e9\"}".to_vec(),
+                exchange: Some(7),
+            },
+            RecordedEvent::Message { direction: Direction::In, bytes: b"\xff\x00".to_vec(), exchange: None },
+            RecordedEvent::Bytes { direction: Direction::In, bytes: "{}\r\n\u{1b}".into() },
+            RecordedEvent::HttpHead { direction: Direction::Out, text: "POST /\nA: b".into(), exchange: 1 },
+            RecordedEvent::Stderr("a line".into()),
+            RecordedEvent::InputClosed,
+            RecordedEvent::Ended("exited with code 0".into()),
         ];
         for what in everything {
-            let entry = Entry { us: 1234, what };
-            assert_eq!(Entry::from_line(&entry.to_line()), Ok(entry));
+            let entry = TraceEntry { elapsed_us: 1234, event: what };
+            assert_eq!(TraceEntry::from_line(&entry.to_line()), Ok(entry));
         }
     }
 
@@ -200,15 +210,15 @@ mod tests {
             ),
             (r#"{"us":1,"kind":"head","to":"server","text":""}"#, "`exchange` is missing, or no number"),
         ] {
-            assert_eq!(Entry::from_line(line), Err(expected.to_owned()), "{line}");
+            assert_eq!(TraceEntry::from_line(line), Err(expected.to_owned()), "{line}");
         }
     }
 
     #[test]
     fn the_first_line_says_what_it_is() {
-        assert_eq!(check_head(&head("x")), Ok(()));
-        assert!(check_head(r#"{"format":"spile-trace","version":2}"#).is_err());
-        assert!(check_head("a,b,c").is_err());
+        assert_eq!(check_header_line(&header_line("x")), Ok(()));
+        assert!(check_header_line(r#"{"format":"spile-trace","version":2}"#).is_err());
+        assert!(check_header_line("a,b,c").is_err());
     }
 
     #[test]
@@ -217,6 +227,6 @@ mod tests {
             "GET /\nauthorization: Bearer x\nSet-Cookie: a=b\nX-Api-Key: c\nX: y: z\nSec-WebSocket-Key: d";
         let shown =
             "GET /\nauthorization: ***\nSet-Cookie: ***\nX-Api-Key: ***\nX: y: z\nSec-WebSocket-Key: d";
-        assert_eq!(without_secrets(head), shown);
+        assert_eq!(redact_headers(head), shown);
     }
 }

@@ -5,71 +5,74 @@
 
 use std::collections::BTreeSet;
 
-use contract::field::SENSITIVE;
-use contract::shape::MASK;
-use json::{Kind, Node, ScanLimits, scan, write};
+use contract::field::SENSITIVE_KEYWORD;
+use contract::results::MASK;
+use json::{Node, NodeKind, ScanLimits, scan, write};
 
-use super::entry::{Entry, What};
+use super::entry::{RecordedEvent, TraceEntry};
 
 #[derive(Default)]
-pub(crate) struct Mask {
-    names: BTreeSet<String>,
+pub(crate) struct SensitiveFieldMask {
+    sensitive_names: BTreeSet<String>,
 }
 
-impl Mask {
+impl SensitiveFieldMask {
     /// The entry as it is recorded; `None` if it is not. Raw bytes have no names, so they are left out as soon as
     /// there is something to hide.
-    pub(crate) fn recorded(&mut self, entry: Entry) -> Option<Entry> {
-        match entry.what {
-            What::Bytes { .. } if !self.names.is_empty() => None,
-            What::Message { to, bytes, exchange } => {
-                let bytes = self.message(bytes);
-                Some(Entry { us: entry.us, what: What::Message { to, bytes, exchange } })
+    pub(crate) fn apply(&mut self, entry: TraceEntry) -> Option<TraceEntry> {
+        match entry.event {
+            RecordedEvent::Bytes { .. } if !self.sensitive_names.is_empty() => None,
+            RecordedEvent::Message { direction: to, bytes, exchange } => {
+                let bytes = self.mask_message(bytes);
+                Some(TraceEntry {
+                    elapsed_us: entry.elapsed_us,
+                    event: RecordedEvent::Message { direction: to, bytes, exchange },
+                })
             }
-            what => Some(Entry { us: entry.us, what }),
+            what => Some(TraceEntry { elapsed_us: entry.elapsed_us, event: what }),
         }
     }
 
-    fn message(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+    fn mask_message(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         let Ok(doc) = scan(bytes.clone(), &ScanLimits::default()) else { return bytes };
         let root = doc.root();
         if let Some(tools) = root.get("result").and_then(|result| result.get("tools")) {
-            self.learn(tools);
+            self.learn_sensitive(tools);
             return bytes;
         }
-        if !self.hides(root) {
+        if !self.contains_sensitive(root) {
             return bytes;
         }
         let mut out = Vec::with_capacity(bytes.len());
-        self.write(&mut out, root);
+        self.write_masked(&mut out, root);
         out
     }
 
     /// Every property that is marked, however deep.
-    fn learn(&mut self, node: Node<'_>) {
+    fn learn_sensitive(&mut self, node: Node<'_>) {
         for (name, value) in node.members() {
-            if value.get(SENSITIVE).and_then(|mark| mark.bool()) == Some(true) {
-                self.names.extend(name.str().map(Into::into));
+            if value.get(SENSITIVE_KEYWORD).and_then(|mark| mark.bool()) == Some(true) {
+                self.sensitive_names.extend(name.str().map(Into::into));
             }
-            self.learn(value);
+            self.learn_sensitive(value);
         }
-        node.elements().for_each(|element| self.learn(element));
+        node.elements().for_each(|element| self.learn_sensitive(element));
     }
 
-    fn is_hidden(&self, name: Node<'_>) -> bool {
-        name.str().is_some_and(|name| self.names.contains(&*name))
+    fn is_sensitive(&self, name: Node<'_>) -> bool {
+        name.str().is_some_and(|name| self.sensitive_names.contains(&*name))
     }
 
-    fn hides(&self, node: Node<'_>) -> bool {
-        node.members().any(|(name, value)| self.is_hidden(name) || self.hides(value))
-            || node.elements().any(|element| self.hides(element))
+    fn contains_sensitive(&self, node: Node<'_>) -> bool {
+        node.members().any(|(name, value)| self.is_sensitive(name) || self.contains_sensitive(value))
+            || node.elements().any(|element| self.contains_sensitive(element))
     }
 
-    fn write(&self, out: &mut Vec<u8>, node: Node<'_>) {
+    fn write_masked(&self, out: &mut Vec<u8>, node: Node<'_>) {
         match node.kind() {
-            Kind::Object => {
+            NodeKind::Object => {
                 // A text that is told beside typed content may say anything of it.
-                let told = node.get("structuredContent").is_some_and(|typed| self.hides(typed));
+                let told = node.get("structuredContent").is_some_and(|typed| self.contains_sensitive(typed));
                 out.push(b'{');
                 for (i, (name, value)) in node.members().enumerate() {
                     if i > 0 {
@@ -77,20 +80,22 @@ impl Mask {
                     }
                     out.extend_from_slice(name.raw().as_bytes());
                     out.push(b':');
-                    if self.is_hidden(name) && value.kind() != Kind::Null {
+                    if self.is_sensitive(name) && value.kind() != NodeKind::Null {
                         write::string(out, MASK);
-                    } else if told && name.is("content") {
+                    } else if told && name.eq_str("content") {
                         out.extend_from_slice(b"[{\"type\":\"text\",\"text\":");
                         write::string(out, MASK);
                         out.extend_from_slice(b"}]");
                     } else {
-                        self.write(out, value);
+                        self.write_masked(out, value);
                     }
                 }
                 out.push(b'}');
             }
-            Kind::Array => write::array(out, node.elements(), |out, element| self.write(out, element)),
-            Kind::Null | Kind::True | Kind::False | Kind::Number | Kind::String => {
+            NodeKind::Array => {
+                write::array(out, node.elements(), |out, element| self.write_masked(out, element))
+            }
+            NodeKind::Null | NodeKind::True | NodeKind::False | NodeKind::Number | NodeKind::String => {
                 out.extend_from_slice(node.raw().as_bytes());
             }
         }
@@ -101,29 +106,32 @@ impl Mask {
 mod tests {
     use upstream::Direction;
 
-    use super::{Entry, Mask, What};
+    use super::{RecordedEvent, SensitiveFieldMask, TraceEntry};
 
-    fn recorded(mask: &mut Mask, message: &str) -> String {
-        let what = What::Message { to: Direction::In, bytes: message.into(), exchange: None };
-        let entry = mask.recorded(Entry { us: 1, what }).expect("messages are recorded");
-        let What::Message { bytes, .. } = entry.what else { panic!("a message") };
+    fn masked_message(mask: &mut SensitiveFieldMask, message: &str) -> String {
+        let what = RecordedEvent::Message { direction: Direction::In, bytes: message.into(), exchange: None };
+        let entry = mask.apply(TraceEntry { elapsed_us: 1, event: what }).expect("messages are recorded");
+        let RecordedEvent::Message { bytes, .. } = entry.event else { panic!("a message") };
         String::from_utf8(bytes).expect("text")
     }
 
-    fn bytes(mask: &mut Mask) -> Option<Entry> {
-        mask.recorded(Entry { us: 1, what: What::Bytes { to: Direction::In, bytes: b"{}".to_vec() } })
+    fn masked_bytes(mask: &mut SensitiveFieldMask) -> Option<TraceEntry> {
+        mask.apply(TraceEntry {
+            elapsed_us: 1,
+            event: RecordedEvent::Bytes { direction: Direction::In, bytes: b"{}".to_vec() },
+        })
     }
 
     const TOOLS: &str = r#"{"result":{"tools":[{"name":"t","outputSchema":{"anyOf":[{"properties":{"phone":{"type":"string","x-sensitive":true},"plan":{}}}]}}]}}"#;
 
     #[test]
     fn what_is_sensitive_is_left_out_from_then_on() {
-        let mut mask = Mask::default();
+        let mut mask = SensitiveFieldMask::default();
         let call = r#"{"params":{"name":"t","arguments":{"phone":"1","plan": "x"}}}"#;
-        assert_eq!(recorded(&mut mask, call), call, "nothing is known yet");
-        assert!(bytes(&mut mask).is_some());
-        assert_eq!(recorded(&mut mask, TOOLS), TOOLS, "schemas have no values");
-        assert!(bytes(&mut mask).is_none());
+        assert_eq!(masked_message(&mut mask, call), call, "nothing is known yet");
+        assert!(masked_bytes(&mut mask).is_some());
+        assert_eq!(masked_message(&mut mask, TOOLS), TOOLS, "schemas have no values");
+        assert!(masked_bytes(&mut mask).is_none());
         for (message, expected) in [
             (call, r#"{"params":{"name":"t","arguments":{"phone":"•••","plan":"x"}}}"#),
             (
@@ -137,7 +145,7 @@ mod tests {
             (r#"[{"phone":[1,2]},7]"#, r#"[{"phone":"•••"},7]"#),
             ("no JSON, phone: 1", "no JSON, phone: 1"),
         ] {
-            assert_eq!(recorded(&mut mask, message), expected);
+            assert_eq!(masked_message(&mut mask, message), expected);
         }
     }
 }

@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Args, Parser};
-use upstream::{Seen, Tap, process};
+use upstream::{TraceEvent, TraceSink, process};
 
-use self::entry::{Entry, What};
-use self::mask::Mask;
-use self::print::Printer;
-use super::steps::{Showing, Step};
-use super::to::To;
-use super::trouble::{Exit, Trouble};
-use super::{converse, ended};
+use self::entry::{RecordedEvent, TraceEntry};
+use self::mask::SensitiveFieldMask;
+use self::print::TracePrinter;
+use super::error::{CommandError, Exit};
+use super::server_args::ServerArgs;
+use super::steps::{ResultDisplay, Step};
+use super::{exit_code, run_session};
 
 #[derive(Debug, Args)]
 pub struct TraceArgs {
@@ -41,85 +41,91 @@ pub struct TraceArgs {
     replay: Option<PathBuf>,
 
     #[command(flatten)]
-    to: To,
+    server: ServerArgs,
 }
 
 /// A step, as typed in quotes.
 #[derive(Debug, Parser)]
 #[command(name = "", no_binary_name = true, disable_help_subcommand = true)]
-struct Line {
+struct StepParser {
     #[command(subcommand)]
     step: Step,
 }
 
 pub(crate) fn run(args: &TraceArgs) -> ExitCode {
-    ended(match &args.replay {
+    exit_code(match &args.replay {
         Some(file) => replay(file, args.raw),
-        None => watch(args),
+        None => trace_session(args),
     })
 }
 
-fn watch(args: &TraceArgs) -> Result<Exit, Trouble> {
-    let steps = args.steps.iter().map(|text| step(text)).collect::<Result<Vec<_>, _>>()?;
-    let place = args.to.place()?;
-    let record = args.record.as_deref().map(|file| Recording::create(file, &place.named.at)).transpose()?;
-    let watcher = Arc::new(Watcher {
+fn trace_session(args: &TraceArgs) -> Result<Exit, CommandError> {
+    let steps = args.steps.iter().map(|text| parse_step(text)).collect::<Result<Vec<_>, _>>()?;
+    let place = args.server.endpoint()?;
+    let record =
+        args.record.as_deref().map(|file| Recording::create(file, &place.label.address)).transpose()?;
+    let watcher = Arc::new(TraceTap {
         start: Instant::now(),
-        seen: Mutex::new(Outlets { printer: Printer::new(args.raw), record }),
+        outputs: Mutex::new(TraceOutputs { printer: TracePrinter::new(args.raw), recording: record }),
     });
     // The messages are what there is to see; the answers once more only if asked for.
-    let showing = if args.to.verbose > 0 { Showing::Printed(args.to.output) } else { Showing::Unseen };
-    let done = converse(place, &args.to, &steps, showing, Some(watcher.clone()));
+    let showing = if args.server.verbose > 0 {
+        ResultDisplay::Print(args.server.output)
+    } else {
+        ResultDisplay::Hidden
+    };
+    let done = run_session(place, &args.server, &steps, showing, Some(watcher.clone()));
     let failed = watcher
-        .seen
+        .outputs
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .record
+        .recording
         .take()
-        .and_then(|record| record.failed);
+        .and_then(|record| record.write_error);
     match (failed, args.record.as_deref()) {
         (Some(error), Some(file)) => {
-            Err(Trouble::new(Exit::Told, format!("`{}` is not complete: {error}", file.display())))
+            Err(CommandError::new(Exit::Failed, format!("`{}` is not complete: {error}", file.display())))
         }
         _ => done,
     }
 }
 
-fn step(text: &str) -> Result<Step, Trouble> {
-    let words = process::words(text).map_err(|error| Trouble::usage(format!("step `{text}`: {error}")))?;
+fn parse_step(text: &str) -> Result<Step, CommandError> {
+    let words =
+        process::split_words(text).map_err(|error| CommandError::usage(format!("step `{text}`: {error}")))?;
     let help = "a step is a client command in quotes, such as 'call TOOL key=value'";
     if words.is_empty() {
-        return Err(Trouble::usage("a step is empty").help(help));
+        return Err(CommandError::usage("a step is empty").help(help));
     }
-    match Line::try_parse_from(words) {
+    match StepParser::try_parse_from(words) {
         Ok(line) => Ok(line.step),
         Err(error) => {
             let said = error.render().to_string();
             let first = said.lines().next().unwrap_or_default();
             let first = first.strip_prefix("error: ").unwrap_or(first);
-            Err(Trouble::usage(format!("step `{text}`: {first}")).help(help))
+            Err(CommandError::usage(format!("step `{text}`: {first}")).help(help))
         }
     }
 }
 
-struct Watcher {
+struct TraceTap {
     start: Instant,
-    seen: Mutex<Outlets>,
+    outputs: Mutex<TraceOutputs>,
 }
 
-struct Outlets {
-    printer: Printer,
-    record: Option<Recording>,
+struct TraceOutputs {
+    printer: TracePrinter,
+    recording: Option<Recording>,
 }
 
-impl Tap for Watcher {
-    fn saw(&self, seen: Seen<'_>) {
+impl TraceSink for TraceTap {
+    fn record(&self, seen: TraceEvent<'_>) {
         let us = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let entry = Entry { us, what: What::from(seen) };
-        let mut outlets = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = TraceEntry { elapsed_us: us, event: RecordedEvent::from(seen) };
+        let mut outlets = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
         outlets.printer.print(&entry);
-        if let Some(record) = &mut outlets.record {
-            record.add(entry);
+        if let Some(record) = &mut outlets.recording {
+            record.append(entry);
         }
     }
 }
@@ -127,21 +133,22 @@ impl Tap for Watcher {
 /// A file that grows with every line, so that what was seen before an accident is there.
 struct Recording {
     file: File,
-    failed: Option<std::io::Error>,
-    mask: Mask,
+    write_error: Option<std::io::Error>,
+    mask: SensitiveFieldMask,
 }
 
 impl Recording {
-    fn create(path: &Path, server: &str) -> Result<Self, Trouble> {
+    fn create(path: &Path, server: &str) -> Result<Self, CommandError> {
         let shown = path.display();
         if path.is_symlink() {
-            return Err(Trouble::usage(format!("--record: `{shown}` is a link to another file"))
+            return Err(CommandError::usage(format!("--record: `{shown}` is a link to another file"))
                 .help("a recording is written to the file that is named; give that one"));
         }
-        let file = Self::open(path)
-            .map_err(|error| Trouble::usage(format!("--record: `{shown}` cannot be written: {error}")))?;
-        let mut recording = Self { file, failed: None, mask: Mask::default() };
-        recording.write(&entry::head(server));
+        let file = Self::open(path).map_err(|error| {
+            CommandError::usage(format!("--record: `{shown}` cannot be written: {error}"))
+        })?;
+        let mut recording = Self { file, write_error: None, mask: SensitiveFieldMask::default() };
+        recording.write_line(&entry::header_line(server));
         Ok(recording)
     }
 
@@ -168,27 +175,27 @@ impl Recording {
         Ok(file)
     }
 
-    fn add(&mut self, entry: Entry) {
-        if let Some(entry) = self.mask.recorded(entry) {
-            self.write(&entry.to_line());
+    fn append(&mut self, entry: TraceEntry) {
+        if let Some(entry) = self.mask.apply(entry) {
+            self.write_line(&entry.to_line());
         }
     }
 
-    fn write(&mut self, line: &str) {
-        if self.failed.is_none() {
-            self.failed = self.file.write_all(format!("{line}\n").as_bytes()).err();
+    fn write_line(&mut self, line: &str) {
+        if self.write_error.is_none() {
+            self.write_error = self.file.write_all(format!("{line}\n").as_bytes()).err();
         }
     }
 }
 
-fn replay(file: &Path, raw: bool) -> Result<Exit, Trouble> {
+fn replay(file: &Path, raw: bool) -> Result<Exit, CommandError> {
     let shown = file.display();
     let bad = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => Trouble::usage(format!("there is no file `{shown}`")),
-        _ => Trouble::usage(format!("`{shown}` cannot be read: {error}")),
+        std::io::ErrorKind::NotFound => CommandError::usage(format!("there is no file `{shown}`")),
+        _ => CommandError::usage(format!("`{shown}` cannot be read: {error}")),
     };
     let mut lines = BufReader::new(File::open(file).map_err(bad)?);
-    let mut printer = Printer::new(raw);
+    let mut printer = TracePrinter::new(raw);
     let (mut number, mut line) = (0, Vec::new());
     loop {
         line.clear();
@@ -199,20 +206,20 @@ fn replay(file: &Path, raw: bool) -> Result<Exit, Trouble> {
         let is_whole = line.ends_with(b"\n");
         let wrong = |why: String| {
             let cut = if is_whole { "" } else { "; the recording ends in the middle of a line" };
-            Trouble::usage(format!("{shown}:{number}: {why}{cut}"))
+            CommandError::usage(format!("{shown}:{number}: {why}{cut}"))
         };
         let read = std::str::from_utf8(&line).map_err(|_| "no text".to_owned());
         match (number, read) {
             (_, Err(why)) => return Err(wrong(why)),
-            (1, Ok(text)) => entry::check_head(text).map_err(wrong)?,
+            (1, Ok(text)) => entry::check_header_line(text).map_err(wrong)?,
             (_, Ok(text)) if text.trim().is_empty() => {}
-            (_, Ok(text)) => printer.print(&Entry::from_line(text).map_err(wrong)?),
+            (_, Ok(text)) => printer.print(&TraceEntry::from_line(text).map_err(wrong)?),
         }
     }
     match number {
-        0 => {
-            Err(Trouble::usage(format!("`{shown}` is empty; `spile trace --record FILE` makes a recording")))
-        }
-        _ => Ok(Exit::Fine),
+        0 => Err(CommandError::usage(format!(
+            "`{shown}` is empty; `spile trace --record FILE` makes a recording"
+        ))),
+        _ => Ok(Exit::Success),
     }
 }

@@ -2,45 +2,45 @@
 
 use std::io::Write;
 
-use contract::words::counted;
-use json::{Json, Kind, Node};
+use contract::humanize::pluralize;
+use json::{Json, Node, NodeKind};
 use upstream::Direction;
 
-use super::entry::{Entry, What};
-use crate::client::screen::{Screen, print_bytes};
-use crate::plain;
+use super::entry::{RecordedEvent, TraceEntry};
+use crate::client::output_style::{OutputStyle, print_bytes};
+use crate::sanitize;
 
-pub(crate) struct Printer {
+pub(crate) struct TracePrinter {
     raw: bool,
-    screen: Screen,
+    style: OutputStyle,
 }
 
 /// As wide as the times in front.
 const INDENT: &str = "             ";
 
-impl Printer {
+impl TracePrinter {
     pub(crate) fn new(raw: bool) -> Self {
-        Self { raw, screen: Screen::stdout() }
+        Self { raw, style: OutputStyle::stdout() }
     }
 
-    pub(crate) fn print(&mut self, entry: &Entry) {
-        let text = if self.raw { self.chunk(entry) } else { self.line(entry) };
+    pub(crate) fn print(&mut self, entry: &TraceEntry) {
+        let text = if self.raw { self.format_raw(entry) } else { self.format_entry(entry) };
         // There is no more that could be told about it; the recording and the conversation go on.
         let _ = print_bytes(&text);
     }
 
     /// The bytes below a line with their direction and number. What is no bytes goes to stderr.
-    fn chunk(&self, entry: &Entry) -> Vec<u8> {
-        let What::Bytes { to, bytes } = &entry.what else {
-            if !matches!(entry.what, What::Message { .. }) {
-                let _ = std::io::stderr().write_all(&self.line(entry));
+    fn format_raw(&self, entry: &TraceEntry) -> Vec<u8> {
+        let RecordedEvent::Bytes { direction: to, bytes } = &entry.event else {
+            if !matches!(entry.event, RecordedEvent::Message { .. }) {
+                let _ = std::io::stderr().write_all(&self.format_entry(entry));
             }
             return Vec::new();
         };
-        let mut out =
-            format!("{} {}\n", arrow(*to), counted(bytes.len() as u64, "byte").replace(',', "")).into_bytes();
-        if self.screen.is_terminal {
-            out.extend(plain::lines(&String::from_utf8_lossy(bytes)).bytes());
+        let mut out = format!("{} {}\n", arrow(*to), pluralize(bytes.len() as u64, "byte").replace(',', ""))
+            .into_bytes();
+        if self.style.is_terminal {
+            out.extend(sanitize::lines(&String::from_utf8_lossy(bytes)).bytes());
         } else {
             out.extend(bytes);
         }
@@ -50,29 +50,35 @@ impl Printer {
         out
     }
 
-    fn line(&self, entry: &Entry) -> Vec<u8> {
-        let screen = &self.screen;
-        let (head, below) = match &entry.what {
-            What::Opened(text) | What::Ended(text) => (format!("* {}", plain::line(text)), String::new()),
-            What::InputClosed => ("* input closed".to_owned(), String::new()),
-            What::Stderr(text) => (screen.faint(&format!("! {}", plain::line(text))), String::new()),
-            What::Head { to, text, .. } => {
+    fn format_entry(&self, entry: &TraceEntry) -> Vec<u8> {
+        let screen = &self.style;
+        let (head, below) = match &entry.event {
+            RecordedEvent::Opened(text) | RecordedEvent::Ended(text) => {
+                (format!("* {}", sanitize::escape_line(text)), String::new())
+            }
+            RecordedEvent::InputClosed => ("* input closed".to_owned(), String::new()),
+            RecordedEvent::Stderr(text) => {
+                (screen.faint(&format!("! {}", sanitize::escape_line(text))), String::new())
+            }
+            RecordedEvent::HttpHead { direction: to, text, .. } => {
                 let mut lines = text.lines();
                 let first = lines.next().unwrap_or_default();
-                let rest: Vec<String> = lines.map(|line| screen.faint(&plain::line(line))).collect();
-                (format!("{} {}", self.arrow(*to), plain::line(first)), rest.join("\n"))
+                let rest: Vec<String> =
+                    lines.map(|line| screen.faint(&sanitize::escape_line(line))).collect();
+                (format!("{} {}", self.colored_arrow(*to), sanitize::escape_line(first)), rest.join("\n"))
             }
-            What::Message { to, bytes, exchange: _ } => {
+            RecordedEvent::Message { direction: to, bytes, exchange: _ } => {
                 let text = String::from_utf8_lossy(bytes);
                 let json = Json::parse(&text).ok();
-                let what = json.as_ref().map_or("no JSON".to_owned(), |json| summary(json.doc().root()));
-                let size = counted(bytes.len() as u64, "byte");
-                let text = if json.is_some() { plain::json(&text) } else { plain::line(&text) };
-                (format!("{} {}, {size}", self.arrow(*to), screen.bold(&what)), text.into_owned())
+                let what =
+                    json.as_ref().map_or("no JSON".to_owned(), |json| message_summary(json.to_doc().root()));
+                let size = pluralize(bytes.len() as u64, "byte");
+                let text = if json.is_some() { sanitize::json(&text) } else { sanitize::escape_line(&text) };
+                (format!("{} {}, {size}", self.colored_arrow(*to), screen.bold(&what)), text.into_owned())
             }
-            What::Bytes { .. } => return Vec::new(),
+            RecordedEvent::Bytes { .. } => return Vec::new(),
         };
-        let time = format!("{:>8.1} ms", entry.us as f64 / 1000.0);
+        let time = format!("{:>8.1} ms", entry.elapsed_us as f64 / 1000.0);
         let mut out = format!("{}  {head}\n", screen.faint(&time));
         for line in below.lines() {
             out.push_str(INDENT);
@@ -82,10 +88,10 @@ impl Printer {
         out.into_bytes()
     }
 
-    fn arrow(&self, to: Direction) -> String {
+    fn colored_arrow(&self, to: Direction) -> String {
         match to {
-            Direction::Out => self.screen.cyan(arrow(to)),
-            Direction::In => self.screen.green(arrow(to)),
+            Direction::Out => self.style.cyan(arrow(to)),
+            Direction::In => self.style.green(arrow(to)),
         }
     }
 }
@@ -98,20 +104,23 @@ fn arrow(to: Direction) -> &'static str {
 }
 
 /// `tools/call #3`, `answer #3`, `error #3 (-32602)`
-fn summary(message: Node<'_>) -> String {
-    if message.kind() == Kind::Array {
+fn message_summary(message: Node<'_>) -> String {
+    if message.kind() == NodeKind::Array {
         return format!("batch of {}", message.len());
     }
-    let id =
-        message.get("id").map(|id| format!(" #{}", plain::line(id.str().as_deref().unwrap_or(id.raw()))));
+    let id = message
+        .get("id")
+        .map(|id| format!(" #{}", sanitize::escape_line(id.str().as_deref().unwrap_or(id.raw()))));
     let id = id.unwrap_or_default();
     if let Some(method) = message.get("method").and_then(|method| method.str()) {
-        return format!("{}{id}", plain::line(&method));
+        return format!("{}{id}", sanitize::escape_line(&method));
     }
     match message.get("error") {
         Some(error) => {
-            let code =
-                error.get("code").map(|code| format!(" ({})", plain::line(code.raw()))).unwrap_or_default();
+            let code = error
+                .get("code")
+                .map(|code| format!(" ({})", sanitize::escape_line(code.raw())))
+                .unwrap_or_default();
             format!("error{id}{code}")
         }
         None if message.get("result").is_some() => format!("answer{id}"),
@@ -121,7 +130,7 @@ fn summary(message: Node<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::summary;
+    use super::message_summary;
     use json::Json;
 
     #[test]
@@ -137,7 +146,7 @@ mod tests {
             (r#"{"method":"a\u202eb"}"#, "a\\u{202e}b"),
         ] {
             let json = Json::parse(message).expect("JSON");
-            assert_eq!(summary(json.doc().root()), expected);
+            assert_eq!(message_summary(json.to_doc().root()), expected);
         }
     }
 }

@@ -6,271 +6,291 @@
 //! neither side says anything that the other must refuse, the newest version that both know is spoken, and in
 //! the end nothing is left on either side.
 
-mod act;
-mod book;
-mod elder;
+mod caller;
 mod http;
+mod legacy_server;
+mod model;
 mod pipe;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use call::{Caps, Change, Limits};
 use host::{Config, Server};
-use wire::client::{Client, Do, Link, Speak, Terms};
+use spile_core::{CatalogChange, ClientCapabilities, Limits};
+use wire::client::{Action, Client, ClientOptions, TransportKind, VersionPolicy};
 use wire::version::{Feature, Version};
 
-use self::book::Book;
-use self::elder::Knows;
-use self::http::Http;
-use self::pipe::Pipe;
-use super::Dice;
-use super::script::Scripted;
-use crate::FakeWorld;
+use self::http::SimulatedHttp;
+use self::legacy_server::KnownVersions;
+use self::model::PairModel;
+use self::pipe::SimulatedPipe;
+use super::FuzzInput;
+use super::scripted_provider::ScriptedProvider;
+use crate::FakePlatform;
 
 /// The game that a seed stands for.
-pub fn spelled(seed: u64) -> Vec<u8> {
-    use call::World as _;
-    let world = FakeWorld::new(seed);
+pub fn input_for_seed(seed: u64) -> Vec<u8> {
+    use spile_core::Platform as _;
+    let world = FakePlatform::new(seed);
     let mut len = [0];
-    world.fill(&mut len);
+    world.fill_random(&mut len);
     let mut data = vec![0; 40 + usize::from(len[0])];
-    world.fill(&mut data);
+    world.fill_random(&mut data);
     data
 }
 
 /// Plays the game that `data` spells. `advance` moves the runtime's clock, which must be paused.
 pub async fn pair(data: &[u8], advance: impl AsyncFn(Duration)) {
-    let mut dice = Dice::new(data);
-    let mut game = Game::new(&mut dice);
-    game.client.start(game.now);
-    game.look(&mut dice).await;
-    while !dice.is_over() && !game.client.is_over() {
-        game.turn(&mut dice, &advance).await;
+    let mut dice = FuzzInput::new(data);
+    let mut game = PairSimulation::new(&mut dice);
+    game.client.start(game.now_ms);
+    game.check_state(&mut dice).await;
+    while !dice.is_exhausted() && !game.client.is_closed() {
+        game.step(&mut dice, &advance).await;
     }
-    game.end(&mut dice, &advance).await;
+    game.finish(&mut dice, &advance).await;
 }
 
-struct Game {
-    now: u64,
-    world: Arc<FakeWorld>,
-    script: Arc<Scripted>,
+struct PairSimulation {
+    now_ms: u64,
+    platform: Arc<FakePlatform>,
+    provider: Arc<ScriptedProvider>,
     server: Arc<Server>,
     client: Client,
-    joint: Joint,
-    book: Book,
-    leaves: Leaves,
-    is_stormy: bool,
+    link: SimulatedLink,
+    model: PairModel,
+    end_mode: EndMode,
+    has_frequent_faults: bool,
 }
 
 /// What lies between the two.
-enum Joint {
-    Pipe(Pipe),
-    Http(Http),
+enum SimulatedLink {
+    Pipe(SimulatedPipe),
+    Http(SimulatedHttp),
 }
 
 /// How a game ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaves {
+enum EndMode {
     /// Everything that was begun is waited for.
-    Last,
+    WhenIdle,
     /// In the middle of it.
-    AtOnce,
+    Immediately,
 }
 
-const SPEAKS: [Speak; 7] = [
-    Speak::Any,
-    Speak::Handshake,
-    Speak::Only(Version::V2024_11_05),
-    Speak::Only(Version::V2025_03_26),
-    Speak::Only(Version::V2025_06_18),
-    Speak::Only(Version::V2025_11_25),
-    Speak::Only(Version::V2026_07_28),
+const VERSION_PREFERENCES: [VersionPolicy; 7] = [
+    VersionPolicy::Any,
+    VersionPolicy::HandshakeOnly,
+    VersionPolicy::Only(Version::V2024_11_05),
+    VersionPolicy::Only(Version::V2025_03_26),
+    VersionPolicy::Only(Version::V2025_06_18),
+    VersionPolicy::Only(Version::V2025_11_25),
+    VersionPolicy::Only(Version::V2026_07_28),
 ];
 
 /// The newest version that both know.
-fn meeting(speak: Speak, knows: Knows) -> Option<Version> {
+fn expected_version(speak: VersionPolicy, knows: KnownVersions) -> Option<Version> {
     let spoken = |version: &Version| match speak {
-        Speak::Any => true,
-        Speak::Only(only) => *version == only,
-        Speak::Handshake => version.has(Feature::Handshake),
+        VersionPolicy::Any => true,
+        VersionPolicy::Only(only) => *version == only,
+        VersionPolicy::HandshakeOnly => version.has(Feature::Handshake),
     };
     let known = |version: &Version| match knows {
-        Knows::All => true,
-        Knows::Only(only) => *version == only,
+        KnownVersions::All => true,
+        KnownVersions::Only(only) => *version == only,
     };
     Version::ALL.iter().map(|(version, _)| *version).filter(spoken).filter(known).max()
 }
 
-impl Game {
-    fn new(dice: &mut Dice<'_>) -> Self {
-        let speak = if dice.once_in(2) { dice.pick(&SPEAKS) } else { Speak::Any };
-        let knows = Knows::roll(dice);
-        let is_tight = dice.once_in(4);
-        let caps = if dice.once_in(5) { Caps::NONE } else { Caps::ELICIT_FORM };
-        let link = if dice.once_in(2) { Link::Http } else { Link::Pipe };
-        let leaves = if dice.once_in(3) { Leaves::AtOnce } else { Leaves::Last };
-        let mirrors = dice.once_in(2);
-        let is_stormy = dice.once_in(3);
+impl PairSimulation {
+    fn new(dice: &mut FuzzInput<'_>) -> Self {
+        let speak = if dice.one_in(2) { dice.choose(&VERSION_PREFERENCES) } else { VersionPolicy::Any };
+        let knows = KnownVersions::pick(dice);
+        let is_tight = dice.one_in(4);
+        let caps =
+            if dice.one_in(5) { ClientCapabilities::NONE } else { ClientCapabilities::ELICITATION_FORM };
+        let link = if dice.one_in(2) { TransportKind::Http } else { TransportKind::Pipe };
+        let end_mode = if dice.one_in(3) { EndMode::Immediately } else { EndMode::WhenIdle };
+        let mirrors = dice.one_in(2);
+        let has_frequent_faults = dice.one_in(3);
 
-        let (mut terms, mut limits) = (Terms { caps, speak, ..Terms::default() }, Limits::default());
+        let (mut terms, mut limits) = (
+            ClientOptions { capabilities: caps, version_policy: speak, ..ClientOptions::default() },
+            Limits::default(),
+        );
         if is_tight {
-            (terms.calls_max, terms.asks_max) = (5, 2);
+            (terms.calls_max, terms.input_requests_max) = (5, 2);
             (limits.calls_per_peer_max, limits.stream_events_max) = (3, 3);
         }
-        let world = Arc::new(FakeWorld::new(1));
-        let script = Arc::new(if mirrors { Scripted::mirroring() } else { Scripted::default() });
-        let config = Config { name: "pair".into(), version: "1".into(), limits, world: world.clone() };
-        let server = Server::new(config, vec![script.clone()]).expect("the script's catalog is good");
-        let joint = match link {
-            Link::Pipe => Joint::Pipe(Pipe::new(&server, knows, dice)),
-            Link::Http => Joint::Http(Http::new(&server, knows, dice)),
+        let platform = Arc::new(FakePlatform::new(1));
+        let provider = Arc::new(if mirrors {
+            ScriptedProvider::with_header_param()
+        } else {
+            ScriptedProvider::default()
+        });
+        let config = Config { name: "pair".into(), version: "1".into(), limits, platform: platform.clone() };
+        let server = Server::new(config, vec![provider.clone()]).expect("the script's catalog is good");
+        let simulated = match link {
+            TransportKind::Pipe => SimulatedLink::Pipe(SimulatedPipe::new(&server, knows, dice)),
+            TransportKind::Http => SimulatedLink::Http(SimulatedHttp::new(&server, knows, dice)),
         };
-        let book = Book::new(script.clone(), link, meeting(speak, knows), is_tight, &terms);
+        let model = PairModel::new(provider.clone(), link, expected_version(speak, knows), is_tight, &terms);
         let client = Client::new(terms, link);
-        Self { now: 0, world, script, server, client, joint, book, leaves, is_stormy }
+        Self {
+            now_ms: 0,
+            platform,
+            provider,
+            server,
+            client,
+            link: simulated,
+            model,
+            end_mode,
+            has_frequent_faults,
+        }
     }
 
-    async fn turn(&mut self, dice: &mut Dice<'_>, advance: &impl AsyncFn(Duration)) {
+    async fn step(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
         // In some games nothing holds for long.
-        if self.is_stormy && dice.once_in(4) {
-            self.trouble(dice);
-            return self.look(dice).await;
+        if self.has_frequent_faults && dice.one_in(4) {
+            self.inject_fault(dice);
+            return self.check_state(dice).await;
         }
         match dice.below(17) {
-            0..=4 => self.act(dice),
+            0..=4 => self.act_as_caller(dice),
             5..=12 => {
-                self.carry(dice);
+                self.deliver(dice);
             }
-            13 | 14 => self.trouble(dice),
+            13 | 14 => self.inject_fault(dice),
             _ => {
-                let ms = dice.pick(&[10, 1, 200, 1000, 2000, 3000, 1000, 2000, 10, 31_000]);
-                self.pass(ms, advance).await;
+                let ms = dice.choose(&[10, 1, 200, 1000, 2000, 3000, 1000, 2000, 10, 31_000]);
+                self.advance_time(ms, advance).await;
             }
         }
-        self.look(dice).await;
+        self.check_state(dice).await;
     }
 
-    async fn pass(&mut self, ms: u64, advance: &impl AsyncFn(Duration)) {
-        self.now += ms;
-        self.world.advance_ms(ms);
+    async fn advance_time(&mut self, ms: u64, advance: &impl AsyncFn(Duration)) {
+        self.now_ms += ms;
+        self.platform.advance_ms(ms);
         // What waits a second four times over has waited when a minute is gone, and not longer.
         let steps = (ms / 1000).min(4);
         for _ in 0..steps {
             advance(Duration::from_secs(1)).await;
-            settle().await;
+            run_until_idle().await;
         }
         advance(Duration::from_millis(ms - 1000 * steps)).await;
-        self.client.tick(self.now);
+        self.client.tick(self.now_ms);
     }
 
     /// Moves something on its way; `false` if nothing is.
-    fn carry(&mut self, dice: &mut Dice<'_>) -> bool {
-        let Self { joint, client, book, now, .. } = self;
+    fn deliver(&mut self, dice: &mut FuzzInput<'_>) -> bool {
+        let Self { link: joint, client, model: book, now_ms: now, .. } = self;
         match joint {
-            Joint::Pipe(pipe) => pipe.carry(client, book, *now, dice),
-            Joint::Http(http) => http.carry(client, book, *now, dice),
+            SimulatedLink::Pipe(pipe) => pipe.deliver(client, book, *now, dice),
+            SimulatedLink::Http(http) => http.deliver(client, book, *now, dice),
         }
     }
 
-    fn trouble(&mut self, dice: &mut Dice<'_>) {
-        match (&mut self.joint, dice.below(8)) {
-            (_, 0) => self.script.change(Change::Tools),
-            (_, 1) => self.script.change(Change::Resource("a:b".into())),
-            (Joint::Http(http), 2..=6) => http.cut(&mut self.client, &mut self.book, self.now, dice),
-            (Joint::Http(http), _) => http.forget_session(&mut self.book),
-            (Joint::Pipe(_), _) => {}
+    fn inject_fault(&mut self, dice: &mut FuzzInput<'_>) {
+        match (&mut self.link, dice.below(8)) {
+            (_, 0) => self.provider.notify(CatalogChange::Tools),
+            (_, 1) => self.provider.notify(CatalogChange::Resource("a:b".into())),
+            (SimulatedLink::Http(http), 2..=6) => {
+                http.break_connection(&mut self.client, &mut self.model, self.now_ms, dice)
+            }
+            (SimulatedLink::Http(http), _) => http.forget_session(&mut self.model),
+            (SimulatedLink::Pipe(_), _) => {}
         }
     }
 
     /// Lets everything run that can, hands over what came of it, and compares it with the book.
-    async fn look(&mut self, dice: &mut Dice<'_>) {
-        settle().await;
-        while let Some(todo) = self.client.take() {
-            match (&mut self.joint, todo) {
-                (Joint::Pipe(pipe), Do::Send(send)) => {
-                    self.book.sent(&send.body);
-                    pipe.put(&send.body);
+    async fn check_state(&mut self, dice: &mut FuzzInput<'_>) {
+        run_until_idle().await;
+        while let Some(todo) = self.client.next_action() {
+            match (&mut self.link, todo) {
+                (SimulatedLink::Pipe(pipe), Action::Send(send)) => {
+                    self.model.client_sent(&send.body);
+                    pipe.write_from_client(&send.body);
                 }
-                (Joint::Pipe(_), other) => panic!("not for a pipe: {other:?}"),
-                (Joint::Http(http), todo) => {
-                    if let Do::Send(send) = &todo {
-                        self.book.sent(&send.body);
+                (SimulatedLink::Pipe(_), other) => panic!("not for a pipe: {other:?}"),
+                (SimulatedLink::Http(http), todo) => {
+                    if let Action::Send(send) = &todo {
+                        self.model.client_sent(&send.body);
                     }
-                    http.put(todo, &mut self.book, self.now);
+                    http.send(todo, &mut self.model, self.now_ms);
                 }
             }
         }
-        while let Some(event) = self.client.event() {
-            self.book.happened(event, self.now);
+        while let Some(event) = self.client.next_event() {
+            self.model.client_event(event, self.now_ms);
         }
         // What was given up just now stops now.
-        settle().await;
-        if let Joint::Pipe(pipe) = &mut self.joint {
-            pipe.gather(&mut self.book, self.now, dice);
+        run_until_idle().await;
+        if let SimulatedLink::Pipe(pipe) = &mut self.link {
+            pipe.collect_output(&mut self.model, self.now_ms, dice);
         }
-        self.book.balances(&self.client);
+        self.model.check_consistent(&self.client);
     }
 
-    async fn end(mut self, dice: &mut Dice<'_>, advance: &impl AsyncFn(Duration)) {
-        if self.leaves == Leaves::Last {
-            self.wait_for_all(dice, advance).await;
+    async fn finish(mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
+        if self.end_mode == EndMode::WhenIdle {
+            self.wait_until_idle(dice, advance).await;
         }
-        match &mut self.joint {
-            Joint::Pipe(pipe) => pipe.close(&mut self.client, &mut self.book, self.now, dice),
-            Joint::Http(http) => http.close(&self.client),
+        match &mut self.link {
+            SimulatedLink::Pipe(pipe) => pipe.close(&mut self.client, &mut self.model, self.now_ms, dice),
+            SimulatedLink::Http(http) => http.close(&self.client),
         }
-        self.look(dice).await;
-        self.book.closing();
-        self.client.closed("somebody left");
-        self.look(dice).await;
-        self.joint.drop_all();
+        self.check_state(dice).await;
+        self.model.mark_closing();
+        self.client.connection_closed("somebody left");
+        self.check_state(dice).await;
+        self.link.drop_all();
         self.server.close();
-        settle().await;
-        self.book.is_settled(&self.client);
+        run_until_idle().await;
+        self.model.check_final_state(&self.client);
         let status = self.server.status();
-        let left = (status.sessions, status.calls_active, status.listening);
+        let left = (status.sessions, status.calls_active, status.subscriptions);
         assert_eq!(left, (0, 0, 0), "somebody is still at the server");
-        let notes = self.script.notes();
+        let notes = self.provider.log();
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
 
     /// As long as the link is up and time passes, everything ends.
-    async fn wait_for_all(&mut self, dice: &mut Dice<'_>, advance: &impl AsyncFn(Duration)) {
+    async fn wait_until_idle(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
         for ms in [10, 1000, 3000, 31_000, 31_000, 601_000, 31_000, 3000].into_iter().flat_map(|ms| [ms; 4]) {
             for _ in 0..5000 {
                 let had_questions = self.answer_all();
-                let moved = self.carry(dice);
-                self.look(dice).await;
+                let moved = self.deliver(dice);
+                self.check_state(dice).await;
                 if !moved && !had_questions {
                     break;
                 }
             }
-            let is_idle = self.client.greeting().is_some() && self.book.all_ended() && !self.works();
-            if self.client.is_over() || is_idle {
+            let is_idle = self.client.server_info().is_some() && self.model.all_ended() && !self.is_working();
+            if self.client.is_closed() || is_idle {
                 break;
             }
-            self.pass(ms, advance).await;
-            self.look(dice).await;
+            self.advance_time(ms, advance).await;
+            self.check_state(dice).await;
         }
-        self.hang_up();
-        self.look(dice).await;
-        while self.carry(dice) {
-            self.look(dice).await;
+        self.cancel_subscriptions();
+        self.check_state(dice).await;
+        while self.deliver(dice) {
+            self.check_state(dice).await;
         }
-        if !self.client.is_over() {
-            self.book.everything_ended();
-            let running = &self.script.notes().running;
+        if !self.client.is_closed() {
+            self.model.check_all_ended();
+            let running = &self.provider.log().running;
             assert!(running.values().all(|count| *count == 0), "nobody waits, and it works on: {running:?}");
         }
     }
 
-    fn works(&self) -> bool {
-        self.script.notes().running.values().any(|count| *count > 0)
+    fn is_working(&self) -> bool {
+        self.provider.log().running.values().any(|count| *count > 0)
     }
 }
 
-impl Joint {
+impl SimulatedLink {
     fn drop_all(&mut self) {
         match self {
             Self::Pipe(pipe) => pipe.drop_all(),
@@ -280,7 +300,7 @@ impl Joint {
 }
 
 /// Lets everything run that can.
-async fn settle() {
+async fn run_until_idle() {
     for _ in 0..4 {
         tokio::task::yield_now().await;
     }

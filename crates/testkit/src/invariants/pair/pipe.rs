@@ -5,77 +5,80 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use host::{Begun, Flow, Line, Listening, Live, News, Out, Server, Waiting, Who};
+use host::{
+    CallerIdentity, ConnectionState, Dispatched, InFlightGuard, OutgoingMessage, PendingResponse,
+    ReplyChannel, Server, SubscriptionEvent, SubscriptionStream,
+};
 use tokio::task::AbortHandle;
 use wire::client::Client;
-use wire::frame::{Frame, Frames, Framing};
-use wire::{Bare, Notice, Opened, Version, shape};
+use wire::frame::{Frame, FrameDecoder, Framing};
+use wire::{Decoded, Defaults, Notification, Version, encode};
 
-use super::Dice;
-use super::book::{Book, read};
-use super::elder::{Elder, Knows, Verdict};
+use super::FuzzInput;
+use super::legacy_server::{Interception, KnownVersions, LegacyServer};
+use super::model::{PairModel, parse_json};
 
-pub(super) struct Pipe {
+pub(super) struct SimulatedPipe {
     framing: Framing,
     to_server: Vec<u8>,
     to_client: Vec<u8>,
-    at_server: Frames,
-    at_client: Frames,
-    door: Door,
-    elder: Elder,
-    manners: Manners,
+    server_frames: FrameDecoder,
+    client_frames: FrameDecoder,
+    server_end: ServerEnd,
+    legacy_server: LegacyServer,
+    misbehavior: Misbehavior,
     /// Answers that take their time, and when they go out.
-    held: VecDeque<(u64, Vec<u8>)>,
+    delayed: VecDeque<(u64, Vec<u8>)>,
 }
 
 /// How a server treats what it has to say. All of it is seen in the wild.
-struct Manners {
-    prints: bool,
-    repeats: bool,
-    dawdles: bool,
-    shuffles: bool,
-    batches: bool,
+struct Misbehavior {
+    prints_noise: bool,
+    repeats_notifications: bool,
+    delays_answers: bool,
+    reorders_answers: bool,
+    batches_output: bool,
 }
 
-impl Pipe {
-    pub(super) fn new(server: &Arc<Server>, knows: Knows, dice: &mut Dice<'_>) -> Self {
-        let framing = if dice.once_in(3) { Framing::Headers } else { Framing::Lines };
-        let manners = Manners {
-            prints: dice.once_in(4) && framing == Framing::Lines,
-            repeats: dice.once_in(4),
-            dawdles: dice.once_in(4),
-            shuffles: dice.once_in(4),
-            batches: dice.once_in(2),
+impl SimulatedPipe {
+    pub(super) fn new(server: &Arc<Server>, knows: KnownVersions, dice: &mut FuzzInput<'_>) -> Self {
+        let framing = if dice.one_in(3) { Framing::ContentLength } else { Framing::Lines };
+        let misbehavior = Misbehavior {
+            prints_noise: dice.one_in(4) && framing == Framing::Lines,
+            repeats_notifications: dice.one_in(4),
+            delays_answers: dice.one_in(4),
+            reorders_answers: dice.one_in(4),
+            batches_output: dice.one_in(2),
         };
         Self {
             framing,
             to_server: Vec::new(),
             to_client: Vec::new(),
-            at_server: Frames::new(FRAME_BYTES_MAX),
-            at_client: Frames::in_framing(framing, FRAME_BYTES_MAX),
-            door: Door::new(server),
-            elder: Elder::new(knows, dice),
-            manners,
-            held: VecDeque::new(),
+            server_frames: FrameDecoder::new(FRAME_BYTES_MAX),
+            client_frames: FrameDecoder::with_framing(framing, FRAME_BYTES_MAX),
+            server_end: ServerEnd::new(server),
+            legacy_server: LegacyServer::new(knows, dice),
+            misbehavior,
+            delayed: VecDeque::new(),
         }
     }
 
     /// The client writes.
-    pub(super) fn put(&mut self, body: &[u8]) {
+    pub(super) fn write_from_client(&mut self, body: &[u8]) {
         self.framing.write(&mut self.to_server, body);
     }
 
     /// A few bytes arrive at one end or the other; `false` if none are on their way.
-    pub(super) fn carry(
+    pub(super) fn deliver(
         &mut self,
         client: &mut Client,
-        book: &mut Book,
+        book: &mut PairModel,
         now: u64,
-        dice: &mut Dice<'_>,
+        dice: &mut FuzzInput<'_>,
     ) -> bool {
         let to_server = match (self.to_server.is_empty(), self.to_client.is_empty()) {
             (true, true) => return false,
-            (is_empty, other) => !is_empty && (other || dice.once_in(2)),
+            (is_empty, other) => !is_empty && (other || dice.one_in(2)),
         };
         let way = if to_server { &mut self.to_server } else { &mut self.to_client };
         let count = match dice.below(4) {
@@ -85,84 +88,87 @@ impl Pipe {
         };
         let bytes: Vec<u8> = way.drain(..count).collect();
         if to_server {
-            self.arrive_at_server(&bytes, book, now, dice)
+            self.deliver_to_server(&bytes, book, now, dice)
         } else {
-            self.arrive_at_client(&bytes, client, now)
+            self.deliver_to_client(&bytes, client, now)
         }
         true
     }
 
-    fn arrive_at_server(&mut self, bytes: &[u8], book: &mut Book, now: u64, dice: &mut Dice<'_>) {
-        fill(&mut self.at_server, bytes);
-        while let Some(frame) = self.at_server.next() {
+    fn deliver_to_server(&mut self, bytes: &[u8], book: &mut PairModel, now: u64, dice: &mut FuzzInput<'_>) {
+        fill(&mut self.server_frames, bytes);
+        while let Some(frame) = self.server_frames.next() {
             let Frame::Message(body) = frame else { panic!("what we wrote cannot be read: {frame:?}") };
-            self.serve(body, book, now, dice);
+            self.serve_message(body, book, now, dice);
         }
     }
 
-    fn serve(&mut self, body: Vec<u8>, book: &mut Book, now: u64, dice: &mut Dice<'_>) {
+    fn serve_message(&mut self, body: Vec<u8>, book: &mut PairModel, now: u64, dice: &mut FuzzInput<'_>) {
         // What it said before this counts as said before this.
-        self.gather(book, now, dice);
-        let message = read(&body);
-        match self.elder.judge(&body, &message) {
-            Verdict::Passes(body) => {
-                let opened = self.door.server.open(body, Bare::Pipe(self.door.live.peer()));
-                book.came(&message, &opened);
-                self.door.take(opened);
+        self.collect_output(book, now, dice);
+        let message = parse_json(&body);
+        match self.legacy_server.intercept(&body, &message) {
+            Interception::Forward(body) => {
+                let opened =
+                    self.server_end.server.decode(body, Defaults::Pipe(self.server_end.connection.peer()));
+                book.server_received(&message, &opened);
+                self.server_end.handle_message(opened);
             }
-            Verdict::Answered(_, body) => {
-                book.is_rude = true;
+            Interception::Respond(_, body) => {
+                book.has_misbehaved = true;
                 self.framing.write(&mut self.to_client, &body);
             }
-            Verdict::Blurted(line) => {
-                book.is_rude = true;
+            Interception::Garbage(line) => {
+                book.has_misbehaved = true;
                 if self.framing == Framing::Lines {
                     self.framing.write(&mut self.to_client, line);
                 }
             }
-            Verdict::Ignored => {}
+            Interception::Drop => {}
         }
     }
 
-    fn arrive_at_client(&mut self, bytes: &[u8], client: &mut Client, now: u64) {
-        fill(&mut self.at_client, bytes);
-        for frame in &mut self.at_client {
+    fn deliver_to_client(&mut self, bytes: &[u8], client: &mut Client, now: u64) {
+        fill(&mut self.client_frames, bytes);
+        for frame in &mut self.client_frames {
             let Frame::Message(body) = frame else { panic!("what we wrote cannot be read: {frame:?}") };
             client.receive(body, None, now);
         }
     }
 
     /// Takes what the server has said, and lets it out as its manners are.
-    pub(super) fn gather(&mut self, book: &mut Book, now: u64, dice: &mut Dice<'_>) {
-        let said = std::mem::take(&mut *self.door.out.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn collect_output(&mut self, book: &mut PairModel, now: u64, dice: &mut FuzzInput<'_>) {
+        let said =
+            std::mem::take(&mut *self.server_end.output.lock().unwrap_or_else(PoisonError::into_inner));
         let mut batch: Vec<Vec<u8>> = Vec::new();
-        let may_batch = self.manners.batches
-            && self.door.live.peer().is_some_and(|peer| peer.version == Version::V2025_03_26);
+        let may_batch = self.misbehavior.batches_output
+            && self.server_end.connection.peer().is_some_and(|peer| peer.version == Version::V2025_03_26);
         for body in said {
-            let message = read(&body);
-            book.said(&message);
+            let message = parse_json(&body);
+            book.server_sent(&message);
             let is_answer = message["method"].is_null();
             let is_opening = message["result"]["supportedVersions"].is_array()
                 || message["result"]["protocolVersion"].is_string();
-            if self.manners.prints && dice.once_in(2) {
-                book.is_rude = true;
-                let line = dice.pick(&["Connecting to the database…", "", "{", "ready", "[1] 77", "\"ok\""]);
+            if self.misbehavior.prints_noise && dice.one_in(2) {
+                book.has_misbehaved = true;
+                let line =
+                    dice.choose(&["Connecting to the database…", "", "{", "ready", "[1] 77", "\"ok\""]);
                 self.framing.write(&mut self.to_client, line.as_bytes());
             }
             if may_batch && !is_opening {
                 batch.push(body);
-            } else if is_answer && self.manners.dawdles {
+            } else if is_answer && self.misbehavior.delays_answers {
                 // What it says next may overtake its own greeting.
-                book.is_rude |= is_opening;
-                let due = now + dice.pick(&[0, 1, 1000, 4000]);
-                let last = self.held.back().map_or(0, |(due, _)| *due);
-                self.hold(due.max(last), body, is_opening, dice);
-            } else if self.manners.repeats && message["id"].is_null() != is_answer {
+                book.has_misbehaved |= is_opening;
+                let due = now + dice.choose(&[0, 1, 1000, 4000]);
+                let last = self.delayed.back().map_or(0, |(due, _)| *due);
+                self.delay(due.max(last), body, is_opening, dice);
+            } else if self.misbehavior.repeats_notifications && message["id"].is_null() != is_answer {
                 self.framing.write(&mut self.to_client, &body);
                 self.framing.write(&mut self.to_client, &body);
-            } else if is_answer && !self.held.is_empty() {
-                let last = self.held.back().map_or(0, |(due, _)| *due);
-                self.hold(last, body, is_opening, dice);
+            } else if is_answer && !self.delayed.is_empty() {
+                let last = self.delayed.back().map_or(0, |(due, _)| *due);
+                self.delay(last, body, is_opening, dice);
             } else {
                 self.framing.write(&mut self.to_client, &body);
             }
@@ -176,65 +182,72 @@ impl Pipe {
                 self.framing.write(&mut self.to_client, &body);
             }
         }
-        while self.held.front().is_some_and(|(due, _)| *due <= now) {
-            if let Some((_, body)) = self.held.pop_front() {
+        while self.delayed.front().is_some_and(|(due, _)| *due <= now) {
+            if let Some((_, body)) = self.delayed.pop_front() {
                 self.framing.write(&mut self.to_client, &body);
             }
         }
     }
 
     /// An answer waits; if order means nothing here, before others that came first.
-    fn hold(&mut self, due: u64, body: Vec<u8>, is_opening: bool, dice: &mut Dice<'_>) {
-        let overtakes = self.manners.shuffles && !is_opening && dice.once_in(2);
-        match self.held.pop_back() {
+    fn delay(&mut self, due: u64, body: Vec<u8>, is_opening: bool, dice: &mut FuzzInput<'_>) {
+        let overtakes = self.misbehavior.reorders_answers && !is_opening && dice.one_in(2);
+        match self.delayed.pop_back() {
             Some((other_due, other)) if overtakes => {
-                self.held.push_back((other_due, body));
-                self.held.push_back((due, other));
+                self.delayed.push_back((other_due, body));
+                self.delayed.push_back((due, other));
             }
-            other => self.held.extend(other.into_iter().chain([(due, body)])),
+            other => self.delayed.extend(other.into_iter().chain([(due, body)])),
         }
     }
 
     /// The client leaves: what is on its way arrives in part, and then no more.
-    pub(super) fn close(&mut self, client: &mut Client, book: &mut Book, now: u64, dice: &mut Dice<'_>) {
+    pub(super) fn close(
+        &mut self,
+        client: &mut Client,
+        book: &mut PairModel,
+        now: u64,
+        dice: &mut FuzzInput<'_>,
+    ) {
         let half = self.to_server.len() / 2;
         let first: Vec<u8> = self.to_server.drain(..half).collect();
         self.to_server.clear();
-        self.arrive_at_server(&first, book, now, dice);
-        if let Some(Frame::Message(body)) = self.at_server.finish() {
+        self.deliver_to_server(&first, book, now, dice);
+        if let Some(Frame::Message(body)) = self.server_frames.finish() {
             // Half a message is refused, and that is all.
-            let opened = self.door.server.open(body, Bare::Pipe(self.door.live.peer()));
-            let is_half = matches!(opened, Opened::Refused(_));
+            let opened =
+                self.server_end.server.decode(body, Defaults::Pipe(self.server_end.connection.peer()));
+            let is_half = matches!(opened, Decoded::Rejected(_));
             assert!(is_half || !first.is_empty());
         }
-        book.closing();
+        book.mark_closing();
         let half = self.to_client.len() / 2;
         let rest: Vec<u8> = self.to_client.drain(..half).collect();
-        self.arrive_at_client(&rest, client, now);
-        if let Some(Frame::Message(body)) = self.at_client.finish() {
+        self.deliver_to_client(&rest, client, now);
+        if let Some(Frame::Message(body)) = self.client_frames.finish() {
             client.receive(body, None, now);
         }
     }
 
     pub(super) fn drop_all(&mut self) {
-        self.door.news.abort();
-        self.door.live.close();
+        self.server_end.event_task.abort();
+        self.server_end.connection.close();
     }
 }
 
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
-fn fill(frames: &mut Frames, bytes: &[u8]) {
-    frames.space()[..bytes.len()].copy_from_slice(bytes);
-    frames.filled(bytes.len());
+fn fill(frames: &mut FrameDecoder, bytes: &[u8]) {
+    frames.read_buffer()[..bytes.len()].copy_from_slice(bytes);
+    frames.advance(bytes.len());
 }
 
 /// The server's end, as `door` has it: looked at once, then left to itself.
-struct Door {
+struct ServerEnd {
     server: Arc<Server>,
-    live: Arc<Live>,
-    out: Output,
-    news: AbortHandle,
+    connection: Arc<ConnectionState>,
+    output: Output,
+    event_task: AbortHandle,
 }
 
 /// Whole messages in the order in which they were written.
@@ -244,74 +257,78 @@ fn write(out: &Output, body: Vec<u8>) {
     out.lock().unwrap_or_else(PoisonError::into_inner).push(body);
 }
 
-impl Door {
+impl ServerEnd {
     fn new(server: &Arc<Server>) -> Self {
-        let (live, out) = (server.pipe(), Output::default());
-        let news = tokio::spawn(tell_news(live.clone(), out.clone())).abort_handle();
-        Self { server: server.clone(), live, out, news }
+        let (connection, output) = (server.open_pipe(), Output::default());
+        let event_task = tokio::spawn(forward_events(connection.clone(), output.clone())).abort_handle();
+        Self { server: server.clone(), connection, output, event_task }
     }
 
-    fn take(&self, opened: Opened) {
-        let (line, who) = (Line::Pipe(self.live.clone()), Who::default());
+    fn handle_message(&self, opened: Decoded) {
+        let (line, who) = (ReplyChannel::Pipe(self.connection.clone()), CallerIdentity::default());
         match opened {
-            Opened::Request(request) => match self.server.begin(request, &who, line) {
-                Begun::Ready { body, .. } | Begun::Welcome { body, .. } => write(&self.out, body),
-                Begun::Call(serving) => self.flow(Flow::One(serving)),
-                Begun::Listen(listening) => self.listen(listening),
+            Decoded::Request(request) => match self.server.dispatch(request, &who, line) {
+                Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
+                    write(&self.output, body)
+                }
+                Dispatched::Call(serving) => self.run_pending(PendingResponse::Single(serving)),
+                Dispatched::Subscription(listening) => self.run_subscription(listening),
             },
-            Opened::Notice(Notice::Cancelled(id)) => self.live.cancel(&id),
-            Opened::Notice(Notice::Initialized | Notice::Other) | Opened::Batch(_) => {}
-            Opened::Answer { id, answer } => self.live.answered(id, answer),
-            Opened::Refused(refusal) => write(&self.out, refusal.body),
+            Decoded::Notification(Notification::Cancelled(id)) => self.connection.cancel(&id),
+            Decoded::Notification(Notification::Initialized | Notification::Other) | Decoded::Batch(_) => {}
+            Decoded::Response { id, result: answer } => self.connection.deliver_response(id, answer),
+            Decoded::Rejected(refusal) => write(&self.output, refusal.body),
         }
     }
 
-    fn flow(&self, mut flow: Flow) {
+    fn run_pending(&self, mut flow: PendingResponse) {
         loop {
             match flow.poll_next(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Out::Final { body, .. }) => return write(&self.out, body),
-                Poll::Ready(Out::Message(body) | Out::Question(body)) => write(&self.out, body),
-                Poll::Ready(Out::Pause { .. }) => {}
+                Poll::Ready(OutgoingMessage::Response { body, .. }) => return write(&self.output, body),
+                Poll::Ready(OutgoingMessage::Notification(body) | OutgoingMessage::Request(body)) => {
+                    write(&self.output, body)
+                }
+                Poll::Ready(OutgoingMessage::Pause { .. }) => {}
                 Poll::Pending => break,
             }
         }
-        let out = self.out.clone();
-        self.go_on(flow.enter(&self.live), async move {
+        let out = self.output.clone();
+        self.spawn_registered(flow.register(&self.connection), async move {
             loop {
                 match poll_fn(|cx| flow.poll_next(cx)).await {
-                    Out::Message(body) | Out::Question(body) => write(&out, body),
-                    Out::Pause { .. } => {}
-                    Out::Final { body, .. } => return write(&out, body),
+                    OutgoingMessage::Notification(body) | OutgoingMessage::Request(body) => write(&out, body),
+                    OutgoingMessage::Pause { .. } => {}
+                    OutgoingMessage::Response { body, .. } => return write(&out, body),
                 }
             }
         });
     }
 
-    fn listen(&self, mut listening: Listening) {
-        let id = listening.to().id.clone();
-        let out = self.out.clone();
-        self.go_on(self.live.waits(id.clone()), async move {
+    fn run_subscription(&self, mut listening: SubscriptionStream) {
+        let id = listening.reply_to().id.clone();
+        let out = self.output.clone();
+        self.spawn_registered(self.connection.register(id.clone()), async move {
             while let Some(message) = poll_fn(|cx| listening.poll_next(cx)).await {
                 write(&out, message);
             }
-            write(&out, shape::listening_cancelled(&id));
+            write(&out, encode::subscription_cancelled(&id));
         });
     }
 
-    fn go_on(&self, waiting: Waiting, work: impl Future<Output = ()> + Send + 'static) {
-        let number = waiting.number();
+    fn spawn_registered(&self, waiting: InFlightGuard, work: impl Future<Output = ()> + Send + 'static) {
+        let number = waiting.entry();
         let task = tokio::spawn(async move {
             let _waiting = waiting;
             work.await;
         });
-        self.live.started(number, task.abort_handle());
+        self.connection.set_abort_handle(number, task.abort_handle());
     }
 }
 
-async fn tell_news(live: Arc<Live>, out: Output) {
-    while let Some(news) = poll_fn(|cx| live.watch.poll_next(cx)).await {
-        if let (News::Change(change), Some(_)) = (news, live.peer()) {
-            write(&out, shape::change(&change, None));
+async fn forward_events(live: Arc<ConnectionState>, out: Output) {
+    while let Some(news) = poll_fn(|cx| live.subscription.poll_next(cx)).await {
+        if let (SubscriptionEvent::Change(change), Some(_)) = (news, live.peer()) {
+            write(&out, encode::change_notification(&change, None));
         }
     }
 }

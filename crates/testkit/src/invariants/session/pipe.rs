@@ -4,83 +4,94 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use host::{Begun, Flow, Line, Live, Out, Who};
+use host::{CallerIdentity, ConnectionState, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel};
 use serde_json::Value;
-use wire::{Bare, Notice, Opened};
+use wire::{Decoded, Defaults, Notification};
 
-use super::{Dice, Game, cancelled, handshake, read, reply};
+use super::{
+    FuzzInput, SessionSimulation, cancelled_notification, initialize_request, parse_json, random_response,
+};
 
-pub(super) struct Pipe {
-    pub(super) live: Arc<Live>,
+pub(super) struct PipeClient {
+    pub(super) connection: Arc<ConnectionState>,
     pub(super) calls: Vec<(u64, u64)>,
     /// What came out, with the number of the call.
-    pub(super) output: Arc<Mutex<Vec<(u64, Out)>>>,
-    pub(super) questions: Vec<u64>,
+    pub(super) output: Arc<Mutex<Vec<(u64, OutgoingMessage)>>>,
+    pub(super) server_requests: Vec<u64>,
 }
 
-impl Game {
-    pub(super) fn on_pipe(&mut self, dice: &mut Dice<'_>) {
+impl SessionSimulation {
+    pub(super) fn step_pipe(&mut self, dice: &mut FuzzInput<'_>) {
         let message = match dice.below(6) {
-            0 => handshake(dice),
-            1 => cancelled(dice.below(5) as u64),
-            2 => reply(dice, &mut self.pipe.questions),
+            0 => initialize_request(dice),
+            1 => cancelled_notification(dice.below(5) as u64),
+            2 => random_response(dice, &mut self.pipe.server_requests),
             _ => {
-                let (n, id, message) = self.request(dice, Value::Null);
-                if let Opened::Request(request) = self.open_on_pipe(&message)
-                    && let Begun::Call(serving) =
-                        self.server.begin(request, &Who::default(), Line::Pipe(self.pipe.live.clone()))
+                let (n, id, message) = self.new_call(dice, Value::Null);
+                if let Decoded::Request(request) = self.decode_on_pipe(&message)
+                    && let Dispatched::Call(serving) = self.server.dispatch(
+                        request,
+                        &CallerIdentity::default(),
+                        ReplyChannel::Pipe(self.pipe.connection.clone()),
+                    )
                 {
                     self.pipe.calls.push((n, id));
-                    self.pipe.flow(n, Flow::One(serving));
+                    self.pipe.run_pending(n, PendingResponse::Single(serving));
                 }
                 return self.take_output();
             }
         };
-        match self.open_on_pipe(&message) {
-            Opened::Request(request) => {
-                self.server.begin(request, &Who::default(), Line::Pipe(self.pipe.live.clone()));
+        match self.decode_on_pipe(&message) {
+            Decoded::Request(request) => {
+                self.server.dispatch(
+                    request,
+                    &CallerIdentity::default(),
+                    ReplyChannel::Pipe(self.pipe.connection.clone()),
+                );
             }
-            Opened::Notice(Notice::Cancelled(named)) => {
-                let (live, calls) = (self.pipe.live.clone(), self.pipe.calls.clone());
+            Decoded::Notification(Notification::Cancelled(named)) => {
+                let (live, calls) = (self.pipe.connection.clone(), self.pipe.calls.clone());
                 let id = message["params"]["requestId"].as_u64().unwrap_or_default();
                 self.cancel(&live, &named, &calls, id);
             }
-            Opened::Answer { id, answer } => self.pipe.live.answered(id, answer),
-            Opened::Notice(_) | Opened::Batch(_) | Opened::Refused(_) => {}
+            Decoded::Response { id, result: answer } => self.pipe.connection.deliver_response(id, answer),
+            Decoded::Notification(_) | Decoded::Batch(_) | Decoded::Rejected(_) => {}
         }
         self.take_output();
     }
 
-    fn open_on_pipe(&self, message: &Value) -> Opened {
-        self.server.open(message.to_string().into_bytes(), Bare::Pipe(self.pipe.live.peer()))
+    fn decode_on_pipe(&self, message: &Value) -> Decoded {
+        self.server.decode(message.to_string().into_bytes(), Defaults::Pipe(self.pipe.connection.peer()))
     }
 
     pub(super) fn take_output(&mut self) {
         let output = std::mem::take(&mut *self.pipe.output.lock().unwrap_or_else(PoisonError::into_inner));
         for (n, out) in output {
             match out {
-                Out::Question(body) => self.pipe.questions.extend(read(&body)["id"].as_u64()),
-                Out::Final { body, .. } => self.answer(n, &body),
-                Out::Message(_) | Out::Pause { .. } => {}
+                OutgoingMessage::Request(body) => {
+                    self.pipe.server_requests.extend(parse_json(&body)["id"].as_u64())
+                }
+                OutgoingMessage::Response { body, .. } => self.record_answer(n, &body),
+                OutgoingMessage::Notification(_) | OutgoingMessage::Pause { .. } => {}
             }
         }
     }
 }
 
-impl Pipe {
-    pub(super) fn new(live: Arc<Live>) -> Self {
-        Self { live, calls: Vec::new(), output: Arc::default(), questions: Vec::new() }
+impl PipeClient {
+    pub(super) fn new(connection: Arc<ConnectionState>) -> Self {
+        Self { connection, calls: Vec::new(), output: Arc::default(), server_requests: Vec::new() }
     }
 
     /// As the door does it: looked at once, then left to itself.
-    fn flow(&self, n: u64, mut flow: Flow) {
+    fn run_pending(&self, n: u64, mut flow: PendingResponse) {
         let output = self.output.clone();
         let put = move |out| output.lock().unwrap_or_else(PoisonError::into_inner).push((n, out));
         loop {
             match flow.poll_next(&mut Context::from_waker(Waker::noop())) {
                 Poll::Pending => break,
                 Poll::Ready(out) => {
-                    let last = matches!(out, Out::Final { .. });
+                    let last = matches!(out, OutgoingMessage::Response { .. });
                     put(out);
                     if last {
                         return;
@@ -88,19 +99,19 @@ impl Pipe {
                 }
             }
         }
-        let waiting = flow.enter(&self.live);
-        let number = waiting.number();
+        let waiting = flow.register(&self.connection);
+        let number = waiting.entry();
         let task = tokio::spawn(async move {
             let _waiting = waiting;
             loop {
                 let out = poll_fn(|cx| flow.poll_next(cx)).await;
-                let last = matches!(out, Out::Final { .. });
+                let last = matches!(out, OutgoingMessage::Response { .. });
                 put(out);
                 if last {
                     return;
                 }
             }
         });
-        self.live.started(number, task.abort_handle());
+        self.connection.set_abort_handle(number, task.abort_handle());
     }
 }

@@ -6,9 +6,9 @@
 //! with the code for that, and behind a goodbye there is nothing. A client that does not read is not read from for
 //! long, and in the end nothing is left.
 
-mod judge;
-mod said;
-mod sends;
+mod client_frames;
+mod oracle;
+mod server_output;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,158 +16,158 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use call::{Change, Limits};
-use door::fuzzing::{self, Ending};
 use host::{Config, Server};
+use spile_core::{CatalogChange, Limits};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf};
 use tokio::task::JoinHandle;
+use transport::fuzzing::{self, ShutdownSignal};
 
-use self::judge::{Heard, Judge, Verdict};
-use self::said::Said;
-use self::sends::Sends;
-use super::Dice;
-use super::script::Scripted;
-use crate::FakeWorld;
+use self::client_frames::ClientFrames;
+use self::oracle::{ExpectedClose, ReceivedMessage, WebSocketOracle};
+use self::server_output::ServerOutput;
+use super::FuzzInput;
+use super::scripted_provider::ScriptedProvider;
+use crate::FakePlatform;
 
 /// Plays the game that `data` spells. `advance` moves the runtime's clock, which must be paused.
 pub async fn websocket(data: &[u8], advance: impl AsyncFn(Duration)) {
-    let mut dice = Dice::new(data);
-    let mut game = Game::new(&mut dice);
-    while !dice.is_over() {
-        game.turn(&mut dice, &advance).await;
+    let mut dice = FuzzInput::new(data);
+    let mut game = WebSocketSimulation::new(&mut dice);
+    while !dice.is_exhausted() {
+        game.step(&mut dice, &advance).await;
     }
-    game.end(&advance).await;
+    game.finish(&advance).await;
 }
 
-struct Game {
+struct WebSocketSimulation {
     limits: Limits,
-    script: Arc<Scripted>,
+    provider: Arc<ScriptedProvider>,
     server: Arc<Server>,
-    serving: JoinHandle<()>,
-    ending: Arc<Ending>,
+    server_task: JoinHandle<()>,
+    shutdown: Arc<ShutdownSignal>,
     /// `None` once the client has left.
     io: Option<DuplexStream>,
     /// What is still to be sent.
-    on_way: Vec<u8>,
-    sends: Sends,
-    judge: Judge,
+    unsent: Vec<u8>,
+    client: ClientFrames,
+    oracle: WebSocketOracle,
     /// How much of what the judge heard is in the book.
-    booked: usize,
-    book: Book,
-    said: Said,
+    oracle_checked: usize,
+    request_log: RequestLog,
+    output: ServerOutput,
     /// How many of the messages were looked at.
-    looked: usize,
-    state: State,
+    output_checked: usize,
+    state: PeerState,
     /// Whether the client reads while time passes.
-    reads_on: bool,
+    reads_while_waiting: bool,
     /// Whether it may have missed the end because it did not.
-    missed: bool,
+    may_miss_close: bool,
 }
 
 /// How it stands with the connection, as the client can know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PeerState {
     Open,
     /// The server was told to go.
-    Going,
+    ServerClosing,
     /// The client stopped sending without a goodbye, or is gone.
-    Left,
+    ClientLeft,
 }
 
 /// What was asked, and what came of it.
 #[derive(Default)]
-struct Book {
-    asked: BTreeMap<u64, Asked>,
+struct RequestLog {
+    requests: BTreeMap<u64, SentRequest>,
     pings: Vec<Vec<u8>>,
     /// Texts that were no messages, and errors that named no request.
-    gibberish: usize,
-    complaints: usize,
+    malformed_count: usize,
+    unnamed_errors: usize,
     /// Whether messages came of which nobody knows what they ask.
-    is_vague: bool,
+    has_unknown: bool,
 }
 
-struct Asked {
-    answer: Answer,
-    answers: usize,
+struct SentRequest {
+    timing: AnswerTiming,
+    answer_count: usize,
 }
 
 /// When a request is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    AtOnce,
+enum AnswerTiming {
+    Immediate,
     /// As soon as enough time has passed.
-    InTime,
+    Eventual,
     /// It may have been cancelled.
-    Perhaps,
+    Optional,
 }
 
 /// A text that a client sends.
 #[derive(Clone, Copy)]
-enum Meaning {
-    Request(u64, Answer),
-    Cancels(u64),
-    Notice,
-    Gibberish,
+enum MessageKind {
+    Request(u64, AnswerTiming),
+    Cancel(u64),
+    Notification,
+    Malformed,
     /// Anything at all.
-    Vague,
+    Unknown,
 }
 
 /// What a server takes in beside its queue for a client that does not read: a batch of answers, what is read at one
 /// look, and what the pipes between us hold.
-const TAKEN_BYTES_MAX: usize = 512 << 10;
+const UNREAD_BYTES_MAX: usize = 512 << 10;
 
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Game {
-    fn new(dice: &mut Dice<'_>) -> Self {
+impl WebSocketSimulation {
+    fn new(dice: &mut FuzzInput<'_>) -> Self {
         let limits = Limits {
-            frame_bytes_max: dice.pick(&[2000, 300, 70_000]),
-            stream_bytes_max: dice.pick(&[20_000, 1000]),
-            calls_per_peer_max: dice.pick(&[256, 2]),
+            frame_bytes_max: dice.choose(&[2000, 300, 70_000]),
+            stream_bytes_max: dice.choose(&[20_000, 1000]),
+            calls_per_peer_max: dice.choose(&[256, 2]),
             keep_alive_ms: 15_000,
             ..Limits::default()
         };
-        let held_bytes = dice.pick(&[4096, 1 << 16, 200, 17]);
-        let script = Arc::new(Scripted::default());
+        let held_bytes = dice.choose(&[4096, 1 << 16, 200, 17]);
+        let provider = Arc::new(ScriptedProvider::default());
         let config = Config {
             name: "websocket".into(),
             version: "1".into(),
             limits: limits.clone(),
-            world: Arc::new(FakeWorld::new(1)),
+            platform: Arc::new(FakePlatform::new(1)),
         };
-        let server = Server::new(config, vec![script.clone()]).expect("the script's catalog is good");
+        let server = Server::new(config, vec![provider.clone()]).expect("the script's catalog is good");
         let (io, at_server) = tokio::io::duplex(held_bytes);
-        let ending = Arc::new(Ending::default());
-        let serving = tokio::spawn({
-            let (server, ending) = (server.clone(), ending.clone());
-            async move { fuzzing::websocket(server, at_server, &ending, DRAIN).await }
+        let shutdown = Arc::new(ShutdownSignal::default());
+        let server_task = tokio::spawn({
+            let (server, ending) = (server.clone(), shutdown.clone());
+            async move { fuzzing::serve_websocket(server, at_server, &ending, DRAIN_TIMEOUT).await }
         });
         Self {
-            judge: Judge::new(limits.frame_bytes_max),
+            oracle: WebSocketOracle::new(limits.frame_bytes_max),
             limits,
-            script,
+            provider,
             server,
-            serving,
-            ending,
+            server_task,
+            shutdown,
             io: Some(io),
-            on_way: Vec::new(),
-            sends: Sends::default(),
-            booked: 0,
-            book: Book::default(),
-            said: Said::default(),
-            looked: 0,
-            state: State::Open,
-            reads_on: true,
-            missed: false,
+            unsent: Vec::new(),
+            client: ClientFrames::default(),
+            oracle_checked: 0,
+            request_log: RequestLog::default(),
+            output: ServerOutput::default(),
+            output_checked: 0,
+            state: PeerState::Open,
+            reads_while_waiting: true,
+            may_miss_close: false,
         }
     }
 
-    async fn turn(&mut self, dice: &mut Dice<'_>, advance: &impl AsyncFn(Duration)) {
+    async fn step(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
         match dice.below(32) {
-            0..=11 => self.sends.text(dice, &mut self.on_way),
-            12 | 13 => self.sends.control(dice, &mut self.on_way),
-            14 => self.sends.binary(dice, &mut self.on_way),
-            15 => self.on_way.extend_from_slice(dice.bytes()),
+            0..=11 => self.client.text(dice, &mut self.unsent),
+            12 | 13 => self.client.control(dice, &mut self.unsent),
+            14 => self.client.binary(dice, &mut self.unsent),
+            15 => self.unsent.extend_from_slice(dice.bytes()),
             16..=22 => {
                 let most = match dice.below(4) {
                     0 | 1 => usize::MAX,
@@ -177,47 +177,47 @@ impl Game {
                 self.send(most);
             }
             23..=26 => {
-                let most = if dice.once_in(2) { usize::from(dice.byte()) } else { usize::MAX };
+                let most = if dice.one_in(2) { usize::from(dice.byte()) } else { usize::MAX };
                 self.read(most);
             }
             27 => {
-                let ms = dice.pick(&[1, 100, 1000, 3000, 16_000, 31_000]);
-                self.reads_on = !dice.once_in(2);
-                self.pass(ms, advance).await;
-                self.reads_on = true;
+                let ms = dice.choose(&[1, 100, 1000, 3000, 16_000, 31_000]);
+                self.reads_while_waiting = !dice.one_in(2);
+                self.advance_time(ms, advance).await;
+                self.reads_while_waiting = true;
             }
-            28 => self.script.change(Change::Tools),
+            28 => self.provider.notify(CatalogChange::Tools),
             29 => self.flood().await,
-            30 if dice.once_in(4) && self.state == State::Open => {
-                self.state = State::Going;
-                self.ending.tell();
+            30 if dice.one_in(4) && self.state == PeerState::Open => {
+                self.state = PeerState::ServerClosing;
+                self.shutdown.trigger();
             }
-            31 if dice.once_in(4) => self.leave(dice),
+            31 if dice.one_in(4) => self.disconnect(dice),
             _ => {}
         }
-        settle().await;
-        self.look();
+        run_until_idle().await;
+        self.check_state();
     }
 
     /// Sends some of what is to be sent; `false` if the server does not take any.
     fn send(&mut self, most: usize) -> bool {
         let Some(io) = &mut self.io else {
-            self.on_way.clear();
+            self.unsent.clear();
             return false;
         };
-        let most = most.min(self.on_way.len());
-        if most == 0 || self.state == State::Left {
+        let most = most.min(self.unsent.len());
+        if most == 0 || self.state == PeerState::ClientLeft {
             return false;
         }
         let mut cx = Context::from_waker(Waker::noop());
-        match Pin::new(io).poll_write(&mut cx, &self.on_way[..most]) {
+        match Pin::new(io).poll_write(&mut cx, &self.unsent[..most]) {
             Poll::Ready(Ok(sent)) => {
-                self.judge.hear(&self.on_way[..sent]);
-                self.on_way.drain(..sent);
+                self.oracle.receive(&self.unsent[..sent]);
+                self.unsent.drain(..sent);
                 sent > 0
             }
             Poll::Ready(Err(_)) => {
-                self.on_way.clear();
+                self.unsent.clear();
                 false
             }
             Poll::Pending => false,
@@ -235,7 +235,7 @@ impl Game {
             let mut space = ReadBuf::new(&mut bytes[..room]);
             match Pin::new(&mut *io).poll_read(&mut cx, &mut space) {
                 Poll::Ready(Ok(())) if !space.filled().is_empty() => {
-                    self.said.read(space.filled());
+                    self.output.read(space.filled());
                     most -= space.filled().len();
                     read = true;
                 }
@@ -245,19 +245,19 @@ impl Game {
         read
     }
 
-    async fn pass(&mut self, ms: u64, advance: &impl AsyncFn(Duration)) {
-        if self.reads_on {
+    async fn advance_time(&mut self, ms: u64, advance: &impl AsyncFn(Duration)) {
+        if self.reads_while_waiting {
             self.read_all().await;
-        } else if self.state != State::Open || self.judge.verdict != Verdict::GoesOn {
+        } else if self.state != PeerState::Open || self.oracle.expected_close != ExpectedClose::StaysOpen {
             // Last words are kept for a moment only.
-            self.missed = true;
+            self.may_miss_close = true;
         }
         // What waits a second four times over has waited when a minute is gone, and not longer.
         let steps = (ms / 1000).min(4);
         for _ in 0..steps {
             advance(Duration::from_secs(1)).await;
-            settle().await;
-            if self.reads_on {
+            run_until_idle().await;
+            if self.reads_while_waiting {
                 self.read_all().await;
             }
         }
@@ -266,32 +266,34 @@ impl Game {
 
     /// Pings without end, and nobody reads the answers: at some time the server must stop reading.
     async fn flood(&mut self) {
-        let is_open = self.state == State::Open && !self.serving.is_finished() && self.judge.is_between();
-        if !is_open || self.judge.must_end() || !self.on_way.is_empty() {
+        let is_open = self.state == PeerState::Open
+            && !self.server_task.is_finished()
+            && self.oracle.is_between_messages();
+        if !is_open || self.oracle.must_close() || !self.unsent.is_empty() {
             return;
         }
         let (mut taken, mut refused) = (0, 0);
         while refused < 8 {
-            if self.on_way.is_empty() {
-                self.sends.ping(&[b'x'; 125], &mut self.on_way);
+            if self.unsent.is_empty() {
+                self.client.ping(&[b'x'; 125], &mut self.unsent);
             }
-            let before = self.on_way.len();
+            let before = self.unsent.len();
             if self.send(usize::MAX) {
-                (taken, refused) = (taken + before - self.on_way.len(), 0);
+                (taken, refused) = (taken + before - self.unsent.len(), 0);
             } else {
                 refused += 1;
-                settle().await;
+                run_until_idle().await;
             }
-            let most = self.limits.stream_bytes_max + TAKEN_BYTES_MAX;
+            let most = self.limits.stream_bytes_max + UNREAD_BYTES_MAX;
             assert!(taken < most, "it takes {taken} bytes of which nobody reads the answers");
         }
     }
 
     /// The client stops sending, or is gone altogether.
-    fn leave(&mut self, dice: &mut Dice<'_>) {
-        self.state = State::Left;
-        self.on_way.clear();
-        if dice.once_in(2) {
+    fn disconnect(&mut self, dice: &mut FuzzInput<'_>) {
+        self.state = PeerState::ClientLeft;
+        self.unsent.clear();
+        if dice.one_in(2) {
             self.io = None;
         } else if let Some(io) = &mut self.io {
             let mut cx = Context::from_waker(Waker::noop());
@@ -300,26 +302,31 @@ impl Game {
     }
 
     /// Compares what was heard with what was said.
-    fn look(&mut self) {
-        for heard in &self.judge.heard[self.booked..] {
+    fn check_state(&mut self) {
+        for heard in &self.oracle.received[self.oracle_checked..] {
             match heard {
-                Heard::Ping(payload) => self.book.pings.push(payload.clone()),
-                Heard::Text(text) => self.book.heard(self.sends.meaning(text)),
+                ReceivedMessage::Ping(payload) => self.request_log.pings.push(payload.clone()),
+                ReceivedMessage::Text(text) => self.request_log.record_request(self.client.kind_of(text)),
             }
         }
-        self.booked = self.judge.heard.len();
-        for message in &self.said.messages[self.looked..] {
-            self.book.said(message);
+        self.oracle_checked = self.oracle.received.len();
+        for message in &self.output.messages[self.output_checked..] {
+            self.request_log.record_message(message);
         }
-        self.looked = self.said.messages.len();
-        assert!(self.book.pings.starts_with(&self.said.pongs), "a pong is what a ping was");
-        if let Some(code) = self.said.goodbye {
-            let is_right = match &self.judge.verdict {
-                Verdict::GoesOn => false,
-                Verdict::MayEnd(codes) | Verdict::MustEnd(codes) => codes.contains(&code),
+        self.output_checked = self.output.messages.len();
+        assert!(self.request_log.pings.starts_with(&self.output.pongs), "a pong is what a ping was");
+        if let Some(code) = self.output.close_code {
+            let is_right = match &self.oracle.expected_close {
+                ExpectedClose::StaysOpen => false,
+                ExpectedClose::MayClose(codes) | ExpectedClose::MustClose(codes) => codes.contains(&code),
             };
-            let goes = self.state != State::Open && code == GOES;
-            assert!(is_right || goes, "closed with {code}: {:?}, {:?}", self.judge.verdict, self.state);
+            let goes = self.state != PeerState::Open && code == CLOSE_GOING_AWAY;
+            assert!(
+                is_right || goes,
+                "closed with {code}: {:?}, {:?}",
+                self.oracle.expected_close,
+                self.state
+            );
         }
         let active = self.server.status().calls_active;
         assert!(active <= self.limits.calls_per_peer_max, "{active} calls");
@@ -329,132 +336,144 @@ impl Game {
         let mut quiet = 0;
         while quiet < 4 {
             quiet = if self.read(usize::MAX) { 0 } else { quiet + 1 };
-            settle().await;
+            run_until_idle().await;
         }
     }
 
     /// Whatever is on its way arrives, and all is read.
-    async fn carry_all(&mut self) {
+    async fn deliver_all(&mut self) {
         let mut quiet = 0;
         while quiet < 4 {
             let moved = self.send(usize::MAX) | self.read(usize::MAX);
             quiet = if moved { 0 } else { quiet + 1 };
-            settle().await;
+            run_until_idle().await;
         }
-        self.look();
+        self.check_state();
     }
 
-    async fn end(mut self, advance: &impl AsyncFn(Duration)) {
-        self.carry_all().await;
-        if self.state == State::Open && !self.judge.must_end() && !self.missed {
-            let is_closed = self.said.goodbye.is_some();
-            assert!(is_closed || self.on_way.is_empty(), "it does not take what it could");
+    async fn finish(mut self, advance: &impl AsyncFn(Duration)) {
+        self.deliver_all().await;
+        if self.state == PeerState::Open && !self.oracle.must_close() && !self.may_miss_close {
+            let is_closed = self.output.close_code.is_some();
+            assert!(is_closed || self.unsent.is_empty(), "it does not take what it could");
             if !is_closed {
-                self.wait_for_all(advance).await;
-                self.say_goodbye().await;
+                self.wait_until_answered(advance).await;
+                self.close().await;
             }
         }
-        self.pass(1100 + DRAIN.as_millis() as u64, advance).await;
-        self.carry_all().await;
-        if self.state != State::Left && !self.missed {
-            assert!(self.said.goodbye.is_some(), "it ends without a goodbye: {:?}", self.judge.verdict);
-            assert!(self.said.is_whole(), "half a frame, and then the end");
-            if self.state == State::Open {
-                self.book.what_was_ready_is_answered();
-                assert_eq!(self.said.pongs, self.book.pings, "each ping has its pong");
+        self.advance_time(1100 + DRAIN_TIMEOUT.as_millis() as u64, advance).await;
+        self.deliver_all().await;
+        if self.state != PeerState::ClientLeft && !self.may_miss_close {
+            assert!(
+                self.output.close_code.is_some(),
+                "it ends without a goodbye: {:?}",
+                self.oracle.expected_close
+            );
+            assert!(self.output.is_frame_complete(), "half a frame, and then the end");
+            if self.state == PeerState::Open {
+                self.request_log.check_immediate_answers();
+                assert_eq!(self.output.pongs, self.request_log.pings, "each ping has its pong");
             }
         }
         self.io = None;
-        self.pass(3000, advance).await;
-        settle().await;
-        assert!(self.serving.is_finished(), "somebody is still served");
-        self.serving.await.expect("it does not panic");
+        self.advance_time(3000, advance).await;
+        run_until_idle().await;
+        assert!(self.server_task.is_finished(), "somebody is still served");
+        self.server_task.await.expect("it does not panic");
         let status = self.server.status();
-        assert_eq!((status.sessions, status.calls_active, status.listening), (0, 0, 0), "something is left");
-        let notes = self.script.notes();
+        assert_eq!(
+            (status.sessions, status.calls_active, status.subscriptions),
+            (0, 0, 0),
+            "something is left"
+        );
+        let notes = self.provider.log();
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
 
     /// As long as the connection lasts and time passes, everything is answered.
-    async fn wait_for_all(&mut self, advance: &impl AsyncFn(Duration)) {
+    async fn wait_until_answered(&mut self, advance: &impl AsyncFn(Duration)) {
         for ms in [0, 1000, 4000, 31_000, 31_000] {
-            self.pass(ms, advance).await;
-            self.carry_all().await;
-            if self.book.is_answered() {
+            self.advance_time(ms, advance).await;
+            self.deliver_all().await;
+            if self.request_log.all_answered() {
                 break;
             }
         }
-        assert!(self.book.is_answered(), "something is not answered");
-        self.book.what_was_ready_is_answered();
-        assert_eq!(self.said.pongs, self.book.pings, "each ping has its pong");
+        assert!(self.request_log.all_answered(), "something is not answered");
+        self.request_log.check_immediate_answers();
+        assert_eq!(self.output.pongs, self.request_log.pings, "each ping has its pong");
         assert!(
-            self.book.is_vague || self.book.complaints == self.book.gibberish,
+            self.request_log.has_unknown
+                || self.request_log.unnamed_errors == self.request_log.malformed_count,
             "what is no message is told"
         );
     }
 
     /// Says goodbye, or leaves if that would be in the middle of a frame.
-    async fn say_goodbye(&mut self) {
-        if self.judge.is_between_frames() {
-            self.sends.goodbye(&mut self.on_way);
-            self.carry_all().await;
+    async fn close(&mut self) {
+        if self.oracle.is_between_frames() {
+            self.client.close(&mut self.unsent);
+            self.deliver_all().await;
         } else {
-            self.state = State::Left;
+            self.state = PeerState::ClientLeft;
             self.io = None;
         }
     }
 }
 
 /// RFC 6455, 7.4.1: a server that is going down.
-const GOES: u16 = 1001;
+const CLOSE_GOING_AWAY: u16 = 1001;
 
-impl Book {
-    fn heard(&mut self, meaning: Meaning) {
+impl RequestLog {
+    fn record_request(&mut self, meaning: MessageKind) {
         match meaning {
-            Meaning::Request(id, answer) => {
-                self.asked.insert(id, Asked { answer, answers: 0 });
+            MessageKind::Request(id, answer) => {
+                self.requests.insert(id, SentRequest { timing: answer, answer_count: 0 });
             }
-            Meaning::Cancels(id) => {
-                if let Some(asked) = self.asked.get_mut(&id) {
-                    asked.answer = Answer::Perhaps;
+            MessageKind::Cancel(id) => {
+                if let Some(asked) = self.requests.get_mut(&id) {
+                    asked.timing = AnswerTiming::Optional;
                 }
             }
-            Meaning::Notice => {}
-            Meaning::Gibberish => self.gibberish += 1,
-            Meaning::Vague => self.is_vague = true,
+            MessageKind::Notification => {}
+            MessageKind::Malformed => self.malformed_count += 1,
+            MessageKind::Unknown => self.has_unknown = true,
         }
     }
 
-    fn said(&mut self, message: &serde_json::Value) {
+    fn record_message(&mut self, message: &serde_json::Value) {
         assert_eq!(message["jsonrpc"], "2.0", "{message}");
         if message["method"].is_string() {
             return;
         }
         assert!(message["result"].is_object() != message["error"].is_object(), "{message}");
         if message["id"].is_null() {
-            self.complaints += 1;
-        } else if let Some(asked) = message["id"].as_u64().and_then(|id| self.asked.get_mut(&id)) {
-            asked.answers += 1;
-            assert_eq!(asked.answers, 1, "answered twice: {message}");
+            self.unnamed_errors += 1;
+        } else if let Some(asked) = message["id"].as_u64().and_then(|id| self.requests.get_mut(&id)) {
+            asked.answer_count += 1;
+            assert_eq!(asked.answer_count, 1, "answered twice: {message}");
         } else {
             // It may also be one of ours, but for the pieces of which it was made.
-            assert!(self.is_vague, "nobody asked: {message}");
+            assert!(self.has_unknown, "nobody asked: {message}");
         }
     }
 
-    fn is_answered(&self) -> bool {
-        self.asked.values().all(|asked| asked.answer == Answer::Perhaps || asked.answers == 1)
+    fn all_answered(&self) -> bool {
+        self.requests.values().all(|asked| asked.timing == AnswerTiming::Optional || asked.answer_count == 1)
     }
 
-    fn what_was_ready_is_answered(&self) {
-        for (id, asked) in &self.asked {
-            assert!(asked.answer != Answer::AtOnce || asked.answers == 1, "{id} is not answered");
+    fn check_immediate_answers(&self) {
+        for (id, asked) in &self.requests {
+            assert!(
+                asked.timing != AnswerTiming::Immediate || asked.answer_count == 1,
+                "{id} is not answered"
+            );
         }
     }
 }
 
 /// Lets everything run that can.
-async fn settle() {
+async fn run_until_idle() {
     for _ in 0..4 {
         tokio::task::yield_now().await;
     }

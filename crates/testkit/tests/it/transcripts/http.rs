@@ -5,26 +5,26 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use door::Guard;
-use door::http::{Site, Timing};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use transport::Guard;
+use transport::http::{ConnectionLimits, Site};
 
-use super::pipe::PATIENCE;
-use super::theatre::Theatre;
+use super::harness::Harness;
+use super::pipe::READ_TIMEOUT;
 
-pub struct Doorstep {
+pub struct TestHttpServer {
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
 }
 
-impl Doorstep {
-    pub fn open(theatre: &Theatre) -> Self {
+impl TestHttpServer {
+    pub fn open(theatre: &Harness) -> Self {
         let (stop, stopped) = watch::channel(false);
         let site = Site {
             servers: vec![theatre.server.clone()],
             guard: Guard::default(),
-            timing: Timing::default(),
+            connection_limits: ConnectionLimits::default(),
             tls: None,
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -32,7 +32,7 @@ impl Doorstep {
         let address = listener.local_addr().expect("a bound socket has an address");
         let _inside = theatre.handle.enter();
         let listener = TcpListener::from_std(listener).expect("the runtime takes a socket");
-        theatre.handle.spawn(door::http::serve(listener, Arc::new(site), stopped));
+        theatre.handle.spawn(transport::http::serve(listener, Arc::new(site), stopped));
         Self { address, stop }
     }
 
@@ -45,27 +45,27 @@ impl Doorstep {
 /// A response, read as it comes, and not before somebody wants to know.
 pub struct Response {
     stream: BufReader<TcpStream>,
-    head: Option<Head>,
-    body: Body,
+    head: Option<ResponseHead>,
+    body: ResponseBody,
     /// Fields of the event that is being read.
     fields: VecDeque<String>,
 }
 
-struct Head {
+struct ResponseHead {
     status: u16,
     headers: Vec<(String, String)>,
 }
 
-enum Body {
+enum ResponseBody {
     /// So many bytes, none of them read yet.
-    Whole(usize),
+    Sized(usize),
     /// Decoded bytes that are not taken yet.
-    Chunks(Vec<u8>),
-    Over,
+    Chunked(Vec<u8>),
+    Finished,
 }
 
 impl Response {
-    pub fn to(
+    pub fn send(
         address: SocketAddr,
         method: &str,
         path: &str,
@@ -74,7 +74,7 @@ impl Response {
     ) -> Result<Self, String> {
         let broken = |error: std::io::Error| format!("the connection broke: {error}");
         let mut stream = TcpStream::connect(address).map_err(broken)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
+        stream.set_read_timeout(Some(READ_TIMEOUT)).map_err(broken)?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
@@ -83,16 +83,21 @@ impl Response {
             head += &format!("Content-Length: {}\r\n", body.len());
         }
         stream.write_all(&[head.as_bytes(), b"\r\n", body].concat()).map_err(broken)?;
-        Ok(Self { stream: BufReader::new(stream), head: None, body: Body::Over, fields: VecDeque::new() })
+        Ok(Self {
+            stream: BufReader::new(stream),
+            head: None,
+            body: ResponseBody::Finished,
+            fields: VecDeque::new(),
+        })
     }
 
-    fn head(&mut self) -> Result<&Head, String> {
+    fn head(&mut self) -> Result<&ResponseHead, String> {
         if self.head.is_none() {
             let head = read_head(&mut self.stream)?;
             self.body = match (head.get("content-length"), head.get("transfer-encoding")) {
-                (Some(length), _) => Body::Whole(length.parse().map_err(|_| "a length is a number")?),
-                (None, Some("chunked")) => Body::Chunks(Vec::new()),
-                (None, _) => Body::Over,
+                (Some(length), _) => ResponseBody::Sized(length.parse().map_err(|_| "a length is a number")?),
+                (None, Some("chunked")) => ResponseBody::Chunked(Vec::new()),
+                (None, _) => ResponseBody::Finished,
             };
             self.head = Some(head);
         }
@@ -100,7 +105,7 @@ impl Response {
     }
 
     /// Whether anything of it has been read.
-    pub fn is_begun(&self) -> bool {
+    pub fn is_started(&self) -> bool {
         self.head.is_some()
     }
 
@@ -119,11 +124,11 @@ impl Response {
     /// The next message; `None` at the end. Over a stream, ids of events are passed over.
     pub fn next(&mut self) -> Result<Option<String>, String> {
         if !self.is_stream()? {
-            let body = self.whole()?;
+            let body = self.read_sized()?;
             return Ok((!body.is_empty()).then_some(body));
         }
         loop {
-            match self.field()? {
+            match self.next_field()? {
                 None => return Ok(None),
                 Some(field) if field.starts_with("id: ") => {}
                 Some(field) => match field.strip_prefix("data: ").filter(|data| !data.is_empty()) {
@@ -141,7 +146,7 @@ impl Response {
 
     /// The next field of the stream: `id: …`, `retry: …` or `data: …`. Comments and the name of the event,
     /// which says nothing that its data does not, are left out.
-    pub fn field(&mut self) -> Result<Option<String>, String> {
+    pub fn next_field(&mut self) -> Result<Option<String>, String> {
         self.head()?;
         loop {
             if let Some(field) = self.fields.pop_front() {
@@ -153,7 +158,7 @@ impl Response {
                 }
                 continue;
             }
-            match self.event()? {
+            match self.read_event()? {
                 None => return Ok(None),
                 Some(event) => self.fields.extend(event.lines().map(str::to_owned)),
             }
@@ -161,9 +166,9 @@ impl Response {
     }
 
     /// The lines up to the next empty one.
-    fn event(&mut self) -> Result<Option<String>, String> {
+    fn read_event(&mut self) -> Result<Option<String>, String> {
         loop {
-            if let Body::Chunks(at_hand) = &mut self.body
+            if let ResponseBody::Chunked(at_hand) = &mut self.body
                 && let Some(end) = at_hand.windows(2).position(|two| two == b"\n\n")
             {
                 let event = String::from_utf8_lossy(&at_hand[..end]).into_owned();
@@ -171,22 +176,22 @@ impl Response {
                 return Ok(Some(event));
             }
             match &self.body {
-                Body::Over => return Ok(None),
-                Body::Whole(_) => {
-                    let whole = self.whole()?;
+                ResponseBody::Finished => return Ok(None),
+                ResponseBody::Sized(_) => {
+                    let whole = self.read_sized()?;
                     self.fields.extend(whole.lines().filter(|line| !line.is_empty()).map(str::to_owned));
                     return Ok(Some(String::new()));
                 }
-                Body::Chunks(_) => self.chunk()?,
+                ResponseBody::Chunked(_) => self.read_chunk()?,
             }
         }
     }
 
-    fn whole(&mut self) -> Result<String, String> {
-        if let Body::Chunks(_) = self.body {
+    fn read_sized(&mut self) -> Result<String, String> {
+        if let ResponseBody::Chunked(_) = self.body {
             return Err("a body in pieces that is no stream of events".into());
         }
-        let Body::Whole(length) = std::mem::replace(&mut self.body, Body::Over) else {
+        let ResponseBody::Sized(length) = std::mem::replace(&mut self.body, ResponseBody::Finished) else {
             return Ok(String::new());
         };
         let mut body = vec![0; length];
@@ -194,42 +199,42 @@ impl Response {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    fn chunk(&mut self) -> Result<(), String> {
-        let size = line(&mut self.stream)?;
+    fn read_chunk(&mut self) -> Result<(), String> {
+        let size = read_line(&mut self.stream)?;
         let size = usize::from_str_radix(&size, 16).map_err(|_| format!("no size of a chunk: `{size}`"))?;
         let mut chunk = vec![0; size + 2];
         self.stream.read_exact(&mut chunk).map_err(|error| format!("a chunk ended early: {error}"))?;
         match &mut self.body {
-            Body::Chunks(at_hand) if size > 0 => at_hand.extend_from_slice(&chunk[..size]),
-            body => *body = Body::Over,
+            ResponseBody::Chunked(at_hand) if size > 0 => at_hand.extend_from_slice(&chunk[..size]),
+            body => *body = ResponseBody::Finished,
         }
         Ok(())
     }
 }
 
-impl Head {
+impl ResponseHead {
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 }
 
-fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Head, String> {
-    let first = line(stream)?;
+fn read_head(stream: &mut BufReader<TcpStream>) -> Result<ResponseHead, String> {
+    let first = read_line(stream)?;
     let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
     let status = status.ok_or_else(|| format!("no status in `{first}`"))?;
     let mut headers = Vec::new();
     loop {
-        let line = line(stream)?;
+        let line = read_line(stream)?;
         if line.is_empty() {
-            return Ok(Head { status, headers });
+            return Ok(ResponseHead { status, headers });
         }
         let (name, value) = line.split_once(':').ok_or_else(|| format!("no header: `{line}`"))?;
         headers.push((name.to_owned(), value.trim().to_owned()));
     }
 }
 
-fn line(stream: &mut BufReader<TcpStream>) -> Result<String, String> {
+fn read_line(stream: &mut BufReader<TcpStream>) -> Result<String, String> {
     let mut line = String::new();
     match stream.read_line(&mut line) {
         Ok(0) => Err("the connection ended".into()),

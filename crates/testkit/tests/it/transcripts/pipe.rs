@@ -7,34 +7,34 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use door::stdio::Output;
+use transport::stdio::StdoutWriter;
 
-use super::script::Framing;
-use super::theatre::Theatre;
+use super::harness::Harness;
+use super::transcript::Framing;
 
 /// How long a test waits for something that never comes before it fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub struct Pipe {
+pub struct StdioClient {
     input: Option<PipeWriter>,
-    said: Receiver<String>,
+    messages: Receiver<String>,
     framing: Framing,
-    serving: Option<JoinHandle<std::io::Result<()>>>,
+    server_thread: Option<JoinHandle<std::io::Result<()>>>,
 }
 
-impl Pipe {
-    pub fn open(theatre: &Theatre, framing: Framing) -> Self {
+impl StdioClient {
+    pub fn open(theatre: &Harness, framing: Framing) -> Self {
         let (in_reader, in_writer) = std::io::pipe().expect("a pipe");
         let (out_reader, out_writer) = std::io::pipe().expect("a pipe");
         let (server, handle) = (theatre.server.clone(), theatre.handle.clone());
         let serving = std::thread::spawn(move || {
-            let output = Output::new(File::from(OwnedFd::from(out_writer)));
-            door::stdio::serve(server, &handle, in_reader, output)
+            let output = StdoutWriter::new(File::from(OwnedFd::from(out_writer)));
+            transport::stdio::serve(server, &handle, in_reader, output)
         });
         // More than any transcript says; if it is full, the server waits, as for any client.
-        let (say, said) = sync_channel(4096);
-        std::thread::spawn(move || listen(out_reader, framing, &say));
-        Self { input: Some(in_writer), said, framing, serving: Some(serving) }
+        let (say, messages) = sync_channel(4096);
+        std::thread::spawn(move || read_messages(out_reader, framing, &say));
+        Self { input: Some(in_writer), messages, framing, server_thread: Some(serving) }
     }
 
     pub fn send(&mut self, message: &str) -> Result<(), String> {
@@ -52,22 +52,22 @@ impl Pipe {
     }
 
     /// The next message; `None` if the server has ended. Once the client has closed its end, time passes.
-    pub fn next(&mut self, theatre: &Theatre) -> Result<Option<String>, String> {
+    pub fn next(&mut self, theatre: &Harness) -> Result<Option<String>, String> {
         if self.input.is_some() {
-            return match self.said.recv_timeout(PATIENCE) {
+            return match self.messages.recv_timeout(READ_TIMEOUT) {
                 Ok(line) => Ok(Some(line)),
                 Err(RecvTimeoutError::Disconnected) => Ok(None),
                 Err(RecvTimeoutError::Timeout) => Err("the server says nothing more".into()),
             };
         }
-        let mut left = PATIENCE;
+        let mut left = READ_TIMEOUT;
         loop {
-            match self.said.recv_timeout(GLIMPSE) {
+            match self.messages.recv_timeout(POLL_INTERVAL) {
                 Ok(line) => return Ok(Some(line)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => theatre.pass(Duration::from_millis(100)),
+                Err(RecvTimeoutError::Timeout) => theatre.advance_time(Duration::from_millis(100)),
             }
-            left = left.checked_sub(GLIMPSE).ok_or("the server does not end")?;
+            left = left.checked_sub(POLL_INTERVAL).ok_or("the server does not end")?;
         }
     }
 
@@ -76,8 +76,8 @@ impl Pipe {
     }
 
     /// How it ended.
-    pub fn ended(&mut self) -> Result<(), String> {
-        match self.serving.take().map(JoinHandle::join) {
+    pub fn exit_result(&mut self) -> Result<(), String> {
+        match self.server_thread.take().map(JoinHandle::join) {
             Some(Ok(Err(error))) => Err(format!("the door ended with {error}")),
             Some(Err(_)) => Err("the door panicked".into()),
             Some(Ok(Ok(()))) | None => Ok(()),
@@ -86,10 +86,10 @@ impl Pipe {
 }
 
 /// Between two looks at a server that is to end.
-pub const GLIMPSE: Duration = Duration::from_millis(2);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Reads messages until the end. Whatever is no message in this framing is passed on to be stumbled over.
-fn listen(output: PipeReader, framing: Framing, say: &SyncSender<String>) {
+fn read_messages(output: PipeReader, framing: Framing, say: &SyncSender<String>) {
     let mut output = BufReader::new(output);
     loop {
         let mut line = Vec::new();

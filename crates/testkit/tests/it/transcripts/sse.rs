@@ -4,26 +4,26 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use super::http::{Doorstep, Response};
-use super::pipe::{GLIMPSE, PATIENCE};
-use super::theatre::Theatre;
+use super::harness::Harness;
+use super::http::{Response, TestHttpServer};
+use super::pipe::{POLL_INTERVAL, READ_TIMEOUT};
 
-pub struct Posts {
-    site: Doorstep,
+pub struct SseClient {
+    server: TestHttpServer,
     closed: bool,
     /// Where to post.
     endpoint: String,
-    said: Receiver<Result<String, String>>,
+    messages: Receiver<Result<String, String>>,
     /// What was answered on the spot.
-    refused: VecDeque<String>,
+    rejections: VecDeque<String>,
 }
 
-impl Posts {
-    pub fn open(theatre: &Theatre) -> Result<Self, String> {
-        let site = Doorstep::open(theatre);
+impl SseClient {
+    pub fn open(theatre: &Harness) -> Result<Self, String> {
+        let site = TestHttpServer::open(theatre);
         let accept = [("Accept".to_owned(), "text/event-stream".to_owned())];
-        let mut stream = Response::to(site.address, "GET", "/sse", &accept, b"")?;
-        let first = stream.field()?.unwrap_or_default();
+        let mut stream = Response::send(site.address, "GET", "/sse", &accept, b"")?;
+        let first = stream.next_field()?.unwrap_or_default();
         let endpoint = first.strip_prefix("data: ").ok_or("no endpoint")?.to_owned();
         // More than any transcript says.
         let (say, said) = sync_channel(4096);
@@ -35,7 +35,7 @@ impl Posts {
                 }
             }
         });
-        Ok(Self { site, closed: false, endpoint, said, refused: VecDeque::new() })
+        Ok(Self { server: site, closed: false, endpoint, messages: said, rejections: VecDeque::new() })
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -44,35 +44,37 @@ impl Posts {
             return Ok(());
         }
         let json = [("Content-Type".to_owned(), "application/json".to_owned())];
-        let mut answer = Response::to(self.site.address, "POST", &self.endpoint, &json, bytes)?;
+        let mut answer = Response::send(self.server.address, "POST", &self.endpoint, &json, bytes)?;
         match (answer.status()?, answer.unread()?) {
             (202, None) => {}
-            (400, Some(refused)) => self.refused.push_back(refused),
+            (400, Some(refused)) => self.rejections.push_back(refused),
             (status, body) => return Err(format!("a message was answered with {status} {body:?}")),
         }
         Ok(())
     }
 
     /// The next message; `None` if the stream has ended. Once the client is done, time passes.
-    pub fn next(&mut self, theatre: &Theatre) -> Result<Option<String>, String> {
-        if let Some(refused) = self.refused.pop_front() {
+    pub fn next(&mut self, theatre: &Harness) -> Result<Option<String>, String> {
+        if let Some(refused) = self.rejections.pop_front() {
             return Ok(Some(refused));
         }
-        let mut left = PATIENCE;
+        let mut left = READ_TIMEOUT;
         loop {
-            match self.said.recv_timeout(if self.closed { GLIMPSE } else { left }) {
+            match self.messages.recv_timeout(if self.closed { POLL_INTERVAL } else { left }) {
                 Ok(said) => return said.map(Some),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) if self.closed => theatre.pass(Duration::from_millis(100)),
+                Err(RecvTimeoutError::Timeout) if self.closed => {
+                    theatre.advance_time(Duration::from_millis(100))
+                }
                 Err(RecvTimeoutError::Timeout) => return Err("the server says nothing more".into()),
             }
-            left = left.checked_sub(GLIMPSE).ok_or("the stream does not end")?;
+            left = left.checked_sub(POLL_INTERVAL).ok_or("the stream does not end")?;
         }
     }
 
     /// The server is told to go: whoever closed the stream would not see what still comes.
     pub fn close(&mut self) {
         self.closed = true;
-        self.site.close();
+        self.server.close();
     }
 }

@@ -1,6 +1,6 @@
 //! The client over HTTP: headers, statuses, sessions and streams.
 
-use wire::client::{Link, Speak};
+use wire::client::{TransportKind, VersionPolicy};
 
 use super::{check, with_meta};
 
@@ -9,7 +9,7 @@ pub(super) const HTTP: &str = r#"
 "#;
 
 pub(super) fn over_http(rest: &str) {
-    check(Link::Http, Speak::Any, &with_meta(&format!("{HTTP}{rest}")));
+    check(TransportKind::Http, VersionPolicy::Any, &with_meta(&format!("{HTTP}{rest}")));
 }
 
 #[test]
@@ -98,7 +98,7 @@ pub(super) const SESSION: &str = r#"
 "#;
 
 pub(super) fn in_session(rest: &str) {
-    check(Link::Http, Speak::Handshake, &format!("{SESSION}{rest}"));
+    check(TransportKind::Http, VersionPolicy::HandshakeOnly, &format!("{SESSION}{rest}"));
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Makes the data that the bench serves. Not a server.
+//!
+//! `bench-data customers FOLDER` writes `customers.csv` and `customers.db`, the table that every peer looks up.
+//! `bench-data wide FILE ROWS` writes a CSV file of six columns, in no order, with a quoted field here and there.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use bench_peers::{CUSTOMERS, Customer, PLANS};
+use rusqlite::Connection;
+
+fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["customers", folder] => {
+            let folder = Path::new(folder);
+            customers_csv(&folder.join("customers.csv"))?;
+            customers_db(&folder.join("customers.db"))
+        }
+        ["wide", file, rows] => wide(Path::new(file), rows.parse().context("ROWS is not a number")?),
+        _ => bail!("give `customers FOLDER` or `wide FILE ROWS`"),
+    }
+}
+
+fn customers_csv(file: &Path) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(File::create(file)?);
+    writeln!(out, "email,plan,signup_date")?;
+    for Customer { email, plan, signup_date } in (0..CUSTOMERS).map(Customer::from_index) {
+        writeln!(out, "{email},{plan},{signup_date}")?;
+    }
+    Ok(out.flush()?)
+}
+
+fn customers_db(file: &Path) -> anyhow::Result<()> {
+    let mut database = Connection::open(file)?;
+    database.pragma_update(None, "journal_mode", "WAL")?;
+    let all = database.transaction()?;
+    all.execute_batch(
+        "CREATE TABLE customers (
+             email TEXT NOT NULL PRIMARY KEY, plan TEXT NOT NULL, signup_date TEXT NOT NULL)",
+    )?;
+    {
+        let mut insert = all.prepare("INSERT INTO customers VALUES (?1, ?2, ?3)")?;
+        for Customer { email, plan, signup_date } in (0..CUSTOMERS).map(Customer::from_index) {
+            insert.execute([email, plan, signup_date])?;
+        }
+    }
+    Ok(all.commit()?)
+}
+
+fn wide(file: &Path, rows: usize) -> anyhow::Result<()> {
+    // A prime: with a number of rows that it does not divide, every customer comes once.
+    const STRIDE: usize = 2_654_435_761;
+    let mut out = BufWriter::new(File::create(file)?);
+    writeln!(out, "email,name,plan,signup_date,balance,visits")?;
+    for row in 0..rows {
+        let customer = row.wrapping_mul(STRIDE) % rows;
+        let (year, month, day) = (2018 + row % 8, 1 + row % 12, 1 + row % 28);
+        let plan = PLANS[row % PLANS.len()].name;
+        write!(out, "user{customer}@example.com,")?;
+        match row % 50 {
+            0 => write!(out, r#""Doe, ""J"" {row}""#)?,
+            _ => write!(out, "Jane Doe {row}")?,
+        }
+        let (whole, part, visits) = (row * 37 % 100_000, row % 100, row % 977);
+        writeln!(out, ",{plan},{year}-{month:02}-{day:02},{whole}.{part:02},{visits}")?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,60 @@
+//! The floor: what HTTP or a pipe costs when there is no work to do.
+//!
+//! Reads each request to its end and gives one canned answer, of the size of a real `tools/call`
+//! answer. It is not an MCP server: it never looks at what it was asked.
+//!
+//! `peer-floor --bind ADDR` or `peer-floor --stdio`
+
+use std::io::{Read, Write};
+
+use bench_peers::Transport;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Request, Response};
+
+const ANSWER: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1000000,"result":{"content":[{"type":"text","text":"{\"email\":"#,
+    r#"\"user1000@example.com\",\"plan\":\"enterprise\",\"signup_date\":\"2021-05-20\"}"}],"#,
+    r#""structuredContent":{"email":"user1000@example.com","plan":"enterprise","signup_date":"#,
+    r#""2021-05-20"},"isError":false,"resultType":"complete","_meta":{"#,
+    r#""io.modelcontextprotocol/serverInfo":{"name":"floor","version":"0.1.0"}}}}"#,
+);
+
+fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match bench_peers::parse_transport(&args)? {
+        Transport::Http(at) => bench_peers::block_on(bench_peers::serve(at, canned_response)),
+        Transport::Stdio => answer_lines(),
+    }
+}
+
+async fn canned_response(request: Request<Incoming>) -> Response<Full<Bytes>> {
+    // The body is drained, not kept: the floor pays for reading it and for nothing else.
+    let mut body = request.into_body();
+    while let Some(Ok(_)) = body.frame().await {}
+    let mut response = Response::new(Full::new(Bytes::from_static(ANSWER.as_bytes())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// One line out for every line in; all lines of one read are answered in one write.
+fn answer_lines() -> anyhow::Result<()> {
+    let mut input = std::io::stdin().lock();
+    let mut output = std::io::stdout().lock();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut answers = Vec::new();
+    loop {
+        let read = input.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        answers.clear();
+        for _ in buffer[..read].iter().filter(|&&byte| byte == b'\n') {
+            answers.extend_from_slice(ANSWER.as_bytes());
+            answers.push(b'\n');
+        }
+        output.write_all(&answers)?;
+        output.flush()?;
+    }
+}

@@ -1,0 +1,104 @@
+//! What a user is asked before something is written: the record as it is and what would become of it, in plain
+//! words.
+
+use spile_core::text::is_unsafe_to_display;
+
+use crate::contract::{Collection, Statement};
+use crate::field::Field;
+use crate::results::{MASK, push_readable};
+use crate::value::ValueRef;
+
+/// More lines than this nobody reads.
+const LINES_MAX: usize = 40;
+
+/// What is about to happen to a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOperation {
+    Create,
+    Update,
+    Delete,
+}
+
+/// The question for one record: as it is (a new one is not yet), and as it would be (for a delete, as it is).
+pub fn record_message(
+    collection: &Collection,
+    doing: WriteOperation,
+    before: &[ValueRef<'_>],
+    after: &[ValueRef<'_>],
+) -> String {
+    let name = &collection.name;
+    let (head, lines) = match doing {
+        WriteOperation::Create => {
+            (format!("Add this record to {name}?"), field_lines(&collection.fields, after))
+        }
+        WriteOperation::Delete => {
+            (format!("Delete this record of {name}?"), field_lines(&collection.fields, after))
+        }
+        WriteOperation::Update => {
+            (format!("Change this record of {name}?"), changed_lines(collection, before, after))
+        }
+    };
+    format_message(head, lines)
+}
+
+/// The question for a statement: how many rows it would change, and with which arguments.
+pub fn statement_message(statement: &Statement, changed: u64, arguments: &[ValueRef<'_>]) -> String {
+    let rows = if changed == 1 { "1 row".to_owned() } else { format!("{changed} rows") };
+    let head = format!("Run {}? It would change {rows}.", statement.result.name);
+    let fields = statement.arguments.iter().map(|argument| &argument.field);
+    let lines =
+        fields.zip(arguments).map(|(field, cell)| format!("{}: {}", field.name, display_value(field, *cell)));
+    format_message(head, lines.collect())
+}
+
+fn field_lines(fields: &[Field], cells: &[ValueRef<'_>]) -> Vec<String> {
+    let there = fields.iter().zip(cells).filter(|(_, cell)| !matches!(cell, ValueRef::Null));
+    there.map(|(field, cell)| format!("{}: {}", field.name, display_value(field, *cell))).collect()
+}
+
+/// The key first, then what changes; what stays as it is would only hide it.
+fn changed_lines(collection: &Collection, before: &[ValueRef<'_>], after: &[ValueRef<'_>]) -> Vec<String> {
+    let key = collection.shape.key.iter().map(|at| {
+        let field = &collection.fields[*at];
+        format!("{}: {}", field.name, display_value(field, after[*at]))
+    });
+    let rest = collection.fields.iter().zip(before.iter().zip(after)).filter(|(_, (old, new))| old != new);
+    let rest = rest.map(|(field, (old, new))| {
+        format!("{}: {} → {}", field.name, display_value(field, *old), display_value(field, *new))
+    });
+    key.chain(rest).collect()
+}
+
+fn display_value(field: &Field, cell: ValueRef<'_>) -> String {
+    match cell {
+        ValueRef::Null => "(nothing)".into(),
+        _ if field.sensitive => MASK.into(),
+        ValueRef::Text("") => "(empty)".into(),
+        cell => {
+            let mut out = String::new();
+            push_readable(&mut out, field, cell);
+            // Nothing that hides or turns: whoever reads this decides by it.
+            out.retain(|c| !is_invisible(c));
+            out
+        }
+    }
+}
+
+/// Characters that are not seen, or that turn others around. A terminal need not mind all of them.
+pub(crate) fn is_invisible(c: char) -> bool {
+    is_unsafe_to_display(c) || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}')
+}
+
+fn format_message(head: String, mut lines: Vec<String>) -> String {
+    let more = lines.len().saturating_sub(LINES_MAX);
+    lines.truncate(LINES_MAX);
+    let mut out = head;
+    for line in lines {
+        out.push('\n');
+        out.push_str(&line);
+    }
+    if more > 0 {
+        out.push_str(&format!("\nand {more} more"));
+    }
+    out
+}

@@ -1,0 +1,205 @@
+//! From rows to results: typed records under a row cap and a byte budget, and a text to read beside them.
+
+mod items;
+mod page;
+mod write_result;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use json::Json;
+use ring::digest;
+use spile_core::{ToolContent, ToolResult};
+
+use crate::contract::{Collection, VERSION_FIELD};
+use crate::field::{BLOB_BYTES_MAX, Field};
+use crate::text_template::TextTemplate;
+use crate::value::ValueRef;
+
+pub use items::RowList;
+pub use page::Page;
+pub use write_result::{WriteResult, replayed_tool_result, write_tool_result};
+
+/// Why a row cannot be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordError {
+    /// A value is not what the contract says of its field, in the row with this key.
+    TypeMismatch { field: String, row: String },
+    /// It is larger than anything that should travel.
+    TooLarge { bytes: usize },
+    /// A page would end with a value that no cursor can name: bytes where there should be text, or a text that
+    /// is too long for one.
+    InvalidCursorValue { field: String },
+}
+
+/// The largest record. A page has its own, smaller bound, which only its first record may exceed.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// One record as a result.
+#[inline]
+pub fn record(
+    collection: &Collection,
+    line: Option<&TextTemplate>,
+    cells: &[ValueRef<'_>],
+) -> Result<ToolResult, RecordError> {
+    let mut out = Vec::with_capacity(48 * collection.fields.len() + 32);
+    let version = write_record(&mut out, collection, cells)?;
+    if out.len() > RECORD_BYTES_MAX {
+        return Err(RecordError::TooLarge { bytes: out.len() });
+    }
+    Ok(tool_result(record_text(collection, line, cells, version.as_deref()), out))
+}
+
+/// Writes a record with all its fields, and says its version where that is told.
+#[inline]
+fn write_record(
+    out: &mut Vec<u8>,
+    collection: &Collection,
+    cells: &[ValueRef<'_>],
+) -> Result<Option<String>, RecordError> {
+    let start = out.len();
+    write_object(out, collection.fields.iter().zip(cells.iter().copied()))
+        .map_err(|field| type_mismatch(collection, field, cells))?;
+    if !collection.has_version_field() {
+        return Ok(None);
+    }
+    let version = version_digest(&out[start..], cells);
+    append_version(out, &version);
+    Ok(Some(version))
+}
+
+/// What tells this state of a row from another: a digest of all that is told of it, and of what is too long to be.
+pub fn record_version(collection: &Collection, cells: &[ValueRef<'_>]) -> Result<String, RecordError> {
+    let mut out = Vec::with_capacity(48 * collection.fields.len() + 32);
+    write_object(&mut out, collection.fields.iter().zip(cells.iter().copied()))
+        .map_err(|field| type_mismatch(collection, field, cells))?;
+    Ok(version_digest(&out, cells))
+}
+
+/// 72 bits: nobody gains by finding two states that are told apart by chance only.
+const VERSION_BYTES: usize = 9;
+
+fn version_digest(record: &[u8], cells: &[ValueRef<'_>]) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(record);
+    for cell in cells {
+        if let ValueRef::Blob(bytes) = cell
+            && bytes.len() > BLOB_BYTES_MAX
+        {
+            context.update(&(bytes.len() as u64).to_be_bytes());
+            context.update(bytes);
+        }
+    }
+    URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..VERSION_BYTES])
+}
+
+/// Adds the version to the object that `out` ends with.
+fn append_version(out: &mut Vec<u8>, version: &str) {
+    out.pop();
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    json::write::string(out, VERSION_FIELD);
+    out.push(b':');
+    json::write::string(out, version);
+    out.push(b'}');
+}
+
+/// How a record reads.
+fn record_text(
+    collection: &Collection,
+    line: Option<&TextTemplate>,
+    cells: &[ValueRef<'_>],
+    version: Option<&str>,
+) -> String {
+    let mut text = match line {
+        Some(line) => return line.render(&collection.fields, cells),
+        None => default_text(&collection.fields, cells),
+    };
+    // Some clients show their model the text alone.
+    if let Some(version) = version {
+        text.push_str(&format!(" · {VERSION_FIELD}: {version}"));
+    }
+    text
+}
+
+fn tool_result(text: String, structured: Vec<u8>) -> ToolResult {
+    ToolResult {
+        content: ToolContent::Text(text),
+        structured: Some(Json::from_written_bytes(structured)),
+        is_error: false,
+        meta: None,
+    }
+}
+
+#[inline]
+fn write_object<'a>(
+    out: &mut Vec<u8>,
+    members: impl Iterator<Item = (&'a Field, ValueRef<'a>)>,
+) -> Result<(), &'a Field> {
+    let start = out.len();
+    for (field, cell) in members {
+        out.push(if out.len() == start { b'{' } else { b',' });
+        field.write_member(out, cell).map_err(|_| field)?;
+    }
+    if out.len() == start {
+        out.push(b'{');
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Says which row it is, for the log.
+#[cold]
+fn type_mismatch(collection: &Collection, field: &Field, cells: &[ValueRef<'_>]) -> RecordError {
+    let key = &collection.shape.key;
+    let parts = key.iter().map(|at| {
+        let field = &collection.fields[*at];
+        let mut part = format!("{} ", field.name);
+        if field.sensitive {
+            part.push_str(MASK);
+        } else {
+            push_readable(&mut part, field, cells[*at]);
+        }
+        part
+    });
+    let row = if key.is_empty() { "no key".into() } else { parts.collect::<Vec<_>>().join(", ") };
+    RecordError::TypeMismatch { field: field.name.clone(), row }
+}
+
+/// What stands for a value that must not be seen.
+pub const MASK: &str = "•••";
+
+/// `email: dana@acme.test · plan: emerald`. What has no value is left out.
+fn default_text(fields: &[Field], cells: &[ValueRef<'_>]) -> String {
+    let mut out = String::with_capacity(32 * fields.len());
+    for (field, cell) in fields.iter().zip(cells) {
+        if matches!(cell, ValueRef::Null) {
+            continue;
+        }
+        if !out.is_empty() {
+            out.push_str(" · ");
+        }
+        out.push_str(&field.name);
+        out.push_str(": ");
+        push_readable(&mut out, field, *cell);
+    }
+    out
+}
+
+/// A text is for reading: one line, and no longer than a line should be. The record has all of it.
+const VALUE_CHARS_MAX: usize = 200;
+
+pub(crate) fn push_readable(out: &mut String, field: &Field, cell: ValueRef<'_>) {
+    let start = out.len();
+    field.write_readable(out, cell);
+    if out.as_bytes()[start..].iter().any(|c| *c < 0x20) {
+        let flat = out[start..].replace(|c: char| c < ' ', " ");
+        out.replace_range(start.., &flat);
+    }
+    if out.len() - start > VALUE_CHARS_MAX
+        && let Some((cut, _)) = out[start..].char_indices().nth(VALUE_CHARS_MAX)
+    {
+        out.truncate(start + cut);
+        out.push('…');
+    }
+}

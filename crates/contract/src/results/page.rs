@@ -1,0 +1,89 @@
+//! A page of a list, and the place where it ended.
+
+use spile_core::ToolResult;
+
+use super::items::Items;
+use super::{RecordError, tool_result};
+use crate::bind::Projection;
+use crate::contract::Collection;
+use crate::cursor::{self, CURSOR_BYTES_MAX};
+use crate::field::Field;
+use crate::source::{CursorPosition, RowFlow, RowPosition, Sort};
+use crate::text_template::TextTemplate;
+use crate::value::{Value, ValueRef};
+
+/// A page that is being filled.
+pub struct Page<'c> {
+    items: Items<'c>,
+    sort: Option<Sort>,
+    last_position: Option<CursorPosition>,
+}
+
+impl<'c> Page<'c> {
+    pub fn new(
+        collection: &'c Collection,
+        line: Option<&'c TextTemplate>,
+        shown: Option<Projection>,
+        sort: Option<Sort>,
+        rows_max: usize,
+    ) -> Self {
+        Self { items: Items::new(collection, line, shown, rows_max), sort, last_position: None }
+    }
+
+    /// Takes a row, if there is still room for it.
+    pub fn push(&mut self, cells: &[ValueRef<'_>], place: RowPosition) -> RowFlow {
+        let more = self.items.push(cells);
+        if more == RowFlow::Continue {
+            let key = match &*self.items.collection.shape.key {
+                [] => vec![
+                    ValueRef::Integer(place.row_number).to_value(),
+                    ValueRef::Integer(place.table_version).to_value(),
+                ],
+                key => key.iter().map(|at| cells[*at].to_value()).collect(),
+            };
+            self.last_position =
+                Some(CursorPosition { sort_value: self.sort.map(|sort| cells[sort.column].to_value()), key });
+        }
+        more
+    }
+
+    /// The result. `seal` makes a cursor of the place where the page ended.
+    pub fn finish(
+        self,
+        total: Option<u64>,
+        seal: impl FnOnce(&CursorPosition) -> String,
+    ) -> Result<ToolResult, RecordError> {
+        self.items.check()?;
+        let last = self.last_position.as_ref().filter(|_| self.items.is_truncated());
+        if let Some(field) = last.and_then(|last| self.invalid_cursor_field(last)) {
+            return Err(RecordError::InvalidCursorValue { field: field.name.clone() });
+        }
+        let cursor = last.map(seal);
+        let mut out = vec![b'{'];
+        self.items.write_items(&mut out);
+        if let Some(cursor) = &cursor {
+            out.extend_from_slice(b",\"nextCursor\":");
+            json::write::string(&mut out, cursor);
+        }
+        self.items.write_truncated(&mut out);
+        if let Some(total) = total {
+            out.extend_from_slice(format!(",\"total\":{total}").as_bytes());
+        }
+        out.push(b'}');
+        let of = total.map_or_else(String::new, |total| format!(" of {total}"));
+        Ok(tool_result(self.items.to_text(&of, "; there are more: pass `nextCursor` as `cursor`"), out))
+    }
+
+    /// The field whose value a cursor could not name.
+    fn invalid_cursor_field(&self, last: &CursorPosition) -> Option<&'c Field> {
+        let collection = self.items.collection;
+        let key = last.key.iter().zip(&collection.shape.key).map(|(value, at)| (value, *at));
+        let sorted = last.sort_value.iter().zip(self.sort).map(|(value, sort)| (value, sort.column));
+        let named = || sorted.clone().chain(key.clone());
+        let is_long = named().map(|(value, _)| cursor::encoded_len(value)).sum::<usize>() > CURSOR_BYTES_MAX;
+        let bytes = named().find(|(value, _)| matches!(value, Value::Blob(_)));
+        let blamed =
+            bytes.or_else(|| named().max_by_key(|(value, _)| cursor::encoded_len(value)).filter(|_| is_long));
+        blamed.map(|(_, at)| &collection.fields[at])
+    }
+}

@@ -1,0 +1,102 @@
+//! A line of text with places for fields: `Found customer {email} on the {plan} plan.`
+
+use std::ops::Range;
+
+use crate::field::Field;
+use crate::value::ValueRef;
+
+/// A line whose places are known to exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextTemplate(Vec<Segment>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Segment {
+    Text(String),
+    /// The place in the collection's fields.
+    Field(usize),
+}
+
+/// Why a line cannot be used, and which of its bytes are to blame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplateError {
+    /// A `{` without its `}`.
+    Unclosed(Range<usize>),
+    UnknownField(String, Range<usize>),
+}
+
+impl TextTemplate {
+    /// A field may be named as callers name it or as the source does. `{{` and `}}` are braces.
+    pub fn parse(text: &str, fields: &[Field]) -> Result<Self, TemplateError> {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(found) = rest.find(['{', '}']) {
+            let (before, brace) = rest.split_at(found);
+            plain.push_str(before);
+            if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
+                plain.push_str(&brace[..1]);
+                rest = after;
+            } else if let Some(inside) = brace.strip_prefix('{') {
+                let start = text.len() - brace.len();
+                let (name, after) =
+                    inside.split_once('}').ok_or(TemplateError::Unclosed(start..text.len()))?;
+                let name = name.trim();
+                let known = |field: &Field| field.name == name || field.column == name;
+                let at = fields.iter().position(known).ok_or_else(|| {
+                    TemplateError::UnknownField(name.into(), start..text.len() - after.len())
+                })?;
+                pieces.push(Segment::Text(std::mem::take(&mut plain)));
+                pieces.push(Segment::Field(at));
+                rest = after;
+            } else {
+                plain.push('}');
+                rest = &brace[1..];
+            }
+        }
+        plain.push_str(rest);
+        pieces.push(Segment::Text(plain));
+        pieces.retain(|piece| !matches!(piece, Segment::Text(text) if text.is_empty()));
+        Ok(Self(pieces))
+    }
+
+    pub fn render(&self, fields: &[Field], cells: &[ValueRef<'_>]) -> String {
+        let mut out = String::with_capacity(128);
+        for piece in &self.0 {
+            match piece {
+                Segment::Text(text) => out.push_str(text),
+                Segment::Field(at) => fields[*at].write_readable(&mut out, cells[*at]),
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TemplateError, TextTemplate};
+    use crate::data_type::DataType;
+    use crate::field::Field;
+    use crate::value::ValueRef;
+
+    #[test]
+    fn places_are_filled() {
+        let fields =
+            [Field::new("email", "E-Mail", DataType::Text), Field::new("plan", "plan", DataType::Text)];
+        let cells = [ValueRef::Text("dana@acme.test"), ValueRef::Null];
+        for (text, expected) in [
+            ("Found {email} on {plan}.", Ok("Found dana@acme.test on .")),
+            ("{E-Mail}", Ok("dana@acme.test")),
+            ("{ email }", Ok("dana@acme.test")),
+            ("", Ok("")),
+            ("{{email}} }}", Ok("{email} }")),
+            ("a } b", Ok("a } b")),
+            ("Größe {email}", Ok("Größe dana@acme.test")),
+            ("x {emial}", Err(TemplateError::UnknownField("emial".into(), 2..9))),
+            ("{}", Err(TemplateError::UnknownField(String::new(), 0..2))),
+            ("ü {email", Err(TemplateError::Unclosed(3..9))),
+        ] {
+            let got = TextTemplate::parse(text, &fields).map(|line| line.render(&fields, &cells));
+            assert_eq!(got.as_deref().map_err(Clone::clone), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! One value of one row, as a source has it.
+
+use std::cmp::Ordering;
+
+/// A value on loan: from a row, or from the arguments of a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ValueRef<'a> {
+    Null,
+    Text(&'a str),
+    Integer(i64),
+    Real(f64),
+    Blob(&'a [u8]),
+}
+
+/// A value of its own: what a cursor carries.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Null,
+    Text(String),
+    Integer(i64),
+    Real(f64),
+    Blob(Vec<u8>),
+}
+
+impl ValueRef<'_> {
+    pub fn to_value(self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Text(text) => Value::Text(text.into()),
+            Self::Integer(n) => Value::Integer(n),
+            Self::Real(n) => Value::Real(n),
+            Self::Blob(bytes) => Value::Blob(bytes.into()),
+        }
+    }
+
+    /// The order in which SQLite sorts: nothing, numbers, texts by their bytes, blobs. Every source that sorts
+    /// by itself sorts so.
+    pub fn sql_cmp(self, other: ValueRef<'_>) -> Ordering {
+        use ValueRef::{Blob, Integer, Null, Real, Text};
+        match (self, other) {
+            (Integer(a), Integer(b)) => a.cmp(&b),
+            // There is one zero, whatever its sign.
+            (Real(a), Real(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
+            (Integer(a), Real(b)) => (a as f64).total_cmp(&(b + 0.0)),
+            (Real(a), Integer(b)) => (a + 0.0).total_cmp(&(b as f64)),
+            (Text(a), Text(b)) => a.cmp(b),
+            (Blob(a), Blob(b)) => a.cmp(b),
+            (Null, Null) => Ordering::Equal,
+            (a, b) => a.storage_class().cmp(&b.storage_class()),
+        }
+    }
+
+    fn storage_class(self) -> u8 {
+        match self {
+            Self::Null => 0,
+            Self::Integer(_) | Self::Real(_) => 1,
+            Self::Text(_) => 2,
+            Self::Blob(_) => 3,
+        }
+    }
+}
+
+impl Value {
+    pub fn as_value_ref(&self) -> ValueRef<'_> {
+        match self {
+            Self::Null => ValueRef::Null,
+            Self::Text(text) => ValueRef::Text(text),
+            Self::Integer(n) => ValueRef::Integer(*n),
+            Self::Real(n) => ValueRef::Real(*n),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! Which change breaks whom, as a table: what was, what is, and what is said of it.
+
+use std::collections::BTreeMap;
+
+use contract::Confirm;
+use contract::compatibility::{
+    Compatibility, ContractInterface, ToolInterface, compare_interfaces, overall_compatibility,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use spile_core::ToolAnnotations;
+
+fn tool_interface(input: Value, output: Value) -> ToolInterface {
+    let (words, annotations) = (String::new(), ToolAnnotations::default());
+    ToolInterface {
+        text_digest: words,
+        annotations,
+        confirm: Confirm::Never,
+        input_schema: input,
+        output_schema: output,
+    }
+}
+
+fn contract_with(promise: ToolInterface) -> ContractInterface {
+    ContractInterface {
+        instructions_digest: String::new(),
+        tools: BTreeMap::from([("t".to_owned(), promise)]),
+    }
+}
+
+/// An object with these properties, of which some must be there.
+fn object(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+#[track_caller]
+fn assert_differences(
+    old: &ContractInterface,
+    new: &ContractInterface,
+    verdict: Compatibility,
+    lines: &[&str],
+) {
+    let found = compare_interfaces(old, new);
+    let all: Vec<String> = found.iter().map(|one| format!("{} {one}", one.compatibility.as_str())).collect();
+    assert_eq!(all, lines);
+    assert_eq!(overall_compatibility(&found), verdict);
+    // Whatever can be said of it, nothing is said of what is the same.
+    assert_eq!((compare_interfaces(old, old), compare_interfaces(new, new)), (vec![], vec![]));
+}
+
+/// As an argument `a`.
+#[track_caller]
+fn assert_input_change(was: Value, is: Value, verdict: Compatibility, line: &str) {
+    let whole = |a: Value| contract_with(tool_interface(object(json!({ "a": a }), &[]), json!({})));
+    assert_differences(&whole(was), &whole(is), verdict, &[line]);
+}
+
+/// As a field `a` of the items of a list.
+#[track_caller]
+fn assert_output_change(was: Value, is: Value, verdict: Compatibility, line: &str) {
+    let list = |a: Value| {
+        let item = object(json!({ "a": a }), &["a"]);
+        let page = object(json!({"items": {"type": "array", "items": item}}), &["items"]);
+        let failure = json!({"properties": {"code": {"type": "string"}}, "required": ["code"]});
+        contract_with(tool_interface(json!({}), json!({"type": "object", "anyOf": [page, failure]})))
+    };
+    assert_differences(&list(was), &list(is), verdict, &[line]);
+}
+
+use Compatibility::{Breaking, Compatible, TextOnly};
+
+const TAKES_MORE: &str = "more is taken than before";
+const TAKES_LESS: &str = "what was taken before may be refused";
+const TELLS_LESS: &str = "no more is told than before";
+const TELLS_MORE: &str = "readers may be told what they do not expect";
+
+/// A keyword that gets narrower from left to right, on both sides and in both directions.
+#[track_caller]
+fn assert_narrowing(wide: Value, narrow: Value, narrower: &str, wider: &str) {
+    let of = |side: &str, verdict: &str, what: &str, why: &str| format!("{verdict} t {side}: {what}; {why}");
+    let (a, b) = (wide, narrow);
+    assert_input_change(a.clone(), b.clone(), Breaking, &of("input.a", "breaking", narrower, TAKES_LESS));
+    assert_input_change(b.clone(), a.clone(), Compatible, &of("input.a", "compatible", wider, TAKES_MORE));
+    assert_output_change(
+        a.clone(),
+        b.clone(),
+        Compatible,
+        &of("output.items[].a", "compatible", narrower, TELLS_LESS),
+    );
+    assert_output_change(b, a, Breaking, &of("output.items[].a", "breaking", wider, TELLS_MORE));
+}
+
+#[test]
+fn what_is_narrower_breaks_callers_and_what_is_wider_breaks_readers() {
+    let text = || json!({"type": "string"});
+    assert_narrowing(
+        json!({"type": ["string", "null"]}),
+        text(),
+        "it is never null any more",
+        "it may be null too",
+    );
+    assert_narrowing(
+        json!({"type": "number"}),
+        json!({"type": "integer"}),
+        "it is never number any more",
+        "it may be number too",
+    );
+    assert_narrowing(
+        json!({}),
+        text(),
+        "it is never array or boolean or integer or null or number or object any more",
+        "it may be array or boolean or integer or null or number or object too",
+    );
+    assert_narrowing(
+        json!({"enum": ["free", "ruby", 7]}),
+        json!({"enum": [7, "free"]}),
+        "without \"ruby\" now",
+        "with \"ruby\" now",
+    );
+    assert_narrowing(
+        json!({"enum": ["x", "y"]}),
+        json!({"const": "x"}),
+        "without \"y\" now",
+        "with \"y\" now",
+    );
+    assert_narrowing(
+        text(),
+        json!({"type": "string", "enum": ["a"]}),
+        "only some values may stand here now",
+        "any value may stand here now",
+    );
+    for (least, low, high) in
+        [("minimum", 0, 1), ("minLength", 1, 2), ("minItems", 0, 3), ("exclusiveMinimum", 4, 5)]
+    {
+        assert_narrowing(
+            json!({least: low}),
+            json!({least: high}),
+            &format!("`{least}` was {low} and is {high} now"),
+            &format!("`{least}` was {high} and is {low} now"),
+        );
+    }
+    for most in ["maximum", "maxLength", "exclusiveMaximum", "maxProperties"] {
+        assert_narrowing(
+            json!({most: 100}),
+            json!({most: 50}),
+            &format!("`{most}` was 100 and is 50 now"),
+            &format!("`{most}` was 50 and is 100 now"),
+        );
+        assert_narrowing(
+            json!({}),
+            json!({most: 50}),
+            &format!("`{most}` is 50 now"),
+            &format!("`{most}` was 50 and is gone"),
+        );
+    }
+    assert_narrowing(
+        text(),
+        json!({"type": "string", "format": "email"}),
+        "`format` is \"email\" now",
+        "`format` was \"email\" and is gone",
+    );
+    assert_narrowing(
+        text(),
+        json!({"type": "string", "pattern": "^x$"}),
+        "`pattern` is \"^x$\" now",
+        "`pattern` was \"^x$\" and is gone",
+    );
+    assert_narrowing(
+        json!({"type": "array"}),
+        json!({"type": "array", "uniqueItems": true}),
+        "nothing may come twice now",
+        "the same may come twice now",
+    );
+    assert_narrowing(
+        json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        json!({"anyOf": [{"type": "string"}]}),
+        "it has one shape less",
+        "it may have another shape too",
+    );
+    assert_narrowing(
+        json!({}),
+        json!({"anyOf": [{"type": "string"}]}),
+        "only some shapes may stand here now",
+        "any shape may stand here now",
+    );
+}
+
+#[test]
+fn what_is_not_understood_breaks_both() {
+    const UNSHOWN: &str = "it cannot be shown to be compatible";
+    for (was, is, what) in [
+        (json!({"format": "date"}), json!({"format": "email"}), "`format` was \"date\" and is \"email\" now"),
+        (json!({"pattern": "a"}), json!({"pattern": "b"}), "`pattern` was \"a\" and is \"b\" now"),
+        (json!({"not": {}}), json!({}), "`not` was {} and is gone"),
+        (json!({}), json!({"$ref": "#/x"}), "`$ref` is \"#/x\" now"),
+        (json!({"oneOf": []}), json!({"oneOf": [{}]}), "`oneOf` was [] and is [{}] now"),
+        (
+            json!({"x-mcp-header": "A"}),
+            json!({"x-mcp-header": "B"}),
+            "`x-mcp-header` was \"A\" and is \"B\" now",
+        ),
+        (json!({"maximum": 1}), json!({"maximum": "2"}), "`maximum` was 1 and is \"2\" now"),
+        (json!({"anyOf": 1}), json!({"anyOf": []}), "`anyOf` is no list"),
+        (
+            json!({"anyOf": [{"type": "string"}]}),
+            json!({"anyOf": [{"type": "null"}, {"type": "integer"}]}),
+            "it has other shapes",
+        ),
+        (json!(false), json!({}), "a schema that is `false` came or went"),
+    ] {
+        assert_input_change(
+            was.clone(),
+            is.clone(),
+            Breaking,
+            &format!("breaking t input.a: {what}; {UNSHOWN}"),
+        );
+        assert_output_change(was, is, Breaking, &format!("breaking t output.items[].a: {what}; {UNSHOWN}"));
+    }
+    let other = "it was string and is integer now";
+    assert_input_change(
+        json!({"type": "string"}),
+        json!({"type": "integer"}),
+        Breaking,
+        &format!("breaking t input.a: {other}"),
+    );
+    assert_output_change(
+        json!({"type": "string"}),
+        json!({"type": "integer"}),
+        Breaking,
+        &format!("breaking t output.items[].a: {other}"),
+    );
+}
+
+#[test]
+fn a_default_is_no_promise_and_says_what_it_does() {
+    let why = "`default` was 100 and is 50 now; whoever leaves it out gets something else than before";
+    assert_input_change(
+        json!({"default": 100}),
+        json!({"default": 50}),
+        Compatible,
+        &format!("compatible t input.a: {why}"),
+    );
+}
+
+#[test]
+fn how_long_a_list_may_be_is_no_promise_to_readers() {
+    let (short, long, any) = (json!({"maxItems": 50}), json!({"maxItems": 100}), json!({}));
+    let of = |side: &str, what: &str, why: &str| format!("{side}.a: `maxItems` {what}; {why}");
+    let longer = "a list may be longer; readers find all that they knew, and a client that holds results to the \
+                  old schema has to fetch the list again";
+    for (was, is, what) in [(&short, &long, "was 50 and is 100 now"), (&long, &any, "was 100 and is gone")] {
+        let (reader, caller) = ("compatible t output.items[]", "compatible t input");
+        assert_output_change(was.clone(), is.clone(), Compatible, &of(reader, what, longer));
+        assert_input_change(was.clone(), is.clone(), Compatible, &of(caller, what, TAKES_MORE));
+    }
+    for (was, is, what) in [(&long, &short, "was 100 and is 50 now"), (&any, &long, "is 100 now")] {
+        let (reader, caller) = ("compatible t output.items[]", "breaking t input");
+        assert_output_change(was.clone(), is.clone(), Compatible, &of(reader, what, TELLS_LESS));
+        assert_input_change(was.clone(), is.clone(), Breaking, &of(caller, what, TAKES_LESS));
+    }
+    // No schema of ours has one that is no number.
+    let why = "breaking t output.items[].a: `maxItems` was 50 and is \"9\" now; it cannot be shown to be compatible";
+    assert_output_change(short, json!({"maxItems": "9"}), Breaking, why);
+}
+
+#[test]
+fn what_is_sensitive_is_words() {
+    let (open, sensitive) = (json!({"type": "string"}), json!({"type": "string", "x-sensitive": true}));
+    for (was, is, why) in [
+        (&open, &sensitive, "it is sensitive now; nobody should write it down"),
+        (&sensitive, &open, "it is not sensitive any more"),
+    ] {
+        assert_input_change(was.clone(), is.clone(), TextOnly, &format!("compatible t input.a: {why}"));
+        assert_output_change(
+            was.clone(),
+            is.clone(),
+            TextOnly,
+            &format!("compatible t output.items[].a: {why}"),
+        );
+    }
+}
+
+#[test]
+fn arguments_come_and_go() {
+    let text = || json!({"type": "string"});
+    let of = |properties: Value, required: &[&str]| {
+        contract_with(tool_interface(object(properties, required), json!({})))
+    };
+    let (a, b) = (of(json!({"a": text()}), &["a"]), of(json!({"a": text(), "b": text()}), &["a"]));
+    assert_differences(&a, &b, Compatible, &["compatible t input.b: a new argument that may be left out"]);
+    assert_differences(
+        &b,
+        &a,
+        Breaking,
+        &["breaking t input.b: the argument is gone; whoever says it is refused"],
+    );
+    let must = of(json!({"a": text(), "b": text()}), &["b", "a"]);
+    let why = "breaking t input.b: a new argument that must be said; whoever does not know it is refused";
+    assert_differences(&a, &must, Breaking, &[why]);
+    assert_differences(
+        &b,
+        &must,
+        Breaking,
+        &["breaking t input.b: it must be said now; whoever leaves it out is refused"],
+    );
+    assert_differences(&must, &b, Compatible, &["compatible t input.b: it may be left out now"]);
+    // Whether it is described or not.
+    let unnamed = of(json!({"a": text()}), &["a", "c"]);
+    assert_differences(
+        &a,
+        &unnamed,
+        Breaking,
+        &["breaking t input.c: it must be said now; whoever leaves it out is refused"],
+    );
+    let open = |properties: Value| {
+        contract_with(tool_interface(json!({"type": "object", "properties": properties}), json!({})))
+    };
+    let why = "breaking t input.a: the argument is gone; whoever says it is not heard";
+    assert_differences(&open(json!({"a": {}})), &open(json!({})), Breaking, &[why]);
+    assert_differences(
+        &of(json!({}), &[]),
+        &open(json!({})),
+        Compatible,
+        &["compatible t input: other names may stand here now; more is taken than before"],
+    );
+    assert_differences(
+        &open(json!({})),
+        &of(json!({}), &[]),
+        Breaking,
+        &["breaking t input: no other names may stand here now; what was taken before may be refused"],
+    );
+}
+
+#[test]
+fn fields_come_and_go() {
+    let of = |properties: Value, required: &[&str]| {
+        contract_with(tool_interface(json!({}), object(properties, required)))
+    };
+    let (a, b) = (of(json!({"a": {}}), &["a"]), of(json!({"a": {}, "b": {}}), &["a", "b"]));
+    let why = "compatible t output.b: a new field; readers find all that they knew, and a client that holds results \
+               to the old schema has to fetch the list again";
+    assert_differences(&a, &b, Compatible, &[why]);
+    assert_differences(
+        &b,
+        &a,
+        Breaking,
+        &["breaking t output.b: the field is gone; whoever reads it finds nothing"],
+    );
+    let may = of(json!({"a": {}, "b": {}}), &["a"]);
+    assert_differences(
+        &b,
+        &may,
+        Breaking,
+        &["breaking t output.b: it may be missing now; whoever relies on it finds nothing"],
+    );
+    assert_differences(&may, &b, Compatible, &["compatible t output.b: it is always there now"]);
+    let open = contract_with(tool_interface(
+        json!({}),
+        json!({"type": "object", "properties": {"a": {}}, "required": ["a"]}),
+    ));
+    let why = "compatible t output: there may be fields that are not named; readers pass over them";
+    assert_differences(&a, &open, Compatible, &[why]);
+    let other = |what: Value| contract_with(tool_interface(json!({}), json!({"additionalProperties": what})));
+    assert_differences(
+        &other(json!({"type": "string"})),
+        &other(json!({"type": ["string", "null"]})),
+        Breaking,
+        &["breaking t output.*: it may be null too; readers may be told what they do not expect"],
+    );
+    assert_differences(
+        &other(json!({})),
+        &other(json!(false)),
+        Breaking,
+        &["breaking t output: what may stand under other names changed; it cannot be shown to be compatible"],
+    );
+}
+
+#[test]
+fn tools_come_and_go() {
+    let tool = || tool_interface(json!({}), json!({}));
+    let none = ContractInterface::default();
+    assert_differences(&none, &contract_with(tool()), Compatible, &["compatible t: a new tool"]);
+    assert_differences(
+        &contract_with(tool()),
+        &none,
+        Breaking,
+        &["breaking t: the tool is gone; whoever calls it fails"],
+    );
+    let words = contract_with(ToolInterface { text_digest: "other".into(), ..tool() });
+    assert_differences(
+        &contract_with(tool()),
+        &words,
+        TextOnly,
+        &["compatible t: it is described in other words"],
+    );
+    let instructed = ContractInterface { instructions_digest: "x".into(), ..contract_with(tool()) };
+    assert_differences(
+        &contract_with(tool()),
+        &instructed,
+        TextOnly,
+        &["compatible the instructions are other words"],
+    );
+}
+
+#[test]
+fn hints_are_what_clients_decide_by() {
+    let hinted =
+        |annotations| contract_with(ToolInterface { annotations, ..tool_interface(json!({}), json!({})) });
+    let reads = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
+    let writes = ToolAnnotations { read_only: Some(false), ..ToolAnnotations::default() };
+    let unsaid = ToolAnnotations::default();
+    let why = "breaking t readOnlyHint: it writes now; a client that lets reading pass would not ask";
+    assert_differences(&hinted(reads), &hinted(writes), Breaking, &[why]);
+    assert_differences(&hinted(reads), &hinted(unsaid), Breaking, &[why]);
+    assert_differences(&hinted(unsaid), &hinted(writes), Compatibility::Same, &[]);
+    assert_differences(
+        &hinted(writes),
+        &hinted(reads),
+        Compatible,
+        &["compatible t readOnlyHint: it is true now"],
+    );
+    let adds = ToolAnnotations { destructive: Some(false), ..writes };
+    let why = "breaking t destructiveHint: it can destroy now; a client that lets adding pass would not ask";
+    assert_differences(&hinted(adds), &hinted(writes), Breaking, &[why]);
+    assert_differences(
+        &hinted(writes),
+        &hinted(adds),
+        Compatible,
+        &["compatible t destructiveHint: it is false now"],
+    );
+    let again = ToolAnnotations { idempotent: Some(true), ..writes };
+    let why = "breaking t idempotentHint: it does more when it is repeated; a client that repeats it would";
+    assert_differences(&hinted(again), &hinted(writes), Breaking, &[why]);
+    let far = ToolAnnotations { open_world: Some(true), ..writes };
+    let near = ToolAnnotations { open_world: Some(false), ..writes };
+    assert_differences(
+        &hinted(near),
+        &hinted(far),
+        Compatible,
+        &["compatible t openWorldHint: it is true now"],
+    );
+}
+
+#[test]
+fn who_cannot_ask_is_refused_where_the_user_is_asked() {
+    let tool = |confirm| contract_with(ToolInterface { confirm, ..tool_interface(json!({}), json!({})) });
+    let (never, ask) = (tool(Confirm::Never), tool(Confirm::Ask));
+    let why = "breaking t confirm: the user is asked now; a client that shows no questions is refused";
+    assert_differences(&never, &ask, Breaking, &[why]);
+    assert_differences(&ask, &never, Compatible, &["compatible t confirm: the user is not asked any more"]);
+    assert_ne!(never.tools["t"].hash(), ask.tools["t"].hash());
+}
+
+/// Schemas of the shapes that ours have.
+fn schema() -> impl Strategy<Value = Value> {
+    let types = prop::sample::subsequence(vec!["string", "integer", "number", "null"], 1..=4);
+    let leaf = (types, prop::option::of(0..3i64), prop::option::of(3..6i64)).prop_map(|(types, min, max)| {
+        let mut schema = json!({ "type": types });
+        for (keyword, bound) in [("minimum", min), ("maximum", max)] {
+            if let Some(bound) = bound {
+                schema[keyword] = json!(bound);
+            }
+        }
+        schema
+    });
+    let members = prop::collection::btree_map("[abc]", (leaf, any::<bool>()), 0..3);
+    members.prop_map(|members| {
+        let required: Vec<&String> = members.iter().filter(|(_, (_, must))| *must).map(|(name, _)| name).collect();
+        let properties: BTreeMap<&String, &Value> = members.iter().map(|(name, (schema, _))| (name, schema)).collect();
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    })
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!("x")),
+        Just(json!(null)),
+        (-1..8i64).prop_map(|n| json!(n)),
+        Just(json!(2.5)),
+    ];
+    prop::collection::btree_map("[abc]", leaf, 0..4).prop_map(|members| json!(members))
+}
+
+fn is_valid(schema: &Value, value: &Value) -> bool {
+    let schema = json::Json::parse(&schema.to_string()).expect("JSON");
+    let check = contract::CompiledSchema::compile(&schema).expect("a schema");
+    check.is_valid(&json::Json::parse(&value.to_string()).expect("JSON"))
+}
+
+proptest! {
+    /// What is called compatible is: whatever the old schema took, the new one takes.
+    #[test]
+    fn compatible_input_takes_whatever_was_taken(was in schema(), is in schema(), values in prop::collection::vec(value(), 20)) {
+        let of = |input: &Value| contract_with(tool_interface(input.clone(), json!({})));
+        if overall_compatibility(&compare_interfaces(&of(&was), &of(&is))) < Breaking {
+            for value in &values {
+                prop_assert!(!is_valid(&was, value) || is_valid(&is, value), "{value} fits {was} and not {is}");
+            }
+        }
+    }
+
+    /// And whatever is told now, the old schema knew, but for fields that are new.
+    #[test]
+    fn compatible_output_tells_nothing_unexpected(was in schema(), is in schema(), values in prop::collection::vec(value(), 20)) {
+        let of = |output: &Value| contract_with(tool_interface(json!({}), output.clone()));
+        if overall_compatibility(&compare_interfaces(&of(&was), &of(&is))) < Breaking {
+            for value in &values {
+                let mut known = value.clone();
+                known.as_object_mut().expect("an object").retain(|name, _| was["properties"].get(name).is_some());
+                prop_assert!(!is_valid(&is, value) || is_valid(&was, &known), "{value} fits {is} and not {was}");
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! However few rows and bytes a result may have, and whatever is in the rows: it is what its tool promises.
+
+use contract::bind::Projection;
+use contract::compile::{KnownSource, compile};
+use contract::results::{Page, RecordError, RowList};
+use contract::source::{
+    ColumnFacts, RowFlow, RowPosition, SearchCoverage, SourceFacts, StatementFacts, TableFacts,
+};
+use contract::{CompiledSchema, Contract, DataType, Value, ValueRef, manifest};
+use json::Json;
+use proptest::prelude::*;
+
+/// A table with a column of each kind, nullable or mixed where `strays` says so.
+fn columns(strays: u32) -> Vec<ColumnFacts> {
+    let mut columns = vec![ColumnFacts::new("key", DataType::Int64)];
+    for (at, kind) in DataType::ALL.into_iter().enumerate() {
+        let is = |bit: usize| strays >> (2 * at + bit) & 1 == 1;
+        let facts = ColumnFacts::new(format!("the_{}", kind.as_str()), kind);
+        columns.push(ColumnFacts { nullable: is(0), mixed: is(1), ..facts });
+    }
+    columns
+}
+
+fn contract(strays: u32, rows_max: usize) -> Contract {
+    let text = format!(
+        "[sources.s]\npath = \"s.db\"\n[collections.t]\nsource = \"s\"\nrows_max = {rows_max}\nbytes_max = 1024\n\
+         operations = [\"list\", \"search\", \"create\"]\n\
+         [tools.top]\nsource = \"s\"\ndescription = \"All.\"\nrows_max = {rows_max}\nsql = \"select * from t\"\n"
+    );
+    let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None)
+        .unwrap_or_else(|found| panic!("{}", contract::diagnostic::render_all(&found, false)));
+    let table = TableFacts { key: vec![0], key_is_declared: true, ..TableFacts::new("t", columns(strays)) };
+    let facts = SourceFacts { tables: vec![table], ..SourceFacts::default() };
+    let statement = StatementFacts { columns: columns(strays), ..StatementFacts::default() };
+    let statements = [("top", Ok(statement))];
+    let (contract, found) =
+        compile(&manifest, &[KnownSource { name: "s", facts: &facts, statements: &statements }], "t");
+    contract.unwrap_or_else(|| panic!("{}", contract::diagnostic::render_all(&found, false)))
+}
+
+/// A value of a kind, or a stray.
+fn value(kind: DataType) -> BoxedStrategy<Value> {
+    let text = |pattern: &'static str| pattern.prop_map(Value::Text).boxed();
+    let good = match kind {
+        DataType::Text => any::<String>().prop_map(Value::Text).boxed(),
+        DataType::Integer => (-1000_i64..1000).prop_map(Value::Integer).boxed(),
+        DataType::Int64 => any::<i64>().prop_map(Value::Integer).boxed(),
+        DataType::Decimal => text("-?[1-9][0-9]{0,20}\\.[0-9]{1,9}"),
+        DataType::Number => any::<f64>().prop_map(Value::Real).boxed(),
+        DataType::Boolean => (0..2_i64).prop_map(Value::Integer).boxed(),
+        DataType::Date => text("20[0-9]{2}-0[1-9]-1[0-9]"),
+        DataType::Timestamp => text("20[0-9]{2}-0[1-9]-1[0-9]T1[0-9]:[0-5][0-9]:[0-5][0-9](Z|\\+02:00)"),
+        DataType::LocalTimestamp => text("20[0-9]{2}-0[1-9]-1[0-9][T ]1[0-9]:[0-5][0-9]:[0-5][0-9]"),
+        DataType::Json => text("(\\[1,2\\.50\\]|\\{\"a\":\\{\\}\\}|\"x\"|null|-0)"),
+        DataType::Blob => prop::collection::vec(any::<u8>(), 0..400).prop_map(Value::Blob).boxed(),
+    };
+    let stray = prop_oneof![
+        Just(Value::Null),
+        any::<String>().prop_map(Value::Text),
+        Just(Value::Real(f64::INFINITY)),
+        any::<i64>().prop_map(Value::Integer),
+        Just(Value::Blob(vec![0xFF; 70_000])),
+    ];
+    prop_oneof![20 => good, 1 => stray].boxed()
+}
+
+fn row() -> impl Strategy<Value = Vec<Value>> {
+    DataType::ALL.map(value).to_vec()
+}
+
+fn assert_matches_output_schema(contract: &Contract, tool: &str, result: &Json) -> Result<(), TestCaseError> {
+    let tool = contract.tools.iter().find(|one| one.name == tool).expect("the tool");
+    let schema = CompiledSchema::compile(&tool.output_schema).expect("a schema");
+    prop_assert!(schema.is_valid(result), "{}: {} by {}", tool.name, result, tool.output_schema);
+    Ok(())
+}
+
+/// Whether there is a result, and that it says whether there are more.
+fn assert_result(
+    contract: &Contract,
+    tool: &str,
+    reply: Result<spile_core::ToolResult, RecordError>,
+    is_cut: bool,
+) -> Result<(), TestCaseError> {
+    // A row that is not what its column promises is told to nobody.
+    let Ok(reply) = reply else { return Ok(()) };
+    let result = reply.structured.expect("typed");
+    let truncated = result.as_str().contains(r#","truncated":true"#);
+    prop_assert_eq!(truncated, is_cut, "{}", result);
+    assert_matches_output_schema(contract, tool, &result)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn a_cut_result_is_what_its_tool_promises(
+        strays in any::<u32>(),
+        rows_max in 1..4_usize,
+        rows in prop::collection::vec(row(), 0..6),
+        shown in prop::option::of((prop::sample::subsequence((0..12_usize).collect::<Vec<_>>(), 1..12), any::<bool>())),
+    ) {
+        let contract = contract(strays, rows_max);
+        let collection = &contract.collections[0];
+        let shown = shown.map(|(fields, version)| Projection { fields, include_version: version });
+        let mut page = Page::new(collection, None, shown.clone(), None, rows_max);
+        let mut found = RowList::new(collection, None, shown, rows_max);
+        let result = &contract.statements[0].result;
+        let mut given = RowList::new(result, None, None, rows_max);
+        let mut cut = [false; 3];
+        for (key, row) in (0..).zip(&rows) {
+            let key = Value::Integer(key);
+            let cells: Vec<ValueRef<'_>> = std::iter::once(&key).chain(row).map(Value::as_value_ref).collect();
+            // Who wants no more is asked no more.
+            let takes: [&mut dyn FnMut() -> RowFlow; 3] = [
+                &mut || page.push(&cells, RowPosition::default()),
+                &mut || found.push(&cells),
+                &mut || given.push(&cells),
+            ];
+            for (cut, take) in cut.iter_mut().zip(takes) {
+                *cut = *cut || take() == RowFlow::Stop;
+            }
+        }
+        let [page_is_cut, found_is_cut, given_is_cut] = cut;
+        assert_result(&contract, "list_t", page.finish(Some(rows.len() as u64), |_| "cursor".into()), page_is_cut)?;
+        let searched = if rows.len() % 2 == 0 { SearchCoverage::Complete } else { SearchCoverage::Truncated };
+        assert_result(&contract, "search_t", found.into_search_result(searched, 1000), found_is_cut)?;
+        assert_result(&contract, "top", given.into_statement_result(), given_is_cut)?;
+    }
+}

@@ -1,0 +1,216 @@
+//! What a call ends in.
+
+use json::{Json, write};
+
+use crate::error::{CallError, ToolError};
+use crate::input::InputRequests;
+use crate::provider::CallFuture;
+
+/// How one round of a call ended.
+pub enum Outcome {
+    Done(CallResult),
+    /// A tool could not do its work, and says why: data, for the model.
+    ToolFailed(Box<ToolError>),
+    /// The user or their model must answer first; the call is entered again with the answers.
+    InputRequired(InputRequests),
+    /// The work goes on; the caller gets a task if they can take one, else waits.
+    Detach(CallFuture),
+    Failed(CallError),
+}
+
+impl From<CallResult> for Outcome {
+    fn from(reply: CallResult) -> Self {
+        Self::Done(reply)
+    }
+}
+
+impl From<ToolResult> for Outcome {
+    fn from(reply: ToolResult) -> Self {
+        Self::Done(CallResult::Tool(reply))
+    }
+}
+
+impl From<ToolError> for Outcome {
+    fn from(problem: ToolError) -> Self {
+        Self::ToolFailed(Box::new(problem))
+    }
+}
+
+impl From<CallError> for Outcome {
+    fn from(fault: CallError) -> Self {
+        Self::Failed(fault)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum CallResult {
+    Tool(ToolResult),
+    Prompt(PromptResult),
+    Resource(ResourceResult),
+    Completion(CompletionResult),
+}
+
+impl CallResult {
+    /// About how much it holds, for whoever has to keep it.
+    pub fn size_bytes(&self) -> usize {
+        let body = |body: &ResourceContents| match body {
+            ResourceContents::Text { uri, text, .. } => uri.len() + text.len(),
+            ResourceContents::Blob { uri, base64, .. } => uri.len() + base64.len(),
+        };
+        let block = |one: &ContentBlock| match one {
+            ContentBlock::Text(text) => text.len(),
+            ContentBlock::Image { data, .. } | ContentBlock::Audio { data, .. } => data.len(),
+            ContentBlock::EmbeddedResource(contents) => body(contents),
+            ContentBlock::ResourceLink(resource) => resource.uri.len() + resource.name.len(),
+        };
+        match self {
+            Self::Tool(reply) => {
+                let content = match &reply.content {
+                    ToolContent::Structured => 0,
+                    ToolContent::Text(text) => text.len(),
+                    ToolContent::Blocks(blocks) => blocks.iter().map(block).sum(),
+                };
+                content + reply.structured.as_ref().map_or(0, |json| json.as_str().len())
+            }
+            Self::Prompt(reply) => reply.messages.iter().map(|message| block(&message.content)).sum(),
+            Self::Resource(contents) => contents.contents.iter().map(body).sum(),
+            Self::Completion(completion) => completion.values.iter().map(String::len).sum(),
+        }
+    }
+}
+
+/// What a tool answers: something to read, something typed, or both.
+#[derive(Debug, Clone)]
+pub struct ToolResult {
+    pub content: ToolContent,
+    pub structured: Option<Json>,
+    pub is_error: bool,
+    pub meta: Option<Json>,
+}
+
+#[derive(Debug, Clone)]
+pub enum ToolContent {
+    /// The text block is the structured content as JSON.
+    Structured,
+    Text(String),
+    Blocks(Vec<ContentBlock>),
+}
+
+impl ToolResult {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: ToolContent::Text(text.into()), structured: None, is_error: false, meta: None }
+    }
+
+    pub fn blocks(blocks: Vec<ContentBlock>) -> Self {
+        Self { content: ToolContent::Blocks(blocks), structured: None, is_error: false, meta: None }
+    }
+
+    pub fn structured(json: Json) -> Self {
+        Self { content: ToolContent::Structured, structured: Some(json), is_error: false, meta: None }
+    }
+
+    /// A failure that the model can read and act on.
+    pub fn from_tool_error(problem: &ToolError) -> Self {
+        let mut out = Vec::with_capacity(160);
+        problem.write_json(&mut out);
+        Self {
+            content: ToolContent::Text(problem.to_sentence()),
+            structured: Some(Json::from_written_bytes(out)),
+            is_error: true,
+            meta: None,
+        }
+    }
+
+    #[must_use]
+    pub fn into_error(mut self) -> Self {
+        self.is_error = true;
+        self
+    }
+}
+
+/// A piece of content. Data is base64 already.
+#[derive(Debug, Clone)]
+pub enum ContentBlock {
+    Text(String),
+    Image {
+        data: String,
+        mime_type: String,
+    },
+    Audio {
+        data: String,
+        mime_type: String,
+    },
+    EmbeddedResource(ResourceContents),
+    /// A pointer to a resource that the client may read.
+    ResourceLink(crate::Resource),
+}
+
+/// The contents of one resource.
+#[derive(Debug, Clone)]
+pub enum ResourceContents {
+    Text { uri: String, mime_type: Option<String>, text: String },
+    Blob { uri: String, mime_type: Option<String>, base64: String },
+}
+
+#[derive(Debug, Clone)]
+pub struct ResourceResult {
+    pub contents: Vec<ResourceContents>,
+    /// How long a client may think this fresh.
+    pub ttl_ms: u64,
+    /// Whether every caller would read the same.
+    pub public: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct PromptResult {
+    pub description: Option<String>,
+    pub messages: Vec<PromptMessage>,
+}
+
+#[derive(Debug, Clone)]
+pub struct PromptMessage {
+    pub role: Role,
+    pub content: ContentBlock,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct CompletionResult {
+    pub values: Vec<String>,
+    pub total: Option<u64>,
+    pub has_more: bool,
+}
+
+impl CompletionResult {
+    /// The protocol allows no more values than this in one answer.
+    pub const VALUES_MAX: usize = 100;
+
+    /// Keeps the first hundred and says how many there were.
+    pub fn from_values(values: impl IntoIterator<Item = String>) -> Self {
+        let mut values: Vec<String> = values.into_iter().collect();
+        let total = values.len();
+        values.truncate(Self::VALUES_MAX);
+        Self { has_more: values.len() < total, total: Some(total as u64), values }
+    }
+}
+
+impl ToolError {
+    fn write_json(&self, out: &mut Vec<u8>) {
+        let mut object = write::ObjectWriter::new(out);
+        object.str("code", self.code.as_str()).str("message", &self.message);
+        object.maybe_str("field", self.field.as_deref());
+        object.maybe_str("reason", self.reason.map(|r| r.as_str()));
+        object.maybe_raw("allowed", self.allowed.as_ref().map(Json::as_str));
+        object.bool("retryable", self.retry_after_ms.is_some() || self.retryable);
+        if let Some(ms) = self.retry_after_ms {
+            object.int("retry_after_ms", ms.min(i64::MAX as u64) as i64);
+        }
+        object.maybe_str("ref", self.log_reference.as_deref());
+        object.end();
+    }
+}

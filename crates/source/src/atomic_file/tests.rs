@@ -1,0 +1,606 @@
+//! A keeper and a folder, looked at from outside and, where somebody was killed, from inside.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use contract::source::{
+    IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, SourceError, WriteError, WriteOutcome,
+};
+use tempfile::TempDir;
+
+use super::idempotency::{
+    EntryOutcome, IdempotencyIndex, IdempotencyLog, IdempotencyLookup, outcome_line, pending_line,
+};
+use super::lock::FileLock;
+use super::target::TargetFile;
+use super::{AtomicFile, EditResult, ReplaceOptions, WaitDeadline};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+struct TestFolder {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl TestFolder {
+    fn new(content: &[u8]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.csv");
+        std::fs::write(&path, content).unwrap();
+        Self { folder, path }
+    }
+
+    fn file_names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join(".data.csv.spile-claims")
+    }
+
+    fn content(&self) -> Vec<u8> {
+        std::fs::read(&self.path).unwrap()
+    }
+
+    /// A process that was killed after its claim was begun.
+    fn crash_after_begin(&self, number: u8, after: &[u8]) {
+        let target = TargetFile::resolve(&self.path).unwrap();
+        let before = target.read().unwrap();
+        let mut known = IdempotencyIndex::default();
+        let mut claims = IdempotencyLog::open(&target, &mut known).unwrap();
+        claims.begin(idempotency_key(number), &before, &edit_result(after), 0).unwrap();
+    }
+}
+
+fn idempotency_key(number: u8) -> IdempotencyKey {
+    IdempotencyKey { key_digest: [number; 32], request_digest: [7; 32] }
+}
+
+fn replace_options(number: impl Into<Option<u8>>) -> ReplaceOptions<'static> {
+    ReplaceOptions {
+        idempotency_key: number.into().map(idempotency_key),
+        dry_run: false,
+        now_ms: 0,
+        cancelled: None,
+    }
+}
+
+fn edit_result(bytes: &[u8]) -> EditResult {
+    EditResult { bytes: bytes.to_vec(), response: response(bytes) }
+}
+
+fn response(bytes: &[u8]) -> Vec<u8> {
+    [b"told\n\\n ", bytes].concat()
+}
+
+/// Adds `more` behind what is there.
+fn append(keeper: &AtomicFile, terms: ReplaceOptions<'_>, more: &[u8]) -> Result<WriteOutcome, WriteError> {
+    keeper.replace(terms, &mut |bytes| Ok(edit_result(&[bytes, more].concat())))
+}
+
+fn outcome_text(result: Result<WriteOutcome, WriteError>) -> String {
+    match result {
+        Ok(WriteOutcome::Done) => "done".into(),
+        Ok(WriteOutcome::Replayed(told)) => {
+            format!("replayed {}", String::from_utf8(told).unwrap().escape_debug())
+        }
+        Err(fault) => fault.to_string(),
+    }
+}
+
+#[test]
+fn a_change_takes_the_files_place_and_leaves_nothing() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    assert_eq!(outcome_text(append(&keeper, replace_options(None), b"b")), "done");
+    assert_eq!(outcome_text(append(&keeper, replace_options(None), b"c")), "done");
+    assert_eq!((folder.content(), folder.file_names()), (b"abc".to_vec(), vec!["data.csv".to_owned()]));
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    let result = keeper.replace(replace_options(1), &mut |_| Err(WriteError::NotFound));
+    assert_eq!(outcome_text(result), "nothing has this key");
+    assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
+}
+
+#[test]
+fn a_claim_is_made_good_once() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), "done");
+    // Whoever asks again, and in whichever process: what was told the first time.
+    for keeper in [&keeper, &AtomicFile::new(&folder.path)] {
+        assert_eq!(outcome_text(append(keeper, replace_options(1), b"b")), r"replayed told\n\\n ab");
+        let other = IdempotencyKey { request_digest: [8; 32], ..idempotency_key(1) };
+        let other =
+            append(keeper, ReplaceOptions { idempotency_key: Some(other), ..replace_options(None) }, b"b");
+        assert_eq!(outcome_text(other), "this idempotency key was used for something else");
+    }
+    assert_eq!(outcome_text(append(&keeper, replace_options(2), b"c")), "done");
+    assert_eq!(folder.content(), b"abc");
+    assert_eq!(folder.file_names(), [".data.csv.spile-claims", "data.csv"]);
+}
+
+#[test]
+fn a_change_that_changes_nothing_is_a_claim_too() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    let modified = folder.path.metadata().unwrap().modified().unwrap();
+    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"")), "done");
+    assert_eq!(folder.path.metadata().unwrap().modified().unwrap(), modified);
+    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"")), r"replayed told\n\\n a");
+}
+
+#[test]
+fn a_dry_run_judges_everything_and_leaves_nothing() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    let dry = |number| ReplaceOptions { dry_run: true, ..replace_options(number) };
+    assert_eq!(outcome_text(append(&keeper, dry(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&keeper, dry(1), b"b")), "done");
+    assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
+    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), "done");
+    let claims = std::fs::read(folder.log_path()).unwrap();
+    assert_eq!(outcome_text(append(&keeper, dry(1), b"b")), r"replayed told\n\\n ab");
+    assert_eq!(outcome_text(append(&keeper, dry(2), b"c")), "done");
+    assert_eq!(std::fs::read(folder.log_path()).unwrap(), claims);
+}
+
+#[test]
+fn who_was_killed_is_settled_by_what_the_file_holds() {
+    let table: [(&[u8], &str, &[u8]); 3] = [
+        // Before the new file took its place.
+        (b"a", "done", b"ab"),
+        // After it.
+        (b"ab", r"replayed told\n\\n ab", b"ab"),
+        // After it, and then somebody else was there.
+        (b"xy", "whether this was done before cannot be told any more; read the record and decide", b"xy"),
+    ];
+    for (found, expected, left) in table {
+        for dry_first in [false, true] {
+            let folder = TestFolder::new(b"a");
+            folder.crash_after_begin(1, b"ab");
+            std::fs::write(&folder.path, found).unwrap();
+            let keeper = AtomicFile::new(&folder.path);
+            if dry_first {
+                assert_eq!(
+                    outcome_text(append(
+                        &keeper,
+                        ReplaceOptions { dry_run: true, ..replace_options(1) },
+                        b"b"
+                    )),
+                    expected
+                );
+            }
+            assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), expected, "{found:?}");
+            assert_eq!(folder.content(), left, "{found:?}");
+            // It stays so whatever comes after, and only for this claim.
+            assert_eq!(outcome_text(append(&keeper, replace_options(2), b"c")), "done");
+            let again = if expected == "done" { r"replayed told\n\\n ab" } else { expected };
+            assert_eq!(
+                outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
+                again,
+                "{found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_comes_without_a_claim_settles_too() {
+    let folder = TestFolder::new(b"a");
+    folder.crash_after_begin(1, b"ab");
+    std::fs::write(&folder.path, b"ab").unwrap();
+    let keeper = AtomicFile::new(&folder.path);
+    assert_eq!(outcome_text(append(&keeper, replace_options(None), b"c")), "done");
+    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), r"replayed told\n\\n ab");
+}
+
+#[test]
+fn a_torn_end_is_cut_off_wherever_it_was_torn() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    append(&keeper, replace_options(1), b"b").unwrap();
+    let first = std::fs::read(folder.log_path()).unwrap();
+    append(&keeper, replace_options(2), b"c").unwrap();
+    let second = std::fs::read(folder.log_path()).unwrap();
+    assert!(second.starts_with(&first));
+    for length in (first.len()..second.len()).step_by(7).chain([second.len() - 1]) {
+        std::fs::write(folder.log_path(), &second[..length]).unwrap();
+        std::fs::write(&folder.path, b"abc").unwrap();
+        let keeper = AtomicFile::new(&folder.path);
+        assert_eq!(
+            outcome_text(append(&keeper, replace_options(1), b"b")),
+            r"replayed told\n\\n ab",
+            "{length}"
+        );
+        // Its first line was durable before the file was replaced: this cannot be, but by a disk that lies.
+        let begun = first.len() + second[first.len()..].iter().position(|byte| *byte == b'\n').unwrap();
+        let expected = if length > begun { r"replayed told\n\\n abc" } else { "done" };
+        assert_eq!(outcome_text(append(&keeper, replace_options(2), b"c")), expected, "{length}");
+    }
+    // Zeros, as file systems leave them.
+    std::fs::write(folder.log_path(), [&first[..], &[0; 40]].concat()).unwrap();
+    assert_eq!(
+        outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
+        r"replayed told\n\\n ab"
+    );
+    assert_eq!(std::fs::read(folder.log_path()).unwrap(), first);
+}
+
+#[test]
+fn claims_that_are_damaged_are_not_trusted() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    append(&keeper, replace_options(1), b"b").unwrap();
+    append(&keeper, replace_options(2), b"c").unwrap();
+    let whole = std::fs::read(folder.log_path()).unwrap();
+    let mut flipped = whole.clone();
+    flipped[100] ^= 1;
+    for damaged in [flipped, b"something else\n".to_vec(), [b"\n", &whole[..]].concat()] {
+        std::fs::write(folder.log_path(), &damaged).unwrap();
+        let keeper = AtomicFile::new(&folder.path);
+        for number in [1, 3] {
+            let fault = append(&keeper, replace_options(number), b"x").unwrap_err();
+            assert!(matches!(&fault, WriteError::Source(SourceError::Incompatible { .. })), "{fault:?}");
+            assert!(fault.to_string().contains("write without one, or let the owner remove"), "{fault}");
+        }
+        assert_eq!(outcome_text(append(&keeper, replace_options(None), b"x")), "done");
+        assert_eq!(std::fs::read(folder.log_path()).unwrap(), damaged);
+    }
+    std::fs::remove_file(folder.log_path()).unwrap();
+    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), "done");
+}
+
+#[test]
+fn a_claim_is_kept_for_so_long_and_not_for_ever() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    let at = |number: u8, now_ms: u64| ReplaceOptions { now_ms, ..replace_options(number) };
+    append(&keeper, at(1, 0), b"b").unwrap();
+    assert_eq!(
+        outcome_text(append(&keeper, at(1, IDEMPOTENCY_RETENTION_MS), b"b")),
+        r"replayed told\n\\n ab"
+    );
+    assert_eq!(outcome_text(append(&keeper, at(1, IDEMPOTENCY_RETENTION_MS + 1), b"b")), "done");
+    append(&keeper, at(2, IDEMPOTENCY_RETENTION_MS + DAY_MS), b"c").unwrap();
+    let size = std::fs::metadata(folder.log_path()).unwrap().len();
+    // What is older than anybody remembers goes.
+    append(&keeper, at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d").unwrap();
+    assert!(std::fs::metadata(folder.log_path()).unwrap().len() < size);
+    assert_eq!(
+        outcome_text(append(&keeper, at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d")),
+        r"replayed told\n\\n abbcd"
+    );
+    // A clock that was set back keeps what there is.
+    assert_eq!(outcome_text(append(&keeper, at(3, 0), b"d")), r"replayed told\n\\n abbcd");
+    assert_eq!(folder.file_names(), [".data.csv.spile-claims", "data.csv"]);
+}
+
+#[test]
+fn of_too_many_claims_the_oldest_go() {
+    let folder = TestFolder::new(b"a");
+    let numbered = |number: usize| {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&number.to_le_bytes());
+        IdempotencyKey { key_digest: id, request_digest: [7; 32] }
+    };
+    let target = TargetFile::resolve(&folder.path).unwrap();
+    let before = target.read().unwrap();
+    let mut known = IdempotencyIndex::default();
+    let mut claims = IdempotencyLog::open(&target, &mut known).unwrap();
+    let most = IDEMPOTENCY_RECORDS_MAX + IDEMPOTENCY_RECORDS_MAX / 4 + 2;
+    claims.record_unchanged(numbered(0), &before, &edit_result(b"a"), 0).unwrap();
+    // As many processes would have written them.
+    let mut lines = Vec::new();
+    for number in 1..most - 1 {
+        let claim = numbered(number);
+        lines.extend(pending_line(claim, [1; 32], [2; 32], &response(b"a"), 0));
+        lines.extend(outcome_line(&claim.key_digest, EntryOutcome::Applied));
+    }
+    File::options().append(true).open(folder.log_path()).unwrap().write_all(&lines).unwrap();
+    let mut claims = IdempotencyLog::open(&target, &mut known).unwrap();
+    claims.record_unchanged(numbered(most - 1), &before, &edit_result(b"a"), 0).unwrap();
+    let mut known = IdempotencyIndex::default();
+    let mut claims = IdempotencyLog::open_read_only(&target, &mut known, b"a").unwrap();
+    let mut is_known =
+        |number| claims.lookup(numbered(number), 0).unwrap() == IdempotencyLookup::Applied(response(b"a"));
+    assert_eq!([0, most - IDEMPOTENCY_RECORDS_MAX - 2].map(&mut is_known), [false; 2]);
+    assert_eq!([most - IDEMPOTENCY_RECORDS_MAX - 1, most - 1].map(&mut is_known), [true; 2]);
+}
+
+#[test]
+fn what_is_told_has_a_size() {
+    let folder = TestFolder::new(b"a");
+    let keeper = AtomicFile::new(&folder.path);
+    let large = || EditResult { bytes: b"b".to_vec(), response: vec![b'x'; super::RESPONSE_BYTES_MAX + 1] };
+    let result = keeper.replace(replace_options(1), &mut |_| Ok(large()));
+    assert_eq!(outcome_text(result), "the record is too large to be kept with an idempotency key");
+    assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
+    assert_eq!(outcome_text(keeper.replace(replace_options(None), &mut |_| Ok(large()))), "done");
+}
+
+#[test]
+fn whoever_else_writes_meanwhile_is_not_written_over() {
+    type Other = fn(&Path);
+    let others: [Other; 4] = [
+        // In place, to the same length.
+        |path| std::fs::write(path, b"x").unwrap(),
+        |path| std::fs::write(path, b"longer").unwrap(),
+        // By another file in its place, even with the same content.
+        |path| {
+            std::fs::write(path.with_extension("new"), b"a").unwrap();
+            std::fs::rename(path.with_extension("new"), path).unwrap();
+        },
+        |path| std::fs::remove_file(path).unwrap(),
+    ];
+    for (at, other) in others.iter().enumerate() {
+        let folder = TestFolder::new(b"a");
+        let keeper = AtomicFile::new(&folder.path);
+        let result = keeper.replace(replace_options(1), &mut |bytes| {
+            other(&folder.path);
+            Ok(edit_result(&[bytes, b"b"].concat()))
+        });
+        let found = std::fs::read(&folder.path).ok();
+        let fault = result.unwrap_err();
+        match at {
+            3 => assert!(fault.to_string().contains("it is not there"), "{fault}"),
+            _ => assert!(matches!(fault, WriteError::Source(SourceError::Busy { .. })), "{fault:?}"),
+        }
+        assert_eq!(found.as_deref(), [&b"x"[..], b"longer", b"a"].get(at).copied());
+        assert!(folder.file_names().iter().all(|name| !name.ends_with(".tmp") && !name.ends_with("-lock")));
+        // It was not done, so it can be.
+        std::fs::write(&folder.path, b"a").unwrap();
+        assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), "done", "{at}");
+    }
+}
+
+#[test]
+fn many_write_one_file_and_each_change_is_there() {
+    let folder = TestFolder::new(b"");
+    let shared = AtomicFile::new(&folder.path);
+    let replayed = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let (folder, shared, replayed) = (&folder, &shared, &replayed);
+            scope.spawn(move || {
+                // Some share a keeper, some have one of their own, as another process would.
+                let own = AtomicFile::new(&folder.path);
+                let keeper = if thread.is_multiple_of(2) { shared } else { &own };
+                for number in 0..10 {
+                    // Two threads have the same claims.
+                    let id = 10 * (thread / 2) + number;
+                    let line = format!("{id}\n");
+                    if let WriteOutcome::Replayed(_) =
+                        append(keeper, replace_options(id), line.as_bytes()).unwrap()
+                    {
+                        replayed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let content = String::from_utf8(folder.content()).unwrap();
+    let mut lines: Vec<u8> = content.lines().map(|line| line.parse().unwrap()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, (0..20).collect::<Vec<u8>>());
+    assert_eq!(replayed.into_inner(), 20);
+    assert_eq!(folder.file_names(), [".data.csv.spile-claims", "data.csv"]);
+}
+
+#[test]
+fn who_does_not_get_the_lock_is_told_so() {
+    let folder = TestFolder::new(b"a");
+    let target = TargetFile::resolve(&folder.path).unwrap();
+    let at_once = || WaitDeadline { deadline: std::time::Instant::now(), cancelled: None };
+    let held = FileLock::acquire(&target, at_once()).unwrap();
+    let result = FileLock::acquire(&target, at_once());
+    assert!(matches!(result.err(), Some(SourceError::Busy { .. })));
+    drop(held);
+    assert_eq!(folder.file_names(), ["data.csv"]);
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_written() {
+    for number in [None, Some(1)] {
+        for more in [&b"b"[..], b""] {
+            let folder = TestFolder::new(b"a");
+            let keeper = AtomicFile::new(&folder.path);
+            let stop = AtomicBool::new(true);
+            let terms = ReplaceOptions { cancelled: Some(&stop), ..replace_options(number) };
+            // They left before it began, and when all was done but to keep it.
+            for is_gone in [true, false] {
+                stop.store(is_gone, Ordering::Relaxed);
+                let ended = keeper.replace(terms, &mut |bytes| {
+                    assert!(!is_gone, "nobody waits");
+                    stop.store(true, Ordering::Relaxed);
+                    Ok(edit_result(&[bytes, more].concat()))
+                });
+                assert!(matches!(ended, Err(WriteError::Source(SourceError::Cancelled))), "{ended:?}");
+                assert_eq!(
+                    (folder.content(), folder.file_names()),
+                    (b"a".to_vec(), vec!["data.csv".to_owned()])
+                );
+            }
+            stop.store(false, Ordering::Relaxed);
+            assert_eq!(outcome_text(append(&keeper, terms, more)), "done");
+        }
+    }
+}
+
+#[test]
+fn who_left_does_not_wait_for_the_lock() {
+    let folder = TestFolder::new(b"a");
+    let target = TargetFile::resolve(&folder.path).unwrap();
+    let held = FileLock::acquire(&target, WaitDeadline::of(&replace_options(None))).unwrap();
+    let keeper = AtomicFile::new(&folder.path);
+    let stop = AtomicBool::new(false);
+    let terms = ReplaceOptions { cancelled: Some(&stop), ..replace_options(1) };
+    let is_waited_for = || target.sidecar_path("lock").metadata().unwrap().len() > 0;
+    std::thread::scope(|scope| {
+        // One waits for the lock, and the other for the one.
+        let both = [(); 2].map(|()| scope.spawn(|| append(&keeper, terms, b"b")));
+        while !is_waited_for() {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for one in both {
+            let ended = one.join().unwrap();
+            assert!(matches!(ended, Err(WriteError::Source(SourceError::Cancelled))), "{ended:?}");
+        }
+    });
+    drop(held);
+    assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
+}
+
+#[test]
+fn what_the_killed_left_is_swept() {
+    let folder = TestFolder::new(b"a");
+    let theirs = ["data.csv.tmp", ".data.csv.spile-notes", ".other.csv.spile-0123.tmp"];
+    let ours =
+        [".data.csv.spile-0123456789abcdef.tmp", ".data.csv.spile-claims-00.tmp", ".data.csv.spile-lock"];
+    let put = |names: &[&str]| {
+        names.iter().for_each(|name| std::fs::write(folder.folder.path().join(name), b"half").unwrap());
+    };
+    put(&theirs);
+    put(&ours);
+    let keeper = AtomicFile::new(&folder.path);
+    let mut expected = theirs.map(str::to_owned).to_vec();
+    expected.push("data.csv".into());
+    expected.sort();
+    for _ in 0..2 {
+        assert_eq!(outcome_text(append(&keeper, replace_options(None), b"b")), "done");
+        assert_eq!(folder.file_names(), expected);
+        // Left while we run, by another process.
+        put(&ours);
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::{AtomicFile, TestFolder, append, outcome_text, replace_options};
+
+    #[test]
+    fn a_link_stays_a_link_and_its_file_is_written() {
+        let folder = TestFolder::new(b"a");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let link = elsewhere.path().join("link.csv");
+        symlink(&folder.path, &link).unwrap();
+        assert_eq!(outcome_text(append(&AtomicFile::new(&link), replace_options(1), b"b")), "done");
+        assert_eq!(
+            outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
+            r"replayed told\n\\n ab"
+        );
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(folder.content(), b"ab");
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn mode_and_marks_are_kept() {
+        for mode in [0o600, 0o640, 0o664, 0o755] {
+            let folder = TestFolder::new(b"a");
+            std::fs::set_permissions(&folder.path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(
+                outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
+                "done"
+            );
+            assert_eq!(folder.path.metadata().unwrap().mode() & 0o7777, mode);
+            // What is told of rows is nobody else's business either.
+            assert_eq!(folder.log_path().metadata().unwrap().mode() & 0o7777, mode);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn attributes_are_kept() {
+        use rustix::fs::{XattrFlags, getxattr, setxattr};
+        let folder = TestFolder::new(b"a");
+        // Not every file system has them.
+        if setxattr(&folder.path, "user.mark", b"red", XattrFlags::empty()).is_ok() {
+            assert_eq!(
+                outcome_text(append(&AtomicFile::new(&folder.path), replace_options(None), b"b")),
+                "done"
+            );
+            let mut value = [0; 8];
+            let length = getxattr(&folder.path, "user.mark", &mut value[..]).unwrap();
+            assert_eq!(&value[..length], b"red");
+        }
+    }
+
+    #[test]
+    fn what_a_new_file_would_change_is_not_written() {
+        let check = |folder: &TestFolder, why: &str| {
+            let keeper = AtomicFile::new(&folder.path);
+            assert_eq!(keeper.read_only_reason().as_deref(), Some(why));
+            let expected = format!("`data.csv` cannot be written, nothing was changed: {why}");
+            assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), expected);
+            assert_eq!(folder.content(), b"a");
+            assert!(folder.file_names().iter().all(|name| !name.starts_with('.')));
+        };
+        let folder = TestFolder::new(b"a");
+        assert_eq!(AtomicFile::new(&folder.path).read_only_reason(), None);
+        std::fs::hard_link(&folder.path, folder.folder.path().join("twin.csv")).unwrap();
+        check(&folder, "it has several names (hard links), which a new file would part");
+        let folder = TestFolder::new(b"a");
+        std::fs::set_permissions(&folder.path, Permissions::from_mode(0o444)).unwrap();
+        check(&folder, "it is marked read-only");
+        if !rustix::process::geteuid().is_root() {
+            let folder = TestFolder::new(b"a");
+            std::fs::set_permissions(folder.folder.path(), Permissions::from_mode(0o555)).unwrap();
+            check(&folder, "the server may not write its folder, where the new file is made");
+            std::fs::set_permissions(folder.folder.path(), Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_lies_beside_is_ours_or_nothing_is_written() {
+        for name in [".data.csv.spile-lock", ".data.csv.spile-claims"] {
+            let folder = TestFolder::new(b"a");
+            let victim = folder.folder.path().join("victim");
+            std::fs::write(&victim, b"v").unwrap();
+            symlink(&victim, folder.folder.path().join(name)).unwrap();
+            let told = outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b"));
+            assert_eq!(told, "`data.csv` cannot be written, nothing was changed: the log says why", "{name}");
+            assert_eq!((folder.content(), std::fs::read(&victim).unwrap()), (b"a".to_vec(), b"v".to_vec()));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_told() {
+        let folder = TestFolder::new(b"a");
+        std::fs::remove_file(&folder.path).unwrap();
+        let told = outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b"));
+        let expected = "`data.csv` cannot be written, nothing was changed: it is not there; check its name, or put \
+                        it back";
+        assert_eq!(told, expected);
+        let missing = folder.folder.path().join("gone/data.csv");
+        assert_eq!(outcome_text(append(&AtomicFile::new(&missing), replace_options(1), b"b")), expected);
+    }
+
+    /// `/dev/full` cannot be replaced, so the disk that is full is one of our own making.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_limit_of_the_system_leaves_the_file_alone() {
+        let folder = TestFolder::new(b"a");
+        let long = "x".repeat(240);
+        let path = folder.folder.path().join(format!("{long}.csv"));
+        std::fs::write(&path, b"a").unwrap();
+        // The name fits, and the names beside it do not.
+        let told = outcome_text(append(&AtomicFile::new(&path), replace_options(1), b"b"));
+        assert!(told.ends_with("cannot be written, nothing was changed: the log says why"), "{told}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"a");
+    }
+}

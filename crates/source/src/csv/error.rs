@@ -1,0 +1,239 @@
+//! What can be wrong with a file, and how a person is told: the file, the line, the way out.
+//!
+//! The log has the path and the value, too. Whoever starts the server is shown the line itself.
+
+use std::path::Path;
+
+use contract::DataType;
+use contract::diagnostic::Diagnostic;
+use contract::source::SourceError;
+
+use super::location::TextLocation;
+use crate::error_text::{self, ErrorText, expected_type, truncate};
+use crate::watch::FileError;
+
+/// Why a file is not a table, or not the table it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CsvError {
+    File(FileError),
+    Empty,
+    WrongFormat(ForeignFormat),
+    Nul {
+        location: TextLocation,
+    },
+    InvalidUtf8 {
+        location: TextLocation,
+    },
+    InvalidUtf16,
+    InvalidDelimiter(u8),
+    TooManyColumns(usize),
+    Ragged {
+        location: TextLocation,
+        fields: usize,
+        header: usize,
+        delimiter: u8,
+        comment: Option<CommentLine>,
+    },
+    UnclosedQuote {
+        location: TextLocation,
+    },
+    ColumnNotFound {
+        name: String,
+        suggestion: Option<String>,
+    },
+    TypeMismatch {
+        location: TextLocation,
+        column: String,
+        data_type: DataType,
+        text: String,
+    },
+    MissingValue {
+        location: TextLocation,
+        column: String,
+    },
+    MissingKey {
+        location: TextLocation,
+        column: String,
+    },
+    DuplicateKey {
+        lines: [usize; 2],
+        columns: Vec<String>,
+        values: Vec<String>,
+    },
+}
+
+/// Which line begins with `#`, as comments do elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CommentLine {
+    First,
+    Current,
+}
+
+/// Files that are often named `.csv` by mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ForeignFormat {
+    Zip,
+    Excel,
+    Sqlite,
+    Gzip,
+    Pdf,
+    Parquet,
+}
+
+impl From<FileError> for CsvError {
+    fn from(out_of_reach: FileError) -> Self {
+        Self::File(out_of_reach)
+    }
+}
+
+impl CsvError {
+    pub(super) fn to_source_error(&self, file: &str, path: &Path) -> SourceError {
+        let out_of_reach = if let Self::File(file) = self { Some(file) } else { None };
+        error_text::source_error(self.error_text(file), self.log_detail(file, path), out_of_reach)
+    }
+
+    fn location(&self) -> Option<&TextLocation> {
+        match self {
+            Self::Nul { location: at }
+            | Self::InvalidUtf8 { location: at }
+            | Self::Ragged { location: at, .. }
+            | Self::UnclosedQuote { location: at }
+            | Self::TypeMismatch { location: at, .. }
+            | Self::MissingValue { location: at, .. }
+            | Self::MissingKey { location: at, .. } => Some(at),
+            Self::File(_)
+            | Self::Empty
+            | Self::WrongFormat(_)
+            | Self::InvalidUtf16
+            | Self::InvalidDelimiter(_)
+            | Self::TooManyColumns(_)
+            | Self::ColumnNotFound { .. }
+            | Self::DuplicateKey { .. } => None,
+        }
+    }
+
+    pub(super) fn to_diagnostic(&self, file: &str, path: &Path) -> Diagnostic {
+        error_text::diagnostic(self.error_text(file), self.location(), path)
+    }
+
+    /// For whoever runs the server: the path, the place, and the value where there is one.
+    fn log_detail(&self, file: &str, path: &Path) -> String {
+        let path = path.display();
+        let place = self.location().map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
+        let (what, _) = self.error_text(file);
+        match self {
+            Self::File(FileError::Io(error)) => format!("{path}: {error}"),
+            Self::TypeMismatch { text, .. } => format!("{path}{place}: {what}: `{}`", truncate(text)),
+            Self::DuplicateKey { values: texts, .. } => {
+                format!("{path}: {what}: `{}`", truncate(&texts.join("`, `")))
+            }
+            _ => format!("{path}{place}: {what}"),
+        }
+    }
+
+    fn error_text(&self, file: &str) -> ErrorText {
+        match self {
+            Self::File(FileError::TooLarge { bytes, .. }) => {
+                let gib = *bytes as f64 / f64::from(1 << 30);
+                let what = format!("`{file}` has {gib:.1} GiB, and must have less than 4");
+                (what, "split it, or load it into SQLite".into())
+            }
+            Self::File(out_of_reach) => out_of_reach.error_text(file, "CSV file"),
+            Self::Empty => (format!("`{file}` is empty"), "its first line must name the columns".into()),
+            Self::WrongFormat(format) => {
+                let (what, way_out) = format.description_and_help();
+                (format!("`{file}` looks like {what}"), way_out.into())
+            }
+            Self::Nul { location: at } => (
+                format!("`{file}` line {} has a NUL byte, so it is not text", at.line),
+                "save it again as CSV in UTF-8".into(),
+            ),
+            Self::InvalidUtf8 { location: at } => (
+                format!("`{file}` line {} is not UTF-8, though what comes before is", at.line),
+                "save it again as UTF-8".into(),
+            ),
+            Self::InvalidUtf16 => {
+                (format!("`{file}` is UTF-16, but broken"), "save it again as UTF-8".into())
+            }
+            Self::InvalidDelimiter(byte) => (
+                format!("`{}` cannot separate fields", byte.escape_ascii()),
+                "use a comma, a semicolon, a tab or `|`".into(),
+            ),
+            Self::TooManyColumns(columns) => {
+                let most = super::COLUMNS_MAX;
+                (format!("`{file}` has {columns} columns, and {most} is the most"), "leave some out".into())
+            }
+            Self::Ragged { location: at, fields, header, delimiter, comment } => (
+                format!(
+                    "`{file}` line {} has {}, the header has {header}",
+                    at.line,
+                    field_count_text(*fields)
+                ),
+                match comment {
+                    Some(CommentLine::First) => {
+                        "line 1 begins with `#`: if it is a comment, remove it, so that the first line names \
+                         the columns"
+                            .into()
+                    }
+                    Some(CommentLine::Current) => "a CSV has no comments: remove the line".into(),
+                    None => ragged_row_help(*fields, *header, *delimiter),
+                },
+            ),
+            Self::UnclosedQuote { location: at } => (
+                format!("`{file}` line {} opens a quote that is never closed", at.line),
+                "close it, or write `\"\"` for a quote in a field".into(),
+            ),
+            Self::ColumnNotFound { name, suggestion: near } => {
+                error_text::missing_item(file, "column", name, near.as_deref())
+            }
+            Self::TypeMismatch { location: at, column, data_type: kind, text: _ } => (
+                format!("`{file}` line {}, column `{column}`: expected {}", at.line, expected_type(*kind)),
+                "correct the value".into(),
+            ),
+            Self::MissingValue { location: at, column } => (
+                format!("`{file}` line {}, column `{column}`: expected a value, but there is none", at.line),
+                "fill it in, or let it be missing: `null = \"\"` for this column in the manifest".into(),
+            ),
+            Self::MissingKey { location: at, column } => (
+                format!("`{file}` line {} has no `{column}`, which is a key", at.line),
+                "fill it in, or choose another key".into(),
+            ),
+            Self::DuplicateKey { lines: [first, second], columns, values: _ } => (
+                format!(
+                    "`{file}` lines {first} and {second} have the same `{}`, which is the key",
+                    columns.join("`, `")
+                ),
+                "change one, or choose another key".into(),
+            ),
+        }
+    }
+}
+
+impl ForeignFormat {
+    fn description_and_help(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Zip => ("an Excel workbook or another ZIP archive", "save the sheet as CSV, or unpack it"),
+            Self::Excel => ("an old Excel workbook", "save the sheet as CSV"),
+            Self::Sqlite => ("a SQLite database", "serve it as one, or export a table as CSV"),
+            Self::Gzip => ("a gzip archive", "unpack it first"),
+            Self::Pdf => ("a PDF", "export the table as CSV"),
+            Self::Parquet => ("a Parquet file", "export it as CSV"),
+        }
+    }
+}
+
+fn field_count_text(fields: usize) -> String {
+    if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") }
+}
+
+fn ragged_row_help(fields: usize, header: usize, delimiter: u8) -> String {
+    let separator = match delimiter {
+        b'\t' => "a tab".to_owned(),
+        other => format!("`{}`", other.escape_ascii()),
+    };
+    if fields > header {
+        format!("quote fields that contain {separator}")
+    } else {
+        format!("add what is missing, with {separator} for each empty field")
+    }
+}

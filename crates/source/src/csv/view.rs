@@ -1,0 +1,270 @@
+//! A table seen through the shape that was compiled, or the line on which it no longer has that shape.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use contract::infer::matches_type;
+use contract::order::SortRank;
+use contract::source::TableShape;
+use contract::{DataType, ValueRef};
+
+use super::error::CsvError;
+use super::index::CsvKeyIndex;
+use super::load::{CsvLoader, CsvSnapshot};
+use super::table::CsvTable;
+use crate::snapshot_reader::column_lookup::{self, Requirement};
+use crate::snapshot_reader::{CowValue, SortOrders, SortableColumn, SortableTable, TableLoader};
+
+/// What a contract reads, by the names in the file. Outlives any one state of it.
+pub(super) struct CsvMapping {
+    pub(super) columns: Vec<CsvColumnMapping>,
+    /// Places in `columns`.
+    pub(super) key_columns: Vec<usize>,
+    /// What means "no value" in the whole file.
+    pub(super) null_text: Option<String>,
+}
+
+pub(super) struct CsvColumnMapping {
+    pub(super) name: String,
+    /// How many columns of this name come before it.
+    occurrence: usize,
+    pub(super) data_type: DataType,
+    pub(super) nullable: bool,
+    pub(super) mixed: bool,
+    pub(super) null_text: Option<String>,
+}
+
+/// One state of the file, ready to be read.
+pub(super) struct CsvView {
+    pub(super) table: Arc<CsvTable>,
+    /// In the order of the shape.
+    pub(super) columns: Vec<CsvColumn>,
+    /// Places in the file, ascending, and in the shape.
+    pub(super) read_order: Vec<(usize, usize)>,
+    pub(super) index: Option<Arc<CsvKeyIndex>>,
+    pub(super) orders: SortOrders,
+}
+
+pub(super) struct CsvColumn {
+    /// The place in the file.
+    pub(super) field_index: usize,
+    pub(super) data_type: DataType,
+    null_text: Option<String>,
+}
+
+impl CsvColumn {
+    /// Whether a text means that there is no value.
+    #[inline]
+    pub(super) fn is_null(&self, text: &str) -> bool {
+        (text.is_empty() && self.data_type != DataType::Text)
+            || self.null_text.as_deref().is_some_and(|null| null == text)
+    }
+
+    /// A value from outside as this column would write it.
+    pub(super) fn to_field_text<'a>(&self, cell: ValueRef<'a>) -> Option<Cow<'a, str>> {
+        match cell {
+            ValueRef::Text(text) => Some(Cow::Borrowed(text)),
+            ValueRef::Integer(n) if self.data_type == DataType::Boolean => {
+                Some(Cow::Borrowed(if n == 0 { "false" } else { "true" }))
+            }
+            ValueRef::Integer(n) => Some(Cow::Owned(n.to_string())),
+            ValueRef::Real(n) => Some(Cow::Owned(n.to_string())),
+            ValueRef::Null | ValueRef::Blob(_) => None,
+        }
+    }
+}
+
+impl TableLoader for CsvLoader {
+    type Mapping = CsvMapping;
+    type View = CsvView;
+
+    fn map_columns(&self, shape: &TableShape, loaded: &CsvSnapshot) -> CsvMapping {
+        CsvMapping::new(shape, &loaded.table, self.options.null_text.as_deref())
+    }
+
+    fn open_view(plan: &CsvMapping, loaded: &CsvSnapshot) -> Result<CsvView, CsvError> {
+        plan.open_view(loaded)
+    }
+}
+
+impl SortableColumn for CsvColumn {
+    type Rank = SortRank;
+
+    fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    #[inline]
+    fn rank(&self, value: ValueRef<'_>) -> SortRank {
+        let ValueRef::Text(text) = value else { unreachable!("a CSV file holds texts only") };
+        SortRank::new(self.data_type, text)
+    }
+
+    #[inline]
+    fn normalize<'a>(&self, told: CowValue<'a>) -> CowValue<'a> {
+        told
+    }
+
+    fn break_tie(&self, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
+        match (a, b) {
+            (ValueRef::Text(a), ValueRef::Text(b)) => a.cmp(b),
+            _ => Ordering::Equal,
+        }
+    }
+}
+
+impl SortableTable for CsvView {
+    type Column = CsvColumn;
+
+    fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    fn columns(&self) -> &[CsvColumn] {
+        &self.columns
+    }
+
+    fn orders(&self) -> &SortOrders {
+        &self.orders
+    }
+
+    /// The byte at which the field begins.
+    #[inline]
+    fn value_position(&self, row: u32, column: &CsvColumn) -> u32 {
+        self.table.field_start(row, column.field_index)
+    }
+
+    #[inline]
+    fn value_at(&self, spot: u32, column: &CsvColumn) -> CowValue<'_> {
+        match self.table.field_text_at(spot) {
+            text if column.is_null(&text) => CowValue::Borrowed(ValueRef::Null),
+            Cow::Borrowed(text) => CowValue::Borrowed(ValueRef::Text(text)),
+            Cow::Owned(text) => CowValue::Text(text),
+        }
+    }
+}
+
+impl CsvMapping {
+    fn new(shape: &TableShape, table: &CsvTable, null: Option<&str>) -> Self {
+        let columns = shape.columns.iter().map(|column| CsvColumnMapping {
+            name: column.name.clone(),
+            occurrence: column_lookup::occurrence_of(column, &table.header),
+            data_type: column.data_type,
+            nullable: column.nullable,
+            mixed: column.mixed,
+            null_text: column.null_text.clone().or_else(|| null.map(str::to_owned)),
+        });
+        Self {
+            columns: columns.collect(),
+            key_columns: shape.key.clone(),
+            null_text: null.map(str::to_owned),
+        }
+    }
+
+    pub(super) fn open_view(&self, loaded: &CsvSnapshot) -> Result<CsvView, CsvError> {
+        let table = &loaded.table;
+        let fields = self.columns.iter().map(|wanted| self.find_field(wanted, table));
+        let fields = fields.collect::<Result<Vec<usize>, CsvError>>()?;
+        for (place, (wanted, field)) in self.columns.iter().zip(&fields).enumerate() {
+            let need = Requirement::of(self.key_columns.contains(&place), wanted.nullable);
+            self.check_column(wanted, need, *field, table)?;
+        }
+        let index = self.build_index(&fields, loaded)?;
+        let mut walk: Vec<(usize, usize)> = fields.iter().copied().zip(0..).collect();
+        walk.sort_unstable();
+        let columns = self.columns.iter().zip(&fields).map(|(wanted, field)| CsvColumn {
+            field_index: *field,
+            data_type: wanted.data_type,
+            null_text: wanted.null_text.clone(),
+        });
+        Ok(CsvView {
+            table: table.clone(),
+            columns: columns.collect(),
+            read_order: walk,
+            orders: SortOrders::new(
+                &self.key_columns,
+                if index.is_some() { 0 } else { loaded.content_hash() },
+            ),
+            index,
+        })
+    }
+
+    fn find_field(&self, wanted: &CsvColumnMapping, table: &CsvTable) -> Result<usize, CsvError> {
+        column_lookup::find_column(&wanted.name, wanted.occurrence, &table.header).ok_or_else(|| {
+            let is_ours = |name: &str| self.columns.iter().any(|column| column.name == name);
+            let near = column_lookup::similar_column(&wanted.name, &table.header, is_ours);
+            CsvError::ColumnNotFound { name: wanted.name.clone(), suggestion: near }
+        })
+    }
+
+    /// Most columns are settled by what was seen while loading; the others are walked, to name the line.
+    fn check_column(
+        &self,
+        wanted: &CsvColumnMapping,
+        need: Requirement,
+        field: usize,
+        table: &CsvTable,
+    ) -> Result<(), CsvError> {
+        let seen = &table.profiles[field];
+        let same_null = wanted.null_text == self.null_text;
+        let knows_kind = same_null || self.null_text.is_none();
+        let fits = wanted.mixed
+            || wanted.data_type == DataType::Text
+            || (knows_kind && wanted.data_type == seen.data_type);
+        let no_empty = !seen.has_empty || (need == Requirement::Value && wanted.data_type == DataType::Text);
+        if fits && (need == Requirement::Optional || (same_null && !seen.has_null && no_empty)) {
+            return Ok(());
+        }
+        let column = CsvColumn {
+            field_index: field,
+            data_type: wanted.data_type,
+            null_text: wanted.null_text.clone(),
+        };
+        for row in 0..table.len() {
+            let text = table.field_text(row, field);
+            let at = || table.field_location(row, field);
+            let name = || wanted.name.clone();
+            let is_absent = column.is_null(&text) || (need == Requirement::Key && text.is_empty());
+            match need {
+                Requirement::Key if is_absent => {
+                    return Err(CsvError::MissingKey { location: at(), column: name() });
+                }
+                Requirement::Value if is_absent => {
+                    return Err(CsvError::MissingValue { location: at(), column: name() });
+                }
+                Requirement::Key | Requirement::Value | Requirement::Optional => {}
+            }
+            if !is_absent && !wanted.mixed && !matches_type(wanted.data_type, &text) {
+                let text = text.into_owned();
+                return Err(CsvError::TypeMismatch {
+                    location: at(),
+                    column: name(),
+                    data_type: wanted.data_type,
+                    text,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn build_index(
+        &self,
+        fields: &[usize],
+        loaded: &CsvSnapshot,
+    ) -> Result<Option<Arc<CsvKeyIndex>>, CsvError> {
+        if self.key_columns.is_empty() {
+            return Ok(None);
+        }
+        let key: Vec<usize> = self.key_columns.iter().map(|place| fields[*place]).collect();
+        let index = loaded.index(&key).map_err(|twice| {
+            let table = &loaded.table;
+            CsvError::DuplicateKey {
+                lines: [table.row_line(twice.first), table.row_line(twice.second)],
+                columns: self.key_columns.iter().map(|place| self.columns[*place].name.clone()).collect(),
+                values: key.iter().map(|field| table.field_text(twice.second, *field).into_owned()).collect(),
+            }
+        })?;
+        Ok(Some(index))
+    }
+}

@@ -1,0 +1,262 @@
+//! A workbook's parts that all its sheets share: which sheets there are, the texts they have in common, and which
+//! styles show dates.
+
+use std::collections::HashMap;
+
+use super::budget::{Budget, SHEETS_MAX, error_with_help, invalid_file_error, too_large_error};
+use super::serial_date::{Epoch, NumberFormat, builtin_format, format_of_code};
+use super::xml::{XmlEvent, XmlReader, unescape_text, utf8_text};
+use super::zip::ZipArchive;
+use crate::tables::ParseError;
+
+pub(super) struct WorkbookParts {
+    pub(super) sheets: Vec<SheetEntry>,
+    pub(super) defined_names: Vec<DefinedName>,
+    pub(super) shared_strings: Vec<Box<str>>,
+    pub(super) styles: Styles,
+}
+
+/// A sheet as the workbook lists it.
+pub(super) struct SheetEntry {
+    pub(super) name: String,
+    pub(super) kind: SheetKind,
+    pub(super) is_hidden: bool,
+}
+
+pub(super) enum SheetKind {
+    /// The part's name and its place in the file.
+    Cells(String, usize),
+    /// A chart, a dialog, a macro sheet.
+    Other,
+}
+
+/// `Prices = Sheet1!$A$1:$B$9`
+pub(super) struct DefinedName {
+    pub(super) name: String,
+    pub(super) formula: String,
+}
+
+#[derive(Default)]
+pub(super) struct Styles {
+    pub(super) epoch: Epoch,
+    number_formats: Vec<NumberFormat>,
+}
+
+impl Styles {
+    pub(super) fn number_format(&self, style: u32) -> NumberFormat {
+        self.number_formats.get(style as usize).copied().unwrap_or(NumberFormat::Number)
+    }
+}
+
+impl WorkbookParts {
+    pub(super) fn open(archive: &ZipArchive<'_>, budget: &mut Budget) -> Result<Self, ParseError> {
+        let roots = read_relationships(archive, "", budget)?;
+        let workbook = roots.values().find(|one| one.kind == "officeDocument");
+        let workbook = workbook.map_or("xl/workbook.xml", |one| one.target.as_str()).to_owned();
+        if workbook.ends_with(".bin") {
+            return Err(error_with_help(
+                "the file is a binary workbook (XLSB)",
+                "save it as an Excel workbook (`.xlsx`)",
+            ));
+        }
+        let Some(at) = archive.find(&workbook) else {
+            return Err(invalid_file_error("the file is a ZIP file, and no workbook"));
+        };
+        let relations = read_relationships(archive, &workbook, budget)?;
+        let bytes = archive.read(at, budget)?;
+        let mut book = Self {
+            sheets: Vec::new(),
+            defined_names: Vec::new(),
+            shared_strings: Vec::new(),
+            styles: Styles::default(),
+        };
+        book.parse_workbook(utf8_text(&bytes)?, &relations, archive, budget)?;
+        let part = |kind: &str| {
+            let one = relations.values().find(|one| one.kind == kind)?;
+            archive.find(&one.target)
+        };
+        if let Some(at) = part("styles") {
+            let bytes = archive.read(at, budget)?;
+            book.styles.number_formats = parse_styles(utf8_text(&bytes)?, budget)?;
+        }
+        if let Some(at) = part("sharedStrings") {
+            let bytes = archive.read(at, budget)?;
+            book.shared_strings = parse_shared_strings(utf8_text(&bytes)?, budget)?;
+        }
+        Ok(book)
+    }
+
+    fn parse_workbook(
+        &mut self,
+        xml: &str,
+        relations: &HashMap<String, Relationship>,
+        archive: &ZipArchive<'_>,
+        budget: &mut Budget,
+    ) -> Result<(), ParseError> {
+        let mut xml = XmlReader::new(xml);
+        loop {
+            let XmlEvent::Start { tag, is_empty } = (match xml.next(budget)? {
+                XmlEvent::Eof => return Ok(()),
+                node => node,
+            }) else {
+                continue;
+            };
+            match tag.name() {
+                "workbookPr" if tag.is_true("date1904")? => self.styles.epoch = Epoch::Date1904,
+                "sheet" => {
+                    if self.sheets.len() == SHEETS_MAX {
+                        return Err(too_large_error(format!(
+                            "the workbook has more than {SHEETS_MAX} sheets"
+                        )));
+                    }
+                    let name = tag.attribute("name")?.unwrap_or_default();
+                    let id = tag.prefixed_attribute("id")?.unwrap_or_default();
+                    let is_hidden = tag.attribute("state")?.is_some_and(|state| state != "visible");
+                    let part = match relations.get(&id) {
+                        Some(one) if one.kind == "worksheet" => {
+                            let at = archive.find(&one.target);
+                            let at =
+                                at.ok_or_else(|| invalid_file_error("a sheet is missing from the file"))?;
+                            SheetKind::Cells(one.target.clone(), at)
+                        }
+                        Some(_) => SheetKind::Other,
+                        None => return Err(invalid_file_error("a sheet is missing from the file")),
+                    };
+                    self.sheets.push(SheetEntry { name, kind: part, is_hidden });
+                }
+                "definedName" if !is_empty => {
+                    let name = tag.attribute("name")?.unwrap_or_default();
+                    let mut formula = String::new();
+                    xml.inner_text(&mut formula, budget)?;
+                    self.defined_names.push(DefinedName { name, formula });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What one part says of another.
+pub(super) struct Relationship {
+    /// The last word of its type.
+    pub(super) kind: String,
+    /// The other part's name.
+    pub(super) target: String,
+}
+
+/// By id. A part without relations has none.
+pub(super) fn read_relationships(
+    archive: &ZipArchive<'_>,
+    part: &str,
+    budget: &mut Budget,
+) -> Result<HashMap<String, Relationship>, ParseError> {
+    let part = part.trim_start_matches('/');
+    let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
+    let rels =
+        if folder.is_empty() { format!("_rels/{file}.rels") } else { format!("{folder}/_rels/{file}.rels") };
+    let mut found = HashMap::new();
+    let Some(at) = archive.find(&rels) else { return Ok(found) };
+    let bytes = archive.read(at, budget)?;
+    let mut xml = XmlReader::new(utf8_text(&bytes)?);
+    loop {
+        match xml.next(budget)? {
+            XmlEvent::Eof => return Ok(found),
+            XmlEvent::Start { tag, .. } if tag.name() == "Relationship" => {
+                let is_outside = tag.attribute("TargetMode")?.is_some_and(|mode| mode == "External");
+                let (id, kind, target) =
+                    (tag.attribute("Id")?, tag.attribute("Type")?, tag.attribute("Target")?);
+                if let (Some(id), Some(kind), Some(target), false) = (id, kind, target, is_outside) {
+                    let kind = kind.rsplit('/').next().unwrap_or_default().to_owned();
+                    found.insert(id, Relationship { kind, target: resolve_target(folder, &target) });
+                }
+            }
+            XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
+        }
+    }
+}
+
+/// A part's name as another part in `folder` calls it. Names that lead outside stay inside.
+fn resolve_target(folder: &str, target: &str) -> String {
+    let mut segments: Vec<&str> = match target.starts_with('/') {
+        true => Vec::new(),
+        false => folder.split('/').filter(|one| !one.is_empty()).collect(),
+    };
+    for segment in target.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => _ = segments.pop(),
+            name => segments.push(name),
+        }
+    }
+    segments.join("/")
+}
+
+/// What each cell style shows of a number.
+fn parse_styles(xml: &str, budget: &mut Budget) -> Result<Vec<NumberFormat>, ParseError> {
+    let mut xml = XmlReader::new(xml);
+    let mut codes: HashMap<u32, NumberFormat> = HashMap::new();
+    let mut ids = Vec::new();
+    let mut in_cell_styles = None;
+    loop {
+        match xml.next(budget)? {
+            XmlEvent::Eof => break,
+            XmlEvent::Start { tag, is_empty } => {
+                let id =
+                    || Ok::<_, ParseError>(tag.attribute("numFmtId")?.and_then(|id| id.parse::<u32>().ok()));
+                match tag.name() {
+                    "numFmt" => {
+                        if let (Some(id), Some(code)) = (id()?, tag.attribute("formatCode")?) {
+                            codes.entry(id).or_insert_with(|| format_of_code(&code));
+                        }
+                    }
+                    "cellXfs" if !is_empty => in_cell_styles = Some(xml.depth()),
+                    "xf" if in_cell_styles.is_some() => ids.push(id()?.unwrap_or(0)),
+                    _ => {}
+                }
+            }
+            XmlEvent::End if in_cell_styles.is_some_and(|depth| xml.depth() < depth) => in_cell_styles = None,
+            XmlEvent::End | XmlEvent::Text(_) => {}
+        }
+    }
+    Ok(ids.into_iter().map(|id| codes.get(&id).copied().unwrap_or_else(|| builtin_format(id))).collect())
+}
+
+fn parse_shared_strings(xml: &str, budget: &mut Budget) -> Result<Vec<Box<str>>, ParseError> {
+    let mut xml = XmlReader::new(xml);
+    let mut texts = Vec::new();
+    loop {
+        match xml.next(budget)? {
+            XmlEvent::Eof => return Ok(texts),
+            XmlEvent::Start { tag, is_empty } if tag.name() == "si" => {
+                budget.charge_cells(1)?;
+                let text = if is_empty { String::new() } else { read_rich_text(&mut xml, budget)? };
+                texts.push(text.into_boxed_str());
+            }
+            XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
+        }
+    }
+}
+
+/// The text of an element that was opened: its runs joined, what is only there to be read aloud left out.
+pub(super) fn read_rich_text(xml: &mut XmlReader<'_>, budget: &mut Budget) -> Result<String, ParseError> {
+    let inside = xml.depth();
+    let mut out = String::new();
+    loop {
+        match xml.next(budget)? {
+            XmlEvent::Start { tag, is_empty: false } => match tag.name() {
+                "rPh" => xml.skip(budget)?,
+                "t" => {
+                    let keeps = tag.attribute("xml:space")?.is_some_and(|space| space == "preserve");
+                    let mut run = String::new();
+                    xml.inner_text(&mut run, budget)?;
+                    // Spreadsheet programs drop blanks at the ends unless told to keep them.
+                    out.push_str(if keeps { &run } else { run.trim_matches([' ', '\t', '\n', '\r']) });
+                }
+                _ => {}
+            },
+            XmlEvent::End if xml.depth() < inside => return Ok(unescape_text(out)),
+            XmlEvent::Eof => return Ok(unescape_text(out)),
+            XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
+        }
+    }
+}

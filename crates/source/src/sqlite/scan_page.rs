@@ -1,0 +1,329 @@
+//! A page from a list that takes too long for one lock: filtered and sorted here, in pieces.
+//!
+//! The first pass finds which rows the page has, the second reads them as they are now. A row that was changed
+//! or removed in between so that it no longer belongs where it was is left out, as it would be by a call that
+//! came a moment later.
+
+use std::cmp::Ordering;
+
+use contract::source::{Query, SourceError};
+use contract::{Value, ValueRef, order};
+use rusqlite::{Row, Statement, params_from_iter};
+
+use super::column::{Column, SqlParam};
+use super::error::DbError;
+use super::reader::{PageCursor, Paging, ReadTransaction, TableReader};
+use super::row_buffer::RowBuffer;
+use super::table_scan::{LOCK_TIMEOUT, ScanControl, ScanCoverage, ScanStep, TableScan, locator_columns};
+
+/// Rows read again under one lock: some microseconds each.
+const ROWS_PER_LOCK: usize = 64;
+/// Rows found beyond the page, for those that change while it is made.
+const SPARE_ROWS: usize = 16;
+
+/// A row that belongs to the page so far.
+struct ScannedRow {
+    sort_value: Value,
+    key: Vec<Value>,
+    locator: Vec<Value>,
+}
+
+/// The first rows of the order that were seen so far. Sorted now and then, not for each row.
+struct TopRows {
+    rows: Vec<ScannedRow>,
+    rows_max: usize,
+    is_sorted: bool,
+}
+
+/// Where in the walk's rows the values lie.
+struct ScanLayout {
+    filters: Vec<usize>,
+    sort: Option<usize>,
+    /// Of the key, or of the rowid.
+    key: Vec<usize>,
+    columns: Vec<usize>,
+}
+
+impl TableReader {
+    /// Fills a page, and says how many rows pass the filters in all.
+    pub(super) fn scan_page(
+        &self,
+        query: &Query<'_>,
+        after: Option<&PageCursor>,
+        rows_max: usize,
+        page: &mut RowBuffer,
+    ) -> Result<u64, DbError> {
+        let layout = self.layout(query);
+        let names: Vec<&str> =
+            layout.columns.iter().map(|at| self.columns[*at].quoted_name.as_str()).collect();
+        // What has no address cannot be gone on with.
+        let Some(walk) = TableScan::new(&self.table, &names).filter(|_| self.paging != Paging::Offset) else {
+            return Err(SourceError::Timeout.into());
+        };
+        let limits = ScanControl {
+            deadline: self.list_deadline(),
+            cancelled: query.cancelled,
+            progress: query.progress,
+        };
+        let mut after = after.cloned();
+        page.clear();
+        loop {
+            let mut best = TopRows::new(rows_max - page.row_count() + SPARE_ROWS);
+            let mut total = 0;
+            let walked = walk.run(&self.pool, &limits, &mut |row| {
+                if self.row_matches_filters(query, &layout, row, walk.locator_width)? {
+                    total += 1;
+                    self.consider(query, &layout, &walk, row, after.as_ref(), &mut best)?;
+                }
+                Ok(ScanStep::Continue)
+            })?;
+            if walked == ScanCoverage::Partial {
+                return Err(SourceError::Timeout.into());
+            }
+            let is_end = best.rows.len() < best.rows_max;
+            let found = best.into_rows(self, query);
+            self.reread_rows(query, &found, rows_max, page)?;
+            // So many rows changed meanwhile that the page is not full: on behind those.
+            if is_end || page.row_count() >= rows_max {
+                return Ok(total);
+            }
+            after = found
+                .into_iter()
+                .last()
+                .map(|row| PageCursor { sort_value: query.sort.map(|_| row.sort_value), key: row.key });
+        }
+    }
+
+    fn layout(&self, query: &Query<'_>) -> ScanLayout {
+        let mut needed: Vec<usize> = Vec::new();
+        let mut place = |column: usize| match needed.iter().position(|at| *at == column) {
+            Some(place) => place,
+            None => {
+                needed.push(column);
+                needed.len() - 1
+            }
+        };
+        let filters = query.filters.iter().map(|filter| place(filter.column)).collect();
+        let sort = query.sort.map(|sort| place(sort.column));
+        let key = self.key.iter().map(|column| place(*column)).collect();
+        ScanLayout { filters, sort, key, columns: needed }
+    }
+
+    fn row_matches_filters(
+        &self,
+        query: &Query<'_>,
+        layout: &ScanLayout,
+        row: &Row<'_>,
+        from: usize,
+    ) -> Result<bool, DbError> {
+        for (filter, place) in query.filters.iter().zip(&layout.filters) {
+            let column = &self.columns[filter.column];
+            let cell = column.unchecked_value(row.get_ref(from + place)?);
+            if !column.matches_filter(cell, filter.comparison, filter.value) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Keeps a row if it comes after where the last page ended and before what is kept already.
+    fn consider(
+        &self,
+        query: &Query<'_>,
+        layout: &ScanLayout,
+        walk: &TableScan,
+        row: &Row<'_>,
+        after: Option<&PageCursor>,
+        best: &mut TopRows,
+    ) -> Result<(), DbError> {
+        let cell = |column: &Column, place: usize| -> Result<ValueRef<'_>, DbError> {
+            Ok(column.unchecked_value(row.get_ref(walk.locator_width + place)?))
+        };
+        let sorted = match (query.sort, layout.sort) {
+            (Some(sort), Some(place)) => cell(&self.columns[sort.column], place)?,
+            _ => ValueRef::Null,
+        };
+        let mut key = Vec::with_capacity(self.key.len().max(1));
+        match self.paging {
+            Paging::Key => {
+                for (column, place) in self.key.iter().zip(&layout.key) {
+                    key.push(cell(&self.columns[*column], *place)?);
+                }
+            }
+            Paging::Rowid(_) | Paging::Offset => key.push(super::column::from_sqlite(row.get_ref(0)?)),
+        }
+        if let Some(after) = after {
+            let after_sorted = after.sort_value.as_ref().map_or(ValueRef::Null, Value::as_value_ref);
+            if self.compare(query, (sorted, &key), (after_sorted, &value_refs(&after.key))).is_le() {
+                return Ok(());
+            }
+        }
+        if let Some(worst) = best.cutoff()
+            && self
+                .compare(query, (sorted, &key), (worst.sort_value.as_value_ref(), &value_refs(&worst.key)))
+                .is_ge()
+        {
+            return Ok(());
+        }
+        let found = ScannedRow {
+            sort_value: sorted.to_value(),
+            key: key.iter().map(|cell| cell.to_value()).collect(),
+            locator: walk.locator_of(row)?,
+        };
+        best.push(found, |a, b| self.compare_rows(query, a, b));
+        Ok(())
+    }
+
+    fn compare_rows(&self, query: &Query<'_>, a: &ScannedRow, b: &ScannedRow) -> Ordering {
+        self.compare(
+            query,
+            (a.sort_value.as_value_ref(), &value_refs(&a.key)),
+            (b.sort_value.as_value_ref(), &value_refs(&b.key)),
+        )
+    }
+
+    /// The order of the list: by the sorted value, nothing last, then by key.
+    fn compare(
+        &self,
+        query: &Query<'_>,
+        a: (ValueRef<'_>, &[ValueRef<'_>]),
+        b: (ValueRef<'_>, &[ValueRef<'_>]),
+    ) -> Ordering {
+        let sorted = match query.sort {
+            None => Ordering::Equal,
+            Some(sort) => match (a.0, b.0) {
+                (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
+                (ValueRef::Null, _) => Ordering::Greater,
+                (_, ValueRef::Null) => Ordering::Less,
+                (x, y) => {
+                    let order = order::compare(self.columns[sort.column].data_type, x, y);
+                    if sort.descending { order.reverse() } else { order }
+                }
+            },
+        };
+        sorted.then_with(|| {
+            let parts = a.1.iter().zip(b.1).enumerate();
+            let mut orders = parts.map(|(at, (x, y))| match self.key.get(at) {
+                Some(column) => order::compare(self.columns[*column].data_type, *x, *y),
+                None => x.sql_cmp(*y),
+            });
+            orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        })
+    }
+
+    /// Reads the rows of a page as they are now.
+    fn reread_rows(
+        &self,
+        query: &Query<'_>,
+        found: &[ScannedRow],
+        rows_max: usize,
+        page: &mut RowBuffer,
+    ) -> Result<(), DbError> {
+        let (names, rowid) = match &self.paging {
+            Paging::Rowid(rowid) => (vec![rowid.clone()], Some(rowid)),
+            // A row that was replaced has a new rowid and its old key.
+            Paging::Key if self.key_is_declared => {
+                (self.key.iter().map(|at| self.columns[*at].quoted_name.clone()).collect(), None)
+            }
+            Paging::Key | Paging::Offset => (locator_columns(&self.table), None),
+        };
+        let columns: Vec<&str> = self
+            .columns
+            .iter()
+            .map(|column| column.quoted_name.as_str())
+            .chain(rowid.map(String::as_str))
+            .collect();
+        let conditions: Vec<String> = names.iter().map(|name| format!("{name} IS ?")).collect();
+        let select = if columns.is_empty() { "1".into() } else { columns.join(", ") };
+        let (table, conditions) = (self.table.sql_name(), conditions.join(" AND "));
+        let sql = format!("SELECT {select} FROM {table} WHERE {conditions} LIMIT 1");
+        for some in found.chunks(ROWS_PER_LOCK) {
+            let before = page.row_count();
+            if before == rows_max {
+                break;
+            }
+            self.pool.read_with_timeout(LOCK_TIMEOUT, |session| {
+                page.truncate(before);
+                session.clear_deadline();
+                let _snapshot = ReadTransaction::begin(session)?;
+                let mut statement = session.inner.prepare_cached(&sql)?;
+                some.iter().try_for_each(|one| self.reread_row(query, one, rows_max, &mut statement, page))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn reread_row(
+        &self,
+        query: &Query<'_>,
+        found: &ScannedRow,
+        rows_max: usize,
+        statement: &mut Statement<'_>,
+        page: &mut RowBuffer,
+    ) -> Result<(), DbError> {
+        if page.row_count() == rows_max {
+            return Ok(());
+        }
+        let by = match self.paging {
+            Paging::Key if self.key_is_declared => &found.key,
+            Paging::Key | Paging::Rowid(_) | Paging::Offset => &found.locator,
+        };
+        let mut rows = statement
+            .query(params_from_iter(by.iter().map(|value| SqlParam::Value(value.as_value_ref()))))?;
+        let Some(row) = rows.next()? else { return Ok(()) };
+        let place = match (&self.paging, &found.key[..]) {
+            (Paging::Rowid(_), [Value::Integer(rowid)]) => *rowid,
+            _ => 0,
+        };
+        self.buffer_row(row, place, page)?;
+        if !self.still_matches(query, found, page) {
+            page.truncate(page.row_count() - 1);
+        }
+        Ok(())
+    }
+
+    /// Whether the page's last row passes the filters and stands where it was found.
+    fn still_matches(&self, query: &Query<'_>, found: &ScannedRow, page: &RowBuffer) -> bool {
+        let row = page.row_count() - 1;
+        let passes = query.filters.iter().all(|filter| {
+            self.columns[filter.column].matches_filter(
+                page.value_ref(row, filter.column),
+                filter.comparison,
+                filter.value,
+            )
+        });
+        let stands = query.sort.is_none_or(|sort| page.value(row, sort.column) == found.sort_value);
+        let keys = self.key.iter().zip(&found.key);
+        passes && stands && keys.into_iter().all(|(column, value)| page.value(row, *column) == *value)
+    }
+}
+
+fn value_refs(values: &[Value]) -> Vec<ValueRef<'_>> {
+    values.iter().map(Value::as_value_ref).collect()
+}
+
+impl TopRows {
+    fn new(rows_max: usize) -> Self {
+        Self { rows: Vec::new(), rows_max, is_sorted: false }
+    }
+
+    /// The last row that still belongs, once there are enough.
+    fn cutoff(&self) -> Option<&ScannedRow> {
+        if self.is_sorted { self.rows.get(self.rows_max - 1) } else { None }
+    }
+
+    fn push(&mut self, found: ScannedRow, compare: impl Fn(&ScannedRow, &ScannedRow) -> Ordering) {
+        self.rows.push(found);
+        if self.rows.len() >= self.rows_max * 2 {
+            self.rows.sort_unstable_by(compare);
+            self.rows.truncate(self.rows_max);
+            self.is_sorted = true;
+        }
+    }
+
+    fn into_rows(mut self, reader: &TableReader, query: &Query<'_>) -> Vec<ScannedRow> {
+        self.rows.sort_unstable_by(|a, b| reader.compare_rows(query, a, b));
+        self.rows.truncate(self.rows_max);
+        self.rows
+    }
+}

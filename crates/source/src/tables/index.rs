@@ -1,0 +1,59 @@
+//! Which row has a key, by what makes one of its values.
+
+use std::hash::Hasher;
+
+use contract::ValueRef;
+
+use super::column::{KeyValue, TableColumn};
+use super::table::Table;
+use crate::key_index::{self, DuplicateKey, KeyHasher, hash_text};
+
+pub(super) struct TableKeyIndex(key_index::KeyIndex);
+
+impl TableKeyIndex {
+    /// Of the first `len` rows.
+    pub(super) fn build(table: &Table, key: &[&TableColumn], len: u32) -> Result<Self, DuplicateKey> {
+        let write_row = |row: u32, hasher: &mut KeyHasher| {
+            for column in key {
+                hash_value(hasher, column, column.value(table, row).as_value_ref());
+            }
+        };
+        let is_same = |a: u32, b: u32| {
+            key.iter().all(|column| {
+                column.key_value(column.value(table, a).as_value_ref())
+                    == column.key_value(column.value(table, b).as_value_ref())
+            })
+        };
+        key_index::KeyIndex::build(len, write_row, is_same).map(Self)
+    }
+
+    /// The row with this key.
+    pub(super) fn find(&self, table: &Table, columns: &[&TableColumn], key: &[ValueRef<'_>]) -> Option<u32> {
+        if key.len() != columns.len() {
+            return None;
+        }
+        let pairs = || columns.iter().zip(key);
+        let write_key = |hasher: &mut KeyHasher| {
+            for (column, cell) in pairs() {
+                hash_value(hasher, column, *cell);
+            }
+        };
+        let is_it = |row: u32| {
+            pairs().all(|(column, cell)| {
+                let told = column.value(table, row);
+                let own = column.key_value(told.as_value_ref());
+                own.is_some() && own == column.key_value(*cell)
+            })
+        };
+        self.0.find(write_key, is_it)
+    }
+}
+
+#[inline]
+fn hash_value(hasher: &mut KeyHasher, column: &TableColumn, cell: ValueRef<'_>) {
+    match column.key_value(cell) {
+        Some(KeyValue::Integer(n)) => hasher.write_i64(n),
+        Some(KeyValue::Text(text)) => hash_text(hasher, &text),
+        None => {}
+    }
+}

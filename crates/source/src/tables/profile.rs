@@ -1,0 +1,191 @@
+//! What the values of a column are, from all of them.
+
+use contract::DataType;
+use contract::cursor::KEY_BYTES_MAX;
+use contract::infer::{self, SAFE_INTEGER_MAX, TypeInference};
+use contract::source::ColumnFacts;
+
+use super::column::decode_base64;
+use super::table::StoredValue;
+
+/// What one column has shown so far, by how the file holds its values.
+#[derive(Clone, Default)]
+pub(super) struct TableColumnProfile {
+    non_null: u64,
+    texts: u64,
+    /// Texts without a character.
+    empty_texts: u64,
+    /// Whether one of them is no base64.
+    has_non_base64: bool,
+    /// Too long for a key.
+    long_texts: u64,
+    /// Of the texts, those that the file holds as times.
+    date_times: u64,
+    integers: u64,
+    /// Beyond what every reader of JSON keeps.
+    large_integers: u64,
+    reals: u64,
+    non_finite: u64,
+    /// Numbers that only their digits tell.
+    number_texts: u64,
+    /// Of those, what is no decimal fraction: too large for anything.
+    out_of_range: u64,
+    booleans: u64,
+    pub(super) nested: u64,
+    blobs: u64,
+    guess: TypeInference,
+}
+
+/// What a column holds, where it is all of one sort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum StorageClass {
+    Texts,
+    Numbers,
+    Booleans,
+    #[default]
+    Other,
+}
+
+/// How much of a column the file holds as dates or times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum DateTimeShare {
+    #[default]
+    None,
+    Some,
+    All,
+}
+
+impl TableColumnProfile {
+    #[inline]
+    pub(super) fn observe(&mut self, held: StoredValue<'_>) {
+        self.non_null += u64::from(held != StoredValue::Null);
+        match held {
+            StoredValue::Null => {}
+            StoredValue::Text(text) => self.observe_text(text),
+            StoredValue::DateTime(text) => {
+                self.date_times += 1;
+                self.observe_text(text);
+            }
+            StoredValue::Integer(n) => {
+                self.integers += 1;
+                self.large_integers += u64::from(!(-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n));
+            }
+            StoredValue::Real(n) => {
+                self.reals += 1;
+                self.non_finite += u64::from(!n.is_finite());
+            }
+            // As many writers write a binary fraction that happens to be whole.
+            StoredValue::NumberText(digits) if is_whole_fraction(digits) => self.reals += 1,
+            StoredValue::NumberText(digits) => {
+                self.number_texts += 1;
+                self.out_of_range += u64::from(!infer::matches_type(DataType::Decimal, digits));
+            }
+            StoredValue::Boolean(_) => self.booleans += 1,
+            StoredValue::Json(_) => self.nested += 1,
+            StoredValue::Blob(_) => self.blobs += 1,
+        }
+    }
+
+    fn observe_text(&mut self, text: &str) {
+        self.texts += 1;
+        self.empty_texts += u64::from(text.is_empty());
+        self.has_non_base64 = self.has_non_base64 || decode_base64(text).is_none();
+        self.long_texts += u64::from(text.len() > KEY_BYTES_MAX);
+        self.guess.observe(text);
+    }
+
+    pub(super) fn facts(&self, name: &str, rows: u64) -> ColumnFacts {
+        let (kind, mixed) = self.data_type();
+        let is_text = kind == DataType::Text && !mixed;
+        let values = if is_text { self.guess.clone().distinct_values() } else { Vec::new() };
+        ColumnFacts {
+            nullable: self.non_null < rows,
+            mixed,
+            distinct_values: values,
+            ..ColumnFacts::new(name, kind)
+        }
+    }
+
+    pub(super) fn storage_class(&self) -> StorageClass {
+        let numbers = self.integers + self.reals + self.number_texts;
+        match self.non_null {
+            0 => StorageClass::Other,
+            all if all == self.texts => StorageClass::Texts,
+            all if all == numbers => StorageClass::Numbers,
+            all if all == self.booleans => StorageClass::Booleans,
+            _ => StorageClass::Other,
+        }
+    }
+
+    pub(super) fn is_base64(&self) -> bool {
+        self.texts == self.non_null && !self.has_non_base64
+    }
+
+    pub(super) fn date_time_share(&self) -> DateTimeShare {
+        match self.date_times {
+            0 => DateTimeShare::None,
+            all if all == self.non_null => DateTimeShare::All,
+            _ => DateTimeShare::Some,
+        }
+    }
+
+    pub(super) fn has_nulls(&self, rows: u32) -> bool {
+        self.non_null < u64::from(rows)
+    }
+
+    /// Whether there is a value that cannot be a key.
+    pub(super) fn has_invalid_keys(&self) -> bool {
+        self.empty_texts + self.nested + self.blobs > 0
+    }
+
+    /// Whether it may tell rows apart, as far as can be told without comparing them.
+    pub(super) fn is_key_candidate(&self, rows: u32) -> bool {
+        let (kind, mixed) = self.data_type();
+        let is_plain = matches!(kind, DataType::Text | DataType::Integer | DataType::Int64) && !mixed;
+        is_plain && !self.has_nulls(rows) && self.empty_texts == 0 && self.long_texts == 0
+    }
+
+    /// The kind of most values, and whether there are others. Among nested values everything is told as JSON.
+    pub(super) fn data_type(&self) -> (DataType, bool) {
+        if self.nested > 0 {
+            return (DataType::Json, self.blobs > 0);
+        }
+        let numbers = self.integers + self.reals + self.number_texts;
+        let most = numbers.max(self.texts).max(self.booleans).max(self.blobs);
+        let kind = match most {
+            0 => DataType::Text,
+            _ if numbers == most => self.number_type(),
+            _ if self.texts == most => self.text_type(),
+            _ if self.booleans == most => DataType::Boolean,
+            _ => DataType::Blob,
+        };
+        (kind, most < self.non_null || (numbers == most && self.non_finite + self.out_of_range > 0))
+    }
+
+    fn number_type(&self) -> DataType {
+        let has_fractions = self.reals > 0;
+        if self.number_texts > self.out_of_range || (has_fractions && self.large_integers > 0) {
+            DataType::Decimal
+        } else if has_fractions || self.out_of_range > 0 {
+            DataType::Number
+        } else if self.large_integers > 0 {
+            DataType::Int64
+        } else {
+            DataType::Integer
+        }
+    }
+
+    fn text_type(&self) -> DataType {
+        match self.guess.data_type() {
+            kind @ (DataType::Date | DataType::Timestamp | DataType::LocalTimestamp) => kind,
+            // Digits that somebody keeps as text are a code, not a number.
+            _ => DataType::Text,
+        }
+    }
+}
+
+/// `12.0`, and not `12.00`: where somebody counts zeros they mean something.
+fn is_whole_fraction(digits: &str) -> bool {
+    let whole = digits.strip_suffix(".0").and_then(|whole| whole.parse::<i64>().ok());
+    whole.is_some_and(|n| (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n))
+}

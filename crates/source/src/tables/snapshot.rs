@@ -1,0 +1,142 @@
+//! One state of a file: its tables, and what tells it from another state.
+
+use std::hash::BuildHasher;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use contract::source::{SkippedTable, SourceError, SourceFacts, TableFacts};
+use foldhash::quality::{FixedState, RandomState};
+
+use super::column::TableColumn;
+use super::error::TableError;
+use super::index::TableKeyIndex;
+use super::table::Table;
+use super::{FileFormat, ParsedFile};
+use crate::key_index::find_key_column;
+use crate::watch::FileLoader;
+
+/// Places in a file are kept in 32 bits.
+const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
+
+pub(super) struct FileSnapshot {
+    pub(super) tables: Vec<Arc<Table>>,
+    notes: Vec<String>,
+    skipped_tables: Vec<SkippedTable>,
+    detected_keys: OnceLock<Vec<Option<usize>>>,
+    fingerprint: ContentFingerprint,
+    content_hash: i64,
+}
+
+/// Which bytes it was made of, as far as 64 bits tell that nobody can foresee.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ContentFingerprint {
+    bytes: usize,
+    hash: u64,
+}
+
+/// Files of one format, and how they are read.
+pub(super) struct FormatLoader {
+    pub(super) format: Box<dyn FileFormat>,
+    hasher: RandomState,
+}
+
+impl FormatLoader {
+    pub(super) fn new(format: Box<dyn FileFormat>) -> Self {
+        Self { format, hasher: RandomState::default() }
+    }
+
+    fn fingerprint(&self, bytes: &[u8]) -> ContentFingerprint {
+        ContentFingerprint { bytes: bytes.len(), hash: self.hasher.hash_one(bytes) }
+    }
+
+    pub(super) fn parse(&self, bytes: &[u8]) -> Result<FileSnapshot, TableError> {
+        let loaded = self.format.load(bytes).map_err(TableError::Parse)?;
+        let ParsedFile { mut tables, notes, skipped_tables: left_out } = loaded;
+        if tables.iter().any(Table::is_over_limit) {
+            return Err(TableError::TooLarge);
+        }
+        tables.iter_mut().for_each(Table::shrink_to_fit);
+        Ok(FileSnapshot {
+            tables: tables.into_iter().map(Arc::new).collect(),
+            notes,
+            skipped_tables: left_out,
+            detected_keys: OnceLock::new(),
+            fingerprint: self.fingerprint(bytes),
+            // The same for the same content, so that cursors outlive a restart.
+            content_hash: FixedState::default().hash_one(bytes).cast_signed(),
+        })
+    }
+}
+
+impl FileLoader for FormatLoader {
+    type Snapshot = FileSnapshot;
+    type Error = TableError;
+
+    fn file_bytes_max(&self) -> u64 {
+        FILE_BYTES_MAX
+    }
+
+    fn load(&self, bytes: Vec<u8>) -> Result<FileSnapshot, TableError> {
+        self.parse(&bytes)
+    }
+
+    fn is_snapshot_of(&self, loaded: &FileSnapshot, bytes: &[u8]) -> bool {
+        loaded.fingerprint == self.fingerprint(bytes)
+    }
+
+    fn source_error(&self, trouble: &TableError, file: &str, path: &Path) -> SourceError {
+        trouble.to_source_error(file, path, self.format.name())
+    }
+}
+
+impl FileSnapshot {
+    pub(super) fn find_table(&self, table: &str) -> Option<usize> {
+        self.tables.iter().position(|one| one.name == table)
+    }
+
+    /// A number that another content does not have, as far as 64 bits tell.
+    pub(super) fn content_hash(&self) -> i64 {
+        self.content_hash
+    }
+
+    /// Itself, if a contract can be made of it alone: of rows that name their columns there must be one.
+    pub(super) fn require_columns(self: Arc<Self>) -> Result<Arc<Self>, TableError> {
+        let is_bare = |table: &Arc<Table>| table.is_schemaless && table.header.is_empty();
+        if !self.tables.is_empty() && self.tables.iter().all(is_bare) {
+            Err(TableError::NoColumns)
+        } else {
+            Ok(self)
+        }
+    }
+
+    pub(super) fn facts(&self) -> SourceFacts {
+        let keys = self
+            .detected_keys
+            .get_or_init(|| self.tables.iter().map(|table| detect_key_column(table)).collect());
+        let tables = self.tables.iter().zip(keys).map(|(table, key)| TableFacts {
+            key: key.iter().copied().collect(),
+            row_count: Some(u64::from(table.len())),
+            read_only_reason: table.read_only_reason.clone(),
+            ..TableFacts::new(&table.name, table.column_facts())
+        });
+        let (notes, left_out) = (self.notes.clone(), self.skipped_tables.clone());
+        SourceFacts { tables: tables.collect(), notes, skipped_tables: left_out, ..SourceFacts::default() }
+    }
+}
+
+/// The first column that tells rows apart, if there is one.
+fn detect_key_column(table: &Table) -> Option<usize> {
+    let candidates =
+        (0..table.header.len()).filter(|place| table.profile(*place).is_key_candidate(table.len()));
+    find_key_column(candidates, table.len(), |place, rows| {
+        let column = TableColumn {
+            name: String::new(),
+            column_index: Some(place),
+            data_type: table.profile(place).data_type().0,
+            mixed: false,
+            null_text: None,
+            has_nested_json: table.has_nested_json,
+        };
+        TableKeyIndex::build(table, &[&column], rows).is_ok()
+    })
+}

@@ -1,0 +1,332 @@
+//! The engine with a format that has several tables, and that does wrong where it is told to.
+
+use std::sync::Arc;
+
+use contract::source::{
+    ColumnShape, ContractViolation, RowChange, Source, SourceError, TableShape, VersionConflict, WriteChecks,
+    WriteError, WriteRequest,
+};
+use contract::{Value, ValueRef};
+use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
+
+use super::{CellUpdate, FileFormat, ParseError, ParsedFile, RowEdit, StoredValue, Table, TableFile};
+
+/// Tables begin with a line such as `= people`, below which stand the names of their columns.
+struct ToyFormat;
+
+fn cell(text: &str) -> ValueRef<'_> {
+    match text {
+        "" => ValueRef::Null,
+        text => text.parse().map_or(ValueRef::Text(text), ValueRef::Integer),
+    }
+}
+
+impl FileFormat for ToyFormat {
+    fn name(&self) -> &'static str {
+        "toy"
+    }
+
+    fn load(&self, bytes: &[u8]) -> Result<ParsedFile, ParseError> {
+        let text = std::str::from_utf8(bytes).expect("tests write text");
+        let mut loaded = ParsedFile::default();
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if let Some(name) = line.strip_prefix("= ") {
+                let header = lines.next().unwrap_or_default().split(',').map(str::to_owned).collect();
+                let mut table = Table::new(name, header);
+                table.computed = vec![(2, "it is computed".to_owned())];
+                table.read_only_reason = (name == "locked").then(|| "it is locked".to_owned());
+                loaded.tables.push(table);
+            } else if let Some(table) = loaded.tables.last_mut() {
+                let place = table.len() + 1;
+                table.push_row(place, line.split(',').map(|text| cell(text).into()).enumerate());
+            } else {
+                let why = "does not begin with a table".to_owned();
+                return Err(ParseError { message: why, help: None, location: None });
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn rewrite(&self, bytes: &[u8], table: usize, edit: &RowEdit<'_>) -> Result<Vec<u8>, WriteError> {
+        let text = std::str::from_utf8(bytes).expect("tests write text");
+        let mut tables: Vec<Vec<String>> = Vec::new();
+        for line in text.lines() {
+            if line.starts_with("= ") {
+                tables.push(Vec::new());
+            }
+            tables.last_mut().expect("it was loaded").push(line.to_owned());
+        }
+        let lines = &mut tables[table];
+        let set = |line: &str, cells: &[CellUpdate<'_>]| {
+            let mut fields: Vec<String> = line.split(',').map(str::to_owned).collect();
+            for put in cells {
+                fields[put.column] = match put.value {
+                    StoredValue::Text("refuse") => {
+                        let why = "no such text".to_owned();
+                        return Err(WriteError::Rejected { column: Some(put.column), reason: why });
+                    }
+                    StoredValue::Text("mangle") => "mangled".to_owned(),
+                    StoredValue::Text(text) => text.to_owned(),
+                    StoredValue::Integer(n) => n.to_string(),
+                    StoredValue::Null => String::new(),
+                    other => panic!("{other:?}"),
+                };
+            }
+            Ok(fields.join(","))
+        };
+        let wish = match edit {
+            RowEdit::Append { updates: cells } | RowEdit::Set { updates: cells, .. } => cells
+                .iter()
+                .find_map(|put| if let StoredValue::Text(text) = put.value { Some(text) } else { None }),
+            RowEdit::Remove { .. } => None,
+        };
+        match edit {
+            RowEdit::Append { updates: cells } => lines.push(set(",,0", cells)?),
+            RowEdit::Set { row, updates: cells } => lines[row + 2] = set(&lines[row + 2], cells)?,
+            RowEdit::Remove { row } => drop(lines.remove(row + 2)),
+        }
+        match wish {
+            Some("spoil") => lines[2] = lines[2].replace("Ann", "Eve"),
+            Some("drop") => drop(lines.remove(2)),
+            Some("rename") => lines[1] = lines[1].replace("name", "nmae"),
+            Some("swap") => lines.swap(2, 3),
+            Some("other") => tables[1].push("9,x,0".to_owned()),
+            Some("lose") => drop(tables.pop()),
+            Some("garbage") => tables.insert(0, vec!["?".to_owned()]),
+            Some(_) | None => {}
+        }
+        Ok(tables.concat().iter().map(|line| format!("{line}\n")).collect::<String>().into_bytes())
+    }
+}
+
+const FILE: &str = "= people\nid,name,sum\n1,Ann,1\n2,Bob,2\n3,,3\n= locked\nid,name,sum\n1,x,1\n";
+
+struct NoChecks;
+
+impl WriteChecks for NoChecks {
+    fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
+        Ok(Vec::new())
+    }
+
+    fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
+        Ok(Vec::new())
+    }
+}
+
+struct TestFile {
+    folder: tempfile::TempDir,
+    rows: TableFile,
+}
+
+impl TestFile {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("toy"), FILE).expect("a file");
+        let rows = TableFile::open(&folder.path().join("toy"), Box::new(ToyFormat), 0);
+        Self { folder, rows }
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("toy")).expect("a file")
+    }
+
+    fn shape(&self, table: usize) -> TableShape {
+        let table = self.rows.introspect().expect("facts").tables.swap_remove(table);
+        let columns = table.columns.into_iter().enumerate().map(|(at, column)| ColumnShape {
+            source_index: at,
+            name: column.name,
+            data_type: column.data_type,
+            nullable: column.nullable,
+            mixed: column.mixed,
+            null_text: None,
+        });
+        TableShape { table: table.name, columns: columns.collect(), key: table.key }
+    }
+
+    fn write(&self, change: RowChange<'_>) -> Result<String, WriteError> {
+        let writer = self.rows.writer(&self.shape(0)).expect("a writer");
+        writer.write(
+            &WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 0, cancelled: None },
+            &mut NoChecks,
+        )?;
+        Ok(self.text())
+    }
+}
+
+#[test]
+fn a_format_that_changes_more_than_it_was_asked_to_changes_nothing() {
+    let more = "more than this record would change in the file";
+    for (wish, expected) in [
+        ("spoil", more),
+        ("drop", more),
+        ("rename", more),
+        ("swap", more),
+        ("other", more),
+        ("lose", more),
+        ("garbage", "the file could not be read afterwards"),
+        ("mangle", "it would not read back as it is"),
+        ("refuse", "no such text"),
+    ] {
+        let disk = TestFile::new();
+        let cells = [(1, ValueRef::Text(wish))];
+        let new = [(0, ValueRef::Integer(9)), (1, ValueRef::Text(wish))];
+        let key = [ValueRef::Integer(2)];
+        for change in [RowChange::Update { key: &key, values: &cells }, RowChange::Create { values: &new }] {
+            let shown = format!("{change:?}");
+            match disk.write(change) {
+                Err(WriteError::Rejected { column, reason: why }) => {
+                    assert_eq!(why, expected, "{shown}");
+                    let is_about_it = ["mangle", "refuse"].contains(&wish);
+                    assert_eq!(column, is_about_it.then_some(1), "{shown}");
+                }
+                other => panic!("{shown}: {other:?}"),
+            }
+            assert_eq!(disk.text(), FILE, "{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_format_that_does_as_it_was_asked_is_believed() {
+    let key = [ValueRef::Integer(2)];
+    let cells = [(1, ValueRef::Text("Cid"))];
+    let new = [(0, ValueRef::Integer(9)), (1, ValueRef::Text("Dan"))];
+    for (change, from, to) in [
+        (RowChange::Update { key: &key, values: &cells }, "2,Bob,2", "2,Cid,2"),
+        (RowChange::Create { values: &new }, "3,,3\n", "3,,3\n9,Dan,0\n"),
+        (RowChange::Delete { key: &key }, "2,Bob,2\n", ""),
+    ] {
+        assert_eq!(TestFile::new().write(change).expect("it is right"), FILE.replace(from, to));
+    }
+    let computed = [(2, ValueRef::Integer(1))];
+    let fault = TestFile::new()
+        .write(RowChange::Update { key: &key, values: &computed })
+        .expect_err("it is computed");
+    assert_eq!(fault.to_string(), "it is computed");
+}
+
+#[test]
+fn tables_and_columns_are_known_by_their_names() {
+    let disk = TestFile::new();
+    let facts = disk.rows.introspect().expect("facts");
+    let locked = &facts.tables[1];
+    assert_eq!((locked.name.as_str(), locked.read_only_reason.as_deref()), ("locked", Some("it is locked")));
+    assert_eq!(locked.columns[2].read_only_reason.as_deref(), Some("it is computed"));
+    assert!(disk.rows.writer(&disk.shape(1)).is_err());
+    let shape = disk.shape(0);
+    let reader = disk.rows.reader(&shape).expect("a reader");
+    for (file, told) in [
+        (
+            FILE.replace("= people", "= peple"),
+            "has no table `people`, but `peple`; name it as it was, or make the contract anew",
+        ),
+        (FILE.replace("= people", "= x"), "has no table `people`; put it back, or make the contract anew"),
+        (
+            FILE.replace("id,name", "id,nmae"),
+            "has no column `name`, but `nmae`; name it as it was, or make the contract anew",
+        ),
+        (
+            FILE.replace("3,,3", "2,,3"),
+            "rows 2 and 3 have the same `id`, which is the key; change one, or choose another key",
+        ),
+        ("x\n".to_owned(), "does not begin with a table; give the path of a toy"),
+    ] {
+        std::fs::write(disk.folder.path().join("toy"), file).expect("a file");
+        match reader.get(&[ValueRef::Integer(1)], &mut |_| {}) {
+            Err(SourceError::Incompatible { message: got, .. }) => assert_eq!(got, format!("`toy` {told}")),
+            other => panic!("{other:?}"),
+        }
+        assert!(disk.rows.diagnose(Some(&shape)).is_some());
+    }
+    // Columns and tables may stand elsewhere.
+    let moved = "= locked\nid,name,sum\n= people\nx,sum,name,id\n?,7,Ann,1\n";
+    std::fs::write(disk.folder.path().join("toy"), moved).expect("a file");
+    let mut found = Vec::new();
+    let is_there = reader.get(&[ValueRef::Integer(1)], &mut |cells| {
+        found = cells.iter().map(|cell| cell.to_value()).collect();
+    });
+    assert!(is_there.expect("it fits"));
+    assert_eq!(found, [Value::Integer(1), Value::Text("Ann".into()), Value::Integer(7)]);
+}
+
+/// A value of each sort that a table can hold.
+#[derive(Debug, Clone)]
+enum OwnedValue {
+    Text(u8, String),
+    Integer(i64),
+    Real(f64),
+    Boolean(bool),
+    Blob(Vec<u8>),
+}
+
+impl OwnedValue {
+    fn as_stored(&self) -> StoredValue<'_> {
+        match self {
+            Self::Text(0, text) => StoredValue::Text(text),
+            Self::Text(1, text) => StoredValue::DateTime(text),
+            Self::Text(2, text) => StoredValue::NumberText(text),
+            Self::Text(_, text) => StoredValue::Json(text),
+            Self::Integer(n) => StoredValue::Integer(*n),
+            Self::Real(n) => StoredValue::Real(*n),
+            Self::Boolean(yes) => StoredValue::Boolean(*yes),
+            Self::Blob(bytes) => StoredValue::Blob(bytes),
+        }
+    }
+}
+
+fn value() -> impl Strategy<Value = Option<OwnedValue>> {
+    prop_oneof![
+        Just(None),
+        (0..4_u8, "[a-zé0-9]{0,6}").prop_map(|(sort, text)| Some(OwnedValue::Text(sort, text))),
+        any::<i64>().prop_map(|n| Some(OwnedValue::Integer(n))),
+        any::<f64>().prop_map(|n| Some(OwnedValue::Real(n))),
+        any::<bool>().prop_map(|yes| Some(OwnedValue::Boolean(yes))),
+        prop::collection::vec(any::<u8>(), 0..4).prop_map(|bytes| Some(OwnedValue::Blob(bytes))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn cells_come_back_as_they_were_put_in(rows in prop::collection::vec(prop::collection::vec(value(), 0..5), 0..12)) {
+        let mut table = Table::new("t", Vec::new());
+        for (number, row) in (1..).zip(&rows) {
+            while table.header.len() < row.len() {
+                table.add_column(format!("c{}", table.header.len()));
+            }
+            let cells = row.iter().enumerate().filter_map(|(at, value)| Some((at, value.as_ref()?.as_stored())));
+            table.push_row(number, cells);
+        }
+        table.shrink_to_fit();
+        assert_eq!((table.len() as usize, table.is_over_limit()), (rows.len(), false));
+        let shown = |held: StoredValue<'_>| match held {
+            StoredValue::Real(n) => format!("real {}", n.to_bits()),
+            held => format!("{held:?}"),
+        };
+        for (number, row) in (0..).zip(&rows) {
+            for column in 0..table.header.len() {
+                let expected = row.get(column).and_then(Option::as_ref).map_or(StoredValue::Null, OwnedValue::as_stored);
+                assert_eq!(shown(table.value(number, column)), shown(expected));
+            }
+        }
+        let nullable = table.column_facts().iter().map(|facts| facts.nullable).collect::<Vec<_>>();
+        let is_missing = |row: &Vec<Option<OwnedValue>>, at: usize| row.get(at).is_none_or(Option::is_none);
+        let expected: Vec<bool> =
+            (0..table.header.len()).map(|at| rows.iter().any(|row| is_missing(row, at))).collect();
+        assert_eq!(nullable, expected);
+    }
+}
+
+#[test]
+fn readers_of_one_file_share_what_was_read() {
+    let disk = TestFile::new();
+    let (a, b) = (disk.shape(0), disk.shape(1));
+    let readers = [&a, &b].map(|shape| disk.rows.reader(shape).expect("a reader"));
+    std::fs::write(disk.folder.path().join("toy"), FILE.replace("1,x,1", "1,y,1")).expect("a file");
+    // Who looks first reads it for both.
+    assert!(readers[0].get(&[ValueRef::Integer(1)], &mut |_| {}).expect("a row"));
+    let mut name = None;
+    readers[1].get(&[ValueRef::Integer(1)], &mut |cells| name = Some(cells[1].to_value())).expect("a row");
+    assert_eq!(name, Some(Value::Text("y".into())));
+    assert_eq!(Arc::strong_count(&disk.rows.0), 3);
+}

@@ -1,0 +1,133 @@
+//! The kinds of files that the table can be kept in.
+
+use std::path::PathBuf;
+
+use contract::DataType;
+use contract::manifest::WorkbookFormat;
+use source::csv::{self, Csv};
+use source::json::{self, JsonLayout};
+use source::sheets;
+use source::sqlite::{self, Sqlite};
+use tempfile::TempDir;
+
+use super::TestSource;
+use super::data::{COLUMNS, ROWS, TABLE};
+use crate::sheets::kit::{self, CellContent};
+
+/// SQLite with an index of words.
+const INDEXED: &str = "sqlite, indexed";
+
+pub fn all() -> Vec<TestSource> {
+    vec![csv(), sqlite("sqlite"), sqlite(INDEXED), json_lines(), json_document(), xlsx()]
+}
+
+fn folder(ending: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(format!("{TABLE}.{ending}"));
+    (folder, path)
+}
+
+fn csv() -> TestSource {
+    let (folder, path) = folder("csv");
+    let mut writer = ::csv::Writer::from_path(&path).unwrap();
+    writer.write_record(COLUMNS.map(|column| column.name)).unwrap();
+    for row in ROWS {
+        writer.write_record(row.map(Option::unwrap_or_default)).unwrap();
+    }
+    writer.flush().unwrap();
+    drop(writer);
+    let source = Csv::open(&path, csv::Options::default());
+    TestSource { name: "csv", source: Box::new(source), _folder: folder }
+}
+
+fn sqlite(name: &'static str) -> TestSource {
+    let (folder, path) = folder("db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let columns = COLUMNS.iter().map(|column| {
+        let declared = match column.kind {
+            DataType::Integer | DataType::Int64 => "INTEGER",
+            DataType::Number => "REAL",
+            DataType::Boolean => "BOOLEAN",
+            _ => "TEXT",
+        };
+        format!("\"{}\" {declared}{}", column.name, if column.nullable { "" } else { " NOT NULL" })
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    // The key is found, as in a file, and rows have their places.
+    connection.execute_batch(&format!("CREATE TABLE {TABLE} ({columns})")).unwrap();
+    for row in ROWS {
+        let values = row.iter().zip(COLUMNS).map(|(text, column)| match (text, column.kind) {
+            (None, _) => "NULL".to_owned(),
+            (Some(text), DataType::Integer | DataType::Int64 | DataType::Number | DataType::Boolean) => {
+                (*text).to_owned()
+            }
+            (Some(text), _) => format!("'{}'", text.replace('\'', "''")),
+        });
+        let values = values.collect::<Vec<_>>().join(", ");
+        connection.execute_batch(&format!("INSERT INTO {TABLE} VALUES ({values})")).unwrap();
+    }
+    if name == INDEXED {
+        let index = "CREATE VIRTUAL TABLE words USING fts5(team, note, content = 'people');
+            INSERT INTO words(words) VALUES('rebuild')";
+        connection.execute_batch(index).unwrap();
+    }
+    let source = Sqlite::new(&path, sqlite::Options::default());
+    TestSource { name, source: Box::new(source), _folder: folder }
+}
+
+/// A row as an object; what has no value is missing, or `null`.
+fn object(at: usize) -> String {
+    let members = ROWS[at].iter().zip(COLUMNS).enumerate().filter_map(|(place, (text, column))| {
+        let value = match (text, column.kind) {
+            (None, _) if (at + place).is_multiple_of(2) && at > 0 => return None,
+            (None, _) => "null".to_owned(),
+            (Some(text), DataType::Integer | DataType::Int64 | DataType::Number | DataType::Boolean) => {
+                (*text).to_owned()
+            }
+            (Some(text), _) => {
+                let mut out = Vec::new();
+                ::json::write::string(&mut out, text);
+                String::from_utf8(out).unwrap()
+            }
+        };
+        Some(format!("\"{}\": {value}", column.name))
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+}
+
+fn json_lines() -> TestSource {
+    let (folder, path) = folder("jsonl");
+    let lines: String = (0..ROWS.len()).map(|at| format!("{}\n", object(at))).collect();
+    std::fs::write(&path, lines).unwrap();
+    let source = json::open(&path, json::Options::new(JsonLayout::Lines));
+    TestSource { name: "jsonl", source: Box::new(source), _folder: folder }
+}
+
+fn json_document() -> TestSource {
+    let (folder, path) = folder("json");
+    let objects: Vec<String> = (0..ROWS.len()).map(object).collect();
+    std::fs::write(&path, format!("{{\"rows\": [\n{}\n]}}", objects.join(",\n"))).unwrap();
+    let form = JsonLayout::Document { pointer: Some("/rows".to_owned()) };
+    let source = json::open(&path, json::Options::new(form));
+    TestSource { name: "json", source: Box::new(source), _folder: folder }
+}
+
+/// What a workbook has no form for, whole numbers beyond 53 bits and times with a zone, stands in it as text.
+fn xlsx() -> TestSource {
+    let (folder, path) = folder("xlsx");
+    let header = COLUMNS.map(|column| CellContent::Text(column.name)).to_vec();
+    let rows = ROWS.iter().map(|row| {
+        let cells = row.iter().zip(COLUMNS).map(|(text, column)| match (*text, column.kind) {
+            (None, _) => CellContent::Empty,
+            (Some(text), DataType::Integer | DataType::Number) => CellContent::Number(text),
+            (Some(text), DataType::Boolean) => CellContent::Boolean(text == "true"),
+            (Some(text), DataType::Date) => CellContent::Date(text),
+            (Some(text), _) => CellContent::Text(text),
+        });
+        cells.collect()
+    });
+    let rows: Vec<Vec<CellContent<'_>>> = std::iter::once(header).chain(rows).collect();
+    std::fs::write(&path, kit::workbook(&[(TABLE, &rows)])).unwrap();
+    let source = sheets::open(&path, sheets::Options::new(WorkbookFormat::Xlsx));
+    TestSource { name: "xlsx", source: Box::new(source), _folder: folder }
+}

@@ -1,0 +1,254 @@
+//! The same questions get the same answers, whatever the rows are kept in.
+//!
+//! [`data`] is one table, [`makers`] are the kinds of files it can be kept in, and [`questions`] is what each of them
+//! is asked. The answers are worked out the long way, from the rule of the contract and nothing else. Who adds a
+//! kind of file adds a maker. What one of them answers otherwise stands in [`differences`], with its reason, and
+//! nowhere else. [`many`] is a larger table, read in pages while it is written to.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod data;
+mod differences;
+mod fixtures;
+mod large_table;
+mod queries;
+
+use std::cmp::Ordering;
+
+use contract::field::Field;
+use contract::order::{compare, matches_filter};
+use contract::source::{
+    Comparison, CursorPosition, Filter, Query, Reader, RowFlow, RowPosition, Search, SearchCoverage, Sort,
+    Source, TableShape,
+};
+use contract::{Value, ValueRef};
+use tempfile::TempDir;
+
+use data::{COLUMNS, ROWS};
+
+/// A source that holds the table.
+pub struct TestSource {
+    pub name: &'static str,
+    pub source: Box<dyn Source>,
+    pub _folder: TempDir,
+}
+
+/// A row as a result has it.
+fn row_json(cells: &[ValueRef<'_>]) -> String {
+    let members = COLUMNS.iter().zip(cells).map(|(column, cell)| {
+        let mut field = Field::new(column.name, column.name, column.kind);
+        field.nullable = column.nullable;
+        let mut out = Vec::new();
+        field.write_member(&mut out, *cell).unwrap_or_else(|_| panic!("`{}`: {cell:?}", column.name));
+        String::from_utf8(out).unwrap()
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+fn cell(text: Option<&'static str>) -> ValueRef<'static> {
+    text.map_or(ValueRef::Null, ValueRef::Text)
+}
+
+fn row(at: usize) -> Vec<ValueRef<'static>> {
+    ROWS[at].iter().map(|text| cell(*text)).collect()
+}
+
+/// How two rows stand. Without a key, what a sort leaves equal stands as it stands in the table.
+fn compare_rows(a: usize, b: usize, sort: Option<Sort>, is_keyed: bool) -> Ordering {
+    let by = |column: usize, descending: bool| match (cell(ROWS[a][column]), cell(ROWS[b][column])) {
+        (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
+        (ValueRef::Null, _) => Ordering::Greater,
+        (_, ValueRef::Null) => Ordering::Less,
+        (a, b) if descending => compare(COLUMNS[column].kind, b, a),
+        (a, b) => compare(COLUMNS[column].kind, a, b),
+    };
+    let sorted = sort.map_or(Ordering::Equal, |sort| by(sort.column, sort.descending));
+    sorted.then_with(|| if is_keyed { by(0, false) } else { Ordering::Equal })
+}
+
+fn expected(filters: &[Filter<'_>], sort: Option<Sort>, is_keyed: bool) -> Vec<String> {
+    let is_in = |at: &usize| {
+        filters.iter().all(|filter| {
+            matches_filter(
+                COLUMNS[filter.column].kind,
+                row(*at)[filter.column],
+                filter.comparison,
+                filter.value,
+            )
+        })
+    };
+    let mut places: Vec<usize> = (0..ROWS.len()).filter(is_in).collect();
+    places.sort_by(|a, b| compare_rows(*a, *b, sort, is_keyed));
+    places.into_iter().map(|at| row_json(&row(at))).collect()
+}
+
+/// Everything that passes, in pages, and how many there are in all as far as anybody said.
+fn pages(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> (Vec<String>, Vec<u64>) {
+    let (mut after, mut rows, mut totals): (Option<CursorPosition>, Vec<String>, Vec<u64>) =
+        Default::default();
+    loop {
+        let before = rows.len();
+        let query =
+            Query { filters: query.filters.clone(), after: after.as_ref(), cancelled: None, ..*query };
+        let mut last = None;
+        let total = reader.list(&query, &mut |cells, place: RowPosition| {
+            let key = match &shape.key[..] {
+                [] => vec![Value::Integer(place.row_number), Value::Integer(place.table_version)],
+                key => key.iter().map(|at| cells[*at].to_value()).collect(),
+            };
+            last = Some(CursorPosition {
+                sort_value: query.sort.map(|sort| cells[sort.column].to_value()),
+                key,
+            });
+            rows.push(row_json(cells));
+            if rows.len() - before == query.rows_max { RowFlow::Stop } else { RowFlow::Continue }
+        });
+        totals.extend(total.unwrap());
+        if rows.len() == before {
+            return (rows, totals);
+        }
+        after = last;
+    }
+}
+
+#[test]
+fn every_kind_of_file_finds_the_same_facts() {
+    for made in fixtures::all() {
+        let facts = made.source.introspect().unwrap();
+        let table = facts.tables.into_iter().find(|table| table.name == data::TABLE).unwrap();
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, COLUMNS.map(|column| column.name), "{}", made.name);
+        assert_eq!((&table.key[..], table.row_count), (&[0][..], Some(ROWS.len() as u64)), "{}", made.name);
+        for (facts, column) in table.columns.iter().zip(COLUMNS) {
+            let (kind, why) = differences::kind(made.name, column.name).unwrap_or((column.kind, "as all do"));
+            assert_eq!((facts.data_type, facts.mixed), (kind, false), "{}, {why}: {facts:?}", made.name);
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_file_gives_the_same_lists() {
+    let sorts = queries::sorts();
+    let filters = queries::filters();
+    for made in fixtures::all() {
+        let mut asked = 0;
+        for is_keyed in [true, false] {
+            let shape = data::shape(is_keyed);
+            let reader = made.source.reader(&shape).unwrap();
+            for filters in &filters {
+                for (at, sort) in sorts.iter().enumerate() {
+                    let expected = expected(filters, *sort, is_keyed);
+                    let rows_max = [1, 3, 7, 1000][(at + filters.len()) % 4];
+                    let query = Query { filters: filters.clone(), sort: *sort, rows_max, ..Query::default() };
+                    let (rows, totals) = pages(reader.as_ref(), &shape, &query);
+                    assert_eq!(rows, expected, "{} {filters:?} {sort:?} {rows_max}", made.name);
+                    let count = expected.len() as u64;
+                    assert!(
+                        totals.iter().all(|total| *total == count),
+                        "{} {filters:?} {totals:?}",
+                        made.name
+                    );
+                    asked += 1;
+                }
+            }
+        }
+        assert_eq!(asked, 1102, "questions to {}", made.name);
+    }
+}
+
+#[test]
+fn every_kind_of_file_finds_the_same_rows_by_key() {
+    for made in fixtures::all() {
+        let reader = made.source.reader(&data::shape(true)).unwrap();
+        let get = |key: &[ValueRef<'_>]| {
+            let mut found = None;
+            let is_there = reader.get(key, &mut |cells| found = Some(row_json(cells))).unwrap();
+            assert_eq!(is_there, found.is_some());
+            found
+        };
+        for (at, cells) in ROWS.iter().enumerate() {
+            let id = cells[0].unwrap().parse().unwrap();
+            assert_eq!(get(&[ValueRef::Integer(id)]), Some(row_json(&row(at))), "{}", made.name);
+        }
+        for id in [0, 999, -999, i64::MAX, i64::MIN] {
+            assert_eq!(get(&[ValueRef::Integer(id)]), None, "{} {id}", made.name);
+        }
+    }
+}
+
+/// Rows that have all the words, by the rule of [`Search`].
+fn rows_with_terms(words: &[&str], columns: &[usize]) -> Vec<usize> {
+    let small: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+    let has = |at: usize, word: &String| {
+        let mut texts = columns.iter().filter_map(|column| ROWS[at][*column]);
+        texts.any(|text| text.to_lowercase().contains(word))
+    };
+    (0..ROWS.len()).filter(|at| small.iter().all(|word| has(*at, word))).collect()
+}
+
+#[test]
+fn every_kind_of_file_finds_the_same_rows_by_words() {
+    for made in fixtures::all() {
+        let reader = made.source.reader(&data::shape(true)).unwrap();
+        for (words, columns) in queries::searches() {
+            let by_rule = rows_with_terms(&words, &columns);
+            let (places, why) =
+                differences::search_result(made.name, &words).unwrap_or((&by_rule, "as all do"));
+            let mut expected: Vec<String> = places.iter().map(|at| row_json(&row(*at))).collect();
+            let search = Search {
+                terms: words.clone(),
+                columns: &columns,
+                rows_max: 1000,
+                scan_rows_max: 1000,
+                cancelled: None,
+                progress: None,
+            };
+            let mut rows = Vec::new();
+            let searched = reader.search(&search, &mut |cells| {
+                rows.push(row_json(cells));
+                RowFlow::Continue
+            });
+            assert_eq!(searched.unwrap(), SearchCoverage::Complete, "{}", made.name);
+            // Where there is an index, the best come first.
+            rows.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(rows, expected, "{}, {why}: {words:?} {columns:?}", made.name);
+        }
+    }
+}
+
+#[test]
+fn a_difference_is_one() {
+    for (words, columns) in queries::searches() {
+        for made in fixtures::all() {
+            if let Some((places, why)) = differences::search_result(made.name, &words) {
+                assert_ne!(places, rows_with_terms(&words, &columns), "{}, {why}: {words:?}", made.name);
+            }
+        }
+    }
+    for column in COLUMNS {
+        for made in fixtures::all() {
+            if let Some((kind, why)) = differences::kind(made.name, column.name) {
+                assert_ne!(kind, column.kind, "{}, {why}: {}", made.name, column.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_filter_by_nothing_passes_nothing_anywhere() {
+    for made in fixtures::all() {
+        let reader = made.source.reader(&data::shape(true)).unwrap();
+        for column in 0..COLUMNS.len() {
+            let filters = vec![Filter { column, comparison: Comparison::Equals, value: ValueRef::Null }];
+            let query = Query { filters, rows_max: 10, ..Query::default() };
+            let mut seen = 0;
+            reader
+                .list(&query, &mut |_, _| {
+                    seen += 1;
+                    RowFlow::Continue
+                })
+                .unwrap();
+            assert_eq!(seen, 0, "{} {column}", made.name);
+        }
+    }
+}

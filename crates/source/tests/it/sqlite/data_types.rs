@@ -1,0 +1,431 @@
+//! What a column is said to hold, by what is declared and what is stored.
+
+use contract::DataType::{
+    self, Blob, Boolean, Date, Decimal, Int64, Integer, Json, LocalTimestamp, Number, Text, Timestamp,
+};
+use contract::ValueRef;
+use contract::source::{Query, SourceError};
+
+use super::kit::{TestDb, all, error_text, format_value, get, list};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ValueMix {
+    Pure,
+    Mixed,
+}
+use ValueMix::{Mixed, Pure};
+
+/// A column declared so, holding these values, is of this kind and is told so.
+fn check(declared: &str, stored: &str, expected: (DataType, ValueMix), cells: &str) {
+    let rows: Vec<String> = stored
+        .split(" | ")
+        .filter(|v| !v.is_empty())
+        .map(|v| format!("INSERT INTO t(v) VALUES ({v});"))
+        .collect();
+    let db = TestDb::new(&format!("CREATE TABLE t(id INTEGER PRIMARY KEY, v {declared}); {}", rows.concat()));
+    let (facts, reader) = db.reader("t");
+    let column = &facts.columns[1];
+    let mixed = if column.mixed { Mixed } else { Pure };
+    assert_eq!((column.data_type, mixed), expected, "{declared}: {stored}");
+    assert_eq!(facts.row_count, Some(rows.len() as u64));
+    assert!(column.nullable);
+    let told: Vec<String> = all(reader.as_ref()).iter().map(|row| format_value(&row[1])).collect();
+    assert_eq!(told.join(" | "), cells, "{declared}: {stored}");
+}
+
+#[test]
+fn numbers_are_what_they_are_stored_as() {
+    check("INTEGER", "1 | -17 | null", (Integer, Pure), "1 | -17 | null");
+    check("INTEGER", "9007199254740991", (Integer, Pure), "9007199254740991");
+    check("INTEGER", "1 | 9007199254740992", (Int64, Pure), "1 | 9007199254740992");
+    check("BIGINT", "-9223372036854775808", (Int64, Pure), "-9223372036854775808");
+    check("INT", "1 | 1.5", (Number, Pure), "1 | 1.5");
+    check("INT", "9007199254740993 | 1.5", (Decimal, Pure), "9007199254740993 | 1.5");
+    check("REAL", "1 | 2.5", (Number, Pure), "1.0 | 2.5");
+    check("DOUBLE PRECISION", "0.1", (Number, Pure), "0.1");
+    check("", "1 | 2", (Integer, Pure), "1 | 2");
+    check("DECIMAL(10,2)", "19.99 | 20 | '7.50'", (Decimal, Pure), "19.99 | 20 | 7.5");
+    check("NUMERIC", "1 | 2", (Decimal, Pure), "1 | 2");
+    check("MONEY", "9007199254740993", (Decimal, Pure), "9007199254740993");
+    check(
+        "DECIMAL TEXT",
+        "'12345678901234.5678' | '1.50'",
+        (Decimal, Pure),
+        "'12345678901234.5678' | '1.50'",
+    );
+    check("BOOLEAN", "0 | 1 | null", (Boolean, Pure), "0 | 1 | null");
+    check("BOOL", "'true' | 'false'", (Boolean, Pure), "'true' | 'false'");
+    check("BOOLEAN", "0 | 2", (Integer, Pure), "0 | 2");
+}
+
+#[test]
+fn texts_are_read_as_what_all_of_them_are() {
+    check("TEXT", "'a' | 'b'", (Text, Pure), "'a' | 'b'");
+    check("VARCHAR(9)", "'007' | '8'", (Text, Pure), "'007' | '8'");
+    check("TEXT", "1 | 2", (Text, Pure), "'1' | '2'");
+    check("TEXT", "'1.50'", (Text, Pure), "'1.50'");
+    check("TEXT", "'true' | 'false'", (Text, Pure), "'true' | 'false'");
+    check("DATE", "'2026-02-11' | '2024-02-29'", (Date, Pure), "'2026-02-11' | '2024-02-29'");
+    check("TEXT", "'2026-02-11' | '2026-02-30'", (Text, Pure), "'2026-02-11' | '2026-02-30'");
+    check("DATETIME", "'2026-02-11 10:00:00'", (LocalTimestamp, Pure), "'2026-02-11 10:00:00'");
+    check("TIMESTAMP", "'2026-02-11T10:00:00Z'", (Timestamp, Pure), "'2026-02-11T10:00:00Z'");
+    check("JSON", r#"'{"a":[1]}' | '"x"'"#, (Json, Pure), r#"'{"a":[1]}' | '"x"'"#);
+    check("JSON", "'{' | '[1]'", (Text, Pure), "'{' | '[1]'");
+    check("JSON", r#"'{"a":1,"a":2}'"#, (Text, Pure), r#"'{"a":1,"a":2}'"#);
+    check("TEXT", "'' | char(0)", (Text, Pure), "'' | '\0'");
+    check("BLOB", "x'00ff10'", (Blob, Pure), "x00ff10");
+}
+
+#[test]
+fn strays_are_admitted_and_told_as_they_are() {
+    check("INTEGER", "1 | 2 | 'n/a'", (Integer, Mixed), "1 | 2 | 'n/a'");
+    check("INTEGER", "'n/a' | 'none' | 1", (Text, Mixed), "'n/a' | 'none' | 1");
+    check("INTEGER", "1 | 'one'", (Integer, Mixed), "1 | 'one'");
+    check("REAL", "1.5 | 9e999", (Number, Mixed), "1.5 | inf");
+    check("REAL", "1.5 | -9e999 | 'x'", (Number, Mixed), "1.5 | -inf | 'x'");
+    check("DECIMAL", "1.5 | 'x'", (Decimal, Mixed), "1.5 | 'x'");
+    check("BOOLEAN", "1 | 0 | 'true'", (Boolean, Mixed), "1 | 0 | 'true'");
+    check("STRING", "'a' | '007' | 'b'", (Text, Mixed), "'a' | 7 | 'b'");
+    check("TEXT", "'a' | x'ff'", (Text, Mixed), "'a' | xff");
+    check("TEXT", "'a' | cast(x'ff' AS TEXT)", (Text, Mixed), "'a' | xff");
+    check(
+        "DATE",
+        "'2026-02-11' | '2026-02-12' | 2460000",
+        (Date, Mixed),
+        "'2026-02-11' | '2026-02-12' | 2460000",
+    );
+    check("BLOB", "x'00' | x'01' | 'a'", (Blob, Mixed), "x00 | x01 | 'a'");
+    check("JSON", "'[1]' | '{}' | 5", (Json, Mixed), "'[1]' | '{}' | 5");
+}
+
+#[test]
+fn an_empty_column_is_what_is_declared() {
+    for (declared, kind) in [
+        ("INTEGER", (Integer, Pure)),
+        ("REAL", (Number, Pure)),
+        ("TEXT", (Text, Pure)),
+        ("DECIMAL(9,2)", (Decimal, Pure)),
+        ("BOOLEAN", (Boolean, Pure)),
+        ("BLOB", (Blob, Pure)),
+        ("JSON", (Json, Mixed)),
+        ("DATE", (Text, Mixed)),
+        ("", (Text, Mixed)),
+    ] {
+        check(declared, "", kind, "");
+        check(declared, "null", kind, "null");
+    }
+}
+
+/// The key of a table, and whether it is declared.
+fn check_key(sql: &str, expected: (&[usize], bool)) {
+    let db = TestDb::new(sql);
+    let facts = db.facts();
+    let table = &facts.tables[0];
+    assert_eq!((&table.key[..], table.key_is_declared), expected, "{sql}");
+}
+
+#[test]
+fn a_key_is_declared_or_found() {
+    for (sql, key) in [
+        ("CREATE TABLE t(a, id INTEGER PRIMARY KEY)", (&[1][..], true)),
+        ("CREATE TABLE t(a, b, c, PRIMARY KEY(c, a))", (&[2, 0], true)),
+        ("CREATE TABLE t(a TEXT, b TEXT, PRIMARY KEY(b, a)) WITHOUT ROWID", (&[1, 0], true)),
+        ("CREATE TABLE t(a TEXT, b TEXT NOT NULL UNIQUE)", (&[1], true)),
+        ("CREATE TABLE t(a REAL NOT NULL UNIQUE, b TEXT NOT NULL UNIQUE)", (&[1], true)),
+        (
+            "CREATE TABLE t(a TEXT NOT NULL, b INT NOT NULL); CREATE UNIQUE INDEX i ON t(b, a)",
+            (&[1, 0], true),
+        ),
+        ("CREATE TABLE t(a TEXT, b INT); INSERT INTO t VALUES('x', 1), ('x', 2)", (&[1], false)),
+        ("CREATE TABLE t(a REAL, b TEXT); INSERT INTO t VALUES(1.5, 'x'), (2.5, 'y')", (&[1], false)),
+        (
+            "CREATE TABLE b(id); INSERT INTO b VALUES(1), (2); CREATE VIEW a AS SELECT id FROM b",
+            (&[0], false),
+        ),
+    ] {
+        check_key(sql, key);
+    }
+}
+
+/// A table `t` whose declared key cannot be used: what is used instead, and what is said.
+fn check_key_rejected(sql: &str, key: (&[usize], bool), why: &str) {
+    check_key(sql, key);
+    let notes = TestDb::new(sql).facts().notes;
+    assert_eq!(notes[0], format!("`t`: the key that is declared is not used, because {why}"), "{sql}");
+}
+
+#[test]
+fn a_declared_key_that_nobody_can_ask_by_gives_way() {
+    let texts = "CREATE TABLE t(id TEXT PRIMARY KEY, email TEXT UNIQUE, n INT);";
+    let nulls = format!("{texts} INSERT INTO t VALUES(NULL, 'a', 1), (NULL, 'b', 1), ('x', 'c', 1)");
+    check_key_rejected(&nulls, (&[1], false), "`id` is NULL in 2 rows");
+    let broken = format!("{texts} INSERT INTO t VALUES(cast(x'ff41' AS TEXT), 'a', 1), ('x', 'b', 1)");
+    check_key_rejected(&broken, (&[1], false), "`id` holds text that is not UTF-8 in 1 row");
+    let bytes = format!("{texts} INSERT INTO t VALUES(x'00', 'a', 1), ('x', 'b', 1)");
+    check_key_rejected(&bytes, (&[1], false), "`id` holds bytes in 1 row");
+    let long = format!("{texts} INSERT INTO t VALUES(printf('%2049d', 1), 'a', 1), ('x', 'b', 1)");
+    check_key_rejected(&long, (&[1], false), "`id` is longer than 2048 bytes in 1 row");
+    // Nothing else tells rows apart.
+    let alone = format!("{texts} INSERT INTO t VALUES(NULL, NULL, 1), ('x', 'b', 1)");
+    check_key_rejected(&alone, (&[], false), "`id` is NULL in 1 row");
+    // Another one is declared.
+    let blob = "CREATE TABLE t(id BLOB PRIMARY KEY, code TEXT NOT NULL UNIQUE)";
+    check_key_rejected(blob, (&[1], true), "`id` is blob");
+    check_key_rejected(
+        &format!("{blob}; INSERT INTO t VALUES(x'00', 'a')"),
+        (&[1], true),
+        "`id` holds bytes in 1 row",
+    );
+    let both = "CREATE TABLE t(a BLOB, b INT, c INT, PRIMARY KEY(b, a)); INSERT INTO t VALUES(x'00', 1, 5), (x'01', 1, 6)";
+    check_key_rejected(both, (&[2], false), "`a` holds bytes in 2 rows");
+    let rows = all(TestDb::new(both).reader("t").1.as_ref());
+    assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn text_that_is_not_utf8_is_said_and_shown_and_never_lost() {
+    let db = TestDb::new(
+        "CREATE TABLE t(name TEXT PRIMARY KEY, v TEXT);
+         INSERT INTO t VALUES('a', 'x'), (cast(x'ff41' AS TEXT), cast(x'c328' AS TEXT)), ('z', 'y');",
+    );
+    let facts = db.facts();
+    assert_eq!(
+        facts.notes,
+        [
+            "`t`: the key that is declared is not used, because `name` holds text that is not UTF-8 in 1 row",
+            "`t`: the text in `name` is not UTF-8 in 1 row; it is told as base64, and not found by it",
+            "`t`: the text in `v` is not UTF-8 in 1 row; it is told as base64, and not found by it",
+        ]
+    );
+    // Without a key rows come by their number, so that no page ends at a name that cannot be written.
+    let (facts, reader) = db.reader("t");
+    assert!(facts.key.is_empty());
+    let (mut seen, mut after) = (Vec::new(), None);
+    while let Some(row) =
+        list(reader.as_ref(), &Query { rows_max: 1, after: after.as_ref(), ..Query::default() })
+            .expect("a page")
+            .0
+            .pop()
+    {
+        after = Some(super::kit::position(&row, None, &[]));
+        seen.push(format_value(&row.0[0]));
+    }
+    assert_eq!(seen, ["'a'", "xff41", "'z'"]);
+    // One that comes later is a fault, not a gap.
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'a')");
+    let (_, reader) = db.reader("t");
+    db.execute("INSERT INTO t VALUES(2, cast(x'ff' AS TEXT))");
+    let query = Query { rows_max: 10, ..Query::default() };
+    assert!(matches!(list(reader.as_ref(), &query), Err(SourceError::Incompatible { .. })));
+}
+
+#[test]
+fn what_does_not_tell_rows_apart_is_no_key() {
+    for sql in [
+        "CREATE TABLE t(a TEXT)",
+        "CREATE TABLE t(a TEXT, b INT); INSERT INTO t VALUES('x', 1), ('x', 1)",
+        "CREATE TABLE t(a TEXT); INSERT INTO t VALUES('x'), (NULL)",
+        "CREATE TABLE t(a); INSERT INTO t VALUES('x'), (1.5)",
+        "CREATE TABLE t(d DATE); INSERT INTO t VALUES('2026-01-01'), ('2026-01-02')",
+        "CREATE TABLE t(b BLOB); INSERT INTO t VALUES(x'00'), (x'01')",
+        // A primary key that is NULL twice, as SQLite allows.
+        "CREATE TABLE t(a TEXT PRIMARY KEY); INSERT INTO t VALUES(NULL), (NULL)",
+        // Unique among some rows, or of something that is no column, or perhaps missing.
+        "CREATE TABLE t(a TEXT NOT NULL); CREATE UNIQUE INDEX i ON t(a) WHERE a > 'x'; INSERT INTO t VALUES('a'), ('a')",
+        "CREATE TABLE t(a TEXT NOT NULL); CREATE UNIQUE INDEX i ON t(a || 'x')",
+        "CREATE TABLE t(a TEXT UNIQUE)",
+    ] {
+        check_key(sql, (&[], false));
+    }
+}
+
+#[test]
+fn a_value_may_be_missing_unless_it_may_not() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b TEXT NOT NULL);
+         CREATE TABLE u(id TEXT PRIMARY KEY, g TEXT GENERATED ALWAYS AS (id || '!'));
+         CREATE TABLE v(id TEXT PRIMARY KEY) WITHOUT ROWID;
+         CREATE TABLE w(id TEXT PRIMARY KEY) STRICT;",
+    );
+    let facts = db.facts();
+    let nullable: Vec<Vec<bool>> = facts
+        .tables
+        .iter()
+        .map(|table| table.columns.iter().map(|column| column.nullable).collect())
+        .collect();
+    assert_eq!(nullable, [vec![false, true, false], vec![true, true], vec![false], vec![false]]);
+}
+
+#[test]
+fn tables_and_views_are_there_in_their_order_and_nothing_else_is() {
+    let db = TestDb::new(
+        "CREATE TABLE z(id INTEGER PRIMARY KEY AUTOINCREMENT, plan TEXT);
+         CREATE VIEW y AS SELECT plan, count(*) AS n FROM z GROUP BY plan;
+         CREATE VIRTUAL TABLE x USING rtree(id, a, b);
+         CREATE TABLE w(a);
+         CREATE VIEW broken AS SELECT * FROM gone;
+         INSERT INTO z(plan) VALUES('free'), ('ruby'), ('free');",
+    );
+    let facts = db.facts();
+    let names: Vec<&str> = facts.tables.iter().map(|table| table.name.as_str()).collect();
+    assert_eq!(names, ["z", "y", "w"]);
+    let left_out: Vec<String> = facts.skipped_tables.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        left_out,
+        [
+            "`x` is left out: it is a virtual table (rtree); copy what it holds into a table",
+            "`broken` is left out: it refers to something that is gone or not allowed"
+        ]
+    );
+    assert_eq!(facts.tables[0].columns[1].distinct_values, ["free", "ruby"]);
+    let (_, view) = db.reader("y");
+    let rows: Vec<String> = all(view.as_ref())
+        .iter()
+        .map(|row| row.iter().map(format_value).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(rows, ["'free' 2", "'ruby' 1"]);
+}
+
+#[test]
+fn what_is_declared_is_read_once_for_all_tables() {
+    let sql: String = (0..300)
+        .map(|i| format!("CREATE TABLE t{i}(id INTEGER PRIMARY KEY, a TEXT, b TEXT, c INT);"))
+        .collect();
+    let db = TestDb::new(&format!("BEGIN; {sql} COMMIT;"));
+    let source = db.source();
+    let begun = std::time::Instant::now();
+    let facts = contract::source::Source::introspect(&source).expect("facts");
+    for table in &facts.tables {
+        contract::source::Source::reader(&source, &super::kit::shape(table)).expect("a reader");
+    }
+    // Read again for each, it took seconds; now it takes a tenth of one.
+    assert!(begun.elapsed() < std::time::Duration::from_millis(1500), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn rows_that_were_not_seen_may_hold_anything() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, n INTEGER);
+         CREATE TABLE s(id INTEGER PRIMARY KEY, a TEXT, d TEXT) STRICT;
+         INSERT INTO t VALUES(1, 'x', 1), (2, 'y', 2), (3, 'z', 'many');
+         INSERT INTO s VALUES(1, 'x', '2026-01-01'), (2, 'y', '2026-01-02'), (3, 'z', 'soon');",
+    );
+    let options = source::sqlite::Options { scan_rows_max: 2, ..Default::default() };
+    let source = source::sqlite::Sqlite::new(&db.path, options);
+    let facts = contract::source::Source::introspect(&source).expect("facts");
+    let seen: Vec<Vec<(DataType, bool)>> =
+        facts.tables.iter().map(|t| t.columns.iter().map(|c| (c.data_type, c.mixed)).collect()).collect();
+    assert_eq!(seen[0], [(Integer, false), (Text, true), (Integer, true)]);
+    assert_eq!(seen[1], [(Integer, false), (Text, false), (Text, false)]);
+    assert!(facts.tables.iter().all(|table| table.row_count.is_none()));
+}
+
+/// A table that is changed behind the contract's back.
+fn check_changed(sql: &str, change: &str, expected: &str) {
+    let db = TestDb::new(sql);
+    let (facts, reader) = db.reader("t");
+    db.execute(change);
+    let query = Query { rows_max: 10, ..Query::default() };
+    let listed = list(reader.as_ref(), &query).expect_err("a fault");
+    let one = match facts.key.is_empty() {
+        true => Err(listed.clone()),
+        false => get(reader.as_ref(), &[ValueRef::Integer(9)]),
+    };
+    for fault in [listed, one.expect_err("a fault")] {
+        let SourceError::Incompatible { message: told, detail: log } = fault else { panic!("{fault:?}") };
+        if expected.ends_with("repeats") {
+            assert_eq!(told, format!("{expected}; the data is not what it was"));
+        } else {
+            // The row is for who can correct it.
+            assert_eq!(
+                told,
+                format!("{expected}, and a row has something else; the log of the server says which")
+            );
+            assert_eq!(log, format!("{expected}, in the row with `id` 9"));
+        }
+    }
+}
+
+#[test]
+fn a_row_that_breaks_the_contract_says_where() {
+    let table = "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER); INSERT INTO t VALUES(1, 1);";
+    let integer = "table `t`, column `v`: expected an integer below 2^53";
+    check_changed(table, "INSERT INTO t VALUES(9, 'secret')", integer);
+    check_changed(table, "INSERT INTO t VALUES(9, 9007199254740993)", integer);
+    check_changed(table, "INSERT INTO t VALUES(9, x'00')", integer);
+    let dates = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, '2026-01-01');";
+    let date = "table `t`, column `v`: expected a date such as 2026-02-11";
+    check_changed(dates, "INSERT INTO t VALUES(9, 'soon')", date);
+    let reals = "CREATE TABLE t(id INTEGER PRIMARY KEY, v REAL); INSERT INTO t VALUES(1, 1.5);";
+    check_changed(reals, "INSERT INTO t VALUES(9, 9e999)", "table `t`, column `v`: expected a number");
+    let found = "CREATE TABLE t(id INTEGER, v TEXT); INSERT INTO t VALUES(1, 'a'), (2, 'a');";
+    check_changed(found, "INSERT INTO t VALUES(9, 'a'), (9, 'b')", "table `t`: the key `id` repeats");
+    let required = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT NOT NULL); INSERT INTO t VALUES(1, 'a');";
+    let rebuilt =
+        "DROP TABLE t; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(9, NULL)";
+    check_changed(required, rebuilt, "table `t`, column `v`: expected a value in every row");
+}
+
+#[test]
+fn a_table_or_column_that_is_gone_says_so() {
+    for change in ["DROP TABLE t", "ALTER TABLE t RENAME TO u", "ALTER TABLE t DROP COLUMN v"] {
+        let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'a');");
+        let (_, reader) = db.reader("t");
+        db.execute(change);
+        let fault = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("a fault");
+        assert!(matches!(fault, SourceError::Incompatible { .. }), "{change} {fault:?}");
+        assert_eq!(
+            error_text(&fault),
+            "`shop.db` no longer has the tables and columns it had; read it in again"
+        );
+    }
+}
+
+#[test]
+fn a_key_matches_what_was_told_and_nothing_like_it() {
+    let text = ValueRef::Text;
+    for (declared, stored, asked, there) in [
+        ("INTEGER", "7", ValueRef::Integer(7), true),
+        ("INTEGER", "7", text("7"), true),
+        ("INTEGER", "7", text("seven"), false),
+        ("INTEGER", "7", text(" 7"), false),
+        ("INTEGER", "7", text("7e0"), false),
+        ("INTEGER", "7", ValueRef::Null, false),
+        ("TEXT", "'7'", text("7"), true),
+        ("TEXT", "'007'", text("7"), false),
+        ("TEXT", "'7'", text("007"), false),
+        ("TEXT COLLATE NOCASE", "'Ann'", text("Ann"), true),
+        ("TEXT COLLATE NOCASE", "'Ann'", text("ann"), false),
+        ("TEXT COLLATE RTRIM", "'Ann'", text("Ann "), false),
+        ("TEXT", "'a' || char(0) || 'b'", text("a\0b"), true),
+        ("TEXT", "'a' || char(0) || 'b'", text("a"), false),
+        ("TEXT", "''", text(""), true),
+        ("STRING", "'x'), ('y'), ('007'", text("7"), true),
+        ("STRING", "'x'), ('y'), ('007'", text("007"), false),
+        ("BIGINT", "9007199254740993", ValueRef::Integer(9007199254740993), true),
+        ("BIGINT", "9007199254740993", text("9007199254740993"), true),
+        ("BIGINT", "9007199254740993", text("9007199254740992"), false),
+        ("DECIMAL(9,2)", "19.99", text("19.99"), true),
+        ("DECIMAL(9,2)", "19.99", text("19.990000000000000000001"), false),
+        ("DATE", "'2026-01-01'", text("2026-01-01"), true),
+    ] {
+        let db = TestDb::new(&format!(
+            "CREATE TABLE t(k {declared} NOT NULL PRIMARY KEY); INSERT INTO t VALUES({stored})"
+        ));
+        let (_, reader) = db.reader("t");
+        let found = get(reader.as_ref(), &[asked]).expect("no fault");
+        assert_eq!(found.is_some(), there, "{declared} {stored} {asked:?}");
+    }
+}
+
+#[test]
+fn columns_and_indexes_that_compute_are_read() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, loud TEXT AS (upper(name)));
+         CREATE INDEX i ON t(lower(name)); CREATE INDEX j ON t(id) WHERE length(name) > 1;
+         INSERT INTO t(name) VALUES('Ann');",
+    );
+    let (_, reader) = db.reader("t");
+    let row = all(reader.as_ref()).remove(0);
+    assert_eq!(row.iter().map(format_value).collect::<Vec<_>>(), ["1", "'Ann'", "'ANN'"]);
+}

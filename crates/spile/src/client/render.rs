@@ -1,0 +1,406 @@
+//! What a server has and what it answered, for people to read.
+//!
+//! All text here comes from the server, so none of it reaches the terminal but through [`plain`].
+
+use std::fmt::Write;
+
+use contract::humanize::{group_digits, join_truncated, pluralize};
+use json::{Json, Node, NodeKind};
+
+use super::output_style::OutputStyle;
+use super::schema::{Schema, ValueSchema};
+use super::table::{Table, render_record};
+use crate::sanitize;
+
+fn string_member(node: Node<'_>, key: &str) -> Option<String> {
+    node.get(key).and_then(|text| text.str()).map(|text| text.into_owned())
+}
+
+/// The first line of what is said about something.
+fn first_line(node: Node<'_>) -> String {
+    let said =
+        string_member(node, "description").or_else(|| string_member(node, "title")).unwrap_or_default();
+    sanitize::escape_line(said.trim().lines().next().unwrap_or_default()).into_owned()
+}
+
+fn safe_name(node: Node<'_>) -> String {
+    sanitize::escape_line(&string_member(node, "name").unwrap_or_default()).into_owned()
+}
+
+/// The name of what is listed. A row without one would look like more of the row above.
+fn display_name(node: Node<'_>) -> String {
+    let name = safe_name(node);
+    if name.trim().is_empty() { "(no name)".to_owned() } else { name }
+}
+
+/// What a tool says it does to the world. Nobody has to believe it.
+fn hints(tool: Node<'_>) -> String {
+    let hint =
+        |key: &str| tool.get("annotations").and_then(|hints| hints.get(key)).and_then(|hint| hint.bool());
+    match (hint("readOnlyHint"), hint("destructiveHint")) {
+        (Some(true), _) => "read-only".to_owned(),
+        (_, Some(true)) => "destructive".to_owned(),
+        (_, Some(false) | None) => String::new(),
+    }
+}
+
+pub(crate) fn tools(tools: &[Json], screen: &OutputStyle) -> String {
+    let mut table = Table::new(&["tool", "arguments", "", ""]);
+    for tool in tools {
+        let doc = tool.to_doc();
+        let root = doc.root();
+        let schema = root.get("inputSchema").map(Schema::parse).unwrap_or_default();
+        let arguments: Vec<String> =
+            schema.summary().iter().map(|one| sanitize::escape_line(one).into_owned()).collect();
+        table.rows.push(vec![
+            display_name(root),
+            join_truncated(&arguments, 6),
+            hints(root),
+            first_line(root),
+        ]);
+    }
+    table.render(screen, 0)
+}
+
+/// One tool in full.
+pub(crate) fn tool(tool: &Json, screen: &OutputStyle) -> String {
+    let doc = tool.to_doc();
+    let root = doc.root();
+    let mut out = screen.bold(&display_name(root));
+    if let Some(title) = string_member(root, "title") {
+        let _ = write!(out, " · {}", sanitize::escape_line(&title));
+    }
+    let hints = hints(root);
+    if !hints.is_empty() {
+        let _ = write!(out, " · {hints}");
+    }
+    out.push('\n');
+    write_description(&mut out, root, screen);
+    let input = root.get("inputSchema").map(Schema::parse).unwrap_or_default();
+    write_fields(&mut out, "arguments", &input, screen);
+    if let Some(output) = root.get("outputSchema") {
+        write_fields(&mut out, "result", &result_schema(output), screen);
+    }
+    let _ = writeln!(out, "\n{}", screen.faint("usage"));
+    let _ = writeln!(
+        out,
+        "  {}",
+        sanitize::escape_line(&input.usage(&string_member(root, "name").unwrap_or_default()))
+    );
+    out
+}
+
+/// A result that may also be a failure has its fields in the first of its alternatives.
+fn result_schema(output: Node<'_>) -> Schema {
+    let own = Schema::parse(output);
+    if !own.arguments.is_empty() {
+        return own;
+    }
+    let parts = output.get("anyOf").or_else(|| output.get("oneOf"));
+    parts.and_then(|parts| parts.elements().next()).map(Schema::parse).unwrap_or(own)
+}
+
+fn write_description(out: &mut String, root: Node<'_>, screen: &OutputStyle) {
+    let Some(said) = string_member(root, "description") else { return };
+    let columns = screen.columns.map(|columns| columns.saturating_sub(2));
+    for row in sanitize::wrap(&sanitize::lines(said.trim()), columns) {
+        let _ = writeln!(out, "{}", format!("  {row}").trim_end());
+    }
+}
+
+fn write_fields(out: &mut String, head: &str, schema: &Schema, screen: &OutputStyle) {
+    if schema.arguments.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{}", screen.faint(head));
+    // In full: what is longer than the terminal is wide goes on in its next line.
+    let screen = &screen.unlimited_width();
+    let mut table = Table::new(&["", "", ""]);
+    for argument in &schema.arguments {
+        let name = format!("{}{}", argument.name, if argument.is_required { "*" } else { "" });
+        let described = description_with_default(&argument.schema);
+        let cells = [name, argument.schema.describe(), described];
+        table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
+    }
+    out.push_str(&table.render(screen, 2));
+}
+
+fn description_with_default(shape: &ValueSchema) -> String {
+    let said = shape.description.as_deref().unwrap_or_default().replace(['\n', '\r'], " ");
+    match &shape.default {
+        Some(default) => format!("{said} (default {default})").trim_start().to_owned(),
+        None => said,
+    }
+}
+
+pub(crate) fn resources(resources: &[Json], templates: &[Json], screen: &OutputStyle) -> String {
+    let mut table = Table::new(&["resource", "name", "type", "size", ""]);
+    let mut row = |one: &Json, key: &str| {
+        let doc = one.to_doc();
+        let root = doc.root();
+        let size = root.get("size").and_then(|size| size.u64()).map(group_digits).unwrap_or_default();
+        let at = sanitize::escape_line(&string_member(root, key).unwrap_or_default()).into_owned();
+        let kind = sanitize::escape_line(&string_member(root, "mimeType").unwrap_or_default()).into_owned();
+        table.rows.push(vec![at, safe_name(root), kind, size, first_line(root)]);
+    };
+    resources.iter().for_each(|one| row(one, "uri"));
+    templates.iter().for_each(|one| row(one, "uriTemplate"));
+    table.render(screen, 0)
+}
+
+pub(crate) fn prompts(prompts: &[Json], screen: &OutputStyle) -> String {
+    let mut table = Table::new(&["prompt", "arguments", ""]);
+    for prompt in prompts {
+        let doc = prompt.to_doc();
+        let arguments: Vec<String> = doc
+            .root()
+            .get("arguments")
+            .into_iter()
+            .flat_map(|all| all.elements())
+            .map(|one| {
+                let is_required = one.get("required").and_then(|flag| flag.bool()).unwrap_or(false);
+                format!("{}{}", safe_name(one), if is_required { "*" } else { "?" })
+            })
+            .collect();
+        table.rows.push(vec![
+            display_name(doc.root()),
+            join_truncated(&arguments, 6),
+            first_line(doc.root()),
+        ]);
+    }
+    table.render(screen, 0)
+}
+
+/// What a tool answered: its words as they are, then its data, unless the words are the data.
+pub(crate) fn result(result: Node<'_>, screen: &OutputStyle) -> String {
+    let data = result.get("structuredContent");
+    let table = data.map(|data| structured(data, screen)).unwrap_or_default();
+    let mut out = String::new();
+    for block in result.get("content").into_iter().flat_map(|all| all.elements()) {
+        let words = block.get("text").filter(|_| block.get("type").is_some_and(|kind| kind.eq_str("text")));
+        if let (Some(data), Some(words)) = (data, words.and_then(|words| words.str())) {
+            if is_json_of(&words, data) {
+                continue;
+            }
+            // A list is told and then listed: the table lists it better.
+            if data.get("items").is_some_and(|items| items.kind() == NodeKind::Array) {
+                if let Some(first) = words.lines().next() {
+                    let _ = writeln!(out, "{}", sanitize::escape_line(first));
+                }
+                continue;
+            }
+        }
+        out.push_str(&content_block(block));
+    }
+    if !table.is_empty() && !out.is_empty() {
+        out.push('\n');
+    }
+    out + &table
+}
+
+/// Whether a text is the data itself, written as JSON.
+fn is_json_of(words: &str, data: Node<'_>) -> bool {
+    words.trim_start().starts_with(['{', '[', '"'])
+        && Json::parse(words).is_ok_and(|json| is_json_equal(json.to_doc().root(), data))
+}
+
+fn is_json_equal(a: Node<'_>, b: Node<'_>) -> bool {
+    a.kind() == b.kind()
+        && match a.kind() {
+            NodeKind::Null | NodeKind::True | NodeKind::False => true,
+            NodeKind::Number => a.raw() == b.raw(),
+            NodeKind::String => a.str() == b.str(),
+            NodeKind::Array => {
+                a.len() == b.len() && a.elements().zip(b.elements()).all(|(a, b)| is_json_equal(a, b))
+            }
+            NodeKind::Object => {
+                let other = |key: Node<'_>| b.get(&key.str().unwrap_or_default());
+                a.len() == b.len()
+                    && a.members().all(|(key, a)| other(key).is_some_and(|b| is_json_equal(a, b)))
+            }
+        }
+}
+
+/// One piece of content.
+pub(crate) fn content_block(block: Node<'_>) -> String {
+    let kind = string_member(block, "type").unwrap_or_default();
+    match &*kind {
+        "text" => with_newline(&sanitize::lines(&string_member(block, "text").unwrap_or_default())),
+        "image" | "audio" => {
+            let mime = string_member(block, "mimeType").unwrap_or_else(|| kind.clone());
+            format!("[{kind}: {}, {}]\n", sanitize::escape_line(&mime), base64_size(block.get("data")))
+        }
+        "resource" => block.get("resource").map(resource_contents).unwrap_or_default(),
+        "resource_link" => {
+            let (uri, name) = (string_member(block, "uri").unwrap_or_default(), safe_name(block));
+            format!("[resource: {} {name}]\n", sanitize::escape_line(&uri))
+        }
+        other => format!("[{}]\n", sanitize::escape_line(other)),
+    }
+}
+
+/// What a resource holds.
+pub(crate) fn resource_contents(contents: Node<'_>) -> String {
+    if let Some(said) = string_member(contents, "text") {
+        return with_newline(&sanitize::lines(&said));
+    }
+    let mime = string_member(contents, "mimeType").unwrap_or_else(|| "bytes".to_owned());
+    let uri = string_member(contents, "uri").unwrap_or_default();
+    format!(
+        "[{}: {}, {}]\n",
+        sanitize::escape_line(&uri),
+        sanitize::escape_line(&mime),
+        base64_size(contents.get("blob"))
+    )
+}
+
+fn with_newline(text: &str) -> String {
+    if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
+}
+
+/// How many bytes a base64 text stands for.
+fn base64_size(data: Option<Node<'_>>) -> String {
+    let text = data.and_then(|data| data.str()).unwrap_or_default();
+    let bytes = text.trim_end_matches('=').len() * 3 / 4;
+    pluralize(bytes as u64, "byte")
+}
+
+pub(crate) fn prompt(result: Node<'_>, screen: &OutputStyle) -> String {
+    let mut out = String::new();
+    if let Some(said) = string_member(result, "description") {
+        let _ = writeln!(out, "{}\n", screen.faint(&sanitize::escape_line(&said)));
+    }
+    for message in result.get("messages").into_iter().flat_map(|all| all.elements()) {
+        let role = string_member(message, "role").unwrap_or_default();
+        let _ = writeln!(out, "{}", screen.bold(&format!("{}:", sanitize::escape_line(&role))));
+        if let Some(content) = message.get("content") {
+            out.push_str(&content_block(content));
+        }
+    }
+    out
+}
+
+/// Data: a list of records as a table, a record as its fields, anything else as JSON.
+pub(crate) fn structured(data: Node<'_>, screen: &OutputStyle) -> String {
+    let items = data.get("items").filter(|items| items.kind() == NodeKind::Array);
+    let list = items.or_else(|| (data.kind() == NodeKind::Array).then_some(data));
+    match list {
+        Some(list) if list.elements().all(|row| row.is_object()) => {
+            let mut out = render_rows(list, screen);
+            let beside: Vec<(String, String)> = match items {
+                Some(_) => field_pairs(data).into_iter().filter(|(name, _)| name != "items").collect(),
+                None => Vec::new(),
+            };
+            if !beside.is_empty() {
+                out.push('\n');
+                out.push_str(&render_record(&beside, screen, 0));
+            }
+            out
+        }
+        Some(_) | None if data.is_object() => render_record(&field_pairs(data), screen, 0),
+        Some(_) | None => format!("{}\n", pretty(data, screen)),
+    }
+}
+
+fn field_pairs(data: Node<'_>) -> Vec<(String, String)> {
+    data.members()
+        .map(|(name, value)| {
+            (sanitize::escape_line(&name.str().unwrap_or_default()).into_owned(), cell_text(value))
+        })
+        .collect()
+}
+
+/// Columns in the order in which they first come up.
+fn render_rows(list: Node<'_>, screen: &OutputStyle) -> String {
+    let mut heads: Vec<String> = Vec::new();
+    let mut known = std::collections::HashMap::new();
+    for row in list.elements() {
+        for (name, _) in row.members() {
+            let name = name.str().unwrap_or_default().into_owned();
+            if !known.contains_key(&name) && heads.len() < COLUMNS_MAX {
+                known.insert(name.clone(), heads.len());
+                heads.push(sanitize::escape_line(&name).into_owned());
+            }
+        }
+    }
+    let mut table = Table { headers: heads, rows: Vec::new() };
+    for row in list.elements() {
+        let mut cells = vec![String::new(); table.headers.len()];
+        for (name, value) in row.members() {
+            if let Some(at) = known.get(&*name.str().unwrap_or_default()) {
+                cells[*at] = cell_text(value);
+            }
+        }
+        table.rows.push(cells);
+    }
+    table.render(screen, 0)
+}
+
+/// Rows that have nothing in common would make a table of a million columns.
+const COLUMNS_MAX: usize = 200;
+
+fn cell_text(value: Node<'_>) -> String {
+    match value.kind() {
+        NodeKind::Null => String::new(),
+        NodeKind::String => sanitize::escape_line(&value.str().unwrap_or_default()).into_owned(),
+        NodeKind::True | NodeKind::False | NodeKind::Number => value.raw().to_owned(),
+        NodeKind::Array | NodeKind::Object => sanitize::escape_line(Json::from(value).as_str()).into_owned(),
+    }
+}
+
+/// JSON with its digits, in lines for a terminal and on one line for anything else.
+pub(crate) fn pretty(data: Node<'_>, screen: &OutputStyle) -> String {
+    if !screen.is_terminal {
+        return Json::from(data).to_string();
+    }
+    let mut out = String::new();
+    write_indented(&mut out, data, 0);
+    sanitize::json(&out).into_owned()
+}
+
+fn write_indented(out: &mut String, node: Node<'_>, depth: usize) {
+    let inner = "  ".repeat(depth + 1);
+    let (open, close) = if node.is_object() { ('{', '}') } else { ('[', ']') };
+    match node.kind() {
+        NodeKind::Array | NodeKind::Object if !node.is_empty() => {
+            out.push(open);
+            let mut is_first = true;
+            let mut member = |out: &mut String, key: Option<Node<'_>>, value: Node<'_>| {
+                out.push_str(if std::mem::take(&mut is_first) { "\n" } else { ",\n" });
+                out.push_str(&inner);
+                if let Some(key) = key {
+                    let _ = write!(out, "{}: ", key.raw());
+                }
+                write_indented(out, value, depth + 1);
+            };
+            node.members().for_each(|(key, value)| member(out, Some(key), value));
+            node.elements().for_each(|value| member(out, None, value));
+            let _ = write!(out, "\n{}{close}", "  ".repeat(depth));
+        }
+        NodeKind::Array | NodeKind::Object => out.extend([open, close]),
+        NodeKind::Null | NodeKind::True | NodeKind::False | NodeKind::Number | NodeKind::String => {
+            out.push_str(node.raw())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use json::Json;
+
+    use super::{prompts, tools};
+    use crate::client::output_style::OutputStyle;
+
+    #[test]
+    fn what_has_no_name_is_listed_all_the_same() {
+        for named in [r#"{"name":""}"#, r#"{"name":"  "}"#, "{}", r#"{"name":7}"#] {
+            let list = [Json::parse(named).expect("it is JSON")];
+            for shown in [
+                tools(&list, &OutputStyle::stdout().unlimited_width()),
+                prompts(&list, &OutputStyle::stdout().unlimited_width()),
+            ] {
+                assert!(shown.contains("(no name)"), "{named}: {shown}");
+            }
+        }
+    }
+}

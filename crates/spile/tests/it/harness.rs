@@ -1,0 +1,290 @@
+//! A folder to work in, the program run in it, and what a person then reads.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+pub const SPILE: &str = env!("CARGO_BIN_EXE_spile");
+
+/// Nothing here takes this long unless it is broken.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A folder called `shop`: its name is the name of what is served from it.
+pub struct TestProject {
+    /// Deletes everything at the end.
+    _root: TempDir,
+    pub folder: PathBuf,
+}
+
+impl TestProject {
+    pub fn new(files: &[(&str, &[u8])]) -> Self {
+        let root = tempfile::tempdir().expect("a folder can be made");
+        // A person never sees the links on the way there; the program resolves them.
+        let folder = root.path().canonicalize().expect("it is there").join("shop");
+        std::fs::create_dir(&folder).expect("a folder can be made");
+        let place = Self { _root: root, folder };
+        files.iter().for_each(|(name, bytes)| place.write(name, bytes));
+        place
+    }
+
+    /// The example that the documentation uses.
+    pub fn customers() -> Self {
+        Self::example("customers")
+    }
+
+    /// A copy of an example.
+    pub fn example(name: &str) -> Self {
+        let place = Self::new(&[]);
+        for entry in std::fs::read_dir(examples().join(name)).expect("the example is there") {
+            let path = entry.expect("a folder is readable").path();
+            let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
+            place.write(&name, &std::fs::read(&path).expect("a file is readable"));
+        }
+        place
+    }
+
+    pub fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
+        std::fs::write(path, bytes).expect("a file can be written");
+    }
+
+    /// Every file below the folder, with all its bytes.
+    pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.folder.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder is readable") {
+                let path = entry.expect("a folder is readable").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let bytes = std::fs::read(&path).expect("a file is readable");
+                    files.push((path, bytes));
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+
+    /// The program in this folder, with nothing in its environment that it could mind.
+    pub fn spile(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(SPILE);
+        command.args(args).current_dir(&self.folder).env_clear().stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
+        self.run_with(args, &[])
+    }
+
+    pub fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
+        let out = self.spile(args).envs(env.iter().copied()).output().expect("the program starts");
+        let variables: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        let asked = format!("{}spile {}", variables.concat(), args.join(" "));
+        CommandOutput {
+            command_line: self.normalize(asked.trim_end().as_bytes()),
+            stdout: self.normalize(&out.stdout),
+            stderr: self.normalize(&out.stderr),
+            code: out.status.code(),
+        }
+    }
+
+    /// The same on every machine.
+    pub fn normalize(&self, bytes: &[u8]) -> String {
+        let text = std::str::from_utf8(bytes).expect("what is said is text");
+        text.replace(SPILE, "/bin/spile").replace(&*self.folder.to_string_lossy(), "/shop")
+    }
+}
+
+/// A folder with a server that does what real ones should not: `scripted.sh`.
+pub fn scripted_server() -> TestProject {
+    TestProject::new(&[("server.sh", include_bytes!("scripted.sh"))])
+}
+
+pub fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// What the program said, and how it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandOutput {
+    pub command_line: String,
+    pub stdout: String,
+    pub stderr: String,
+    pub code: Option<i32>,
+}
+
+impl fmt::Display for CommandOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "$ {}", self.command_line)?;
+        if !self.stderr.is_empty() {
+            writeln!(f, "-- stderr\n{}", self.stderr.trim_end())?;
+        }
+        if !self.stdout.is_empty() {
+            writeln!(f, "-- stdout\n{}", self.stdout.trim_end())?;
+        }
+        write!(f, "-- exit {}", self.code.map_or_else(|| "by a signal".into(), |code| code.to_string()))
+    }
+}
+
+/// A server at the other end of a pipe. Ends with the test.
+pub struct StdioServer {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<String>,
+}
+
+impl StdioServer {
+    pub fn open(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program starts");
+        let output = spawn_line_reader(child.stdout.take().expect("stdout is a pipe"));
+        let input = child.stdin.take();
+        Self { child, input, output }
+    }
+
+    pub fn send(&mut self, message: &str) {
+        writeln!(self.input.as_mut().expect("the input is open"), "{message}").expect("it reads");
+    }
+
+    pub fn next(&mut self) -> String {
+        self.output.recv_timeout(TEST_TIMEOUT).expect("it says something in time")
+    }
+
+    /// Ends the input: what it still says, and how it ends.
+    pub fn close(&mut self) -> (Vec<String>, Option<i32>) {
+        drop(self.input.take());
+        let rest = self.output.iter().collect();
+        (rest, self.child.wait().expect("it can be waited for").code())
+    }
+}
+
+impl Drop for StdioServer {
+    fn drop(&mut self) {
+        // It is over already, or of no more use.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server over HTTP. Ends with the test.
+pub struct HttpServer {
+    child: Child,
+    stderr: Receiver<String>,
+    stderr_lines: Vec<String>,
+    pub address: SocketAddr,
+}
+
+impl HttpServer {
+    pub fn start(command: &mut Command) -> Self {
+        Self::start_and_wait_for(command, "://")
+    }
+
+    /// Waits for the line that says where.
+    pub fn start_and_wait_for(command: &mut Command, place: &str) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let stderr = spawn_line_reader(child.stderr.take().expect("stderr is a pipe"));
+        let mut stderr_lines = Vec::new();
+        let address = loop {
+            match stderr.recv_timeout(TEST_TIMEOUT) {
+                Ok(line) => {
+                    let found = line.contains(place);
+                    stderr_lines.push(line);
+                    if found {
+                        break stderr_lines.last().and_then(|line| parse_address(line));
+                    }
+                }
+                Err(_) => {
+                    let _ = child.kill();
+                    panic!("it does not say where it listens: {stderr_lines:#?}");
+                }
+            }
+        };
+        // What listens on a unix socket alone has none.
+        let address = address.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+        Self { child, stderr, stderr_lines, address }
+    }
+
+    /// Where it says that it listens beside the socket, in whatever it has said so far.
+    pub fn port(&self) -> Option<u16> {
+        self.stderr_lines.iter().find_map(|line| parse_address(line)).map(|address| address.port())
+    }
+
+    /// Waits until it says so on stderr.
+    pub fn wait_for(&mut self, what: &str) {
+        while !self.stderr_lines.iter().any(|line| line.contains(what)) {
+            match self.stderr.recv_timeout(TEST_TIMEOUT) {
+                Ok(line) => self.stderr_lines.push(line),
+                Err(_) => panic!("it does not say `{what}`: {:#?}", self.stderr_lines),
+            }
+        }
+    }
+
+    /// Head and body of the answer.
+    pub fn post(&self, path: &str, heads: &str, body: &str) -> (String, String) {
+        let (address, length) = (self.address, body.len());
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nConnection: close\r\n{heads}\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it is closed in time");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+        (head.to_owned(), body.to_owned())
+    }
+
+    /// Tells it to stop. Returns all it said: stdout, stderr, and how it ended.
+    pub fn stop(mut self) -> (String, String, Option<i32>) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it can be signalled");
+        loop {
+            match self.stderr.recv_timeout(TEST_TIMEOUT) {
+                Ok(line) => self.stderr_lines.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {:#?}", self.stderr_lines),
+            }
+        }
+        let mut stdout = String::new();
+        let pipe = self.child.stdout.as_mut().expect("stdout is a pipe");
+        pipe.read_to_string(&mut stdout).expect("stdout is text");
+        let status = self.child.wait().expect("it can be waited for");
+        (stdout, std::mem::take(&mut self.stderr_lines).join("\n"), status.code())
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        // It is over already, or the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn parse_address(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("://")?;
+    rest.split('/').next()?.parse().ok()
+}
+
+/// Lines of a pipe, read to the end whether anybody takes them or not.
+pub fn spawn_line_reader(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (tell, lines) = sync_channel(1 << 12);
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = tell.try_send(line);
+        }
+    });
+    lines
+}

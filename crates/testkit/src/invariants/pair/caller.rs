@@ -1,0 +1,108 @@
+//! What somebody does with a client.
+
+use json::Json;
+use spile_core::LogLevel;
+use wire::client::{ClientCall, InputReply};
+use wire::method::Method;
+use wire::{ListKind, NotificationFilter};
+
+use super::model::{PendingRequest, RequestType};
+use super::{FuzzInput, PairSimulation};
+
+const ACTIONS: [char; 10] = ['l', 'p', 'w', 'p', 's', 'z', 'a', 'f', 'd', 'a'];
+
+impl PairSimulation {
+    pub(super) fn act_as_caller(&mut self, dice: &mut FuzzInput<'_>) {
+        match dice.below(12) {
+            0..=4 | 9 => self.call(dice),
+            5 => {
+                let list = if dice.one_in(4) { ListKind::Prompts } else { ListKind::Tools };
+                let timeout_ms = pick_timeout(dice);
+                let ticket = self.client.list(list, timeout_ms, self.now_ms);
+                self.model.record_started(
+                    ticket,
+                    PendingRequest::new(RequestType::List(list), timeout_ms, self.now_ms),
+                );
+            }
+            6 => {
+                let uris = if dice.one_in(2) { vec!["a:b".to_owned()] } else { Vec::new() };
+                let filter = NotificationFilter {
+                    tools_list_changed: true,
+                    resource_uris: uris,
+                    ..NotificationFilter::default()
+                };
+                let ticket = self.client.listen(&filter, self.now_ms);
+                self.model
+                    .record_started(ticket, PendingRequest::new(RequestType::Listen, None, self.now_ms));
+            }
+            7 => {
+                let timeout_ms = pick_timeout(dice);
+                let ticket = self.client.ping(timeout_ms, self.now_ms);
+                self.model
+                    .record_started(ticket, PendingRequest::new(RequestType::Ping, timeout_ms, self.now_ms));
+            }
+            8 => {
+                if let Some(ticket) = self.model.any_ticket(dice) {
+                    self.model.record_cancel(ticket);
+                    self.client.cancel(ticket);
+                }
+            }
+            10 => {
+                if let Some(ask) = self.model.any_input_request(dice) {
+                    let answer = match dice.below(4) {
+                        0 => InputReply::Declined("not now".to_owned()),
+                        _ => accept_response(),
+                    };
+                    self.model.record_answer(ask);
+                    self.client.respond(ask, answer);
+                }
+            }
+            _ => self.client.set_level(dice.choose(&[LogLevel::Debug, LogLevel::Error]), self.now_ms),
+        }
+    }
+
+    fn call(&mut self, dice: &mut FuzzInput<'_>) {
+        let script: String = (0..dice.below(5)).map(|_| dice.choose(&ACTIONS)).collect();
+        let (progress, timeout_ms) = (dice.one_in(2), pick_timeout(dice));
+        let n = self.model.next_number();
+        let params = Json::object(|params| {
+            params.str("name", "t");
+            params.object("arguments", |arguments| {
+                arguments.int("n", n as i64).str("script", &script);
+            });
+        });
+        let call =
+            ClientCall { wants_progress: progress, timeout_ms, ..ClientCall::new(Method::ToolsCall, params) };
+        let ticket = self.client.call(call, self.now_ms);
+        self.model.record_started(
+            ticket,
+            PendingRequest::new(RequestType::Call { n, script, progress }, timeout_ms, self.now_ms),
+        );
+    }
+
+    /// Answers every question that is open; `false` if none is.
+    pub(super) fn answer_all(&mut self) -> bool {
+        let open = self.model.open_input_requests();
+        for ask in &open {
+            self.model.record_answer(*ask);
+            self.client.respond(*ask, accept_response());
+        }
+        !open.is_empty()
+    }
+
+    /// Ends what would go on for ever.
+    pub(super) fn cancel_subscriptions(&mut self) {
+        for ticket in self.model.open_subscriptions() {
+            self.model.record_cancel(ticket);
+            self.client.cancel(ticket);
+        }
+    }
+}
+
+fn accept_response() -> InputReply {
+    InputReply::Result(Json::parse(r#"{"action":"accept","content":{"x":"y"}}"#).expect("JSON"))
+}
+
+fn pick_timeout(dice: &mut FuzzInput<'_>) -> Option<u64> {
+    dice.choose(&[None, Some(100_000), Some(2_000_000), None, Some(100_000), Some(1500), Some(1)])
+}

@@ -1,0 +1,145 @@
+//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2; beside it HTTP+SSE of 2024-11-05; and what a
+//! connection may be besides.
+//!
+//! ```text
+//! accept → connection (TLS; phases, watched) → route (guards) → post | get | delete | sse → host → response
+//!                                                             → upgrade → websocket → pipe
+//!          a unix socket, no HTTP → local                                           → pipe
+//! ```
+
+mod body;
+mod connection;
+mod connection_timeouts;
+mod cors;
+mod get;
+mod post;
+mod response;
+mod route;
+mod socket;
+mod sse;
+mod strict;
+mod tls;
+#[cfg(unix)]
+mod unix_pipe;
+mod upgrade;
+mod websocket;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use host::Server;
+use tokio::sync::watch;
+
+use crate::guard::Guard;
+use connection_timeouts::ConnectionTracker;
+pub(crate) use connection_timeouts::{IdlePolicy, TrackedConnection};
+use socket::AcceptedConnection;
+pub use socket::Listener;
+pub use tls::{CertificateFileError, CertificateFiles, Tls};
+pub(crate) use websocket::WebSocket;
+
+/// How long a connection may dwell in each phase, and how many there may be.
+#[derive(Debug, Clone)]
+pub struct ConnectionLimits {
+    pub header_timeout_ms: u64,
+    /// Between two pieces of a body.
+    pub body_idle_timeout_ms: u64,
+    /// For a body from its first byte to its last.
+    pub body_total_timeout_ms: u64,
+    pub write_stall_timeout_ms: u64,
+    pub keep_alive_timeout_ms: u64,
+    pub drain_timeout_ms: u64,
+    pub connections_max: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            header_timeout_ms: 10_000,
+            body_idle_timeout_ms: 30_000,
+            body_total_timeout_ms: 300_000,
+            write_stall_timeout_ms: 30_000,
+            keep_alive_timeout_ms: 120_000,
+            drain_timeout_ms: 10_000,
+            connections_max: 20_000,
+        }
+    }
+}
+
+impl ConnectionLimits {
+    /// How long calls on a pipe may still take when we go: what is left is for saying so.
+    pub(crate) fn call_drain_timeout(&self) -> Duration {
+        Duration::from_millis(self.drain_timeout_ms - self.drain_timeout_ms / 4)
+    }
+}
+
+/// Everything that is served at one address.
+pub struct Site {
+    pub servers: Vec<Arc<Server>>,
+    pub guard: Guard,
+    pub connection_limits: ConnectionLimits,
+    /// What is spoken before HTTP; nothing if it is plain.
+    pub tls: Option<Arc<Tls>>,
+}
+
+/// Serves until `stop` says so, then lets calls under way finish.
+pub async fn serve(listener: impl Into<Listener>, site: Arc<Site>, stop: watch::Receiver<bool>) {
+    serve_all(vec![listener.into()], site, stop).await;
+}
+
+/// Serves the same at several places.
+pub async fn serve_all(listeners: Vec<Listener>, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
+    let watcher = Arc::new(ConnectionTracker::new(site.connection_limits.clone()));
+    let watching = tokio::spawn(watcher.clone().run());
+    let mut turn = 0;
+    loop {
+        turn += 1;
+        let accepted = tokio::select! {
+            accepted = accept(&listeners, turn) => accepted,
+            () = wait_for_stop(&mut stop) => break,
+        };
+        match accepted {
+            Ok(arrival) => admit_connection(arrival, &site, &watcher),
+            // Out of file descriptors, or a client that left at once: neither may stop us or spin.
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listeners);
+    for server in &site.servers {
+        server.close();
+    }
+    watcher.drain(Duration::from_millis(site.connection_limits.drain_timeout_ms)).await;
+    watching.abort();
+}
+
+/// Takes in whoever knocks. Each listener is the first to be looked at in its turn.
+async fn accept(listeners: &[Listener], turn: usize) -> std::io::Result<AcceptedConnection> {
+    let (after, before) = listeners.split_at(turn % listeners.len().max(1));
+    poll_fn(|cx| {
+        for listener in before.iter().chain(after) {
+            if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+                return Poll::Ready(accepted);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+fn admit_connection(arrival: AcceptedConnection, site: &Arc<Site>, watcher: &Arc<ConnectionTracker>) {
+    if watcher.count() >= site.connection_limits.connections_max {
+        tracing::warn!("too many connections; one is turned away");
+        return;
+    }
+    connection::spawn(arrival, site.clone(), watcher);
+}
+
+async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
+    // An error means that whoever could tell us is gone, which comes to the same.
+    drop(stop.wait_for(|stop| *stop).await);
+}

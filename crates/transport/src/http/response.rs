@@ -1,0 +1,75 @@
+//! Responses: a body, its type, and what goes with it.
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use wire::ErrorResponse;
+use wire::error::{ErrorCode, RpcError};
+
+use super::body::Body;
+use crate::guard::Denial;
+
+pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT_EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+#[inline]
+pub(crate) fn json(status: u16, body: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::full(body));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, APPLICATION_JSON);
+    response
+}
+
+pub(crate) fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let heads = response.headers_mut();
+    heads.insert(header::CONTENT_TYPE, TEXT_EVENT_STREAM);
+    heads.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    heads.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+pub(crate) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// Refuses before any request is known, with an error body all the same: people read it.
+pub(crate) fn error(status: StatusCode, code: ErrorCode, why: &str) -> Response<Body> {
+    let told = RpcError::new(code, status.as_u16(), why);
+    let refusal = host::early_error_response(&told, None);
+    json(refusal.http_status, refusal.body)
+}
+
+pub(crate) fn denied(denied: Denial) -> Response<Body> {
+    let code = match denied.status {
+        StatusCode::UNAUTHORIZED => ErrorCode::Unauthorized,
+        StatusCode::FORBIDDEN => ErrorCode::Forbidden,
+        _ => ErrorCode::InvalidRequest,
+    };
+    let mut response = error(denied.status, code, denied.reason);
+    if denied.status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+pub(crate) fn from_error_response(refusal: ErrorResponse) -> Response<Body> {
+    with_retry_after(json(refusal.http_status, refusal.body), refusal.retry_after_ms)
+}
+
+pub(crate) fn with_retry_after(mut response: Response<Body>, retry_after_ms: Option<u64>) -> Response<Body> {
+    if let Some(ms) = retry_after_ms {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000).max(1)));
+    }
+    response
+}
+
+pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
+    let mut response =
+        error(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::InvalidRequest, "this method is not allowed here");
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    response
+}

@@ -1,0 +1,169 @@
+//! From when until when a certificate is valid: the only thing about it that nobody else tells us.
+//!
+//! Reads just as much DER as it takes to get there (RFC 5280, 4.1), and gives up on anything odd: it is for a
+//! word of warning, and whether a certificate is accepted is up to the client.
+
+/// In seconds since 1970.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub(super) not_before_s: i64,
+    pub(super) not_after_s: i64,
+}
+
+const SEQUENCE: u8 = 0x30;
+const VERSION_TAG: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+impl Validity {
+    pub(super) fn from_der(certificate: &[u8]) -> Option<Self> {
+        let (whole, _) = read_contents(certificate, SEQUENCE)?;
+        let (mut to_be_signed, _) = read_contents(whole, SEQUENCE)?;
+        if to_be_signed.first() == Some(&VERSION_TAG) {
+            to_be_signed = read_element(to_be_signed)?.2;
+        }
+        // The serial number, the algorithm, the issuer.
+        for _ in 0..3 {
+            to_be_signed = read_element(to_be_signed)?.2;
+        }
+        let (validity, _) = read_contents(to_be_signed, SEQUENCE)?;
+        let (from_s, validity) = read_time(validity)?;
+        let (until_s, _) = read_time(validity)?;
+        Some(Self { not_before_s: from_s, not_after_s: until_s })
+    }
+}
+
+/// Kind, contents, and what comes behind.
+fn read_element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (kind, rest) = der.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        ..=0x7f => (usize::from(*first), rest),
+        0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+        // Of unknown length, or longer than any certificate.
+        0x80 | 0x85.. => return None,
+    };
+    let (contents, rest) = rest.split_at_checked(length)?;
+    Some((*kind, contents, rest))
+}
+
+fn read_contents(der: &[u8], expected: u8) -> Option<(&[u8], &[u8])> {
+    let (kind, contents, rest) = read_element(der)?;
+    (kind == expected).then_some((contents, rest))
+}
+
+fn read_time(der: &[u8]) -> Option<(i64, &[u8])> {
+    let (kind, text, rest) = read_element(der)?;
+    let digits = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    let (year, rest_of_it) = match kind {
+        UTC_TIME => {
+            let (year, rest) = read_digits(digits, 2)?;
+            // RFC 5280, 4.1.2.5.1: 50 and above is the last century.
+            (if year >= 50 { 1900 + year } else { 2000 + year }, rest)
+        }
+        GENERALIZED_TIME => read_digits(digits, 4)?,
+        _ => return None,
+    };
+    let (month, rest_of_it) = read_digits(rest_of_it, 2)?;
+    let (day, rest_of_it) = read_digits(rest_of_it, 2)?;
+    let (hour, rest_of_it) = read_digits(rest_of_it, 2)?;
+    let (minute, rest_of_it) = read_digits(rest_of_it, 2)?;
+    let (second, end) = read_digits(rest_of_it, 2)?;
+    let sound = end.is_empty() && (1..=12).contains(&month) && (1..=31).contains(&day);
+    sound.then(|| (days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second, rest))
+}
+
+fn read_digits(text: &str, digits: usize) -> Option<(i64, &str)> {
+    let (digits, rest) = text.split_at_checked(digits)?;
+    let sound = digits.bytes().all(|c| c.is_ascii_digit());
+    Some((digits.parse().ok().filter(|_| sound)?, rest))
+}
+
+/// Days since 1970 in the calendar as it is now. A year begins in March, so that a leap day is its last.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let of_era = year.rem_euclid(400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// `2026-11-15`
+pub(super) fn format_date(seconds: i64) -> String {
+    let day = seconds.div_euclid(86_400) + 719_468;
+    let era = day.div_euclid(146_097);
+    let of_era = day.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::{Validity, days_since_epoch, format_date, read_time};
+
+    #[test]
+    fn the_dates_of_real_certificates() {
+        for (from, until) in [
+            ((2026, 1, 2), (2026, 11, 15)),
+            ((1999, 12, 31), (2049, 12, 31)),
+            ((2024, 2, 29), (2050, 1, 1)),
+            ((1975, 1, 1), (4096, 1, 1)),
+        ] {
+            let key = KeyPair::generate().expect("a key");
+            let mut params = CertificateParams::new(vec!["localhost".into()]).expect("a name");
+            params.not_before = date_time_ymd(from.0, from.1, from.2);
+            params.not_after = date_time_ymd(until.0, until.1, until.2);
+            let certificate = params.self_signed(&key).expect("a certificate");
+            let seconds = |(y, m, d): (i32, u8, u8)| days_since_epoch(y.into(), m.into(), d.into()) * 86_400;
+            let expected = Validity { not_before_s: seconds(from), not_after_s: seconds(until) };
+            let der = certificate.der();
+            assert_eq!(Validity::from_der(der), Some(expected));
+            let (y, m, d) = until;
+            assert_eq!(format_date(seconds(until) + 86_399), format!("{y:04}-{m:02}-{d:02}"));
+            for cut in 0..120 {
+                assert_eq!(Validity::from_der(&der[..cut]), None, "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_calendar() {
+        for (year, month, day, expected) in [
+            (1970, 1, 1, 0),
+            (1969, 12, 31, -1),
+            (2000, 2, 29, 11_016),
+            (2000, 3, 1, 11_017),
+            (2026, 11, 15, 20_772),
+            (2100, 3, 1, 47_541),
+        ] {
+            assert_eq!(days_since_epoch(year, month, day), expected, "{year}-{month}-{day}");
+            assert_eq!(format_date(expected * 86_400), format!("{year:04}-{month:02}-{day:02}"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_time() {
+        let utc = |text: &str| [&[0x17, text.len() as u8], text.as_bytes()].concat();
+        assert_eq!(read_time(&utc("261115120000Z")), Some((20_772 * 86_400 + 43_200, &[][..])));
+        for text in ["", "Z", "261115120000", "2611151200Z", "26111512000Z", "261315120000Z", "260015120000Z"]
+        {
+            assert_eq!(read_time(&utc(text)), None, "{text}");
+        }
+        for text in ["2611151200+0Z", "26111512 000Z", "261115120000ZZ", "2611151200é0Z"] {
+            assert_eq!(read_time(&utc(text)), None, "{text}");
+        }
+        for junk in [&[][..], &[0x17], &[0x17, 1], &[0x17, 0x80], &[0x17, 0x85, 0, 0, 0, 0, 0], &[0x02, 0]] {
+            assert_eq!(read_time(junk), None, "{junk:?}");
+        }
+    }
+}

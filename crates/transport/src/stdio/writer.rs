@@ -1,0 +1,251 @@
+//! The way out of a pipe: written where it is made, as long as that cannot block.
+//!
+//! A client that sends without reading fills the pipe. Then a thread of its own takes over the writing, so
+//! that whoever reads can go on and see what else the client wants: a cancellation, or the end.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::conversation::{AtomicFraming, MessageSink};
+
+pub struct StdoutWriter {
+    file: File,
+    pub(crate) framing: AtomicFraming,
+    closed: AtomicBool,
+    /// Whether a write cannot be told not to wait, so that we must ask before each.
+    poll_before_write: AtomicBool,
+    state: Mutex<WriterState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct WriterState {
+    /// What waits for the writing thread.
+    queue: Vec<u8>,
+    /// Whether that thread is at work; then nobody else may write.
+    thread_is_writing: bool,
+    thread_started: bool,
+    /// Who has something to send and waits for room: calls under way, so no more than there may be.
+    waiting_senders: Vec<Waker>,
+}
+
+/// What may wait for a client that does not read. Beyond it, reading waits too and notices are dropped.
+const QUEUE_BYTES_MAX: usize = 8 << 20;
+
+/// POSIX: a pipe that polls as writable takes this much without blocking.
+const CHUNK_BYTES: usize = 4096;
+
+impl StdoutWriter {
+    pub fn new(file: File) -> Arc<Self> {
+        Arc::new(Self {
+            file,
+            framing: AtomicFraming::default(),
+            closed: AtomicBool::new(false),
+            poll_before_write: AtomicBool::new(false),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Whether the client has stopped reading for good.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything is written, but not for ever. Nothing is written after it.
+    pub fn finish(&self, at_most: Duration) {
+        let state = self.lock();
+        let busy = |state: &mut WriterState| state.thread_is_writing && !self.is_closed();
+        let (mut state, _) =
+            self.changed.wait_timeout_while(state, at_most, busy).unwrap_or_else(PoisonError::into_inner);
+        // The writing thread goes too, and with it the last hold on the pipe.
+        self.close(&mut state);
+    }
+
+    fn write_or_queue(self: &Arc<Self>, mut state: MutexGuard<'_, WriterState>, mut bytes: &[u8]) {
+        if self.is_closed() {
+            return;
+        }
+        if !state.thread_is_writing {
+            match self.write_available(&mut bytes) {
+                Ok(()) if bytes.is_empty() => return,
+                Ok(()) => {}
+                Err(_) => return self.close(&mut state),
+            }
+            state.thread_is_writing = true;
+        }
+        state.queue.extend_from_slice(bytes);
+        if state.thread_started {
+            self.changed.notify_all();
+            return;
+        }
+        state.thread_started = true;
+        drop(state);
+        let this = self.clone();
+        let spawned =
+            std::thread::Builder::new().name("stdout".into()).spawn(move || this.run_writer_thread());
+        if spawned.is_err() {
+            self.close(&mut self.lock());
+        }
+    }
+
+    /// Writes as much as can be written without waiting.
+    fn write_available(&self, bytes: &mut &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = match self.write_nonblocking(bytes) {
+                Some(written) => written,
+                None if self.is_writable()? => (&self.file).write(&bytes[..bytes.len().min(CHUNK_BYTES)]),
+                None => return Ok(()),
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => *bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all that fits in one call, where the system can be told not to wait for this write alone.
+    #[cfg(target_os = "linux")]
+    fn write_nonblocking(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+        /// Where the stream stands: a pipe has no other place.
+        const CURRENT_OFFSET: u64 = u64::MAX;
+        if self.poll_before_write.load(Ordering::Relaxed) {
+            return None;
+        }
+        match pwritev2(&self.file, &[io::IoSlice::new(bytes)], CURRENT_OFFSET, ReadWriteFlags::NOWAIT) {
+            // An older kernel, or something else than a pipe or socket.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::SPIPE) => {
+                self.poll_before_write.store(true, Ordering::Relaxed);
+                None
+            }
+            written => Some(written.map_err(io::Error::from)),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn write_nonblocking(&self, _: &[u8]) -> Option<io::Result<usize>> {
+        None
+    }
+
+    #[cfg(unix)]
+    fn is_writable(&self) -> io::Result<bool> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut fds, Some(&now)) {
+            // An error or a closed reader also "polls": the write will tell.
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn is_writable(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// The writing thread: blocks in the place of everybody else.
+    fn run_writer_thread(&self) {
+        let mut mine = Vec::new();
+        loop {
+            let mut state = self.lock();
+            while state.queue.is_empty() && !self.is_closed() {
+                state.thread_is_writing = false;
+                self.changed.notify_all();
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if self.is_closed() {
+                return;
+            }
+            mine.clear();
+            std::mem::swap(&mut mine, &mut state.queue);
+            self.changed.notify_all();
+            state.waiting_senders.drain(..).for_each(Waker::wake);
+            drop(state);
+            if let Err(error) = self.write_all(&mine) {
+                tracing::debug!(%error, "the client no longer reads");
+                return self.close(&mut self.lock());
+            }
+        }
+    }
+
+    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match (&self.file).write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Somebody set the pipe not to block; wait for it all the same.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&self, state: &mut WriterState) {
+        self.closed.store(true, Ordering::Relaxed);
+        state.queue = Vec::new();
+        self.changed.notify_all();
+        state.waiting_senders.drain(..).for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MessageSink for StdoutWriter {
+    fn append(&self, batch: &mut Vec<u8>, message: Vec<u8>) {
+        self.framing.get().write(batch, &message);
+    }
+
+    /// Waits if far too much is waiting already.
+    fn write_batch(self: &Arc<Self>, batch: &mut Vec<u8>) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        while state.queue.len() > QUEUE_BYTES_MAX && !self.is_closed() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.write_or_queue(state, batch);
+        batch.clear();
+    }
+
+    fn send(self: &Arc<Self>, message: Vec<u8>) {
+        let mut framed = Vec::with_capacity(message.len() + 32);
+        self.append(&mut framed, message);
+        self.write_or_queue(self.lock(), &framed);
+    }
+
+    fn send_lossy(self: &Arc<Self>, message: Vec<u8>) {
+        let mut framed = Vec::with_capacity(message.len() + 32);
+        self.append(&mut framed, message);
+        let state = self.lock();
+        if state.queue.len() <= QUEUE_BYTES_MAX {
+            self.write_or_queue(state, &framed);
+        }
+    }
+
+    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.queue.len() <= QUEUE_BYTES_MAX || self.is_closed() {
+            return Poll::Ready(());
+        }
+        state.waiting_senders.push(cx.waker().clone());
+        Poll::Pending
+    }
+}

@@ -1,0 +1,25 @@
+//! The doors from outside: real sockets and pipes, hand-written requests, providers that can be watched.
+
+mod bodies;
+mod calls;
+mod certificates;
+mod client;
+mod conn;
+mod content_negotiation;
+mod controlled_provider;
+mod cors;
+mod guard;
+mod h2;
+mod limits;
+mod pipe;
+mod properties;
+mod resumption;
+mod sessions;
+mod sse;
+mod test_server;
+mod timing;
+mod tls;
+mod token;
+mod unix;
+mod websocket;
+mod ws_client;

@@ -1,0 +1,571 @@
+//! Pipes from outside: the stdio door over real pipes, and the same over a unix socket and a WebSocket.
+//! Framing, order, a client that does not read, and the end of the input.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+
+use host::{Config, Server};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+use spile_core::{Limits, Provider};
+use testkit::FakePlatform;
+use testkit::conformance::ConformanceProvider;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::Runtime;
+use transport::stdio::{StdoutWriter, serve};
+
+use crate::client::{MODERN, call, initialize_message, ping};
+use crate::conn::Conn;
+use crate::controlled_provider::ControlledProvider;
+use crate::test_server::{TEST_TIMEOUT, TestServer};
+use crate::ws_client::{WsClient, WsLineReader, close, text};
+
+/// What carries a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PipeKind {
+    Stdio,
+    Unix,
+    WebSocket,
+}
+
+const PIPE_KINDS: [PipeKind; 3] = [PipeKind::Stdio, PipeKind::Unix, PipeKind::WebSocket];
+
+/// Those that are bytes, where messages are told apart by what is in them.
+const BYTE_PIPE_KINDS: [PipeKind; 2] = [PipeKind::Stdio, PipeKind::Unix];
+
+/// A pipe with a server at its other end.
+struct Pipe {
+    stand: Arc<ControlledProvider>,
+    input: Option<Input>,
+    output: Option<BufReader<Box<dyn Read>>>,
+    server: ServerHandle,
+}
+
+enum Input {
+    Pipe(std::io::PipeWriter),
+    Conn(Conn),
+    WebSocket(Conn),
+}
+
+enum ServerHandle {
+    Thread { serving: Option<JoinHandle<std::io::Result<()>>>, ended: Receiver<()>, _runtime: Runtime },
+    Door(TestServer),
+}
+
+impl Pipe {
+    fn open(way: PipeKind) -> Self {
+        Self::with(way, Limits { call_timeout_ms: 600_000, ..Limits::default() })
+    }
+
+    fn with(way: PipeKind, limits: Limits) -> Self {
+        match way {
+            PipeKind::Stdio => Self::over_stdio(limits),
+            PipeKind::Unix => {
+                let door = TestServer::with_setup(|setup| setup.limits = limits);
+                let conn = Conn::unix(&door.socket_path());
+                Self {
+                    stand: door.provider.clone(),
+                    output: Some(BufReader::new(Box::new(conn.clone_socket()))),
+                    input: Some(Input::Conn(conn)),
+                    server: ServerHandle::Door(door),
+                }
+            }
+            PipeKind::WebSocket => {
+                let door = TestServer::with_setup(|setup| setup.limits = limits);
+                let (conn, lines) = WsLineReader::new(WsClient::open(&door));
+                Self {
+                    stand: door.provider.clone(),
+                    output: Some(BufReader::new(Box::new(lines))),
+                    input: Some(Input::WebSocket(conn)),
+                    server: ServerHandle::Door(door),
+                }
+            }
+        }
+    }
+
+    fn over_stdio(limits: Limits) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime starts");
+        let stand = Arc::new(ControlledProvider::default());
+        let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(ConformanceProvider::default()), stand.clone()];
+        let world = Arc::new(FakePlatform::new(1));
+        let config = Config { name: "one".into(), version: "1".into(), limits, platform: world };
+        let server = Server::new(config, providers).expect("the catalogs are sound");
+        let (to_read, input) = std::io::pipe().expect("a pipe");
+        let (output, to_write) = std::io::pipe().expect("a pipe");
+        let handle = runtime.handle().clone();
+        let (tell, ended) = sync_channel(1);
+        let serving = std::thread::spawn(move || {
+            let out = StdoutWriter::new(File::from(OwnedFd::from(to_write)));
+            let served = serve(server, &handle, to_read, out);
+            // The test may not wait for this.
+            let _ = tell.try_send(());
+            served
+        });
+        Self {
+            stand,
+            input: Some(Input::Pipe(input)),
+            output: Some(BufReader::new(Box::new(TimeoutReader(output)))),
+            server: ServerHandle::Thread { serving: Some(serving), ended, _runtime: runtime },
+        }
+    }
+
+    /// A pipe on which a handshake was made.
+    fn initialized(way: PipeKind, version: &str) -> Self {
+        let mut pipe = Self::open(way);
+        pipe.initialize(version);
+        pipe
+    }
+
+    fn initialize(&mut self, version: &str) {
+        self.send_line(&initialize_message(version));
+        assert_eq!(self.next_message()["result"]["protocolVersion"], version);
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.try_send(bytes).expect("the server reads");
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self.input.as_mut().expect("the input is open") {
+            Input::Pipe(pipe) => pipe.write_all(bytes),
+            Input::Conn(conn) | Input::WebSocket(conn) => conn.write_all(bytes),
+        }
+    }
+
+    fn send_line(&mut self, line: &str) {
+        if let Some(Input::WebSocket(_)) = self.input {
+            return self.send(&text(line));
+        }
+        self.send(line.as_bytes());
+        self.send(b"\n");
+    }
+
+    /// The next line, which is one message and nothing else.
+    fn next_message(&mut self) -> Value {
+        self.try_next_message().expect("a line")
+    }
+
+    fn try_next_message(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        let output = self.output.as_mut().expect("the output is open");
+        if output.read_line(&mut line).expect("lines are UTF-8") == 0 {
+            return None;
+        }
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        assert!(message.is_array() || message["jsonrpc"] == "2.0", "{line}");
+        Some(message)
+    }
+
+    /// Everything up to the end.
+    fn read_to_end(&mut self) -> String {
+        let mut out = String::new();
+        self.output.as_mut().expect("the output is open").read_to_string(&mut out).expect("UTF-8");
+        out
+    }
+
+    fn close_input(&mut self) {
+        match self.input.take() {
+            Some(Input::Conn(mut conn)) => conn.shutdown_write(),
+            Some(Input::WebSocket(mut conn)) => conn.write_all(&close(1000)).expect("the server reads"),
+            Some(Input::Pipe(_)) | None => {}
+        }
+    }
+
+    fn stop_reading(&mut self) {
+        self.output = None;
+        if let Some(Input::Conn(conn)) = &self.input {
+            conn.stop_reading();
+        }
+    }
+
+    /// Waits until nothing is left of it, which must be without an error.
+    fn wait_closed(&mut self) {
+        match &mut self.server {
+            ServerHandle::Thread { serving, ended, .. } => {
+                ended.recv_timeout(TEST_TIMEOUT).expect("the door shuts in time");
+                let serving = serving.take().expect("shut once");
+                serving.join().expect("it does not panic").expect("the end of the input is no error");
+            }
+            ServerHandle::Door(door) => {
+                door.wait_until("its calls are over", |status| {
+                    status.calls_active == 0 && status.subscriptions == 0
+                });
+                door.assert_serving();
+            }
+        }
+    }
+}
+
+/// Reads, but does not wait for ever.
+struct TimeoutReader(std::io::PipeReader);
+
+impl Read for TimeoutReader {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let timeout = Timespec::try_from(TEST_TIMEOUT).expect("it is short");
+        let ready = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout))?;
+        assert!(ready > 0, "nothing came, and the pipe was not closed");
+        self.0.read(bytes)
+    }
+}
+
+fn cancel(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+}
+
+fn modern_call(id: u64, tool: &str, arguments: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+    )
+}
+
+#[test]
+fn lines_in_any_pieces() {
+    for way in BYTE_PIPE_KINDS {
+        let text = format!("{}\n\r\n  \n{}\r\n\t{}\n", initialize_message("2025-06-18"), ping(1), ping(2));
+        for piece in [1, 2, 3, 7, 64, 1000] {
+            let mut pipe = Pipe::open(way);
+            for part in text.as_bytes().chunks(piece) {
+                pipe.send(part);
+            }
+            // A last line without a line break counts too.
+            pipe.send(ping(3).as_bytes());
+            pipe.close_input();
+            assert_eq!(pipe.next_message()["id"], "hello", "{piece}");
+            for id in 1..=3 {
+                assert_eq!(pipe.next_message()["id"], id, "{piece}");
+            }
+            assert_eq!(pipe.try_next_message(), None);
+            pipe.wait_closed();
+        }
+    }
+}
+
+#[test]
+fn headers_in_any_pieces_are_answered_in_kind() {
+    for way in BYTE_PIPE_KINDS {
+        let framed = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
+        let typed = |text: &str| {
+            let kind = "Content-Type: application/vscode-jsonrpc; charset=utf-8";
+            format!("content-length:{}\r\n{kind}\r\n\r\n{text}\r\n", text.len())
+        };
+        let bare = |text: &str| format!("Content-Length: {}\n\n{text}", text.len());
+        let text =
+            [framed(&initialize_message("2025-06-18")), typed(&ping(1)), bare(&ping(2)), framed(&ping(3))]
+                .concat();
+        for piece in [1, 2, 5, 64, 1000] {
+            let mut pipe = Pipe::open(way);
+            for part in text.as_bytes().chunks(piece) {
+                pipe.send(part);
+            }
+            pipe.close_input();
+            let out = pipe.read_to_end();
+            let mut rest = out.as_str();
+            let mut ids = Vec::new();
+            while !rest.is_empty() {
+                let (head, after) = rest.split_once("\r\n\r\n").expect("a header block");
+                let length =
+                    head.strip_prefix("Content-Length: ").and_then(|n| n.parse().ok()).expect("a length");
+                let (body, after) = after.split_at(length);
+                let body: Value = serde_json::from_str(body).expect("JSON");
+                ids.push(body["id"].to_string());
+                rest = after;
+            }
+            assert_eq!(ids, ["\"hello\"", "1", "2", "3"], "{piece}");
+            pipe.wait_closed();
+        }
+    }
+}
+
+#[test]
+fn headers_that_make_no_sense_end_it() {
+    for way in BYTE_PIPE_KINDS {
+        for head in [
+            "Content-Length: x\r\n\r\n",
+            "Content-Type: a\r\n\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        ] {
+            let mut pipe = Pipe::open(way);
+            pipe.send(format!("{head}{{}}").as_bytes());
+            let out = pipe.read_to_end();
+            assert!(out.starts_with("Content-Length: ") && out.contains("-32700"), "{head}: {out}");
+            pipe.wait_closed();
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_in_one_line_is_told_and_the_next_is_served() {
+    for way in BYTE_PIPE_KINDS {
+        let limits = Limits { frame_bytes_max: 1 << 20, ..Limits::default() };
+        let mut pipe = Pipe::with(way, limits);
+        pipe.initialize("2025-06-18");
+        let long = |bytes: usize| [b"\"".to_vec(), vec![b'x'; bytes - 2], b"\"".to_vec()].concat();
+        for (what, line, code) in [
+            ("not JSON", b"hello".to_vec(), -32700),
+            ("not UTF-8", b"{\"a\":\"\xff\"}".to_vec(), -32700),
+            ("a key twice", br#"{"a":1,"a":2}"#.to_vec(), -32700),
+            ("a byte order mark", [b"\xef\xbb\xbf", ping(1).as_bytes()].concat(), -32700),
+            ("100,000 brackets", b"[".repeat(100_000), -32700),
+            ("as long as may be, but no message", long(1 << 20), -32600),
+            ("one byte too long", long((1 << 20) + 1), -32600),
+            ("far too long", long(9 << 20), -32600),
+            ("no such method", br#"{"jsonrpc":"2.0","id":1,"method":"x"}"#.to_vec(), -32601),
+        ] {
+            pipe.send(&line);
+            pipe.send(b"\n");
+            let told = pipe.next_message();
+            assert_eq!(told["error"]["code"], code, "{what}: {told}");
+            pipe.send_line(&ping(7));
+            assert_eq!(pipe.next_message()["id"], 7, "after {what}");
+        }
+        pipe.close_input();
+        assert_eq!(pipe.try_next_message(), None);
+        pipe.wait_closed();
+    }
+}
+
+#[test]
+fn a_slow_call_delays_nobody() {
+    for way in PIPE_KINDS {
+        let mut pipe = Pipe::initialized(way, "2025-11-25");
+        pipe.send_line(&call(1, "hold", r#"{"key":"k"}"#));
+        pipe.stand.expect_started("k");
+        for id in 2..50 {
+            pipe.send_line(&call(id, "test_simple_text", "{}"));
+            assert_eq!(pipe.next_message()["id"], id);
+        }
+        pipe.send_line(&modern_call(50, "test_simple_text", "{}"));
+        assert_eq!(pipe.next_message()["result"]["resultType"], "complete", "both eras on one pipe");
+        pipe.stand.release("k", 1);
+        assert_eq!(pipe.next_message()["id"], 1);
+    }
+}
+
+#[test]
+fn a_call_is_cancelled_in_both_eras() {
+    for way in PIPE_KINDS {
+        for (era, line) in [
+            ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
+            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+        ] {
+            let mut pipe = Pipe::initialized(way, "2025-11-25");
+            pipe.send_line(&line);
+            pipe.stand.expect_started("k");
+            pipe.send_line(&cancel(2));
+            pipe.send_line(&ping(3));
+            assert_eq!(pipe.next_message()["id"], 3, "{era}: another id cancels nothing");
+            pipe.stand.expect_no_event();
+            pipe.send_line(&cancel(1));
+            pipe.stand.expect_dropped("k");
+            pipe.send_line(&ping(4));
+            assert_eq!(pipe.next_message()["id"], 4, "{era}: nothing is said about what was cancelled");
+            pipe.close_input();
+            assert_eq!(pipe.try_next_message(), None, "{era}");
+            pipe.wait_closed();
+        }
+    }
+}
+
+/// The pipe to the client is full, and it does not read: what it sends is still read.
+#[test]
+fn a_client_that_does_not_read_can_still_cancel() {
+    for way in PIPE_KINDS {
+        let mut pipe = Pipe::initialized(way, "2025-11-25");
+        pipe.send_line(&call(1, "hold", r#"{"key":"k"}"#));
+        pipe.stand.expect_started("k");
+        pipe.send_line(&call(2, "hold", r#"{"key":"other"}"#));
+        pipe.stand.expect_started("other");
+        // Far more than a pipe holds.
+        for id in 10..20 {
+            pipe.send_line(&call(id, "big", r#"{"bytes":300000}"#));
+        }
+        pipe.send_line(&cancel(1));
+        pipe.stand.expect_dropped("k");
+        pipe.stand.release("other", 1);
+        pipe.stand.expect_ended("other");
+        if way != PipeKind::WebSocket {
+            // There, whoever says goodbye wants no answers.
+            pipe.close_input();
+        }
+        let mut ids: Vec<_> =
+            (0..11).map(|_| pipe.next_message()["id"].as_u64().expect("a number")).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [2, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], "each once, and whole");
+        pipe.close_input();
+        assert_eq!(pipe.try_next_message(), None);
+        pipe.wait_closed();
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_cannot_keep_us() {
+    for way in PIPE_KINDS {
+        let mut pipe = Pipe::initialized(way, "2025-11-25");
+        for id in 10..20 {
+            pipe.send_line(&call(id, "big", r#"{"bytes":300000}"#));
+        }
+        pipe.close_input();
+        pipe.wait_closed();
+    }
+}
+
+#[test]
+fn a_client_that_stops_reading_ends_it() {
+    for way in BYTE_PIPE_KINDS {
+        let mut pipe = Pipe::initialized(way, "2025-11-25");
+        pipe.send_line(&call(1, "hold", r#"{"key":"k"}"#));
+        pipe.stand.expect_started("k");
+        pipe.stop_reading();
+        pipe.send_line(&ping(2));
+        // The answer finds nobody; whatever is sent next is not read, or its answer finds nobody either.
+        let next = format!("{}\n", ping(3));
+        while pipe.try_send(next.as_bytes()).is_ok() {}
+        pipe.stand.expect_dropped("k");
+        pipe.wait_closed();
+    }
+}
+
+#[test]
+fn the_end_of_the_input_lets_calls_finish() {
+    for way in BYTE_PIPE_KINDS {
+        for (what, line) in [
+            ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
+            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+            ("batch", format!("[{},{}]", ping(2), call(1, "hold", r#"{"key":"k"}"#))),
+        ] {
+            let mut pipe = Pipe::initialized(way, "2025-03-26");
+            pipe.send_line(&line);
+            pipe.stand.expect_started("k");
+            pipe.close_input();
+            pipe.stand.release("k", 1);
+            pipe.stand.expect_ended("k");
+            let answer = pipe.try_next_message().unwrap_or_else(|| panic!("no answer: {what}"));
+            assert!(answer.to_string().contains("k is over"), "{what}: {answer}");
+            assert_eq!(pipe.try_next_message(), None, "{what}");
+            pipe.wait_closed();
+        }
+    }
+}
+
+#[test]
+fn the_end_of_the_input_cancels_what_does_not_finish() {
+    for way in BYTE_PIPE_KINDS {
+        for (what, line) in [
+            ("handshake", call(1, "hold", r#"{"key":"k"}"#)),
+            ("newest", modern_call(1, "hold", r#"{"key":"k"}"#)),
+            ("batch", format!("[{}]", call(1, "hold", r#"{"key":"k"}"#))),
+        ] {
+            let mut pipe = Pipe::initialized(way, "2025-03-26");
+            pipe.send_line(&line);
+            pipe.stand.expect_started("k");
+            pipe.close_input();
+            pipe.wait_closed();
+            pipe.stand.expect_dropped("k");
+            assert_eq!(pipe.try_next_message(), None, "{what}");
+        }
+    }
+}
+
+#[test]
+fn news_and_questions_travel_on_the_same_pipe() {
+    for way in PIPE_KINDS {
+        let mut pipe = Pipe::open(way);
+        let hello = initialize_message("2025-06-18")
+            .replace(r#""capabilities":{}"#, r#""capabilities":{"elicitation":{}}"#);
+        pipe.send_line(&hello);
+        pipe.next_message();
+        pipe.send_line(&call(1, "test_trigger_tool_change", "{}"));
+        let two = [pipe.next_message(), pipe.next_message()];
+        assert!(two.iter().any(|m| m["method"] == "notifications/tools/list_changed"), "{two:?}");
+        assert!(two.iter().any(|m| m["id"] == 1), "{two:?}");
+        pipe.send_line(&call(2, "quiz", "{}"));
+        let question = pipe.next_message();
+        assert_eq!(question["method"], "elicitation/create");
+        let answer = r#""result":{"action":"accept","content":{"name":"ada"}}"#;
+        pipe.send_line(&format!(r#"{{"jsonrpc":"2.0","id":{},{answer}}}"#, question["id"]));
+        assert_eq!(pipe.next_message()["result"]["content"][0]["text"], "hello ada");
+    }
+}
+
+#[test]
+fn calls_at_once_on_one_pipe() {
+    for way in PIPE_KINDS {
+        let mut pipe = Pipe::with(way, Limits { calls_per_peer_max: 2, ..Limits::default() });
+        pipe.initialize("2025-06-18");
+        for (id, key) in [(1, "a"), (2, "b")] {
+            pipe.send_line(&call(id, "hold", &format!(r#"{{"key":"{key}"}}"#)));
+            pipe.stand.expect_started(key);
+        }
+        pipe.send_line(&call(3, "test_simple_text", "{}"));
+        let told = pipe.next_message();
+        assert_eq!((&told["id"], &told["error"]["code"]), (&3.into(), &(-31001).into()));
+        pipe.send_line(&call(1, "test_simple_text", "{}"));
+        assert_eq!(pipe.next_message()["error"]["code"], -32600, "an id in use");
+        pipe.stand.release("a", 1);
+        assert_eq!(pipe.next_message()["id"], 1);
+        pipe.stand.expect_ended("a");
+        // Room comes with the end of the call, which may be a moment after its answer.
+        loop {
+            pipe.send_line(&call(4, "test_simple_text", "{}"));
+            let answer = pipe.next_message();
+            if answer["result"].is_object() {
+                break;
+            }
+            assert_eq!(answer["error"]["code"], -31001, "{answer}");
+        }
+    }
+}
+
+#[test]
+fn a_panic_is_one_fault_and_the_pipe_lives() {
+    for way in PIPE_KINDS {
+        let mut pipe = Pipe::initialized(way, "2025-06-18");
+        for tool in ["boom", "boom_later"] {
+            pipe.send_line(&call(1, tool, "{}"));
+            assert_eq!(pipe.next_message()["result"]["isError"], true, "{tool}");
+            pipe.send_line(&ping(2));
+            assert_eq!(pipe.next_message()["id"], 2, "{tool}");
+        }
+    }
+}
+
+/// In memory, where nobody minds how long anything takes: calls under way when the input ends are answered.
+#[tokio::test(start_paused = true)]
+async fn a_pipe_in_this_process() {
+    let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(ConformanceProvider::default())];
+    let world = Arc::new(FakePlatform::new(1));
+    let config =
+        Config { name: "one".into(), version: "1".into(), limits: Limits::default(), platform: world };
+    let server = Server::new(config, providers).expect("the catalogs are sound");
+    // So little that neither side can say anything at once.
+    let (ours, theirs) = tokio::io::duplex(7);
+    let serving = tokio::spawn(transport::pipe::serve(server, theirs));
+    let (mut output, mut input) = tokio::io::split(ours);
+    let asked = [
+        initialize_message("2025-06-18"),
+        call(1, "test_tool_with_progress", "{}"),
+        "no JSON".into(),
+        ping(2),
+    ]
+    .join("\n");
+    let asking = tokio::spawn(async move {
+        input.write_all(asked.as_bytes()).await.expect("it is read");
+        input.shutdown().await.expect("it is there");
+    });
+    let mut said = String::new();
+    output.read_to_string(&mut said).await.expect("it is text");
+    let said: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let ids: Vec<&Value> =
+        said.iter().filter(|said| said["method"].is_null()).map(|said| &said["id"]).collect();
+    assert_eq!(ids, [&Value::from("hello"), &Value::Null, &Value::from(2), &Value::from(1)], "{said:?}");
+    asking.await.expect("it does not panic");
+    serving.await.expect("it does not panic");
+}

@@ -1,0 +1,231 @@
+//! A door of its own for each test: in this process, on a free port, with providers that can be watched.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use host::{Config, Server};
+use rustls::ClientConfig;
+use serde_json::Value;
+use spile_core::{Limits, Provider};
+use tempfile::TempDir;
+use testkit::FakePlatform;
+use testkit::conformance::ConformanceProvider;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use transport::Guard;
+use transport::http::{ConnectionLimits, Site, Tls, serve_all};
+use transport::unix::SocketFile;
+
+use crate::certificates::CertificateFolder;
+use crate::client::{Client, HttpRequest, initialize, post};
+use crate::conn::Conn;
+use crate::controlled_provider::ControlledProvider;
+
+/// Nothing here takes this long unless it is broken.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+const SOCKET: &str = "door.sock";
+
+/// What a door is made of. The names are those of the servers behind it.
+pub(crate) struct Setup {
+    pub(crate) names: &'static [&'static str],
+    pub(crate) guard: Guard,
+    pub(crate) limits: Limits,
+    pub(crate) connection_limits: ConnectionLimits,
+    pub(crate) certificates: Option<CertificateFolder>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        // Nothing is closed for being slow unless a test asks for it: the machine may be busy.
+        let timing = ConnectionLimits {
+            header_timeout_ms: 600_000,
+            body_idle_timeout_ms: 600_000,
+            write_stall_timeout_ms: 600_000,
+            keep_alive_timeout_ms: 600_000,
+            drain_timeout_ms: 30_000,
+            ..ConnectionLimits::default()
+        };
+        let limits = Limits { call_timeout_ms: 600_000, keep_alive_ms: 600_000, ..Limits::default() };
+        Self {
+            names: &["one"],
+            guard: Guard::default(),
+            limits,
+            connection_limits: timing,
+            certificates: None,
+        }
+    }
+}
+
+/// Open at a port and at a unix socket, with the same behind both.
+pub(crate) struct TestServer {
+    pub(crate) runtime: Runtime,
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: TempDir,
+    pub(crate) platform: Arc<FakePlatform>,
+    pub(crate) provider: Arc<ControlledProvider>,
+    pub(crate) servers: Vec<Arc<Server>>,
+    pub(crate) certificates: Option<CertificateFolder>,
+    client_config: Option<Arc<ClientConfig>>,
+    stop: watch::Sender<bool>,
+    serve_task: Option<JoinHandle<()>>,
+}
+
+impl Setup {
+    pub(crate) fn start(self) -> TestServer {
+        let world = Arc::new(FakePlatform::new(1));
+        let stand = Arc::new(ControlledProvider::default());
+        let servers: Vec<Arc<Server>> = self
+            .names
+            .iter()
+            .map(|name| {
+                let config = Config {
+                    name: (*name).into(),
+                    version: "1".into(),
+                    limits: self.limits.clone(),
+                    platform: world.clone(),
+                };
+                let providers: Vec<Arc<dyn Provider>> =
+                    vec![Arc::new(ConformanceProvider::default()), stand.clone()];
+                Server::new(config, providers).expect("the catalogs are sound")
+            })
+            .collect();
+        TestServer::new(world, stand, servers, self.guard, self.connection_limits, self.certificates)
+    }
+}
+
+impl TestServer {
+    pub(crate) fn start() -> Self {
+        Setup::default().start()
+    }
+
+    pub(crate) fn with_setup(change: impl FnOnce(&mut Setup)) -> Self {
+        let mut setup = Setup::default();
+        change(&mut setup);
+        setup.start()
+    }
+
+    /// Another door to the same servers.
+    pub(crate) fn sharing_servers(other: &Self, guard: Guard) -> Self {
+        let Setup { connection_limits: timing, certificates: keys, .. } = Setup::default();
+        Self::new(other.platform.clone(), other.provider.clone(), other.servers.clone(), guard, timing, keys)
+    }
+
+    fn new(
+        platform: Arc<FakePlatform>,
+        provider: Arc<ControlledProvider>,
+        servers: Vec<Arc<Server>>,
+        guard: Guard,
+        timing: ConnectionLimits,
+        certificates: Option<CertificateFolder>,
+    ) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime starts");
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let inside = runtime.enter();
+        let file = SocketFile::bind(&folder.path().join(SOCKET)).expect("a socket can be made");
+        drop(inside);
+        let (stop, stopped) = watch::channel(false);
+        let tls: Option<Arc<Tls>> =
+            certificates.as_ref().map(|keys| Arc::new(keys.load().expect("a pair").0));
+        let client_config = certificates.as_ref().map(CertificateFolder::client_config);
+        let site = Site { servers: servers.clone(), guard, connection_limits: timing, tls };
+        let listeners = vec![listener.into(), file.into()];
+        let serving = runtime.spawn(serve_all(listeners, Arc::new(site), stopped));
+        Self {
+            runtime,
+            address,
+            folder,
+            platform,
+            provider,
+            servers,
+            certificates,
+            client_config,
+            stop,
+            serve_task: Some(serving),
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        &self.servers[0]
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::new(match &self.client_config {
+            None => Conn::tcp(self.address),
+            Some(trust) => Conn::secured(self.address, trust.clone()),
+        })
+    }
+
+    pub(crate) fn socket_path(&self) -> PathBuf {
+        self.folder.path().join(SOCKET)
+    }
+
+    pub(crate) fn connect_unix(&self) -> Client {
+        Client::new(Conn::unix(&self.socket_path()))
+    }
+
+    /// Sends one request on a connection of its own and reads the whole answer.
+    pub(crate) fn send_request(&self, ask: &HttpRequest) -> crate::client::HttpResponse {
+        let mut client = self.connect();
+        client.send(&ask.to_bytes());
+        client.read_response().expect("an answer")
+    }
+
+    /// The status alone: what is answered may be a stream without an end.
+    pub(crate) fn status_of(&self, ask: &HttpRequest) -> u16 {
+        let mut client = self.connect();
+        client.send(&ask.to_bytes());
+        client.read_head().expect("an answer").status
+    }
+
+    /// A new session of this protocol version.
+    pub(crate) fn session(&self, version: &str) -> String {
+        self.session_with(version, "{}")
+    }
+
+    pub(crate) fn session_with(&self, version: &str, capabilities: &str) -> String {
+        let answer = self.send_request(&initialize(version, capabilities));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.header("mcp-session-id").expect("a session id").to_owned()
+    }
+
+    pub(crate) fn request_stop(&self) {
+        self.stop.send(true).expect("the door is open");
+    }
+
+    /// Waits until the door is shut.
+    pub(crate) fn wait_stopped(&mut self) {
+        let serving = self.serve_task.take().expect("shut once");
+        self.runtime
+            .block_on(async { tokio::time::timeout(TEST_TIMEOUT, serving).await })
+            .expect("the door shuts in time")
+            .expect("it does not panic");
+    }
+
+    /// Waits until something holds that the server tells about itself.
+    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn(&host::Status) -> bool) {
+        let holds = async {
+            while !holds(&self.server().status()) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let waited = self.runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, holds).await });
+        assert!(waited.is_ok(), "never happened: {what}; {:?}", self.server().status());
+    }
+
+    /// The door still works: somebody else is served.
+    pub(crate) fn assert_serving(&self) {
+        let answer = self.send_request(&post(r#"{"jsonrpc":"2.0","id":"alive","method":"ping"}"#));
+        assert_eq!((answer.status, &answer.json()["id"]), (200, &Value::from("alive")));
+    }
+}

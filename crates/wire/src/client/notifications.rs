@@ -1,0 +1,84 @@
+//! What a server says without being asked at that moment.
+
+use json::{Json, Node};
+use spile_core::CatalogChange;
+
+use super::CallId;
+use super::state_machine::{CallPurpose, Client, PendingCall};
+use super::types::ClientEvent;
+use crate::params::NotificationFilter;
+use crate::version::Feature;
+
+impl Client {
+    pub(super) fn on_notification(&mut self, method: &str, params: Option<Node<'_>>) {
+        let member = |key: &str| params.and_then(|params| params.get(key));
+        let text = |key: &str| member(key).and_then(|value| value.str()).map(|text| text.into_owned());
+        let number = |key: &str| member(key).and_then(|value| value.raw().parse::<f64>().ok());
+        match method {
+            "notifications/progress" => {
+                let token = member("progressToken").and_then(|token| token.u64());
+                let ticket = token.and_then(|id| self.calls_by_message_id.get(&id)).copied();
+                let pending = ticket.and_then(|ticket| self.pending_calls.get_mut(&ticket));
+                let pending = pending.filter(|pending| pending.call.wants_progress);
+                if let (Some(ticket), Some(pending), Some(progress)) = (ticket, pending, number("progress"))
+                    // 2025-11-25, Progress: the value "MUST increase with each notification".
+                    && pending.progress.is_none_or(|last| progress > last)
+                {
+                    pending.progress = Some(progress);
+                    let (total, message) = (number("total"), text("message"));
+                    self.events.push_back(ClientEvent::Progress { ticket, progress, total, message });
+                }
+            }
+            "notifications/message" => {
+                let data = member("data").map_or_else(|| Json::object(|_| ()), Json::from);
+                let level = text("level").unwrap_or_default();
+                self.events.push_back(ClientEvent::Log { level, logger: text("logger"), data });
+            }
+            "notifications/tools/list_changed" => self.on_catalog_change(CatalogChange::Tools, params),
+            "notifications/prompts/list_changed" => self.on_catalog_change(CatalogChange::Prompts, params),
+            "notifications/resources/list_changed" => {
+                self.on_catalog_change(CatalogChange::Resources, params)
+            }
+            "notifications/resources/updated" => {
+                if let Some(uri) = text("uri") {
+                    self.on_catalog_change(CatalogChange::Resource(uri.into()), params);
+                }
+            }
+            "notifications/subscriptions/acknowledged" => {
+                let granted = NotificationFilter::read(member("notifications")).unwrap_or_default();
+                if let Some(ticket) = self.subscription_call(params) {
+                    self.events.push_back(ClientEvent::SubscriptionStarted { ticket, granted });
+                }
+            }
+            "notifications/cancelled" => self.on_cancelled(member("requestId")),
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_catalog_change(&mut self, change: CatalogChange, params: Option<Node<'_>>) {
+        // 2026-07-28, Receiving Notifications: clients MUST correlate by the subscription's id.
+        if self.version.has(Feature::Listen) && self.subscription_call(params).is_none() {
+            // What was on its way when somebody stopped listening is late, like an answer.
+            if subscription_id(params).is_none_or(|id| id >= self.next_id) {
+                self.warn("word of a change that nobody asked for");
+            }
+            return;
+        }
+        self.events.push_back(ClientEvent::CatalogChanged(change));
+    }
+
+    pub(super) fn subscription_call(&self, params: Option<Node<'_>>) -> Option<CallId> {
+        self.listen_call(subscription_id(params)?)
+    }
+
+    /// The subscription that a request is, if it is one.
+    pub(super) fn listen_call(&self, id: u64) -> Option<CallId> {
+        let ticket = self.calls_by_message_id.get(&id)?;
+        let is_listening = |pending: &PendingCall| matches!(pending.purpose, CallPurpose::Listen);
+        self.pending_calls.get(ticket).is_some_and(is_listening).then_some(*ticket)
+    }
+}
+
+fn subscription_id(params: Option<Node<'_>>) -> Option<u64> {
+    params?.get("_meta")?.get("io.modelcontextprotocol/subscriptionId")?.u64()
+}

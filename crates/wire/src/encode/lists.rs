@@ -1,0 +1,201 @@
+//! Lists, page by page. The members are rendered once per version and kept; a request only gets the frame.
+
+use json::Json;
+use json::write::{self, ObjectWriter};
+use spile_core::{Catalog, Prompt, Resource, ResourceTemplate, TaskSupport, Tool, ToolAnnotations};
+
+use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, write_cache_hints};
+use crate::params::ListKind;
+use crate::version::{Feature, Version};
+
+/// The members of one page: `"tools":[…]` and, if there is more, `,"nextCursor":"…"`.
+pub fn list_members(
+    catalog: &Catalog,
+    list: ListKind,
+    version: Version,
+    range: std::ops::Range<usize>,
+    next: Option<&str>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4096);
+    let key = match list {
+        ListKind::Tools => "tools",
+        ListKind::Resources => "resources",
+        ListKind::Templates => "resourceTemplates",
+        ListKind::Prompts => "prompts",
+    };
+    write::string(&mut out, key);
+    out.push(b':');
+    match list {
+        ListKind::Tools => {
+            write::array(&mut out, &catalog.tools[range], |out, t| write_tool(out, version, t))
+        }
+        ListKind::Resources => write::array(&mut out, &catalog.resources[range], |out, r| {
+            let mut object = ObjectWriter::new(out);
+            write_resource_members(&mut object, version, r);
+            object.end();
+        }),
+        ListKind::Templates => write::array(&mut out, &catalog.resource_templates[range], |out, t| {
+            write_resource_template(out, version, t)
+        }),
+        ListKind::Prompts => {
+            write::array(&mut out, &catalog.prompts[range], |out, p| write_prompt(out, version, p))
+        }
+    }
+    if let Some(next) = next {
+        out.extend_from_slice(b",\"nextCursor\":");
+        write::string(&mut out, next);
+    }
+    out
+}
+
+/// The whole response around members that [`list_members`] made.
+#[inline]
+pub fn list_page(
+    out: &mut Vec<u8>,
+    to: &ReplyTo,
+    stamp: &RenderedServerInfo,
+    members: &[u8],
+    ttl_ms: u64,
+    public: bool,
+) {
+    begin_response(out, &to.id);
+    out.push(b'{');
+    out.extend_from_slice(members);
+    write_cache_hints(out, to.version, ttl_ms, public);
+    stamp.close_result(out, to.version, false);
+    end_response(out);
+}
+
+fn write_name_members(
+    out: &mut ObjectWriter<'_>,
+    version: Version,
+    name: &str,
+    title: Option<&str>,
+    description: Option<&str>,
+) {
+    out.str("name", name);
+    if version.has(Feature::Titles) {
+        out.maybe_str("title", title);
+    }
+    out.maybe_str("description", description);
+}
+
+fn write_icons_and_meta(
+    out: &mut ObjectWriter<'_>,
+    version: Version,
+    icons: Option<&Json>,
+    meta: Option<&Json>,
+) {
+    if version.has(Feature::Icons) {
+        out.maybe_raw("icons", icons.map(Json::as_str));
+    }
+    if version.has(Feature::Meta) {
+        out.maybe_raw("_meta", meta.map(Json::as_str));
+    }
+}
+
+fn write_tool(out: &mut Vec<u8>, version: Version, tool: &Tool) {
+    let mut object = ObjectWriter::new(out);
+    write_name_members(&mut object, version, &tool.name, tool.title.as_deref(), tool.description.as_deref());
+    object.raw("inputSchema", tool.input_schema.as_str());
+    if let Some(output) = &tool.output_schema
+        && version.has(Feature::StructuredContent)
+        && (version.has(Feature::AnyStructuredContent) || has_object_root(output))
+    {
+        object.raw("outputSchema", output.as_str());
+    }
+    // Before tools had titles of their own, their annotations had.
+    let title = tool.title.as_deref().filter(|_| !version.has(Feature::Titles));
+    if version.has(Feature::Annotations)
+        && (title.is_some() || tool.annotations != ToolAnnotations::default())
+    {
+        let hints = [
+            ("readOnlyHint", tool.annotations.read_only),
+            ("destructiveHint", tool.annotations.destructive),
+            ("idempotentHint", tool.annotations.idempotent),
+            ("openWorldHint", tool.annotations.open_world),
+        ];
+        object.object("annotations", |o| {
+            o.maybe_str("title", title);
+            for (key, hint) in hints {
+                if let Some(hint) = hint {
+                    o.bool(key, hint);
+                }
+            }
+        });
+    }
+    if version.has(Feature::TaskParameter) {
+        let support = match tool.task_support {
+            TaskSupport::Forbidden => None,
+            TaskSupport::Optional => Some("optional"),
+            TaskSupport::Required => Some("required"),
+        };
+        if let Some(support) = support {
+            object.object("execution", |o| {
+                o.str("taskSupport", support);
+            });
+        }
+    }
+    write_icons_and_meta(&mut object, version, tool.icons.as_ref(), tool.meta.as_ref());
+    object.end();
+}
+
+/// Before 2026-07-28 an output schema must be an object at its root.
+fn has_object_root(schema: &Json) -> bool {
+    schema.to_doc().root().get("type").is_some_and(|t| t.eq_str("object"))
+}
+
+pub(super) fn write_resource_members(out: &mut ObjectWriter<'_>, version: Version, resource: &Resource) {
+    out.str("uri", &resource.uri);
+    write_name_members(
+        out,
+        version,
+        &resource.name,
+        resource.title.as_deref(),
+        resource.description.as_deref(),
+    );
+    out.maybe_str("mimeType", resource.mime_type.as_deref());
+    if let Some(size) = resource.size {
+        out.int("size", size.min(i64::MAX as u64) as i64);
+    }
+    out.maybe_raw("annotations", resource.annotations.as_ref().map(Json::as_str));
+    write_icons_and_meta(out, version, resource.icons.as_ref(), resource.meta.as_ref());
+}
+
+fn write_resource_template(out: &mut Vec<u8>, version: Version, template: &ResourceTemplate) {
+    let mut object = ObjectWriter::new(out);
+    object.str("uriTemplate", &template.uri_template);
+    write_name_members(
+        &mut object,
+        version,
+        &template.name,
+        template.title.as_deref(),
+        template.description.as_deref(),
+    );
+    object.maybe_str("mimeType", template.mime_type.as_deref());
+    object.maybe_raw("annotations", template.annotations.as_ref().map(Json::as_str));
+    write_icons_and_meta(&mut object, version, template.icons.as_ref(), template.meta.as_ref());
+    object.end();
+}
+
+fn write_prompt(out: &mut Vec<u8>, version: Version, prompt: &Prompt) {
+    let mut object = ObjectWriter::new(out);
+    write_name_members(
+        &mut object,
+        version,
+        &prompt.name,
+        prompt.title.as_deref(),
+        prompt.description.as_deref(),
+    );
+    if !prompt.arguments.is_empty() {
+        object.array("arguments", &prompt.arguments, |out, argument| {
+            let mut object = ObjectWriter::new(out);
+            let (title, about) = (argument.title.as_deref(), argument.description.as_deref());
+            write_name_members(&mut object, version, &argument.name, title, about);
+            object.bool("required", argument.required);
+            object.end();
+        });
+    }
+    write_icons_and_meta(&mut object, version, prompt.icons.as_ref(), prompt.meta.as_ref());
+    object.end();
+}

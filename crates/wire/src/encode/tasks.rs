@@ -1,0 +1,161 @@
+//! Tasks, in the two shapes that the protocol gave them: 2025-11-25's own, and the extension's.
+
+use json::write::{self, ObjectWriter};
+use spile_core::{CallError, CallResult, InputRequests};
+
+use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, input_requests, results, time};
+use crate::error::RpcError;
+use crate::version::{Feature, Version};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StatusName {
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl StatusName {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::InputRequired => "input_required",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A task as it stands.
+#[derive(Debug, Clone)]
+pub struct TaskSnapshot {
+    pub id: String,
+    pub created_ms: u64,
+    pub updated_ms: u64,
+    pub ttl_ms: u64,
+    pub poll_interval_ms: u64,
+    pub status: TaskStatus,
+}
+
+#[derive(Debug, Clone)]
+pub enum TaskStatus {
+    Working,
+    InputRequired(InputRequests),
+    Completed(CallResult),
+    Failed(CallError),
+    Cancelled,
+}
+
+impl TaskSnapshot {
+    /// How it stands, and a sentence about that where there is something to say.
+    ///
+    /// A tool that failed is a failed task in 2025-11-25, and a completed one in the extension: there, `failed`
+    /// "MUST NOT be used to represent non-JSON-RPC errors".
+    fn status_and_message(&self, version: Version) -> (StatusName, Option<String>) {
+        match &self.status {
+            TaskStatus::Working => (StatusName::Working, None),
+            TaskStatus::InputRequired(_) => (StatusName::InputRequired, None),
+            TaskStatus::Completed(CallResult::Tool(reply))
+                if reply.is_error && version.has(Feature::TaskParameter) =>
+            {
+                (StatusName::Failed, Some("the tool reported an error; it is in the result".into()))
+            }
+            TaskStatus::Completed(_) => (StatusName::Completed, None),
+            TaskStatus::Failed(fault) => {
+                (StatusName::Failed, Some(RpcError::from_call_error(fault, version).message))
+            }
+            TaskStatus::Cancelled => (StatusName::Cancelled, None),
+        }
+    }
+
+    /// Answers `tasks/get` (and, in 2025-11-25, `tasks/cancel`).
+    pub fn write_response(&self, out: &mut Vec<u8>, to: &ReplyTo, stamp: &RenderedServerInfo) {
+        begin_response(out, &to.id);
+        let mut result = ObjectWriter::new(out);
+        write_task_members(&mut result, to.version, stamp, self);
+        if to.version.has(Feature::ResultType) {
+            result.str("resultType", "complete");
+            stamp.write_meta(result.key("_meta"), None);
+        }
+        result.end();
+        end_response(out);
+    }
+}
+
+/// Answers `tasks/list`.
+pub fn task_list(
+    out: &mut Vec<u8>,
+    to: &ReplyTo,
+    stamp: &RenderedServerInfo,
+    tasks: &[TaskSnapshot],
+    next: Option<&str>,
+) {
+    begin_response(out, &to.id);
+    let mut result = ObjectWriter::new(out);
+    result.array("tasks", tasks, |out, task| {
+        let mut object = ObjectWriter::new(out);
+        write_task_members(&mut object, to.version, stamp, task);
+        object.end();
+    });
+    result.maybe_str("nextCursor", next);
+    result.end();
+    end_response(out);
+}
+
+/// The result that says: it goes on as a task.
+pub(super) fn write_task_created(
+    out: &mut Vec<u8>,
+    version: Version,
+    stamp: &RenderedServerInfo,
+    task: &TaskSnapshot,
+) {
+    let mut result = ObjectWriter::new(out);
+    if version.has(Feature::TaskExtension) {
+        result.str("resultType", "task");
+        write_task_status(&mut result, version, task);
+        stamp.write_meta(result.key("_meta"), None);
+    } else {
+        result.object("task", |o| write_task_status(o, version, task));
+    }
+    result.end();
+}
+
+fn write_task_status(out: &mut ObjectWriter<'_>, version: Version, task: &TaskSnapshot) {
+    let (status, message) = task.status_and_message(version);
+    out.str("taskId", &task.id).str("status", status.as_str());
+    out.maybe_str("statusMessage", message.as_deref());
+    out.str("createdAt", &time::format_iso8601(task.created_ms))
+        .str("lastUpdatedAt", &time::format_iso8601(task.updated_ms));
+    let (ttl, poll) = if version.has(Feature::TaskExtension) {
+        ("ttlMs", "pollIntervalMs")
+    } else {
+        ("ttl", "pollInterval")
+    };
+    write::integer(out.key(ttl), task.ttl_ms.min(i64::MAX as u64) as i64);
+    write::integer(out.key(poll), task.poll_interval_ms.min(i64::MAX as u64) as i64);
+}
+
+/// The members of a task; the extension inlines what the status stands for.
+pub(super) fn write_task_members(
+    out: &mut ObjectWriter<'_>,
+    version: Version,
+    stamp: &RenderedServerInfo,
+    task: &TaskSnapshot,
+) {
+    write_task_status(out, version, task);
+    if !version.has(Feature::TaskExtension) {
+        return;
+    }
+    match &task.status {
+        TaskStatus::Working | TaskStatus::Cancelled => {}
+        TaskStatus::InputRequired(questions) => {
+            out.object("inputRequests", |o| input_requests::write_input_requests(o, questions, version));
+        }
+        TaskStatus::Completed(done) => results::write_result(out.key("result"), version, stamp, done),
+        TaskStatus::Failed(fault) => {
+            out.object("error", |o| RpcError::from_call_error(fault, version).write_members(o));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What went wrong, as a number and a status: one table, not forty call sites.
+
+use json::{Json, write};
+use spile_core::{CallError, ClientCapabilities, ItemKind};
+
+use crate::id::RequestId;
+use crate::version::{Feature, Version};
+
+/// An error code of JSON-RPC, of MCP, or (below -31000) of our own.
+///
+/// 2026-07-28, Error Codes: new codes SHOULD lie outside the range that JSON-RPC reserves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    ParseError,
+    InvalidRequest,
+    MethodNotFound,
+    InvalidParams,
+    InternalError,
+    HeaderMismatch,
+    MissingCapability,
+    UnsupportedVersion,
+    ResourceNotFound,
+    Busy,
+    Timeout,
+    Cancelled,
+    Unauthorized,
+    Forbidden,
+    SessionNotFound,
+}
+
+impl ErrorCode {
+    #[rustfmt::skip]
+    pub const TABLE: [(Self, i64, &'static str, &'static str); 15] = [
+        (Self::ParseError, -32700, "parse error", "the message is not JSON, not UTF-8, nested too deeply, or has a key twice"),
+        (Self::InvalidRequest, -32600, "invalid request", "the message is JSON but no JSON-RPC request, or not allowed here"),
+        (Self::MethodNotFound, -32601, "method not found", "unknown in this version, or a capability that nothing here has; `data.method` repeats it"),
+        (Self::InvalidParams, -32602, "invalid params", "a parameter is missing or wrong; an unknown tool, prompt, cursor or task; from 2026-07-28 on an unknown resource"),
+        (Self::InternalError, -32603, "internal error", "a fault of ours; what happened is in the log"),
+        (Self::HeaderMismatch, -32020, "header mismatch", "an HTTP header is missing, malformed, or differs from the body"),
+        (Self::MissingCapability, -32021, "missing client capability", "`data.requiredCapabilities` names what the client must declare"),
+        (Self::UnsupportedVersion, -32022, "unsupported protocol version", "`data.supported` lists the versions to choose from"),
+        (Self::ResourceNotFound, -32002, "resource not found", "up to 2025-11-25; `data.uri` repeats the URI"),
+        (Self::Busy, -31001, "busy", "a limit is reached; `Retry-After` and `data.retryAfterMs` say when to try again"),
+        (Self::Timeout, -31002, "timeout", "no answer within the deadline (a tool answers this as a result with `isError`)"),
+        (Self::Cancelled, -31003, "cancelled", "the work was stopped before it had a result"),
+        (Self::Unauthorized, -31004, "unauthorized", "HTTP 401: the bearer token is missing or wrong"),
+        (Self::Forbidden, -31005, "forbidden", "HTTP 403: the `Host` or `Origin` is not allowed here"),
+        (Self::SessionNotFound, -31006, "no such session", "HTTP 404: the session is unknown, ended or expired; initialize again"),
+    ];
+
+    pub fn number(self) -> i64 {
+        Self::TABLE[self as usize].1
+    }
+}
+
+/// An error on its way to the client.
+#[derive(Debug, Clone)]
+pub struct RpcError {
+    pub code: i64,
+    pub http_status: u16,
+    pub message: String,
+    pub data: Option<Json>,
+}
+
+impl RpcError {
+    pub fn new(code: ErrorCode, http_status: u16, message: impl Into<String>) -> Self {
+        Self { code: code.number(), http_status, message: message.into(), data: None }
+    }
+
+    #[must_use]
+    pub fn with_data(mut self, data: Json) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// A method that this version or this server does not have.
+    pub fn method_not_found(method: &str, version: Version) -> Self {
+        // 2026-07-28, Protocol Version Header: MUST respond with 404 Not Found.
+        let status = if version.has(Feature::Envelope) { 404 } else { 200 };
+        Self::new(ErrorCode::MethodNotFound, status, format!("method not found: `{method}`")).with_data(
+            Json::object(|o| {
+                o.str("method", method);
+            }),
+        )
+    }
+
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidParams, 200, message)
+    }
+
+    /// What a fault is for a client of this version.
+    pub fn from_call_error(fault: &CallError, version: Version) -> Self {
+        let text = fault.to_string();
+        match fault {
+            CallError::UnknownItem { kind: ItemKind::Resource, name } => {
+                let code = if version.has(Feature::ResourceNotFoundCode) {
+                    ErrorCode::ResourceNotFound
+                } else {
+                    ErrorCode::InvalidParams
+                };
+                Self::new(code, 200, text).with_data(Json::object(|o| {
+                    o.str("uri", name);
+                }))
+            }
+            CallError::UnknownItem { kind: ItemKind::Tool | ItemKind::Prompt | ItemKind::Task, .. }
+            | CallError::InvalidParams { .. }
+            | CallError::InvalidRequestState(_) => Self::invalid_params(text),
+            CallError::MissingCapability(caps) => Self::missing_capability(*caps, version),
+            // 2025-11-25, Tool-Level Negotiation: servers SHOULD return -32601.
+            CallError::TaskNotSupported => Self::new(ErrorCode::MethodNotFound, 200, text),
+            CallError::Cancelled => Self::new(ErrorCode::Cancelled, 200, text),
+            CallError::Timeout { .. } => Self::new(ErrorCode::Timeout, 200, text),
+            CallError::Busy { retry_after_ms } => Self::busy(503, *retry_after_ms, text),
+            CallError::Provider { code, message, data } => {
+                Self { code: *code, http_status: 200, message: message.clone(), data: data.clone() }
+            }
+            CallError::Internal { .. } => Self::new(ErrorCode::InternalError, 200, text),
+        }
+    }
+
+    pub fn busy(status: u16, retry_after_ms: u64, message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Busy, status, message).with_data(Json::object(|o| {
+            o.int("retryAfterMs", retry_after_ms.min(i64::MAX as u64) as i64);
+        }))
+    }
+
+    fn missing_capability(caps: ClientCapabilities, version: Version) -> Self {
+        let (code, status) = if version.has(Feature::Envelope) {
+            (ErrorCode::MissingCapability, 400)
+        } else if caps.has(ClientCapabilities::TASKS) {
+            // 2025-11-25, Tool-Level Negotiation: "Servers MUST return a -32601 (Method not found) error".
+            return Self::new(
+                ErrorCode::MethodNotFound,
+                200,
+                "this tool runs only as a task, and none was asked for",
+            );
+        } else {
+            // Earlier versions have no code for this; the request itself was fine, but not for this client.
+            (ErrorCode::InvalidRequest, 200)
+        };
+        let data = Json::object(|o| {
+            o.object("requiredCapabilities", |caps_out| crate::peer::write_capabilities(caps_out, caps));
+        });
+        let mut message =
+            format!("this needs a client that {}, and the request does not say so", caps.describe());
+        if !version.has(Feature::Envelope) {
+            message.push_str(
+                "; over HTTP it also needs a session, and `Accept: text/event-stream` to be asked on",
+            );
+        }
+        Self::new(code, status, message).with_data(data)
+    }
+
+    /// The whole response. An error without a request has no id, or `null` where the version has no word
+    /// for that: JSON-RPC 2.0, section 5.
+    pub fn to_response(&self, id: Option<&RequestId>, version: Version) -> Vec<u8> {
+        let mut out = Vec::with_capacity(160 + self.message.len());
+        let mut object = write::ObjectWriter::new(&mut out);
+        object.str("jsonrpc", "2.0");
+        match id {
+            Some(id) => object.key("id").extend_from_slice(id.as_bytes()),
+            None if version.has(Feature::ErrorWithoutId) => {}
+            None => object.key("id").extend_from_slice(b"null"),
+        }
+        object.object("error", |error| self.write_members(error));
+        object.end();
+        out
+    }
+
+    /// The members of the error object.
+    pub fn write_members(&self, error: &mut write::ObjectWriter<'_>) {
+        error.int("code", self.code).str("message", &self.message);
+        error.maybe_raw("data", self.data.as_ref().map(Json::as_str));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorCode;
+
+    #[test]
+    fn rows_stand_in_the_order_of_the_variants() {
+        for (i, (code, number, ..)) in ErrorCode::TABLE.iter().enumerate() {
+            assert_eq!((*code as usize, code.number()), (i, *number));
+        }
+    }
+}
