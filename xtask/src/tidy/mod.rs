@@ -2,6 +2,7 @@
 //! tracked file once.
 
 mod crates;
+mod references;
 mod source;
 mod text;
 
@@ -29,6 +30,7 @@ pub fn run() -> Result<()> {
     }
     text::check_long_files_table(&files, &mut problems);
     text::check_decisions_are_listed(&files, &mut problems);
+    references::check(&files, &mut problems);
     crates::check(&files, &mut problems)?;
 
     if !problems.is_empty() {
