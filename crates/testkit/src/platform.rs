@@ -1,10 +1,10 @@
-//! A clock that moves when told to, and dice that always fall the same way.
+//! A platform whose clock moves only when a test moves it, and whose random bytes depend on a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spile_core::Platform;
 
-/// The world of a test. Two worlds of the same seed hand out the same bytes in the same order.
+/// The platform of a test. Two platforms with the same seed return the same bytes in the same order.
 #[derive(Debug)]
 pub struct FakePlatform {
     now_ms: AtomicU64,
@@ -41,7 +41,7 @@ impl Platform for FakePlatform {
     }
 }
 
-// SplitMix64 (Steele, Lea, Flood 2014): good enough to look random, and anyone can guess it.
+// SplitMix64 (Steele, Lea, Flood 2014): looks random and is predictable, as a test needs it.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn splitmix64(mut z: u64) -> u64 {
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(first, bytes(&b));
         assert_ne!(first, bytes(&a));
         assert_ne!(first, bytes(&c));
-        // The first word that SplitMix64 gives for the seed 0.
+        // The first output of SplitMix64 for seed 0.
         assert_eq!(bytes(&FakePlatform::new(0))[..8], 0xe220_a839_7b1d_cdaf_u64.to_le_bytes());
     }
 

@@ -1,4 +1,4 @@
-//! Serves a fixture provider as the product serves a real one: same options, same path.
+//! Serves a fixture provider exactly as the product serves a real one.
 
 use std::sync::Arc;
 

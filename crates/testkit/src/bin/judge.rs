@@ -1,4 +1,4 @@
-//! `judge kill KIND --rounds N --seed N --spile FILE`: plays against a program that is built already.
+//! `judge kill KIND --rounds N --seed N --spile FILE`: runs crash tests against a program that is already built.
 #![allow(clippy::print_stdout, reason = "what it says is all it does")]
 
 use std::path::PathBuf;

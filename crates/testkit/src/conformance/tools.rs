@@ -1,4 +1,4 @@
-//! Tools that answer by themselves: content of every kind, progress, log messages, changes.
+//! Tools that need no input: content of every kind, progress, log messages, list changes.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
         provider.toggle_extra_prompt();
         text("Mutation triggered")
     }),
-    // Not the suite's, which never waits for an updated resource.
+    // Not part of the suite, which never waits for an updated resource.
     ToolSpec::new("test_trigger_resource_change", "Changes the watched resource", |provider, _, _| {
         provider.revision.fetch_add(1, Ordering::SeqCst);
         provider.notify(CatalogChange::Resource(resources::WATCHED.into()));
@@ -94,7 +94,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     }),
 ];
 
-/// Listed only after `test_trigger_tool_change`; it answers in any case.
+/// Listed only after `test_trigger_tool_change`; it can be called in any case.
 pub(super) static EXTRA_TOOL: ToolSpec =
     ToolSpec::new("test_dynamic_tool", "Comes and goes", |_, _, _| text("The dynamic tool is here."));
 
@@ -124,9 +124,9 @@ async fn reconnection(emit: EventSink) -> Outcome {
         .into()
 }
 
-/// Between two signs of life.
+/// Time between two notifications.
 const STEP: Duration = Duration::from_millis(50);
-/// When to come back to a paused stream.
+/// When to resume a paused stream.
 const RETRY_MS: u64 = 500;
 
 fn text(text: impl Into<String>) -> Run {

@@ -1,4 +1,4 @@
-//! The file that a game begins with, and how others read it.
+//! The initial file of a crash test, and readers of it that are not our own.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use calamine::{Reader, Xlsx, open_workbook};
 
 use super::kill::StorageFormat;
 
-/// Two columns and one row, so that every kind of file has its columns.
+/// Two columns and one row, so that every format knows its columns.
 pub fn initial_file(kept: StorageFormat) -> Result<Vec<u8>> {
     match kept {
         StorageFormat::Csv => Ok(b"id,word\nfirst,one\n".to_vec()),
@@ -28,7 +28,7 @@ pub fn initial_file(kept: StorageFormat) -> Result<Vec<u8>> {
     }
 }
 
-/// The ids in a file, in its order.
+/// The ids in a file, in file order.
 pub fn read_ids(kept: StorageFormat, path: &Path) -> Result<Vec<String>> {
     match kept {
         StorageFormat::Csv => {

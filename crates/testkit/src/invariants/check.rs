@@ -1,5 +1,5 @@
-//! Schemas: whatever the schema, arguments are judged on the tape exactly as they would be as built values,
-//! and an argument travels in a header only if it can be found by its path.
+//! Schema validation: for any schema, arguments on the tape are judged exactly as built values are, and an
+//! argument is mirrored in a header only if its path leads to it.
 
 use contract::{CompiledSchema, SchemaError, header_params};
 use json::{Json, ScanLimits};
@@ -26,7 +26,7 @@ pub fn check(data: &[u8]) {
     let check = match (CompiledSchema::compile(&schema), theirs) {
         (Ok(ours), Ok(theirs)) => (ours, theirs),
         (Err(_), Err(_)) => return,
-        // Theirs would never end.
+        // The reference implementation would not terminate.
         (Err(SchemaError(why)), Ok(_)) if why.contains("leads back to itself") => return,
         (ours, theirs) => panic!("{schema}: {:?} but {:?}", ours.err(), theirs.err()),
     };
@@ -37,7 +37,7 @@ pub fn check(data: &[u8]) {
         let value: Value = serde_json::from_str(&instance).expect("made of numbers that serde knows");
         let (ours, theirs) = (check.0.validate(Some(doc.root())), check.1.is_valid(&value));
         assert_eq!(check.0.is_valid(&Json::from(doc.root())), ours.is_ok());
-        // A built value rounds such numbers; the tape has their digits.
+        // A built value rounds such numbers; the tape keeps their digits.
         let rounded = ROUNDED_NUMBERS.iter().any(|n| instance.contains(n) || schema.as_str().contains(n));
         assert!(rounded || ours.is_ok() == theirs, "{schema} for {instance}: {ours:?} but {theirs}");
         if let Err(problem) = ours {
@@ -48,7 +48,7 @@ pub fn check(data: &[u8]) {
 
 const ROUNDED_NUMBERS: [&str; 3] = ["1e-400", "18446744073709551616", "123456789012345678901234567890"];
 
-/// Names are names of headers, no two the same, and each path leads through the schema's properties.
+/// Names are valid header names without duplicates, and each path leads through the schema's properties.
 fn check_header_params(schema: &Json) {
     let Ok(found) = header_params(schema) else { return };
     let doc = schema.to_doc();
@@ -62,7 +62,7 @@ fn check_header_params(schema: &Json) {
     }
 }
 
-/// Mostly what schemas are made of.
+/// Mostly keywords that schemas use.
 fn write_schema(dice: &mut FuzzInput<'_>, depth: u32, out: &mut String) {
     if depth == 0 || dice.one_in(12) {
         return out.push_str(dice.choose(&[

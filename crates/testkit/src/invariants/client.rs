@@ -1,8 +1,8 @@
-//! The client's machine against any server at all: answers, questions and notices that fit or do not, statuses,
+//! The client's state machine against any server: responses, requests and notifications that fit or do not, statuses,
 //! streams that end, and silence.
 //!
-//! Each request ends at most once, and at the latest when the connection does; nothing comes after that. What it
-//! keeps is bounded, and so is what it makes of one thing that it hears. Whatever it sends is well formed.
+//! Each request ends at most once, and at the latest with the connection; nothing follows its end. The client's state
+//! is bounded, and so is its reaction to one message. Whatever it sends is well formed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -39,7 +39,7 @@ struct ClientSimulation {
     tickets: Vec<CallId>,
     ended: BTreeSet<CallId>,
     requests: Vec<InputRequestId>,
-    /// Ids and exchanges that were used, the latest last.
+    /// Ids and exchanges used so far, the latest last.
     sent_ids: Vec<u64>,
     used_ids: BTreeSet<u64>,
     is_closed: bool,
@@ -142,7 +142,7 @@ impl ClientSimulation {
         self.check_output(0);
     }
 
-    /// What a driver reports of an exchange.
+    /// What a driver reports about an exchange.
     fn report_exchange(&mut self, dice: &mut FuzzInput<'_>) {
         let exchange = self.pick_id(dice);
         let mut len = 0;
@@ -168,7 +168,7 @@ impl ClientSimulation {
         self.check_output(len);
     }
 
-    /// An id that was used lately, or any.
+    /// A recently used id, or any id.
     fn pick_id(&self, dice: &mut FuzzInput<'_>) -> u64 {
         match dice.below(8) {
             7 => u64::from(dice.byte()),
@@ -176,7 +176,7 @@ impl ClientSimulation {
         }
     }
 
-    /// Something that a server could send.
+    /// A message that a server could send.
     fn make_frame(&self, dice: &mut FuzzInput<'_>) -> Vec<u8> {
         let mut out = String::new();
         match dice.below(12) {
@@ -219,7 +219,7 @@ impl ClientSimulation {
         };
     }
 
-    /// What came of hearing `bytes`, all at once.
+    /// The client's events after receiving `bytes` at once.
     fn check_output(&mut self, bytes: usize) {
         let (mut made, mut written) = (0, 0);
         while let Some(todo) = self.client.next_action() {
@@ -288,7 +288,7 @@ impl ClientSimulation {
     }
 
     fn mark_ended(&mut self, ticket: CallId) {
-        // One that failed at once is told of before it is known.
+        // A request that fails at once reports its end before its id is known.
         assert!(self.ended.insert(ticket), "{ticket:?} ends twice");
     }
 

@@ -1,7 +1,7 @@
-//! The envelope: whatever comes is refused in good order, or means what `serde_json` would read in it.
+//! The envelope: any message is either rejected properly, or means what `serde_json` reads in it.
 //!
-//! Every refusal is a JSON-RPC error that echoes the id byte for byte; a request that is let in has the id,
-//! method and parameters that stand in the text; and over HTTP, where headers must match the body, they do.
+//! Every rejection is a JSON-RPC error that echoes the id byte for byte. An accepted request has the id, method
+//! and parameters of the text. Over HTTP, where headers must match the body, they do.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use super::{FuzzInput, sample_messages};
 
 const BATCH_ITEMS_MAX: usize = 3;
 
-/// Headers and sessions are read from `data`, then a message is made of the rest or is the rest.
+/// Takes headers and sessions from `data`; the message is generated from the rest, or is the rest.
 pub fn decode_message(data: &[u8]) {
     let mut dice = FuzzInput::new(data);
     let raw = dice.one_in(4);
@@ -46,12 +46,12 @@ pub fn decode_message(data: &[u8]) {
     }
 }
 
-/// The versions that a handshake can end in.
+/// The versions that a handshake can negotiate.
 fn handshake_versions() -> impl Iterator<Item = Version> {
     Version::ALL.into_iter().map(|(version, _)| version).filter(|v| v.has(Feature::Handshake))
 }
 
-/// What HTTP says beside the body: version, method and name, and a session.
+/// What HTTP carries beside the body: version, method and name, and a session.
 struct HttpInput<'a> {
     headers: [HeaderInput<'a>; 3],
     session: SessionLookup,
@@ -85,7 +85,7 @@ impl<'a> HttpInput<'a> {
     fn from_input(dice: &mut FuzzInput<'a>) -> Self {
         let mut said = || match dice.below(8) {
             0 => HeaderInput::Repeated,
-            // No HTTP library lets control characters in.
+            // HTTP libraries reject control characters.
             1 => match dice.bytes() {
                 value if value.iter().any(|c| c.is_ascii_control()) => HeaderInput::Absent,
                 value => HeaderInput::Value(value.into()),
@@ -110,12 +110,12 @@ impl<'a> HttpInput<'a> {
     }
 }
 
-/// What stands in the text, as another reader sees it.
+/// The content of the text, as another parser reads it.
 struct ExpectedMessage {
     document: Option<Json>,
     raw_id: Option<String>,
     has_method: bool,
-    /// `None` if it is not JSON, or holds a number that serde cannot.
+    /// `None` if it is not JSON, or has a number that serde cannot hold.
     value: Option<Value>,
 }
 
@@ -132,7 +132,7 @@ impl ExpectedMessage {
         }
     }
 
-    /// Headers as a good client would send them with this message.
+    /// Headers that a correct client sends with this message.
     fn mirrored_headers(&self) -> [HeaderInput<'static>; 3] {
         let Some(value) = &self.value else {
             return [HeaderInput::Absent, HeaderInput::Absent, HeaderInput::Absent];

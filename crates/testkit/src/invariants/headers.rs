@@ -1,5 +1,5 @@
-//! Headers that mirror the body: any text survives the way there and back, and a header is taken for the
-//! body's value only if it says exactly that.
+//! Headers that mirror the body: any text survives the round trip, and a header matches the body only if it has
+//! exactly the same value.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,7 +24,7 @@ pub fn headers(data: &[u8]) {
     check_event_ids(&text);
 }
 
-/// A header is read as it is, or as base64; never as something else.
+/// A header is read literally or as base64, and as nothing else.
 fn check_decode(header: &[u8]) {
     match decode_header_value(header) {
         Some(value) if *value == *header => assert!(header.iter().all(|c| matches!(c, 0x20..=0x7e | b'\t'))),
@@ -33,7 +33,7 @@ fn check_decode(header: &[u8]) {
     }
 }
 
-/// 2026-07-28, Value Encoding, as a client does it.
+/// 2026-07-28, Value Encoding, as a client encodes it.
 pub(super) fn encode_header(text: &str) -> String {
     let visible = text.bytes().all(|c| matches!(c, 0x20..=0x7e | b'\t'));
     let marked = text.starts_with("=?base64?") && text.ends_with("?=");
@@ -62,7 +62,7 @@ fn check_roundtrip(text: &str) {
 }
 
 fn check_comparison(header: &[u8], text: &str) {
-    // No HTTP library lets control characters in.
+    // HTTP libraries reject control characters.
     if !header.iter().any(u8::is_ascii_control)
         && check_matches_body(HeaderField::Single(header), text).is_ok()
     {
@@ -70,7 +70,7 @@ fn check_comparison(header: &[u8], text: &str) {
     }
 }
 
-/// A number in a header is the argument only if it is the same number, digit by digit.
+/// A number in a header matches an argument only if it is the same number, digit by digit.
 fn check_number_mirror(header: &[u8], argument: &str) {
     let doc = json::scan(argument.as_bytes().to_vec(), &ScanLimits::default()).expect("made to be JSON");
     let node = doc.root();
@@ -97,7 +97,7 @@ fn check_number_mirror(header: &[u8], argument: &str) {
     }
 }
 
-/// A decimal number as sign, digits without zeros around them, and the power of ten of the last digit.
+/// A decimal number as sign, digits without leading and trailing zeros, and the exponent of the last digit.
 fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -115,7 +115,7 @@ fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
     if kept.is_empty() { Some((false, kept, 0)) } else { Some((negative, kept, power)) }
 }
 
-/// What comes back as `Last-Event-ID` is the place that was named, or no place at all.
+/// A `Last-Event-ID` that comes back is the position that was sent, or invalid.
 fn check_event_ids(text: &str) {
     let Some(id) = EventId::parse(text) else { return };
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Messages made from dice: mostly well formed, wrong in every place where a message can be wrong.
+//! Generated messages: mostly well formed, wrong in every place where a message can be wrong.
 
 use wire::Version;
 use wire::method::Method;
@@ -50,7 +50,7 @@ pub(super) fn message(dice: &mut FuzzInput<'_>) -> String {
     out
 }
 
-/// The members of one object; a key is written once in nearly every case.
+/// The members of one object; a key is nearly always written once.
 struct ObjectWriter<'o> {
     out: &'o mut String,
     is_empty: bool,

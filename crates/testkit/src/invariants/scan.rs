@@ -1,4 +1,4 @@
-//! The scanner: it takes what `serde_json` takes (but no key twice), and both read the same in it.
+//! The scanner accepts what `serde_json` accepts (except duplicate keys), and both read the same values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub fn scan(data: &[u8]) {
             assert_eq!(doc.text().as_bytes(), data);
             match theirs {
                 Ok(theirs) => assert_same_value(doc.root(), &theirs),
-                // Numbers beyond a float are JSON all the same.
+                // Numbers beyond the range of a float are still JSON.
                 Err(error) => {
                     assert!(error.to_string().contains("out of range"), "we read what is wrong: {error}")
                 }
@@ -34,7 +34,7 @@ pub fn scan(data: &[u8]) {
     }
 }
 
-/// Compacting says the same on one line, and once is enough.
+/// Compacting keeps the value, fits on one line and is idempotent.
 fn check_compaction(root: Node<'_>) {
     let once = Json::from(root);
     assert!(!once.as_str().contains(['\n', '\r']));
@@ -44,7 +44,7 @@ fn check_compaction(root: Node<'_>) {
     check_single_event(once.as_str());
 }
 
-/// As a server-sent event it is one event with one line of data, whatever ends lines in the reader's eyes.
+/// As a server-sent event it is one event with one data line, whatever the reader takes for a line end.
 fn check_single_event(message: &str) {
     let mut out = Vec::new();
     let id = EventId { stream: 1, event: 2 };
@@ -98,12 +98,12 @@ fn assert_same_value(ours: Node<'_>, theirs: &StrictValue) {
     }
 }
 
-/// A value as serde reads it, with a key that comes twice as the error that it is to us.
+/// A value as serde reads it; a duplicate key is an error, as in our scanner.
 enum StrictValue {
     Null,
     Bool(bool),
     U64(u64),
-    /// Negative or not whole: looked at as text only.
+    /// Negative or fractional: compared as text only.
     Number,
     String(String),
     Array(Vec<StrictValue>),

@@ -1,4 +1,4 @@
-//! A provider that does what the arguments say, and keeps note of everything it did.
+//! A provider that does what the arguments say, and records everything it did.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use spile_core::{
     InputRequests, LogLevel, Outcome, Provider, Run, TaskSupport, Tool, ToolResult,
 };
 
-/// Each call has a number and a script, one letter for each thing to do:
-/// `l` log, `p` progress, `w` wait a second, `s` wait beyond the deadline, `z` let the caller go, `a` ask,
-/// `f` fail, `d` go on as a task.
+/// Each call has a number and a script, one letter for each action:
+/// `l` log, `p` progress, `w` wait a second, `s` wait beyond the time limit, `z` pause the stream, `a` request input,
+/// `f` fail, `d` continue as a task.
 #[derive(Default)]
 pub(super) struct ScriptedProvider {
     pub(super) log: Arc<Mutex<ScriptLog>>,
@@ -22,18 +22,18 @@ pub(super) struct ScriptedProvider {
 
 #[derive(Default)]
 pub(super) struct ScriptLog {
-    /// How many pieces of work of each call exist.
+    /// Number of running futures by call.
     pub(super) running: BTreeMap<u64, u32>,
-    /// What was logged, in order.
+    /// Log messages, in order.
     pub(super) logged: BTreeMap<u64, Vec<u64>>,
-    /// How often each round of each call was begun.
+    /// How often each round of each call started.
     pub(super) rounds_started: BTreeMap<(u64, u32), u32>,
-    /// How often the script of each call came to its end.
+    /// How often the script of each call ended.
     pub(super) finished: BTreeMap<u64, u32>,
 }
 
 impl ScriptedProvider {
-    /// The number of a call travels in a header as well.
+    /// The number of a call is mirrored in a header as well.
     pub(super) fn with_header_param() -> Self {
         Self { has_header_param: true, ..Self::default() }
     }
@@ -73,7 +73,7 @@ impl Provider for ScriptedProvider {
         let n = call.arguments().and_then(|a| a.get("n")).and_then(|n| n.u64()).unwrap_or_default();
         let script = call.text_argument("script").unwrap_or_default().into_owned();
         let round = cx.journal.round as usize;
-        // Each question ends a round.
+        // Each input request ends a round.
         let mut rounds = script.split('a').skip(round);
         let acts = rounds.next().unwrap_or_default().to_owned();
         let asks = rounds.next().is_some().then(|| format!("q{round}"));
@@ -171,7 +171,7 @@ impl ScriptRound {
     }
 }
 
-/// Work that exists.
+/// Counts a running future.
 struct RunningGuard(u64, Arc<Mutex<ScriptLog>>);
 
 impl RunningGuard {

@@ -1,5 +1,5 @@
-//! What we hand out and get back: a session id or a `requestState` opens only as it was sealed, for whoever
-//! it was sealed for, in the place it was sealed for, and until it is too old.
+//! Sealed text: a session id or a `requestState` opens only unchanged, for the caller it was sealed for, for its purpose,
+//! and until it expires.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub fn seal(data: &[u8]) {
     assert!(world.now_ms() > FakePlatform::START_MS);
 }
 
-/// The real thing, one of the two with something changed, or anything at all.
+/// A genuine seal, one with a change, or any text.
 fn tamper(dice: &mut FuzzInput<'_>, session: &str, state: &str) -> String {
     let real = dice.choose(&[session, state]);
     let mut text = real.as_bytes().to_vec();
@@ -93,11 +93,11 @@ fn new_request_state(server: &Arc<Server>, who: &CallerIdentity) -> String {
     answer["result"]["requestState"].as_str().expect("a call that asks gives a state").to_owned()
 }
 
-/// Whether a call goes on from this state instead of refusing it.
+/// Whether a call continues from this state instead of being refused.
 fn is_state_accepted(server: &Arc<Server>, who: &CallerIdentity, state: &str, arguments: &str) -> bool {
     let answer = call(server, who, Some(state), arguments);
     assert!(answer["error"].is_null() || answer["error"]["code"] == -32602);
-    // The state alone says that a round is over.
+    // The state alone proves that a round is over.
     answer["error"].is_null()
 }
 

@@ -1,4 +1,4 @@
-//! What somebody does with a client.
+//! What a user does with a client.
 
 use json::Json;
 use spile_core::LogLevel;
@@ -80,7 +80,7 @@ impl PairSimulation {
         );
     }
 
-    /// Answers every question that is open; `false` if none is.
+    /// Answers every open input request; `false` if there is none.
     pub(super) fn answer_all(&mut self) -> bool {
         let open = self.model.open_input_requests();
         for ask in &open {
@@ -90,7 +90,7 @@ impl PairSimulation {
         !open.is_empty()
     }
 
-    /// Ends what would go on for ever.
+    /// Ends what has no end of its own.
     pub(super) fn cancel_subscriptions(&mut self) {
         for ticket in self.model.open_subscriptions() {
             self.model.record_cancel(ticket);

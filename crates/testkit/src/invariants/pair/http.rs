@@ -1,7 +1,7 @@
-//! HTTP without sockets: each message is an exchange, answered with a body or a stream that may be cut.
+//! HTTP without sockets: each message is an exchange, answered with a body or a stream that may break.
 //!
-//! The server's side does with the host what `door` does; each response is a task that writes, so that timers
-//! and wakers are the real ones.
+//! The server side uses the host as the `transport` crate does. Each response is a task that writes, so that timers and
+//! wakers are real.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -32,9 +32,9 @@ pub(super) struct SimulatedHttp {
     /// Requests on their way, and when they leave.
     in_transit: Vec<(u64, Request)>,
     responses: Vec<Response>,
-    /// Every session that was ever given.
+    /// Every session that was ever issued.
     sessions: Vec<String>,
-    /// Exchanges whose streams have a place to go on from.
+    /// Exchanges whose streams can be resumed.
     resumable: BTreeSet<u64>,
 }
 
@@ -53,10 +53,10 @@ impl Request {
     }
 }
 
-/// An answer under way; dropping it is closing the connection.
+/// A response in progress; dropping it closes the connection.
 struct Response {
     exchange: u64,
-    /// Whether the server takes the end of the connection for the end of the call.
+    /// Whether the server cancels the call when the connection closes.
     owns_call: bool,
     body: ResponseBody,
     writer: Option<AbortHandle>,
@@ -130,7 +130,7 @@ impl SimulatedHttp {
         }
     }
 
-    /// The client wants something done.
+    /// Performs an action of the client.
     pub(super) fn send(&mut self, todo: Action, book: &mut PairModel, now: u64) {
         match todo {
             Action::Send(send) => self.in_transit.push((now, Request::Post(send))),
@@ -149,7 +149,7 @@ impl SimulatedHttp {
         }
     }
 
-    /// A request arrives, or a piece of a response; `false` if nothing is on its way.
+    /// Delivers a request or a piece of a response; `false` if nothing is on its way.
     pub(super) fn deliver(
         &mut self,
         client: &mut Client,
@@ -176,7 +176,7 @@ impl SimulatedHttp {
         true
     }
 
-    /// A connection breaks, with or without something in it.
+    /// Breaks a connection, with or without data in it.
     pub(super) fn break_connection(
         &mut self,
         client: &mut Client,
@@ -184,7 +184,7 @@ impl SimulatedHttp {
         now: u64,
         dice: &mut FuzzInput<'_>,
     ) {
-        // Rather a stream, and rather one in which there is something to be lost.
+        // Prefer a stream, and one with data that can be lost.
         let is_stream = |response: &Response| response.reader.as_ref().is_some_and(HttpExchange::is_stream);
         let is_full = |response: &Response| is_stream(response) && response.is_readable();
         let all = || 0..self.responses.len();
@@ -194,13 +194,13 @@ impl SimulatedHttp {
             _ if self.responses.is_empty() => return,
             0..=5 if !full.is_empty() => full[dice.below(full.len())],
             0..=6 if !streams.is_empty() => streams[dice.below(streams.len())],
-            // A connection that breaks before anything is settled ends the game.
+            // A connection that breaks before the handshake is complete ends the simulation.
             0..=5 => return,
             _ => dice.below(self.responses.len()),
         };
         let mut response = self.responses.swap_remove(at);
         let exchange = response.exchange;
-        // Some lines of it arrive: streams are cut in the middle of events.
+        // Deliver some lines of it: streams are cut in the middle of events.
         let bytes = response.body.lock().bytes.clone();
         let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\n').collect();
         if response.reader.is_some() && !ends.is_empty() {
@@ -213,7 +213,7 @@ impl SimulatedHttp {
         let stream = response.reader.take().filter(HttpExchange::is_stream);
         let then = stream.map(|reader| reader.finish(None));
         book.trace(format_args!("        {exchange} is cut: {then:?}"));
-        // What has a place to go on from is taken up again, and comes to its end.
+        // A resumable stream is resumed and read to its end.
         if let Some(ExchangeEnd::StreamEnded { last_event_id: Some(_), .. }) = then {
             self.resumable.insert(exchange);
         }
@@ -230,7 +230,7 @@ impl SimulatedHttp {
         }
     }
 
-    /// The server forgets a session, as one does that is restarted.
+    /// The server forgets a session, as after a restart.
     pub(super) fn forget_session(&mut self, book: &mut PairModel) {
         let Some(id) = self.sessions.last() else { return };
         if let Some(ticket) = self.server.verify_session(id, &CallerIdentity::default()) {
@@ -261,7 +261,7 @@ impl SimulatedHttp {
         }
     }
 
-    // The server's side.
+    // Server side.
 
     fn serve_request(&mut self, request: Request, book: &mut PairModel) {
         let written = ResponseBody::default();
@@ -471,7 +471,7 @@ async fn serve_stateless(
     }
 }
 
-/// A call that belongs to a session: it goes on whether or not somebody reads.
+/// A call that belongs to a session: it goes on whether or not the client reads.
 async fn serve_in_session(
     server: Arc<Server>,
     flow: PendingResponse,
@@ -520,7 +520,7 @@ async fn serve_in_session(
     write_stream(attached, written, server.limits.keep_alive_ms).await;
 }
 
-/// Shows a stream of a session until it ends.
+/// Writes a stream of a session until it ends.
 async fn write_stream(mut attached: StreamReader, written: ResponseBody, keep_alive_ms: u64) {
     loop {
         let mut silence = pin!(tokio::time::sleep(Duration::from_millis(keep_alive_ms)));
@@ -562,7 +562,7 @@ fn header_value<'h>(heads: &'h [(String, String)], name: &str) -> Option<&'h str
     value
 }
 
-// The client's side.
+// Client side.
 
 impl Response {
     fn is_readable(&self) -> bool {
@@ -624,7 +624,7 @@ impl Response {
         }
     }
 
-    /// The exchange, if it was a stream with a place to go on from.
+    /// The exchange, if it was a resumable stream.
     fn finish(mut self, client: &mut Client, now: u64) -> Option<u64> {
         match self.reader.take()?.finish(None) {
             ExchangeEnd::Response(reply) => {

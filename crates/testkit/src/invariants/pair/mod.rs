@@ -1,10 +1,10 @@
-//! Our client and our server, joined in memory, on one clock that is moved by hand.
+//! Our client and our server, connected in memory, on one clock that the test moves.
 //!
-//! Bytes are cut, delayed and lost, requests overtake each other, servers are older than they say or ill
-//! mannered, and somebody calls, cancels, answers and leaves. Whatever happens: each request ends once and
-//! with its own result, each round of a call is begun once, what is cancelled stops and is told to nobody,
-//! neither side says anything that the other must refuse, the newest version that both know is spoken, and in
-//! the end nothing is left on either side.
+//! Bytes are split, delayed and lost, requests overtake each other, servers are older than they claim or violate the
+//! protocol, and a user calls, cancels, answers and leaves. Whatever happens: each request ends once, with its own
+//! result; each round of a call starts once; a cancelled call stops and its result is not delivered; neither side sends
+//! a message that the other must refuse; both use the newest version that both support; and in the end no state is left
+//! on either side.
 
 mod caller;
 mod http;
@@ -28,7 +28,7 @@ use super::FuzzInput;
 use super::scripted_provider::ScriptedProvider;
 use crate::FakePlatform;
 
-/// The game that a seed stands for.
+/// The input that a seed stands for.
 pub fn input_for_seed(seed: u64) -> Vec<u8> {
     use spile_core::Platform as _;
     let world = FakePlatform::new(seed);
@@ -39,7 +39,7 @@ pub fn input_for_seed(seed: u64) -> Vec<u8> {
     data
 }
 
-/// Plays the game that `data` spells. `advance` moves the runtime's clock, which must be paused.
+/// Runs the simulation that `data` encodes. `advance` moves the runtime's clock, which must be paused.
 pub async fn pair(data: &[u8], advance: impl AsyncFn(Duration)) {
     let mut dice = FuzzInput::new(data);
     let mut game = PairSimulation::new(&mut dice);
@@ -63,18 +63,18 @@ struct PairSimulation {
     has_frequent_faults: bool,
 }
 
-/// What lies between the two.
+/// The transport between the two.
 enum SimulatedLink {
     Pipe(SimulatedPipe),
     Http(SimulatedHttp),
 }
 
-/// How a game ends.
+/// How a simulation ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndMode {
-    /// Everything that was begun is waited for.
+    /// Waits for every call.
     WhenIdle,
-    /// In the middle of it.
+    /// In the middle of calls.
     Immediately,
 }
 
@@ -88,7 +88,7 @@ const VERSION_PREFERENCES: [VersionPolicy; 7] = [
     VersionPolicy::Only(Version::V2026_07_28),
 ];
 
-/// The newest version that both know.
+/// The newest version that both support.
 fn expected_version(speak: VersionPolicy, knows: KnownVersions) -> Option<Version> {
     let spoken = |version: &Version| match speak {
         VersionPolicy::Any => true,
@@ -150,7 +150,7 @@ impl PairSimulation {
     }
 
     async fn step(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
-        // In some games nothing holds for long.
+        // In some simulations connections break often.
         if self.has_frequent_faults && dice.one_in(4) {
             self.inject_fault(dice);
             return self.check_state(dice).await;
@@ -172,7 +172,7 @@ impl PairSimulation {
     async fn advance_time(&mut self, ms: u64, advance: &impl AsyncFn(Duration)) {
         self.now_ms += ms;
         self.platform.advance_ms(ms);
-        // What waits a second four times over has waited when a minute is gone, and not longer.
+        // Four waits of a second have ended after a minute.
         let steps = (ms / 1000).min(4);
         for _ in 0..steps {
             advance(Duration::from_secs(1)).await;
@@ -182,7 +182,7 @@ impl PairSimulation {
         self.client.tick(self.now_ms);
     }
 
-    /// Moves something on its way; `false` if nothing is.
+    /// Delivers something on its way; `false` if nothing is.
     fn deliver(&mut self, dice: &mut FuzzInput<'_>) -> bool {
         let Self { link: joint, client, model: book, now_ms: now, .. } = self;
         match joint {
@@ -203,7 +203,7 @@ impl PairSimulation {
         }
     }
 
-    /// Lets everything run that can, hands over what came of it, and compares it with the book.
+    /// Runs everything that can run, delivers the results and checks them against the model.
     async fn check_state(&mut self, dice: &mut FuzzInput<'_>) {
         run_until_idle().await;
         while let Some(todo) = self.client.next_action() {
@@ -224,7 +224,7 @@ impl PairSimulation {
         while let Some(event) = self.client.next_event() {
             self.model.client_event(event, self.now_ms);
         }
-        // What was given up just now stops now.
+        // Calls cancelled just now stop now.
         run_until_idle().await;
         if let SimulatedLink::Pipe(pipe) = &mut self.link {
             pipe.collect_output(&mut self.model, self.now_ms, dice);
@@ -255,7 +255,7 @@ impl PairSimulation {
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
 
-    /// As long as the link is up and time passes, everything ends.
+    /// Everything ends as long as the link is up and time passes.
     async fn wait_until_idle(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
         for ms in [10, 1000, 3000, 31_000, 31_000, 601_000, 31_000, 3000].into_iter().flat_map(|ms| [ms; 4]) {
             for _ in 0..5000 {
@@ -299,7 +299,7 @@ impl SimulatedLink {
     }
 }
 
-/// Lets everything run that can.
+/// Runs everything that can run.
 async fn run_until_idle() {
     for _ in 0..4 {
         tokio::task::yield_now().await;

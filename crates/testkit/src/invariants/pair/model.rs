@@ -1,4 +1,4 @@
-//! What was begun, asked and said, and whether it fits together.
+//! The expected state: what was started, requested and sent, and whether it is consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct PairModel {
     provider: Arc<ScriptedProvider>,
     is_traced: bool,
     link: TransportKind,
-    /// The version that both know.
+    /// The version that both support.
     expected_version: Option<Version>,
     has_tight_limits: bool,
     calls_max: usize,
@@ -32,21 +32,21 @@ pub(super) struct PairModel {
     input_requests: BTreeMap<InputRequestId, InputRequestRecord>,
     /// Requests of the client by id, as they were sent.
     sent_requests: BTreeMap<u64, SentRequest>,
-    /// Questions of the server by id, and whether they were answered.
+    /// Requests of the server by id, and whether they were answered.
     server_requests: BTreeMap<u64, bool>,
-    /// Calls that must not work any more.
+    /// Calls that must not run any more.
     stopped: BTreeSet<u64>,
     handshakes: u32,
-    /// How often the server forgot a session, and how often a connection was cut.
+    /// How often the server forgot a session, and how often a connection broke.
     pub(super) lost_sessions: u32,
     cuts: u32,
-    /// Whether somebody is rude enough for the client to complain.
+    /// Whether a peer violates the protocol so that the client complains.
     pub(super) has_misbehaved: bool,
     is_closing: bool,
     closed_with: Option<ClientError>,
 }
 
-/// A request that somebody waits for.
+/// A request with a waiting caller.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     kind: RequestType,
@@ -54,7 +54,7 @@ pub(super) struct PendingRequest {
     deadline_ms: Option<u64>,
     ended: bool,
     cancelled: bool,
-    /// The connection or the session that it was in is gone.
+    /// The connection or session of the request is gone.
     is_disconnected: bool,
     progress: Option<f64>,
 }
@@ -93,9 +93,9 @@ struct SentRequest {
     number: Option<u64>,
     arrived: bool,
     answered: bool,
-    /// The client has said that nobody waits.
+    /// The client has sent a cancellation.
     cancel_sent: bool,
-    /// The server knows that nobody waits.
+    /// The server has received a cancellation.
     cancel_received: bool,
 }
 
@@ -131,14 +131,14 @@ impl PairModel {
         }
     }
 
-    /// Shows a game that is played alone.
+    /// Prints the steps of a simulation that runs alone.
     pub(super) fn trace(&self, what: std::fmt::Arguments<'_>) {
         if self.is_traced {
             eprintln!("{what}");
         }
     }
 
-    // What somebody does.
+    // Actions of the user.
 
     pub(super) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
@@ -155,12 +155,12 @@ impl PairModel {
     }
 
     pub(super) fn any_ticket(&self, dice: &mut FuzzInput<'_>) -> Option<CallId> {
-        // The latest more often than others.
+        // The latest are chosen more often.
         let nth = dice.below(4).min(self.pending.len().checked_sub(1)?);
         self.pending.keys().rev().nth(nth).copied()
     }
 
-    /// Any question that was ever put.
+    /// Any input request that was ever sent.
     pub(super) fn any_input_request(&self, dice: &mut FuzzInput<'_>) -> Option<InputRequestId> {
         let nth = dice.below(3).min(self.input_requests.len().checked_sub(1)?);
         self.input_requests.keys().rev().nth(nth).copied()
@@ -169,7 +169,7 @@ impl PairModel {
     pub(super) fn record_answer(&mut self, ask: InputRequestId) {
         let ask = self.input_requests.get_mut(&ask).expect("a question that was put");
         ask.is_open = false;
-        // Another round counts from its own beginning.
+        // Another round is counted separately.
         if let Some(line) = ask.ticket.and_then(|of| self.pending.get_mut(&of)) {
             line.progress = None;
         }
@@ -188,7 +188,7 @@ impl PairModel {
         self.pending.values().all(|line| line.ended || line.kind == RequestType::Listen)
     }
 
-    // What happens to the link.
+    // Events of the link.
 
     /// Something broke that all requests may have depended on.
     pub(super) fn disconnect_all(&mut self) {
@@ -197,7 +197,7 @@ impl PairModel {
         self.pending.values_mut().for_each(|line| line.is_disconnected = true);
     }
 
-    /// A connection broke in which this request cannot be answered any more.
+    /// A connection broke on which this request was to be answered.
     pub(super) fn disconnect_one(&mut self, id: u64) {
         self.trace(format_args!("        the connection of {id} breaks"));
         self.cuts += 1;
@@ -208,7 +208,7 @@ impl PairModel {
         self.pending.values_mut().filter(is_it).for_each(|line| line.is_disconnected = true);
     }
 
-    /// Nobody waits for this request any more, and the server has seen that.
+    /// The caller of this request has gone away, and the server has seen that.
     pub(super) fn mark_stopped(&mut self, id: u64) {
         if let Some(asked) = self.sent_requests.get_mut(&id) {
             asked.cancel_received = true;
@@ -222,9 +222,9 @@ impl PairModel {
         self.is_closing = true;
     }
 
-    // What is said.
+    // Messages.
 
-    /// The client sends something.
+    /// The client sends a message.
     pub(super) fn client_sent(&mut self, body: &[u8]) {
         self.trace(format_args!("        > {}", String::from_utf8_lossy(body)));
         assert!(self.closed_with.is_none(), "said after the end: {}", String::from_utf8_lossy(body));
@@ -240,7 +240,7 @@ impl PairModel {
         }
     }
 
-    /// Something of the client's reached the host.
+    /// A message of the client reached the host.
     pub(super) fn server_received(&mut self, message: &Value, opened: &Decoded) {
         self.trace(format_args!("        at the server: {} {}", message["id"], message["method"]));
         match opened {
@@ -248,7 +248,7 @@ impl PairModel {
                 let id = message["id"].as_u64().expect("our ids are numbers");
                 let asked = self.sent_requests.get_mut(&id).expect("what comes was sent");
                 assert!(!std::mem::replace(&mut asked.arrived, true), "{message} came twice");
-                // Whoever shook hands is told of changes, even if the newest version is spoken after all.
+                // A client that did the handshake gets list changes, even if it uses the newest version afterwards.
                 self.has_misbehaved |=
                     asked.method == "initialize" && self.expected_version == Some(Version::NEWEST);
             }
@@ -269,7 +269,7 @@ impl PairModel {
                 let code = parse_json(&refusal.body)["error"]["code"].as_i64().unwrap_or_default();
                 let is_expected = match (refusal.http_status, code) {
                     (404, code) if code == ErrorCode::SessionNotFound.number() => self.lost_sessions > 0,
-                    // There are no prompts here.
+                    // The server has no prompts.
                     (_, code) if code == ErrorCode::MethodNotFound.number() => {
                         message["method"] == "prompts/list"
                     }
@@ -285,7 +285,7 @@ impl PairModel {
         }
     }
 
-    /// The server said something: on a pipe as it leaves, over HTTP as it arrives.
+    /// The server sent a message: recorded on a pipe when it leaves, over HTTP when it arrives.
     pub(super) fn server_sent(&mut self, message: &Value) {
         self.trace(format_args!("        < {message}"));
         let id = message["id"].as_u64();
@@ -300,7 +300,7 @@ impl PairModel {
             );
         } else if message["method"].is_string() {
             if let Some(id) = id {
-                // What a session had on its way when it was forgotten may have an id of the next.
+                // A message of a forgotten session may carry an id of the next one.
                 let is_new = self.server_requests.insert(id, false).is_none();
                 assert!(is_new || self.lost_sessions > 0, "{message} is asked twice");
             }
@@ -316,14 +316,14 @@ impl PairModel {
         }
     }
 
-    // What the client makes of it.
+    // Events of the client.
 
     pub(super) fn client_event(&mut self, event: ClientEvent, now: u64) {
         self.trace(format_args!("{now:>7} ! {event:?}"));
         match event {
             ClientEvent::Ready(greeting) => {
                 self.handshakes += 1;
-                // Another session counts its questions anew.
+                // A new session numbers its requests anew.
                 self.server_requests.clear();
                 assert_eq!(
                     Some(greeting.protocol_version),
@@ -392,7 +392,7 @@ impl PairModel {
                     || self.cuts > 0
                     || self.lost_sessions > 0
                     || self.is_closing
-                    // A request that nobody waits for took too long.
+                    // A cancelled request timed out.
                     || now >= self.handshake_ms;
                 assert!(is_excused, "the client complains: {what}");
             }
@@ -438,10 +438,10 @@ impl PairModel {
         }
     }
 
-    /// A call that nobody waits for any more is one that the server is told of, if it has not answered.
+    /// The client cancels an unanswered call whose caller has gone away.
     fn check_cancel_sent(&self, ticket: CallId) {
         let RequestType::Call { n, .. } = self.pending[&ticket].kind else { return };
-        // In a session that is gone nothing is left to be told.
+        // In a session that is gone there is nothing to cancel.
         let is_told = self.lost_sessions > 0
             || (self.link == TransportKind::Http && self.expected_version == Some(Version::NEWEST));
         let last = self.sent_requests.iter().rev().find(|(_, asked)| asked.number == Some(n));
@@ -484,9 +484,9 @@ impl PairModel {
         assert!(self.input_requests.insert(question.id, ask).is_none(), "one id for two questions");
     }
 
-    // Whether it fits together.
+    // Consistency.
 
-    /// Nobody waits for something that the client has forgotten, and what was stopped does not work.
+    /// The client has not forgotten a request with a waiting caller, and cancelled calls do not run.
     pub(super) fn check_consistent(&self, client: &Client) {
         let [calls, ids, asks, due] = client.table_sizes();
         let waiting = self.pending.values().filter(|line| !line.ended).count();

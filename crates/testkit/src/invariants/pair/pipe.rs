@@ -1,4 +1,4 @@
-//! A pipe: bytes both ways, cut anywhere. The server's end of it does what the door does.
+//! A pipe: bytes both ways, split anywhere. The server's end behaves like the `transport` crate.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -27,11 +27,11 @@ pub(super) struct SimulatedPipe {
     server_end: ServerEnd,
     legacy_server: LegacyServer,
     misbehavior: Misbehavior,
-    /// Answers that take their time, and when they go out.
+    /// Delayed responses, and when they go out.
     delayed: VecDeque<(u64, Vec<u8>)>,
 }
 
-/// How a server treats what it has to say. All of it is seen in the wild.
+/// How a server orders and delays its messages. All of these exist in practice.
 struct Misbehavior {
     prints_noise: bool,
     repeats_notifications: bool,
@@ -68,7 +68,7 @@ impl SimulatedPipe {
         self.framing.write(&mut self.to_server, body);
     }
 
-    /// A few bytes arrive at one end or the other; `false` if none are on their way.
+    /// Delivers a few bytes at one end or the other; `false` if none are on their way.
     pub(super) fn deliver(
         &mut self,
         client: &mut Client,
@@ -104,7 +104,7 @@ impl SimulatedPipe {
     }
 
     fn serve_message(&mut self, body: Vec<u8>, book: &mut PairModel, now: u64, dice: &mut FuzzInput<'_>) {
-        // What it said before this counts as said before this.
+        // Messages sent before this count as sent before this.
         self.collect_output(book, now, dice);
         let message = parse_json(&body);
         match self.legacy_server.intercept(&body, &message) {
@@ -136,7 +136,7 @@ impl SimulatedPipe {
         }
     }
 
-    /// Takes what the server has said, and lets it out as its manners are.
+    /// Takes the server's messages and sends them as its behaviour says.
     pub(super) fn collect_output(&mut self, book: &mut PairModel, now: u64, dice: &mut FuzzInput<'_>) {
         let said =
             std::mem::take(&mut *self.server_end.output.lock().unwrap_or_else(PoisonError::into_inner));
@@ -158,7 +158,7 @@ impl SimulatedPipe {
             if may_batch && !is_opening {
                 batch.push(body);
             } else if is_answer && self.misbehavior.delays_answers {
-                // What it says next may overtake its own greeting.
+                // Its next message may overtake its handshake response.
                 book.has_misbehaved |= is_opening;
                 let due = now + dice.choose(&[0, 1, 1000, 4000]);
                 let last = self.delayed.back().map_or(0, |(due, _)| *due);
@@ -189,7 +189,7 @@ impl SimulatedPipe {
         }
     }
 
-    /// An answer waits; if order means nothing here, before others that came first.
+    /// Queues a response; without ordering, before older ones.
     fn delay(&mut self, due: u64, body: Vec<u8>, is_opening: bool, dice: &mut FuzzInput<'_>) {
         let overtakes = self.misbehavior.reorders_answers && !is_opening && dice.one_in(2);
         match self.delayed.pop_back() {
@@ -201,7 +201,7 @@ impl SimulatedPipe {
         }
     }
 
-    /// The client leaves: what is on its way arrives in part, and then no more.
+    /// The client leaves: only part of what is on its way arrives.
     pub(super) fn close(
         &mut self,
         client: &mut Client,
@@ -214,7 +214,7 @@ impl SimulatedPipe {
         self.to_server.clear();
         self.deliver_to_server(&first, book, now, dice);
         if let Some(Frame::Message(body)) = self.server_frames.finish() {
-            // Half a message is refused, and that is all.
+            // Half a message is rejected, and nothing else happens.
             let opened =
                 self.server_end.server.decode(body, Defaults::Pipe(self.server_end.connection.peer()));
             let is_half = matches!(opened, Decoded::Rejected(_));
@@ -242,7 +242,7 @@ fn fill(frames: &mut FrameDecoder, bytes: &[u8]) {
     frames.advance(bytes.len());
 }
 
-/// The server's end, as `door` has it: looked at once, then left to itself.
+/// The server's end, as in the `transport` crate: polled once, then spawned.
 struct ServerEnd {
     server: Arc<Server>,
     connection: Arc<ConnectionState>,
@@ -250,7 +250,7 @@ struct ServerEnd {
     event_task: AbortHandle,
 }
 
-/// Whole messages in the order in which they were written.
+/// Complete messages in the order in which they were written.
 type Output = Arc<Mutex<Vec<Vec<u8>>>>;
 
 fn write(out: &Output, body: Vec<u8>) {

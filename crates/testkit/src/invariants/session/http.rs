@@ -1,4 +1,4 @@
-//! Clients of the handshake era over HTTP: sessions, and streams that are left and taken up again.
+//! Handshake-era clients over HTTP: sessions, and streams that are left and resumed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct SessionClient {
     pub(super) calls: Vec<(u64, u64)>,
 }
 
-/// What was read from one stream, over all who read it.
+/// What was read from one stream, by all its readers.
 #[derive(Default)]
 pub(super) struct StreamLog {
     pub(super) calls: Vec<u64>,
@@ -87,7 +87,7 @@ impl SessionSimulation {
         });
     }
 
-    /// As a POST does it: at once if possible, else into a stream that the response reads.
+    /// Like a POST: answered at once if possible, else through a stream that the response reads.
     pub(super) fn call_in_session(&mut self, dice: &mut FuzzInput<'_>) {
         let Some(at) = self.pick_session(dice) else { return };
         let more = if dice.one_in(6) { json!({"task": {"ttl": 60_000}}) } else { Value::Null };
@@ -173,7 +173,7 @@ impl SessionSimulation {
         }
     }
 
-    /// Reads what there is, as a response does.
+    /// Reads what is available, as a response does.
     pub(super) fn drain(&mut self, reader: &mut AttachedReader) -> ReaderState {
         let mut cx = Context::from_waker(Waker::noop());
         if reader.stream_reader.stream_id() == GET_STREAM {
@@ -233,7 +233,7 @@ impl SessionSimulation {
             way => {
                 let stream = known[dice.below(known.len())];
                 let last = session.streams[&stream].events.keys().next_back().copied().unwrap_or(0);
-                // Mostly from where it was left, sometimes again from further back.
+                // Mostly from the last position, sometimes from further back.
                 (stream, Some(if way == 2 { last.saturating_sub(2) } else { last }))
             }
         };
@@ -270,7 +270,7 @@ impl SessionSimulation {
     pub(super) async fn delete_session(&mut self, dice: &mut FuzzInput<'_>) {
         let Some(at) = self.pick_session(dice) else { return };
         let session = &mut self.sessions[at];
-        // What is too old cannot be ended any more; it is swept when its room is needed.
+        // An expired session cannot be ended; it is swept when its room is needed.
         let Some(ticket) = self.server.verify_session(&session.id, &CallerIdentity::default()) else {
             return;
         };
@@ -287,7 +287,7 @@ impl SessionSimulation {
         }
     }
 
-    /// Takes up every stream where it was left, as often as it sends its reader away.
+    /// Resumes every stream from its last position, as often as it is paused.
     pub(super) fn resume_all_streams(&mut self) {
         for at in 0..self.sessions.len() {
             let Some(live) = self.server.session_state(&self.sessions[at].ticket) else { continue };
@@ -318,7 +318,7 @@ impl SessionSimulation {
         }
     }
 
-    /// A stream keeps no more notifications than it may. `false` if it is gone.
+    /// Checks that a stream keeps no more notifications than its limit. `false` if it is gone.
     fn check_stream_bounds(&self, live: &Arc<ConnectionState>, stream: u32) -> bool {
         let Some(mut attached) = SessionStreams::attach_reader(live, stream, Some(0)) else { return false };
         let (mut notices, mut bytes) = (0, 0);
@@ -335,7 +335,7 @@ impl SessionSimulation {
         true
     }
 
-    /// What a call logged is what its stream showed: all of it if the call came to its end.
+    /// The stream shows what the call logged: all of it if the call finished.
     pub(super) fn check_no_lost_events(&self) {
         let notes = self.provider.log();
         for session in self.sessions.iter().filter(|session| !session.ended) {
@@ -356,7 +356,7 @@ impl SessionSimulation {
         }
     }
 
-    /// What a task says after its call was answered goes nowhere.
+    /// What a task sends after its call was answered is dropped.
     fn is_task(&self, seen: &StreamLog) -> bool {
         seen.events.values().any(|body| parse_json(body)["result"]["task"].is_object())
     }

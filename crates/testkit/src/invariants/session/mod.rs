@@ -1,8 +1,8 @@
-//! The session machine: any sequence of what clients can do, against one server and a scripted provider.
+//! The session machine: any sequence of client actions against one server and a scripted provider.
 //!
-//! No call is answered twice, or after it was cancelled while under way. A stream shows each event once and
-//! under one number, whoever reads it and however often they come back; where there is room, none is lost.
-//! Whoever leaves takes their work along, and in the end every counter is zero.
+//! No call is answered twice, or after it was cancelled in flight. A stream shows each event once and under one number,
+//! whoever reads it and however often they resume; within the limits, no event is lost. A client that leaves ends its
+//! work, and in the end every counter is zero.
 
 mod http;
 mod pipe;
@@ -23,7 +23,7 @@ use super::FuzzInput;
 use super::scripted_provider::ScriptedProvider;
 use crate::FakePlatform;
 
-/// Plays the game that `data` spells. `advance` moves the runtime's clock, which must be paused.
+/// Runs the simulation that `data` encodes. `advance` moves the runtime's clock, which must be paused.
 pub async fn session(data: &[u8], advance: impl AsyncFn(Duration)) {
     let mut dice = FuzzInput::new(data);
     let mut game = SessionSimulation::new(dice.one_in(2));
@@ -37,19 +37,19 @@ struct SessionSimulation {
     server: Arc<Server>,
     platform: Arc<FakePlatform>,
     provider: Arc<ScriptedProvider>,
-    /// Whether the limits are so wide that nothing has to make way.
+    /// Whether the limits are so wide that nothing is dropped.
     has_ample_limits: bool,
     call_count: u64,
     sessions: Vec<SessionClient>,
     readers: Vec<AttachedReader>,
     pipe: PipeClient,
-    /// Calls of the newest era, each in the hands of whoever waits for it.
+    /// Modern calls, each held by its caller.
     stateless: Vec<(u64, PendingResponse)>,
     request_states: Vec<String>,
     tasks: Vec<String>,
     answered: BTreeSet<u64>,
     cancelled: BTreeSet<u64>,
-    /// Calls that may go on as tasks, beyond whoever made them.
+    /// Calls that may continue as tasks after their caller has left.
     detached: BTreeSet<u64>,
 }
 
@@ -138,7 +138,7 @@ impl SessionSimulation {
         }
     }
 
-    /// Every call under way is known to whoever could stop it, and none is that was stopped.
+    /// Every call in flight is registered with its connection, and no cancelled call is.
     fn check_counts(&self) {
         let of_sessions: usize = self
             .sessions
@@ -147,7 +147,7 @@ impl SessionSimulation {
             .map(|live| live.call_count())
             .sum();
         let status = self.server.status();
-        // Those of a batch stay in the books until the last is over.
+        // The calls of a batch stay registered until the last has ended.
         assert!(
             status.calls_active <= of_sessions + self.pipe.connection.call_count() + self.stateless.len()
         );
@@ -176,7 +176,7 @@ impl SessionSimulation {
         (n, id, json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
     }
 
-    /// An answer to a call has reached whoever called.
+    /// A response has reached its caller.
     fn record_answer(&mut self, n: u64, body: &[u8]) {
         assert!(self.answered.insert(n), "call {n} is answered twice");
         assert!(!self.cancelled.contains(&n), "call {n} is answered after it was cancelled");
@@ -198,7 +198,7 @@ impl SessionSimulation {
         }
     }
 
-    /// A call that is under way can be cancelled.
+    /// A call in flight can be cancelled.
     fn cancel(&mut self, live: &ConnectionState, named: &RequestId, calls: &[(u64, u64)], id: u64) {
         let last = calls.iter().rev().find(|(_, own)| *own == id).map(|(n, _)| *n);
         let before = live.call_count();
@@ -210,19 +210,19 @@ impl SessionSimulation {
         }
     }
 
-    /// Whether work of a call exists that is no task.
+    /// Whether a call runs that is not a task.
     fn is_running(&self, n: u64) -> bool {
         !self.detached.contains(&n) && self.provider.log().running.get(&n).is_some_and(|count| *count > 0)
     }
 
-    /// Everybody waits until all calls are over, reads what is left, and leaves.
+    /// Waits until all calls have ended, reads what is left, and leaves.
     async fn finish(mut self, advance: &impl AsyncFn(Duration)) {
         run_until_idle().await;
         self.check_counts();
         for mut reader in std::mem::take(&mut self.readers) {
             self.drain(&mut reader);
         }
-        // Every wait of a script, then every question that nobody answered, then what came after those.
+        // Every wait of a script, then every unanswered input request, then what followed.
         for ms in [31_000, 601_000, 31_000, 31_000].into_iter().flat_map(|ms| [ms; 6]) {
             self.platform.advance_ms(ms);
             advance(Duration::from_millis(ms)).await;
@@ -250,7 +250,7 @@ impl SessionSimulation {
 
 const ACTIONS: [char; 9] = ['l', 'p', 'w', 'l', 's', 'z', 'a', 'f', 'd'];
 
-/// Lets everything run that can.
+/// Runs everything that can run.
 async fn run_until_idle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -272,7 +272,7 @@ fn cancelled_notification(id: u64) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
 }
 
-/// An answer to a question that was asked, or to none.
+/// A response to an open request, or to none.
 fn random_response(dice: &mut FuzzInput<'_>, questions: &mut Vec<u64>) -> Value {
     let id = match questions.len() {
         0 => u64::from(dice.byte()),

@@ -1,4 +1,4 @@
-//! A client of the handshake era on a pipe.
+//! A handshake-era client on a pipe.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use super::{
 pub(super) struct PipeClient {
     pub(super) connection: Arc<ConnectionState>,
     pub(super) calls: Vec<(u64, u64)>,
-    /// What came out, with the number of the call.
+    /// The output, with the number of the call.
     pub(super) output: Arc<Mutex<Vec<(u64, OutgoingMessage)>>>,
     pub(super) server_requests: Vec<u64>,
 }
@@ -83,7 +83,7 @@ impl PipeClient {
         Self { connection, calls: Vec::new(), output: Arc::default(), server_requests: Vec::new() }
     }
 
-    /// As the door does it: looked at once, then left to itself.
+    /// Like the transport: polled once, then spawned.
     fn run_pending(&self, n: u64, mut flow: PendingResponse) {
         let output = self.output.clone();
         let put = move |out| output.lock().unwrap_or_else(PoisonError::into_inner).push((n, out));

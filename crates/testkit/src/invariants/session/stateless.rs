@@ -1,4 +1,4 @@
-//! Clients of the newest era: each request stands alone.
+//! Modern clients: each request stands alone.
 
 use std::task::{Context, Poll, Waker};
 
@@ -9,7 +9,7 @@ use wire::{Decoded, Defaults, Version};
 use super::{FuzzInput, SessionSimulation, parse_json};
 
 impl SessionSimulation {
-    /// A call of the newest era: made, looked at, or given up.
+    /// A modern call: made, polled, or dropped.
     pub(super) fn step_stateless(&mut self, dice: &mut FuzzInput<'_>) {
         let choice = dice.below(4);
         if choice < 2 {

@@ -1,4 +1,4 @@
-//! What a client sends: texts with a meaning, in frames that are as they should be, or nearly.
+//! What a client sends: messages in frames that are correct, or nearly.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::{AnswerTiming, MessageKind};
 #[derive(Default)]
 pub(super) struct ClientFrames {
     request_count: u64,
-    /// What the texts mean that were sent.
+    /// The meaning of the texts that were sent.
     kinds: BTreeMap<Vec<u8>, MessageKind>,
 }
 
@@ -21,18 +21,18 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// The bit of the last piece.
+/// The FIN bit.
 const FIN: u8 = 0x80;
 
 impl ClientFrames {
-    /// Nothing else in these games has such an id.
+    /// No other message in these simulations has such an id.
     const FIRST_ID: u64 = 1_000_000;
 
     pub(super) fn kind_of(&self, text: &[u8]) -> MessageKind {
         self.kinds.get(text).copied().unwrap_or(MessageKind::Unknown)
     }
 
-    /// A message, or what should be one, whole or in pieces.
+    /// A message, or something like one, whole or fragmented.
     pub(super) fn text(&mut self, dice: &mut FuzzInput<'_>, out: &mut Vec<u8>) {
         let (mut text, meaning) = self.message(dice);
         let spaces = if dice.one_in(8) { dice.choose(&[100, 60, 300, 2000, 66_000]) } else { 0 };
@@ -54,7 +54,7 @@ impl ClientFrames {
             payload.extend(dice.choose(&CLOSE_CODES).to_be_bytes());
         }
         payload.extend_from_slice(dice.bytes());
-        // Mostly as long as may be.
+        // Mostly as long as allowed.
         if !dice.one_in(8) {
             payload.truncate(125);
         }
@@ -127,7 +127,7 @@ const MALFORMED_TEXTS: [&str; 6] = ["", "hello", "{", "{}{}", r#"{"a":1,"a":2}"#
 const CLOSE_CODES: [u16; 16] =
     [1000, 1001, 1003, 1011, 1014, 3000, 4999, 0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000];
 
-/// A message in one frame or in several, with control frames in between.
+/// A message in one frame or several, with control frames in between.
 fn write_fragments(dice: &mut FuzzInput<'_>, kind: u8, message: &[u8], out: &mut Vec<u8>) {
     let count = if dice.one_in(3) { dice.below(5) } else { 0 };
     let (mut kind, mut rest) = (kind, message);
@@ -142,19 +142,19 @@ fn write_fragments(dice: &mut FuzzInput<'_>, kind: u8, message: &[u8], out: &mut
     write_frame_or_corrupt(dice, kind, rest, out);
 }
 
-/// A ping, or a pong that nobody asked for.
+/// A ping, or an unsolicited pong.
 fn interleaved_control(piece: &[u8]) -> u8 {
     if piece.len().is_multiple_of(2) { PING } else { PONG }
 }
 
-/// A frame as a client sends it; now and then not quite.
+/// A frame as a client sends it; sometimes not quite correct.
 fn write_frame_or_corrupt(dice: &mut FuzzInput<'_>, first: u8, payload: &[u8], out: &mut Vec<u8>) {
     let mask = if dice.one_in(4) { [0; 4] } else { [dice.byte(), 0xfa, 0x21, 0x3d] };
     if !dice.one_in(16) {
         return write_frame(Length::Short, first, Some(mask), payload, out);
     }
     match dice.below(8) {
-        // Longer than need be: no server minds.
+        // Longer than necessary: servers accept it.
         0 => write_frame(Length::In16Bits, first, Some(mask), payload, out),
         1 => write_frame(Length::In64Bits, first, Some(mask), payload, out),
         2 => write_frame(Length::Short, first, None, payload, out),
@@ -180,12 +180,12 @@ fn write_frame_or_corrupt(dice: &mut FuzzInput<'_>, first: u8, payload: &[u8], o
     }
 }
 
-/// How the length of a frame is written.
+/// How the length of a frame is encoded.
 enum Length {
     Short,
     In16Bits,
     In64Bits,
-    /// Something else is written, in 64 bits.
+    /// A wrong length, in 64 bits.
     Declared(u64),
 }
 

@@ -1,10 +1,10 @@
-//! A WebSocket at the door, from its first frame to its last, on a clock that is moved by hand.
+//! A WebSocket connection of the transport, from its first frame to its last, on a clock that the test moves.
 //!
-//! A client sends messages in pieces of any kind, pings, goodbyes, frames that break the rules and bytes that are
-//! no frames, cut anywhere; it reads or does not, leaves, or the server goes. Whatever happens: each message that
-//! asks something is answered once, each ping too; what the server writes keeps the rules; what breaks them ends it
-//! with the code for that, and behind a goodbye there is nothing. A client that does not read is not read from for
-//! long, and in the end nothing is left.
+//! A client sends messages in fragments of any kind, pings, close frames, invalid frames and arbitrary bytes, split
+//! anywhere; it reads or does not, leaves, or the server shuts down. Whatever happens: each request and each ping is
+//! answered once; the server's output follows the RFC; a violation closes the connection with the right code, and nothing
+//! follows a close frame. The server soon stops reading from a client that does not read, and in the end no state is
+//! left.
 
 mod client_frames;
 mod oracle;
@@ -29,7 +29,7 @@ use super::FuzzInput;
 use super::scripted_provider::ScriptedProvider;
 use crate::FakePlatform;
 
-/// Plays the game that `data` spells. `advance` moves the runtime's clock, which must be paused.
+/// Runs the simulation that `data` encodes. `advance` moves the runtime's clock, which must be paused.
 pub async fn websocket(data: &[u8], advance: impl AsyncFn(Duration)) {
     let mut dice = FuzzInput::new(data);
     let mut game = WebSocketSimulation::new(&mut dice);
@@ -51,38 +51,38 @@ struct WebSocketSimulation {
     unsent: Vec<u8>,
     client: ClientFrames,
     oracle: WebSocketOracle,
-    /// How much of what the judge heard is in the book.
+    /// How much of the oracle's messages the model has recorded.
     oracle_checked: usize,
     request_log: RequestLog,
     output: ServerOutput,
-    /// How many of the messages were looked at.
+    /// How many of the messages have been checked.
     output_checked: usize,
     state: PeerState,
     /// Whether the client reads while time passes.
     reads_while_waiting: bool,
-    /// Whether it may have missed the end because it did not.
+    /// Whether the client may have missed the end because it did not read.
     may_miss_close: bool,
 }
 
-/// How it stands with the connection, as the client can know.
+/// The state of the connection, as the client can know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PeerState {
     Open,
-    /// The server was told to go.
+    /// The server was told to shut down.
     ServerClosing,
-    /// The client stopped sending without a goodbye, or is gone.
+    /// The client stopped sending without a close frame, or is gone.
     ClientLeft,
 }
 
-/// What was asked, and what came of it.
+/// What was requested, and the responses.
 #[derive(Default)]
 struct RequestLog {
     requests: BTreeMap<u64, SentRequest>,
     pings: Vec<Vec<u8>>,
-    /// Texts that were no messages, and errors that named no request.
+    /// Texts that were not messages, and errors without an id.
     malformed_count: usize,
     unnamed_errors: usize,
-    /// Whether messages came of which nobody knows what they ask.
+    /// Whether messages were sent whose meaning is unknown.
     has_unknown: bool,
 }
 
@@ -112,8 +112,8 @@ enum MessageKind {
     Unknown,
 }
 
-/// What a server takes in beside its queue for a client that does not read: a batch of answers, what is read at one
-/// look, and what the pipes between us hold.
+/// What a server buffers beside its queue for a client that does not read: a batch of responses, one read, and what the
+/// pipes between the two hold.
 const UNREAD_BYTES_MAX: usize = 512 << 10;
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -199,7 +199,7 @@ impl WebSocketSimulation {
         self.check_state();
     }
 
-    /// Sends some of what is to be sent; `false` if the server does not take any.
+    /// Sends some of the pending bytes; `false` if the server does not read.
     fn send(&mut self, most: usize) -> bool {
         let Some(io) = &mut self.io else {
             self.unsent.clear();
@@ -224,7 +224,7 @@ impl WebSocketSimulation {
         }
     }
 
-    /// Reads some of what the server said; `false` if there is nothing.
+    /// Reads some of the server's output; `false` if there is none.
     fn read(&mut self, most: usize) -> bool {
         let Some(io) = &mut self.io else { return false };
         let mut bytes = [0; 4096];
@@ -249,10 +249,10 @@ impl WebSocketSimulation {
         if self.reads_while_waiting {
             self.read_all().await;
         } else if self.state != PeerState::Open || self.oracle.expected_close != ExpectedClose::StaysOpen {
-            // Last words are kept for a moment only.
+            // A close frame waits only for a moment.
             self.may_miss_close = true;
         }
-        // What waits a second four times over has waited when a minute is gone, and not longer.
+        // Four waits of a second have ended after a minute.
         let steps = (ms / 1000).min(4);
         for _ in 0..steps {
             advance(Duration::from_secs(1)).await;
@@ -264,7 +264,7 @@ impl WebSocketSimulation {
         advance(Duration::from_millis(ms - 1000 * steps)).await;
     }
 
-    /// Pings without end, and nobody reads the answers: at some time the server must stop reading.
+    /// Sends pings without end and reads no pongs: at some point the server must stop reading.
     async fn flood(&mut self) {
         let is_open = self.state == PeerState::Open
             && !self.server_task.is_finished()
@@ -289,7 +289,7 @@ impl WebSocketSimulation {
         }
     }
 
-    /// The client stops sending, or is gone altogether.
+    /// The client stops sending, or leaves altogether.
     fn disconnect(&mut self, dice: &mut FuzzInput<'_>) {
         self.state = PeerState::ClientLeft;
         self.unsent.clear();
@@ -301,7 +301,7 @@ impl WebSocketSimulation {
         }
     }
 
-    /// Compares what was heard with what was said.
+    /// Compares the server's output with the model.
     fn check_state(&mut self) {
         for heard in &self.oracle.received[self.oracle_checked..] {
             match heard {
@@ -340,7 +340,7 @@ impl WebSocketSimulation {
         }
     }
 
-    /// Whatever is on its way arrives, and all is read.
+    /// Delivers everything on its way, and reads everything.
     async fn deliver_all(&mut self) {
         let mut quiet = 0;
         while quiet < 4 {
@@ -390,7 +390,7 @@ impl WebSocketSimulation {
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
 
-    /// As long as the connection lasts and time passes, everything is answered.
+    /// Everything is answered as long as the connection lasts and time passes.
     async fn wait_until_answered(&mut self, advance: &impl AsyncFn(Duration)) {
         for ms in [0, 1000, 4000, 31_000, 31_000] {
             self.advance_time(ms, advance).await;
@@ -409,7 +409,7 @@ impl WebSocketSimulation {
         );
     }
 
-    /// Says goodbye, or leaves if that would be in the middle of a frame.
+    /// Sends a close frame, or leaves if it is in the middle of a frame.
     async fn close(&mut self) {
         if self.oracle.is_between_frames() {
             self.client.close(&mut self.unsent);
@@ -421,7 +421,7 @@ impl WebSocketSimulation {
     }
 }
 
-/// RFC 6455, 7.4.1: a server that is going down.
+/// RFC 6455, 7.4.1: the server is going away.
 const CLOSE_GOING_AWAY: u16 = 1001;
 
 impl RequestLog {
@@ -453,7 +453,7 @@ impl RequestLog {
             asked.answer_count += 1;
             assert_eq!(asked.answer_count, 1, "answered twice: {message}");
         } else {
-            // It may also be one of ours, but for the pieces of which it was made.
+            // It may also be one of ours in other fragments.
             assert!(self.has_unknown, "nobody asked: {message}");
         }
     }
@@ -472,7 +472,7 @@ impl RequestLog {
     }
 }
 
-/// Lets everything run that can.
+/// Runs everything that can run.
 async fn run_until_idle() {
     for _ in 0..4 {
         tokio::task::yield_now().await;
