@@ -1,11 +1,11 @@
-//! In which form a client wants its answer.
+//! Content negotiation: which media types the client accepts, and which bodies the server accepts.
 
 use http::header;
 use wire::HeaderField;
 
 use crate::request_headers::RequestHeaders;
 
-/// What may be answered. At least one of the two is true.
+/// The response types that the client accepts. At least one is true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptedTypes {
     pub(crate) json: bool,
@@ -15,10 +15,10 @@ pub(crate) struct AcceptedTypes {
 impl AcceptedTypes {
     const BOTH: Self = Self { json: true, stream: true };
 
-    /// `None` if neither form will do: 406. `?stream=1` asks for a stream whatever the header says.
+    /// `None` if the client accepts neither type: 406. `?stream=1` requests a stream whatever the header says.
     #[inline]
-    pub(crate) fn from_request(seen: &RequestHeaders<'_>, query: Option<&str>) -> Option<Self> {
-        let header = Self::from_header(seen);
+    pub(crate) fn from_request(headers: &RequestHeaders<'_>, query: Option<&str>) -> Option<Self> {
+        let header = Self::from_header(headers);
         if query.is_some_and(|query| query.split('&').any(|pair| pair == "stream=1")) {
             return Some(Self { json: false, stream: true });
         }
@@ -26,19 +26,19 @@ impl AcceptedTypes {
     }
 
     #[inline]
-    fn from_header(seen: &RequestHeaders<'_>) -> Option<Self> {
-        match seen.accept {
+    fn from_header(headers: &RequestHeaders<'_>) -> Option<Self> {
+        match headers.accept {
             HeaderField::Absent => return Some(Self::BOTH),
             HeaderField::Single(b"application/json, text/event-stream") => return Some(Self::BOTH),
             HeaderField::Single(_) | HeaderField::Repeated => {}
         }
-        let mut accepts = Self { json: false, stream: false };
-        for value in seen.map.get_all(header::ACCEPT) {
+        let mut accepted = Self { json: false, stream: false };
+        for value in headers.map.get_all(header::ACCEPT) {
             for range in value.as_bytes().split(|c| *c == b',') {
-                accepts.add_media_range(range);
+                accepted.add_media_range(range);
             }
         }
-        (accepts.json || accepts.stream).then_some(accepts)
+        (accepted.json || accepted.stream).then_some(accepted)
     }
 
     fn add_media_range(&mut self, range: &[u8]) {
@@ -64,7 +64,7 @@ fn has_zero_weight(parameter: &[u8]) -> bool {
     weight.first() == Some(&b'0') && weight[1..].iter().all(|c| matches!(c, b'.' | b'0'))
 }
 
-/// Whether a body is JSON as it must be: one header, the type, and no other character set than UTF-8.
+/// Whether a body is declared as JSON: one `Content-Type` header, `application/json`, no charset but UTF-8.
 #[inline]
 pub(crate) fn is_json_content_type(content_type: HeaderField<'_>) -> bool {
     let HeaderField::Single(value) = content_type else { return false };
@@ -80,16 +80,15 @@ pub(crate) fn is_json_content_type(content_type: HeaderField<'_>) -> bool {
         })
 }
 
-/// Whether a body is sent as it is. The length of chunks is a matter of the transport; all else would have to
-/// be undone before the body is what the client means.
+/// Whether a body has no encoding that we would have to undo. hyper removes the `chunked` transfer coding.
 #[inline]
-pub(crate) fn is_unencoded(seen: &RequestHeaders<'_>) -> bool {
+pub(crate) fn is_unencoded(headers: &RequestHeaders<'_>) -> bool {
     let plain = |coding: HeaderField<'_>, name: &[u8]| match coding {
         HeaderField::Absent => true,
         HeaderField::Single(value) => value.eq_ignore_ascii_case(name),
         HeaderField::Repeated => false,
     };
-    plain(seen.content_encoding, b"identity") && plain(seen.transfer_encoding, b"chunked")
+    plain(headers.content_encoding, b"identity") && plain(headers.transfer_encoding, b"chunked")
 }
 
 #[cfg(test)]
@@ -100,15 +99,15 @@ mod tests {
     use crate::request_headers::RequestHeaders;
 
     fn header_map(name: HeaderName, values: &[&str]) -> HeaderMap {
-        let mut heads = HeaderMap::new();
+        let mut headers = HeaderMap::new();
         for value in values {
-            heads.append(&name, HeaderValue::from_str(value).expect("a header value"));
+            headers.append(&name, HeaderValue::from_str(value).expect("a header value"));
         }
-        heads
+        headers
     }
 
     #[test]
-    fn accept_is_read_as_clients_write_it() {
+    fn accept_header_selects_the_response_types() {
         let both = Some((true, true));
         for (values, query, expected) in [
             (&[][..], None, both),
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_in_utf8_is_json() {
+    fn json_content_type_allows_only_utf8() {
         for (values, expected) in [
             (&["application/json"][..], true),
             (&["Application/Json; Charset=UTF-8"], true),

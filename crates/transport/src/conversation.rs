@@ -1,7 +1,7 @@
-//! What a message means on a pipe, whatever carries it: answered at once, or gone on with elsewhere.
+//! Handles the messages of one pipe, whatever transport carries them: answers at once, or spawns a task.
 //!
-//! A pipe is one client and one [`Live`] for as long as it lasts; the era is chosen for each message. Knows
-//! nothing of threads, sockets and framing: those are its [`Outlet`]'s.
+//! A pipe has one client and one [`ConnectionState`] for its lifetime; the protocol era is chosen per message.
+//! Threads, sockets and framing belong to the [`MessageSink`].
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use wire::error::{ErrorCode, RpcError};
 use wire::frame::{Frame, Framing};
 use wire::{Decoded, Defaults, Notification, RequestId, Version, encode};
 
-/// The way out of a pipe. Bounded: beyond its bound notices are dropped, and whoever can wait must.
+/// Where a pipe's outgoing messages go. Bounded: when it is full it drops notifications and makes senders wait.
 pub(crate) trait MessageSink: Send + Sync + 'static {
-    /// Adds a message that must arrive to what is gathered, in the framing that the client speaks.
+    /// Appends a message that must arrive to the batch, in the client's framing.
     fn append(&self, batch: &mut Vec<u8>, message: Vec<u8>);
 
-    /// Adds one that may be lost. What is gathered has room for it; whoever does not gather may not.
+    /// Appends a message that may be dropped. A batch always has room; a sink without a batch may be full.
     fn append_lossy(&self, batch: &mut Vec<u8>, message: Vec<u8>) {
         self.append(batch, message);
     }
 
-    /// Writes what whoever reads has gathered. Nothing that is sent later overtakes it.
+    /// Writes the batch. Messages sent later do not overtake it.
     fn write_batch(self: &Arc<Self>, batch: &mut Vec<u8>);
 
-    /// A message that must arrive.
+    /// Sends a message that must arrive.
     fn send(self: &Arc<Self>, message: Vec<u8>);
 
-    /// A message that may be lost on a client that does not read.
+    /// Sends a message that may be dropped if the client does not read.
     fn send_lossy(self: &Arc<Self>, message: Vec<u8>);
 
-    /// Ready when there is room for what must arrive, or nobody left for whom to keep it.
+    /// Ready when there is room for a message that must arrive, or when the client is gone.
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-/// The framing that a client speaks and is answered in. Until it has spoken: lines.
+/// The framing that the client uses, and that responses use. Lines until the first message.
 #[derive(Default)]
 pub(crate) struct AtomicFraming(AtomicU8);
 
@@ -74,11 +74,11 @@ pub(crate) struct Conversation<O> {
     shutdown: ShutdownSource,
 }
 
-/// How it comes to its end: subscriptions end too, and new requests are refused.
+/// What shuts the conversation down: subscriptions end and new requests are refused.
 enum ShutdownSource {
-    /// By itself, when somebody says so.
+    /// `begin_shutdown`.
     Own(watch::Sender<bool>),
-    /// With the server, which sees to all of it.
+    /// The server, which ends its subscriptions itself.
     Server,
 }
 
@@ -95,7 +95,7 @@ impl<O: MessageSink> Conversation<O> {
         }
     }
 
-    /// For messages that come one by one, where what is open outlasts each of them. Within a runtime only.
+    /// For HTTP+SSE, where each message is a request of its own and the state outlives it. Panics outside a runtime.
     pub(crate) fn with_state(
         server: Arc<Server>,
         identity: CallerIdentity,
@@ -105,19 +105,20 @@ impl<O: MessageSink> Conversation<O> {
         Self { server, state, sink, identity, runtime: Handle::current(), shutdown: ShutdownSource::Server }
     }
 
-    /// Acts on one frame; what is answered at once is appended to `batch`.
+    /// Handles one frame and appends immediate responses to `batch`.
     pub(crate) fn handle_frame(&self, frame: Frame, batch: &mut Vec<u8>) -> AfterFrame {
         let bytes = match frame {
             Frame::Message(bytes) => bytes,
             Frame::TooLong => {
-                let why = format!("the message is longer than {} bytes", self.server.limits.frame_bytes_max);
-                self.append_error(ErrorCode::InvalidRequest, &why, batch);
+                let reason =
+                    format!("the message exceeds the limit of {} bytes", self.server.limits.frame_bytes_max);
+                self.append_error(ErrorCode::InvalidRequest, &reason, batch);
                 return AfterFrame::Continue;
             }
             Frame::Desynchronized => {
                 self.append_error(
                     ErrorCode::ParseError,
-                    "no Content-Length to be found; where a message starts is unknown",
+                    "no Content-Length header found; cannot tell where the next message starts",
                     batch,
                 );
                 return AfterFrame::Close;
@@ -132,153 +133,154 @@ impl<O: MessageSink> Conversation<O> {
         self.server.decode(bytes, Defaults::Pipe(self.state.peer()))
     }
 
-    /// Acts on what a message was read as; what is answered at once is appended to `batch`.
+    /// Handles one decoded message and appends immediate responses to `batch`.
     #[inline]
-    pub(crate) fn handle_message(&self, opened: Decoded, batch: &mut Vec<u8>) {
-        let line = ReplyChannel::Pipe(self.state.clone());
-        match opened {
+    pub(crate) fn handle_message(&self, decoded: Decoded, batch: &mut Vec<u8>) {
+        let channel = ReplyChannel::Pipe(self.state.clone());
+        match decoded {
             Decoded::Request(request) if self.is_shutting_down() => {
                 self.sink.append(batch, shutting_down_response(&request.id, request.peer.version));
             }
-            Decoded::Request(request) => match self.server.dispatch(request, &self.identity, line) {
+            Decoded::Request(request) => match self.server.dispatch(request, &self.identity, channel) {
                 Dispatched::Ready { body, .. } | Dispatched::Initialized { body, .. } => {
                     self.sink.append(batch, body)
                 }
-                Dispatched::Call(serving) => self.poll_or_spawn(PendingResponse::Single(serving), batch),
-                Dispatched::Subscription(listening) => self.run_subscription(listening, batch),
+                Dispatched::Call(call) => self.poll_or_spawn(PendingResponse::Single(call), batch),
+                Dispatched::Subscription(subscription) => self.run_subscription(subscription, batch),
             },
             Decoded::Notification(Notification::Cancelled(id)) => self.state.cancel(&id),
             Decoded::Notification(Notification::Initialized | Notification::Other) => {}
-            Decoded::Response { id, result: answer } => self.state.deliver_response(id, answer),
-            Decoded::Batch(several) => {
-                if let Some(flow) = self.server.dispatch_batch(several, &self.identity, &line) {
-                    self.poll_or_spawn(flow, batch);
+            Decoded::Response { id, result } => self.state.deliver_response(id, result),
+            Decoded::Batch(messages) => {
+                if let Some(pending_response) = self.server.dispatch_batch(messages, &self.identity, &channel)
+                {
+                    self.poll_or_spawn(pending_response, batch);
                 }
             }
-            Decoded::Rejected(refusal) => self.sink.append(batch, refusal.body),
+            Decoded::Rejected(error) => self.sink.append(batch, error.body),
         }
     }
 
-    /// Says what is wrong where no request is known.
-    pub(crate) fn append_error(&self, code: ErrorCode, why: &str, batch: &mut Vec<u8>) {
+    /// Appends an error response that belongs to no request.
+    pub(crate) fn append_error(&self, code: ErrorCode, reason: &str, batch: &mut Vec<u8>) {
         let version = self.state.peer().map_or(Version::UNSPECIFIED, |peer| peer.version);
-        self.sink.append(batch, RpcError::new(code, 400, why).to_response(None, version));
+        self.sink.append(batch, RpcError::new(code, 400, reason).to_response(None, version));
     }
 
-    /// What a client of the handshake era is told of a change. Without a handshake there is nobody to tell.
-    pub(crate) fn notify(&self, news: &SubscriptionEvent) {
-        if let (SubscriptionEvent::Change(change), Some(_)) = (news, self.state.peer()) {
+    /// Sends a change notification to a client of the handshake era. Before the handshake there is none to notify.
+    pub(crate) fn notify(&self, event: &SubscriptionEvent) {
+        if let (SubscriptionEvent::Change(change), Some(_)) = (event, self.state.peer()) {
             self.sink.send_lossy(encode::change_notification(change, None));
         }
     }
 
-    /// It comes to its end: what is under way may finish, subscriptions end, nothing new begins.
+    /// Running calls may finish, subscriptions end, new requests are refused.
     pub(crate) fn begin_shutdown(&self) {
         match &self.shutdown {
-            ShutdownSource::Own(ending) => _ = ending.send_replace(true),
+            ShutdownSource::Own(shutdown) => _ = shutdown.send_replace(true),
             ShutdownSource::Server => {}
         }
     }
 
     fn is_shutting_down(&self) -> bool {
         match &self.shutdown {
-            ShutdownSource::Own(ending) => *ending.borrow(),
+            ShutdownSource::Own(shutdown) => *shutdown.borrow(),
             ShutdownSource::Server => false,
         }
     }
 
-    /// Looks once; what is not over then goes on elsewhere.
-    fn poll_or_spawn(&self, mut flow: PendingResponse, batch: &mut Vec<u8>) {
+    /// Polls a call once. If it is not complete, a task continues it.
+    fn poll_or_spawn(&self, mut pending_response: PendingResponse, batch: &mut Vec<u8>) {
         let mut cx = Context::from_waker(Waker::noop());
-        let mut spoke = false;
+        let mut sent_message = false;
         loop {
-            match flow.poll_next(&mut cx) {
+            match pending_response.poll_next(&mut cx) {
                 Poll::Ready(OutgoingMessage::Response { body, .. }) => return self.sink.append(batch, body),
                 Poll::Ready(OutgoingMessage::Notification(body)) => {
-                    spoke = true;
+                    sent_message = true;
                     self.sink.append_lossy(batch, body);
                 }
                 Poll::Ready(OutgoingMessage::Request(body)) => {
-                    spoke = true;
+                    sent_message = true;
                     self.sink.append(batch, body);
                 }
                 Poll::Ready(OutgoingMessage::Pause { .. }) => {}
                 Poll::Pending => break,
             }
         }
-        if spoke {
-            // What it says next, it says from elsewhere: that must not overtake this.
+        if sent_message {
+            // The task sends the next messages directly; they must not overtake the batch.
             self.sink.write_batch(batch);
         }
-        let output = self.sink.clone();
-        self.spawn_tracked(flow.register(&self.state), async move {
+        let sink = self.sink.clone();
+        self.spawn_tracked(pending_response.register(&self.state), async move {
             loop {
-                match poll_fn(|cx| flow.poll_next(cx)).await {
-                    OutgoingMessage::Notification(body) => output.send_lossy(body),
-                    OutgoingMessage::Request(body) => send_when_ready(&output, body).await,
+                match poll_fn(|cx| pending_response.poll_next(cx)).await {
+                    OutgoingMessage::Notification(body) => sink.send_lossy(body),
+                    OutgoingMessage::Request(body) => send_when_ready(&sink, body).await,
                     OutgoingMessage::Pause { .. } => {}
-                    OutgoingMessage::Response { body, .. } => return send_when_ready(&output, body).await,
+                    OutgoingMessage::Response { body, .. } => return send_when_ready(&sink, body).await,
                 }
             }
         });
     }
 
-    fn run_subscription(&self, mut listening: SubscriptionStream, batch: &mut Vec<u8>) {
-        let id = listening.reply_to().id.clone();
+    fn run_subscription(&self, mut subscription: SubscriptionStream, batch: &mut Vec<u8>) {
+        let id = subscription.reply_to().id.clone();
         let mut cx = Context::from_waker(Waker::noop());
         // 2026-07-28: the acknowledgment MUST be the first message of the subscription.
-        if let Poll::Ready(Some(first)) = listening.poll_next(&mut cx) {
+        if let Poll::Ready(Some(first)) = subscription.poll_next(&mut cx) {
             self.sink.append(batch, first);
             self.sink.write_batch(batch);
         }
-        let output = self.sink.clone();
-        let mut ending = match &self.shutdown {
-            ShutdownSource::Own(ending) => Some(ending.subscribe()),
+        let sink = self.sink.clone();
+        let mut shutdown = match &self.shutdown {
+            ShutdownSource::Own(shutdown) => Some(shutdown.subscribe()),
             ShutdownSource::Server => None,
         };
         self.spawn_tracked(self.state.register(id.clone()), async move {
             loop {
-                // News that nobody has room for stay with the watch, which keeps each once.
-                poll_fn(|cx| output.poll_ready(cx)).await;
+                // Without room, changes stay in the subscription, which keeps each of them once.
+                poll_fn(|cx| sink.poll_ready(cx)).await;
                 let next = tokio::select! {
-                    next = poll_fn(|cx| listening.poll_next(cx)) => next,
-                    () = wait_for_shutdown(&mut ending), if !listening.is_ending() => {
-                        listening.end();
+                    next = poll_fn(|cx| subscription.poll_next(cx)) => next,
+                    () = wait_for_shutdown(&mut shutdown), if !subscription.is_ending() => {
+                        subscription.end();
                         continue;
                     }
                 };
                 match next {
-                    Some(message) => output.send(message),
+                    Some(message) => sink.send(message),
                     None => break,
                 }
             }
             // 2026-07-28, Cancellation: a server MUST send this when it tears a subscription down. The page on
-            // subscriptions wants the result, which has just gone out; a client may read either.
-            send_when_ready(&output, encode::subscription_cancelled(&id)).await;
+            // subscriptions asks for the result, which was just sent; a client may wait for either.
+            send_when_ready(&sink, encode::subscription_cancelled(&id)).await;
         });
     }
 
-    /// Runs on the runtime what has to wait.
-    fn spawn_tracked(&self, waiting: InFlightGuard, work: impl Future<Output = ()> + Send + 'static) {
-        let number = waiting.entry();
+    /// Runs the rest of a call on the runtime.
+    fn spawn_tracked(&self, guard: InFlightGuard, work: impl Future<Output = ()> + Send + 'static) {
+        let entry = guard.entry();
         let task = self.runtime.spawn(async move {
-            let _waiting = waiting;
+            let _waiting = guard;
             work.await;
         });
-        self.state.set_abort_handle(number, task.abort_handle());
+        self.state.set_abort_handle(entry, task.abort_handle());
     }
 }
 
-/// Sends as soon as there is room. Meanwhile the call counts as one under way, so these are bounded too.
-async fn send_when_ready<O: MessageSink>(output: &Arc<O>, message: Vec<u8>) {
-    poll_fn(|cx| output.poll_ready(cx)).await;
-    output.send(message);
+/// Sends as soon as there is room. The call counts as running until then, so waiting messages are bounded too.
+async fn send_when_ready<O: MessageSink>(sink: &Arc<O>, message: Vec<u8>) {
+    poll_fn(|cx| sink.poll_ready(cx)).await;
+    sink.send(message);
 }
 
-/// Waits until it comes to its end; for ever if nobody is there to say so.
-async fn wait_for_shutdown(ending: &mut Option<watch::Receiver<bool>>) {
-    if let Some(ending) = ending
-        && ending.wait_for(|ending| *ending).await.is_ok()
+/// Waits for the shutdown of this conversation; forever if it has no shutdown of its own.
+async fn wait_for_shutdown(shutdown: &mut Option<watch::Receiver<bool>>) {
+    if let Some(shutdown) = shutdown
+        && shutdown.wait_for(|shutdown| *shutdown).await.is_ok()
     {
         return;
     }
@@ -287,5 +289,6 @@ async fn wait_for_shutdown(ending: &mut Option<watch::Receiver<bool>>) {
 
 #[cold]
 fn shutting_down_response(id: &RequestId, version: Version) -> Vec<u8> {
-    RpcError::busy(503, 1000, "the server is going away; connect again").to_response(Some(id), version)
+    RpcError::busy(503, 1000, "the server is shutting down; connect again later")
+        .to_response(Some(id), version)
 }

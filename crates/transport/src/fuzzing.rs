@@ -1,4 +1,4 @@
-//! Ways in for fuzzers: what a stranger reaches only through sockets and a handshake. Nobody else needs these.
+//! Entry points for fuzzers, to code that a client otherwise reaches only through a socket and a handshake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::http::WebSocket;
 use crate::pipe;
 pub use crate::shutdown_signal::ShutdownSignal;
 
-/// Serves a WebSocket whose handshake is over. Once it is told to go, calls may take another `drain`.
+/// Serves a WebSocket after its handshake. After `shutdown`, running calls have `drain` to finish.
 pub async fn serve_websocket(
     server: Arc<Server>,
     io: impl AsyncRead + AsyncWrite + Unpin,
-    ending: &ShutdownSignal,
+    shutdown: &ShutdownSignal,
     drain: Duration,
 ) {
     let websocket = WebSocket::new(io, &server.limits);
-    pipe::run(websocket, server, CallerIdentity::default(), ending, drain).await;
+    pipe::run(websocket, server, CallerIdentity::default(), shutdown, drain).await;
 }

@@ -1,8 +1,8 @@
-//! Who may come in: `Host`, `Origin` and the bearer token, in that order, before anything else is read.
+//! Admission of a request: `Host`, `Origin` and the bearer token, in that order, before the body is read.
 //!
-//! A page in a browser can make its own name point at this machine (DNS rebinding) or send a request here
-//! from afar; the first has a foreign `Host`, the second a foreign `Origin`. Each is checked on its own:
-//! a check of both together passes when only one is wrong.
+//! A web page can make its own name resolve to this machine (DNS rebinding) or send a cross-site request.
+//! The first has a foreign `Host`, the second a foreign `Origin`. The guard checks each on its own: a
+//! combined check would pass a request in which only one of them is wrong.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ use wire::HeaderField;
 
 use crate::request_headers::RequestHeaders;
 
-/// What is allowed in.
+/// The rules that a request must satisfy.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
-    /// Names under which we may be reached, beside the loopback ones; lower case, no port.
+    /// Host names that clients may use besides the loopback ones; lower case, without a port.
     pub allowed_hosts: Vec<String>,
-    /// Origins that may call from a browser, as they are sent: `https://app.example`.
+    /// Origins whose pages may call from a browser, as browsers send them: `https://app.example`.
     pub allowed_origins: Vec<String>,
     pub token: Option<BearerToken>,
 }
 
-/// A secret, kept as its digest only.
+/// A shared secret. Only its digest stays in memory.
 #[derive(Clone)]
 pub struct BearerToken([u8; 32]);
 
@@ -41,7 +41,7 @@ impl BearerToken {
         Self(sha256(secret.as_bytes()))
     }
 
-    /// Takes the same time whatever is wrong with `given`.
+    /// Compares in constant time.
     fn matches(&self, given: &[u8]) -> bool {
         sha256(given).ct_eq(&self.0).into()
     }
@@ -53,28 +53,28 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     out
 }
 
-/// Why a request goes no further.
+/// Why the guard refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Denial {
     pub(crate) status: StatusCode,
     pub(crate) reason: &'static str,
 }
 
-/// Where a connection arrived.
+/// Our end of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LocalEndpoint {
     Address(IpAddr),
-    /// A unix socket, which has no name of its own: a client that names no host means it.
+    /// A unix socket. It has no host name, so a client may send an empty `Host`.
     #[cfg(unix)]
     UnixSocket,
 }
 
-/// How a browser stands to us.
+/// How the `Origin` of a request relates to this server.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
-    /// No browser, or a page that we served ourselves.
+    /// Not a browser, or a page with this server's own origin.
     Same,
-    /// A page that the operator allows; it must be told so.
+    /// A page that the operator allows. The response needs CORS headers.
     Allowed(HeaderValue),
 }
 
@@ -82,46 +82,46 @@ impl Guard {
     pub(crate) fn admit<'h>(
         &self,
         uri: &'h Uri,
-        seen: &RequestHeaders<'h>,
+        headers: &RequestHeaders<'h>,
         local: LocalEndpoint,
     ) -> Result<Origin, Denial> {
-        let host = self.check_host(uri, seen, local)?;
-        self.check_origin(seen, host)
+        let host = self.check_host(uri, headers, local)?;
+        self.check_origin(headers, host)
     }
 
     fn check_host<'h>(
         &self,
         uri: &'h Uri,
-        seen: &RequestHeaders<'h>,
+        headers: &RequestHeaders<'h>,
         local: LocalEndpoint,
     ) -> Result<&'h str, Denial> {
-        let bad = |why| Denial { status: StatusCode::BAD_REQUEST, reason: why };
-        let header = match seen.host {
-            HeaderField::Repeated => return Err(bad("more than one Host header")),
+        let bad_request = |reason| Denial { status: StatusCode::BAD_REQUEST, reason };
+        let header = match headers.host {
+            HeaderField::Repeated => return Err(bad_request("more than one Host header")),
             HeaderField::Absent => None,
             HeaderField::Single(value) => {
-                Some(std::str::from_utf8(value).map_err(|_| bad("malformed Host header"))?)
+                Some(std::str::from_utf8(value).map_err(|_| bad_request("malformed Host header"))?)
             }
         };
-        // HTTP/2 names the host in the request line's stead; both must agree.
-        let whole = match (uri.authority().map(Authority::as_str), header) {
-            (Some(line), Some(header)) if !line.eq_ignore_ascii_case(header) => {
-                return Err(bad("Host differs from the request line"));
+        // HTTP/2 sends the host as `:authority`. If there is a Host header too, both must agree.
+        let host = match (uri.authority().map(Authority::as_str), header) {
+            (Some(authority), Some(header)) if !authority.eq_ignore_ascii_case(header) => {
+                return Err(bad_request("Host differs from the request line"));
             }
-            (Some(line), _) => line,
+            (Some(authority), _) => authority,
             (None, Some(header)) => header,
-            (None, None) => return Err(bad("missing Host header")),
+            (None, None) => return Err(bad_request("missing Host header")),
         };
         #[cfg(unix)]
-        if let (LocalEndpoint::UnixSocket, "") = (local, whole) {
-            return Ok(whole);
+        if let (LocalEndpoint::UnixSocket, "") = (local, host) {
+            return Ok(host);
         }
-        let name = parse_host(whole).ok_or(bad("malformed Host header"))?;
+        let name = parse_host(host).ok_or(bad_request("malformed Host header"))?;
         if self.is_allowed_host(name, local) {
-            Ok(whole)
+            Ok(host)
         } else {
-            let why = "this Host is not allowed here; the operator can allow it with --allow-host";
-            Err(Denial { status: StatusCode::FORBIDDEN, reason: why })
+            let reason = "this Host is not allowed; the operator can allow it with `--allow-host`";
+            Err(Denial { status: StatusCode::FORBIDDEN, reason })
         }
     }
 
@@ -129,7 +129,7 @@ impl Guard {
         if host == "127.0.0.1" || host.eq_ignore_ascii_case("localhost") {
             return true;
         }
-        // An address cannot be rebound: reaching us by the very address we were reached at is no trick.
+        // DNS rebinding needs a name. The address that the connection arrived at is always safe.
         match host.parse::<IpAddr>() {
             Ok(address) => {
                 let is_local = matches!(local, LocalEndpoint::Address(local) if local == address);
@@ -143,14 +143,14 @@ impl Guard {
         self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 
-    fn check_origin(&self, seen: &RequestHeaders<'_>, host: &str) -> Result<Origin, Denial> {
-        let denied = |why| Err(Denial { status: StatusCode::FORBIDDEN, reason: why });
-        let origin = match seen.origin {
+    fn check_origin(&self, headers: &RequestHeaders<'_>, host: &str) -> Result<Origin, Denial> {
+        let denied = |reason| Err(Denial { status: StatusCode::FORBIDDEN, reason });
+        let origin = match headers.origin {
             HeaderField::Repeated => return denied("more than one Origin header"),
-            HeaderField::Absent => match seen.fetch_site {
-                // A browser that leaves out the Origin still says that the page is not ours.
+            HeaderField::Absent => match headers.fetch_site {
+                // A browser that omits `Origin` still marks a cross-site request here.
                 HeaderField::Single(b"cross-site" | b"same-site") => {
-                    return denied("requests from other sites are not allowed here");
+                    return denied("cross-site requests are not allowed");
                 }
                 HeaderField::Single(_) | HeaderField::Absent | HeaderField::Repeated => {
                     return Ok(Origin::Same);
@@ -166,14 +166,14 @@ impl Guard {
         if is_same_origin(origin, host) {
             return Ok(Origin::Same);
         }
-        denied("this Origin is not allowed here; the operator can allow it with --allow-origin")
+        denied("this Origin is not allowed; the operator can allow it with `--allow-origin`")
     }
 
-    /// Whose request it is. Without a token everybody is nobody in particular.
-    pub(crate) fn authenticate(&self, seen: &RequestHeaders<'_>) -> Result<Principal, Denial> {
+    /// The caller of a request. Without a configured token every caller is anonymous.
+    pub(crate) fn authenticate(&self, headers: &RequestHeaders<'_>) -> Result<Principal, Denial> {
         let Some(token) = &self.token else { return Ok(Principal::Anonymous) };
-        let denied = |why| Denial { status: StatusCode::UNAUTHORIZED, reason: why };
-        let value = match seen.authorization {
+        let denied = |reason| Denial { status: StatusCode::UNAUTHORIZED, reason };
+        let value = match headers.authorization {
             HeaderField::Absent => return Err(denied("a bearer token is required")),
             HeaderField::Repeated => return Err(denied("more than one Authorization header")),
             HeaderField::Single(value) => value,
@@ -190,22 +190,22 @@ impl Guard {
     }
 }
 
-/// A page of ours: the same host and port. `null` is never ours.
+/// Whether an origin has our host and port. `null` never does.
 fn is_same_origin(origin: &[u8], host: &str) -> bool {
     let Ok(origin) = std::str::from_utf8(origin) else { return false };
-    let bare = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    bare.is_some_and(|bare| !bare.is_empty() && bare.eq_ignore_ascii_case(host))
+    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    authority.is_some_and(|authority| !authority.is_empty() && authority.eq_ignore_ascii_case(host))
 }
 
-/// The name or address in `host[:port]`, an IPv6 address without its brackets; `None` if it is neither.
-fn parse_host(whole: &str) -> Option<&str> {
-    let (name, after, is_name): (&str, &str, fn(u8) -> bool) = match whole.strip_prefix('[') {
+/// The name or address in `host[:port]`, an IPv6 address without brackets; `None` if malformed.
+fn parse_host(host: &str) -> Option<&str> {
+    let (name, after, is_name): (&str, &str, fn(u8) -> bool) = match host.strip_prefix('[') {
         Some(rest) => {
             let (name, after) = rest.split_once(']')?;
             (name, after, |c| c.is_ascii_hexdigit() || matches!(c, b':' | b'.'))
         }
         None => {
-            let (name, after) = whole.split_at(whole.find(':').unwrap_or(whole.len()));
+            let (name, after) = host.split_at(host.find(':').unwrap_or(host.len()));
             (name, after, |c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_'))
         }
     };

@@ -1,7 +1,7 @@
-//! Lets bytes in and out, and guards the way: stdio, HTTP, WebSockets and unix sockets.
+//! The transports: stdio, HTTP, HTTP+SSE, WebSocket and unix sockets.
 //!
-//! A door reads, bounds and guards; what a message means is `wire`'s to say, and what to do about it
-//! `host`'s. Nothing here tests a protocol version by name.
+//! A transport reads, limits and guards. `wire` decodes messages and `host` acts on them. Nothing here
+//! compares protocol versions by name.
 
 mod content_negotiation;
 mod conversation;

@@ -1,9 +1,9 @@
-//! The headers that a request is judged by, found in one pass.
+//! The request headers that the server uses, collected in one pass.
 
 use http::header::{HeaderMap, HeaderName};
 use wire::HeaderField;
 
-/// Each header as it was found: absent, once, or more than once.
+/// Each header is absent, present once, or repeated.
 pub(crate) struct RequestHeaders<'h> {
     pub(crate) map: &'h HeaderMap,
     pub(crate) host: HeaderField<'h>,
@@ -24,9 +24,9 @@ pub(crate) struct RequestHeaders<'h> {
 
 impl<'h> RequestHeaders<'h> {
     #[inline]
-    pub(crate) fn new(all: &'h HeaderMap) -> Self {
-        let mut seen = Self {
-            map: all,
+    pub(crate) fn new(map: &'h HeaderMap) -> Self {
+        let mut headers = Self {
+            map,
             host: HeaderField::Absent,
             origin: HeaderField::Absent,
             fetch_site: HeaderField::Absent,
@@ -42,33 +42,33 @@ impl<'h> RequestHeaders<'h> {
             last_event_id: HeaderField::Absent,
             upgrade: HeaderField::Absent,
         };
-        for (name, value) in all {
-            let place = match name.as_str() {
-                "host" => &mut seen.host,
-                "origin" => &mut seen.origin,
-                "sec-fetch-site" => &mut seen.fetch_site,
-                "authorization" => &mut seen.authorization,
-                "content-type" => &mut seen.content_type,
-                "content-encoding" => &mut seen.content_encoding,
-                "transfer-encoding" => &mut seen.transfer_encoding,
-                "accept" => &mut seen.accept,
-                "mcp-protocol-version" => &mut seen.protocol_version,
-                "mcp-method" => &mut seen.mcp_method,
-                "mcp-name" => &mut seen.mcp_name,
-                "mcp-session-id" => &mut seen.session_id,
-                "last-event-id" => &mut seen.last_event_id,
-                "upgrade" => &mut seen.upgrade,
+        for (name, value) in map {
+            let field = match name.as_str() {
+                "host" => &mut headers.host,
+                "origin" => &mut headers.origin,
+                "sec-fetch-site" => &mut headers.fetch_site,
+                "authorization" => &mut headers.authorization,
+                "content-type" => &mut headers.content_type,
+                "content-encoding" => &mut headers.content_encoding,
+                "transfer-encoding" => &mut headers.transfer_encoding,
+                "accept" => &mut headers.accept,
+                "mcp-protocol-version" => &mut headers.protocol_version,
+                "mcp-method" => &mut headers.mcp_method,
+                "mcp-name" => &mut headers.mcp_name,
+                "mcp-session-id" => &mut headers.session_id,
+                "last-event-id" => &mut headers.last_event_id,
+                "upgrade" => &mut headers.upgrade,
                 _ => continue,
             };
-            *place = match place {
+            *field = match field {
                 HeaderField::Absent => HeaderField::Single(value.as_bytes()),
                 HeaderField::Single(_) | HeaderField::Repeated => HeaderField::Repeated,
             };
         }
-        seen
+        headers
     }
 
-    /// Any other header: one that a tool's schema names.
+    /// Any other header, for tools whose schema maps an argument to a header.
     pub(crate) fn get(&self, name: &str) -> HeaderField<'h> {
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return HeaderField::Absent };
         let mut values = self.map.get_all(&name).iter();

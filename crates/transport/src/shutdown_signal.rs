@@ -1,4 +1,4 @@
-//! That it is time to go, told to one task.
+//! Tells one task to finish.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ pub struct ShutdownSignal {
 }
 
 impl ShutdownSignal {
-    /// The first to ask is woken when it is.
+    /// Registers the first caller's waker; `trigger` wakes it.
     #[inline]
     pub(crate) fn is_triggered(&self, cx: &Context<'_>) -> bool {
         self.waker.get_or_init(|| cx.waker().clone());

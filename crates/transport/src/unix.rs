@@ -1,4 +1,4 @@
-//! A unix socket in the file system: made so that nobody else can ever connect to it, and removed at the end.
+//! A listening unix socket that only its owner can connect to. Dropping it removes the file.
 
 use std::fmt;
 use std::io;
@@ -11,21 +11,21 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-/// A socket that listens. Dropping it removes the file, if it is still ours.
+/// A listening socket. Dropping it removes the file, unless another file has replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode: what stands at the path later may be somebody else's.
+    /// Device and inode, to recognize the file when another server has replaced it.
     identity: (u64, u64),
 }
 
-/// Why there is no socket.
+/// Why the socket cannot be created.
 #[derive(Debug)]
 pub enum BindError {
-    /// Somebody listens there.
+    /// Another server is listening at the path.
     InUse,
-    /// Something else is there, which is not ours to remove.
+    /// The path exists and is not a socket.
     NotASocket,
     Io(io::Error),
 }
@@ -33,16 +33,16 @@ pub enum BindError {
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::InUse => f.write_str("a server listens there already; stop it, or choose another path"),
-            Self::NotASocket => {
-                f.write_str("something that is no socket is there already; choose another path")
+            Self::InUse => {
+                f.write_str("another server is already listening there; stop it or choose another path")
             }
-            // What the system says about a path that does not fit is no help.
+            Self::NotASocket => f.write_str("the path exists and is not a socket; choose another path"),
+            // The system's text, "invalid argument", does not help.
             Self::Io(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                f.write_str("the path is too long for a socket, or not one; choose a shorter one")
+                f.write_str("the path is invalid or too long for a unix socket; choose a shorter one")
             }
             Self::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-                f.write_str("there is no such folder; make it first")
+                f.write_str("the folder does not exist; create it first")
             }
             Self::Io(error) => error.fmt(f),
         }
@@ -57,36 +57,36 @@ impl From<io::Error> for BindError {
     }
 }
 
-/// Connections that wait to be taken in.
+/// Connections that the kernel queues before `accept`.
 const BACKLOG: u32 = 1024;
 
 const OWNER_ONLY_MODE: u32 = 0o600;
 
 impl SocketFile {
-    /// Within a runtime only.
+    /// Panics outside a Tokio runtime.
     pub fn bind(path: &Path) -> Result<Self, BindError> {
         remove_stale_socket(path)?;
         let socket = UnixSocket::new_stream()?;
-        // Linux takes the mode of the file from the socket. Elsewhere this fails or does nothing, and the file
-        // is closed to others below: nobody can connect before `listen`, so there is no moment in between.
+        // On Linux the file gets the mode of the socket. Elsewhere this fails or does nothing, and the code below
+        // sets the mode of the file. No client can connect before `listen`, so the file is never exposed.
         let _ = rustix::fs::fchmod(&socket, Mode::from_raw_mode(OWNER_ONLY_MODE));
         socket.bind(path).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => BindError::InUse,
             _ => error.into(),
         })?;
-        let made = std::fs::symlink_metadata(path)?;
-        if made.mode() & 0o777 != OWNER_ONLY_MODE {
+        let metadata = std::fs::symlink_metadata(path)?;
+        if metadata.mode() & 0o777 != OWNER_ONLY_MODE {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(OWNER_ONLY_MODE))?;
         }
         let listener = socket.listen(BACKLOG)?;
-        Ok(Self { listener, path: path.into(), identity: (made.dev(), made.ino()) })
+        Ok(Self { listener, path: path.into(), identity: (metadata.dev(), metadata.ino()) })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The next client that is ourselves, or root. The file lets nobody else in, but somebody may open it.
+    /// The next client with our user id, or root. The file mode keeps others out, but the owner may change it.
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<UnixStream>> {
         loop {
             let (stream, _) = ready!(self.listener.poll_accept(cx))?;
@@ -94,28 +94,29 @@ impl SocketFile {
             if uid == rustix::process::geteuid().as_raw() || uid == 0 {
                 return Poll::Ready(Ok(stream));
             }
-            tracing::warn!(uid, "somebody else connected to the unix socket, and was turned away");
+            tracing::warn!(uid, "refused a unix socket connection from another user");
         }
     }
 }
 
-/// Makes way at a path: what a dead server left behind goes, everything else stays.
+/// Removes a socket that a dead server left behind. Leaves everything else alone.
 fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
-    let there = match std::fs::symlink_metadata(path) {
-        Ok(there) => there,
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    if !there.file_type().is_socket() {
+    if !metadata.file_type().is_socket() {
         return Err(BindError::NotASocket);
     }
     match try_connect(path) {
-        // A queue that is full is somebody's.
+        // A full accept queue belongs to a running server.
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(BindError::InUse),
         Err(Errno::CONNREFUSED) => {
-            // Another server may have made its own in the meantime.
-            let now = std::fs::symlink_metadata(path);
-            if now.is_ok_and(|now| (now.dev(), now.ino()) == (there.dev(), there.ino())) {
+            // Another server may have created its socket in the meantime.
+            let current = std::fs::symlink_metadata(path);
+            if current.is_ok_and(|current| (current.dev(), current.ino()) == (metadata.dev(), metadata.ino()))
+            {
                 std::fs::remove_file(path)?;
             }
             Ok(())
@@ -125,7 +126,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// Whether somebody listens at a path. Does not wait for a server that takes nobody in.
+/// Whether a server is listening at a path. Does not wait for a server that accepts no connections.
 fn try_connect(path: &Path) -> rustix::io::Result<()> {
     let socket = net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::ioctl_fionbio(&socket, true)?;
@@ -134,9 +135,9 @@ fn try_connect(path: &Path) -> rustix::io::Result<()> {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let there = std::fs::symlink_metadata(&self.path);
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == self.identity) {
-            // Left behind, it is in nobody's way: the next server replaces it.
+        let metadata = std::fs::symlink_metadata(&self.path);
+        if metadata.is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity) {
+            // If this fails, the next server replaces the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }

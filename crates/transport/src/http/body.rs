@@ -1,7 +1,7 @@
-//! Response bodies: bytes at hand, or a stream that is made as it is read.
+//! Response bodies: complete bytes, or an event stream that is produced as hyper reads it.
 //!
-//! A stream owns what it shows. hyper drops the body when the client goes, and for a call of the newest era
-//! that is the cancellation.
+//! A stream owns its source. hyper drops the body when the client disconnects, which cancels a call of the
+//! newest era.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use super::connection_timeouts::TrackedConnection;
 
 pub(crate) struct Body {
     kind: BodyKind,
-    /// The connection is told when the answer is complete.
+    /// Notified when the response is complete.
     connection: Option<Arc<TrackedConnection>>,
 }
 
-/// The client has left, and with it the reason for an answer.
+/// The client disconnected before its response was complete.
 #[derive(Debug)]
 pub(crate) struct ClientDisconnected;
 
 impl std::fmt::Display for ClientDisconnected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the client left before it was answered")
+        f.write_str("the client disconnected before the response was complete")
     }
 }
 
 impl std::error::Error for ClientDisconnected {}
 
-/// Bytes on their way out. Written once and read once, so nothing has to be counted or shared.
+/// Response bytes. Each is written once and read once, so there is no need for reference-counted `Bytes`.
 pub(crate) struct Chunk {
     bytes: Vec<u8>,
     consumed: usize,
@@ -70,7 +70,7 @@ impl Buf for Chunk {
 
     #[inline]
     fn advance(&mut self, bytes: usize) {
-        assert!(bytes <= self.len(), "more is taken than there is");
+        assert!(bytes <= self.len(), "advanced past the end of the chunk");
         self.consumed += bytes;
     }
 }
@@ -82,7 +82,7 @@ enum BodyKind {
 
 struct EventStream {
     source: StreamSource,
-    /// What goes out before anything else.
+    /// Sent before the first event.
     first: Option<Chunk>,
     keep_alive: Duration,
     timer: Pin<Box<Sleep>>,
@@ -91,43 +91,43 @@ struct EventStream {
 
 /// Where the events of a stream come from.
 pub(crate) enum StreamSource {
-    /// A call that lives and dies with this response.
+    /// A call that belongs to this response.
     Call(ResponseCall),
     /// A stream of a session.
     SessionStream(StreamReader),
     Subscription(SubscriptionStream),
-    /// All that is said on a line of HTTP+SSE.
+    /// Everything that the server sends on an HTTP+SSE connection.
     SseConnection(SseConnection),
 }
 
-/// A call in a response. One that its client cannot cancel by leaving goes on without it.
+/// A call that belongs to a response. If a disconnect does not cancel it, it continues without the client.
 pub(crate) struct ResponseCall {
     pending: Option<PendingResponse>,
     survives_disconnect: bool,
 }
 
 impl ResponseCall {
-    pub(crate) fn new(flow: PendingResponse, survives_disconnect: bool) -> Self {
-        Self { pending: Some(flow), survives_disconnect }
+    pub(crate) fn new(pending_response: PendingResponse, survives_disconnect: bool) -> Self {
+        Self { pending: Some(pending_response), survives_disconnect }
     }
 
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<OutgoingMessage>> {
-        let Some(flow) = &mut self.pending else { return Poll::Ready(None) };
-        let out = std::task::ready!(flow.poll_next(cx));
-        if matches!(out, OutgoingMessage::Response { .. }) {
+        let Some(pending_response) = &mut self.pending else { return Poll::Ready(None) };
+        let message = std::task::ready!(pending_response.poll_next(cx));
+        if matches!(message, OutgoingMessage::Response { .. }) {
             self.pending = None;
         }
-        Poll::Ready(Some(out))
+        Poll::Ready(Some(message))
     }
 }
 
 impl Drop for ResponseCall {
     fn drop(&mut self) {
-        if let (true, Some(mut flow)) = (self.survives_disconnect, self.pending.take()) {
+        if let (true, Some(mut pending_response)) = (self.survives_disconnect, self.pending.take()) {
             // 2025-11-25: "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
             tokio::spawn(async move {
                 while !matches!(
-                    std::future::poll_fn(|cx| flow.poll_next(cx)).await,
+                    std::future::poll_fn(|cx| pending_response.poll_next(cx)).await,
                     OutgoingMessage::Response { .. }
                 ) {}
             });
@@ -155,15 +155,15 @@ impl Body {
         }
     }
 
-    pub(crate) fn track_connection(&mut self, link: Arc<TrackedConnection>) {
-        self.connection = Some(link);
+    pub(crate) fn track_connection(&mut self, connection: Arc<TrackedConnection>) {
+        self.connection = Some(connection);
     }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if let Some(link) = &self.connection {
-            link.on_response_complete();
+        if let Some(connection) = &self.connection {
+            connection.on_response_complete();
         }
     }
 }
@@ -177,12 +177,14 @@ impl hyper::body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Chunk>, ClientDisconnected>>> {
-        let Self { kind, connection: link } = &mut *self;
+        let Self { kind, connection } = &mut *self;
         match kind {
             BodyKind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             BodyKind::Stream(stream) => match stream.poll_chunk(cx) {
                 Poll::Ready(bytes) => Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes)))),
-                Poll::Pending if link.as_ref().is_some_and(|link| link.has_disconnected(cx)) => {
+                Poll::Pending
+                    if connection.as_ref().is_some_and(|connection| connection.has_disconnected(cx)) =>
+                {
                     Poll::Ready(Some(Err(ClientDisconnected)))
                 }
                 Poll::Pending => Poll::Pending,
@@ -225,7 +227,7 @@ impl EventStream {
         }
         if self.timer.as_mut().poll(cx).is_ready() {
             self.timer.as_mut().reset(Instant::now() + self.keep_alive);
-            // Polled again at once, so that the timer knows whom to wake.
+            // Poll again at once, to register the timer's waker.
             cx.waker().wake_by_ref();
             return Poll::Ready(Some(sse::KEEP_ALIVE.to_vec().into()));
         }
@@ -241,24 +243,24 @@ enum StreamStatus {
 impl StreamSource {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Chunk, StreamStatus)>> {
         match self {
-            Self::Call(kept) => loop {
-                return Poll::Ready(match std::task::ready!(kept.poll_next(cx)) {
+            Self::Call(call) => loop {
+                return Poll::Ready(match std::task::ready!(call.poll_next(cx)) {
                     None => None,
                     Some(OutgoingMessage::Notification(body) | OutgoingMessage::Request(body)) => {
                         Some((sse_event(None, &body).into(), StreamStatus::Open))
                     }
-                    // Nobody could come back for the rest of this one.
+                    // A client cannot resume this stream.
                     Some(OutgoingMessage::Pause { .. }) => continue,
                     Some(OutgoingMessage::Response { body, .. }) => {
                         Some((sse_event(None, &body).into(), StreamStatus::Ended))
                     }
                 });
             },
-            Self::SessionStream(attached) => {
-                if attached.stream_id() == GET_STREAM {
-                    queue_change_notifications(attached, cx);
+            Self::SessionStream(reader) => {
+                if reader.stream_id() == GET_STREAM {
+                    queue_change_notifications(reader, cx);
                 }
-                Poll::Ready(match std::task::ready!(attached.poll_next(cx)) {
+                Poll::Ready(match std::task::ready!(reader.poll_next(cx)) {
                     None => None,
                     Some(StreamItem::Message { id, body }) => {
                         Some((sse_event(Some(id), &body).into(), StreamStatus::Open))
@@ -267,34 +269,34 @@ impl StreamSource {
                         Some((sse_event(Some(id), &body).into(), StreamStatus::Ended))
                     }
                     Some(StreamItem::Pause { retry_ms }) => {
-                        let mut out = Vec::with_capacity(24);
-                        sse::write_retry(&mut out, retry_ms);
-                        Some((out.into(), StreamStatus::Ended))
+                        let mut message = Vec::with_capacity(24);
+                        sse::write_retry(&mut message, retry_ms);
+                        Some((message.into(), StreamStatus::Ended))
                     }
                 })
             }
-            Self::Subscription(listening) => {
-                let message = std::task::ready!(listening.poll_next(cx));
+            Self::Subscription(subscription) => {
+                let message = std::task::ready!(subscription.poll_next(cx));
                 Poll::Ready(message.map(|message| (sse_event(None, &message).into(), StreamStatus::Open)))
             }
-            Self::SseConnection(posted) => {
-                let message = std::task::ready!(posted.poll_next(cx));
+            Self::SseConnection(sse_connection) => {
+                let message = std::task::ready!(sse_connection.poll_next(cx));
                 Poll::Ready(message.map(|message| (sse_event(None, &message).into(), StreamStatus::Open)))
             }
         }
     }
 }
 
-/// Moves what a session has not been told yet into its GET stream, where it can be read again.
-fn queue_change_notifications(attached: &StreamReader, cx: &mut Context<'_>) {
-    let live = attached.connection();
-    while let Poll::Ready(Some(SubscriptionEvent::Change(change))) = live.subscription.poll_next(cx) {
-        live.streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
+/// Moves a session's pending change notifications into its GET stream, from which a client can resume.
+fn queue_change_notifications(reader: &StreamReader, cx: &mut Context<'_>) {
+    let state = reader.connection();
+    while let Poll::Ready(Some(SubscriptionEvent::Change(change))) = state.subscription.poll_next(cx) {
+        state.streams.push_notification(GET_STREAM, encode::change_notification(&change, None));
     }
 }
 
 pub(crate) fn sse_event(id: Option<EventId>, body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(body.len() + 48);
-    sse::write_message(&mut out, id, body);
-    out
+    let mut message = Vec::with_capacity(body.len() + 48);
+    sse::write_message(&mut message, id, body);
+    message
 }

@@ -1,4 +1,5 @@
-//! One connection: its socket, its phases, and hyper in between. Under TLS, [`tls`](super::tls) is in between too.
+//! Serves one connection: detects the protocol, runs hyper over the tracked socket, with [`tls`](super::tls) in
+//! between where it is configured.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,119 +25,119 @@ use super::unix_pipe;
 use super::websocket;
 use crate::guard::LocalEndpoint;
 
-/// Serves a connection on a task of its own.
-pub(crate) fn spawn(arrival: AcceptedConnection, site: Arc<Site>, watcher: &Arc<ConnectionTracker>) {
-    let AcceptedConnection { stream, local, remote_ip: from } = arrival;
-    // Whoever may open a socket of this machine needs no certificate to know whom they speak to.
-    let secured = match (&site.tls, local) {
+/// Serves a connection on its own task.
+pub(crate) fn spawn(accepted: AcceptedConnection, site: Arc<Site>, tracker: &Arc<ConnectionTracker>) {
+    let AcceptedConnection { stream, local, remote_ip } = accepted;
+    // A unix socket is local and protected by its file mode; it needs no TLS.
+    let tls = match (&site.tls, local) {
         (Some(tls), LocalEndpoint::Address(_)) => match tls.new_connection() {
-            Some(connection) => Some((tls.clone(), TlsSession::new(connection))),
+            Some(session) => Some((tls.clone(), TlsSession::new(session))),
             None => return,
         },
         _ => None,
     };
-    let link = watcher.new_connection(stream, secured.as_ref().map(|(_, session)| session.clone()));
+    let connection = tracker.new_connection(stream, tls.as_ref().map(|(_, session)| session.clone()));
     #[cfg(unix)]
     if let LocalEndpoint::UnixSocket = local {
-        link.allow_idle();
+        connection.allow_idle();
     }
-    let place = watcher.register(link.clone());
-    let at = place.index();
+    let slot = tracker.register(connection.clone());
+    let index = slot.index();
     let task = tokio::spawn(async move {
-        let _place = place;
-        let arrived = Arc::new(ConnectionContext {
+        let _slot = slot;
+        let context = Arc::new(ConnectionContext {
             site,
-            connection: link.clone(),
+            connection: connection.clone(),
             local,
-            remote_ip: from,
+            remote_ip,
             pending_upgrade: Mutex::default(),
         });
-        let ended = match secured {
-            None => serve_plain(link, arrived).await,
-            Some((tls, session)) => Box::pin(serve_tls(link, arrived, &tls, session)).await,
+        let outcome = match tls {
+            None => serve_plain(connection, context).await,
+            Some((tls, session)) => Box::pin(serve_tls(connection, context, &tls, session)).await,
         };
-        match ended {
+        match outcome {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
-            Err(error) => tracing::debug!(%error, "a connection ended before it began"),
+            Ok(Err(error)) => tracing::debug!(%error, "connection failed"),
+            Err(error) => tracing::debug!(%error, "connection failed before the first request"),
         }
     });
-    watcher.set_abort_handle(at, task.abort_handle());
+    tracker.set_abort_handle(index, task.abort_handle());
 }
 
-/// How a connection ended, once it had begun.
+/// The outer error is from before hyper started.
 type ServeResult = io::Result<hyper::Result<()>>;
 
-async fn serve_plain(link: Arc<TrackedConnection>, arrived: Arc<ConnectionContext>) -> ServeResult {
-    let local = arrived.local;
-    let opening = SniffedBytes::read(&link.stream, local).await?;
-    let speaks = opening.protocol(local).unwrap_or(match local {
+async fn serve_plain(connection: Arc<TrackedConnection>, context: Arc<ConnectionContext>) -> ServeResult {
+    let local = context.local;
+    let sniffed = SniffedBytes::read(&connection.stream, local).await?;
+    let protocol = sniffed.protocol(local).unwrap_or(match local {
         LocalEndpoint::Address(_) => Protocol::Http1,
-        // A last line counts also without its end.
+        // The input ended before it was clear; a last line without a line break is a message.
         #[cfg(unix)]
         LocalEndpoint::UnixSocket => Protocol::Pipe,
     });
-    let socket = TrackedSocket { connection: link.clone(), sniffed: opening };
-    Ok(match speaks {
-        Protocol::Http2 => Box::pin(serve_http2(link, arrived, socket)).await,
-        Protocol::Http1 => serve_http1(link, arrived, socket).await,
+    let socket = TrackedSocket { connection: connection.clone(), sniffed };
+    Ok(match protocol {
+        Protocol::Http2 => Box::pin(serve_http2(connection, context, socket)).await,
+        Protocol::Http1 => serve_http1(connection, context, socket).await,
         #[cfg(unix)]
         Protocol::Pipe => {
-            Box::pin(unix_pipe::serve(socket, &link, &arrived.site)).await;
+            Box::pin(unix_pipe::serve(socket, &connection, &context.site)).await;
             Ok(())
         }
     })
 }
 
 async fn serve_tls(
-    link: Arc<TrackedConnection>,
-    arrived: Arc<ConnectionContext>,
+    connection: Arc<TrackedConnection>,
+    context: Arc<ConnectionContext>,
     tls: &Arc<Tls>,
     session: Arc<TlsSession>,
 ) -> ServeResult {
     tls::reload_if_due(tls).await;
-    let spoken = session.handshake(&link).await?;
-    let socket = TlsSocket { connection: link.clone(), session };
-    Ok(match spoken {
-        AlpnProtocol::Http2 => serve_http2(link, arrived, socket).await,
-        AlpnProtocol::Http1 => serve_http1(link, arrived, socket).await,
+    let protocol = session.handshake(&connection).await?;
+    let socket = TlsSocket { connection: connection.clone(), session };
+    Ok(match protocol {
+        AlpnProtocol::Http2 => serve_http2(connection, context, socket).await,
+        AlpnProtocol::Http1 => serve_http1(connection, context, socket).await,
     })
 }
 
-/// A request's head, all its headers together.
+/// Limit for the head of a request, all headers together.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-// Limits for what a peer can make us hold or do: no timer of hyper's for that, the watcher sees to it. The two
-// are apart, and not behind a library that chooses, because every connection keeps room for what it may become.
+// The timeouts are the connection tracker's, not hyper's: it needs no timer per request. HTTP/1 and HTTP/2 are
+// two functions, not hyper-util's automatic choice, because that future has room for both in every connection.
 
 async fn serve_http1(
-    link: Arc<TrackedConnection>,
-    arrived: Arc<ConnectionContext>,
+    connection: Arc<TrackedConnection>,
+    context: Arc<ConnectionContext>,
     socket: impl Io,
 ) -> hyper::Result<()> {
     let socket = TokioIo::new(Strict::new(socket));
-    let connection = pin!(
+    let http_connection = pin!(
         http1::Builder::new()
             .header_read_timeout(None)
             .half_close(true)
             .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(socket, service_fn(|request| route::handle(&arrived, request)))
+            .serve_connection(socket, service_fn(|request| route::handle(&context, request)))
             .with_upgrades()
     );
-    run_connection(&link, connection, http1::UpgradeableConnection::graceful_shutdown).await?;
-    if let Some(upgrade) = arrived.take_pending_upgrade() {
-        Box::pin(websocket::serve(upgrade, &link, &arrived.site)).await;
+    run_connection(&connection, http_connection, http1::UpgradeableConnection::graceful_shutdown).await?;
+    if let Some(upgrade) = context.take_pending_upgrade() {
+        Box::pin(websocket::serve(upgrade, &connection, &context.site)).await;
     }
     Ok(())
 }
 
 async fn serve_http2(
-    link: Arc<TrackedConnection>,
-    arrived: Arc<ConnectionContext>,
+    connection: Arc<TrackedConnection>,
+    context: Arc<ConnectionContext>,
     socket: impl Io,
 ) -> hyper::Result<()> {
     let socket = TokioIo::new(socket);
-    let connection = pin!(
+    let http_connection = pin!(
         http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(100)
@@ -146,39 +147,39 @@ async fn serve_http2(
             .max_send_buf_size(256 << 10)
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(20))
-            .serve_connection(socket, service_fn(|request| route::handle(&arrived, request)))
+            .serve_connection(socket, service_fn(|request| route::handle(&context, request)))
     );
-    run_connection(&link, connection, http2::Connection::graceful_shutdown).await
+    run_connection(&connection, http_connection, http2::Connection::graceful_shutdown).await
 }
 
-/// What hyper reads and writes.
+/// The socket that hyper reads and writes.
 trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl Io for TrackedSocket {}
 
 impl Io for TlsSocket {}
 
-/// Serves until the client leaves, or until we go and the answers under way are out.
+/// Serves until the client disconnects, or until shutdown, when running requests are answered first.
 async fn run_connection<C: Future>(
-    link: &TrackedConnection,
-    mut connection: Pin<&mut C>,
-    end: fn(Pin<&mut C>),
+    connection: &TrackedConnection,
+    mut http_connection: Pin<&mut C>,
+    shut_down: fn(Pin<&mut C>),
 ) -> C::Output {
-    let mut told = false;
+    let mut notified = false;
     poll_fn(|cx| {
-        if !told && link.is_shutting_down(cx) {
-            told = true;
-            end(connection.as_mut());
+        if !notified && connection.is_shutting_down(cx) {
+            notified = true;
+            shut_down(http_connection.as_mut());
         }
-        connection.as_mut().poll(cx)
+        http_connection.as_mut().poll(cx)
     })
     .await
 }
 
-/// The first bytes of a connection, which tell what is spoken on it.
+/// The first bytes of a connection, which show the protocol.
 struct SniffedBytes {
     bytes: [u8; HTTP2_PREFACE.len()],
-    /// How many there are, and how many of them have been handed on.
+    /// How many bytes there are, and how many of them have been passed on.
     len: u8,
     replayed: u8,
 }
@@ -186,33 +187,33 @@ struct SniffedBytes {
 enum Protocol {
     Http1,
     Http2,
-    /// Messages one after the other, which is for unix sockets only.
+    /// Messages without HTTP; on unix sockets only.
     #[cfg(unix)]
     Pipe,
 }
 
-/// With this a client begins that knows HTTP/2 is spoken (RFC 9113, 3.4).
+/// The first bytes of a client with prior knowledge of HTTP/2 (RFC 9113, 3.4).
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl SniffedBytes {
-    /// Reads until it is clear what is spoken.
+    /// Reads until the protocol is clear.
     async fn read(stream: &SocketStream, local: LocalEndpoint) -> io::Result<Self> {
-        let mut opening = Self { bytes: [0; HTTP2_PREFACE.len()], len: 0, replayed: 0 };
+        let mut sniffed = Self { bytes: [0; HTTP2_PREFACE.len()], len: 0, replayed: 0 };
         loop {
             stream.readable().await?;
-            match stream.try_read(&mut opening.bytes[usize::from(opening.len)..]) {
-                Ok(0) => return Ok(opening),
-                Ok(read) => opening.len += read as u8,
+            match stream.try_read(&mut sniffed.bytes[usize::from(sniffed.len)..]) {
+                Ok(0) => return Ok(sniffed),
+                Ok(read) => sniffed.len += read as u8,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(error) => return Err(error),
             }
-            if opening.protocol(local).is_some() {
-                return Ok(opening);
+            if sniffed.protocol(local).is_some() {
+                return Ok(sniffed);
             }
         }
     }
 
-    /// `None` as long as it is not clear.
+    /// `None` while it is not clear yet.
     fn protocol(&self, local: LocalEndpoint) -> Option<Protocol> {
         match self.bytes() {
             bytes if bytes == HTTP2_PREFACE => Some(Protocol::Http2),
@@ -244,7 +245,7 @@ impl SniffedBytes {
     }
 }
 
-/// A socket that notes what passes through it. Shared with the watcher, which only looks.
+/// A socket that records reads and writes for the connection tracker.
 pub(super) struct TrackedSocket {
     connection: Arc<TrackedConnection>,
     sniffed: SniffedBytes,
@@ -258,7 +259,7 @@ impl AsyncRead for TrackedSocket {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.sniffed.is_replayed() {
-            // What follows is read along with it: hyper makes its buffer larger when it must read twice.
+            // Read what follows in the same call: hyper grows its buffer when it must read twice.
             self.sniffed.replay(buf);
             let _ = self.connection.stream.try_read_buf(buf);
             self.connection.on_read();
@@ -267,9 +268,9 @@ impl AsyncRead for TrackedSocket {
         let stream = &self.connection.stream;
         loop {
             let mut short = false;
-            // Where readiness is told once (not on Windows), a read that did not fill the buffer emptied the
-            // socket. Saying so saves the read that would only find that out; `try_io` forgets exactly the
-            // readiness that was there before the read.
+            // With edge-triggered readiness (not on Windows), a read that did not fill the buffer has emptied the
+            // socket. Returning `WouldBlock` clears the readiness and saves the next, useless read; `try_io` clears
+            // only the readiness from before the read.
             let read = stream.try_io(Interest::READABLE, || {
                 let read = stream.try_read_buf(buf)?;
                 short = cfg!(unix) && read > 0 && buf.remaining() > 0;

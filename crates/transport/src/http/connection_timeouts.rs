@@ -1,7 +1,7 @@
-//! One watcher for all connections, instead of a timer for each request.
+//! One task that enforces the timeouts of all connections, instead of a timer for each request.
 //!
-//! A connection notes what it is doing and since when, with plain stores; the watcher looks at all of them
-//! a few times a second and closes those that dwell too long. It sleeps while there are none.
+//! A connection records its phase and when the phase started, with plain stores. The tracker checks all
+//! connections a few times a second and closes the overdue ones. It sleeps while there are none.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,7 +20,7 @@ use crate::shutdown_signal::ShutdownSignal;
 
 const TICK_MS: u64 = 100;
 
-/// A client that only keeps a connection open has this long to see that we are going.
+/// At shutdown, how long an idle connection stays open so that the client can notice.
 const IDLE_CLOSE_GRACE_MS: u64 = 300;
 
 /// What a connection is doing.
@@ -33,60 +33,60 @@ enum ConnectionPhase {
     ReadingHead,
     /// In the body of a request.
     ReadingBody,
-    /// Working on requests, or streaming answers.
+    /// Working on requests, or streaming responses.
     Responding,
-    /// A pipe between two messages, which may be quiet.
+    /// A pipe between two messages, without a timeout.
     PipeIdle,
-    /// A pipe between two messages, whose client answers when it is asked whether it is there.
+    /// A pipe between two messages, whose client must answer pings.
     PipeKeepAlive,
 }
 
-/// How long a pipe may be quiet between two messages.
+/// How long a pipe may be silent between two messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IdlePolicy {
     Unlimited,
-    /// As long as something is heard from its client now and then.
+    /// For the keep-alive timeout.
     KeepAlive,
 }
 
-/// A connection as its requests and the watcher see it: the socket, and notes on what happens there.
+/// A connection as its requests and the tracker see it: the socket, its phase and timestamps.
 pub(crate) struct TrackedConnection {
     pub(crate) stream: SocketStream,
-    /// What lies over the socket, if it is not plain.
+    /// `None` for a plain connection.
     tls: Option<Arc<TlsSession>>,
     clock: Arc<AtomicU32>,
     phase: AtomicU8,
     phase_since: AtomicU32,
     /// The tick at which the head of the current request was complete.
     head_complete_at: AtomicU32,
-    /// The tick at which a write began to stall; 0 if none does.
+    /// The tick since which the peer takes nothing that we write; 0 while it does.
     write_stalled_since: AtomicU32,
     open_requests: AtomicUsize,
-    /// Whether requests share the connection: then bytes that arrive say nothing about a head.
+    /// Whether the connection is HTTP/2, where a read does not mean that a request head has started.
     multiplexed: AtomicBool,
-    /// Whether it is to end once its answers are out.
+    /// Tells the connection to close after its responses.
     shutdown: ShutdownSignal,
 }
 
 impl TrackedConnection {
-    fn enter_phase(&self, doing: ConnectionPhase) {
+    fn enter_phase(&self, phase: ConnectionPhase) {
         self.phase_since.store(self.clock.load(Relaxed), Relaxed);
-        self.phase.store(doing as u8, Relaxed);
+        self.phase.store(phase as u8, Relaxed);
     }
 
     #[inline]
     pub(crate) fn on_read(&self) {
-        let doing = self.phase.load(Relaxed);
-        if doing == ConnectionPhase::Idle as u8 && !self.multiplexed.load(Relaxed) {
+        let phase = self.phase.load(Relaxed);
+        if phase == ConnectionPhase::Idle as u8 && !self.multiplexed.load(Relaxed) {
             self.enter_phase(ConnectionPhase::ReadingHead);
-        } else if doing == ConnectionPhase::ReadingBody as u8 || doing == ConnectionPhase::PipeKeepAlive as u8
+        } else if phase == ConnectionPhase::ReadingBody as u8 || phase == ConnectionPhase::PipeKeepAlive as u8
         {
             self.phase_since.store(self.clock.load(Relaxed), Relaxed);
         }
     }
 
     pub(crate) fn on_write_stalled(&self) {
-        // Only the first of a row of stalls counts.
+        // Only the first of several stalls in a row counts.
         if self.write_stalled_since.load(Relaxed) == 0 {
             self.write_stalled_since.store(self.clock.load(Relaxed).max(1), Relaxed);
         }
@@ -97,7 +97,7 @@ impl TrackedConnection {
         if self.write_stalled_since.load(Relaxed) != 0 {
             self.write_stalled_since.store(0, Relaxed);
         }
-        // hyper lets go of an answer when it has taken it, and may be writing it for long after.
+        // hyper drops a response body once it has buffered it, and may still be writing it much later.
         if self.phase.load(Relaxed) == ConnectionPhase::Idle as u8 {
             self.phase_since.store(self.clock.load(Relaxed), Relaxed);
         }
@@ -105,10 +105,10 @@ impl TrackedConnection {
 
     /// A request's head is complete.
     #[inline]
-    pub(crate) fn on_request_head(&self, shared: bool) {
+    pub(crate) fn on_request_head(&self, multiplexed: bool) {
         self.open_requests.fetch_add(1, Relaxed);
         self.head_complete_at.store(self.clock.load(Relaxed), Relaxed);
-        if shared {
+        if multiplexed {
             self.multiplexed.store(true, Relaxed);
             self.enter_phase(ConnectionPhase::Responding);
         } else {
@@ -121,13 +121,13 @@ impl TrackedConnection {
         self.enter_phase(ConnectionPhase::Responding);
     }
 
-    /// Nothing has been asked yet, and nothing need be for a while.
+    /// The first request may take as long as the next one would.
     #[cfg(unix)]
     pub(crate) fn allow_idle(&self) {
         self.enter_phase(ConnectionPhase::Idle);
     }
 
-    /// An answer is complete, or given up.
+    /// A response is complete, or was dropped.
     #[inline]
     pub(crate) fn on_response_complete(&self) {
         if self.open_requests.fetch_sub(1, Relaxed) == 1 {
@@ -135,35 +135,37 @@ impl TrackedConnection {
         }
     }
 
-    fn is_overdue(&self, now: u32, timing: &ConnectionLimits) -> bool {
+    fn is_overdue(&self, now: u32, limits: &ConnectionLimits) -> bool {
         let since = |tick: &AtomicU32| u64::from(now.wrapping_sub(tick.load(Relaxed))) * TICK_MS;
         if self.write_stalled_since.load(Relaxed) != 0 {
-            // Whoever still has something to write is not idle.
-            return since(&self.write_stalled_since) > timing.write_stall_timeout_ms;
+            // A connection with something to write is not idle.
+            return since(&self.write_stalled_since) > limits.write_stall_timeout_ms;
         }
-        let dwelt = since(&self.phase_since);
+        let elapsed_ms = since(&self.phase_since);
         match self.phase.load(Relaxed) {
-            d if d == ConnectionPhase::Idle as u8 || d == ConnectionPhase::PipeKeepAlive as u8 => {
-                dwelt > timing.keep_alive_timeout_ms
+            phase
+                if phase == ConnectionPhase::Idle as u8 || phase == ConnectionPhase::PipeKeepAlive as u8 =>
+            {
+                elapsed_ms > limits.keep_alive_timeout_ms
             }
-            d if d == ConnectionPhase::ReadingHead as u8 => dwelt > timing.header_timeout_ms,
-            d if d == ConnectionPhase::ReadingBody as u8 => {
-                dwelt > timing.body_idle_timeout_ms
-                    || since(&self.head_complete_at) > timing.body_total_timeout_ms
+            phase if phase == ConnectionPhase::ReadingHead as u8 => elapsed_ms > limits.header_timeout_ms,
+            phase if phase == ConnectionPhase::ReadingBody as u8 => {
+                elapsed_ms > limits.body_idle_timeout_ms
+                    || since(&self.head_complete_at) > limits.body_total_timeout_ms
             }
             _ => false,
         }
     }
 
-    /// Whether the connection is to end. The first to ask is woken when it is.
+    /// Whether the connection must shut down. Wakes the first caller when that changes.
     #[inline]
     pub(crate) fn is_shutting_down(&self, cx: &Context<'_>) -> bool {
         self.shutdown.is_triggered(cx)
     }
 
-    /// Whether the client has left while it is being answered. hyper does not look: one that only stops
-    /// sending, as it may, would lose an answer that is ready. A client that leaves and one that stops
-    /// sending look the same from here, so whoever takes long to answer must ask.
+    /// Whether the client has disconnected while it waits for a response. hyper is configured not to check
+    /// (`half_close`): a client may close its sending half and still read. From here the two look the same, so
+    /// only a response that is not ready yet checks.
     pub(crate) fn has_disconnected(&self, cx: &mut Context<'_>) -> bool {
         if self.multiplexed.load(Relaxed) {
             return false;
@@ -184,7 +186,7 @@ impl TrackedConnection {
         matches!(ready.poll(&mut cx), Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
-    /// Nothing is being answered on it, and nothing of an answer has been written for a while.
+    /// Whether no request is open and nothing was written for a while.
     fn is_idle(&self) -> bool {
         let quiet_ms =
             u64::from(self.clock.load(Relaxed).wrapping_sub(self.phase_since.load(Relaxed))) * TICK_MS;
@@ -199,18 +201,18 @@ impl TrackedConnection {
 }
 
 impl ConnectionMonitor for TrackedConnection {
-    /// A pipe is one request for as long as it lasts.
-    fn on_pipe_start(&self, rests: IdlePolicy) {
+    /// A pipe counts as one open request.
+    fn on_pipe_start(&self, policy: IdlePolicy) {
         self.open_requests.fetch_add(1, Relaxed);
-        self.on_idle(rests);
+        self.on_idle(policy);
     }
 
     fn is_shutting_down(&self, cx: &Context<'_>) -> bool {
         self.shutdown.is_triggered(cx)
     }
 
-    fn on_idle(&self, rests: IdlePolicy) {
-        self.enter_phase(match rests {
+    fn on_idle(&self, policy: IdlePolicy) {
+        self.enter_phase(match policy {
             IdlePolicy::Unlimited => ConnectionPhase::PipeIdle,
             IdlePolicy::KeepAlive => ConnectionPhase::PipeKeepAlive,
         });
@@ -231,11 +233,11 @@ pub(crate) struct ConnectionTracker {
     clock: Arc<AtomicU32>,
     connections: Mutex<ConnectionTable>,
     count: AtomicUsize,
-    /// Rung when the first connection comes and when the last goes.
+    /// Notified when the first connection registers.
     changed: Notify,
 }
 
-/// Connections by place; freed places are used again.
+/// Connections by slot; free slots are reused.
 #[derive(Default)]
 struct ConnectionTable {
     slots: Vec<Option<TrackerEntry>>,
@@ -247,7 +249,7 @@ struct TrackerEntry {
     abort_handle: OnceLock<AbortHandle>,
 }
 
-/// A connection's place in the table; dropping it frees the place.
+/// A connection's slot in the table; dropping it frees the slot.
 pub(crate) struct ConnectionSlot {
     tracker: Arc<ConnectionTracker>,
     index: usize,
@@ -288,17 +290,17 @@ impl ConnectionTracker {
         })
     }
 
-    /// Takes a connection in.
-    pub(crate) fn register(self: &Arc<Self>, link: Arc<TrackedConnection>) -> ConnectionSlot {
-        let watched = Some(TrackerEntry { connection: link, abort_handle: OnceLock::new() });
+    /// Adds a connection to the table.
+    pub(crate) fn register(self: &Arc<Self>, connection: Arc<TrackedConnection>) -> ConnectionSlot {
+        let entry = Some(TrackerEntry { connection, abort_handle: OnceLock::new() });
         let mut table = self.lock();
-        let at = match table.free_slots.pop() {
-            Some(at) => {
-                table.slots[at] = watched;
-                at
+        let index = match table.free_slots.pop() {
+            Some(index) => {
+                table.slots[index] = entry;
+                index
             }
             None => {
-                table.slots.push(watched);
+                table.slots.push(entry);
                 table.slots.len() - 1
             }
         };
@@ -306,19 +308,19 @@ impl ConnectionTracker {
         if self.count.fetch_add(1, Relaxed) == 0 {
             self.changed.notify_one();
         }
-        ConnectionSlot { tracker: self.clone(), index: at }
+        ConnectionSlot { tracker: self.clone(), index }
     }
 
-    /// How to close the connection at a place. Only whoever takes connections in may call this, before it
-    /// takes in another: then the place cannot have been given to somebody else.
-    pub(crate) fn set_abort_handle(&self, at: usize, stop: AbortHandle) {
-        if let Some(Some(watched)) = self.lock().slots.get(at) {
-            // The place is new, so nothing is set yet.
-            let _ = watched.abort_handle.set(stop);
+    /// Sets how to close a connection. The accept loop must call this before it registers the next connection:
+    /// otherwise the slot may already belong to another one.
+    pub(crate) fn set_abort_handle(&self, index: usize, abort_handle: AbortHandle) {
+        if let Some(Some(entry)) = self.lock().slots.get(index) {
+            // The slot is new, so this is the first call for it.
+            let _ = entry.abort_handle.set(abort_handle);
         }
     }
 
-    /// Looks at everything, a few times a second.
+    /// Checks all connections a few times a second.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             if self.count() == 0 {
@@ -326,19 +328,21 @@ impl ConnectionTracker {
             }
             tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
             let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
-            let second = now.is_multiple_of(10);
-            for watched in self.lock().slots.iter().flatten() {
-                if watched.connection.is_overdue(now, &self.limits) || (second && watched.is_disconnected()) {
-                    watched.abort();
+            let is_full_second = now.is_multiple_of(10);
+            for entry in self.lock().slots.iter().flatten() {
+                if entry.connection.is_overdue(now, &self.limits)
+                    || (is_full_second && entry.is_disconnected())
+                {
+                    entry.abort();
                 }
             }
         }
     }
 
-    /// Tells all connections to end, and waits until they have; closes what is left after `at_most`.
-    pub(crate) async fn drain(&self, at_most: Duration) {
-        for watched in self.lock().slots.iter().flatten() {
-            watched.connection.shutdown.trigger();
+    /// Tells all connections to shut down and waits for them; closes those left after `timeout`.
+    pub(crate) async fn drain(&self, timeout: Duration) {
+        for entry in self.lock().slots.iter().flatten() {
+            entry.connection.shutdown.trigger();
         }
         let all_gone = async {
             let mut waited_ms = 0;
@@ -350,15 +354,18 @@ impl ConnectionTracker {
                 }
             }
         };
-        if tokio::time::timeout(at_most, all_gone).await.is_err() {
-            tracing::warn!(left = self.count(), "some connections did not end in time");
+        if tokio::time::timeout(timeout, all_gone).await.is_err() {
+            tracing::warn!(
+                left = self.count(),
+                "closed connections that did not end within the drain timeout"
+            );
             self.close_where(|_| true);
         }
     }
 
     fn close_where(&self, test: impl Fn(&TrackedConnection) -> bool) {
-        for watched in self.lock().slots.iter().flatten().filter(|watched| test(&watched.connection)) {
-            watched.abort();
+        for entry in self.lock().slots.iter().flatten().filter(|entry| test(&entry.connection)) {
+            entry.abort();
         }
     }
 
@@ -369,12 +376,12 @@ impl ConnectionTracker {
 
 impl TrackerEntry {
     fn abort(&self) {
-        if let Some(stop) = self.abort_handle.get() {
-            stop.abort();
+        if let Some(abort_handle) = self.abort_handle.get() {
+            abort_handle.abort();
         }
     }
 
-    /// Where something else has arrived since, the socket does not wake anybody when its client leaves.
+    /// Catches clients that sent more before they disconnected: their sockets stay readable and wake no task.
     fn is_disconnected(&self) -> bool {
         self.connection.is_responding() && self.connection.is_read_closed()
     }
@@ -389,10 +396,10 @@ impl ConnectionSlot {
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut table = self.tracker.lock();
-        let gone = table.slots[self.index].take();
+        let entry = table.slots[self.index].take();
         table.free_slots.push(self.index);
         drop(table);
-        drop(gone);
+        drop(entry);
         self.tracker.count.fetch_sub(1, Relaxed);
     }
 }

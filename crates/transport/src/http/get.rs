@@ -1,4 +1,4 @@
-//! GET and DELETE: streams and the end of a session, for clients of the handshake era.
+//! GET opens a session's stream, DELETE ends the session; for clients of the handshake era.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use super::response;
 use crate::content_negotiation::AcceptedTypes;
 use crate::request_headers::RequestHeaders;
 
-/// The session that a request names.
-#[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
+/// The session that a request names, verified.
+#[expect(clippy::result_large_err, reason = "the error is the response, on its way out")]
 fn require_session(
     server: &Server,
-    who: &CallerIdentity,
-    seen: &RequestHeaders<'_>,
+    identity: &CallerIdentity,
+    headers: &RequestHeaders<'_>,
 ) -> Result<SessionTicket, Response<Body>> {
-    let id = match seen.session_id {
-        // Without a session there is nothing to stream or to end; the newest era has neither.
+    let id = match headers.session_id {
+        // Without a session there is nothing to stream or to end. The newest era has no sessions.
         HeaderField::Absent => return Err(response::method_not_allowed("POST")),
         HeaderField::Repeated => {
-            let why = "more than one Mcp-Session-Id header";
-            return Err(response::error(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, why));
+            let reason = "more than one Mcp-Session-Id header";
+            return Err(response::error(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, reason));
         }
         HeaderField::Single(id) => std::str::from_utf8(id).unwrap_or_default(),
     };
-    if let HeaderField::Single(version) = seen.protocol_version {
+    if let HeaderField::Single(version) = headers.protocol_version {
         match wire::Version::parse_bytes(version) {
             Some(version) if version.has(Feature::Sessions) => {}
             // 2026-07-28: "HTTP GET or DELETE to the MCP endpoint: respond with 405 Method Not Allowed."
@@ -38,58 +38,58 @@ fn require_session(
             }
             Some(_) => {}
             None => {
-                let why = "unsupported MCP-Protocol-Version";
-                return Err(response::error(StatusCode::BAD_REQUEST, ErrorCode::UnsupportedVersion, why));
+                let reason = "unsupported MCP-Protocol-Version";
+                return Err(response::error(StatusCode::BAD_REQUEST, ErrorCode::UnsupportedVersion, reason));
             }
         }
     }
-    server.verify_session(id, who).ok_or_else(|| {
-        let why = "no such session: it ended or expired; initialize again";
-        response::error(StatusCode::NOT_FOUND, ErrorCode::SessionNotFound, why)
+    server.verify_session(id, identity).ok_or_else(|| {
+        let reason = "unknown session: it ended or expired; initialize again";
+        response::error(StatusCode::NOT_FOUND, ErrorCode::SessionNotFound, reason)
     })
 }
 
-/// Opens the session's own stream, or takes up one that was left.
+/// Opens the session's own stream, or resumes the stream of `Last-Event-ID`.
 pub(crate) fn open_stream(
     server: &Arc<Server>,
-    who: &CallerIdentity,
-    seen: &RequestHeaders<'_>,
+    identity: &CallerIdentity,
+    headers: &RequestHeaders<'_>,
     query: Option<&str>,
 ) -> Response<Body> {
-    let ticket = match require_session(server, who, seen) {
+    let ticket = match require_session(server, identity, headers) {
         Ok(ticket) => ticket,
         Err(response) => return response,
     };
-    if !AcceptedTypes::from_request(seen, query).is_some_and(|accepts| accepts.stream) {
+    if !AcceptedTypes::from_request(headers, query).is_some_and(|accepted| accepted.stream) {
         return not_acceptable();
     }
-    let live = match server.ensure_session_state(&ticket, who) {
-        Ok(live) => live,
+    let state = match server.ensure_session_state(&ticket, identity) {
+        Ok(state) => state,
         Err(_) => return too_many_sessions(),
     };
-    let last = match seen.last_event_id {
+    let last = match headers.last_event_id {
         HeaderField::Single(id) => std::str::from_utf8(id).ok().and_then(EventId::parse),
         HeaderField::Absent | HeaderField::Repeated => None,
     };
-    let attached = match last {
-        Some(last) => SessionStreams::attach_reader(&live, last.stream, Some(last.event)),
-        None => SessionStreams::attach_reader(&live, GET_STREAM, None),
+    let reader = match last {
+        Some(last) => SessionStreams::attach_reader(&state, last.stream, Some(last.event)),
+        None => SessionStreams::attach_reader(&state, GET_STREAM, None),
     };
     // 2025-11-25, Resumability: "MUST NOT replay messages that would have been delivered on a different stream".
-    // Whoever waits there for an answer would wait for ever.
-    let Some(attached) = attached else {
-        let why = "the stream of this Last-Event-ID is not kept any more; ask again";
-        return response::error(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, why);
+    // A client that waits there for a response would wait forever.
+    let Some(reader) = reader else {
+        let reason = "the stream of this Last-Event-ID is no longer available; send the request again";
+        return response::error(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, reason);
     };
     let mut first = Vec::new();
     if ticket.peer.version.has(Feature::Priming) {
-        sse::write_priming(&mut first, attached.start_event_id());
+        sse::write_priming(&mut first, reader.start_event_id());
     } else {
-        // The head goes out now, not with the first event.
+        // Makes hyper send the head now, not with the first event.
         first.extend_from_slice(sse::KEEP_ALIVE);
     }
     response::event_stream(Body::stream(
-        StreamSource::SessionStream(attached),
+        StreamSource::SessionStream(reader),
         first,
         server.limits.keep_alive_ms,
     ))
@@ -97,10 +97,10 @@ pub(crate) fn open_stream(
 
 pub(crate) fn delete_session(
     server: &Server,
-    who: &CallerIdentity,
-    seen: &RequestHeaders<'_>,
+    identity: &CallerIdentity,
+    headers: &RequestHeaders<'_>,
 ) -> Response<Body> {
-    match require_session(server, who, seen) {
+    match require_session(server, identity, headers) {
         Ok(ticket) => {
             server.end_session(&ticket);
             response::empty(StatusCode::NO_CONTENT)
@@ -110,16 +110,16 @@ pub(crate) fn delete_session(
 }
 
 pub(crate) fn not_acceptable() -> Response<Body> {
-    let why = "a GET is answered with text/event-stream; allow it in Accept";
-    response::error(StatusCode::NOT_ACCEPTABLE, ErrorCode::InvalidRequest, why)
+    let reason = "the response to GET is text/event-stream; add it to Accept";
+    response::error(StatusCode::NOT_ACCEPTABLE, ErrorCode::InvalidRequest, reason)
 }
 
-/// Too many sessions hold something at once.
+/// Too many sessions have state at once.
 pub(crate) fn too_many_sessions() -> Response<Body> {
-    let told = RpcError::busy(429, TOO_MANY_SESSIONS_RETRY_MS, "too many sessions; try again shortly");
+    let error = RpcError::busy(429, TOO_MANY_SESSIONS_RETRY_MS, "too many sessions; try again shortly");
     response::from_error_response(ErrorResponse {
         retry_after_ms: Some(TOO_MANY_SESSIONS_RETRY_MS),
-        ..host::early_error_response(&told, None)
+        ..host::early_error_response(&error, None)
     })
 }
 

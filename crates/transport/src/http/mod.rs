@@ -1,10 +1,10 @@
-//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2; beside it HTTP+SSE of 2024-11-05; and what a
-//! connection may be besides.
+//! Streamable HTTP, both eras on one endpoint, over HTTP/1.1 and HTTP/2; HTTP+SSE of 2024-11-05; and the pipes
+//! that a connection can turn into.
 //!
 //! ```text
-//! accept → connection (TLS; phases, watched) → route (guards) → post | get | delete | sse → host → response
-//!                                                             → upgrade → websocket → pipe
-//!          a unix socket, no HTTP → local                                           → pipe
+//! accept → connection (TLS; phases, timeouts) → route (guards) → post | get | delete | sse → host → response
+//!                                                              → upgrade → websocket → pipe
+//!          a unix socket without HTTP → unix_pipe                                    → pipe
 //! ```
 
 mod body;
@@ -40,11 +40,11 @@ pub use socket::Listener;
 pub use tls::{CertificateFileError, CertificateFiles, Tls};
 pub(crate) use websocket::WebSocket;
 
-/// How long a connection may dwell in each phase, and how many there may be.
+/// How long a connection may stay in each phase, and how many connections there may be.
 #[derive(Debug, Clone)]
 pub struct ConnectionLimits {
     pub header_timeout_ms: u64,
-    /// Between two pieces of a body.
+    /// Between two reads of a body.
     pub body_idle_timeout_ms: u64,
     /// For a body from its first byte to its last.
     pub body_total_timeout_ms: u64,
@@ -69,30 +69,30 @@ impl Default for ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// How long calls on a pipe may still take when we go: what is left is for saying so.
+    /// How long calls on a pipe may take after shutdown starts. The rest of the drain timeout is for closing.
     pub(crate) fn call_drain_timeout(&self) -> Duration {
         Duration::from_millis(self.drain_timeout_ms - self.drain_timeout_ms / 4)
     }
 }
 
-/// Everything that is served at one address.
+/// The servers, guard, limits and TLS behind one set of listeners.
 pub struct Site {
     pub servers: Vec<Arc<Server>>,
     pub guard: Guard,
     pub connection_limits: ConnectionLimits,
-    /// What is spoken before HTTP; nothing if it is plain.
+    /// `None` for plain HTTP.
     pub tls: Option<Arc<Tls>>,
 }
 
-/// Serves until `stop` says so, then lets calls under way finish.
+/// Serves until `stop` is true, then lets running calls finish.
 pub async fn serve(listener: impl Into<Listener>, site: Arc<Site>, stop: watch::Receiver<bool>) {
     serve_all(vec![listener.into()], site, stop).await;
 }
 
-/// Serves the same at several places.
+/// Serves one site on several listeners.
 pub async fn serve_all(listeners: Vec<Listener>, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
-    let watcher = Arc::new(ConnectionTracker::new(site.connection_limits.clone()));
-    let watching = tokio::spawn(watcher.clone().run());
+    let tracker = Arc::new(ConnectionTracker::new(site.connection_limits.clone()));
+    let tracker_task = tokio::spawn(tracker.clone().run());
     let mut turn = 0;
     loop {
         turn += 1;
@@ -101,10 +101,10 @@ pub async fn serve_all(listeners: Vec<Listener>, site: Arc<Site>, mut stop: watc
             () = wait_for_stop(&mut stop) => break,
         };
         match accepted {
-            Ok(arrival) => admit_connection(arrival, &site, &watcher),
-            // Out of file descriptors, or a client that left at once: neither may stop us or spin.
+            Ok(connection) => admit_connection(connection, &site, &tracker),
+            // Out of file descriptors, or a client that disconnected at once. Do not stop, and do not spin.
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -113,11 +113,11 @@ pub async fn serve_all(listeners: Vec<Listener>, site: Arc<Site>, mut stop: watc
     for server in &site.servers {
         server.close();
     }
-    watcher.drain(Duration::from_millis(site.connection_limits.drain_timeout_ms)).await;
-    watching.abort();
+    tracker.drain(Duration::from_millis(site.connection_limits.drain_timeout_ms)).await;
+    tracker_task.abort();
 }
 
-/// Takes in whoever knocks. Each listener is the first to be looked at in its turn.
+/// Accepts the next connection. The listeners take turns at being polled first.
 async fn accept(listeners: &[Listener], turn: usize) -> std::io::Result<AcceptedConnection> {
     let (after, before) = listeners.split_at(turn % listeners.len().max(1));
     poll_fn(|cx| {
@@ -131,15 +131,15 @@ async fn accept(listeners: &[Listener], turn: usize) -> std::io::Result<Accepted
     .await
 }
 
-fn admit_connection(arrival: AcceptedConnection, site: &Arc<Site>, watcher: &Arc<ConnectionTracker>) {
-    if watcher.count() >= site.connection_limits.connections_max {
-        tracing::warn!("too many connections; one is turned away");
+fn admit_connection(connection: AcceptedConnection, site: &Arc<Site>, tracker: &Arc<ConnectionTracker>) {
+    if tracker.count() >= site.connection_limits.connections_max {
+        tracing::warn!("refused a connection: the limit of open connections is reached");
         return;
     }
-    connection::spawn(arrival, site.clone(), watcher);
+    connection::spawn(connection, site.clone(), tracker);
 }
 
 async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
-    // An error means that whoever could tell us is gone, which comes to the same.
+    // An error means that the sender is gone: stop too.
     drop(stop.wait_for(|stop| *stop).await);
 }

@@ -1,4 +1,4 @@
-//! POST: one message in; JSON out, or a stream once there is something to stream.
+//! POST: one message in; a JSON response out, or an event stream if the call sends events or takes long.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ use super::{ConnectionLimits, response};
 use crate::content_negotiation::{AcceptedTypes, is_json_content_type, is_unencoded};
 use crate::request_headers::RequestHeaders;
 
-/// A request whose head is in order; its body comes next.
+/// A request with a valid head; its body comes next.
 pub(crate) struct PostRequest<'a> {
     server: &'a Arc<Server>,
     identity: CallerIdentity,
@@ -36,7 +36,7 @@ pub(crate) struct PostRequest<'a> {
     accepted: AcceptedTypes,
 }
 
-/// The answer to a request, or what it comes to once it is there.
+/// A response, or the future that produces it.
 pub(crate) enum EventualResponse {
     Ready(Response<Body>),
     Pending(ResponseFuture),
@@ -46,19 +46,19 @@ pub(crate) type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + S
 
 impl<'a> PostRequest<'a> {
     #[inline]
-    #[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
+    #[expect(clippy::result_large_err, reason = "the error is the response, on its way out")]
     pub(crate) fn new(
         server: &'a Arc<Server>,
-        who: CallerIdentity,
-        seen: &'a RequestHeaders<'a>,
+        identity: CallerIdentity,
+        headers: &'a RequestHeaders<'a>,
         query: Option<&str>,
     ) -> Result<Self, Response<Body>> {
-        check_body_headers(seen)?;
-        let Some(accepts) = AcceptedTypes::from_request(seen, query) else {
-            let why = "Accept allows neither application/json nor text/event-stream";
-            return Err(response::error(StatusCode::NOT_ACCEPTABLE, ErrorCode::InvalidRequest, why));
+        check_body_headers(headers)?;
+        let Some(accepted) = AcceptedTypes::from_request(headers, query) else {
+            let reason = "Accept allows neither application/json nor text/event-stream";
+            return Err(response::error(StatusCode::NOT_ACCEPTABLE, ErrorCode::InvalidRequest, reason));
         };
-        Ok(Self { server, identity: who, headers: seen, accepted: accepts })
+        Ok(Self { server, identity, headers, accepted })
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -66,167 +66,180 @@ impl<'a> PostRequest<'a> {
     }
 }
 
-/// Whether a body is announced that can be taken.
+/// Checks the headers that describe the body.
 #[inline]
-#[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
-pub(crate) fn check_body_headers(seen: &RequestHeaders<'_>) -> Result<(), Response<Body>> {
-    let why = if !is_json_content_type(seen.content_type) {
+#[expect(clippy::result_large_err, reason = "the error is the response, on its way out")]
+pub(crate) fn check_body_headers(headers: &RequestHeaders<'_>) -> Result<(), Response<Body>> {
+    let reason = if !is_json_content_type(headers.content_type) {
         "the body must be application/json"
-    } else if !is_unencoded(seen) {
-        "the body must be sent as it is, without a content or transfer coding"
+    } else if !is_unencoded(headers) {
+        "the body must have no content or transfer coding"
     } else {
         return Ok(());
     };
-    Err(response::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::InvalidRequest, why))
+    Err(response::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::InvalidRequest, reason))
 }
 
-/// Answers one message. What is ready at the first look is plain JSON, with nothing made for it to wait with.
+/// Answers one message. A call that is ready at the first poll becomes plain JSON without a task or a timer.
 #[inline]
-pub(crate) fn handle(asked: &PostRequest<'_>, bytes: Vec<u8>, cx: &mut Context<'_>) -> EventualResponse {
-    let PostRequest { server, identity: who, headers: seen, .. } = asked;
-    let (opened, ticket) = decode(asked, bytes);
-    let line = ticket.map_or(ReplyChannel::Stateless, ReplyChannel::Session);
-    EventualResponse::Ready(match opened {
-        Decoded::Request(request) => match server.check_header_params(&request, |name| seen.get(name)) {
-            Ok(()) => return handle_request(asked, request, line, cx),
-            Err(refusal) => response::from_error_response(refusal),
+pub(crate) fn handle(
+    post_request: &PostRequest<'_>,
+    bytes: Vec<u8>,
+    cx: &mut Context<'_>,
+) -> EventualResponse {
+    let PostRequest { server, identity, headers, .. } = post_request;
+    let (decoded, ticket) = decode(post_request, bytes);
+    let channel = ticket.map_or(ReplyChannel::Stateless, ReplyChannel::Session);
+    EventualResponse::Ready(match decoded {
+        Decoded::Request(request) => match server.check_header_params(&request, |name| headers.get(name)) {
+            Ok(()) => return handle_request(post_request, request, channel, cx),
+            Err(error) => response::from_error_response(error),
         },
-        Decoded::Notification(notice) => {
-            if let (Notification::Cancelled(id), Some(live)) =
-                (notice, ticket.and_then(|t| server.session_state(&t)))
+        Decoded::Notification(notification) => {
+            if let (Notification::Cancelled(id), Some(state)) =
+                (notification, ticket.and_then(|t| server.session_state(&t)))
             {
-                live.cancel(&id);
+                state.cancel(&id);
             }
             response::empty(StatusCode::ACCEPTED)
         }
         Decoded::Response { id, result: answer } => {
-            if let Some(live) = ticket.and_then(|ticket| server.session_state(&ticket)) {
-                live.deliver_response(id, answer);
+            if let Some(state) = ticket.and_then(|ticket| server.session_state(&ticket)) {
+                state.deliver_response(id, answer);
             }
             response::empty(StatusCode::ACCEPTED)
         }
-        Decoded::Batch(batch) => match server.dispatch_batch(batch, who, &line) {
-            Some(flow) => return respond_when_ready(asked, flow, line, cx),
+        Decoded::Batch(batch) => match server.dispatch_batch(batch, identity, &channel) {
+            Some(pending_response) => return respond_when_ready(post_request, pending_response, channel, cx),
             None => response::empty(StatusCode::ACCEPTED),
         },
-        Decoded::Rejected(refusal) => response::from_error_response(refusal),
+        Decoded::Rejected(error) => response::from_error_response(error),
     })
 }
 
-/// What the message means, and the session it named if that had a say in it.
+/// Decodes the message, and verifies the session if the message needs one.
 #[inline]
-fn decode(asked: &PostRequest<'_>, bytes: Vec<u8>) -> (Decoded, Option<SessionTicket>) {
-    let PostRequest { server, identity: who, headers: seen, .. } = asked;
+fn decode(post_request: &PostRequest<'_>, bytes: Vec<u8>) -> (Decoded, Option<SessionTicket>) {
+    let PostRequest { server, identity, headers, .. } = post_request;
     let found: Cell<Option<SessionTicket>> = Cell::new(None);
-    let session = || match seen.session_id {
+    let session = || match headers.session_id {
         HeaderField::Absent => SessionLookup::NotNamed,
         HeaderField::Repeated => SessionLookup::NotFound,
         HeaderField::Single(id) => {
-            found.set(std::str::from_utf8(id).ok().and_then(|id| server.verify_session(id, who)));
+            found.set(std::str::from_utf8(id).ok().and_then(|id| server.verify_session(id, identity)));
             found.get().map_or(SessionLookup::NotFound, |ticket| SessionLookup::Found(ticket.peer))
         }
     };
-    let bare = HttpDefaults {
-        headers: Headers { version: seen.protocol_version, method: seen.mcp_method, name: seen.mcp_name },
+    let defaults = HttpDefaults {
+        headers: Headers {
+            version: headers.protocol_version,
+            method: headers.mcp_method,
+            name: headers.mcp_name,
+        },
         lookup_session: &session,
     };
-    let opened = server.decode(bytes, Defaults::Http(bare));
-    (opened, found.get())
+    let decoded = server.decode(bytes, Defaults::Http(defaults));
+    (decoded, found.get())
 }
 
 #[inline]
 fn handle_request(
-    asked: &PostRequest<'_>,
+    post_request: &PostRequest<'_>,
     mut request: Request,
-    line: ReplyChannel,
+    channel: ReplyChannel,
     cx: &mut Context<'_>,
 ) -> EventualResponse {
-    let PostRequest { server, identity: who, accepted: accepts, .. } = asked;
-    // A question to the user needs a stream to travel on.
-    if !accepts.stream && request.peer.version.has(Feature::ServerRequests) {
+    let PostRequest { server, identity, accepted, .. } = post_request;
+    // An input request to the user needs a stream.
+    if !accepted.stream && request.peer.version.has(Feature::ServerRequests) {
         request.peer.capabilities = ClientCapabilities::NONE;
     }
-    EventualResponse::Ready(match server.dispatch(request, who, line.clone()) {
+    EventualResponse::Ready(match server.dispatch(request, identity, channel.clone()) {
         Dispatched::Ready { status, body, retry_after_ms } => {
-            response::with_retry_after(complete_response(status, body, *accepts), retry_after_ms)
+            response::with_retry_after(complete_response(status, body, *accepted), retry_after_ms)
         }
         Dispatched::Initialized { body, session } => {
-            let mut response = complete_response(200, body, *accepts);
+            let mut response = complete_response(200, body, *accepted);
             if let Ok(session) = HeaderValue::from_str(&session) {
                 response.headers_mut().insert(response::SESSION_ID, session);
             }
             response
         }
-        Dispatched::Call(serving) => {
-            return respond_when_ready(asked, PendingResponse::Single(serving), line, cx);
+        Dispatched::Call(call) => {
+            return respond_when_ready(post_request, PendingResponse::Single(call), channel, cx);
         }
-        Dispatched::Subscription(listening) if accepts.stream => response::event_stream(Body::stream(
-            StreamSource::Subscription(listening),
+        Dispatched::Subscription(subscription) if accepted.stream => response::event_stream(Body::stream(
+            StreamSource::Subscription(subscription),
             Vec::new(),
             server.limits.keep_alive_ms,
         )),
         Dispatched::Subscription(_) => {
-            let why = "a subscription is answered with text/event-stream; allow it in Accept";
-            response::error(StatusCode::NOT_ACCEPTABLE, ErrorCode::InvalidRequest, why)
+            let reason = "the response to a subscription is text/event-stream; add it to Accept";
+            response::error(StatusCode::NOT_ACCEPTABLE, ErrorCode::InvalidRequest, reason)
         }
     })
 }
 
 #[inline]
 fn respond_when_ready(
-    asked: &PostRequest<'_>,
-    mut flow: PendingResponse,
-    line: ReplyChannel,
+    post_request: &PostRequest<'_>,
+    mut pending_response: PendingResponse,
+    channel: ReplyChannel,
     cx: &mut Context<'_>,
 ) -> EventualResponse {
-    let first = match flow.poll_next(cx) {
+    let first = match pending_response.poll_next(cx) {
         Poll::Ready(OutgoingMessage::Response { status, body }) => {
-            return EventualResponse::Ready(complete_response(status, body, asked.accepted));
+            return EventualResponse::Ready(complete_response(status, body, post_request.accepted));
         }
         Poll::Ready(out) => Some(out),
         Poll::Pending => None,
     };
-    let server = asked.server.clone();
-    EventualResponse::Pending(match line {
-        ReplyChannel::Session(ticket) => {
-            Box::pin(respond_in_session(server, asked.identity.clone(), flow, first, ticket, asked.accepted))
-        }
+    let server = post_request.server.clone();
+    EventualResponse::Pending(match channel {
+        ReplyChannel::Session(ticket) => Box::pin(respond_in_session(
+            server,
+            post_request.identity.clone(),
+            pending_response,
+            first,
+            ticket,
+            post_request.accepted,
+        )),
         ReplyChannel::Stateless | ReplyChannel::Pipe(_) => {
-            Box::pin(respond_outside_session(server, flow, first, asked.accepted))
+            Box::pin(respond_outside_session(server, pending_response, first, post_request.accepted))
         }
     })
 }
 
-/// The answer is at hand: as it is, or as the only event of a stream.
+/// A complete response: plain JSON, or the only event of a stream.
 #[inline]
-fn complete_response(status: u16, body: Vec<u8>, accepts: AcceptedTypes) -> Response<Body> {
-    if accepts.json || status >= 400 {
+fn complete_response(status: u16, body: Vec<u8>, accepted: AcceptedTypes) -> Response<Body> {
+    if accepted.json || status >= 400 {
         return response::json(status, body);
     }
     response::event_stream(Body::full(sse_event(None, &body)))
 }
 
-/// A call that lives in its response.
+/// A call without a session: it belongs to its response.
 async fn respond_outside_session(
     server: Arc<Server>,
-    flow: PendingResponse,
+    pending_response: PendingResponse,
     first: Option<OutgoingMessage>,
-    accepts: AcceptedTypes,
+    accepted: AcceptedTypes,
 ) -> Response<Body> {
-    let outlives = flow.version().has(Feature::Handshake);
-    let mut kept = ResponseCall::new(flow, outlives);
+    let survives_disconnect = pending_response.version().has(Feature::Handshake);
+    let mut call = ResponseCall::new(pending_response, survives_disconnect);
     let keep_alive_ms = server.limits.keep_alive_ms;
-    let mut said = first;
+    let mut next = first;
     let silence = tokio::time::sleep(Duration::from_millis(server.limits.stream_after_silence_ms));
     tokio::pin!(silence);
     loop {
-        match said {
+        match next {
             Some(OutgoingMessage::Response { status, body }) => {
-                return complete_response(status, body, accepts);
+                return complete_response(status, body, accepted);
             }
-            Some(OutgoingMessage::Notification(body) | OutgoingMessage::Request(body)) if accepts.stream => {
+            Some(OutgoingMessage::Notification(body) | OutgoingMessage::Request(body)) if accepted.stream => {
                 let first = sse_event(None, &body);
-                return response::event_stream(Body::stream(StreamSource::Call(kept), first, keep_alive_ms));
+                return response::event_stream(Body::stream(StreamSource::Call(call), first, keep_alive_ms));
             }
             Some(
                 OutgoingMessage::Notification(_)
@@ -235,17 +248,17 @@ async fn respond_outside_session(
             )
             | None => {}
         }
-        said = poll_fn(|cx| {
-            if let Poll::Ready(out) = kept.poll_next(cx) {
+        next = poll_fn(|cx| {
+            if let Poll::Ready(out) = call.poll_next(cx) {
                 return Poll::Ready(Some(out));
             }
-            if accepts.stream { silence.as_mut().poll(cx).map(|()| None) } else { Poll::Pending }
+            if accepted.stream { silence.as_mut().poll(cx).map(|()| None) } else { Poll::Pending }
         })
         .await
         .flatten();
-        if said.is_none() {
+        if next.is_none() {
             return response::event_stream(Body::stream(
-                StreamSource::Call(kept),
+                StreamSource::Call(call),
                 sse::KEEP_ALIVE.to_vec(),
                 keep_alive_ms,
             ));
@@ -253,47 +266,47 @@ async fn respond_outside_session(
     }
 }
 
-/// A call that belongs to a session: it goes on whether or not somebody reads.
+/// A call that belongs to a session: it continues if the client disconnects.
 async fn respond_in_session(
     server: Arc<Server>,
-    who: CallerIdentity,
-    flow: PendingResponse,
+    identity: CallerIdentity,
+    pending_response: PendingResponse,
     first: Option<OutgoingMessage>,
     ticket: SessionTicket,
-    accepts: AcceptedTypes,
+    accepted: AcceptedTypes,
 ) -> Response<Body> {
-    let live = match server.ensure_session_state(&ticket, &who) {
-        Ok(live) => live,
-        // It has begun, and must not be tried again: it does without what the session would add to it.
-        Err(_) => return respond_outside_session(server, flow, first, accepts).await,
+    let state = match server.ensure_session_state(&ticket, &identity) {
+        Ok(state) => state,
+        // The call has started and must not run twice: it continues without the session.
+        Err(_) => return respond_outside_session(server, pending_response, first, accepted).await,
     };
-    let stream = flow.spawn_into_stream(&live, first);
-    let Some(mut attached) = SessionStreams::attach_reader(&live, stream, Some(0)) else {
+    let stream = pending_response.spawn_into_stream(&state, first);
+    let Some(mut reader) = SessionStreams::attach_reader(&state, stream, Some(0)) else {
         return response::empty(StatusCode::INTERNAL_SERVER_ERROR);
     };
-    let start = attached.start_event_id();
+    let start = reader.start_event_id();
     let version = ticket.peer.version;
     let silence = tokio::time::sleep(Duration::from_millis(server.limits.stream_after_silence_ms));
     tokio::pin!(silence);
     let mut out = Vec::new();
     loop {
-        let part = poll_fn(|cx| {
-            if let Poll::Ready(part) = attached.poll_next(cx) {
-                return Poll::Ready(Some(part));
+        let item = poll_fn(|cx| {
+            if let Poll::Ready(item) = reader.poll_next(cx) {
+                return Poll::Ready(Some(item));
             }
-            if accepts.stream { silence.as_mut().poll(cx).map(|()| None) } else { Poll::Pending }
+            if accepted.stream { silence.as_mut().poll(cx).map(|()| None) } else { Poll::Pending }
         })
         .await;
-        match part {
-            Some(Some(StreamItem::Response { status, body, .. })) if accepts.json => {
-                live.streams.remove(stream);
-                return complete_response(status, body.to_vec(), accepts);
+        match item {
+            Some(Some(StreamItem::Response { status, body, .. })) if accepted.json => {
+                state.streams.remove(stream);
+                return complete_response(status, body.to_vec(), accepted);
             }
-            Some(Some(StreamItem::Message { .. } | StreamItem::Pause { .. })) if !accepts.stream => {}
-            Some(Some(part)) => {
+            Some(Some(StreamItem::Message { .. } | StreamItem::Pause { .. })) if !accepted.stream => {}
+            Some(Some(item)) => {
                 write_priming_event(&mut out, version, start);
-                let source = StreamSource::SessionStream(attached);
-                return match part {
+                let source = StreamSource::SessionStream(reader);
+                return match item {
                     StreamItem::Message { id, body } => {
                         sse::write_message(&mut out, Some(id), &body);
                         response::event_stream(Body::stream(source, out, server.limits.keep_alive_ms))
@@ -308,14 +321,14 @@ async fn respond_in_session(
                     }
                 };
             }
-            // Cancelled: there is no answer, and none is owed.
+            // Cancelled: the client expects no response.
             Some(None) => return response::empty(StatusCode::ACCEPTED),
             None => {
                 write_priming_event(&mut out, version, start);
                 if out.is_empty() {
                     out.extend_from_slice(sse::KEEP_ALIVE);
                 }
-                let source = StreamSource::SessionStream(attached);
+                let source = StreamSource::SessionStream(reader);
                 return response::event_stream(Body::stream(source, out, server.limits.keep_alive_ms));
             }
         }
@@ -328,14 +341,14 @@ fn write_priming_event(out: &mut Vec<u8>, version: Version, start: sse::EventId)
     }
 }
 
-/// Reads the whole body, but no more of it than we take.
+/// Reads the whole body, up to the limit.
 #[inline]
-#[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
+#[expect(clippy::result_large_err, reason = "the error is the response, on its way out")]
 pub(crate) async fn read_body(
     mut body: Incoming,
     server: &Server,
-    timing: &ConnectionLimits,
-    shared: bool,
+    limits: &ConnectionLimits,
+    multiplexed: bool,
 ) -> Result<Vec<u8>, Response<Body>> {
     let bytes_max = server.limits.frame_bytes_max;
     let declared = body.size_hint().lower();
@@ -343,14 +356,14 @@ pub(crate) async fn read_body(
         return Err(body_too_large(bytes_max));
     }
     let mut bytes = Vec::with_capacity(declared.min(PREALLOCATED_BYTES_MAX) as usize);
-    // The watcher sees a connection that dries up, but not one of several requests that share it.
-    let mut patience = shared.then(|| BodyTimeout::new(timing));
+    // The connection tracker sees a stalled HTTP/1 connection, but not one stalled stream of HTTP/2.
+    let mut timeout = multiplexed.then(|| BodyTimeout::new(limits));
     poll_fn(|cx| {
         loop {
             let frame = match Pin::new(&mut body).poll_frame(cx) {
                 Poll::Ready(frame) => frame,
-                Poll::Pending => match &mut patience {
-                    Some(patience) => return patience.poll_expired(cx).map(|()| Err(body_timed_out())),
+                Poll::Pending => match &mut timeout {
+                    Some(timeout) => return timeout.poll_expired(cx).map(|()| Err(body_timed_out())),
                     None => return Poll::Pending,
                 },
             };
@@ -363,8 +376,8 @@ pub(crate) async fn read_body(
                         return Poll::Ready(Err(body_too_large(bytes_max)));
                     }
                     bytes.extend_from_slice(&data);
-                    if let Some(patience) = &mut patience {
-                        patience.reset_idle();
+                    if let Some(timeout) = &mut timeout {
+                        timeout.reset_idle();
                     }
                 }
             }
@@ -374,16 +387,16 @@ pub(crate) async fn read_body(
     Ok(bytes)
 }
 
-/// Waits a little for the end of a body that nobody wants, before its request is answered.
+/// Waits briefly for the end of a body that is not needed, before its request is answered.
 ///
-/// On HTTP/2 a request that is answered before it is complete is reset, and a client that is still sending may see
-/// that and not the answer. And what is wrong with the rest of it would go unnoticed.
+/// HTTP/2 resets a stream that is answered before its request is complete, and a client that is still sending may
+/// see the reset and not the response. Errors in the rest of the request would go unnoticed too.
 pub(crate) async fn discard_body(mut body: Incoming) {
     let rest = async {
-        let mut passed = 0;
+        let mut discarded_bytes = 0;
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            passed += frame.data_ref().map_or(0, |data| data.len());
-            if passed > DISCARDED_BYTES_MAX {
+            discarded_bytes += frame.data_ref().map_or(0, |data| data.len());
+            if discarded_bytes > DISCARDED_BYTES_MAX {
                 break;
             }
         }
@@ -394,10 +407,10 @@ pub(crate) async fn discard_body(mut body: Incoming) {
 const DISCARDED_BYTES_MAX: usize = 64 << 10;
 const DISCARD_TIMEOUT_MS: u64 = 500;
 
-/// A length is believed only so far before the bytes are there.
+/// How much to allocate because of a declared length, before the bytes arrive.
 const PREALLOCATED_BYTES_MAX: u64 = 64 << 10;
 
-/// How long we wait for the next piece of a body, and for all of it.
+/// The idle timeout and the total timeout of one body.
 struct BodyTimeout {
     timer: Pin<Box<Sleep>>,
     idle_timeout: Duration,
@@ -405,10 +418,10 @@ struct BodyTimeout {
 }
 
 impl BodyTimeout {
-    fn new(timing: &ConnectionLimits) -> Self {
+    fn new(limits: &ConnectionLimits) -> Self {
         let now = Instant::now();
-        let idle_timeout = Duration::from_millis(timing.body_idle_timeout_ms);
-        let deadline = now + Duration::from_millis(timing.body_total_timeout_ms);
+        let idle_timeout = Duration::from_millis(limits.body_idle_timeout_ms);
+        let deadline = now + Duration::from_millis(limits.body_total_timeout_ms);
         Self {
             timer: Box::pin(tokio::time::sleep_until(deadline.min(now + idle_timeout))),
             idle_timeout,
@@ -427,8 +440,8 @@ impl BodyTimeout {
 
 #[cold]
 fn body_too_large(bytes_max: usize) -> Response<Body> {
-    let why = format!("the body is longer than {bytes_max} bytes");
-    response::error(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::InvalidRequest, &why)
+    let reason = format!("the body exceeds the limit of {bytes_max} bytes");
+    response::error(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::InvalidRequest, &reason)
 }
 
 #[cold]
@@ -438,5 +451,5 @@ fn body_timed_out() -> Response<Body> {
 
 #[cold]
 fn body_truncated() -> Response<Body> {
-    response::error(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, "the body ended early")
+    response::error(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, "the body is incomplete")
 }

@@ -1,4 +1,4 @@
-//! Responses: a body, its type, and what goes with it.
+//! Builders for HTTP responses.
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -23,10 +23,10 @@ pub(crate) fn json(status: u16, body: Vec<u8>) -> Response<Body> {
 
 pub(crate) fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    let heads = response.headers_mut();
-    heads.insert(header::CONTENT_TYPE, TEXT_EVENT_STREAM);
-    heads.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    heads.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, TEXT_EVENT_STREAM);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     response
 }
 
@@ -36,28 +36,28 @@ pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// Refuses before any request is known, with an error body all the same: people read it.
-pub(crate) fn error(status: StatusCode, code: ErrorCode, why: &str) -> Response<Body> {
-    let told = RpcError::new(code, status.as_u16(), why);
-    let refusal = host::early_error_response(&told, None);
-    json(refusal.http_status, refusal.body)
+/// An error before the JSON-RPC request is known. It has a JSON-RPC error body all the same.
+pub(crate) fn error(status: StatusCode, code: ErrorCode, reason: &str) -> Response<Body> {
+    let rpc_error = RpcError::new(code, status.as_u16(), reason);
+    let response = host::early_error_response(&rpc_error, None);
+    json(response.http_status, response.body)
 }
 
-pub(crate) fn denied(denied: Denial) -> Response<Body> {
-    let code = match denied.status {
+pub(crate) fn denied(denial: Denial) -> Response<Body> {
+    let code = match denial.status {
         StatusCode::UNAUTHORIZED => ErrorCode::Unauthorized,
         StatusCode::FORBIDDEN => ErrorCode::Forbidden,
         _ => ErrorCode::InvalidRequest,
     };
-    let mut response = error(denied.status, code, denied.reason);
-    if denied.status == StatusCode::UNAUTHORIZED {
+    let mut response = error(denial.status, code, denial.reason);
+    if denial.status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
 }
 
-pub(crate) fn from_error_response(refusal: ErrorResponse) -> Response<Body> {
-    with_retry_after(json(refusal.http_status, refusal.body), refusal.retry_after_ms)
+pub(crate) fn from_error_response(response: ErrorResponse) -> Response<Body> {
+    with_retry_after(json(response.http_status, response.body), response.retry_after_ms)
 }
 
 pub(crate) fn with_retry_after(mut response: Response<Body>, retry_after_ms: Option<u64>) -> Response<Body> {
@@ -68,8 +68,11 @@ pub(crate) fn with_retry_after(mut response: Response<Body>, retry_after_ms: Opt
 }
 
 pub(crate) fn method_not_allowed(allowed: &'static str) -> Response<Body> {
-    let mut response =
-        error(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::InvalidRequest, "this method is not allowed here");
+    let mut response = error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::InvalidRequest,
+        "this method is not allowed at this path",
+    );
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
 }

@@ -1,4 +1,4 @@
-//! Where a request goes: guards first, then the path, then the method.
+//! Routes a request: guard first, then path, then method.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -22,13 +22,13 @@ use super::{Site, cors, get, response};
 use crate::guard::{LocalEndpoint, Origin};
 use crate::request_headers::RequestHeaders;
 
-/// What a connection knows about all its requests.
+/// What all requests of a connection share.
 pub(crate) struct ConnectionContext {
     pub(crate) site: Arc<Site>,
     pub(crate) connection: Arc<TrackedConnection>,
     pub(crate) local: LocalEndpoint,
     pub(crate) remote_ip: Option<IpAddr>,
-    /// What it becomes, once it has been asked to and the answer is out.
+    /// The WebSocket that the connection becomes after its 101 response.
     pub(crate) pending_upgrade: Mutex<Option<PendingUpgrade>>,
 }
 
@@ -42,94 +42,103 @@ impl ConnectionContext {
     }
 }
 
-/// Answers one request, whatever it is.
+/// Answers one request.
 ///
-/// hyper keeps room for this future with every connection. So it is one and not several in each other, and
-/// only the body is waited for in it; a call that is not answered at once waits in a box of its own.
+/// hyper stores this future inline in every connection, so it must stay small: it awaits only the request body.
+/// A call that is not ready at once waits in a boxed future.
 pub(crate) fn handle(
-    arrived: &Arc<ConnectionContext>,
+    context: &Arc<ConnectionContext>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Body>, ClientDisconnected>> + use<> {
-    let arrived = arrived.clone();
-    let shared = request.version() == Version::HTTP_2;
+    let context = context.clone();
+    let multiplexed = request.version() == Version::HTTP_2;
     let (parts, body) = request.into_parts();
     async move {
-        let counted = OpenRequest::new(&arrived.connection, shared);
-        let seen = RequestHeaders::new(&parts.headers);
-        let (goal, origin) = check_and_route(&arrived, &parts, &seen);
-        let answer = match goal {
+        let open_request = OpenRequest::new(&context.connection, multiplexed);
+        let headers = RequestHeaders::new(&parts.headers);
+        let (decision, origin) = check_and_route(&context, &parts, &headers);
+        let answer = match decision {
             RouteDecision::Respond(response) => {
-                if shared && !body.is_end_stream() {
+                if multiplexed && !body.is_end_stream() {
                     Box::pin(post::discard_body(body)).await;
                 }
                 EventualResponse::Ready(response)
             }
-            RouteDecision::Post(asked) => {
-                match post::read_body(body, asked.server(), &arrived.site.connection_limits, shared).await {
+            RouteDecision::Post(post_request) => {
+                match post::read_body(
+                    body,
+                    post_request.server(),
+                    &context.site.connection_limits,
+                    multiplexed,
+                )
+                .await
+                {
                     Ok(mut bytes) => {
-                        arrived.connection.on_body_complete();
-                        poll_fn(|cx| Poll::Ready(post::handle(&asked, std::mem::take(&mut bytes), cx))).await
+                        context.connection.on_body_complete();
+                        poll_fn(|cx| Poll::Ready(post::handle(&post_request, std::mem::take(&mut bytes), cx)))
+                            .await
                     }
-                    Err(refused) => EventualResponse::Ready(refused),
+                    Err(refusal) => EventualResponse::Ready(refusal),
                 }
             }
-            RouteDecision::SsePost(posting) => {
+            RouteDecision::SsePost(sse_post) => {
                 let read =
-                    post::read_body(body, posting.server(), &arrived.site.connection_limits, shared).await;
-                EventualResponse::Ready(read.map_or_else(|refused| refused, |bytes| posting.handle(bytes)))
+                    post::read_body(body, sse_post.server(), &context.site.connection_limits, multiplexed)
+                        .await;
+                EventualResponse::Ready(read.map_or_else(|refusal| refusal, |bytes| sse_post.handle(bytes)))
             }
         };
         let mut response = match answer {
             EventualResponse::Ready(response) => response,
-            EventualResponse::Pending(mut later) => {
-                let answered = poll_fn(|cx| match later.as_mut().poll(cx) {
+            EventualResponse::Pending(mut pending) => {
+                let outcome = poll_fn(|cx| match pending.as_mut().poll(cx) {
                     Poll::Ready(response) => Poll::Ready(Ok(response)),
-                    Poll::Pending if arrived.connection.has_disconnected(cx) => {
+                    Poll::Pending if context.connection.has_disconnected(cx) => {
                         Poll::Ready(Err(ClientDisconnected))
                     }
                     Poll::Pending => Poll::Pending,
                 });
-                answered.await?
+                outcome.await?
             }
         };
-        if !shared && !matches!(seen.upgrade, HeaderField::Absent) {
+        if !multiplexed && !matches!(headers.upgrade, HeaderField::Absent) {
             upgrade::close_unless_upgraded(&mut response);
         }
         if let Origin::Allowed(origin) = &origin {
             cors::allow_origin(&mut response, origin);
         }
-        counted.transfer_to(&mut response);
+        open_request.transfer_to(&mut response);
         Ok(response)
     }
 }
 
-/// A request that is counted; if it is given up, or once its answer is complete, no more.
+/// Counts a request as open until its response is complete or dropped.
 struct OpenRequest<'a>(Option<&'a Arc<TrackedConnection>>);
 
 impl<'a> OpenRequest<'a> {
     #[inline]
-    fn new(link: &'a Arc<TrackedConnection>, shared: bool) -> Self {
-        link.on_request_head(shared);
-        Self(Some(link))
+    fn new(connection: &'a Arc<TrackedConnection>, multiplexed: bool) -> Self {
+        connection.on_request_head(multiplexed);
+        Self(Some(connection))
     }
 
     #[inline]
     fn transfer_to(mut self, response: &mut Response<Body>) {
-        if let Some(link) = self.0.take() {
-            response.body_mut().track_connection(link.clone());
+        if let Some(connection) = self.0.take() {
+            response.body_mut().track_connection(connection.clone());
         }
     }
 }
 
 impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
-        if let Some(link) = self.0 {
-            link.on_response_complete();
+        if let Some(connection) = self.0 {
+            connection.on_response_complete();
         }
     }
 }
 
-/// How far a request gets before its body is read.
+/// What the head of a request decides, before the body is read.
 enum RouteDecision<'a> {
     Respond(Response<Body>),
     Post(PostRequest<'a>),
@@ -138,12 +147,12 @@ enum RouteDecision<'a> {
 
 #[inline]
 fn check_and_route<'a>(
-    arrived: &'a ConnectionContext,
+    context: &'a ConnectionContext,
     parts: &'a Parts,
-    seen: &'a RequestHeaders<'a>,
+    headers: &'a RequestHeaders<'a>,
 ) -> (RouteDecision<'a>, Origin) {
-    match arrived.site.guard.admit(&parts.uri, seen, arrived.local) {
-        Err(denied) => (RouteDecision::Respond(response::denied(denied)), Origin::Same),
+    match context.site.guard.admit(&parts.uri, headers, context.local) {
+        Err(denial) => (RouteDecision::Respond(response::denied(denial)), Origin::Same),
         Ok(origin) if parts.method == Method::OPTIONS => {
             let response = match &origin {
                 Origin::Allowed(origin) => cors::preflight(origin, &parts.headers),
@@ -151,71 +160,75 @@ fn check_and_route<'a>(
             };
             (RouteDecision::Respond(response), Origin::Same)
         }
-        Ok(origin) => (route(arrived, parts, seen), origin),
+        Ok(origin) => (route(context, parts, headers), origin),
     }
 }
 
 #[inline]
 fn route<'a>(
-    arrived: &'a ConnectionContext,
+    context: &'a ConnectionContext,
     parts: &'a Parts,
-    seen: &'a RequestHeaders<'a>,
+    headers: &'a RequestHeaders<'a>,
 ) -> RouteDecision<'a> {
-    let site = &*arrived.site;
+    let site = &*context.site;
     let path = parts.uri.path();
     if path == "/health" {
         let healthy = || response::json(200, br#"{"status":"ok"}"#.to_vec());
         return RouteDecision::Respond(get_only(&parts.method, healthy));
     }
-    let principal = match site.guard.authenticate(seen) {
+    let principal = match site.guard.authenticate(headers) {
         Ok(principal) => principal,
-        Err(denied) => return RouteDecision::Respond(response::denied(denied)),
+        Err(denial) => return RouteDecision::Respond(response::denied(denial)),
     };
     if path == "/status" {
         return RouteDecision::Respond(get_only(&parts.method, || response::json(200, status_json(site))));
     }
-    let who = CallerIdentity { principal, address: arrived.remote_ip };
+    let identity = CallerIdentity { principal, address: context.remote_ip };
     let query = parts.uri.query();
     let Some(server) = site.server_at(path) else {
         return match SseEndpoint::from_path(site, path) {
-            Some(end) => route_sse(arrived, &end, parts, who, seen),
+            Some(endpoint) => route_sse(context, &endpoint, parts, identity, headers),
             None => {
-                let why = "nothing is served at this path; see GET /status for what is";
-                RouteDecision::Respond(response::error(StatusCode::NOT_FOUND, ErrorCode::InvalidRequest, why))
+                let reason = "no server at this path; `GET /status` lists the servers";
+                RouteDecision::Respond(response::error(
+                    StatusCode::NOT_FOUND,
+                    ErrorCode::InvalidRequest,
+                    reason,
+                ))
             }
         };
     };
-    if upgrade::is_websocket_upgrade(&parts.method, seen) {
-        return RouteDecision::Respond(upgrade::handle(arrived, parts, server, who));
+    if upgrade::is_websocket_upgrade(&parts.method, headers) {
+        return RouteDecision::Respond(upgrade::handle(context, parts, server, identity));
     }
     RouteDecision::Respond(match parts.method {
-        Method::POST => match PostRequest::new(server, who, seen, query) {
-            Ok(asked) => return RouteDecision::Post(asked),
-            Err(refused) => refused,
+        Method::POST => match PostRequest::new(server, identity, headers, query) {
+            Ok(post_request) => return RouteDecision::Post(post_request),
+            Err(refusal) => refusal,
         },
         Method::GET => {
-            // There is no body to wait for, and a stream may be quiet for as long as it likes.
-            arrived.connection.on_body_complete();
-            get::open_stream(server, &who, seen, query)
+            // A GET has no body to wait for, and its stream may be silent without a timeout.
+            context.connection.on_body_complete();
+            get::open_stream(server, &identity, headers, query)
         }
-        Method::DELETE => get::delete_session(server, &who, seen),
+        Method::DELETE => get::delete_session(server, &identity, headers),
         _ => response::method_not_allowed("POST, GET, DELETE"),
     })
 }
 
 fn route_sse<'a>(
-    arrived: &ConnectionContext,
-    end: &SseEndpoint<'a>,
+    context: &ConnectionContext,
+    endpoint: &SseEndpoint<'a>,
     parts: &Parts,
-    who: CallerIdentity,
-    seen: &RequestHeaders<'_>,
+    identity: CallerIdentity,
+    headers: &RequestHeaders<'_>,
 ) -> RouteDecision<'a> {
-    match sse::route(end, &parts.method, who, seen, parts.uri.query()) {
-        SseRoute::Post(posting) => RouteDecision::SsePost(posting),
+    match sse::route(endpoint, &parts.method, identity, headers, parts.uri.query()) {
+        SseRoute::Post(sse_post) => RouteDecision::SsePost(sse_post),
         SseRoute::Respond(response) => {
             if parts.method == Method::GET {
-                // As ever: a stream may be quiet for as long as it likes.
-                arrived.connection.on_body_complete();
+                // The stream may be silent without a timeout.
+                context.connection.on_body_complete();
             }
             RouteDecision::Respond(response)
         }
@@ -230,7 +243,7 @@ fn get_only(method: &Method, answer: impl FnOnce() -> Response<Body>) -> Respons
 }
 
 impl Site {
-    /// `/mcp/<name>`, and `/mcp` when there is one server.
+    /// The server at `/mcp/<name>`, or at `/mcp` if it is the only one.
     #[inline]
     pub(crate) fn server_at(&self, path: &str) -> Option<&Arc<Server>> {
         let rest = path.strip_prefix("/mcp")?;
@@ -242,8 +255,8 @@ impl Site {
     }
 }
 
-/// Whether a part of a path is this name, with whatever RFC 3986 wants escaped as `%` and two digits. What needs no escape
-/// has none: whoever stands before us and reads paths must not be got round by another spelling.
+/// Whether a path segment is this name, percent-encoded where RFC 3986 requires it. Rejects escapes of unreserved
+/// characters: an alternative spelling must not get past a proxy that filters by path.
 fn matches_server_name(part: &str, name: &str) -> bool {
     if part == name || !part.contains('%') {
         return part == name;
@@ -251,8 +264,8 @@ fn matches_server_name(part: &str, name: &str) -> bool {
     let digit =
         |byte: Option<&u8>| char::from(*byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (mut part, mut name) = (part.as_bytes(), name.as_bytes());
-    while let Some((first, rest)) = part.split_first() {
-        let (meant, rest) = match first {
+    while let Some((next_byte, rest)) = part.split_first() {
+        let (byte, rest) = match next_byte {
             b'%' => match (digit(rest.first()), digit(rest.get(1))) {
                 (Some(high), Some(low)) if !is_unreserved(high << 4 | low) => (high << 4 | low, &rest[2..]),
                 _ => return false,
@@ -260,7 +273,7 @@ fn matches_server_name(part: &str, name: &str) -> bool {
             plain => (*plain, rest),
         };
         match name.split_first() {
-            Some((next, left)) if *next == meant => (part, name) = (rest, left),
+            Some((next, left)) if *next == byte => (part, name) = (rest, left),
             Some(_) | None => return false,
         }
     }
@@ -305,7 +318,7 @@ mod tests {
     use super::matches_server_name;
 
     #[test]
-    fn a_name_is_found_under_its_escapes() {
+    fn server_name_matches_percent_encoded_path() {
         let name = "meine k\u{fc}che";
         for (part, expected) in [
             ("meine%20k%C3%BCche", true),

@@ -1,4 +1,4 @@
-//! What a connection arrives on: TCP, or a unix socket. The same to everybody but whoever takes it in.
+//! Listeners and sockets, TCP or unix. Only `accept` distinguishes the two.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::guard::LocalEndpoint;
 #[cfg(unix)]
 use crate::unix::SocketFile;
 
-/// Where clients knock.
+/// A listening socket.
 pub enum Listener {
     Tcp(TcpListener),
     #[cfg(unix)]
@@ -31,27 +31,27 @@ impl From<SocketFile> for Listener {
     }
 }
 
-/// A connection as it was taken in.
+/// A connection right after `accept`.
 pub(crate) struct AcceptedConnection {
     pub(crate) stream: SocketStream,
-    /// Where it arrived.
+    /// Our end of the connection.
     pub(crate) local: LocalEndpoint,
-    /// Where it came from, if that has an address.
+    /// The client's address; a unix socket has none.
     pub(crate) remote_ip: Option<IpAddr>,
 }
 
 impl Listener {
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<AcceptedConnection>> {
         match self {
-            Self::Tcp(listener) => listener.poll_accept(cx).map_ok(|(stream, from)| {
-                // An answer is written whole: waiting for more to send with it only delays.
+            Self::Tcp(listener) => listener.poll_accept(cx).map_ok(|(stream, remote)| {
+                // Responses are written whole: Nagle's algorithm would only delay them.
                 let _ = stream.set_nodelay(true);
-                let local = stream.local_addr().map_or(from.ip(), |local| local.ip());
+                let local = stream.local_addr().map_or(remote.ip(), |local| local.ip());
                 let stream = SocketStream::Tcp(stream);
                 AcceptedConnection {
                     stream,
                     local: LocalEndpoint::Address(local),
-                    remote_ip: Some(from.ip()),
+                    remote_ip: Some(remote.ip()),
                 }
             }),
             #[cfg(unix)]
@@ -70,13 +70,13 @@ pub(crate) enum SocketStream {
     Unix(tokio::net::UnixStream),
 }
 
-/// Does the same whatever the stream is.
+/// Calls the same method on either kind of stream.
 macro_rules! with {
-    ($self:expr, $stream:ident => $does:expr) => {
+    ($self:expr, $stream:ident => $body:expr) => {
         match $self {
-            SocketStream::Tcp($stream) => $does,
+            SocketStream::Tcp($stream) => $body,
             #[cfg(unix)]
-            SocketStream::Unix($stream) => $does,
+            SocketStream::Unix($stream) => $body,
         }
     };
 }
@@ -124,12 +124,12 @@ impl SocketStream {
         with!(self, stream => stream.try_write_vectored(slices))
     }
 
-    /// Looks at the next byte without taking it: 0 at the end.
+    /// Peeks at the next byte; 0 at the end of the stream.
     pub(crate) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.poll_peek_byte(cx, &mut [0])
     }
 
-    /// The same, and says which it is.
+    /// Peeks at the next byte and stores it in `byte`.
     pub(crate) fn poll_peek_byte(&self, cx: &mut Context<'_>, byte: &mut [u8; 1]) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(stream) => stream.poll_peek(cx, &mut ReadBuf::new(byte)),
@@ -148,7 +148,7 @@ impl SocketStream {
         }
     }
 
-    /// Says that nothing more will be sent. A socket that is gone already has nothing left to shut.
+    /// Closes the sending half. Ignores the error of a socket that is already gone.
     pub(crate) fn shutdown_write(&self) {
         let _ = with!(self, stream => rustix::net::shutdown(stream, rustix::net::Shutdown::Write));
     }

@@ -1,7 +1,7 @@
-//! HTTP+SSE, the transport of 2024-11-05: a stream that a client opens, and messages that it posts.
+//! HTTP+SSE, the transport of 2024-11-05: the client opens a stream with GET and sends messages with POST.
 //!
-//! Together they are a pipe: the handshake goes over it, every answer, notification and question comes as an event
-//! of the stream, and when the stream ends, so does everything that was under way on it.
+//! Together they form a pipe: every response, notification and server request is an event of the stream. When the
+//! stream ends, all its calls are cancelled.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,7 +18,7 @@ use crate::content_negotiation::AcceptedTypes;
 use crate::conversation::{Conversation, MessageSink};
 use crate::request_headers::RequestHeaders;
 
-/// One of the two ends of the transport.
+/// One of the two endpoints of the transport.
 pub(crate) struct SseEndpoint<'a> {
     server: &'a Arc<Server>,
     /// The path before `/sse` and `/messages`.
@@ -32,10 +32,10 @@ enum SseEndpointKind {
 }
 
 impl<'a> SseEndpoint<'a> {
-    /// `/mcp/<name>/sse` and `/mcp/<name>/messages`; without `/mcp/<name>` when there is one server.
+    /// `/mcp/<name>/sse` and `/mcp/<name>/messages`; also `/sse` and `/messages` if there is only one server.
     pub(crate) fn from_path(site: &'a Site, path: &'a str) -> Option<Self> {
         let (base, last) = path.rsplit_once('/')?;
-        let what = match last {
+        let kind = match last {
             "sse" => SseEndpointKind::Stream,
             "messages" => SseEndpointKind::Messages,
             _ => return None,
@@ -44,112 +44,125 @@ impl<'a> SseEndpoint<'a> {
             ("", [only]) => only,
             _ => site.server_at(base)?,
         };
-        Some(Self { server, base_path: base, kind: what })
+        Some(Self { server, base_path: base, kind })
     }
 }
 
-/// What a request to one of the ends comes to.
+/// What to do with a request to one of the endpoints.
 pub(crate) enum SseRoute {
     Respond(Response<Body>),
-    /// A message is to come.
+    /// The body is a message.
     Post(SsePost),
 }
 
 pub(crate) fn route(
-    end: &SseEndpoint<'_>,
+    endpoint: &SseEndpoint<'_>,
     method: &Method,
-    who: CallerIdentity,
-    seen: &RequestHeaders<'_>,
+    identity: CallerIdentity,
+    headers: &RequestHeaders<'_>,
     query: Option<&str>,
 ) -> SseRoute {
-    match (&end.kind, method) {
-        (SseEndpointKind::Stream, &Method::GET) => SseRoute::Respond(open_stream(end, &who, seen)),
+    match (&endpoint.kind, method) {
+        (SseEndpointKind::Stream, &Method::GET) => {
+            SseRoute::Respond(open_stream(endpoint, &identity, headers))
+        }
         (SseEndpointKind::Stream, _) => SseRoute::Respond(response::method_not_allowed("GET")),
-        (SseEndpointKind::Messages, &Method::POST) => match SsePost::new(end.server, who, seen, query) {
-            Ok(posting) => SseRoute::Post(posting),
-            Err(refused) => SseRoute::Respond(refused),
-        },
+        (SseEndpointKind::Messages, &Method::POST) => {
+            match SsePost::new(endpoint.server, identity, headers, query) {
+                Ok(post) => SseRoute::Post(post),
+                Err(response) => SseRoute::Respond(response),
+            }
+        }
         (SseEndpointKind::Messages, _) => SseRoute::Respond(response::method_not_allowed("POST")),
     }
 }
 
-/// Opens a stream. Its first event says where to post.
-fn open_stream(end: &SseEndpoint<'_>, who: &CallerIdentity, seen: &RequestHeaders<'_>) -> Response<Body> {
-    if !AcceptedTypes::from_request(seen, None).is_some_and(|accepts| accepts.stream) {
+/// Opens a stream. Its first event contains the URL for POST.
+fn open_stream(
+    endpoint: &SseEndpoint<'_>,
+    identity: &CallerIdentity,
+    headers: &RequestHeaders<'_>,
+) -> Response<Body> {
+    if !AcceptedTypes::from_request(headers, None).is_some_and(|accepted| accepted.stream) {
         return get::not_acceptable();
     }
-    let Ok(posted) = end.server.open_sse(who) else { return get::too_many_sessions() };
+    let Ok(connection) = endpoint.server.open_sse(identity) else { return get::too_many_sessions() };
     let mut first = Vec::with_capacity(128);
     sse::write_endpoint(
         &mut first,
-        &format!("{}/messages?session_id={}", end.base_path, posted.connection_id()),
+        &format!("{}/messages?session_id={}", endpoint.base_path, connection.connection_id()),
     );
     response::event_stream(Body::stream(
-        StreamSource::SseConnection(posted),
+        StreamSource::SseConnection(connection),
         first,
-        end.server.limits.keep_alive_ms,
+        endpoint.server.limits.keep_alive_ms,
     ))
 }
 
-/// A message whose head is in order; its body comes next.
+/// A POST with a valid head; its body comes next.
 pub(crate) struct SsePost {
     conversation: Conversation<ConnectionState>,
 }
 
 impl SsePost {
-    #[expect(clippy::result_large_err, reason = "the error is the answer, on its way out")]
+    #[expect(clippy::result_large_err, reason = "the error is the response, on its way out")]
     fn new(
         server: &Arc<Server>,
-        who: CallerIdentity,
-        seen: &RequestHeaders<'_>,
+        identity: CallerIdentity,
+        headers: &RequestHeaders<'_>,
         query: Option<&str>,
     ) -> Result<Self, Response<Body>> {
-        post::check_body_headers(seen)?;
-        let mut named =
+        post::check_body_headers(headers)?;
+        let mut ids =
             query.unwrap_or_default().split('&').filter_map(|pair| pair.strip_prefix("session_id="));
-        let why = match (named.next(), named.next()) {
-            (Some(name), None) => match server.sse_connection(name, &who) {
-                Some(live) if live.outgoing.is_full() => return Err(get::too_many_sessions()),
-                Some(live) => {
+        let reason = match (ids.next(), ids.next()) {
+            (Some(id), None) => match server.sse_connection(id, &identity) {
+                Some(state) if state.outgoing.is_full() => return Err(get::too_many_sessions()),
+                Some(state) => {
                     return Ok(Self {
-                        conversation: Conversation::with_state(server.clone(), who, live.clone(), live),
+                        conversation: Conversation::with_state(
+                            server.clone(),
+                            identity,
+                            state.clone(),
+                            state,
+                        ),
                     });
                 }
                 None => {
-                    let why = "no such stream: it ended, or is somebody else's; open another with GET";
-                    return Err(response::error(StatusCode::NOT_FOUND, ErrorCode::SessionNotFound, why));
+                    let reason = "unknown `session_id`: the stream has ended or belongs to another caller; open a new one with GET";
+                    return Err(response::error(StatusCode::NOT_FOUND, ErrorCode::SessionNotFound, reason));
                 }
             },
-            (None, _) => "no `session_id` in the query; post to where the stream's first event says",
+            (None, _) => "missing `session_id` in the query; POST to the URL in the stream's first event",
             (Some(_), Some(_)) => "more than one `session_id` in the query",
         };
-        Err(response::error(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, why))
+        Err(response::error(StatusCode::BAD_REQUEST, ErrorCode::InvalidRequest, reason))
     }
 
     pub(crate) fn server(&self) -> &Server {
         &self.conversation.server
     }
 
-    /// Acts on one message. What it comes to goes out on the stream; all that is said here is that it arrived.
+    /// Handles one message. The response goes to the stream; the POST only gets a 202.
     pub(crate) fn handle(&self, bytes: Vec<u8>) -> Response<Body> {
         match self.conversation.decode(bytes) {
-            // Nobody waits on the stream for an answer to what was no request.
-            Decoded::Rejected(refusal) if !refusal.has_request_id => {
+            // This is not a request, so no client waits on the stream for the error.
+            Decoded::Rejected(error) if !error.has_request_id => {
                 response::from_error_response(ErrorResponse {
-                    http_status: refusal.http_status.max(400),
-                    ..refusal
+                    http_status: error.http_status.max(400),
+                    ..error
                 })
             }
-            opened => {
-                self.conversation.handle_message(opened, &mut Vec::new());
+            decoded => {
+                self.conversation.handle_message(decoded, &mut Vec::new());
                 response::empty(StatusCode::ACCEPTED)
             }
         }
     }
 }
 
-/// Nothing is gathered: each message is an event by itself. Whoever has no room for what must arrive is cut, so
-/// nobody waits for it.
+/// There is no batch: each message is an event. A stream without room for a message that must arrive is cut, so
+/// senders never wait.
 impl MessageSink for ConnectionState {
     fn append(&self, _: &mut Vec<u8>, message: Vec<u8>) {
         self.outgoing.send(message);

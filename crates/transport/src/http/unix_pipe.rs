@@ -1,4 +1,4 @@
-//! A unix socket speaks HTTP, or is a pipe: the first bytes tell.
+//! Pipes on a unix socket, which also accepts HTTP: the first bytes of a connection decide.
 
 use std::sync::Arc;
 
@@ -9,54 +9,54 @@ use wire::error::{ErrorCode, RpcError};
 use super::{Site, TrackedConnection};
 use crate::pipe::{self, ByteStream};
 
-/// Whether these are the first bytes of a pipe: a message, the headers before one, or what is neither but no request
-/// of HTTP. That is a method, in capitals, and where to. `None` as long as it is not clear.
+/// Whether a connection that starts with these bytes is a pipe. HTTP starts with a method in capitals and a target;
+/// everything else is a pipe. `None` while it is not clear yet.
 pub(super) fn is_pipe(bytes: &[u8]) -> Option<bool> {
     const HEADER: &[u8] = b"content-";
-    let said = bytes.trim_ascii_start();
+    let trimmed = bytes.trim_ascii_start();
     let is_method = |c: &u8| c.is_ascii_uppercase() || *c == b'-';
-    let method = said.iter().take_while(|c| is_method(c)).count();
-    let known = said.len().min(HEADER.len());
-    if said[..known].eq_ignore_ascii_case(&HEADER[..known]) {
-        return (known == HEADER.len() || !said.first()?.is_ascii_uppercase()).then_some(true);
+    let method = trimmed.iter().take_while(|c| is_method(c)).count();
+    let compared = trimmed.len().min(HEADER.len());
+    if trimmed[..compared].eq_ignore_ascii_case(&HEADER[..compared]) {
+        return (compared == HEADER.len() || !trimmed.first()?.is_ascii_uppercase()).then_some(true);
     }
-    match &said[method..] {
+    match &trimmed[method..] {
         _ if method == 0 || method > METHOD_BYTES_MAX => Some(true),
         [] | [b' '] => None,
-        [b' ', ..] if &said[..method] == b"CONNECT" => Some(false),
+        [b' ', ..] if &trimmed[..method] == b"CONNECT" => Some(false),
         [b' ', b'/' | b'*' | b'h' | b'H', ..] => Some(false),
         _ => Some(true),
     }
 }
 
-/// The longest of the registered ones, `UPDATEREDIRECTREF`.
+/// The longest registered method is `UPDATEREDIRECTREF`.
 const METHOD_BYTES_MAX: usize = 17;
 
-/// Serves a pipe, if there is somebody to serve it and nobody has to prove who they are.
+/// Serves a pipe, if the site has one server and requires no token.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin,
-    link: &Arc<TrackedConnection>,
+    connection: &Arc<TrackedConnection>,
     site: &Site,
 ) {
-    let (code, why) = match (&site.guard.token, &*site.servers) {
+    let (code, reason) = match (&site.guard.token, &*site.servers) {
         (Some(_), _) => (
             ErrorCode::Unauthorized,
-            "a bearer token is required, and a pipe has no place for it; speak HTTP here",
+            "a bearer token is required, which a pipe cannot carry; use HTTP on this socket",
         ),
         (None, [server]) => {
             let lines = ByteStream::new(io, server.limits.frame_bytes_max);
             let drain = site.connection_limits.call_drain_timeout();
-            return pipe::run(lines, server.clone(), CallerIdentity::default(), &**link, drain).await;
+            return pipe::run(lines, server.clone(), CallerIdentity::default(), &**connection, drain).await;
         }
         (None, _) => (
             ErrorCode::InvalidRequest,
-            "several servers are here; speak HTTP and name one in the path: /mcp/NAME",
+            "this socket has several servers; use HTTP and name one in the path: `/mcp/NAME`",
         ),
     };
-    pipe::reject(ByteStream::new(io, REJECTED_MESSAGE_BYTES_MAX), &RpcError::new(code, 400, why)).await;
+    pipe::reject(ByteStream::new(io, REJECTED_MESSAGE_BYTES_MAX), &RpcError::new(code, 400, reason)).await;
 }
 
-/// Of a message that is refused whatever it says, no more is read than shows its framing.
+/// A rejected message is read only to learn its framing.
 const REJECTED_MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     use super::is_pipe;
 
     #[test]
-    fn the_first_bytes_tell() {
+    fn first_bytes_distinguish_a_pipe_from_http() {
         for (bytes, expected) in [
             ("", None),
             ("\r\n", None),

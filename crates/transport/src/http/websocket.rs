@@ -1,7 +1,7 @@
-//! A WebSocket is a pipe whose messages are text messages: RFC 6455.
+//! A WebSocket (RFC 6455) as a pipe: each text message is one MCP message.
 //!
-//! The library reads frames and knows their rules; here is what a message means, how one that breaks the
-//! rules is closed, and what bounds a client. Nothing is compressed.
+//! tungstenite parses the frames. This module maps messages to pipe events, closes on violations and enforces
+//! limits. There is no compression.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -22,37 +22,37 @@ use super::upgrade::PendingUpgrade;
 use super::{IdlePolicy, Site, TrackedConnection};
 use crate::pipe::{self, FramedTransport, TransportEvent};
 
-/// Serves a connection that has just become a WebSocket.
-pub(super) async fn serve(upgrade: PendingUpgrade, link: &Arc<TrackedConnection>, site: &Site) {
-    let PendingUpgrade { on_upgrade: on, server, identity: who } = upgrade;
-    let io = match on.await {
+/// Serves a connection after its upgrade.
+pub(super) async fn serve(upgrade: PendingUpgrade, connection: &Arc<TrackedConnection>, site: &Site) {
+    let PendingUpgrade { on_upgrade, server, identity } = upgrade;
+    let io = match on_upgrade.await {
         Ok(upgraded) => TokioIo::new(upgraded),
-        Err(error) => return tracing::debug!(%error, "a connection did not become a WebSocket"),
+        Err(error) => return tracing::debug!(%error, "WebSocket upgrade failed"),
     };
     let websocket = WebSocket::new(io, &server.limits);
-    pipe::run(websocket, server, who, &**link, site.connection_limits.call_drain_timeout()).await;
+    pipe::run(websocket, server, identity, &**connection, site.connection_limits.call_drain_timeout()).await;
 }
 
 pub(crate) struct WebSocket<I> {
     io: I,
     config: WebSocketConfig,
     context: WebSocketContext,
-    /// Whether a long message has made the buffer large.
+    /// Whether a long message has grown the read buffer.
     buffer_grown: bool,
     frame_tracker: FrameTracker,
-    /// A client that is not heard from for so long is asked whether it is there.
+    /// After this much silence the server sends a ping.
     ping_interval: Duration,
     ping_timer: Pin<Box<Sleep>>,
     received_since_ping: bool,
 }
 
-/// What is read at once, and what a WebSocket at rest keeps.
+/// Size of one read, and of the buffer of an idle WebSocket.
 const READ_BYTES: usize = 4 << 10;
 
-/// What may be read at one look: a client that sends without a pause is not the only one.
+/// Bytes read per poll, so that one busy client does not starve the others.
 const READ_BYTES_PER_POLL: usize = 64 << 10;
 
-/// Only what the library itself has to say is written through it, and taken from it at once.
+/// Only control frames are written through tungstenite, and taken from it at once.
 const CONTROL_BYTES_MAX: usize = 1 << 10;
 
 impl<I> WebSocket<I> {
@@ -76,12 +76,12 @@ impl<I> WebSocket<I> {
         }
     }
 
-    /// Asks a client that has been silent whether it is there. That nobody answers, the watcher notices.
-    fn poll_keep_alive(&mut self, cx: &mut Context<'_>, own: &mut Vec<u8>) {
+    /// Sends a ping to a silent client. The connection tracker closes it if it does not answer.
+    fn poll_keep_alive(&mut self, cx: &mut Context<'_>, outgoing: &mut Vec<u8>) {
         const PING_FRAME: [u8; 2] = [0x89, 0];
         while self.ping_timer.as_mut().poll(cx).is_ready() {
             if !std::mem::take(&mut self.received_since_ping) {
-                own.extend_from_slice(&PING_FRAME);
+                outgoing.extend_from_slice(&PING_FRAME);
             }
             self.ping_timer.as_mut().reset(Instant::now() + self.ping_interval);
         }
@@ -92,35 +92,35 @@ impl<I: AsyncRead + AsyncWrite + Unpin> WebSocket<I> {
     fn with_context<R>(
         &mut self,
         cx: &mut Context<'_>,
-        own: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
         act: impl FnOnce(&mut WebSocketContext, &mut TungsteniteIo<'_, '_, I>) -> R,
     ) -> R {
-        let Self { io, context, frame_tracker: passed, received_since_ping: heard, .. } = self;
+        let Self { io, context, frame_tracker, received_since_ping, .. } = self;
         act(
             context,
             &mut TungsteniteIo {
                 io,
                 cx,
-                outgoing: own,
-                frame_tracker: passed,
-                received_since_ping: heard,
+                outgoing,
+                frame_tracker,
+                received_since_ping,
                 read_budget: READ_BYTES_PER_POLL,
             },
         )
     }
 
-    /// Breaks off. RFC 6455, 7.1.7: an endpoint SHOULD say why.
+    /// Fails the connection. RFC 6455, 7.1.7: an endpoint SHOULD send a close frame.
     fn close_with_error(
         &mut self,
         cx: &mut Context<'_>,
-        own: &mut Vec<u8>,
+        outgoing: &mut Vec<u8>,
         code: CloseCode,
-        why: &'static str,
+        reason: &'static str,
     ) -> TransportEvent {
-        tracing::debug!(%code, why, "a WebSocket is closed");
-        let last = CloseFrame { code, reason: Utf8Bytes::from_static(why) };
-        match self.with_context(cx, own, |context, wire| context.close(wire, Some(last))) {
-            // It was closed before, so all has been said; or it is out.
+        tracing::debug!(%code, reason, "closing a WebSocket after a protocol violation");
+        let close_frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+        match self.with_context(cx, outgoing, |context, wire| context.close(wire, Some(close_frame))) {
+            // An error means that the close frame was sent before.
             Ok(()) | Err(_) => TransportEvent::Closed,
         }
     }
@@ -142,9 +142,9 @@ impl<I: AsyncRead + AsyncWrite + Unpin> FramedTransport for WebSocket<I> {
         self.frame_tracker.is_mid_message()
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>, own: &mut Vec<u8>) -> Poll<TransportEvent> {
-        self.poll_keep_alive(cx, own);
-        let error = match self.with_context(cx, own, |context, wire| context.read(wire)) {
+    fn poll_next(&mut self, cx: &mut Context<'_>, outgoing: &mut Vec<u8>) -> Poll<TransportEvent> {
+        self.poll_keep_alive(cx, outgoing);
+        let error = match self.with_context(cx, outgoing, |context, wire| context.read(wire)) {
             Ok(Message::Text(text)) => {
                 self.buffer_grown |= text.len() > READ_BYTES;
                 return Poll::Ready(TransportEvent::Frame(Frame::Message(Vec::from(
@@ -154,29 +154,29 @@ impl<I: AsyncRead + AsyncWrite + Unpin> FramedTransport for WebSocket<I> {
             Ok(Message::Binary(_)) => {
                 return Poll::Ready(self.close_with_error(
                     cx,
-                    own,
+                    outgoing,
                     CloseCode::Unsupported,
-                    "messages are text",
+                    "messages must be text",
                 ));
             }
-            // What there is to say to these has been put down; here it goes out.
+            // tungstenite has queued the answer to a ping; flush it.
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {
-                let _ = self.with_context(cx, own, |context, wire| context.flush(wire));
+                let _ = self.with_context(cx, outgoing, |context, wire| context.flush(wire));
                 return Poll::Ready(TransportEvent::Control);
             }
             Ok(Message::Close(_)) => {
-                let _ = self.with_context(cx, own, |context, wire| context.flush(wire));
+                let _ = self.with_context(cx, outgoing, |context, wire| context.flush(wire));
                 return Poll::Ready(TransportEvent::Closed);
             }
             Err(error) => error,
         };
-        let (code, why) = match error {
+        let (code, reason) = match error {
             Error::Io(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if self.frame_tracker.fragments <= FRAGMENTS_MAX {
                     self.shrink_buffer();
                     return Poll::Pending;
                 }
-                (CloseCode::Size, "the message comes in too many pieces")
+                (CloseCode::Size, "the message has too many fragments")
             }
             Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)
             | Error::ConnectionClosed
@@ -184,24 +184,23 @@ impl<I: AsyncRead + AsyncWrite + Unpin> FramedTransport for WebSocket<I> {
             | Error::Io(_) => return Poll::Ready(TransportEvent::Disconnected),
             Error::Capacity(_) => (CloseCode::Size, "the message is too long"),
             Error::Utf8(_) => (CloseCode::Invalid, "the message is not UTF-8"),
-            _ => (CloseCode::Protocol, "the frame breaks the rules of RFC 6455"),
+            _ => (CloseCode::Protocol, "the frame violates RFC 6455"),
         };
-        Poll::Ready(self.close_with_error(cx, own, code, why))
+        Poll::Ready(self.close_with_error(cx, outgoing, code, reason))
     }
 
-    /// RFC 6455, 7.4.1: 1001 says that a server is going down.
-    fn append_close_frame(&mut self, own: &mut Vec<u8>) {
-        let last =
+    /// RFC 6455, 7.4.1: 1001 means that a server is going down.
+    fn append_close_frame(&mut self, outgoing: &mut Vec<u8>) {
+        let close_frame =
             CloseFrame { code: CloseCode::Away, reason: Utf8Bytes::from_static("the server is going down") };
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        // If the client has said goodbye before, it has been answered.
-        let _ = self.with_context(&mut cx, own, |context, wire| context.close(wire, Some(last)));
+        // An error means that the close handshake is already complete.
+        let _ = self.with_context(&mut cx, outgoing, |context, wire| context.close(wire, Some(close_frame)));
     }
 }
 
 impl<I> WebSocket<I> {
-    /// One long message must not cost its size for ever: between two messages the library holds nothing but
-    /// the buffer that it read them with.
+    /// Frees the buffer of a long message. Between two messages a context holds nothing but its read buffer.
     fn shrink_buffer(&mut self) {
         if self.buffer_grown && !self.frame_tracker.is_mid_message() {
             self.buffer_grown = false;
@@ -210,7 +209,7 @@ impl<I> WebSocket<I> {
     }
 }
 
-/// The socket as the library sees it: what it reads is watched, what it writes is gathered.
+/// The socket as tungstenite sees it: reads are tracked, writes are collected in `outgoing`.
 struct TungsteniteIo<'a, 'c, I> {
     io: &'a mut I,
     cx: &'a mut Context<'c>,
@@ -226,8 +225,8 @@ impl<I: AsyncRead + Unpin> Read for TungsteniteIo<'_, '_, I> {
             self.cx.waker().wake_by_ref();
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let most = bytes.len().min(self.read_budget);
-        let mut buf = ReadBuf::new(&mut bytes[..most]);
+        let limit = bytes.len().min(self.read_budget);
+        let mut buf = ReadBuf::new(&mut bytes[..limit]);
         match Pin::new(&mut *self.io).poll_read(self.cx, &mut buf) {
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
             Poll::Ready(read) => {
@@ -252,17 +251,17 @@ impl<I> Write for TungsteniteIo<'_, '_, I> {
     }
 }
 
-/// A message may come in so many pieces. Empty ones are allowed, so its length alone does not bound them.
+/// Limit of fragments in one message. Fragments may be empty, so the size limit alone does not bound them.
 const FRAGMENTS_MAX: u32 = 1 << 17;
 
-/// Follows frames as they pass: whether one has begun, and of how many a message is made so far. Judges
-/// nothing; that is the library's.
+/// Follows frame headers: whether a message is incomplete, and how many fragments it has so far. Validation is
+/// tungstenite's.
 #[derive(Debug, Default)]
 struct FrameTracker {
     header: [u8; 14],
     header_read: usize,
     payload_remaining: u64,
-    /// Of a message that is not complete.
+    /// Fragments of an incomplete message.
     fragments: u32,
 }
 
@@ -319,12 +318,12 @@ impl FrameTracker {
 mod tests {
     use super::FrameTracker;
 
-    /// Frames in pieces of every size: the head says how many bytes are left of what has begun.
+    /// Feeds the frames in chunks of several sizes; the result must be the same.
     #[test]
-    fn what_has_begun_is_known_however_it_is_cut() {
+    fn incomplete_messages_are_detected_whatever_the_chunk_size() {
         let long = [&[0x82, 0xfe, 0x01, 0x00, 1, 2, 3, 4][..], &[0; 256]].concat();
         let longer = [&[0x82, 0xff, 0, 0, 0, 0, 0, 1, 0, 0, 1, 2, 3, 4][..], &[0; 65536]].concat();
-        for (what, frames, within, pieces) in [
+        for (name, frames, mid_message, fragments) in [
             ("nothing", &[][..], false, 0),
             ("one byte", &[0x81], true, 0),
             ("an empty text", &[0x81, 0x80, 1, 2, 3, 4], false, 0),
@@ -342,9 +341,13 @@ mod tests {
             ("all but one of them", &longer[..longer.len() - 1], true, 0),
         ] {
             for size in [1, 2, 3, 5, 1000, 1 << 20] {
-                let mut passed = FrameTracker::default();
-                frames.chunks(size).for_each(|bytes| passed.observe(bytes));
-                assert_eq!((passed.is_mid_message(), passed.fragments), (within, pieces), "{what} by {size}");
+                let mut frame_tracker = FrameTracker::default();
+                frames.chunks(size).for_each(|bytes| frame_tracker.observe(bytes));
+                assert_eq!(
+                    (frame_tracker.is_mid_message(), frame_tracker.fragments),
+                    (mid_message, fragments),
+                    "{name} by {size}"
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A pipe of bytes: lines, or headers with a `Content-Length`.
+//! A pipe over a byte stream, framed as lines or with `Content-Length` headers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,7 +15,7 @@ pub(crate) struct ByteStream<I> {
     at_eof: bool,
 }
 
-/// How often one look may read: a client that sends without a pause is not the only one.
+/// Reads per poll, so that one busy client does not starve the others.
 const READS_PER_POLL_MAX: usize = 16;
 
 impl<I> ByteStream<I> {
@@ -46,17 +46,17 @@ impl<I: AsyncRead + AsyncWrite + Unpin> FramedTransport for ByteStream<I> {
                 return Poll::Ready(TransportEvent::Frame(frame));
             }
             if self.at_eof {
-                // A last line without a line break counts.
+                // A last line without a line break is a message too.
                 return Poll::Ready(
                     self.frames.finish().map_or(TransportEvent::EndOfInput, TransportEvent::Frame),
                 );
             }
-            let mut space = ReadBuf::new(self.frames.read_buffer());
-            match Pin::new(&mut self.io).poll_read(cx, &mut space) {
+            let mut buffer = ReadBuf::new(self.frames.read_buffer());
+            match Pin::new(&mut self.io).poll_read(cx, &mut buffer) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(TransportEvent::Disconnected),
                 Poll::Ready(Ok(())) => {
-                    let read = space.filled().len();
+                    let read = buffer.filled().len();
                     self.frames.advance(read);
                     self.at_eof = read == 0;
                 }
@@ -66,6 +66,6 @@ impl<I: AsyncRead + AsyncWrite + Unpin> FramedTransport for ByteStream<I> {
         Poll::Pending
     }
 
-    /// Lines have no last words: the end is the end.
+    /// Neither framing has a close frame.
     fn append_close_frame(&mut self, _: &mut Vec<u8>) {}
 }

@@ -1,8 +1,9 @@
-//! A pipe over a connection: what the stdio door does with threads, done by the connection's own task.
+//! A pipe over a connection: what stdio does with threads, the connection's own task does here.
 //!
-//! The task reads, opens, looks once at each call and answers what is ready itself; it writes when no whole
-//! message is left to read. Only what has to wait gets a task of its own. A client that does not read is not
-//! read from either once its queue is full, and the watcher closes it when nothing has moved for too long.
+//! The task reads and decodes messages, polls each call once and answers what is ready; it writes when no
+//! complete message is left to read. Only calls that must wait get a task of their own. When the send queue of
+//! a client that does not read is full, the task stops reading from it. The connection tracker closes it after
+//! the write stall timeout.
 
 mod byte_stream;
 mod send_queue;
@@ -27,10 +28,10 @@ use crate::shutdown_signal::ShutdownSignal;
 pub(crate) use byte_stream::ByteStream;
 pub(crate) use send_queue::SendQueue;
 
-/// What carries messages.
+/// A stream of frames and control events over one connection.
 pub(crate) trait FramedTransport {
     type Io: AsyncRead + AsyncWrite;
-    /// How long it may be quiet between two messages.
+    /// How long the client may be silent between two messages.
     const IDLE_POLICY: IdlePolicy;
 
     fn io(&mut self) -> Pin<&mut Self::Io>;
@@ -40,32 +41,32 @@ pub(crate) trait FramedTransport {
     /// Whether a message has begun to arrive and is not complete.
     fn is_mid_message(&self) -> bool;
 
-    /// What comes next. What the transport itself has to say is appended to `own`.
-    fn poll_next(&mut self, cx: &mut Context<'_>, own: &mut Vec<u8>) -> Poll<TransportEvent>;
+    /// The next event. Appends the transport's own control frames to `outgoing`.
+    fn poll_next(&mut self, cx: &mut Context<'_>, outgoing: &mut Vec<u8>) -> Poll<TransportEvent>;
 
-    /// Appends the last words of a server that goes.
-    fn append_close_frame(&mut self, own: &mut Vec<u8>);
+    /// Appends the frame that tells the client that the server is shutting down.
+    fn append_close_frame(&mut self, outgoing: &mut Vec<u8>);
 }
 
-/// Who minds how long a client takes, and says when it is time to go.
+/// Watches the timeouts of a pipe and tells it when to shut down.
 pub(crate) trait ConnectionMonitor {
-    /// From now on it is a pipe.
-    fn on_pipe_start(&self, rests: IdlePolicy);
+    /// The connection is a pipe from now on.
+    fn on_pipe_start(&self, policy: IdlePolicy);
 
-    /// Whether it is time to go. The first to ask is woken when it is.
+    /// Whether the pipe must shut down. Wakes the first caller when that changes.
     fn is_shutting_down(&self, cx: &Context<'_>) -> bool;
 
-    /// It is between two messages.
-    fn on_idle(&self, rests: IdlePolicy);
+    /// The pipe is between two messages.
+    fn on_idle(&self, policy: IdlePolicy);
 
-    /// A message has begun to arrive.
+    /// The first bytes of a message have arrived.
     fn on_message_start(&self);
 
-    /// It is read from again; that nothing was heard meanwhile was not its client's doing.
+    /// Reading continues after a full send queue; the silence meanwhile was not the client's fault.
     fn on_read_resumed(&self);
 }
 
-/// A client may take its time.
+/// A pipe without timeouts.
 impl ConnectionMonitor for ShutdownSignal {
     fn on_pipe_start(&self, _: IdlePolicy) {}
 
@@ -80,55 +81,54 @@ impl ConnectionMonitor for ShutdownSignal {
     fn on_read_resumed(&self) {}
 }
 
-/// What came down a pipe.
+/// What a framed transport received.
 pub(crate) enum TransportEvent {
     Frame(Frame),
-    /// Something that only the transport minds.
+    /// A control frame, handled by the transport.
     Control,
-    /// Nothing more will come, but what was asked may be answered.
+    /// The client sends nothing more, but still reads responses.
     EndOfInput,
-    /// It is over: nothing is answered any more, but what was said must still arrive.
+    /// The connection is closing: no more responses, but the queued ones must still arrive.
     Closed,
-    /// Nobody is there.
+    /// The client is gone.
     Disconnected,
 }
 
-/// When nothing more comes, what was asked already may be answered for so long; and so long a client has to
-/// take its last answers, and to close.
+/// After the last message, running calls have this long to finish. The client has as long again to read the
+/// last responses, and to close.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves one client at the other end of `io`, in lines or with headers, until it leaves.
+/// Serves one client at the other end of `io`, framed as lines or with headers, until it disconnects.
 ///
-/// Nobody minds how long it takes over anything, so it must not be a stranger: somebody in this process.
+/// There are no timeouts, so the client must be trusted: code in this process.
 pub async fn serve(server: Arc<Server>, io: impl AsyncRead + AsyncWrite + Unpin) {
     let lines = ByteStream::new(io, server.limits.frame_bytes_max);
     run(lines, server, CallerIdentity::default(), &ShutdownSignal::default(), Duration::ZERO).await;
 }
 
-/// Serves one client until it leaves, or until we go. `drain` is how long calls may then still take.
+/// Serves one client until it disconnects or we shut down. Running calls then have `drain` to finish.
 pub(crate) async fn run<T: FramedTransport>(
     transport: T,
     server: Arc<Server>,
-    who: CallerIdentity,
-    minder: &impl ConnectionMonitor,
+    identity: CallerIdentity,
+    monitor: &impl ConnectionMonitor,
     drain: Duration,
 ) {
     let output = SendQueue::new(server.limits.stream_bytes_max);
     output.framing.set(transport.framing());
-    let talk = Conversation::new(server, who, output, Handle::current());
-    let mut pipe =
-        Pipe { transport, conversation: talk, monitor: minder, mid_message: false, batch: Vec::new() };
-    minder.on_pipe_start(T::IDLE_POLICY);
-    let last = poll_fn(|cx| match minder.is_shutting_down(cx) {
+    let conversation = Conversation::new(server, identity, output, Handle::current());
+    let mut pipe = Pipe { transport, conversation, monitor, mid_message: false, batch: Vec::new() };
+    monitor.on_pipe_start(T::IDLE_POLICY);
+    let last = poll_fn(|cx| match monitor.is_shutting_down(cx) {
         true => Poll::Ready(CloseReason::Shutdown),
         false => pipe.poll(cx),
     });
     let mut last = last.await;
     if last == CloseReason::Shutdown {
         pipe.conversation.begin_shutdown();
-        let live = pipe.conversation.state.clone();
-        let mut calm = pin!(live.wait_until_idle());
-        let settled = poll_fn(|cx| match calm.as_mut().poll(cx) {
+        let state = pipe.conversation.state.clone();
+        let mut until_idle = pin!(state.wait_until_idle());
+        let settled = poll_fn(|cx| match until_idle.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(CloseReason::Shutdown),
             Poll::Pending => pipe.poll(cx),
         });
@@ -147,47 +147,47 @@ pub(crate) async fn run<T: FramedTransport>(
     flush_and_close(&mut pipe.transport, &pipe.conversation.sink, last).await;
 }
 
-/// Answers whatever comes first with this, and closes.
-pub(crate) async fn reject(mut transport: impl FramedTransport, told: &RpcError) {
+/// Answers the first message with an error and closes.
+pub(crate) async fn reject(mut transport: impl FramedTransport, error: &RpcError) {
     let output = SendQueue::new(0);
-    let mut said = Vec::new();
-    // Only then it is clear in which framing to answer.
-    if let TransportEvent::Disconnected = poll_fn(|cx| transport.poll_next(cx, &mut said)).await {
+    let mut outgoing = Vec::new();
+    // The first message shows which framing to answer in.
+    if let TransportEvent::Disconnected = poll_fn(|cx| transport.poll_next(cx, &mut outgoing)).await {
         return;
     }
-    transport.framing().write(&mut said, &told.to_response(None, Version::UNSPECIFIED));
-    output.write_batch(&mut said);
+    transport.framing().write(&mut outgoing, &error.to_response(None, Version::UNSPECIFIED));
+    output.write_batch(&mut outgoing);
     flush_and_close(&mut transport, &output, CloseReason::Closed).await;
 }
 
-/// Why nothing more is read.
+/// Why the pipe stopped reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseReason {
-    /// We go.
+    /// The server is shutting down.
     Shutdown,
     EndOfInput,
     Closed,
     Disconnected,
 }
 
-/// One client. When it is dropped, wherever that is, its calls end.
+/// One client. Dropping it cancels its calls.
 struct Pipe<'m, T: FramedTransport, M> {
     transport: T,
     conversation: Conversation<SendQueue>,
     monitor: &'m M,
     mid_message: bool,
-    /// Answers that go out together.
+    /// Responses that are written together.
     batch: Vec<u8>,
 }
 
-/// Answers are gathered up to this before they are written, as long as there is more to read.
+/// Responses are batched up to this size while there is more to read.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// So many messages are taken at one look: a client that sends without a pause is not the only one.
+/// Messages handled per poll, so that one busy client does not starve the others.
 const MESSAGES_PER_POLL: usize = 64;
 
 impl<T: FramedTransport, M: ConnectionMonitor> Pipe<'_, T, M> {
-    /// Takes in and writes out what can be.
+    /// Reads, handles and writes as much as possible without waiting.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         let mut left = MESSAGES_PER_POLL;
         loop {
@@ -223,7 +223,7 @@ impl<T: FramedTransport, M: ConnectionMonitor> Pipe<'_, T, M> {
             if let Some(last) = last {
                 return Poll::Ready(last);
             }
-            // Whoever was not read from because its queue was full may have made room.
+            // The queue was full and may have room now.
             if idle && (!full || self.conversation.sink.is_full()) {
                 return Poll::Pending;
             }
@@ -237,32 +237,32 @@ impl<T: FramedTransport, M: ConnectionMonitor> Pipe<'_, T, M> {
         }
     }
 
-    /// Tells what changed. News that nobody has room for stay with the watch, which keeps each once.
+    /// Sends change notifications. Without room, changes stay in the subscription, which keeps each of them once.
     fn send_notifications(&self, cx: &mut Context<'_>) {
         while !self.conversation.sink.is_full()
-            && let Poll::Ready(Some(news)) = self.conversation.state.subscription.poll_next(cx)
+            && let Poll::Ready(Some(event)) = self.conversation.state.subscription.poll_next(cx)
         {
-            self.conversation.notify(&news);
+            self.conversation.notify(&event);
         }
     }
 
-    /// A message that has begun must come to its end in time.
+    /// Tells the monitor when a message starts and ends: a started message must be complete in time.
     fn report_phase(&mut self) {
-        let within = self.transport.is_mid_message();
-        if within != self.mid_message {
-            self.mid_message = within;
-            if within { self.monitor.on_message_start() } else { self.monitor.on_idle(T::IDLE_POLICY) }
+        let mid_message = self.transport.is_mid_message();
+        if mid_message != self.mid_message {
+            self.mid_message = mid_message;
+            if mid_message { self.monitor.on_message_start() } else { self.monitor.on_idle(T::IDLE_POLICY) }
         }
     }
 
-    /// Writes what is still answered after the last message.
+    /// Writes the responses of calls that finish after the last message.
     async fn drain(&mut self) {
         self.conversation.begin_shutdown();
-        let Self { conversation: talk, transport, .. } = self;
-        let mut calm = pin!(talk.state.wait_until_idle());
+        let Self { conversation, transport, .. } = self;
+        let mut until_idle = pin!(conversation.state.wait_until_idle());
         let settled = poll_fn(|cx| {
-            let flushed = talk.sink.poll_flush(cx, transport.io());
-            if let Poll::Ready(Err(_)) = flushed { Poll::Ready(()) } else { calm.as_mut().poll(cx) }
+            let flushed = conversation.sink.poll_flush(cx, transport.io());
+            if let Poll::Ready(Err(_)) = flushed { Poll::Ready(()) } else { until_idle.as_mut().poll(cx) }
         });
         if timeout(SHUTDOWN_GRACE, settled).await.is_err() {
             tracing::debug!("calls were cancelled because the client stopped sending");
@@ -270,8 +270,8 @@ impl<T: FramedTransport, M: ConnectionMonitor> Pipe<'_, T, M> {
     }
 }
 
-/// Writes what is left and closes. What still arrives is thrown away: a socket that is closed over unread
-/// bytes is reset, and the other side may lose what it was told last.
+/// Writes the rest of the queue and closes. Reads and discards what still arrives: closing a socket with unread
+/// bytes resets it, and the client may lose the last responses.
 async fn flush_and_close<T: FramedTransport>(transport: &mut T, output: &SendQueue, last: CloseReason) {
     let closed = async {
         poll_fn(|cx| output.poll_flush(cx, transport.io())).await?;
@@ -280,20 +280,20 @@ async fn flush_and_close<T: FramedTransport>(transport: &mut T, output: &SendQue
     if !matches!(timeout(SHUTDOWN_GRACE, closed).await, Ok(Ok(()))) || last == CloseReason::EndOfInput {
         return;
     }
-    let mut waste = [0; 4096];
+    let mut discarded = [0; 4096];
     let left = poll_fn(|cx| {
         for _ in 0..MESSAGES_PER_POLL {
-            let mut waste = ReadBuf::new(&mut waste);
-            match transport.io().poll_read(cx, &mut waste) {
+            let mut discarded = ReadBuf::new(&mut discarded);
+            match transport.io().poll_read(cx, &mut discarded) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) if !waste.filled().is_empty() => {}
+                Poll::Ready(Ok(())) if !discarded.filled().is_empty() => {}
                 Poll::Ready(_) => return Poll::Ready(()),
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     });
-    // Whoever neither closes nor stops sending is closed on.
+    // A client that neither closes nor stops sending is cut off.
     let _ = timeout(SHUTDOWN_GRACE, left).await;
 }
 

@@ -1,4 +1,4 @@
-//! The way out of a pipe that never blocks: a bounded queue that the connection's own task empties.
+//! A bounded queue of outgoing bytes. Senders never block; the connection's own task writes the queue.
 
 use std::io;
 use std::pin::Pin;
@@ -11,26 +11,26 @@ use crate::conversation::{AtomicFraming, MessageSink};
 
 pub(crate) struct SendQueue {
     pub(crate) framing: AtomicFraming,
-    /// What may wait for a client that does not read. Beyond it nothing more is read from that client, calls
-    /// wait with their answers, and notices are dropped.
+    /// How much may wait for a client that does not read. Above it the pipe stops reading from the client, calls
+    /// wait with their responses, and notifications are dropped.
     bytes_max: usize,
     state: Mutex<QueueState>,
 }
 
-/// `at..` of `queue` is what is still to be written.
+/// `queue[written..]` is still to be written.
 #[derive(Default)]
 struct QueueState {
     queue: Vec<u8>,
     written: usize,
-    /// Whether the last words are in it, or nobody is there: nothing is taken any more.
+    /// Whether the queue accepts no more messages: the last one is queued, or the client is gone.
     closed: bool,
-    /// Who writes.
+    /// Wakes the task that writes.
     writer: Option<Waker>,
-    /// Who has something to send and waits for room: calls under way, so no more than there may be.
+    /// Senders that wait for room. Each is a running call, so their number is bounded.
     waiting_senders: Vec<Waker>,
 }
 
-/// A queue that was longer gives back its room once it is empty.
+/// An empty queue keeps at most this much capacity.
 const RETAINED_BYTES_MAX: usize = 16 << 10;
 
 impl SendQueue {
@@ -42,16 +42,16 @@ impl SendQueue {
         self.lock().pending_bytes() > self.bytes_max
     }
 
-    /// Writes as much as can be written; ready when nothing is left. Wakes for whatever is sent later.
+    /// Writes as much as possible; ready when the queue is empty. Wakes again for messages sent later.
     pub(crate) fn poll_flush(
         &self,
         cx: &mut Context<'_>,
         mut io: Pin<&mut impl AsyncWrite>,
     ) -> Poll<io::Result<()>> {
         let mut state = self.lock();
-        let QueueState { queue, written: at, .. } = &mut *state;
-        while *at < queue.len() {
-            let written = match io.as_mut().poll_write(cx, &queue[*at..]) {
+        let QueueState { queue, written: start, .. } = &mut *state;
+        while *start < queue.len() {
+            let written = match io.as_mut().poll_write(cx, &queue[*start..]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(written) => written?,
                 Poll::Pending => {
@@ -59,41 +59,41 @@ impl SendQueue {
                     return Poll::Pending;
                 }
             };
-            *at += written;
+            *start += written;
         }
         queue.clear();
-        *at = 0;
+        *start = 0;
         queue.shrink_to(RETAINED_BYTES_MAX);
         self.after_write(state, cx);
-        // A stream that gathers what it writes is told that this is all.
+        // A buffering stream must write now.
         let flushed = ready!(io.poll_flush(cx));
         Poll::Ready(flushed)
     }
 
     fn after_write(&self, mut state: MutexGuard<'_, QueueState>, cx: &Context<'_>) {
         if state.written > state.queue.len() / 2 {
-            let at = std::mem::take(&mut state.written);
-            state.queue.drain(..at);
+            let start = std::mem::take(&mut state.written);
+            state.queue.drain(..start);
         }
         match &state.writer {
-            Some(old) if old.will_wake(cx.waker()) => {}
+            Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => state.writer = Some(cx.waker().clone()),
         }
         if state.pending_bytes() <= self.bytes_max {
-            let waiting = std::mem::take(&mut state.waiting_senders);
+            let senders = std::mem::take(&mut state.waiting_senders);
             drop(state);
-            waiting.into_iter().for_each(Waker::wake);
+            senders.into_iter().for_each(Waker::wake);
         }
     }
 
-    /// Writes these as the last: a call that has its answer only now comes too late.
+    /// Queues the last bytes. Responses that come later are dropped.
     pub(crate) fn finish(&self, last: &mut Vec<u8>) {
         let mut state = self.lock();
         state.queue.append(last);
         Self::mark_closed(state);
     }
 
-    /// The client is gone: nothing is kept for it any more.
+    /// Drops the queue, because the client is gone.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         (state.queue, state.written) = (Vec::new(), 0);
@@ -102,9 +102,9 @@ impl SendQueue {
 
     fn mark_closed(mut state: MutexGuard<'_, QueueState>) {
         state.closed = true;
-        let waiting = std::mem::take(&mut state.waiting_senders);
+        let senders = std::mem::take(&mut state.waiting_senders);
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        senders.into_iter().for_each(Waker::wake);
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
@@ -124,7 +124,7 @@ impl MessageSink for SendQueue {
         self.framing.get().write(batch, &message);
     }
 
-    /// Only the connection's own task calls this, and it flushes before it waits: nobody has to be woken.
+    /// Only the connection's own task calls this, and it flushes before it waits: no wake-up is needed.
     fn write_batch(self: &Arc<Self>, batch: &mut Vec<u8>) {
         if batch.is_empty() {
             return;

@@ -1,8 +1,8 @@
-//! A pipe: one message after the other in, answers out in the order they are ready.
+//! stdio: messages on stdin, responses on stdout in the order they are ready.
 //!
-//! One thread reads, opens, looks once at each call and answers what is ready itself; it writes when no
-//! whole message is left to read. Only what has to wait moves to the runtime, so a slow call never delays a
-//! fast one. Nothing but this door writes to stdout while we serve.
+//! One thread reads and decodes messages, polls each call once and answers what is ready; it writes when no
+//! complete message is left to read. Only calls that must wait move to the runtime, so a slow call never delays
+//! a fast one. Nothing else writes to stdout while the server runs.
 
 mod writer;
 
@@ -18,10 +18,10 @@ use wire::frame::{FrameDecoder, Framing};
 use crate::conversation::{AfterFrame, Conversation, MessageSink as _};
 pub use writer::StdoutWriter;
 
-/// When the input ends, what was asked already may be answered for so long.
+/// After the end of the input, running calls have this long to finish.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves one client until the input ends. Blocks; what has to wait runs on `runtime`.
+/// Serves one client until the input ends. Blocks; calls that must wait run on `runtime`.
 pub fn serve(
     server: Arc<Server>,
     runtime: &Handle,
@@ -29,11 +29,12 @@ pub fn serve(
     output: Arc<StdoutWriter>,
 ) -> io::Result<()> {
     let _inside = runtime.enter();
-    let pipe = Arc::new(Conversation::new(server, CallerIdentity::default(), output, runtime.clone()));
-    let news = runtime.spawn(send_notifications(pipe.clone()));
-    let mut frames = FrameDecoder::new(pipe.server.limits.frame_bytes_max);
+    let conversation =
+        Arc::new(Conversation::new(server, CallerIdentity::default(), output, runtime.clone()));
+    let notifications = runtime.spawn(send_notifications(conversation.clone()));
+    let mut frames = FrameDecoder::new(conversation.server.limits.frame_bytes_max);
     let mut batch = Vec::with_capacity(BATCH_BYTES);
-    'read: while !pipe.sink.is_closed() {
+    'read: while !conversation.sink.is_closed() {
         let read = match input.read(frames.read_buffer()) {
             Ok(0) => break,
             Ok(read) => read,
@@ -42,43 +43,43 @@ pub fn serve(
         };
         frames.advance(read);
         while let Some(frame) = frames.next() {
-            pipe.sink.framing.set(frames.framing().unwrap_or(Framing::Lines));
-            if pipe.handle_frame(frame, &mut batch) == AfterFrame::Close {
+            conversation.sink.framing.set(frames.framing().unwrap_or(Framing::Lines));
+            if conversation.handle_frame(frame, &mut batch) == AfterFrame::Close {
                 break 'read;
             }
             if batch.len() >= BATCH_BYTES {
-                pipe.sink.write_batch(&mut batch);
+                conversation.sink.write_batch(&mut batch);
             }
         }
-        pipe.sink.write_batch(&mut batch);
+        conversation.sink.write_batch(&mut batch);
     }
     if let Some(last) = frames.finish() {
-        pipe.handle_frame(last, &mut batch);
+        conversation.handle_frame(last, &mut batch);
     }
-    pipe.sink.write_batch(&mut batch);
-    news.abort();
-    pipe.server.close();
-    let calm =
-        runtime.block_on(async { tokio::time::timeout(SHUTDOWN_GRACE, pipe.state.wait_until_idle()).await });
-    if calm.is_err() {
-        tracing::debug!("calls were cancelled because the input ended");
+    conversation.sink.write_batch(&mut batch);
+    notifications.abort();
+    conversation.server.close();
+    let idle = runtime
+        .block_on(async { tokio::time::timeout(SHUTDOWN_GRACE, conversation.state.wait_until_idle()).await });
+    if idle.is_err() {
+        tracing::debug!("cancelled running calls because the input ended");
     }
-    pipe.state.close();
-    pipe.sink.finish(SHUTDOWN_GRACE);
+    conversation.state.close();
+    conversation.sink.finish(SHUTDOWN_GRACE);
     Ok(())
 }
 
-/// Ends it from outside, as the end of the input would: what was asked already may be answered for a while.
-/// Whoever reads the input is left alone; the process is expected to end.
+/// Shuts down from outside, as the end of the input would: running calls may finish. The reading thread stays
+/// blocked in its read; the process is expected to exit.
 pub async fn shut_down(server: &Server, output: &StdoutWriter) {
     server.close();
-    let calm = async {
+    let idle = async {
         while !is_idle(server) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    if tokio::time::timeout(SHUTDOWN_GRACE, calm).await.is_err() {
-        tracing::debug!("calls were cancelled because the process was told to stop");
+    if tokio::time::timeout(SHUTDOWN_GRACE, idle).await.is_err() {
+        tracing::debug!("cancelled running calls because the process was told to stop");
     }
     output.finish(SHUTDOWN_GRACE);
 }
@@ -88,12 +89,12 @@ fn is_idle(server: &Server) -> bool {
     status.calls_active == 0 && status.subscriptions == 0
 }
 
-/// Answers are gathered up to this before they are written, as long as there is more to read.
+/// Responses are batched up to this size while there is more to read.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Tells the client what changed, for as long as it is served.
-async fn send_notifications(talk: Arc<Conversation<StdoutWriter>>) {
-    while let Some(news) = poll_fn(|cx| talk.state.subscription.poll_next(cx)).await {
-        talk.notify(&news);
+/// Sends change notifications until the server stops.
+async fn send_notifications(conversation: Arc<Conversation<StdoutWriter>>) {
+    while let Some(notifications) = poll_fn(|cx| conversation.state.subscription.poll_next(cx)).await {
+        conversation.notify(&notifications);
     }
 }

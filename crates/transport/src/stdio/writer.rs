@@ -1,7 +1,7 @@
-//! The way out of a pipe: written where it is made, as long as that cannot block.
+//! Writes stdout on the thread that has a response, as long as that cannot block.
 //!
-//! A client that sends without reading fills the pipe. Then a thread of its own takes over the writing, so
-//! that whoever reads can go on and see what else the client wants: a cancellation, or the end.
+//! A client that sends without reading fills the pipe. Then a writer thread takes over, so that the reading
+//! thread can go on and see the client's next message, such as a cancellation, or the end of the input.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ pub struct StdoutWriter {
     file: File,
     pub(crate) framing: AtomicFraming,
     closed: AtomicBool,
-    /// Whether a write cannot be told not to wait, so that we must ask before each.
+    /// Whether the file does not support non-blocking writes, so that each write needs a `poll` first.
     poll_before_write: AtomicBool,
     state: Mutex<WriterState>,
     changed: Condvar,
@@ -24,16 +24,16 @@ pub struct StdoutWriter {
 
 #[derive(Default)]
 struct WriterState {
-    /// What waits for the writing thread.
+    /// Bytes for the writer thread.
     queue: Vec<u8>,
-    /// Whether that thread is at work; then nobody else may write.
+    /// Whether the writer thread is writing; then no other thread may write.
     thread_is_writing: bool,
     thread_started: bool,
-    /// Who has something to send and waits for room: calls under way, so no more than there may be.
+    /// Senders that wait for room. Each is a running call, so their number is bounded.
     waiting_senders: Vec<Waker>,
 }
 
-/// What may wait for a client that does not read. Beyond it, reading waits too and notices are dropped.
+/// How much may wait for a client that does not read. Above it, reading waits and notifications are dropped.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
 /// POSIX: a pipe that polls as writable takes this much without blocking.
@@ -51,18 +51,18 @@ impl StdoutWriter {
         })
     }
 
-    /// Whether the client has stopped reading for good.
+    /// Whether the client is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything is written, but not for ever. Nothing is written after it.
-    pub fn finish(&self, at_most: Duration) {
+    /// Waits until everything is written, at most for `timeout`. Nothing is written afterwards.
+    pub fn finish(&self, timeout: Duration) {
         let state = self.lock();
-        let busy = |state: &mut WriterState| state.thread_is_writing && !self.is_closed();
+        let is_busy = |state: &mut WriterState| state.thread_is_writing && !self.is_closed();
         let (mut state, _) =
-            self.changed.wait_timeout_while(state, at_most, busy).unwrap_or_else(PoisonError::into_inner);
-        // The writing thread goes too, and with it the last hold on the pipe.
+            self.changed.wait_timeout_while(state, timeout, is_busy).unwrap_or_else(PoisonError::into_inner);
+        // The writer thread exits too and releases the pipe.
         self.close(&mut state);
     }
 
@@ -93,7 +93,7 @@ impl StdoutWriter {
         }
     }
 
-    /// Writes as much as can be written without waiting.
+    /// Writes as much as possible without blocking.
     fn write_available(&self, bytes: &mut &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let written = match self.write_nonblocking(bytes) {
@@ -112,17 +112,17 @@ impl StdoutWriter {
         Ok(())
     }
 
-    /// Writes all that fits in one call, where the system can be told not to wait for this write alone.
+    /// Writes as much as fits, on systems that support a non-blocking flag for a single write.
     #[cfg(target_os = "linux")]
     fn write_nonblocking(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
         use rustix::io::{Errno, ReadWriteFlags, pwritev2};
-        /// Where the stream stands: a pipe has no other place.
+        /// The current position; a pipe has no other.
         const CURRENT_OFFSET: u64 = u64::MAX;
         if self.poll_before_write.load(Ordering::Relaxed) {
             return None;
         }
         match pwritev2(&self.file, &[io::IoSlice::new(bytes)], CURRENT_OFFSET, ReadWriteFlags::NOWAIT) {
-            // An older kernel, or something else than a pipe or socket.
+            // An older kernel, or a file that is neither a pipe nor a socket.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::SPIPE) => {
                 self.poll_before_write.store(true, Ordering::Relaxed);
                 None
@@ -142,7 +142,7 @@ impl StdoutWriter {
         let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut fds, Some(&now)) {
-            // An error or a closed reader also "polls": the write will tell.
+            // An error or a closed reader also counts as ready; the write returns the error.
             Ok(ready) => Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
@@ -154,9 +154,9 @@ impl StdoutWriter {
         Ok(false)
     }
 
-    /// The writing thread: blocks in the place of everybody else.
+    /// The writer thread: the only one that may block in a write.
     fn run_writer_thread(&self) {
-        let mut mine = Vec::new();
+        let mut batch = Vec::new();
         loop {
             let mut state = self.lock();
             while state.queue.is_empty() && !self.is_closed() {
@@ -167,13 +167,13 @@ impl StdoutWriter {
             if self.is_closed() {
                 return;
             }
-            mine.clear();
-            std::mem::swap(&mut mine, &mut state.queue);
+            batch.clear();
+            std::mem::swap(&mut batch, &mut state.queue);
             self.changed.notify_all();
             state.waiting_senders.drain(..).for_each(Waker::wake);
             drop(state);
-            if let Err(error) = self.write_all(&mine) {
-                tracing::debug!(%error, "the client no longer reads");
+            if let Err(error) = self.write_all(&batch) {
+                tracing::debug!(%error, "cannot write to stdout; the client is gone");
                 return self.close(&mut self.lock());
             }
         }
@@ -185,7 +185,7 @@ impl StdoutWriter {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Somebody set the pipe not to block; wait for it all the same.
+                // The pipe was made non-blocking by another process; wait anyway.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -212,7 +212,7 @@ impl MessageSink for StdoutWriter {
         self.framing.get().write(batch, &message);
     }
 
-    /// Waits if far too much is waiting already.
+    /// Waits while the queue is over its limit.
     fn write_batch(self: &Arc<Self>, batch: &mut Vec<u8>) {
         if batch.is_empty() {
             return;

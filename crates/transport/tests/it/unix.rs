@@ -57,14 +57,14 @@ fn what_is_in_use_or_no_socket_is_never_touched() {
     std::os::unix::fs::symlink(at("nothing"), at("dangling")).expect("a link");
     let before = list_folder(folder.path());
     for (name, why) in [
-        ("live", "a server listens there already"),
-        ("file", "something that is no socket is there"),
-        ("folder", "something that is no socket is there"),
-        ("link", "something that is no socket is there"),
-        ("dangling", "something that is no socket is there"),
+        ("live", "another server is already listening there"),
+        ("file", "the path exists and is not a socket"),
+        ("folder", "the path exists and is not a socket"),
+        ("link", "the path exists and is not a socket"),
+        ("dangling", "the path exists and is not a socket"),
         ("file/x", "Not a directory"),
-        ("no/such/folder", "there is no such folder"),
-        (&"x".repeat(200), "the path is too long for a socket"),
+        ("no/such/folder", "the folder does not exist"),
+        (&"x".repeat(200), "the path is invalid or too long for a unix socket"),
     ] {
         let refused = bind(&at(name)).expect_err(name).to_string();
         assert!(refused.starts_with(why), "{name}: {refused}");

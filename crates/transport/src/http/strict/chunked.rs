@@ -1,9 +1,9 @@
-//! A body in chunks, to the letter of RFC 9112, 7.1: hyper lets pass what it does not need.
+//! A strict parser for chunked bodies (RFC 9112, 7.1): hyper skips what it does not need.
 
 use super::{ParseStep, ParserState};
 
 pub(super) struct ChunkedBody {
-    /// Of the chunk under way: its size, or what is left of it.
+    /// The size of the current chunk, or the bytes left of it.
     size: u64,
     state: ChunkState,
 }
@@ -11,12 +11,12 @@ pub(super) struct ChunkedBody {
 #[derive(Clone, Copy)]
 enum ChunkState {
     Size,
-    /// Another digit, or what comes behind a size.
+    /// After a digit of the size.
     Digit,
-    /// Behind blank space: another extension.
+    /// After whitespace: another extension.
     Extension,
     Name,
-    /// More of a name, or what comes behind it.
+    /// After the first character of an extension name.
     InName,
     AfterName,
     Value,
@@ -38,28 +38,28 @@ impl ChunkedBody {
     pub(super) const START: Self = Self { size: 0, state: ChunkState::Size };
 
     pub(super) fn inspect(&mut self, bytes: &mut [u8]) -> ParseStep {
-        let mut at = 0;
-        while at < bytes.len() {
+        let mut index = 0;
+        while index < bytes.len() {
             if let ChunkState::Data = self.state {
-                let now = self.size.min((bytes.len() - at) as u64);
-                self.size -= now;
-                at += now as usize;
+                let taken = self.size.min((bytes.len() - index) as u64);
+                self.size -= taken;
+                index += taken as usize;
                 if self.size == 0 {
                     self.state = ChunkState::DataCr;
                 }
                 continue;
             }
-            if let (ChunkState::LastLf, b'\n') = (self.state, bytes[at]) {
-                return ParseStep::Transition(at + 1, ParserState::START);
+            if let (ChunkState::LastLf, b'\n') = (self.state, bytes[index]) {
+                return ParseStep::Transition(index + 1, ParserState::START);
             }
-            match self.step(bytes[at]) {
+            match self.step(bytes[index]) {
                 Some(next) => self.state = next,
                 None => {
-                    bytes[at] = self.poison_byte();
+                    bytes[index] = self.poison_byte();
                     return ParseStep::Violation;
                 }
             }
-            at += 1;
+            index += 1;
         }
         ParseStep::ConsumedAll
     }
@@ -100,12 +100,12 @@ impl ChunkedBody {
         })
     }
 
-    /// What hyper does not take at this place.
+    /// A byte that hyper rejects in this state.
     fn poison_byte(&self) -> u8 {
         match self.state {
             ChunkState::SizeLf | ChunkState::DataLf | ChunkState::TrailerLf | ChunkState::LastLf => 0,
             ChunkState::Trailer | ChunkState::InTrailer => 0,
-            // In the line of a size it takes nearly everything else.
+            // In a chunk-size line hyper accepts nearly everything else.
             _ => b'\n',
         }
     }

@@ -1,4 +1,4 @@
-//! The head of a request, a line at a time: how long what follows it is.
+//! Parses the head of a request line by line, to learn the length of its body.
 
 use super::chunked::ChunkedBody;
 use super::{ParseStep, ParserState};
@@ -11,9 +11,9 @@ pub(super) struct RequestHead {
     has_upgrade: bool,
 }
 
-/// What came already of a line that came in pieces.
+/// The first part of a line that arrived in several reads.
 struct PartialLine {
-    /// Its beginning, as far as it matters.
+    /// Its first bytes, enough for the headers that matter.
     prefix: [u8; LINE_BYTES_MAX],
     len: usize,
     last_byte: u8,
@@ -24,7 +24,7 @@ const CONTENT_LENGTH: &[u8] = b"content-length:";
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding:";
 const UPGRADE: &[u8] = b"upgrade:";
 
-/// A length fits into this, with some blanks.
+/// Enough for a `Content-Length` line with some whitespace.
 const LINE_BYTES_MAX: usize = 48;
 
 struct Violation;
@@ -43,7 +43,7 @@ impl RequestHead {
         for end in memchr::memchr_iter(b'\n', bytes) {
             let line = &bytes[start..end];
             start = end + 1;
-            // Most lines are whole, and none of those that matter.
+            // The fast path: a complete line that is none of the relevant headers.
             if let [first, .., b'\r'] = line
                 && !may_start_relevant_header(*first)
                 && self.line_count > 0
@@ -55,7 +55,7 @@ impl RequestHead {
                 Ok(false) => {}
                 Ok(true) => return ParseStep::Transition(start, self.next_state()),
                 Err(Violation) => {
-                    // No head can have this.
+                    // A NUL is invalid in a head.
                     bytes[end] = 0;
                     return ParseStep::Violation;
                 }
@@ -65,19 +65,19 @@ impl RequestHead {
         ParseStep::ConsumedAll
     }
 
-    /// A line is complete, of which this came now: whether it is the last.
-    fn finish_line(&mut self, now: &[u8]) -> Result<bool, Violation> {
+    /// Completes a line with its last part. Returns whether it ends the head.
+    fn finish_line(&mut self, rest: &[u8]) -> Result<bool, Violation> {
         if self.partial_line.len == 0 {
-            let is_ascii = self.line_count > 0 || now.is_ascii();
-            return self.check_line(now, now.len(), now.last() == Some(&b'\r'), is_ascii);
+            let is_ascii = self.line_count > 0 || rest.is_ascii();
+            return self.check_line(rest, rest.len(), rest.last() == Some(&b'\r'), is_ascii);
         }
-        self.partial_line.push(now);
+        self.partial_line.push(rest);
         let PartialLine { prefix: line, len: bytes, last_byte: last, is_ascii } =
             std::mem::replace(&mut self.partial_line, PartialLine::EMPTY);
         self.check_line(&line[..bytes.min(LINE_BYTES_MAX)], bytes, last == b'\r', is_ascii)
     }
 
-    /// A line of so many bytes, or at least how it begins.
+    /// Checks a line of `bytes` bytes, of which `line` is at least the start.
     fn check_line(
         &mut self,
         line: &[u8],
@@ -89,11 +89,11 @@ impl RequestHead {
             return Err(Violation);
         }
         if bytes == 1 {
-            // Empty lines before a request are passed over; the one behind it ends it.
+            // Empty lines before a request are skipped; an empty line after headers ends the head.
             return Ok(self.line_count > 0);
         }
         self.line_count += 1;
-        // RFC 9112, 3.2: a target that is not ASCII is none.
+        // RFC 9112, 3.2: a request target is ASCII.
         if self.line_count == 1 && !is_ascii {
             return Err(Violation);
         }
@@ -101,7 +101,7 @@ impl RequestHead {
             b'c' => {
                 if let Some(value) = header_value(line, CONTENT_LENGTH) {
                     let length = if bytes > LINE_BYTES_MAX { None } else { parse_decimal(value) };
-                    // RFC 9112, 6.3: what is no number is an error, and so may be one that comes twice.
+                    // RFC 9112, 6.3: an invalid length is an error, and a repeated one may be.
                     if self.content_length.replace(length.ok_or(Violation)?).is_some() {
                         return Err(Violation);
                     }
@@ -117,7 +117,7 @@ impl RequestHead {
     fn next_state(&self) -> ParserState {
         match self.content_length {
             _ if self.has_upgrade => ParserState::PassThrough,
-            // Another coding than this one hyper does not take.
+            // hyper refuses every other coding.
             _ if self.has_transfer_encoding => ParserState::Chunks(ChunkedBody::START),
             Some(length @ 1..) => ParserState::Body(length),
             Some(0) | None => ParserState::START,
@@ -139,21 +139,21 @@ impl PartialLine {
     }
 }
 
-/// Whether one of the headers that matter begins with this.
+/// Whether a relevant header can start with this byte.
 #[inline]
 fn may_start_relevant_header(first: u8) -> bool {
     matches!(first | 0x20, b'c' | b't' | b'u')
 }
 
-/// What stands behind the name, if the line has it, in whatever case. No name has a byte that this takes for `-` or
-/// `:`, or hyper does not take it.
+/// The value, if the line is this header in any case. `| 0x20` also maps other bytes to `-` and `:`, but hyper refuses
+/// header names with those bytes.
 #[inline]
 fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (start, value) = line.split_at_checked(name.len())?;
     start.iter().zip(name).all(|(byte, wanted)| byte | 0x20 == *wanted).then_some(value)
 }
 
-/// Digits, with blanks around them.
+/// A decimal number with optional whitespace around it.
 fn parse_decimal(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     let next = |number: u64, byte: &u8| {

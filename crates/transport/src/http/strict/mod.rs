@@ -1,12 +1,12 @@
-//! What HTTP/1 must not hold, where hyper looks away: lines that end without a CR, a length beside a coding or twice,
-//! a request line that is not ASCII, chunks with something odd behind their size.
+//! Rejects ambiguous HTTP/1 that hyper accepts: lines that end without a CR, `Content-Length` twice or together with
+//! `Transfer-Encoding`, a request line that is not ASCII, malformed chunk extensions.
 //!
-//! Whoever stands before us may read such a request otherwise than we do, and one that is read as two is how
-//! requests are smuggled. RFC 9112 lets a server refuse all of it (2.2, 6.1, 6.3, 7.1), and there is no honest client
-//! that sends it. What offends is made unreadable, so that hyper answers 400 and closes.
+//! A proxy in front may parse such a request differently, which is how requests are smuggled. RFC 9112 lets a server
+//! refuse all of it (2.2, 6.1, 6.3, 7.1), and no honest client sends it. The parser overwrites the offending byte, so
+//! that hyper answers 400 and closes.
 //!
-//! Requests are followed from head to body to head, so those that are sent behind others are looked at too. What
-//! comes behind a request for an upgrade is not: either it is HTTP no more, or the connection ends with the answer.
+//! The parser follows requests from head to body to the next head, so it checks pipelined requests too. It stops after
+//! a request for an upgrade: either HTTP ends there, or the connection closes with the response.
 
 mod chunked;
 mod head;
@@ -20,29 +20,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use chunked::ChunkedBody;
 use head::RequestHead;
 
-/// A connection whose requests are looked at on their way in.
+/// A connection whose incoming requests are checked.
 pub(super) struct Strict<S> {
     inner: S,
     state: ParserState,
 }
 
-/// Where the next byte belongs.
+/// What the next byte is part of.
 enum ParserState {
     Head(RequestHead),
-    /// So many bytes of a body are left.
+    /// Remaining bytes of a body.
     Body(u64),
     Chunks(ChunkedBody),
-    /// Behind what offends, or behind a request for an upgrade.
+    /// After a violation, or after a request for an upgrade.
     PassThrough,
 }
 
-/// How far a look came.
+/// The result of parsing a slice.
 enum ParseStep {
-    /// All of it, and there is more to come.
+    /// All bytes belong to the current state.
     ConsumedAll,
-    /// So many bytes, and what follows is this.
+    /// The state after this many bytes.
     Transition(usize, ParserState),
-    /// What offends has been made unreadable.
+    /// The offending byte was overwritten.
     Violation,
 }
 
@@ -51,7 +51,7 @@ impl ParserState {
 
     fn inspect(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
-            let seen = match self {
+            let step = match self {
                 Self::Head(head) => head.inspect(bytes),
                 Self::Body(left) if *left > bytes.len() as u64 => {
                     *left -= bytes.len() as u64;
@@ -61,7 +61,7 @@ impl ParserState {
                 Self::Chunks(chunks) => chunks.inspect(bytes),
                 Self::PassThrough => ParseStep::ConsumedAll,
             };
-            bytes = match seen {
+            bytes = match step {
                 ParseStep::ConsumedAll => return,
                 ParseStep::Transition(end, next) => {
                     *self = next;
@@ -129,25 +129,26 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
 mod tests {
     use super::ParserState;
 
-    /// Whole, cut at every byte, and byte by byte, also behind another request: whether it is left as it is. What
-    /// offends need not be changed, if it is something that hyper does not take either.
+    /// Feeds the request whole, cut at every byte and byte by byte, alone and after another request, and checks that
+    /// it passes unchanged or is rejected. A rejected request may be unchanged if hyper rejects it too.
     fn check(sent: &str, passes: bool) {
         for before in ["", "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\na\nb", CHUNKED] {
             let sent = format!("{before}{sent}");
-            let look = |pieces: &[usize]| {
+            let inspect_in = |pieces: &[usize]| {
                 let mut bytes = sent.as_bytes().to_vec();
-                let (mut at, mut rest) = (ParserState::START, &mut bytes[..]);
+                let (mut state, mut rest) = (ParserState::START, &mut bytes[..]);
                 for piece in pieces {
                     let (now, later) = rest.split_at_mut(*piece);
-                    at.inspect(now);
+                    state.inspect(now);
                     rest = later;
                 }
-                at.inspect(rest);
-                let (is_same, is_beyond) = (bytes == sent.as_bytes(), matches!(at, ParserState::PassThrough));
+                state.inspect(rest);
+                let (is_same, is_beyond) =
+                    (bytes == sent.as_bytes(), matches!(state, ParserState::PassThrough));
                 assert!(if passes { is_same } else { is_beyond }, "{sent:?} in {pieces:?}");
             };
-            (0..=sent.len()).for_each(|cut| look(&[cut]));
-            look(&vec![1; sent.len()]);
+            (0..=sent.len()).for_each(|cut| inspect_in(&[cut]));
+            inspect_in(&vec![1; sent.len()]);
         }
     }
 
@@ -155,7 +156,7 @@ mod tests {
         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na\nb\r\n0\r\nX: y\r\n\r\n";
 
     #[test]
-    fn honest_requests_pass() {
+    fn valid_requests_pass_unchanged() {
         check("POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\na\nb\n\n", true);
         check("POST /mcp HTTP/1.1\r\nContent-Length:\t005 \r\n\r\na\nb\n\nGET / HTTP/1.1\r\n\r\n", true);
         check("POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true);
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_readers_read_differently_does_not() {
+    fn ambiguous_requests_are_rejected() {
         check("GET / HTTP/1.1\nHost: a\n\n", false);
         check("GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", false);
         check("GET / HTTP/1.1\r\nHost: a\r\n\nGET", false);
@@ -177,19 +178,19 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_a_number() {
+    fn content_length_must_be_a_decimal_number() {
         for length in ["", "+3", "-1", "3, 3", "3 3", "0x3", "18446744073709551616", &"0".repeat(64)] {
             check(&format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n"), false);
         }
     }
 
     #[test]
-    fn nothing_is_looked_at_behind_an_upgrade() {
+    fn bytes_after_an_upgrade_are_not_checked() {
         check("GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n\n\n", true);
     }
 
     #[test]
-    fn chunks_are_what_they_should_be() {
+    fn chunked_bodies_are_checked_strictly() {
         let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
         for (chunks, passes) in [
             ("3\r\nabc\r\n0\r\n\r\n", true),

@@ -1,4 +1,4 @@
-//! A certificate and its key, from two PEM files, or what is wrong with them.
+//! Reads a certificate chain and its key from two PEM files, with errors for people.
 
 use std::fmt;
 use std::fs::File;
@@ -16,10 +16,10 @@ use rustls::{CertificateError, Error, InconsistentKeys};
 use super::CertificateFiles;
 use super::validity::{Validity, format_date};
 
-/// Chains are a few kilobytes.
+/// Certificate chains are a few kilobytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why there is no pair.
+/// Why the certificate or the key cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFileError {
     file: PathBuf,
@@ -34,18 +34,18 @@ impl fmt::Display for CertificateFileError {
 
 impl std::error::Error for CertificateFileError {}
 
-fn file_error(file: &Path, why: impl Into<String>) -> CertificateFileError {
-    CertificateFileError { file: file.into(), reason: why.into() }
+fn file_error(file: &Path, reason: impl Into<String>) -> CertificateFileError {
+    CertificateFileError { file: file.into(), reason: reason.into() }
 }
 
-/// Tells one content of the two files from another.
+/// Identifies the content of the two files.
 pub(super) type ContentDigest = [u8; 32];
 
-/// The two files as they were read.
+/// The content of the two files.
 pub(super) struct CertificateBytes {
     cert: Vec<u8>,
     key: Vec<u8>,
-    /// Whether everybody on this machine may read the key.
+    /// The mode of the key file, if every user may read it.
     world_readable_mode: Option<u32>,
 }
 
@@ -57,12 +57,12 @@ impl CertificateBytes {
     }
 
     pub(super) fn content_digest(&self) -> ContentDigest {
-        let mut whole = digest::Context::new(&SHA256);
-        whole.update(&(self.cert.len() as u64).to_be_bytes());
-        whole.update(&self.cert);
-        whole.update(&self.key);
+        let mut context = digest::Context::new(&SHA256);
+        context.update(&(self.cert.len() as u64).to_be_bytes());
+        context.update(&self.cert);
+        context.update(&self.key);
         let mut out = [0; 32];
-        out.copy_from_slice(whole.finish().as_ref());
+        out.copy_from_slice(context.finish().as_ref());
         out
     }
 
@@ -70,8 +70,8 @@ impl CertificateBytes {
         let key = files.key.display();
         let exposed = self.world_readable_mode.map(|mode| {
             format!(
-                "`{key}`: everybody on this machine can read the key (mode {mode:04o}); \
-                 `chmod 600 {key}` keeps it to its owner"
+                "`{key}`: every user of this machine can read the key (mode {mode:04o}); \
+                 restrict it with `chmod 600 {key}`"
             )
         });
         exposed.into_iter().collect()
@@ -88,15 +88,15 @@ impl CertificateBytes {
             Error::InvalidCertificate(CertificateError::BadEncoding) => {
                 file_error(&files.cert, "the certificate is damaged; have it issued again")
             }
-            Error::InvalidCertificate(why) => {
-                file_error(&files.cert, format!("not a usable certificate: {why:?}"))
+            Error::InvalidCertificate(reason) => {
+                file_error(&files.cert, format!("not a usable certificate: {reason:?}"))
             }
             _ => file_error(&files.key, "not a usable key: damaged, or neither RSA nor ECDSA nor Ed25519"),
         })
     }
 }
 
-/// What the dates of a pair say about it now.
+/// A warning if the certificate is expired or not valid yet.
 pub(super) fn validity_warning(
     files: &CertificateFiles,
     pair: &CertifiedKey,
@@ -116,38 +116,35 @@ pub(super) fn validity_warning(
     }
 }
 
-fn read_file(path: &Path, what: &str) -> Result<(Vec<u8>, u32), CertificateFileError> {
+fn read_file(path: &Path, kind: &str) -> Result<(Vec<u8>, u32), CertificateFileError> {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
     let unreadable = |error: std::io::Error| {
         file_error(
             path,
             match error.kind() {
-                NotFound => format!("there is no such {what} file"),
-                PermissionDenied => format!("the {what} file may not be read by this user"),
-                _ => format!("the {what} file cannot be read: {error}"),
+                NotFound => format!("the {kind} file does not exist"),
+                PermissionDenied => format!("this user has no permission to read the {kind} file"),
+                _ => format!("the {kind} file cannot be read: {error}"),
             },
         )
     };
-    // Looked at before it is opened: opening a pipe would wait for somebody at its other end.
-    let about = std::fs::metadata(path).map_err(unreadable)?;
-    if !about.is_file() {
-        return Err(file_error(path, format!("expected a {what} file, and this is none")));
+    // Check before opening: opening a named pipe would block until a writer opens it.
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(file_error(path, format!("expected a {kind} file, but this is not a regular file")));
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(file_error(
-            path,
-            format!("too long for a {what} file: more than {FILE_BYTES_MAX} bytes"),
-        ));
+        return Err(file_error(path, format!("the {kind} file exceeds the limit of {FILE_BYTES_MAX} bytes")));
     }
-    Ok((bytes, file_mode(&about)))
+    Ok((bytes, file_mode(&metadata)))
 }
 
 #[cfg(unix)]
-fn file_mode(about: &std::fs::Metadata) -> u32 {
-    std::os::unix::fs::MetadataExt::mode(about) & 0o7777
+fn file_mode(metadata: &std::fs::Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(metadata) & 0o7777
 }
 
 #[cfg(not(unix))]
@@ -165,14 +162,14 @@ fn parse_chain(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>
 }
 
 fn parse_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFileError> {
-    let has = |text: &str| contains_bytes(bytes, text.as_bytes());
-    if has("BEGIN ENCRYPTED PRIVATE KEY") || has("Proc-Type: 4,ENCRYPTED") {
+    let contains = |text: &str| contains_bytes(bytes, text.as_bytes());
+    if contains("BEGIN ENCRYPTED PRIVATE KEY") || contains("Proc-Type: 4,ENCRYPTED") {
         let name = path.display();
-        let why = format!(
-            "the key is encrypted, and nobody is here to type its passphrase; \
+        let reason = format!(
+            "the key is encrypted, and the server cannot ask for its passphrase; \
              decrypt it with `openssl pkey -in {name} -out NEW`"
         );
-        return Err(file_error(path, why));
+        return Err(file_error(path, reason));
     }
     match PrivateKeyDer::from_pem_slice(bytes) {
         Ok(key) => Ok(key),
@@ -183,33 +180,33 @@ fn parse_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Certif
     }
 }
 
-/// A PEM file that holds nothing of the kind, or no PEM file.
-fn describe_missing(bytes: &[u8], what: &str, label: &str, tool: &str) -> String {
+/// Explains a file without the expected PEM section.
+fn describe_missing(bytes: &[u8], kind: &str, label: &str, tool: &str) -> String {
     if bytes.is_empty() {
         return "the file is empty".into();
     }
     let other = <(SectionKind, Vec<u8>)>::pem_slice_iter(bytes).next();
     match other {
         Some(Ok((SectionKind::Certificate, _))) => {
-            format!("a certificate, where a {what} is expected; are the two files swapped?")
+            format!("found a certificate, expected a {kind}; are the two files swapped?")
         }
         Some(Ok((SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey, _))) => {
-            format!("a private key, where a {what} is expected; are the two files swapped?")
+            format!("found a private key, expected a {kind}; are the two files swapped?")
         }
         _ if bytes[0] == 0x30 => format!(
-            "binary (DER), where PEM is expected; convert it with `openssl {tool} -inform der -in FILE -out NEW`"
+            "found binary DER, expected PEM; convert it with `openssl {tool} -inform der -in FILE -out NEW`"
         ),
-        _ => format!("not PEM with a {what}: there is no line `-----BEGIN {label}-----`"),
+        _ => format!("no {kind} found: the file has no line `-----BEGIN {label}-----`"),
     }
 }
 
 fn describe_pem_error(error: &pem::Error) -> String {
-    let why = match error {
-        pem::Error::MissingSectionEnd { .. } => "it has a beginning and no end; was it cut short?".into(),
-        pem::Error::Base64Decode(_) => "what stands between the marks is no base64".into(),
+    let reason = match error {
+        pem::Error::MissingSectionEnd { .. } => "the END line is missing; was the file cut short?".into(),
+        pem::Error::Base64Decode(_) => "the content between the BEGIN and END lines is not base64".into(),
         other => other.to_string(),
     };
-    format!("damaged PEM: {why}")
+    format!("damaged PEM: {reason}")
 }
 
 fn contains_bytes(haystack: &[u8], needle: &[u8]) -> bool {

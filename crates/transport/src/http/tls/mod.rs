@@ -1,8 +1,8 @@
-//! TLS in front of HTTP: the certificate as it is now, and the terms of a handshake.
+//! TLS for HTTP: the current certificate and the handshake configuration.
 //!
-//! The two files are read again when a connection comes, at most once a second, so that a renewed certificate
-//! needs no restart. What is half-written or does not fit together changes nothing: the last good pair stays.
-//! rustls speaks; bytes in and out are [`stream`](self::stream)'s.
+//! A new connection reads the two files again, at most once a second, so that a renewed certificate needs no
+//! restart. If the files are incomplete or do not match, the last good pair stays in use. [`stream`](self::stream)
+//! moves the bytes between the socket and rustls.
 
 mod certificate;
 pub(crate) mod stream;
@@ -22,21 +22,21 @@ use rustls::{ServerConfig, ServerConnection};
 pub use certificate::CertificateFileError;
 use certificate::{CertificateBytes, ContentDigest};
 
-/// Between two looks at the files.
+/// Minimum time between two reads of the files.
 const RELOAD_INTERVAL_MS: u64 = 1000;
 
-/// What a door needs to speak TLS.
+/// The TLS configuration of a site.
 pub struct Tls {
     config: Arc<ServerConfig>,
     certificate: Arc<CurrentCertificate>,
     files: CertificateFiles,
     started_at: Instant,
     last_checked_ms: AtomicU64,
-    /// What the last look saw, good or bad: it is tried, and told, once.
+    /// The last content that was read, good or bad: each is tried and logged once.
     last_read: Mutex<FilesState>,
 }
 
-/// Where the certificate and its key are.
+/// The paths of the certificate and its key.
 #[derive(Debug, Clone)]
 pub struct CertificateFiles {
     pub cert: PathBuf,
@@ -46,7 +46,7 @@ pub struct CertificateFiles {
 #[derive(PartialEq, Eq)]
 enum FilesState {
     Read(ContentDigest),
-    /// They could not even be read.
+    /// The files cannot be read.
     Unreadable(CertificateFileError),
 }
 
@@ -57,13 +57,13 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files; also says what is allowed but deserves a word.
+    /// Reads the files. Also returns warnings.
     pub fn load(
         files: CertificateFiles,
         now: SystemTime,
     ) -> Result<(Self, Vec<String>), CertificateFileError> {
         let read = CertificateBytes::read(&files)?;
-        let stamp = read.content_digest();
+        let digest = read.content_digest();
         let mut warnings = read.warnings(&files);
         let key = read.parse(&files)?;
         warnings.extend(certificate::validity_warning(&files, &key, now));
@@ -74,7 +74,7 @@ impl Tls {
             files,
             started_at: Instant::now(),
             last_checked_ms: AtomicU64::new(0),
-            last_read: Mutex::new(FilesState::Read(stamp)),
+            last_read: Mutex::new(FilesState::Read(digest)),
         };
         Ok((tls, warnings))
     }
@@ -82,34 +82,34 @@ impl Tls {
     /// A new connection, before its first byte.
     pub(crate) fn new_connection(&self) -> Option<ServerConnection> {
         ServerConnection::new(self.config.clone())
-            .inspect_err(|error| tracing::error!(%error, "a TLS connection could not be made"))
+            .inspect_err(|error| tracing::error!(%error, "cannot create a TLS session"))
             .ok()
     }
 
-    /// Whether it is this caller's turn to look at the files.
+    /// Whether the files are due for a check. Only one caller per interval gets `true`.
     fn is_reload_due(&self) -> bool {
         let now_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let looked_ms = self.last_checked_ms.load(Ordering::Relaxed);
-        now_ms >= looked_ms.saturating_add(RELOAD_INTERVAL_MS)
+        let last_checked_ms = self.last_checked_ms.load(Ordering::Relaxed);
+        now_ms >= last_checked_ms.saturating_add(RELOAD_INTERVAL_MS)
             && self
                 .last_checked_ms
-                .compare_exchange(looked_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(last_checked_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
 
-    /// Looks at the files, and takes what is new and sound. Blocks as files do.
+    /// Reads the files and uses a new, valid pair. Blocks on file I/O.
     fn reload(&self, now: SystemTime) -> ReloadResult {
-        let (saw, read) = match CertificateBytes::read(&self.files) {
+        let (current, read) = match CertificateBytes::read(&self.files) {
             Ok(read) => (FilesState::Read(read.content_digest()), Ok(read)),
-            Err(bad) => (FilesState::Unreadable(bad.clone()), Err(bad)),
+            Err(error) => (FilesState::Unreadable(error.clone()), Err(error)),
         };
-        let mut seen = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen == saw {
+        let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last_read == current {
             return ReloadResult::Unchanged;
         }
-        *seen = saw;
+        *last_read = current;
         match read.and_then(|read| read.parse(&self.files)) {
-            Err(bad) => ReloadResult::Invalid(bad),
+            Err(error) => ReloadResult::Invalid(error),
             Ok(key) => {
                 let warning = certificate::validity_warning(&self.files, &key, now);
                 *self.certificate.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
@@ -121,9 +121,9 @@ impl Tls {
     fn reload_and_log(&self) {
         match self.reload(SystemTime::now()) {
             ReloadResult::Unchanged => {}
-            ReloadResult::Invalid(bad) => tracing::warn!("{bad}; the certificate that is in use stays"),
+            ReloadResult::Invalid(error) => tracing::warn!("{error}; keeping the current certificate"),
             ReloadResult::Reloaded(warning) => {
-                tracing::info!(cert = %self.files.cert.display(), "the certificate is a new one");
+                tracing::info!(cert = %self.files.cert.display(), "reloaded the certificate");
                 if let Some(warning) = warning {
                     tracing::warn!("{warning}");
                 }
@@ -132,30 +132,30 @@ impl Tls {
     }
 }
 
-/// What a look came to.
+/// The result of reading the files again.
 #[derive(Debug, PartialEq, Eq)]
 enum ReloadResult {
     Unchanged,
-    /// Taken; perhaps with a word of warning.
+    /// A new pair is in use; possibly with a warning.
     Reloaded(Option<String>),
-    /// Something else than before, and no good.
+    /// The files changed and are not valid.
     Invalid(CertificateFileError),
 }
 
-/// How long a look may hold up the one connection that does it.
+/// How long a reload may delay the connection that triggers it.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Looks at the files if it is time, away from those that must not wait.
+/// Reloads the files if it is time, on a blocking thread.
 pub(crate) async fn reload_if_due(tls: &Arc<Tls>) {
     if tls.is_reload_due() {
         let tls = tls.clone();
-        let look = tokio::task::spawn_blocking(move || tls.reload_and_log());
-        // A file system that hangs must not hang the door: then the certificate at hand will do.
-        let _ = tokio::time::timeout(RELOAD_TIMEOUT, look).await;
+        let task = tokio::task::spawn_blocking(move || tls.reload_and_log());
+        // A hanging file system must not block connections: go on with the current certificate.
+        let _ = tokio::time::timeout(RELOAD_TIMEOUT, task).await;
     }
 }
 
-/// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. No early data: what is sent there can be sent again by others.
+/// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. No early data, because it can be replayed.
 fn server_config(current: Arc<CurrentCertificate>) -> ServerConfig {
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS13, &TLS12])
@@ -166,7 +166,7 @@ fn server_config(current: Arc<CurrentCertificate>) -> ServerConfig {
     config
 }
 
-/// The pair in use. A handshake takes it as it is; a change shows in the next.
+/// The pair in use. A change applies from the next handshake on.
 #[derive(Debug)]
 struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
@@ -192,54 +192,54 @@ mod tests {
         (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
     }
 
-    /// Files are given what they hold next, and `None` takes them away; each look is followed by one that finds
-    /// nothing new.
+    /// Each case writes the two files, or removes them with `None`; every reload is followed by one that finds no
+    /// change.
     #[test]
-    fn what_is_new_and_sound_is_taken_and_all_else_is_told_once() {
+    fn reload_uses_valid_pairs_and_reports_each_invalid_one_once() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let files =
             CertificateFiles { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
-        let put = |path: &Path, text: Option<&str>| match text {
+        let write = |path: &Path, text: Option<&str>| match text {
             Some(text) => std::fs::write(path, text).expect("a file can be written"),
             None => std::fs::remove_file(path).expect("a file can be removed"),
         };
         let [first, second, third] = [pair(), pair(), pair()];
-        put(&files.cert, Some(&first.0));
-        put(&files.key, Some(&first.1));
+        write(&files.cert, Some(&first.0));
+        write(&files.key, Some(&first.1));
         let now = SystemTime::now();
         let (tls, warnings) = Tls::load(files.clone(), now).expect("a pair");
         assert!(warnings.len() <= 1, "at most about who can read the key: {warnings:?}");
-        let in_use = || tls.certificate.0.read().expect("nobody panics").cert[0].clone();
+        let in_use = || tls.certificate.0.read().expect("no thread panics with the lock").cert[0].clone();
         let mut before = in_use();
         assert_eq!(tls.reload(now), ReloadResult::Unchanged);
-        for (what, cert, key, expected) in [
+        for (case, cert, key, expected) in [
             ("half of a new certificate", Some(&second.0[..200]), Some(&*first.1), "cut short"),
             ("the key is not there yet", Some(&second.0), Some(&first.1), "does not belong"),
             ("all of it", Some(&second.0), Some(&second.1), ""),
             ("an empty key", Some(&second.0), Some(""), "the file is empty"),
-            ("no key", Some(&second.0), None, "no such key file"),
-            ("nothing", None, None, "no such certificate file"),
+            ("no key", Some(&second.0), None, "the key file does not exist"),
+            ("nothing", None, None, "the certificate file does not exist"),
             ("the old pair again", Some(&second.0), Some(&second.1), ""),
             ("the other way round", Some(&third.1), Some(&third.0), "swapped"),
             ("and right again", Some(&third.0), Some(&third.1), ""),
         ] {
             for (path, text) in [(&files.cert, cert), (&files.key, key)] {
                 if text.is_some() || path.exists() {
-                    put(path, text);
+                    write(path, text);
                 }
             }
             match tls.reload(now) {
-                ReloadResult::Invalid(bad) if !expected.is_empty() => {
-                    assert!(bad.to_string().contains(expected), "{what}: {bad}");
-                    assert_eq!(in_use(), before, "{what}");
+                ReloadResult::Invalid(error) if !expected.is_empty() => {
+                    assert!(error.to_string().contains(expected), "{case}: {error}");
+                    assert_eq!(in_use(), before, "{case}");
                 }
                 ReloadResult::Reloaded(None) if expected.is_empty() => before = in_use(),
-                other => panic!("{what}: {other:?}"),
+                other => panic!("{case}: {other:?}"),
             }
-            assert_eq!(tls.reload(now), ReloadResult::Unchanged, "{what}: told once");
+            assert_eq!(tls.reload(now), ReloadResult::Unchanged, "{case}: reported once");
         }
-        put(&files.cert, Some(&first.0));
-        put(&files.key, Some(&first.1));
+        write(&files.cert, Some(&first.0));
+        write(&files.key, Some(&first.1));
         let ReloadResult::Reloaded(Some(warning)) = tls.reload(now + Duration::from_secs(1 << 40)) else {
             panic!("it has expired by then, and is taken all the same");
         };

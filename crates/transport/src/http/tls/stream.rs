@@ -1,7 +1,7 @@
-//! Records over a socket: what hyper reads and writes, on its way in and out of a TLS session.
+//! Moves TLS records between the socket and a rustls session, and plaintext between the session and hyper.
 //!
-//! The session is shared with whoever has to know whether the client has left: under TLS that is a message, and
-//! the socket alone does not tell.
+//! The session is shared with the tracked connection, which must know whether the client has disconnected: in TLS
+//! that is a message, not just the end of the socket.
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
@@ -14,22 +14,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::http::connection_timeouts::TrackedConnection;
 
-/// One side of a TLS connection: ours.
+/// The server side of a TLS connection.
 pub(crate) struct TlsSession(Mutex<ServerConnection>);
 
-/// What the two sides agreed to speak.
+/// The protocol negotiated by ALPN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AlpnProtocol {
     Http1,
     Http2,
 }
 
-/// For somebody who took the port for a plain one. The status line is HTTP/1.1, which everybody can read.
+/// The response to plain HTTP on a TLS port. Every client can read HTTP/1.1.
 const PLAIN_HTTP_RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 47\r\nConnection: close\r\n\r\nThis port speaks TLS: use https:// in the URL.\n";
 
-/// What is read of a client that is being told off, so that it gets to read it: a socket that is closed with
-/// something unread takes back what was last written.
+/// How much to read from a client that gets an error, so that the error arrives: closing a socket with unread bytes
+/// discards what was written last.
 const LINGER_BYTES_MAX: usize = 64 << 10;
 
 impl TlsSession {
@@ -41,56 +41,55 @@ impl TlsSession {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handshake. It has no clock of its own: until the first request is there, the watcher counts the time
-    /// as that of its head.
-    pub(crate) async fn handshake(&self, link: &TrackedConnection) -> io::Result<AlpnProtocol> {
+    /// Performs the handshake. It counts towards the head timeout of the first request.
+    pub(crate) async fn handshake(&self, connection: &TrackedConnection) -> io::Result<AlpnProtocol> {
         let mut first = [0];
-        if poll_fn(|cx| link.stream.poll_peek_byte(cx, &mut first)).await? == 0 {
+        if poll_fn(|cx| connection.stream.poll_peek_byte(cx, &mut first)).await? == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        // A record of TLS begins with a small number, a request of HTTP with a letter.
+        // A TLS record starts with a small number, an HTTP request with a letter.
         if first[0].is_ascii_alphabetic() {
             // It fits into the empty buffer of a new socket.
-            let _ = link.stream.try_write(PLAIN_HTTP_RESPONSE.as_bytes());
-            linger(link).await;
+            let _ = connection.stream.try_write(PLAIN_HTTP_RESPONSE.as_bytes());
+            linger(connection).await;
             return Err(io::Error::new(ErrorKind::InvalidData, "plain HTTP was sent to a TLS port"));
         }
-        if let Err(error) = poll_fn(|cx| self.poll_handshake(link, cx)).await {
-            linger(link).await;
+        if let Err(error) = poll_fn(|cx| self.poll_handshake(connection, cx)).await {
+            linger(connection).await;
             return Err(error);
         }
         Ok(match self.lock().alpn_protocol() {
             Some(b"h2") => AlpnProtocol::Http2,
-            // RFC 9113, 3.2: whoever means HTTP/2 over TLS MUST say so.
+            // RFC 9113, 3.2: HTTP/2 over TLS MUST be negotiated with ALPN.
             _ => AlpnProtocol::Http1,
         })
     }
 
-    fn poll_handshake(&self, link: &TrackedConnection, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_handshake(&self, connection: &TrackedConnection, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut session = self.lock();
         loop {
-            ready!(poll_write_tls(&mut session, link, cx))?;
+            ready!(poll_write_tls(&mut session, connection, cx))?;
             if !session.is_handshaking() {
                 return Poll::Ready(Ok(()));
             }
-            if ready!(poll_read_tls(&mut session, link, cx))? == 0 {
+            if ready!(poll_read_tls(&mut session, connection, cx))? == 0 {
                 return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
             }
         }
     }
 
-    /// Whether the client has said that it is done, or is gone. What it sent beside that is kept for later.
-    pub(crate) fn has_disconnected(&self, link: &TrackedConnection, cx: &mut Context<'_>) -> bool {
+    /// Whether the client has sent close_notify or is gone. Other received data stays in the session.
+    pub(crate) fn has_disconnected(&self, connection: &TrackedConnection, cx: &mut Context<'_>) -> bool {
         let mut session = self.lock();
         loop {
             match session.process_new_packets() {
                 Err(_) => return true,
                 Ok(state) if state.peer_has_closed() => return true,
-                // Another request, which waits for its turn; the watcher sees what is behind it.
+                // A pipelined request. The connection tracker notices a disconnect after it.
                 Ok(state) if state.plaintext_bytes_to_read() > 0 => return false,
                 Ok(_) => {}
             }
-            match poll_read_tls(&mut session, link, cx) {
+            match poll_read_tls(&mut session, connection, cx) {
                 Poll::Pending => return false,
                 Poll::Ready(Ok(0) | Err(_)) => return true,
                 Poll::Ready(Ok(_)) => {}
@@ -99,20 +98,22 @@ impl TlsSession {
     }
 }
 
-/// Reads from the socket what is there; how many bytes, 0 at the end.
+/// Reads the available records from the socket. Returns the number of bytes, 0 at the end.
 fn poll_read_tls(
     session: &mut ServerConnection,
-    link: &TrackedConnection,
+    connection: &TrackedConnection,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
     loop {
-        match session.read_tls(&mut SocketAdapter(link)) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(link.stream.poll_read_ready(cx))?,
+        match session.read_tls(&mut SocketAdapter(connection)) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                ready!(connection.stream.poll_read_ready(cx))?
+            }
             Err(error) => return Poll::Ready(Err(error)),
             Ok(bytes) => {
                 if let Err(error) = session.process_new_packets() {
-                    // The alert that says why. If it cannot be sent now, it is not worth waiting for.
-                    let _ = session.write_tls(&mut SocketAdapter(link));
+                    // Send the alert if that is possible without waiting.
+                    let _ = session.write_tls(&mut SocketAdapter(connection));
                     return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, error)));
                 }
                 return Poll::Ready(Ok(bytes));
@@ -121,30 +122,32 @@ fn poll_read_tls(
     }
 }
 
-/// Writes to the socket all that the session has for it.
+/// Writes all pending records to the socket.
 fn poll_write_tls(
     session: &mut ServerConnection,
-    link: &TrackedConnection,
+    connection: &TrackedConnection,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
     while session.wants_write() {
-        match session.write_tls(&mut SocketAdapter(link)) {
+        match session.write_tls(&mut SocketAdapter(connection)) {
             Ok(0) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(link.stream.poll_write_ready(cx))?,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                ready!(connection.stream.poll_write_ready(cx))?
+            }
             Err(error) => return Poll::Ready(Err(error)),
         }
     }
     Poll::Ready(Ok(()))
 }
 
-/// Stops writing, and reads a while longer.
-async fn linger(link: &TrackedConnection) {
-    link.stream.shutdown_write();
-    let mut scrap = [0; 4096];
+/// Closes the sending half and reads a while longer.
+async fn linger(connection: &TrackedConnection) {
+    connection.stream.shutdown_write();
+    let mut discarded = [0; 4096];
     let mut bytes = 0;
-    while bytes < LINGER_BYTES_MAX && link.stream.readable().await.is_ok() {
-        match link.stream.try_read(&mut scrap) {
+    while bytes < LINGER_BYTES_MAX && connection.stream.readable().await.is_ok() {
+        match connection.stream.try_read(&mut discarded) {
             Ok(0) => return,
             Ok(read) => bytes += read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -153,7 +156,7 @@ async fn linger(link: &TrackedConnection) {
     }
 }
 
-/// The socket as rustls uses it; the watcher is told what passes.
+/// The socket as rustls uses it; records reads and writes for the connection tracker.
 struct SocketAdapter<'a>(&'a TrackedConnection);
 
 impl io::Read for SocketAdapter<'_> {
@@ -188,7 +191,7 @@ impl Write for SocketAdapter<'_> {
     }
 }
 
-/// A connection under TLS, as hyper uses it.
+/// A TLS connection as hyper uses it.
 pub(crate) struct TlsSocket {
     pub(crate) connection: Arc<TrackedConnection>,
     pub(crate) session: Arc<TlsSession>,
@@ -209,11 +212,11 @@ impl AsyncRead for TlsSocket {
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The socket ended without a word: whatever was being sent may not be all of it.
+                // The socket ended without close_notify: the data may be truncated.
                 Err(error) => return Poll::Ready(Err(error)),
             }
-            // A session may answer what it reads, a change of keys for one. That it cannot now is no reason not
-            // to read; whatever is written next takes it along.
+            // The session may have records to send, such as a key update. If the socket is not writable now, read
+            // anyway; the next write sends them.
             if let Poll::Ready(Err(error)) = poll_write_tls(&mut session, &self.connection, cx) {
                 return Poll::Ready(Err(error));
             }
@@ -226,15 +229,15 @@ impl TlsSocket {
     fn poll_write_plaintext(
         &self,
         cx: &mut Context<'_>,
-        put: impl FnOnce(&mut ServerConnection) -> io::Result<usize>,
+        write_plaintext: impl FnOnce(&mut ServerConnection) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         let mut session = self.session.lock();
-        // The session holds so much and no more: one piece on its way out, and then the next.
+        // The session's buffer is bounded: write what it holds before adding more.
         ready!(poll_write_tls(&mut session, &self.connection, cx))?;
-        let taken = put(&mut session)?;
+        let taken = write_plaintext(&mut session)?;
         match poll_write_tls(&mut session, &self.connection, cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            // What is left goes out with the flush that comes next.
+            // The next flush writes the rest.
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(taken)),
         }
     }
@@ -263,10 +266,10 @@ impl AsyncWrite for TlsSocket {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut session = self.session.lock();
-        // Without it nobody could tell the end of an answer from one that was cut short.
+        // Without it the client cannot distinguish the end of a response from a truncated one.
         session.send_close_notify();
         let written = ready!(poll_write_tls(&mut session, &self.connection, cx));
-        // A socket that is gone already has nothing left to shut.
+        // Ignores the error of a socket that is already gone.
         self.connection.stream.shutdown_write();
         Poll::Ready(written)
     }

@@ -1,9 +1,9 @@
-//! From when until when a certificate is valid: the only thing about it that nobody else tells us.
+//! Reads the validity period of a certificate, which rustls does not expose to a server.
 //!
-//! Reads just as much DER as it takes to get there (RFC 5280, 4.1), and gives up on anything odd: it is for a
-//! word of warning, and whether a certificate is accepted is up to the client.
+//! Parses only as much DER as needed (RFC 5280, 4.1) and gives up on anything unusual: the result is only used for
+//! a warning. Clients decide whether they accept the certificate.
 
-/// In seconds since 1970.
+/// Seconds since 1970.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) not_before_s: i64,
@@ -22,7 +22,7 @@ impl Validity {
         if to_be_signed.first() == Some(&VERSION_TAG) {
             to_be_signed = read_element(to_be_signed)?.2;
         }
-        // The serial number, the algorithm, the issuer.
+        // Skip serial number, algorithm and issuer.
         for _ in 0..3 {
             to_be_signed = read_element(to_be_signed)?.2;
         }
@@ -33,7 +33,7 @@ impl Validity {
     }
 }
 
-/// Kind, contents, and what comes behind.
+/// Tag, contents and the bytes after the element.
 fn read_element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (kind, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -43,7 +43,7 @@ fn read_element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
             let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
         }
-        // Of unknown length, or longer than any certificate.
+        // Indefinite length, or longer than any certificate.
         0x80 | 0x85.. => return None,
     };
     let (contents, rest) = rest.split_at_checked(length)?;
@@ -58,31 +58,31 @@ fn read_contents(der: &[u8], expected: u8) -> Option<(&[u8], &[u8])> {
 fn read_time(der: &[u8]) -> Option<(i64, &[u8])> {
     let (kind, text, rest) = read_element(der)?;
     let digits = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
-    let (year, rest_of_it) = match kind {
+    let (year, remaining) = match kind {
         UTC_TIME => {
             let (year, rest) = read_digits(digits, 2)?;
-            // RFC 5280, 4.1.2.5.1: 50 and above is the last century.
+            // RFC 5280, 4.1.2.5.1: 50 and above means 19xx.
             (if year >= 50 { 1900 + year } else { 2000 + year }, rest)
         }
         GENERALIZED_TIME => read_digits(digits, 4)?,
         _ => return None,
     };
-    let (month, rest_of_it) = read_digits(rest_of_it, 2)?;
-    let (day, rest_of_it) = read_digits(rest_of_it, 2)?;
-    let (hour, rest_of_it) = read_digits(rest_of_it, 2)?;
-    let (minute, rest_of_it) = read_digits(rest_of_it, 2)?;
-    let (second, end) = read_digits(rest_of_it, 2)?;
-    let sound = end.is_empty() && (1..=12).contains(&month) && (1..=31).contains(&day);
-    sound.then(|| (days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second, rest))
+    let (month, remaining) = read_digits(remaining, 2)?;
+    let (day, remaining) = read_digits(remaining, 2)?;
+    let (hour, remaining) = read_digits(remaining, 2)?;
+    let (minute, remaining) = read_digits(remaining, 2)?;
+    let (second, end) = read_digits(remaining, 2)?;
+    let valid = end.is_empty() && (1..=12).contains(&month) && (1..=31).contains(&day);
+    valid.then(|| (days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second, rest))
 }
 
 fn read_digits(text: &str, digits: usize) -> Option<(i64, &str)> {
     let (digits, rest) = text.split_at_checked(digits)?;
-    let sound = digits.bytes().all(|c| c.is_ascii_digit());
-    Some((digits.parse().ok().filter(|_| sound)?, rest))
+    let valid = digits.bytes().all(|c| c.is_ascii_digit());
+    Some((digits.parse().ok().filter(|_| valid)?, rest))
 }
 
-/// Days since 1970 in the calendar as it is now. A year begins in March, so that a leap day is its last.
+/// Days since 1970 in the Gregorian calendar. Years start in March, so that a leap day is the last day.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -112,7 +112,7 @@ mod tests {
     use super::{Validity, days_since_epoch, format_date, read_time};
 
     #[test]
-    fn the_dates_of_real_certificates() {
+    fn validity_is_read_from_real_certificates() {
         for (from, until) in [
             ((2026, 1, 2), (2026, 11, 15)),
             ((1999, 12, 31), (2049, 12, 31)),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calendar() {
+    fn dates_convert_to_days_and_back() {
         for (year, month, day, expected) in [
             (1970, 1, 1, 0),
             (1969, 12, 31, -1),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time() {
+    fn malformed_times_are_rejected() {
         let utc = |text: &str| [&[0x17, text.len() as u8], text.as_bytes()].concat();
         assert_eq!(read_time(&utc("261115120000Z")), Some((20_772 * 86_400 + 43_200, &[][..])));
         for text in ["", "Z", "261115120000", "2611151200Z", "26111512000Z", "261315120000Z", "260015120000Z"]
