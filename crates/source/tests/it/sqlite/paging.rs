@@ -1,4 +1,4 @@
-//! Pages against a naive model, while others write.
+//! Pages compared with a naive model, while another connection writes.
 
 use contract::source::{
     ColumnShape, Comparison, Query, ReadRequest, Reader, Source, SourceError, TableShape,
@@ -10,7 +10,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 
 use super::kit::{Row, TestDb, equals, list, position, sort_by};
 
-/// A row of the model: two columns of a key, a sorted value, a filtered one.
+/// A row of the model: two key columns, a sort value, a filter value.
 #[derive(Debug, Clone, PartialEq)]
 struct ModelRow {
     key: (String, i64),
@@ -125,7 +125,7 @@ fn delete(writer: &Connection, key: &(String, i64)) {
     writer.execute("DELETE FROM t WHERE k = ? AND n = ?", rusqlite::params![key.0, key.1]).expect("a change");
 }
 
-/// All rows that pass, in the order of the contract, by the plainest means.
+/// All matching rows in the order of the contract, computed naively.
 fn expected(case: &Case, rows: &[ModelRow]) -> Vec<(String, i64)> {
     let kind = KINDS[case.kind].1;
     let mut rows: Vec<&ModelRow> =
@@ -178,7 +178,8 @@ fn key_of(row: &Row) -> (String, i64) {
     }
 }
 
-/// Every row that stays is seen once and in order; one that comes or goes may be seen once or not at all.
+/// Every row that stays is returned once and in order; a row that is inserted or deleted meanwhile at most
+/// once.
 fn check(case: &Case) {
     let (db, reader) = table(case);
     let writer = db.connect();
@@ -242,13 +243,13 @@ fn check(case: &Case) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
     #[test]
-    fn pages_give_every_row_once_and_in_order(case in case()) {
+    fn pages_return_every_row_once_and_in_order(case in case()) {
         check(&case);
     }
 }
 
 #[test]
-fn without_a_key_the_rowid_leads_from_page_to_page() {
+fn a_table_without_a_key_is_paged_by_rowid() {
     let db = TestDb::new(
         "CREATE TABLE t(v TEXT, n INT); INSERT INTO t VALUES('b', 1), ('a', 2), ('b', 1), (NULL, 3)",
     );
@@ -270,7 +271,7 @@ fn without_a_key_the_rowid_leads_from_page_to_page() {
 }
 
 #[test]
-fn a_view_goes_on_by_the_number_of_rows() {
+fn a_view_is_paged_by_offset() {
     let db = TestDb::new(
         "CREATE TABLE t(v TEXT); INSERT INTO t VALUES('a'), ('b'), ('a'), ('c');
          CREATE VIEW w AS SELECT v, 1 AS one FROM t;",
@@ -291,7 +292,7 @@ fn a_view_goes_on_by_the_number_of_rows() {
 }
 
 #[test]
-fn a_cursor_of_another_shape_has_moved() {
+fn a_cursor_of_another_shape_is_stale() {
     let db =
         TestDb::new("CREATE TABLE t(k TEXT PRIMARY KEY); CREATE TABLE u(v); INSERT INTO u VALUES(1), (1)");
     let one = || Value::Integer(1);
@@ -307,13 +308,13 @@ fn a_cursor_of_another_shape_has_moved() {
         let (_, reader) = db.reader(table);
         let after = contract::source::CursorPosition { sort_value: sorted, key };
         let query = Query { after: Some(&after), rows_max: 3, ..Query::default() };
-        let fault = list(reader.as_ref(), &query).expect_err("a fault");
-        assert!(matches!(fault, SourceError::StaleCursor), "{table} {after:?} {fault:?}");
+        let error = list(reader.as_ref(), &query).expect_err("a fault");
+        assert!(matches!(error, SourceError::StaleCursor), "{table} {after:?} {error:?}");
     }
 }
 
 #[test]
-fn ranges_hold_what_they_say() {
+fn range_filters_are_inclusive() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, at TEXT, price DECIMAL(9,2));
          INSERT INTO t VALUES(1, '2026-01-01 00:00:00', 19.99), (2, '2026-01-01 00:00:01', 20), (3, NULL, NULL);",
@@ -341,7 +342,7 @@ fn ranges_hold_what_they_say() {
 }
 
 #[test]
-fn a_read_is_short_if_an_index_finds_it_or_there_is_little() {
+fn a_read_can_run_inline_if_indexed_or_small() {
     let db = TestDb::new(
         "CREATE TABLE small(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO small VALUES(1, 'a');
          CREATE TABLE big(id INTEGER PRIMARY KEY, v TEXT NOT NULL, w TEXT, x DECIMAL(9,2) NOT NULL);
@@ -371,7 +372,7 @@ fn a_read_is_short_if_an_index_finds_it_or_there_is_little() {
 }
 
 #[test]
-fn large_rows_come_in_pieces_and_all_of_them_come() {
+fn large_rows_are_all_returned() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12)
