@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use contract::source::{
     Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
-    SearchCoverage, SourceError, TableShape,
+    SearchCoverage, SourceError, TableShape, Total,
 };
 use contract::{Value, ValueRef};
 use foldhash::fast::RandomState;
@@ -581,11 +581,13 @@ impl Reader for TableReader {
         &self,
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-    ) -> Result<Option<u64>, SourceError> {
+    ) -> Result<Option<Total>, SourceError> {
         if query.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
             return Err(SourceError::Cancelled);
         }
-        self.list_pages(query, row).map_err(|error| self.pool.source_error(error))
+        self.list_pages(query, row)
+            .map(|total| total.map(Total::Exact))
+            .map_err(|error| self.pool.source_error(error))
     }
 
     fn search(
