@@ -1,7 +1,7 @@
 //! Goes through the rows of a table: those of a page in its order, or those with some words as they stand.
 
 use contract::ValueRef;
-use contract::source::{Query, RowFlow, RowPosition, Search, SearchCoverage, SourceError};
+use contract::source::{Query, RowFlow, RowPosition, Search, SearchCoverage, SourceError, Total};
 
 use super::ReadableTable;
 use super::order::{RowOrder, is_order_cached};
@@ -44,7 +44,7 @@ pub(super) fn list_rows<F: ReadableTable>(
     seen: usize,
     pace: &mut ScanProgress<'_>,
     row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-) -> Result<Option<u64>, SourceError> {
+) -> Result<Option<Total>, SourceError> {
     let sieves = table.prepare_filters(&query.filters);
     let mut scratch = F::Scratch::default();
     let (mut at, mut passed) = (seen, 0);
@@ -73,11 +73,12 @@ pub(super) fn list_rows<F: ReadableTable>(
         }
     }
     let is_whole = seen == 0 && at == order.len();
-    Ok(match marked {
+    let total = match marked {
         _ if sieves.is_empty() => Some(order.len() as u64),
         Some(marked) => Some(marked.count),
         None => is_whole.then_some(passed as u64),
-    })
+    };
+    Ok(total.map(Total::Exact))
 }
 
 /// Marks all rows that pass, in the order of the file: in any other each row is a miss of the cache.

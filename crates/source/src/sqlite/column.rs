@@ -1,4 +1,4 @@
-//! One column as a contract reads it: what its values must be, and how they are compared in SQL.
+//! One column as a contract reads it: which values it accepts, and how SQL compares them.
 
 use std::cmp::Ordering;
 
@@ -7,8 +7,8 @@ use contract::source::{ColumnShape, Comparison};
 use contract::{DataType, ValueRef, order};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as SqlValueRef};
 
-use super::schema::{Affinity, Table, quote_identifier};
-use super::sort_key::{self, SortKeyKind};
+use crate::sqlite::schema::{Affinity, Table, quote_identifier};
+use crate::sqlite::sort_key::{self, SortKeyKind};
 
 #[derive(Debug)]
 pub(super) struct Column {
@@ -20,13 +20,13 @@ pub(super) struct Column {
     /// Text that means "no value".
     pub(super) null_text: Option<String>,
     affinity: Affinity,
-    /// As its table declares it.
+    /// As the table declares it.
     pub(super) declared_type: String,
     pub(super) is_not_null: bool,
     pub(super) is_generated: bool,
-    /// Where SQLite's own order is not the order of the kind.
+    /// Set where SQLite's order differs from the order of the data type.
     pub(super) sort_key: Option<SortKeyKind>,
-    /// A collation whose index finds candidates, among which bytes decide.
+    /// A collation whose index finds candidates; comparing bytes then decides.
     pub(super) index_collation: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Column {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExpectedType(pub(super) &'static str);
 
-/// A value on its way into a statement.
+/// A value to bind to a statement.
 #[derive(Debug, Clone)]
 pub(super) enum SqlParam<'a> {
     Value(ValueRef<'a>),
@@ -55,7 +55,7 @@ impl ToSql for SqlParam<'_> {
     }
 }
 
-/// A value as SQLite has it. Text that is not UTF-8 is bytes.
+/// Converts a value of SQLite. Text that is not valid UTF-8 becomes a blob.
 #[inline]
 pub(super) fn from_sqlite(value: SqlValueRef<'_>) -> ValueRef<'_> {
     match value {
@@ -67,12 +67,12 @@ pub(super) fn from_sqlite(value: SqlValueRef<'_>) -> ValueRef<'_> {
     }
 }
 
-/// Whether a value is of a kind as SQLite keeps it. Whether JSON is valid is for whoever writes it: it has to be read
-/// for that anyway.
+/// Whether a stored value is of a data type. Does not validate JSON: the code that writes the response parses
+/// it anyway.
 #[inline]
-pub(super) fn is_of_type(kind: DataType, cell: ValueRef<'_>) -> bool {
+pub(super) fn is_of_type(data_type: DataType, value_ref: ValueRef<'_>) -> bool {
     let exact = -SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX;
-    match (kind, cell) {
+    match (data_type, value_ref) {
         (DataType::Text | DataType::Json, ValueRef::Text(_)) => true,
         (DataType::Int64 | DataType::Decimal, ValueRef::Integer(_)) => true,
         (DataType::Integer | DataType::Number, ValueRef::Integer(n)) => exact.contains(&n),
@@ -85,7 +85,7 @@ pub(super) fn is_of_type(kind: DataType, cell: ValueRef<'_>) -> bool {
             | DataType::Timestamp
             | DataType::LocalTimestamp,
             ValueRef::Text(text),
-        ) => infer::matches_type(kind, text),
+        ) => infer::matches_type(data_type, text),
         (DataType::Blob, ValueRef::Blob(_)) => true,
         (
             _,
@@ -95,9 +95,9 @@ pub(super) fn is_of_type(kind: DataType, cell: ValueRef<'_>) -> bool {
 }
 
 impl Column {
-    /// `at` is the column's place in the table.
-    pub(super) fn new(shape: &ColumnShape, table: &Table, at: usize, is_utf16: bool) -> Self {
-        let declared = &table.columns[at];
+    /// `index` is the column's index in the table.
+    pub(super) fn new(shape: &ColumnShape, table: &Table, index: usize, is_utf16: bool) -> Self {
+        let declared = &table.columns[index];
         let mut column = Self {
             name: declared.name.clone(),
             quoted_name: quote_identifier(&declared.name),
@@ -117,12 +117,12 @@ impl Column {
             && column.null_text.is_none()
             && column.may_hold_text()
         {
-            column.index_collation = table.index_collation(at);
+            column.index_collation = table.index_collation(index);
         }
         column
     }
 
-    /// Of what a statement gives: it is only looked at.
+    /// A column of a statement's result. It is only read.
     pub(super) fn for_statement(shape: &ColumnShape) -> Self {
         Self {
             name: shape.name.clone(),
@@ -143,8 +143,8 @@ impl Column {
     fn choose_sort_key(&self, is_utf16: bool) -> Option<SortKeyKind> {
         match self.data_type {
             DataType::Timestamp | DataType::LocalTimestamp => Some(SortKeyKind::Timestamp),
-            // Where numbers are stored as numbers, SQLite sorts them as we do: a text in such a column is
-            // none. Elsewhere `10` may lie beside `'9'`.
+            // In columns of numeric affinity SQLite sorts numbers as we do, and a text in them is not a
+            // number. In other columns `10` may be stored beside `'9'`.
             DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => match self.affinity
             {
                 Affinity::Integer | Affinity::Real | Affinity::Numeric => None,
@@ -170,33 +170,33 @@ impl Column {
         self.nullable || self.null_text.is_some()
     }
 
-    /// A row's value, if it is what the contract says.
+    /// A row's value, or what was expected instead.
     #[inline]
     pub(super) fn checked_value<'a>(&self, value: SqlValueRef<'a>) -> Result<ValueRef<'a>, ExpectedType> {
-        let cell = self.unchecked_value(value);
-        if self.accepts(cell) { Ok(cell) } else { Err(self.expected_type(cell)) }
+        let value_ref = self.unchecked_value(value);
+        if self.accepts(value_ref) { Ok(value_ref) } else { Err(self.expected_type(value_ref)) }
     }
 
-    /// A row's value, whatever it is.
+    /// A row's value, whatever its type.
     #[inline]
     pub(super) fn unchecked_value<'a>(&self, value: SqlValueRef<'a>) -> ValueRef<'a> {
         match (from_sqlite(value), &self.null_text) {
             (ValueRef::Text(text), Some(null)) if text == null => ValueRef::Null,
-            (cell, _) => cell,
+            (value_ref, _) => value_ref,
         }
     }
 
     #[inline]
-    fn accepts(&self, cell: ValueRef<'_>) -> bool {
-        match cell {
+    fn accepts(&self, value_ref: ValueRef<'_>) -> bool {
+        match value_ref {
             ValueRef::Null => self.may_be_null(),
             _ if self.mixed => true,
-            cell => is_of_type(self.data_type, cell),
+            value_ref => is_of_type(self.data_type, value_ref),
         }
     }
 
-    fn expected_type(&self, cell: ValueRef<'_>) -> ExpectedType {
-        ExpectedType(match (self.data_type, cell) {
+    fn expected_type(&self, value_ref: ValueRef<'_>) -> ExpectedType {
+        ExpectedType(match (self.data_type, value_ref) {
             (_, ValueRef::Null) => "a value in every row",
             (DataType::Text, _) => "text",
             (DataType::Integer, _) => "an integer below 2^53",
@@ -212,25 +212,25 @@ impl Column {
         })
     }
 
-    /// Texts are equal in any encoding.
-    fn sort_key_for(&self, test: Comparison) -> Option<SortKeyKind> {
-        self.sort_key.filter(|sorted| (test, *sorted) != (Comparison::Equals, SortKeyKind::Text))
+    /// Equal texts are equal in every encoding.
+    fn sort_key_for(&self, comparison: Comparison) -> Option<SortKeyKind> {
+        self.sort_key.filter(|kind| (comparison, *kind) != (Comparison::Equals, SortKeyKind::Text))
     }
 
-    /// What compares and sorts as the kind does; the text that means "no value" is to be bound.
+    /// The SQL expression that sorts as the data type does. The caller binds the null text.
     pub(super) fn sort_expression(&self) -> String {
         self.expression(self.sort_key)
     }
 
-    /// What a filter compares.
-    pub(super) fn filter_expression(&self, test: Comparison) -> String {
-        self.expression(self.sort_key_for(test))
+    /// The SQL expression that a filter compares.
+    pub(super) fn filter_expression(&self, comparison: Comparison) -> String {
+        self.expression(self.sort_key_for(comparison))
     }
 
-    fn expression(&self, sorted: Option<SortKeyKind>) -> String {
-        match sorted {
-            Some(sorted) => format!("{}({})", sorted.sql_function(), self.value_expression()),
-            // Texts are compared by their bytes, whatever the column says.
+    fn expression(&self, kind: Option<SortKeyKind>) -> String {
+        match kind {
+            Some(kind) => format!("{}({})", kind.sql_function(), self.value_expression()),
+            // Texts are compared by their bytes, whatever collation the column declares.
             None if self.may_hold_text() => format!("{} COLLATE BINARY", self.value_expression()),
             None => self.value_expression(),
         }
@@ -244,35 +244,35 @@ impl Column {
         }
     }
 
-    /// Whether a filter's value may be stored in two ways: `1` and `'true'`, `'7'` and `7`.
+    /// Whether a filter's value may be stored in two forms: `1` and `'true'`, `'7'` and `7`.
     pub(super) fn has_two_forms(&self) -> bool {
-        // A column of text holds no numbers: SQLite makes texts of them, in its own way.
+        // A column of text affinity holds no numbers: SQLite converts them to text.
         let may_hold_both = self.mixed && self.data_type == DataType::Text && self.affinity != Affinity::Text;
         self.sort_key_for(Comparison::Equals).is_none()
             && (self.data_type == DataType::Boolean || may_hold_both)
     }
 
     /// A filter's value as the column stores it.
-    pub(super) fn filter_param<'a>(&self, test: Comparison, value: ValueRef<'a>) -> SqlParam<'a> {
-        if let Some(sorted) = self.sort_key_for(test) {
-            let moment = match (sorted, value) {
+    pub(super) fn filter_param<'a>(&self, comparison: Comparison, value: ValueRef<'a>) -> SqlParam<'a> {
+        if let Some(kind) = self.sort_key_for(comparison) {
+            let prefix = match (kind, value) {
                 (SortKeyKind::Timestamp, ValueRef::Text(text)) => sort_key::timestamp_prefix(text),
                 _ => None,
             };
-            let bytes = moment.or_else(|| sort_key::encode(sorted, value));
+            let bytes = prefix.or_else(|| sort_key::encode(kind, value));
             return bytes.map_or(SqlParam::Value(ValueRef::Null), SqlParam::SortKey);
         }
         let value = match (self.data_type, value) {
             (
                 DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number,
                 ValueRef::Text(text),
-            ) => nearest_real(test, text),
+            ) => nearest_real(comparison, text),
             (DataType::Boolean, ValueRef::Text("true")) => ValueRef::Integer(1),
             (DataType::Boolean, ValueRef::Text("false")) => ValueRef::Integer(0),
             (_, value) => value,
         };
         SqlParam::Value(match value {
-            // SQLite would read `007` as 7 for such a column, where no text like that can be stored.
+            // SQLite would compare `007` as 7 in such a column, which cannot hold that text.
             ValueRef::Text(text) if self.has_numeric_affinity() && text.trim().parse::<f64>().is_ok() => {
                 ValueRef::Null
             }
@@ -280,44 +280,44 @@ impl Column {
         })
     }
 
-    /// Its other form.
+    /// The other form of a filter's value.
     pub(super) fn alternate_param<'a>(&self, value: ValueRef<'a>) -> SqlParam<'a> {
         SqlParam::Value(match (self.data_type, value) {
             (DataType::Boolean, ValueRef::Integer(1) | ValueRef::Text("true")) => ValueRef::Text("true"),
             (DataType::Boolean, ValueRef::Integer(0) | ValueRef::Text("false")) => ValueRef::Text("false"),
             (DataType::Text, ValueRef::Text(text)) => match parse_number(text) {
-                cell if format_number(cell).as_deref() == Some(text) => cell,
+                value_ref if format_number(value_ref).as_deref() == Some(text) => value_ref,
                 _ => ValueRef::Null,
             },
             _ => ValueRef::Null,
         })
     }
 
-    /// Behind all ways to write a filter's moment.
-    pub(super) fn range_end_param<'a>(&self, test: Comparison, value: ValueRef<'a>) -> SqlParam<'a> {
+    /// The upper bound of all spellings of a filter's timestamp.
+    pub(super) fn range_end_param<'a>(&self, comparison: Comparison, value: ValueRef<'a>) -> SqlParam<'a> {
         match value {
             ValueRef::Text(text) => match sort_key::timestamp_prefix(text) {
                 Some(mut bytes) => {
                     bytes.push(255);
                     SqlParam::SortKey(bytes)
                 }
-                None => self.filter_param(test, value),
+                None => self.filter_param(comparison, value),
             },
-            _ => self.filter_param(test, value),
+            _ => self.filter_param(comparison, value),
         }
     }
 
-    /// A value from a row before, as the column is sorted.
+    /// A value of the previous page's last row, as the column is sorted.
     pub(super) fn cursor_param<'a>(&self, value: ValueRef<'a>) -> SqlParam<'a> {
         match self.sort_key {
-            Some(sorted) => {
-                sort_key::encode(sorted, value).map_or(SqlParam::Value(ValueRef::Null), SqlParam::SortKey)
+            Some(kind) => {
+                sort_key::encode(kind, value).map_or(SqlParam::Value(ValueRef::Null), SqlParam::SortKey)
             }
             None => SqlParam::Value(value),
         }
     }
 
-    /// Whether it holds numbers, and they need not be finite.
+    /// Whether it holds numbers that may be infinite.
     pub(super) fn may_be_infinite(&self) -> bool {
         let is_number = matches!(
             self.data_type,
@@ -326,39 +326,44 @@ impl Column {
         is_number && !self.has_text_affinity()
     }
 
-    /// Whether numbers become texts in it.
+    /// Whether SQLite converts numbers in it to text.
     pub(super) fn has_text_affinity(&self) -> bool {
         self.affinity == Affinity::Text
     }
 
-    /// Whether texts become numbers in it, and zeros lose their sign.
+    /// Whether SQLite converts texts in it to numbers, and drops the sign of zero.
     pub(super) fn has_numeric_affinity(&self) -> bool {
         self.affinity.is_numeric()
     }
 
-    /// What [`Self::bound`] and SQL say, in Rust.
-    pub(super) fn matches_filter(&self, value: ValueRef<'_>, test: Comparison, bound: ValueRef<'_>) -> bool {
-        match (test, value, bound) {
+    /// The same comparison as [`Self::filter_param`] in SQL, in Rust.
+    pub(super) fn matches_filter(
+        &self,
+        value: ValueRef<'_>,
+        comparison: Comparison,
+        bound: ValueRef<'_>,
+    ) -> bool {
+        match (comparison, value, bound) {
             (Comparison::Equals, ValueRef::Integer(_) | ValueRef::Real(_), ValueRef::Text(text))
                 if self.data_type == DataType::Text =>
             {
                 format_number(value).as_deref() == Some(text)
             }
-            _ => order::matches_filter(self.data_type, value, test, bound),
+            _ => order::matches_filter(self.data_type, value, comparison, bound),
         }
     }
 }
 
-/// A number as text, the way it is told.
-pub(super) fn format_number(cell: ValueRef<'_>) -> Option<String> {
-    match cell {
+/// A number as text, as responses show it.
+pub(super) fn format_number(value_ref: ValueRef<'_>) -> Option<String> {
+    match value_ref {
         ValueRef::Integer(n) => Some(n.to_string()),
         ValueRef::Real(n) if n.is_finite() => Some(n.to_string()),
         _ => None,
     }
 }
 
-/// A text as the number it says, if it does.
+/// A text as a number, if it is one.
 fn parse_number(text: &str) -> ValueRef<'_> {
     let is_digit = |c: u8| c.is_ascii_digit() || c == b'.';
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -371,10 +376,10 @@ fn parse_number(text: &str) -> ValueRef<'_> {
     }
 }
 
-/// A decimal that no binary fraction is equal to, as the nearest one that passes the same values.
-fn nearest_real(test: Comparison, text: &str) -> ValueRef<'_> {
+/// A decimal that no binary fraction equals, as the nearest one that matches the same rows.
+fn nearest_real(comparison: Comparison, text: &str) -> ValueRef<'_> {
     let ValueRef::Real(n) = parse_number(text) else { return parse_number(text) };
-    match (test, order::compare(DataType::Decimal, ValueRef::Real(n), ValueRef::Text(text))) {
+    match (comparison, order::compare(DataType::Decimal, ValueRef::Real(n), ValueRef::Text(text))) {
         (_, Ordering::Equal) => ValueRef::Real(n),
         (Comparison::Equals, _) => ValueRef::Null,
         (Comparison::AtLeast, Ordering::Less) => ValueRef::Real(n.next_up()),

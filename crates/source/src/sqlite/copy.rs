@@ -1,4 +1,4 @@
-//! A database as it is now, in one file: what is still in its log goes along.
+//! Copies a database, including what is still in its write-ahead log, into one file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 const PAGES_PER_STEP: i32 = 1024;
-/// A writer that will not let us read for so long is told so.
+/// After this many attempts the copy fails with `Busy`.
 const TRIES_MAX: u32 = 100;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Copies a database to a path where nothing is yet.
+/// Copies a database to a path that does not exist yet.
 pub fn copy(from: &Path, to: &Path) -> Result<(), SourceError> {
     let failed = |error: rusqlite::Error| SourceError::Unavailable {
         message: "the database cannot be copied".into(),
@@ -27,7 +27,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<(), SourceError> {
             StepResult::Done => return Ok(()),
             StepResult::More => {}
             _ if tries == TRIES_MAX => {
-                return Err(SourceError::Busy { detail: "locked for as long as we waited".into() });
+                return Err(SourceError::Busy { detail: "locked by another program for too long".into() });
             }
             _ => {
                 tries += 1;

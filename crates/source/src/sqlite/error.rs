@@ -1,20 +1,20 @@
-//! What goes wrong, for a tired person and for the log.
+//! Errors: one text for the caller, one for the log.
 //!
-//! The driver's words may hold paths, SQL and values: they go to the log only. What is told names the file
-//! without its folder, and the way out.
+//! SQLite's own messages may contain paths, SQL and values, so they go to the log only. The caller's message
+//! names the file without its folder and says what to do.
 
 use std::path::Path;
 
 use contract::source::{SourceError, WriteError};
 use rusqlite::{Error, ErrorCode, ffi};
 
-use super::connection::WriterCountGuard;
+use crate::sqlite::connection::WriterCountGuard;
 
-/// Why a read did not come to its end.
+/// Why a database operation failed.
 #[derive(Debug)]
 pub(super) enum DbError {
     Sql(Error),
-    /// The time for holding the lock is over; the lock has been given back.
+    /// The deadline passed; the lock has been released.
     DeadlineExceeded,
     Source(SourceError),
 }
@@ -29,13 +29,13 @@ impl From<Error> for DbError {
 }
 
 impl From<SourceError> for DbError {
-    fn from(fault: SourceError) -> Self {
-        Self::Source(fault)
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
     }
 }
 
-/// What no connection reads (`session::LIMITS`): it would be in memory several times over.
-pub(super) const TOO_BIG: &str = "a value of more than 64 MiB, and larger ones are not read";
+/// No connection reads a larger value (`connection::LIMITS`): it would be in memory several times.
+pub(super) const TOO_BIG: &str = "a value that exceeds the limit of 64 MiB";
 
 impl DbError {
     pub(super) fn is_too_big(&self) -> bool {
@@ -45,7 +45,7 @@ impl DbError {
         }
     }
 
-    /// Whether somebody else holds a lock, which passes.
+    /// Whether another connection holds a lock. Worth a retry.
     pub(super) fn is_busy(&self) -> bool {
         match self {
             Self::Sql(error) => {
@@ -55,12 +55,12 @@ impl DbError {
         }
     }
 
-    /// Whether a number was wanted and something else came.
+    /// Whether SQLite needed an integer and got another type.
     pub(super) fn is_type_mismatch(&self) -> bool {
         matches!(self, Self::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::TypeMismatch))
     }
 
-    /// Whether somebody was cut off in the middle of a change, which has to be taken back before anybody can read.
+    /// Whether a killed program left a hot journal, which must be rolled back before anyone can read.
     pub(super) fn has_hot_journal(&self) -> bool {
         matches!(self, Self::Sql(error) if is_hot_journal_error(error))
     }
@@ -69,7 +69,7 @@ impl DbError {
         match self {
             Self::Sql(error) => source_error(&error, path),
             Self::DeadlineExceeded => SourceError::Timeout,
-            Self::Source(fault) => fault,
+            Self::Source(error) => error,
         }
     }
 }
@@ -85,85 +85,91 @@ pub(super) fn file_name_of(path: &Path) -> String {
 
 fn source_error(error: &Error, path: &Path) -> SourceError {
     let name = file_name_of(path);
-    let log = format!("{}: {error}", path.display());
-    let changed = |told: String, log: String| SourceError::Incompatible { message: told, detail: log };
-    let unavailable = |told: String, log: String| SourceError::Unavailable { message: told, detail: log };
+    let detail = format!("{}: {error}", path.display());
+    let changed = |message: String, detail: String| SourceError::Incompatible { message, detail };
+    let unavailable = |message: String, detail: String| SourceError::Unavailable { message, detail };
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => SourceError::Busy { detail: log },
-        Some(_) if path.is_dir() => unavailable(format!("`{name}` is a folder, not a database"), log),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => SourceError::Busy { detail },
+        Some(_) if path.is_dir() => unavailable(format!("`{name}` is a folder, not a database"), detail),
         Some(ErrorCode::NotADatabase) => {
-            changed(format!("`{name}` is not an SQLite database, or it is encrypted; check the path"), log)
+            changed(format!("`{name}` is not an SQLite database, or it is encrypted; check the path"), detail)
         }
-        Some(ErrorCode::DatabaseCorrupt) => {
-            changed(format!("`{name}` is damaged; restore a backup, or run `.recover` on a copy of it"), log)
-        }
-        Some(ErrorCode::TooBig) => changed(format!("`{name}` has {TOO_BIG}; make it smaller"), log),
+        Some(ErrorCode::DatabaseCorrupt) => changed(
+            format!("`{name}` is damaged; restore a backup, or run `.recover` on a copy of it"),
+            detail,
+        ),
+        Some(ErrorCode::TooBig) => changed(format!("`{name}` has {TOO_BIG}; make it smaller"), detail),
         Some(ErrorCode::ReadOnly) if is_hot_journal_error(error) => unavailable(
             format!(
-                "another program was cut off while it changed `{name}`, and we may not put it right; open it once with \
-                 a program that may write to it"
+                "another program was interrupted while it wrote to `{name}`, and Spile cannot roll the change back; \
+                 open the file once with a program that can write to it"
             ),
-            log,
+            detail,
         ),
-        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => cannot_open(path, log),
-        Some(ErrorCode::PermissionDenied | ErrorCode::SystemIoFailure) => {
-            unavailable(format!("`{name}` cannot be read; check the disk and who may read the file"), log)
-        }
-        // "no such table", "no such column": the statement was right when it was made.
-        Some(ErrorCode::Unknown | ErrorCode::SchemaChanged) | None => {
-            changed(format!("`{name}` no longer has the tables and columns it had; read it in again"), log)
-        }
-        Some(_) => unavailable(format!("`{name}` cannot be read; the log says why"), log),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => cannot_open(path, detail),
+        Some(ErrorCode::PermissionDenied | ErrorCode::SystemIoFailure) => unavailable(
+            format!("cannot read `{name}`; check the disk and the permissions of the file"),
+            detail,
+        ),
+        // "no such table", "no such column": the statement was valid when it was prepared.
+        Some(ErrorCode::Unknown | ErrorCode::SchemaChanged) | None => changed(
+            format!(
+                "`{name}` no longer has the tables and columns that it had; restart the server to read its schema again"
+            ),
+            detail,
+        ),
+        Some(_) => unavailable(format!("cannot read `{name}`; the server log says why"), detail),
     }
 }
 
-/// The same for who writes.
-pub(super) fn source_error_on_write(fail: DbError, path: &Path) -> SourceError {
+/// The error of a write.
+pub(super) fn source_error_on_write(error: DbError, path: &Path) -> SourceError {
     let name = file_name_of(path);
-    let code = match &fail {
+    let code = match &error {
         DbError::Sql(error) => error.sqlite_error_code(),
         DbError::DeadlineExceeded | DbError::Source(_) => None,
     };
-    let log = || format!("{}: {fail:?}", path.display());
+    let detail = || format!("{}: {error:?}", path.display());
     match code {
         Some(ErrorCode::DiskFull) => {
-            let told = format!("there is no room left for `{name}`; nothing was written");
-            SourceError::Unavailable { message: told, detail: log() }
+            let message = format!("no space left for `{name}`; nothing was written");
+            SourceError::Unavailable { message, detail: detail() }
         }
         Some(ErrorCode::TooBig) => {
-            let told = "this is more than 64 MiB, and larger values are not kept".into();
-            SourceError::Unavailable { message: told, detail: log() }
+            let message = "the value exceeds the limit of 64 MiB".into();
+            SourceError::Unavailable { message, detail: detail() }
         }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) if path.exists() => {
-            not_writable(path, log())
+            not_writable(path, detail())
         }
-        _ => fail.into_source_error(path),
+        _ => error.into_source_error(path),
     }
 }
 
-pub(super) fn not_writable(path: &Path, log: String) -> SourceError {
+pub(super) fn not_writable(path: &Path, detail: String) -> SourceError {
     let name = file_name_of(path);
-    let told = format!("`{name}` cannot be written to; check who may write to the file and to its folder");
-    SourceError::Unavailable { message: told, detail: log }
+    let message = format!("cannot write to `{name}`; check the permissions of the file and its folder");
+    SourceError::Unavailable { message, detail }
 }
 
-/// Whose rules a row may break, to name them by.
+/// The table that a statement writes, to name the column that violates a constraint.
 #[derive(Debug, Default)]
 pub(super) struct ConstraintContext<'a> {
     pub(super) table: &'a str,
-    /// Names, with their places in a shape.
+    /// Column names with their indexes in the shape.
     pub(super) columns: Vec<(&'a str, usize)>,
     pub(super) key: &'a [usize],
-    /// What a foreign key has against it.
+    /// What a violated foreign key means for this operation.
     pub(super) foreign_key_reason: Option<&'static str>,
 }
 
 impl ConstraintContext<'_> {
-    /// What the database has against a row, in our words. The driver's say only which column it is.
+    /// Explains a violated constraint. SQLite's message only names the column.
     pub(super) fn constraint_error(&self, error: &Error) -> Option<WriteError> {
-        let Error::SqliteFailure(code, said) = error else { return None };
-        let said = said.as_deref().unwrap_or_default();
-        let refused = |column, why: &str| Some(WriteError::Rejected { column, reason: why.to_owned() });
+        let Error::SqliteFailure(code, text) = error else { return None };
+        let text = text.as_deref().unwrap_or_default();
+        let rejected =
+            |column, reason: &str| Some(WriteError::Rejected { column, reason: reason.to_owned() });
         match (code.code, code.extended_code) {
             (
                 ErrorCode::ConstraintViolation,
@@ -171,86 +177,89 @@ impl ConstraintContext<'_> {
                 | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
                 | ffi::SQLITE_CONSTRAINT_ROWID,
             ) => {
-                let named = self.listed(said);
-                let is_key = named.len() == self.key.len() && self.key.iter().all(|at| named.contains(at));
-                match named[..] {
+                let listed = self.listed(text);
+                let is_key =
+                    listed.len() == self.key.len() && self.key.iter().all(|index| listed.contains(index));
+                match listed[..] {
                     [_, ..] if is_key => Some(WriteError::AlreadyExists),
-                    [only] => refused(Some(only), "another record has this value already"),
-                    _ => refused(named.first().copied(), "another record has the same values already"),
+                    [only] => rejected(Some(only), "another record already has this value"),
+                    _ => rejected(listed.first().copied(), "another record already has these values"),
                 }
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_NOTNULL) => {
-                refused(self.listed(said).first().copied(), "a value is required")
+                rejected(self.listed(text).first().copied(), "a value is required")
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_CHECK) => {
-                refused(self.mentioned(said), "a rule of the table (CHECK) does not allow it")
+                rejected(self.mentioned(text), "a CHECK constraint of the table does not allow it")
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => {
-                let both = "it refers to a record that is not there, or others refer to it";
-                refused(None, self.foreign_key_reason.unwrap_or(both))
+                let both = "it references a record that does not exist, or other records reference it";
+                rejected(None, self.foreign_key_reason.unwrap_or(both))
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_TRIGGER) => {
-                refused(None, "a trigger of the table does not allow it")
+                rejected(None, "a trigger of the table does not allow it")
             }
             (ErrorCode::ConstraintViolation, ffi::SQLITE_CONSTRAINT_DATATYPE) => {
-                let name = said.rsplit_once(" column ").map_or(said, |(_, name)| name);
-                refused(self.column_index(name), "the column keeps other kinds of values")
+                let name = text.rsplit_once(" column ").map_or(text, |(_, name)| name);
+                rejected(self.column_index(name), "the column stores values of another type")
             }
-            (ErrorCode::ConstraintViolation, _) => refused(None, "a rule of the database does not allow it"),
-            (ErrorCode::TypeMismatch, _) => refused(None, "its number has to be an integer"),
+            (ErrorCode::ConstraintViolation, _) => {
+                rejected(None, "a constraint of the database does not allow it")
+            }
+            (ErrorCode::TypeMismatch, _) => rejected(None, "the rowid must be an integer"),
             _ => None,
         }
     }
 
-    /// `table.column`
+    /// Parses `table.column`.
     fn column_index(&self, name: &str) -> Option<usize> {
         let name = name.strip_prefix(self.table)?.strip_prefix('.')?;
-        self.columns.iter().find(|(known, _)| *known == name).map(|(_, at)| *at)
+        self.columns.iter().find(|(known, _)| *known == name).map(|(_, index)| *index)
     }
 
-    /// `…: table.column, table.column`
-    fn listed(&self, said: &str) -> Vec<usize> {
-        let Some((_, names)) = said.split_once(": ") else { return Vec::new() };
+    /// Parses `…: table.column, table.column`.
+    fn listed(&self, text: &str) -> Vec<usize> {
+        let Some((_, names)) = text.split_once(": ") else { return Vec::new() };
         names.split(", ").filter_map(|name| self.column_index(name)).collect()
     }
 
-    /// The only column of which a rule speaks.
-    fn mentioned(&self, said: &str) -> Option<usize> {
-        let (_, rule) = said.split_once(": ")?;
+    /// The column that a CHECK constraint mentions, if it mentions only one.
+    fn mentioned(&self, text: &str) -> Option<usize> {
+        let (_, rule) = text.split_once(": ")?;
         let mut words = rule.split(|c: char| !(c.is_alphanumeric() || c == '_'));
         let mut known: Vec<usize> = words
             .by_ref()
             .filter_map(|word| self.columns.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)))
-            .map(|(_, at)| *at)
+            .map(|(_, index)| *index)
             .collect();
         known.dedup();
         if let [only] = known[..] { Some(only) } else { None }
     }
 }
 
-/// A pipe, a socket, a device.
+/// For a pipe, a socket or a device.
 pub(super) fn not_a_file(path: &Path) -> SourceError {
-    let told = format!("`{}` is not a file; give the path of a database", file_name_of(path));
-    SourceError::Unavailable { detail: format!("{}: not a file", path.display()), message: told }
+    let message = format!("`{}` is not a file; give the path of a database", file_name_of(path));
+    SourceError::Unavailable { detail: format!("{}: not a file", path.display()), message }
 }
 
-/// A file that is there and does not open, or is not there.
-fn cannot_open(path: &Path, log: String) -> SourceError {
+/// For a missing file, and for an existing one that cannot be opened.
+fn cannot_open(path: &Path, detail: String) -> SourceError {
     let name = file_name_of(path);
-    let told = match std::fs::metadata(path) {
-        Err(_) => format!("`{name}` is not there; check the path"),
+    let message = match std::fs::metadata(path) {
+        Err(_) => format!("`{name}` was not found; check the path"),
         Ok(_) if is_wal(path) => format!(
-            "`{name}` is in WAL mode, and the files `{name}-wal` and `{name}-shm` can be neither read nor made \
+            "`{name}` is in WAL mode, and the files `{name}-wal` and `{name}-shm` can be neither read nor created \
              beside it; allow writing to its folder, or copy it with `VACUUM INTO`"
         ),
-        Ok(_) => format!("`{name}` cannot be read; check who may read the file"),
+        Ok(_) => format!("cannot read `{name}`; check the permissions of the file"),
     };
-    SourceError::Unavailable { message: told, detail: log }
+    SourceError::Unavailable { message, detail }
 }
 
-/// Whether the header says that changes go to a log beside the file. Bytes 18 and 19 are the versions for
-/// writing and reading: 2 is WAL. To close the file gives back all locks that this process has on it (POSIX says
-/// so), so where we may hold some it is not looked.
+/// Whether the file header says WAL: bytes 18 and 19 are the write and read versions, and 2 means WAL.
+/// Closing the file would release all POSIX locks that this process holds on it, so the header is not read
+/// while a writer is open.
 fn is_wal(path: &Path) -> bool {
     use std::io::Read;
     if WriterCountGuard::any_open() {

@@ -1,22 +1,22 @@
-//! The words of a statement and where they are. SQLite decides what a statement means; this says where to look when
-//! it is wrong, and which names stand for values.
+//! Splits a statement into tokens with their positions. SQLite decides what a statement means; the tokens say
+//! where an error is and which names are parameters.
 
 use std::ops::Range;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
-    /// Bytes of the statement.
+    /// Byte offsets in the statement.
     pub(super) span: Range<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {
-    /// A keyword or a name without quotes.
+    /// A keyword or an unquoted name.
     Word,
-    /// A name in quotes.
+    /// A quoted name.
     QuotedName,
-    /// A text or a blob.
+    /// A string or a blob.
     Literal,
     Number,
     /// `:name`, `@name`, `$name`, `?`, `?1`.
@@ -24,45 +24,52 @@ pub(super) enum TokenKind {
     Symbol,
 }
 
-/// What does not end.
+/// A quote that is not closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnterminatedToken {
     pub(super) message: &'static str,
     pub(super) span: Range<usize>,
 }
 
-/// Blanks and comments are left out.
+/// Leaves out whitespace and comments.
 pub(super) fn tokenize(sql: &str) -> Result<Vec<Token>, UnterminatedToken> {
     let mut tokens = Vec::new();
-    let mut at = 0;
-    while let Some(first) = sql[at..].chars().next() {
-        let rest = &sql[at..];
-        let (class, length) = match first {
-            // SQLite takes a byte order mark for a blank.
+    let mut position = 0;
+    while let Some(first) = sql[position..].chars().next() {
+        let rest = &sql[position..];
+        let (kind, length) = match first {
+            // SQLite treats a byte order mark as whitespace.
             c if c.is_ascii_whitespace() || c == '\u{feff}' => {
-                at += c.len_utf8();
+                position += c.len_utf8();
                 continue;
             }
             '-' if rest.starts_with("--") => {
-                at += rest.find('\n').unwrap_or(rest.len());
+                position += rest.find('\n').unwrap_or(rest.len());
                 continue;
             }
             '/' if rest.starts_with("/*") => {
-                // One that does not end ends with the statement.
-                at += rest[2..].find("*/").map_or(rest.len(), |end| end + 4);
+                // An unclosed comment extends to the end of the statement.
+                position += rest[2..].find("*/").map_or(rest.len(), |end| end + 4);
                 continue;
             }
-            '\'' => (TokenKind::Literal, quoted_len(rest, '\'', "this text has no end", at)?),
+            '\'' => (TokenKind::Literal, quoted_len(rest, '\'', "this string is not closed", position)?),
             'x' | 'X' if rest[1..].starts_with('\'') => {
-                let length = quoted_len(&rest[1..], '\'', "these bytes have no end", at + 1);
+                let length = quoted_len(&rest[1..], '\'', "this blob is not closed", position + 1);
                 (TokenKind::Literal, 1 + length?)
             }
-            '"' => (TokenKind::QuotedName, quoted_len(rest, '"', "this name has no end", at)?),
-            '`' => (TokenKind::QuotedName, quoted_len(rest, '`', "this name has no end", at)?),
+            '"' => {
+                (TokenKind::QuotedName, quoted_len(rest, '"', "this quoted name is not closed", position)?)
+            }
+            '`' => {
+                (TokenKind::QuotedName, quoted_len(rest, '`', "this quoted name is not closed", position)?)
+            }
             '[' => match rest.find(']') {
                 Some(end) => (TokenKind::QuotedName, end + 1),
                 None => {
-                    return Err(UnterminatedToken { message: "this name has no end", span: at..sql.len() });
+                    return Err(UnterminatedToken {
+                        message: "this quoted name is not closed",
+                        span: position..sql.len(),
+                    });
                 }
             },
             ':' | '@' | '$' if rest[1..].starts_with(is_identifier_char) => {
@@ -79,8 +86,8 @@ pub(super) fn tokenize(sql: &str) -> Result<Vec<Token>, UnterminatedToken> {
             c if is_identifier_char(c) => (TokenKind::Word, identifier_len(rest)),
             c => (TokenKind::Symbol, c.len_utf8()),
         };
-        tokens.push(Token { kind: class, span: at..at + length });
-        at += length;
+        tokens.push(Token { kind, span: position..position + length });
+        position += length;
     }
     Ok(tokens)
 }
@@ -93,12 +100,17 @@ fn identifier_len(text: &str) -> usize {
     text.find(|c| !is_identifier_char(c)).unwrap_or(text.len())
 }
 
-/// How long what stands in quotes is; a quote inside stands twice.
-fn quoted_len(text: &str, quote: char, what: &'static str, at: usize) -> Result<usize, UnterminatedToken> {
+/// The length of a quoted token. A quote inside is written twice.
+fn quoted_len(
+    text: &str,
+    quote: char,
+    message: &'static str,
+    position: usize,
+) -> Result<usize, UnterminatedToken> {
     let mut from = 1;
     loop {
         let Some(end) = text[from..].find(quote) else {
-            return Err(UnterminatedToken { message: what, span: at..at + text.len() });
+            return Err(UnterminatedToken { message, span: position..position + text.len() });
         };
         from += end + 1;
         if !text[from..].starts_with(quote) {
@@ -117,16 +129,22 @@ impl Token {
         self.kind == TokenKind::Word && self.text(sql).eq_ignore_ascii_case(word)
     }
 
-    pub(super) fn is_symbol(&self, sql: &str, sign: &str) -> bool {
-        self.kind == TokenKind::Symbol && self.text(sql) == sign
+    pub(super) fn is_symbol(&self, sql: &str, symbol: &str) -> bool {
+        self.kind == TokenKind::Symbol && self.text(sql) == symbol
     }
+}
+
+/// Whether the text asks for `REPLACE`, which deletes rows without counting them.
+pub(super) fn may_replace(sql: &str, tokens: &[Token]) -> bool {
+    let is_call = |position: usize| tokens.get(position + 1).is_some_and(|next| next.is_symbol(sql, "("));
+    (0..tokens.len()).any(|position| tokens[position].is_word(sql, "REPLACE") && !is_call(position))
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{TokenKind, tokenize};
+    use super::{TokenKind, may_replace, tokenize};
 
     fn check(sql: &str, expected: &[(TokenKind, &str)]) {
         let tokens = tokenize(sql).expect("tokens");
@@ -136,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_apart() {
+    fn statements_are_split_into_tokens() {
         use TokenKind::{Literal, Number, Parameter, QuotedName, Symbol, Word};
         check(
             "SELECT a -- b\n, 'it''s'",
@@ -165,15 +183,29 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_has_a_place() {
-        for (sql, at) in [("SELECT 'a", 7..9), ("x'0", 1..3), ("a \"b", 2..4), ("[a", 0..2)] {
-            assert_eq!(tokenize(sql).expect_err("no end").span, at, "{sql}");
+    fn unterminated_tokens_have_a_position() {
+        for (sql, position) in [("SELECT 'a", 7..9), ("x'0", 1..3), ("a \"b", 2..4), ("[a", 0..2)] {
+            assert_eq!(tokenize(sql).expect_err("no end").span, position, "{sql}");
+        }
+    }
+
+    #[test]
+    fn the_replace_keyword_is_not_the_replace_function() {
+        for (sql, expected) in [
+            ("REPLACE INTO t(a) VALUES(1)", true),
+            ("INSERT OR replace INTO t(a) VALUES(1)", true),
+            ("UPDATE OR REPLACE t SET a = 1", true),
+            ("CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE)", true),
+            ("UPDATE t SET b = replace(b, 'a', 'REPLACE')", false),
+            ("UPDATE t SET b = \"REPLACE\" -- REPLACE", false),
+        ] {
+            assert_eq!(may_replace(sql, &tokenize(sql).expect("tokens")), expected, "{sql}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_has_tokens_or_an_end_that_is_missing(sql in "[ a'\"\\[\\];:?@/*é-]{0,12}") {
+        fn any_text_can_be_tokenized_or_is_unterminated(sql in "[ a'\"\\[\\];:?@/*é-]{0,12}") {
             let _ = tokenize(&sql);
         }
     }

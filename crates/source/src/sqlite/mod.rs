@@ -1,62 +1,49 @@
-//! An SQLite database.
+//! SQLite databases.
 //!
-//! Who reads writes nothing, creates nothing, and locks nothing for longer than a moment:
+//! Readers write nothing, create nothing, and hold locks only briefly:
 //!
-//! - The file is opened read only, and only if it is there. An authorizer lets our own statements pass and
-//!   nothing else (`gate`). Names come from the schema, values are bound (`plan`).
-//! - A row that is served was read less than 50 ms ago, and no writer waits for us longer than that. Reads by
-//!   key take microseconds. A list that takes longer gives its lock back and goes on in pieces (`walk`), and
-//!   reads the rows of its page again at the end. An author's statement cannot do that (`statement`).
-//! - A read sees what was committed before it, but for reads by key in WAL mode that follow each other closely:
-//!   while nobody commits they share one state of the database, for a millisecond at most (`pool`). It is let
-//!   go some 5 ms after the last read at the latest (`janitor`), so a checkpoint that waits for readers does
-//!   not wait longer. What we wrote ourselves is seen by every read that begins after it was acknowledged.
-//! - The journal mode is never changed. Beside a database with a rollback journal nothing appears. A database
-//!   in WAL mode can only be read with its `-wal` and `-shm` files, so SQLite makes them if they are missing,
-//!   and they stay: a reader may not fold the log into the database and remove it. Where they cannot be made
-//!   that is an error. To read without them would need a promise that nobody writes, which nobody can give.
-//! - One exception: a journal of somebody who was killed in the middle of a change has to be played back before
-//!   anybody can read. SQLite does that on a connection that may write, which is closed again (`pool`).
+//! - The file is opened read only, and only if it exists. An authorizer allows Spile's own statements and
+//!   nothing else (`connection::authorizer`). Names come from the schema, values are bound
+//!   (`read::select_builder`).
+//! - A row that is served was read less than 50 ms ago, and no writer waits longer than that. Reads by key
+//!   take microseconds. A list that takes longer releases its lock, continues in chunks (`read::table_scan`),
+//!   and reads the rows of its page again at the end. An author's statement cannot be continued
+//!   (`statement`).
+//! - A read sees everything that was committed before it began. One exception: in WAL mode, reads by key that
+//!   follow each other closely share a snapshot while no one commits, for a millisecond at most
+//!   (`connection::pool`). It ends at the latest some 5 ms after the last read
+//!   (`connection::snapshot_reaper`), so a checkpoint that waits for readers does not wait longer. Spile's
+//!   own writes are visible to every read that begins after they were acknowledged.
+//! - The journal mode is never changed. Nothing appears beside a database with a rollback journal. A database
+//!   in WAL mode can only be read with its `-wal` and `-shm` files, so SQLite creates them if they are
+//!   missing, and they stay: a reader may not checkpoint the log and remove it. Where they cannot be created,
+//!   opening fails. Reading without them (`immutable`) would need a guarantee that no one writes, which we do
+//!   not have.
+//! - One exception: the hot journal of a killed program must be rolled back before anyone can read. SQLite
+//!   does that on a connection that can write, which is closed again (`connection::pool`).
 //!
-//! Who writes has one connection for all, opened when the first writer is made (`desk`). A row is changed by its key
-//! and read back (`writer`, `exact`), a statement runs as it is (`statement`) if the columns keep what it puts into them
-//! (`straight`); either in one transaction together with its claim (`claims`), on the disk before it is acknowledged.
+//! Writers share one connection, opened with the first writer (`write::write_connection`). A row is changed
+//! by its key and read back (`write`, `write::roundtrip`). A statement runs as it is written (`statement`),
+//! if its columns can store its arguments unchanged (`statement::direct_params`). Both run in one transaction
+//! together with their idempotency record (`write::idempotency`), which is on disk before the call is
+//! acknowledged.
 //!
-//! What a column is said to hold is what its rows hold (`survey`), since SQLite stores anything anywhere.
+//! Column types come from the stored values (`schema::profile`), since SQLite stores any value in any column.
 //!
-//! Nobody but SQLite may open the file in this process, not even to look at it: to close it would give back the locks
-//! that SQLite holds on it.
+//! Only SQLite may open the file in this process: closing a second file descriptor would release the locks
+//! that SQLite holds.
 
-mod authorizer;
-mod cancellation;
-mod change_capture;
 mod column;
 mod connection;
 mod copy;
-mod describe;
-mod direct_params;
 mod error;
-mod fts;
-mod idempotency;
 mod lexer;
-mod pool;
-mod profile;
-mod reader;
-mod roundtrip;
-mod row_buffer;
-mod scan_page;
+mod read;
+mod reserved_names;
 mod schema;
-mod search;
-mod select_builder;
-mod snapshot_reaper;
 mod sort_key;
 mod statement;
-mod table_scan;
-mod write_connection;
-mod writer;
-
-#[cfg(test)]
-mod paging_tests;
+mod write;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,34 +53,34 @@ use contract::source::{
     StatementShape, TableShape, Writer,
 };
 
+use connection::pool::ConnectionPool;
 pub use copy::copy;
-use pool::ConnectionPool;
 use schema::Schema;
-use write_connection::WriteConnection;
+use write::write_connection::WriteConnection;
 
 /// One database file.
 pub struct Sqlite {
     pool: Arc<ConnectionPool>,
-    /// Where writers take turns.
+    /// Shared by all writers, one transaction at a time.
     write_connection: Arc<WriteConnection>,
     options: Options,
-    /// What was declared when somebody last asked. A database of hundreds of tables has as many readers, and
-    /// each is made from what its contract was made from.
+    /// The schema as it was last read. A database with hundreds of tables has as many readers, and each is
+    /// made from the schema that its contract was compiled from.
     cached_schema: Mutex<Option<Arc<Schema>>>,
-    /// What was found then: statements give columns of the same kinds.
+    /// The facts of the last introspection: columns of statements have the same types.
     cached_facts: Mutex<Option<Arc<SourceFacts>>>,
 }
 
-/// How much may be asked of us, and of the file.
+/// Limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How many threads can read at once; others wait for a moment.
+    /// How many threads can read at the same time; others wait for a short time.
     pub connections_max: usize,
-    /// How many rows of a table are looked at to tell what it holds.
+    /// How many rows of a table are profiled.
     pub scan_rows_max: u64,
-    /// For how long.
+    /// For how long a table is profiled.
     pub scan_ms_max: u64,
-    /// How long a list may take in all, with its locks given back in between.
+    /// How long a list may take in total. It releases its lock in between.
     pub list_ms_max: u64,
 }
 
@@ -104,7 +91,7 @@ impl Default for Options {
 }
 
 impl Sqlite {
-    /// Opens nothing yet: a file that is missing or broken is found by whoever reads.
+    /// Does not open the file yet: the first read finds out if it is missing or broken.
     pub fn new(path: &Path, options: Options) -> Self {
         let pool = Arc::new(ConnectionPool::new(path, options.connections_max));
         let write_connection = Arc::new(WriteConnection::new(&pool));
@@ -117,56 +104,52 @@ impl Sqlite {
         }
     }
 
-    /// A database that is there and has a schema that can be read.
+    /// Opens an existing database and reads its schema.
     pub fn open(path: &Path, options: Options) -> Result<Self, SourceError> {
         let source = Self::new(path, options);
         source.load_schema()?;
         Ok(source)
     }
 
-    /// Reads what is declared now.
+    /// Reads the current schema.
     fn load_schema(&self) -> Result<Arc<Schema>, SourceError> {
-        let schema = Arc::new(self.pool.with_schema_connection(|session| Ok(schema::read(&session.inner)?))?);
+        let schema =
+            Arc::new(self.pool.with_schema_connection(|connection| Ok(schema::read(&connection.inner)?))?);
         *self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&schema));
         Ok(schema)
     }
 
-    /// What was declared when somebody last looked.
+    /// The schema as it was last read.
     fn schema(&self) -> Result<Arc<Schema>, SourceError> {
-        let known = self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        known.map_or_else(|| self.load_schema(), Ok)
+        let cached = self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        cached.map_or_else(|| self.load_schema(), Ok)
     }
 }
 
 impl Source for Sqlite {
     fn introspect(&self) -> Result<SourceFacts, SourceError> {
-        // What is declared is read from the file as it is now, and so is what it holds.
+        // Facts must describe the file as it is now, even if it was just replaced.
         self.pool.force_file_check();
-        let facts = profile::collect_facts(&self.pool, &self.options, &*self.load_schema()?)?;
+        let facts = schema::profile::collect_facts(&self.pool, &self.options, &*self.load_schema()?)?;
         *self.cached_facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(facts.clone()));
         Ok(facts)
     }
 
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
-        Ok(Arc::new(reader::TableReader::new(&self.pool, &self.options, &*self.schema()?, shape)?))
+        Ok(Arc::new(read::TableReader::new(&self.pool, &self.options, &*self.schema()?, shape)?))
     }
 
     fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
-        Ok(Arc::new(writer::TableWriter::new(
-            &self.write_connection,
-            &self.options,
-            &*self.schema()?,
-            shape,
-        )?))
+        Ok(Arc::new(write::TableWriter::new(&self.write_connection, &self.options, &*self.schema()?, shape)?))
     }
 
     fn describe_statement(&self, sql: &str) -> Result<StatementFacts, StatementError> {
-        let found = self.cached_facts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let found = found.map_or_else(|| self.introspect().map(Arc::new), Ok);
-        let known = found.and_then(|facts| Ok((facts, self.schema()?)));
+        let facts = self.cached_facts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let facts = facts.map_or_else(|| self.introspect().map(Arc::new), Ok);
+        let cached = facts.and_then(|facts| Ok((facts, self.schema()?)));
         let (facts, schema) =
-            known.map_err(|fault| StatementError { message: fault.to_string(), help: None, span: None })?;
-        describe::describe(&self.pool, &schema, &facts, sql)
+            cached.map_err(|error| StatementError { message: error.to_string(), help: None, span: None })?;
+        statement::describe::describe(&self.pool, &schema, &facts, sql)
     }
 
     fn prepare(&self, statement: &StatementShape) -> Result<Arc<dyn PreparedStatement>, SourceError> {

@@ -1,21 +1,21 @@
-//! Bytes that sort as `contract::order` compares, for columns that SQLite would sort otherwise.
+//! Bytes that sort as `contract::order` compares, for columns that SQLite would sort differently.
 //!
-//! First a class (numbers, values of the kind, other texts, blobs), then what decides within it. Nothing stays
-//! nothing.
+//! The first byte is a class (numbers, values of the type, other texts, blobs); the rest decides within the
+//! class. NULL stays NULL.
 
 use contract::ValueRef;
 use contract::order;
 
-/// What decides the order of a column, where SQLite's own order is not it.
+/// How a column is sorted, where SQLite's own order is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SortKeyKind {
-    /// Points in time, however they are written.
+    /// Points in time, in any spelling.
     Timestamp,
-    /// Decimals of any length, in whatever class they are stored.
+    /// Decimals of any length, in any storage class.
     Decimal,
-    /// Texts of a database that keeps them as UTF-16 and compares those bytes.
+    /// Texts of a UTF-16 database, which SQLite compares as UTF-16 bytes.
     Text,
-    /// Yes and no, as numbers or as words.
+    /// True and false, as numbers or as words.
     Boolean,
 }
 
@@ -37,8 +37,8 @@ impl SortKeyKind {
     }
 }
 
-pub(super) fn encode(sorted: SortKeyKind, cell: ValueRef<'_>) -> Option<Vec<u8>> {
-    match (sorted, cell) {
+pub(super) fn encode(kind: SortKeyKind, value: ValueRef<'_>) -> Option<Vec<u8>> {
+    match (kind, value) {
         (_, ValueRef::Null) => None,
         (_, ValueRef::Blob(bytes)) => Some(tagged(TAG_BLOB, bytes)),
         (SortKeyKind::Decimal, ValueRef::Integer(n)) => encode_decimal(&n.to_string()),
@@ -66,7 +66,8 @@ pub(super) fn encode(sorted: SortKeyKind, cell: ValueRef<'_>) -> Option<Vec<u8>>
     }
 }
 
-/// What all the ways to write a moment begin with. They end before this and one byte 255, which is in no text.
+/// The common prefix of all spellings of a timestamp. They sort before this prefix followed by a byte 255,
+/// which no text contains.
 pub(super) fn timestamp_prefix(text: &str) -> Option<Vec<u8>> {
     let (seconds, nanos) = order::timestamp_sort_key(text)?;
     let mut out = Vec::with_capacity(14 + text.len());
@@ -84,9 +85,9 @@ fn tagged(tag: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn encode_number(real: f64, whole: i64) -> Vec<u8> {
-    // There is one zero.
+    // Negative zero equals zero.
     let bits = (real + 0.0).to_bits();
-    // The order of `f64::total_cmp`: negative numbers turned round, positive ones behind them.
+    // The order of `f64::total_cmp`: the bits of negative numbers are inverted, positive numbers follow.
     let bits = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
     let mut out = tagged(TAG_NUMBER, &bits.to_be_bytes());
     out.extend_from_slice(&(whole.cast_unsigned() ^ (1 << 63)).to_be_bytes());
@@ -99,7 +100,8 @@ const ZERO: u8 = 2;
 const POSITIVE: u8 = 3;
 const POSITIVE_INFINITY: u8 = 4;
 
-/// Sign, number of digits before the point, digits, end. Of a negative number all that is turned round.
+/// Sign, number of integer digits, digits, end marker. For negative numbers all bytes after the sign are
+/// inverted.
 fn encode_decimal(text: &str) -> Option<Vec<u8>> {
     let (is_negative, whole, fraction) = order::decimal_parts(text)?;
     if whole.is_empty() && fraction.is_empty() {
@@ -123,9 +125,9 @@ mod tests {
 
     use super::{SortKeyKind, encode};
 
-    fn check(sorted: SortKeyKind, kind: DataType, a: ValueRef<'_>, b: ValueRef<'_>) {
-        let ours = encode(sorted, a).cmp(&encode(sorted, b));
-        assert_eq!(ours, order::compare(kind, a, b), "{sorted:?} {a:?} {b:?}");
+    fn check(kind: SortKeyKind, data_type: DataType, a: ValueRef<'_>, b: ValueRef<'_>) {
+        let ours = encode(kind, a).cmp(&encode(kind, b));
+        assert_eq!(ours, order::compare(data_type, a, b), "{kind:?} {a:?} {b:?}");
     }
 
     fn timestamps() -> impl Strategy<Value = Value> {
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_infinity_have_their_place() {
+    fn null_and_infinity_sort_correctly() {
         assert_eq!(encode(SortKeyKind::Decimal, ValueRef::Null), None);
         let ascending = [
             ValueRef::Real(f64::NEG_INFINITY),
@@ -185,6 +187,6 @@ mod tests {
             ValueRef::Integer(9),
             ValueRef::Real(f64::INFINITY),
         ];
-        assert!(ascending.map(|cell| encode(SortKeyKind::Decimal, cell)).is_sorted());
+        assert!(ascending.map(|value| encode(SortKeyKind::Decimal, value)).is_sorted());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use contract::order::compare;
 use contract::source::{
     Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Sort, Source,
-    SourceError, TableShape,
+    SourceError, TableShape, Total,
 };
 use contract::{DataType, Value, ValueRef};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
@@ -141,7 +141,7 @@ fn page(
         read.push(row(cells));
         RowFlow::Continue
     });
-    (read, last, total.unwrap())
+    (read, last, total.unwrap().and_then(Total::exact))
 }
 
 fn pages(
@@ -341,7 +341,7 @@ fn who_has_enough_or_is_gone_is_not_served() {
         seen += 1;
         if seen == 2 { RowFlow::Stop } else { RowFlow::Continue }
     };
-    assert_eq!(reader.list(&query_all(), enough).unwrap(), Some(3));
+    assert_eq!(reader.list(&query_all(), enough).unwrap(), Some(Total::Exact(3)));
     assert_eq!(seen, 2);
     let stop = AtomicBool::new(true);
     let query = Query { cancelled: Some(&stop), ..query_all() };

@@ -1,11 +1,11 @@
-//! Which rows a statement changes, and how many, with those that SQLite does not count.
+//! Which rows a statement changes, and how many, including those that SQLite does not count.
 
 use contract::ValueRef;
 use contract::source::{CaptureMode, ChangeSummary, RowFlow, Source, StatementWriteOptions, WriteError};
 
 use super::kit::{TestDb, prepare, read_rows, run_write, statement_shape, terms};
 
-/// What a statement would do, without doing it.
+/// What a statement would change: its result in a dry run.
 fn preview_changes(db: &TestDb, sql: &str, arguments: &[ValueRef<'_>]) -> ChangeSummary {
     let source = db.source();
     let statement = prepare(&source, sql).expect("a statement");
@@ -15,7 +15,7 @@ fn preview_changes(db: &TestDb, sql: &str, arguments: &[ValueRef<'_>]) -> Change
         seen = Some(*changes);
         Ok(Vec::new())
     });
-    written.unwrap_or_else(|fault| panic!("{sql}: {fault:?}"));
+    written.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     seen.expect("told")
 }
 
@@ -47,7 +47,7 @@ const TABLES: &str = "
         INSERT INTO touched(u, n) SELECT 'v' || new.u, new.n + 1 WHERE new.n < 9;
     END;";
 
-/// Whether a statement is about the same rows after somebody else made a change.
+/// Whether the preview of a statement is the same after another program made a change.
 fn check(sql: &str, between: &str, is_same: bool) {
     let db = TestDb::new(TABLES);
     let before = preview_changes(&db, sql, &[]);
@@ -60,7 +60,7 @@ fn check(sql: &str, between: &str, is_same: bool) {
 }
 
 #[test]
-fn other_rows_are_other_rows() {
+fn the_digest_changes_with_the_affected_rows() {
     let others = "UPDATE t SET a = 'y' WHERE id = 1; UPDATE t SET a = 'x' WHERE id = 3";
     check("DELETE FROM t WHERE a = 'x'", others, false);
     check("UPDATE t SET b = 0 WHERE a = 'x'", others, false);
@@ -76,7 +76,7 @@ fn other_rows_are_other_rows() {
 }
 
 #[test]
-fn the_same_rows_are_the_same_whatever_is_around_them() {
+fn the_digest_ignores_unaffected_rows() {
     check(
         "DELETE FROM t WHERE a = 'x'",
         "INSERT INTO t VALUES(9, 'z', 9); UPDATE t SET b = 0 WHERE a = 'y'",
@@ -88,8 +88,8 @@ fn the_same_rows_are_the_same_whatever_is_around_them() {
 }
 
 #[test]
-fn rows_that_make_room_are_those_that_were_asked_about() {
-    // By their number, by what is unique, and what goes with them.
+fn the_digest_covers_replaced_rows() {
+    // Conflicts by rowid, by a unique column, and with rows that reference them.
     check("INSERT OR REPLACE INTO r VALUES(1, 'n', 'n')", "UPDATE r SET a = 'edited' WHERE id = 1", false);
     let moved = "UPDATE r SET u = 'free' WHERE id = 3; UPDATE r SET u = 'u3' WHERE id = 2";
     check("INSERT OR REPLACE INTO r VALUES(9, 'u3', 'n')", moved, false);
@@ -103,21 +103,21 @@ fn rows_that_make_room_are_those_that_were_asked_about() {
     let others = "UPDATE r SET a = 'edited' WHERE id = 3; INSERT INTO r VALUES(8, 'u8', ''); INSERT INTO log VALUES(0)";
     check("INSERT OR REPLACE INTO r VALUES(1, 'u2', random())", others, true);
     check("INSERT OR REPLACE INTO r VALUES(9, 'u9', random())", others, true);
-    // What a trigger replaces cannot be rehearsed: any change of its table is one.
+    // A trial run does not show what a trigger replaces: any change of its table counts.
     check("REPLACE INTO touched VALUES(9, 'b', 1)", "UPDATE touched SET n = 0 WHERE u = 'vb'", false);
     check("REPLACE INTO touched VALUES(9, 'b', 1)", "UPDATE touched SET n = 0 WHERE u = 'd'", false);
     check("REPLACE INTO touched VALUES(9, 'free', 9)", "UPDATE touched SET n = 0 WHERE u = 'd'", true);
 }
 
 #[test]
-fn a_rehearsal_leaves_nothing_behind() {
+fn a_trial_run_leaves_nothing_behind() {
     let db = TestDb::new(TABLES);
     let source = db.source();
     let sql = "REPLACE INTO r VALUES(1, 'u2', 'n')";
-    let told = StatementWriteOptions { capture: CaptureMode::RowDigest, ..terms(None) };
+    let response = StatementWriteOptions { capture: CaptureMode::RowDigest, ..terms(None) };
     let statement = prepare(&source, sql).expect("one");
-    statement.write(&[], &told, &mut |_| RowFlow::Continue, &mut |_| Ok(Vec::new())).expect("done");
-    // The owner's triggers are heard again, and do not see what makes room: `no` would refuse it.
+    statement.write(&[], &response, &mut |_| RowFlow::Continue, &mut |_| Ok(Vec::new())).expect("done");
+    // The owner's triggers are enabled again. They do not see replaced rows: `no` would reject them.
     let again = prepare(&source, "REPLACE INTO r VALUES(1, 'u3', 'm')").expect("one");
     run_write(again.as_ref(), &[], &terms(None)).expect("done");
     let gone = prepare(&source, "DELETE FROM r").expect("one");
@@ -128,7 +128,7 @@ fn a_rehearsal_leaves_nothing_behind() {
 }
 
 #[test]
-fn rows_that_make_room_count() {
+fn replaced_rows_are_counted() {
     for (schema, sql, rows) in [
         ("CREATE TABLE r(a UNIQUE, b UNIQUE)", "REPLACE INTO r VALUES(1, 2)", 3),
         ("CREATE TABLE r(a UNIQUE, b UNIQUE)", "INSERT OR REPLACE INTO r VALUES(1, 9)", 2),
@@ -176,13 +176,13 @@ fn rows_that_make_room_count() {
 }
 
 #[test]
-fn a_witness_leaves_no_trace_and_is_nobody_elses() {
+fn capture_leaves_no_trace_and_cannot_be_called() {
     let db = TestDb::new(TABLES);
     let source = db.source();
     let gone = prepare(&source, "DELETE FROM t WHERE id = 1").expect("one");
-    let told = StatementWriteOptions { capture: CaptureMode::RowDigest, ..terms(None) };
-    gone.write(&[], &told, &mut |_| RowFlow::Continue, &mut |_| Ok(Vec::new())).expect("done");
-    // The next who writes on the same connection is not seen by anybody.
+    let response = StatementWriteOptions { capture: CaptureMode::RowDigest, ..terms(None) };
+    gone.write(&[], &response, &mut |_| RowFlow::Continue, &mut |_| Ok(Vec::new())).expect("done");
+    // The next write on the same connection is not captured.
     let (_, _, changed) =
         run_write(prepare(&source, "UPDATE t SET a = 0").expect("one").as_ref(), &[], &terms(None))
             .expect("done");
@@ -192,7 +192,7 @@ fn a_witness_leaves_no_trace_and_is_nobody_elses() {
     for sql in ["SELECT _spile_saw(1)", "UPDATE t SET a = _spile_saw(0, 1, 0)"] {
         assert!(source.describe_statement(sql).is_err(), "{sql}");
     }
-    // Nor for what the owner of the file declares.
+    // Nor can the owner's schema call it.
     db.execute("CREATE TRIGGER _spile_x AFTER UPDATE ON t BEGIN SELECT _spile_saw(0, -5, 0); END");
     let source = db.source();
     let facts = source.describe_statement("UPDATE t SET a = 1 WHERE id = 2");
@@ -201,35 +201,35 @@ fn a_witness_leaves_no_trace_and_is_nobody_elses() {
     assert!(matches!(prepared, Err(_) | Ok(Err(_))));
 }
 
-/// What was put up for one that failed is gone for the next.
+/// A failed statement leaves no capture triggers for the next one.
 #[test]
-fn one_that_fails_leaves_nothing_up() {
+fn a_failed_statement_leaves_no_triggers() {
     let db = TestDb::new(TABLES);
     let source = db.source();
     let fails = prepare(&source, "INSERT INTO t(id) VALUES(:id)").expect("one");
-    let told = StatementWriteOptions { capture: CaptureMode::RowDigest, ..terms(None) };
+    let response = StatementWriteOptions { capture: CaptureMode::RowDigest, ..terms(None) };
     let run = |id: i64| {
-        fails.write(&[ValueRef::Integer(id)], &told, &mut |_| RowFlow::Continue, &mut |changes| {
+        fails.write(&[ValueRef::Integer(id)], &response, &mut |_| RowFlow::Continue, &mut |changes| {
             assert_eq!(changes.rows, 1);
             Ok(Vec::new())
         })
     };
     for _ in 0..2 {
-        let fault = run(1).expect_err("it is there");
-        assert!(matches!(fault, WriteError::Rejected { .. }), "{fault:?}");
+        let error = run(1).expect_err("it is there");
+        assert!(matches!(error, WriteError::Rejected { .. }), "{error:?}");
     }
     run(9).expect("done");
     run(10).expect("done");
 }
 
 #[test]
-fn every_row_of_a_wide_table_is_seen() {
+fn every_row_up_to_the_limit_is_captured() {
     let columns: Vec<String> = (0..250).map(|at| format!("c{at}")).collect();
     let db = TestDb::new(&format!("CREATE TABLE wide({})", columns.join(", ")));
     for row in 0..10 {
         db.execute(&format!("INSERT INTO wide(c0) VALUES({row})"));
     }
-    // As many as are allowed, and the last of them.
+    // As many rows as are allowed, and the last of them.
     let before = preview_changes(&db, "DELETE FROM wide", &[]);
     assert_eq!(before.rows, 10);
     db.execute("UPDATE wide SET c1 = 'other' WHERE c0 = 9");
@@ -237,7 +237,7 @@ fn every_row_of_a_wide_table_is_seen() {
 }
 
 #[test]
-fn tables_of_many_columns_are_seen() {
+fn tables_with_many_columns_are_captured() {
     let columns: Vec<String> = (0..300).map(|at| format!("c{at} DEFAULT {at}")).collect();
     let db =
         TestDb::new(&format!("CREATE TABLE wide({}); INSERT INTO wide DEFAULT VALUES", columns.join(", ")));

@@ -1,6 +1,7 @@
-//! Killed at any instant: what was acknowledged is there, nothing is there twice, and the database is whole.
+//! The process is killed at any moment: acknowledged writes are there, nothing is there twice, and the
+//! database is intact.
 //!
-//! The process that is killed is this test again, told by its environment where to write.
+//! The killed process is this test again, told by its environment where to write.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -13,7 +14,7 @@ use super::kit::{RecordingChecks, TestDb, TestTable};
 
 const DATABASE_PATH_VAR: &str = "SPILE_TEST_WRITES_TO";
 const FIRST_NUMBER_VAR: &str = "SPILE_TEST_WRITES_FROM";
-/// More of them on request; so many in every run.
+/// An environment variable asks for more; every run does this many.
 const ROUNDS: &str = "SPILE_TEST_ROUNDS";
 
 fn idempotency_key_for(n: u64) -> Option<IdempotencyKey> {
@@ -22,31 +23,31 @@ fn idempotency_key_for(n: u64) -> Option<IdempotencyKey> {
     Some(IdempotencyKey { key_digest: id, request_digest: id })
 }
 
-/// Makes rows until it is killed, and says so of each. Does nothing where nobody asked for it.
+/// Creates rows until it is killed, and reports each. Does nothing unless the environment asks for it.
 #[test]
 fn child() {
     let (Ok(path), Ok(from)) = (std::env::var(DATABASE_PATH_VAR), std::env::var(FIRST_NUMBER_VAR)) else {
         return;
     };
     let source = Sqlite::new(std::path::Path::new(&path), Options::default());
-    // Somebody else may write right now.
-    let desk = loop {
-        if let Ok(desk) = TestTable::try_from_source(&source, "t") {
-            break desk;
+    // Another process may be writing right now.
+    let table = loop {
+        if let Ok(table) = TestTable::try_from_source(&source, "t") {
+            break table;
         }
     };
     for n in from.parse::<u64>().expect("a number").. {
         loop {
             let name = n.to_string();
-            let cells = desk.named_values(&[("name", ValueRef::Text(&name))]);
+            let values = table.named_values(&[("name", ValueRef::Text(&name))]);
             let write = WriteRequest {
-                change: RowChange::Create { values: &cells },
+                change: RowChange::Create { values: &values },
                 idempotency_key: idempotency_key_for(n),
                 dry_run: false,
                 now_ms: n,
                 cancelled: None,
             };
-            if desk.write(&write, &mut RecordingChecks::default()).is_ok() {
+            if table.write(&write, &mut RecordingChecks::default()).is_ok() {
                 break;
             }
         }
@@ -55,7 +56,7 @@ fn child() {
     }
 }
 
-/// Starts a child and kills it after it has said so many things, or in the middle of the next.
+/// Starts a child and kills it after it has reported this many rows, or in the middle of the next.
 fn run(path: &std::path::Path, from: u64, said_before_kill: usize, spin: u32) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "sqlite::crash::child", "--nocapture"])
@@ -77,39 +78,39 @@ fn run(path: &std::path::Path, from: u64, said_before_kill: usize, spin: u32) ->
     }
     child.kill().expect("killed");
     child.wait().expect("gone");
-    // What was said before it died counts.
+    // What it reported before it was killed counts.
     did.extend(lines.map_while(Result::ok).filter_map(number));
     did
 }
 
 #[test]
-fn no_acknowledged_write_is_lost_and_none_is_doubled() {
+fn no_acknowledged_write_is_lost_or_applied_twice() {
     let rounds: u64 = std::env::var(ROUNDS).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10);
     for mode in ["DELETE", "WAL"] {
         let db = TestDb::new(&format!(
             "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT)"
         ));
         let mut from = 0;
-        // Any numbers that differ.
+        // Any different numbers.
         let mut dice = 0x9e37_79b9_u32;
         for _ in 0..rounds {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let did = run(&db.path, from, 1 + (dice >> 28) as usize, (dice >> 4) % 400_000);
             let last = *did.last().expect("at least one");
-            // Whether the one behind the last was done nobody was told. Asked again, it is done once.
+            // Whether the row after the last report was written is unknown. Asked again, it is written once.
             let source = db.source();
-            let desk = TestTable::from_source(&source, "t");
+            let table = TestTable::from_source(&source, "t");
             for n in [last, last + 1] {
                 let name = n.to_string();
-                let cells = desk.named_values(&[("name", ValueRef::Text(&name))]);
+                let values = table.named_values(&[("name", ValueRef::Text(&name))]);
                 let write = WriteRequest {
-                    change: RowChange::Create { values: &cells },
+                    change: RowChange::Create { values: &values },
                     idempotency_key: idempotency_key_for(n),
                     dry_run: false,
                     now_ms: n,
                     cancelled: None,
                 };
-                let written = desk.write(&write, &mut RecordingChecks::default()).expect("written");
+                let written = table.write(&write, &mut RecordingChecks::default()).expect("written");
                 assert!(
                     n != last || matches!(written, WriteOutcome::Replayed(_)),
                     "an acknowledged claim is lost"
@@ -154,13 +155,13 @@ fn two_processes_take_turns() {
 }
 
 #[test]
-fn a_change_that_was_cut_off_is_taken_back_before_anybody_reads() {
+fn a_hot_journal_is_rolled_back_before_the_first_read() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT);
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
          INSERT INTO t SELECT i, 'before' || i FROM n;",
     );
-    // Half of a change, as it lies on the disk: so many pages that they had to be written before the end.
+    // Half of a change, as it is on disk: so many pages that SQLite had to write some before the commit.
     let other = db.connect();
     other.execute_batch("PRAGMA cache_size = 2; BEGIN; UPDATE t SET name = 'after' || id").expect("begun");
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! What a column is said to hold, by what is declared and what is stored.
+//! The data type of a column, from its declaration and its stored values.
 
 use contract::DataType::{
     self, Blob, Boolean, Date, Decimal, Int64, Integer, Json, LocalTimestamp, Number, Text, Timestamp,
@@ -15,8 +15,8 @@ enum ValueMix {
 }
 use ValueMix::{Mixed, Pure};
 
-/// A column declared so, holding these values, is of this kind and is told so.
-fn check(declared: &str, stored: &str, expected: (DataType, ValueMix), cells: &str) {
+/// A column with this declaration and these values has this type and returns these values.
+fn check(declared: &str, stored: &str, expected: (DataType, ValueMix), values: &str) {
     let rows: Vec<String> = stored
         .split(" | ")
         .filter(|v| !v.is_empty())
@@ -29,12 +29,12 @@ fn check(declared: &str, stored: &str, expected: (DataType, ValueMix), cells: &s
     assert_eq!((column.data_type, mixed), expected, "{declared}: {stored}");
     assert_eq!(facts.row_count, Some(rows.len() as u64));
     assert!(column.nullable);
-    let told: Vec<String> = all(reader.as_ref()).iter().map(|row| format_value(&row[1])).collect();
-    assert_eq!(told.join(" | "), cells, "{declared}: {stored}");
+    let response: Vec<String> = all(reader.as_ref()).iter().map(|row| format_value(&row[1])).collect();
+    assert_eq!(response.join(" | "), values, "{declared}: {stored}");
 }
 
 #[test]
-fn numbers_are_what_they_are_stored_as() {
+fn numbers_have_the_type_of_their_stored_values() {
     check("INTEGER", "1 | -17 | null", (Integer, Pure), "1 | -17 | null");
     check("INTEGER", "9007199254740991", (Integer, Pure), "9007199254740991");
     check("INTEGER", "1 | 9007199254740992", (Int64, Pure), "1 | 9007199254740992");
@@ -59,7 +59,7 @@ fn numbers_are_what_they_are_stored_as() {
 }
 
 #[test]
-fn texts_are_read_as_what_all_of_them_are() {
+fn texts_have_the_type_that_fits_all_of_them() {
     check("TEXT", "'a' | 'b'", (Text, Pure), "'a' | 'b'");
     check("VARCHAR(9)", "'007' | '8'", (Text, Pure), "'007' | '8'");
     check("TEXT", "1 | 2", (Text, Pure), "'1' | '2'");
@@ -77,7 +77,7 @@ fn texts_are_read_as_what_all_of_them_are() {
 }
 
 #[test]
-fn strays_are_admitted_and_told_as_they_are() {
+fn values_of_other_types_make_a_column_mixed() {
     check("INTEGER", "1 | 2 | 'n/a'", (Integer, Mixed), "1 | 2 | 'n/a'");
     check("INTEGER", "'n/a' | 'none' | 1", (Text, Mixed), "'n/a' | 'none' | 1");
     check("INTEGER", "1 | 'one'", (Integer, Mixed), "1 | 'one'");
@@ -99,7 +99,7 @@ fn strays_are_admitted_and_told_as_they_are() {
 }
 
 #[test]
-fn an_empty_column_is_what_is_declared() {
+fn an_empty_column_has_its_declared_type() {
     for (declared, kind) in [
         ("INTEGER", (Integer, Pure)),
         ("REAL", (Number, Pure)),
@@ -125,7 +125,7 @@ fn check_key(sql: &str, expected: (&[usize], bool)) {
 }
 
 #[test]
-fn a_key_is_declared_or_found() {
+fn a_key_is_declared_or_detected() {
     for (sql, key) in [
         ("CREATE TABLE t(a, id INTEGER PRIMARY KEY)", (&[1][..], true)),
         ("CREATE TABLE t(a, b, c, PRIMARY KEY(c, a))", (&[2, 0], true)),
@@ -147,15 +147,15 @@ fn a_key_is_declared_or_found() {
     }
 }
 
-/// A table `t` whose declared key cannot be used: what is used instead, and what is said.
-fn check_key_rejected(sql: &str, key: (&[usize], bool), why: &str) {
+/// A table `t` whose declared key is not usable: the key used instead, and the note.
+fn check_key_rejected(sql: &str, key: (&[usize], bool), reason: &str) {
     check_key(sql, key);
     let notes = TestDb::new(sql).facts().notes;
-    assert_eq!(notes[0], format!("`t`: the key that is declared is not used, because {why}"), "{sql}");
+    assert_eq!(notes[0], format!("`t`: the declared key is not used, because {reason}"), "{sql}");
 }
 
 #[test]
-fn a_declared_key_that_nobody_can_ask_by_gives_way() {
+fn an_unusable_declared_key_is_not_used() {
     let texts = "CREATE TABLE t(id TEXT PRIMARY KEY, email TEXT UNIQUE, n INT);";
     let nulls = format!("{texts} INSERT INTO t VALUES(NULL, 'a', 1), (NULL, 'b', 1), ('x', 'c', 1)");
     check_key_rejected(&nulls, (&[1], false), "`id` is NULL in 2 rows");
@@ -165,10 +165,10 @@ fn a_declared_key_that_nobody_can_ask_by_gives_way() {
     check_key_rejected(&bytes, (&[1], false), "`id` holds bytes in 1 row");
     let long = format!("{texts} INSERT INTO t VALUES(printf('%2049d', 1), 'a', 1), ('x', 'b', 1)");
     check_key_rejected(&long, (&[1], false), "`id` is longer than 2048 bytes in 1 row");
-    // Nothing else tells rows apart.
+    // No other column is unique.
     let alone = format!("{texts} INSERT INTO t VALUES(NULL, NULL, 1), ('x', 'b', 1)");
     check_key_rejected(&alone, (&[], false), "`id` is NULL in 1 row");
-    // Another one is declared.
+    // Another key is declared.
     let blob = "CREATE TABLE t(id BLOB PRIMARY KEY, code TEXT NOT NULL UNIQUE)";
     check_key_rejected(blob, (&[1], true), "`id` is blob");
     check_key_rejected(
@@ -183,7 +183,7 @@ fn a_declared_key_that_nobody_can_ask_by_gives_way() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_said_and_shown_and_never_lost() {
+fn text_that_is_not_utf8_is_noted_and_returned_as_bytes() {
     let db = TestDb::new(
         "CREATE TABLE t(name TEXT PRIMARY KEY, v TEXT);
          INSERT INTO t VALUES('a', 'x'), (cast(x'ff41' AS TEXT), cast(x'c328' AS TEXT)), ('z', 'y');",
@@ -192,12 +192,12 @@ fn text_that_is_not_utf8_is_said_and_shown_and_never_lost() {
     assert_eq!(
         facts.notes,
         [
-            "`t`: the key that is declared is not used, because `name` holds text that is not UTF-8 in 1 row",
-            "`t`: the text in `name` is not UTF-8 in 1 row; it is told as base64, and not found by it",
-            "`t`: the text in `v` is not UTF-8 in 1 row; it is told as base64, and not found by it",
+            "`t`: the declared key is not used, because `name` holds text that is not UTF-8 in 1 row",
+            "`t`: the text in `name` is not valid UTF-8 in 1 row; it is returned as base64 and cannot be filtered by",
+            "`t`: the text in `v` is not valid UTF-8 in 1 row; it is returned as base64 and cannot be filtered by",
         ]
     );
-    // Without a key rows come by their number, so that no page ends at a name that cannot be written.
+    // Without a key rows are paged by rowid, so that no page ends at a name that cannot be written.
     let (facts, reader) = db.reader("t");
     assert!(facts.key.is_empty());
     let (mut seen, mut after) = (Vec::new(), None);
@@ -211,7 +211,7 @@ fn text_that_is_not_utf8_is_said_and_shown_and_never_lost() {
         seen.push(format_value(&row.0[0]));
     }
     assert_eq!(seen, ["'a'", "xff41", "'z'"]);
-    // One that comes later is a fault, not a gap.
+    // A later one is an error, not a gap.
     let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'a')");
     let (_, reader) = db.reader("t");
     db.execute("INSERT INTO t VALUES(2, cast(x'ff' AS TEXT))");
@@ -220,7 +220,7 @@ fn text_that_is_not_utf8_is_said_and_shown_and_never_lost() {
 }
 
 #[test]
-fn what_does_not_tell_rows_apart_is_no_key() {
+fn columns_that_are_not_unique_are_no_key() {
     for sql in [
         "CREATE TABLE t(a TEXT)",
         "CREATE TABLE t(a TEXT, b INT); INSERT INTO t VALUES('x', 1), ('x', 1)",
@@ -230,7 +230,7 @@ fn what_does_not_tell_rows_apart_is_no_key() {
         "CREATE TABLE t(b BLOB); INSERT INTO t VALUES(x'00'), (x'01')",
         // A primary key that is NULL twice, as SQLite allows.
         "CREATE TABLE t(a TEXT PRIMARY KEY); INSERT INTO t VALUES(NULL), (NULL)",
-        // Unique among some rows, or of something that is no column, or perhaps missing.
+        // Unique among some rows, over an expression, or nullable.
         "CREATE TABLE t(a TEXT NOT NULL); CREATE UNIQUE INDEX i ON t(a) WHERE a > 'x'; INSERT INTO t VALUES('a'), ('a')",
         "CREATE TABLE t(a TEXT NOT NULL); CREATE UNIQUE INDEX i ON t(a || 'x')",
         "CREATE TABLE t(a TEXT UNIQUE)",
@@ -240,7 +240,7 @@ fn what_does_not_tell_rows_apart_is_no_key() {
 }
 
 #[test]
-fn a_value_may_be_missing_unless_it_may_not() {
+fn columns_are_nullable_unless_declared_not_null() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b TEXT NOT NULL);
          CREATE TABLE u(id TEXT PRIMARY KEY, g TEXT GENERATED ALWAYS AS (id || '!'));
@@ -257,7 +257,7 @@ fn a_value_may_be_missing_unless_it_may_not() {
 }
 
 #[test]
-fn tables_and_views_are_there_in_their_order_and_nothing_else_is() {
+fn tables_and_views_are_served_in_order_and_nothing_else() {
     let db = TestDb::new(
         "CREATE TABLE z(id INTEGER PRIMARY KEY AUTOINCREMENT, plan TEXT);
          CREATE VIEW y AS SELECT plan, count(*) AS n FROM z GROUP BY plan;
@@ -273,8 +273,8 @@ fn tables_and_views_are_there_in_their_order_and_nothing_else_is() {
     assert_eq!(
         left_out,
         [
-            "`x` is left out: it is a virtual table (rtree); copy what it holds into a table",
-            "`broken` is left out: it refers to something that is gone or not allowed"
+            "`x` is left out: it is a virtual table (rtree); copy its rows into a table",
+            "`broken` is left out: it refers to something that does not exist or is not allowed"
         ]
     );
     assert_eq!(facts.tables[0].columns[1].distinct_values, ["free", "ruby"]);
@@ -287,7 +287,7 @@ fn tables_and_views_are_there_in_their_order_and_nothing_else_is() {
 }
 
 #[test]
-fn what_is_declared_is_read_once_for_all_tables() {
+fn the_schema_is_read_once_for_all_tables() {
     let sql: String = (0..300)
         .map(|i| format!("CREATE TABLE t{i}(id INTEGER PRIMARY KEY, a TEXT, b TEXT, c INT);"))
         .collect();
@@ -298,12 +298,12 @@ fn what_is_declared_is_read_once_for_all_tables() {
     for table in &facts.tables {
         contract::source::Source::reader(&source, &super::kit::shape(table)).expect("a reader");
     }
-    // Read again for each, it took seconds; now it takes a tenth of one.
+    // Reading the schema once per table took seconds; now it takes a tenth of one.
     assert!(begun.elapsed() < std::time::Duration::from_millis(1500), "{:?}", begun.elapsed());
 }
 
 #[test]
-fn rows_that_were_not_seen_may_hold_anything() {
+fn columns_of_a_partly_read_table_are_mixed() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, n INTEGER);
          CREATE TABLE s(id INTEGER PRIMARY KEY, a TEXT, d TEXT) STRICT;
@@ -320,7 +320,7 @@ fn rows_that_were_not_seen_may_hold_anything() {
     assert!(facts.tables.iter().all(|table| table.row_count.is_none()));
 }
 
-/// A table that is changed behind the contract's back.
+/// A table that changes after its contract was compiled.
 fn check_changed(sql: &str, change: &str, expected: &str) {
     let db = TestDb::new(sql);
     let (facts, reader) = db.reader("t");
@@ -331,15 +331,15 @@ fn check_changed(sql: &str, change: &str, expected: &str) {
         true => Err(listed.clone()),
         false => get(reader.as_ref(), &[ValueRef::Integer(9)]),
     };
-    for fault in [listed, one.expect_err("a fault")] {
-        let SourceError::Incompatible { message: told, detail: log } = fault else { panic!("{fault:?}") };
+    for error in [listed, one.expect_err("a fault")] {
+        let SourceError::Incompatible { message: response, detail: log } = error else { panic!("{error:?}") };
         if expected.ends_with("repeats") {
-            assert_eq!(told, format!("{expected}; the data is not what it was"));
+            assert_eq!(response, format!("{expected}; the data has changed"));
         } else {
-            // The row is for who can correct it.
+            // The log names the row, for the owner who can correct it.
             assert_eq!(
-                told,
-                format!("{expected}, and a row has something else; the log of the server says which")
+                response,
+                format!("{expected}, but a row has another value; the server log says which row")
             );
             assert_eq!(log, format!("{expected}, in the row with `id` 9"));
         }
@@ -347,7 +347,7 @@ fn check_changed(sql: &str, change: &str, expected: &str) {
 }
 
 #[test]
-fn a_row_that_breaks_the_contract_says_where() {
+fn a_row_that_violates_the_contract_names_its_column() {
     let table = "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER); INSERT INTO t VALUES(1, 1);";
     let integer = "table `t`, column `v`: expected an integer below 2^53";
     check_changed(table, "INSERT INTO t VALUES(9, 'secret')", integer);
@@ -359,7 +359,7 @@ fn a_row_that_breaks_the_contract_says_where() {
     let reals = "CREATE TABLE t(id INTEGER PRIMARY KEY, v REAL); INSERT INTO t VALUES(1, 1.5);";
     check_changed(reals, "INSERT INTO t VALUES(9, 9e999)", "table `t`, column `v`: expected a number");
     let found = "CREATE TABLE t(id INTEGER, v TEXT); INSERT INTO t VALUES(1, 'a'), (2, 'a');";
-    check_changed(found, "INSERT INTO t VALUES(9, 'a'), (9, 'b')", "table `t`: the key `id` repeats");
+    check_changed(found, "INSERT INTO t VALUES(9, 'a'), (9, 'b')", "table `t`: the key `id` is not unique");
     let required = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT NOT NULL); INSERT INTO t VALUES(1, 'a');";
     let rebuilt =
         "DROP TABLE t; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(9, NULL)";
@@ -367,24 +367,24 @@ fn a_row_that_breaks_the_contract_says_where() {
 }
 
 #[test]
-fn a_table_or_column_that_is_gone_says_so() {
+fn a_dropped_table_or_column_is_an_error() {
     for change in ["DROP TABLE t", "ALTER TABLE t RENAME TO u", "ALTER TABLE t DROP COLUMN v"] {
         let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'a');");
         let (_, reader) = db.reader("t");
         db.execute(change);
-        let fault = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("a fault");
-        assert!(matches!(fault, SourceError::Incompatible { .. }), "{change} {fault:?}");
+        let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("a fault");
+        assert!(matches!(error, SourceError::Incompatible { .. }), "{change} {error:?}");
         assert_eq!(
-            error_text(&fault),
-            "`shop.db` no longer has the tables and columns it had; read it in again"
+            error_text(&error),
+            "`shop.db` no longer has the tables and columns that it had; restart the server to read its schema again"
         );
     }
 }
 
 #[test]
-fn a_key_matches_what_was_told_and_nothing_like_it() {
+fn a_key_matches_the_returned_value_exactly() {
     let text = ValueRef::Text;
-    for (declared, stored, asked, there) in [
+    for (declared, stored, request, there) in [
         ("INTEGER", "7", ValueRef::Integer(7), true),
         ("INTEGER", "7", text("7"), true),
         ("INTEGER", "7", text("seven"), false),
@@ -413,13 +413,13 @@ fn a_key_matches_what_was_told_and_nothing_like_it() {
             "CREATE TABLE t(k {declared} NOT NULL PRIMARY KEY); INSERT INTO t VALUES({stored})"
         ));
         let (_, reader) = db.reader("t");
-        let found = get(reader.as_ref(), &[asked]).expect("no fault");
-        assert_eq!(found.is_some(), there, "{declared} {stored} {asked:?}");
+        let found = get(reader.as_ref(), &[request]).expect("no fault");
+        assert_eq!(found.is_some(), there, "{declared} {stored} {request:?}");
     }
 }
 
 #[test]
-fn columns_and_indexes_that_compute_are_read() {
+fn generated_columns_and_expression_indexes_are_read() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, loud TEXT AS (upper(name)));
          CREATE INDEX i ON t(lower(name)); CREATE INDEX j ON t(id) WHERE length(name) > 1;

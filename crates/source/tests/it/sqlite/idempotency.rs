@@ -1,4 +1,4 @@
-//! The same claim again gets what was told the first time; another question under it gets nothing.
+//! The same idempotency key returns the first result; another request under the same key is rejected.
 
 use contract::source::{
     IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, RowChange, WriteError, WriteOutcome, WriteRequest,
@@ -16,26 +16,26 @@ fn count_records(db: &TestDb) -> i64 {
 }
 
 #[test]
-fn a_repetition_is_told_the_same_and_does_nothing() {
+fn a_repeated_call_returns_the_first_result_and_changes_nothing() {
     for mode in ["DELETE", "WAL"] {
         let db = shop();
         db.execute(&format!("PRAGMA journal_mode = {mode}"));
-        let desk = TestTable::new(&db, "t");
-        let cells = desk.named_values(&[("v", ValueRef::Text("a"))]);
-        let create = || RowChange::Create { values: &cells };
-        let mut notary = RecordingChecks::default();
-        assert_eq!(desk.change_with(create(), idempotency_key(1, 1), &mut notary), "1 'a'");
+        let table = TestTable::new(&db, "t");
+        let values = table.named_values(&[("v", ValueRef::Text("a"))]);
+        let create = || RowChange::Create { values: &values };
+        let mut checks = RecordingChecks::default();
+        assert_eq!(table.change_with(create(), idempotency_key(1, 1), &mut checks), "1 'a'");
         assert_eq!(
-            desk.change_with(create(), idempotency_key(1, 1), &mut RecordingChecks::default()),
+            table.change_with(create(), idempotency_key(1, 1), &mut RecordingChecks::default()),
             "again: 1 'a'"
         );
-        let told = desk.change_with(create(), idempotency_key(1, 2), &mut RecordingChecks::default());
-        assert_eq!(told, "this idempotency key was used for something else");
+        let response = table.change_with(create(), idempotency_key(1, 2), &mut RecordingChecks::default());
+        assert_eq!(response, "this idempotency key was used for something else");
         assert_eq!(
-            desk.change_with(create(), idempotency_key(2, 1), &mut RecordingChecks::default()),
+            table.change_with(create(), idempotency_key(2, 1), &mut RecordingChecks::default()),
             "2 'a'"
         );
-        // Another desk, and a row that changed since.
+        // Another source, and a row that changed since.
         let other = TestTable::new(&db, "t");
         other.update(&[ValueRef::Integer(1)], &[("v", ValueRef::Text("z"))]);
         assert_eq!(
@@ -47,20 +47,20 @@ fn a_repetition_is_told_the_same_and_does_nothing() {
 }
 
 #[test]
-fn what_was_refused_or_only_tried_is_not_claimed() {
+fn rejected_writes_and_dry_runs_store_no_record() {
     let db = shop();
     db.execute("INSERT INTO t VALUES(1, 'a')");
-    let desk = TestTable::new(&db, "t");
-    let taken = desk.named_values(&[("id", ValueRef::Integer(1))]);
-    let told = desk.change_with(
+    let table = TestTable::new(&db, "t");
+    let taken = table.named_values(&[("id", ValueRef::Integer(1))]);
+    let response = table.change_with(
         RowChange::Create { values: &taken },
         idempotency_key(1, 1),
         &mut RecordingChecks::default(),
     );
-    assert_eq!(told, "there is a record with this key already");
+    assert_eq!(response, "there is a record with this key already");
     let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
     let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &[(1, ValueRef::Text("b"))] };
-    desk.change_with(update(), idempotency_key(1, 1), &mut stale);
+    table.change_with(update(), idempotency_key(1, 1), &mut stale);
     let dry = WriteRequest {
         change: update(),
         idempotency_key: idempotency_key(1, 1),
@@ -68,22 +68,22 @@ fn what_was_refused_or_only_tried_is_not_claimed() {
         now_ms: 1,
         cancelled: None,
     };
-    assert_eq!(desk.write(&dry, &mut RecordingChecks::default()).expect("would do"), WriteOutcome::Done);
+    assert_eq!(table.write(&dry, &mut RecordingChecks::default()).expect("would do"), WriteOutcome::Done);
     let tables: i64 = db
         .connect()
         .query_row("SELECT count(*) FROM sqlite_schema WHERE name = '_spile_claims'", [], |row| row.get(0))
         .expect("a number");
     assert_eq!(tables, 0, "nothing was kept, so nothing was made");
-    assert_eq!(desk.change_with(update(), idempotency_key(1, 1), &mut RecordingChecks::default()), "1 'b'");
+    assert_eq!(table.change_with(update(), idempotency_key(1, 1), &mut RecordingChecks::default()), "1 'b'");
 }
 
 #[test]
-fn nobody_is_shown_the_table() {
+fn the_record_table_is_hidden() {
     let db = shop();
-    let desk = TestTable::new(&db, "t");
-    let cells = desk.named_values(&[("v", ValueRef::Text("a"))]);
-    desk.change_with(
-        RowChange::Create { values: &cells },
+    let table = TestTable::new(&db, "t");
+    let values = table.named_values(&[("v", ValueRef::Text("a"))]);
+    table.change_with(
+        RowChange::Create { values: &values },
         idempotency_key(1, 1),
         &mut RecordingChecks::default(),
     );
@@ -95,25 +95,25 @@ fn nobody_is_shown_the_table() {
         "DELETE FROM _SPILE_CLAIMS",
         "SELECT (SELECT told FROM _spile_claims)",
     ] {
-        let bad = prepare(&db.source(), sql).err().expect("refused");
-        assert_eq!(bad.message, "this table is Spile's own, and not for statements", "{sql}");
+        let error = prepare(&db.source(), sql).err().expect("refused");
+        assert_eq!(error.message, "this table belongs to Spile; statements cannot use it", "{sql}");
     }
 }
 
 #[test]
-fn old_claims_go_and_so_do_too_many() {
+fn expired_and_excess_records_are_deleted() {
     let db = shop();
-    let desk = TestTable::new(&db, "t");
-    let cells = desk.named_values(&[("v", ValueRef::Text("a"))]);
+    let table = TestTable::new(&db, "t");
+    let values = table.named_values(&[("v", ValueRef::Text("a"))]);
     let write = |id: u8, now_ms: u64| {
         let write = WriteRequest {
-            change: RowChange::Create { values: &cells },
+            change: RowChange::Create { values: &values },
             idempotency_key: idempotency_key(id, 1),
             dry_run: false,
             now_ms,
             cancelled: None,
         };
-        desk.write(&write, &mut RecordingChecks::default()).expect("written")
+        table.write(&write, &mut RecordingChecks::default()).expect("written")
     };
     assert_eq!(write(1, 1_000), WriteOutcome::Done);
     assert_eq!(write(2, 1_000 + IDEMPOTENCY_RETENTION_MS), WriteOutcome::Done);
@@ -140,28 +140,28 @@ fn old_claims_go_and_so_do_too_many() {
 }
 
 #[test]
-fn an_owner_can_forbid_the_table() {
+fn a_view_with_the_name_of_the_record_table_rejects_keys() {
     let db = shop();
     db.execute("CREATE VIEW _spile_claims AS SELECT 1");
-    let desk = TestTable::new(&db, "t");
-    let cells = desk.named_values(&[("v", ValueRef::Text("a"))]);
-    let told = desk.change_with(
-        RowChange::Create { values: &cells },
+    let table = TestTable::new(&db, "t");
+    let values = table.named_values(&[("v", ValueRef::Text("a"))]);
+    let response = table.change_with(
+        RowChange::Create { values: &values },
         idempotency_key(1, 1),
         &mut RecordingChecks::default(),
     );
     assert_eq!(
-        told,
-        "nothing was written: the database has a view named `_spile_claims`, so nobody could know whether a call with \
-         an idempotency key, or one that a user said yes to, was done already; to write without, leave out the key, or \
-         have the owner remove the view"
+        response,
+        "nothing was written: the database has a view named `_spile_claims`, which Spile needs as a table to remember \
+         calls with an idempotency key and calls that a user confirmed; leave out the key, or have the owner of the \
+         database remove the view"
     );
-    assert_eq!(desk.get(&[ValueRef::Integer(1)]), None);
-    assert_eq!(desk.create(&[("v", ValueRef::Text("a"))]), "1 'a'");
+    assert_eq!(table.get(&[ValueRef::Integer(1)]), None);
+    assert_eq!(table.create(&[("v", ValueRef::Text("a"))]), "1 'a'");
 }
 
 #[test]
-fn statements_have_claims_too() {
+fn statements_support_idempotency_keys() {
     let db = shop();
     let source = db.source();
     let insert = prepare(&source, "INSERT INTO t(v) VALUES(:v) RETURNING id").expect("a statement");
@@ -172,9 +172,9 @@ fn statements_have_claims_too() {
     let (rows, written, changed) =
         run_write(insert.as_ref(), &arguments, &terms(idempotency_key(1, 1))).expect("told again");
     assert_eq!((rows, written, changed), (vec![], WriteOutcome::Replayed(b"1 changed".to_vec()), None));
-    let fault = run_write(insert.as_ref(), &arguments, &terms(idempotency_key(1, 2))).expect_err("refused");
-    assert!(matches!(fault, WriteError::IdempotencyKeyReused));
-    let desk = TestTable::from_source(&source, "t");
-    assert_eq!(desk.get(&[ValueRef::Integer(1)]), Some(vec![Value::Integer(1), Value::Text("a".into())]));
-    assert_eq!(desk.get(&[ValueRef::Integer(2)]), None);
+    let error = run_write(insert.as_ref(), &arguments, &terms(idempotency_key(1, 2))).expect_err("refused");
+    assert!(matches!(error, WriteError::IdempotencyKeyReused));
+    let table = TestTable::from_source(&source, "t");
+    assert_eq!(table.get(&[ValueRef::Integer(1)]), Some(vec![Value::Integer(1), Value::Text("a".into())]));
+    assert_eq!(table.get(&[ValueRef::Integer(2)]), None);
 }

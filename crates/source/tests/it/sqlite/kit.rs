@@ -1,4 +1,4 @@
-//! A database in a folder of its own, and reading it as a contract would.
+//! A database in a temporary folder, read and written as a contract does.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::source::{
     CaptureMode, Comparison, ContractViolation, CursorPosition, Filter, IdempotencyKey, PreparedStatement,
     Query, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage, Sort, Source, SourceError,
-    SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts,
+    SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts, Total,
     VersionConflict, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
 };
 use contract::{DataType, Value, ValueRef};
@@ -42,7 +42,7 @@ impl TestDb {
         self.source().introspect().expect("facts")
     }
 
-    /// One table, compiled as it is now.
+    /// A reader for one table, compiled from its current facts.
     pub(super) fn reader(&self, table: &str) -> (TableFacts, Arc<dyn Reader>) {
         let source = self.source();
         let facts = source.introspect().expect("facts");
@@ -60,14 +60,14 @@ impl TestDb {
     }
 }
 
-/// One table, to write to and to read.
+/// One table, to read and write.
 pub(super) struct TestTable {
     pub(super) facts: TableFacts,
     pub(super) reader: Arc<dyn Reader>,
     writer: Arc<dyn Writer>,
 }
 
-/// A clerk who writes down the row, and may object or add to it.
+/// Records the rows that it is shown; may reject or add values.
 #[derive(Default)]
 pub(super) struct RecordingChecks {
     pub(super) is_stale: bool,
@@ -92,11 +92,11 @@ impl WriteChecks for RecordingChecks {
 
 /// A row as SQL writes it.
 pub(super) fn format_row(row: &[ValueRef<'_>]) -> String {
-    row.iter().map(|cell| format_value(&cell.to_value())).collect::<Vec<_>>().join(" ")
+    row.iter().map(|value| format_value(&value.to_value())).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn idempotency_key(id: u8, asked: u8) -> Option<IdempotencyKey> {
-    Some(IdempotencyKey { key_digest: [id; 32], request_digest: [asked; 32] })
+pub(super) fn idempotency_key(id: u8, request: u8) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey { key_digest: [id; 32], request_digest: [request; 32] })
 }
 
 impl TestTable {
@@ -123,12 +123,12 @@ impl TestTable {
     pub(super) fn write(
         &self,
         write: &WriteRequest<'_>,
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<WriteOutcome, WriteError> {
-        self.writer.write(write, clerk)
+        self.writer.write(write, checks)
     }
 
-    /// What is told of a change, or why it was not made.
+    /// The result of a change, or its error.
     pub(super) fn change(&self, change: RowChange<'_>) -> String {
         self.change_with(change, None, &mut RecordingChecks::default())
     }
@@ -136,43 +136,45 @@ impl TestTable {
     pub(super) fn change_with(
         &self,
         change: RowChange<'_>,
-        claim: Option<IdempotencyKey>,
-        notary: &mut RecordingChecks,
+        key: Option<IdempotencyKey>,
+        checks: &mut RecordingChecks,
     ) -> String {
         let write =
-            WriteRequest { change, idempotency_key: claim, dry_run: false, now_ms: 1_000, cancelled: None };
-        match self.write(&write, notary) {
-            Ok(WriteOutcome::Done) => notary.after.clone().expect("told"),
-            Ok(WriteOutcome::Replayed(told)) => format!("again: {}", String::from_utf8(told).expect("text")),
-            Err(fault) => self.error_text(&fault),
-        }
-    }
-
-    pub(super) fn error_text(&self, fault: &WriteError) -> String {
-        match fault {
-            WriteError::Rejected { column: Some(at), reason: why } => {
-                format!("`{}`: {why}", self.facts.columns[*at].name)
+            WriteRequest { change, idempotency_key: key, dry_run: false, now_ms: 1_000, cancelled: None };
+        match self.write(&write, checks) {
+            Ok(WriteOutcome::Done) => checks.after.clone().expect("told"),
+            Ok(WriteOutcome::Replayed(response)) => {
+                format!("again: {}", String::from_utf8(response).expect("text"))
             }
-            fault => fault.to_string(),
+            Err(error) => self.error_text(&error),
         }
     }
 
-    pub(super) fn create(&self, cells: &[(&str, ValueRef<'_>)]) -> String {
-        let cells = self.named_values(cells);
-        self.change(RowChange::Create { values: &cells })
+    pub(super) fn error_text(&self, error: &WriteError) -> String {
+        match error {
+            WriteError::Rejected { column: Some(at), reason } => {
+                format!("`{}`: {reason}", self.facts.columns[*at].name)
+            }
+            error => error.to_string(),
+        }
     }
 
-    pub(super) fn update(&self, key: &[ValueRef<'_>], cells: &[(&str, ValueRef<'_>)]) -> String {
-        let cells = self.named_values(cells);
-        self.change(RowChange::Update { key, values: &cells })
+    pub(super) fn create(&self, values: &[(&str, ValueRef<'_>)]) -> String {
+        let values = self.named_values(values);
+        self.change(RowChange::Create { values: &values })
+    }
+
+    pub(super) fn update(&self, key: &[ValueRef<'_>], values: &[(&str, ValueRef<'_>)]) -> String {
+        let values = self.named_values(values);
+        self.change(RowChange::Update { key, values: &values })
     }
 
     pub(super) fn delete(&self, key: &[ValueRef<'_>]) -> String {
         self.change(RowChange::Delete { key })
     }
 
-    pub(super) fn named_values<'a>(&self, cells: &[(&str, ValueRef<'a>)]) -> Vec<(usize, ValueRef<'a>)> {
-        cells.iter().map(|(name, cell)| (self.column_index(name), *cell)).collect()
+    pub(super) fn named_values<'a>(&self, values: &[(&str, ValueRef<'a>)]) -> Vec<(usize, ValueRef<'a>)> {
+        values.iter().map(|(name, value)| (self.column_index(name), *value)).collect()
     }
 
     pub(super) fn get(&self, key: &[ValueRef<'_>]) -> Option<Vec<Value>> {
@@ -195,11 +197,11 @@ pub(super) fn search(
         progress: None,
     };
     let mut rows = Vec::new();
-    let searched = reader.search(&search, &mut |cells| {
-        rows.push(cells.iter().map(|cell| cell.to_value()).collect());
+    let coverage = reader.search(&search, &mut |values| {
+        rows.push(values.iter().map(|value| value.to_value()).collect());
         RowFlow::Continue
     });
-    (rows, searched.expect("no fault"))
+    (rows, coverage.expect("no fault"))
 }
 
 /// A statement as a contract runs it.
@@ -220,20 +222,20 @@ pub(super) fn prepare(source: &Sqlite, sql: &str) -> Result<Arc<dyn PreparedStat
     Ok(source.prepare(&statement_shape(sql, &facts, 10)).expect("a statement that was examined"))
 }
 
-/// The rows that a statement gives, a line each.
+/// The rows that a statement returns, one line each.
 pub(super) fn read_rows(
     statement: &dyn PreparedStatement,
     arguments: &[ValueRef<'_>],
 ) -> Result<Vec<String>, SourceError> {
     let mut rows = Vec::new();
-    statement.read(arguments, None, &mut |cells| {
-        rows.push(format_row(cells));
+    statement.read(arguments, None, &mut |values| {
+        rows.push(format_row(values));
         RowFlow::Continue
     })?;
     Ok(rows)
 }
 
-/// What a statement that writes tells.
+/// The result of a writing statement.
 pub(super) fn run_write(
     statement: &dyn PreparedStatement,
     arguments: &[ValueRef<'_>],
@@ -243,8 +245,8 @@ pub(super) fn run_write(
     let written = statement.write(
         arguments,
         terms,
-        &mut |cells| {
-            rows.push(format_row(cells));
+        &mut |values| {
+            rows.push(format_row(values));
             RowFlow::Continue
         },
         &mut |changes| {
@@ -255,10 +257,10 @@ pub(super) fn run_write(
     Ok((rows, written, changed))
 }
 
-pub(super) fn terms(claim: Option<IdempotencyKey>) -> StatementWriteOptions<'static> {
+pub(super) fn terms(key: Option<IdempotencyKey>) -> StatementWriteOptions<'static> {
     StatementWriteOptions {
         capture: CaptureMode::CountOnly,
-        idempotency_key: claim,
+        idempotency_key: key,
         dry_run: false,
         now_ms: 1_000,
         cancelled: None,
@@ -270,23 +272,23 @@ pub(super) use crate::shape::shape_of as shape;
 pub(super) fn get(reader: &dyn Reader, key: &[ValueRef<'_>]) -> Result<Option<Vec<Value>>, SourceError> {
     let mut found = None;
     let is_there =
-        reader.get(key, &mut |cells| found = Some(cells.iter().map(|cell| cell.to_value()).collect()))?;
+        reader.get(key, &mut |values| found = Some(values.iter().map(|value| value.to_value()).collect()))?;
     assert_eq!(is_there, found.is_some());
     Ok(found)
 }
 
 pub(super) type Row = (Vec<Value>, RowPosition);
 
-pub(super) fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<u64>), SourceError> {
+pub(super) fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<Total>), SourceError> {
     let mut rows = Vec::new();
-    let total = reader.list(query, &mut |cells, place| {
-        rows.push((cells.iter().map(|cell| cell.to_value()).collect(), place));
+    let total = reader.list(query, &mut |values, position| {
+        rows.push((values.iter().map(|value| value.to_value()).collect(), position));
         if rows.len() == query.rows_max { RowFlow::Stop } else { RowFlow::Continue }
     })?;
     Ok((rows, total))
 }
 
-/// All rows, without what is not a value.
+/// The values of all rows.
 pub(super) fn all(reader: &dyn Reader) -> Vec<Vec<Value>> {
     let query = Query { rows_max: 1000, ..Query::default() };
     list(reader, &query).expect("rows").0.into_iter().map(|(row, _)| row).collect()
@@ -302,10 +304,10 @@ pub(super) fn sort_by(column: usize, descending: bool) -> Option<Sort> {
 
 /// Where a page ended.
 pub(super) fn position(row: &Row, sort: Option<Sort>, key: &[usize]) -> CursorPosition {
-    let (values, place) = row;
+    let (values, position) = row;
     let sorted = sort.map(|sort| values[sort.column].clone());
     let key = match key {
-        [] => vec![Value::Integer(place.row_number), Value::Integer(place.table_version)],
+        [] => vec![Value::Integer(position.row_number), Value::Integer(position.table_version)],
         key => key.iter().map(|at| values[*at].clone()).collect(),
     };
     CursorPosition { sort_value: sorted, key }
@@ -322,6 +324,6 @@ pub(super) fn format_value(value: &Value) -> String {
     }
 }
 
-pub(super) fn error_text(fault: &SourceError) -> String {
-    fault.to_string()
+pub(super) fn error_text(error: &SourceError) -> String {
+    error.to_string()
 }

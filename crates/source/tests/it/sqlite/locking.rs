@@ -1,9 +1,9 @@
-//! Rows are fresh, and writers get their turn.
+//! Rows are fresh, and writers are not blocked.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use contract::source::{Query, Reader, Source, SourceError};
+use contract::source::{Query, Reader, Source, SourceError, Total};
 use contract::{Value, ValueRef};
 use rusqlite::Connection;
 
@@ -11,7 +11,7 @@ use super::kit::{TestDb, all, equals, format_value, get, list, sort_by};
 
 const MODES: [&str; 2] = ["DELETE", "WAL"];
 
-/// What is promised to whoever reads, and to whoever waits for us.
+/// The maximum age of a row, and the maximum time that a writer waits.
 const LATENCY_MAX: Duration = Duration::from_millis(50);
 
 fn counter(mode: &str) -> TestDb {
@@ -28,14 +28,14 @@ fn count(reader: &dyn Reader) -> i64 {
     }
 }
 
-/// Reads so often by key that whatever may be kept between reads is.
+/// Reads by key so often that the pool keeps a snapshot.
 fn read_closely(reader: &dyn Reader) {
     (0..2_000).for_each(|_| {
         count(reader);
     });
 }
 
-/// Whether all of the log is in the database now, and the log is empty.
+/// Checkpoints and truncates the log. Whether that was possible.
 fn truncate_wal(writer: &Connection) -> bool {
     let busy: i64 =
         writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).expect("an answer");
@@ -43,7 +43,7 @@ fn truncate_wal(writer: &Connection) -> bool {
 }
 
 #[test]
-fn a_list_sees_what_was_committed_before_it() {
+fn a_list_sees_earlier_commits() {
     for mode in MODES {
         let db = counter(mode);
         let (_, reader) = db.reader("t");
@@ -60,7 +60,7 @@ fn a_list_sees_what_was_committed_before_it() {
 }
 
 #[test]
-fn a_row_is_as_it_was_committed_50_ms_before() {
+fn a_row_is_at_most_50_ms_old() {
     for mode in MODES {
         let db = counter(mode);
         let (_, reader) = db.reader("t");
@@ -83,7 +83,7 @@ fn a_row_is_as_it_was_committed_50_ms_before() {
 }
 
 #[test]
-fn reads_by_key_keep_neither_rows_old_nor_a_checkpoint_waiting() {
+fn reads_by_key_delay_no_checkpoint() {
     let db = counter("WAL");
     let (_, reader) = db.reader("t");
     let (is_done, seen_by_now) = (AtomicBool::new(false), AtomicI64::new(0));
@@ -108,15 +108,15 @@ fn reads_by_key_keep_neither_rows_old_nor_a_checkpoint_waiting() {
     });
 }
 
-/// A state that is kept would be seen by whoever wants the log to begin anew.
+/// An open snapshot would keep the log from restarting.
 #[test]
-fn nothing_is_kept_when_nobody_reads() {
+fn no_snapshot_is_kept_without_reads() {
     let db = counter("WAL");
     let (_, reader) = db.reader("t");
     let writer = db.connect();
     for turn in 1..10_i64 {
         writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
-        // The first reads see that somebody wrote, and keep nothing for a moment.
+        // The first reads notice the commit, and keep no snapshot for a while.
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(20) {
             read_closely(reader.as_ref());
@@ -128,9 +128,9 @@ fn nothing_is_kept_when_nobody_reads() {
     }
 }
 
-/// A log grows for as long as somebody reads from it whenever a writer would begin it anew.
+/// A log grows as long as a reader uses it whenever a writer would restart it.
 #[test]
-fn the_log_of_a_busy_writer_stays_short_while_rows_are_read() {
+fn the_log_of_a_busy_writer_stays_short_during_reads() {
     const PAGES: u64 = 20;
     let db = counter("WAL");
     let (_, reader) = db.reader("t");
@@ -150,13 +150,13 @@ fn the_log_of_a_busy_writer_stays_short_while_rows_are_read() {
             writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
         }
         let log = std::fs::metadata(db.folder.path().join("shop.db-wal")).expect("a log").len();
-        // It is a third of this where every read is by itself, and more where states are kept regardless.
+        // It is a third of this if every read stands alone, and more if snapshots are kept regardless.
         assert!(log < 4096 * PAGES * 100, "{log} bytes");
     });
 }
 
 #[test]
-fn with_a_rollback_journal_nothing_is_kept_between_reads() {
+fn with_a_rollback_journal_no_lock_is_held_between_reads() {
     let db = counter("DELETE");
     let (_, reader) = db.reader("t");
     let writer = db.connect();
@@ -170,7 +170,7 @@ fn with_a_rollback_journal_nothing_is_kept_between_reads() {
 }
 
 #[test]
-fn a_table_that_changes_between_reads_is_read_as_it_is() {
+fn a_table_altered_between_reads_is_read_correctly() {
     let db = counter("WAL");
     let (_, reader) = db.reader("t");
     let writer = db.connect();
@@ -196,8 +196,8 @@ fn a_table_that_changes_between_reads_is_read_as_it_is() {
     }
 }
 
-/// Another database comes to lie where one is served. Both were made by the same statements, so nothing in
-/// them says that one is not the other.
+/// Another database replaces the one that is served. Both were made by the same statements, so nothing in
+/// them differs.
 fn check_file_replaced(mode: &str, replace: impl Fn(&TestDb, &TestDb)) {
     let made = |v: &str| {
         let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, ";
@@ -214,14 +214,14 @@ fn check_file_replaced(mode: &str, replace: impl Fn(&TestDb, &TestDb)) {
 }
 
 #[test]
-fn a_new_file_under_the_old_name_is_read_soon() {
+fn a_file_renamed_over_the_database_is_read_soon() {
     for mode in ["delete", "wal"] {
         check_file_replaced(mode, |db, other| std::fs::rename(&other.path, &db.path).expect("renamed"));
     }
 }
 
 #[test]
-fn a_file_copied_over_this_one_is_read_soon() {
+fn a_file_copied_over_the_database_is_read_soon() {
     for mode in ["delete", "wal"] {
         check_file_replaced(mode, |db, other| {
             std::fs::copy(&other.path, &db.path).expect("copied");
@@ -229,9 +229,9 @@ fn a_file_copied_over_this_one_is_read_soon() {
     }
 }
 
-/// Two keys may mean one moment and are two keys all the same.
+/// Two keys may denote the same time and are still two keys.
 #[test]
-fn a_key_is_the_key_it_is() {
+fn equal_timestamps_in_different_spellings_are_different_keys() {
     let keys = ["2024-01-01T00:00:00Z", "2024-01-01T02:00:00+02:00", "2024-01-02T00:00:00Z"];
     let db = TestDb::new("CREATE TABLE t(k TEXT PRIMARY KEY NOT NULL, v INTEGER)");
     for (at, key) in keys.iter().enumerate() {
@@ -244,7 +244,7 @@ fn a_key_is_the_key_it_is() {
     }
 }
 
-/// Rings when it is dropped, so that a failed test does not wait for its writer.
+/// Sets the flag when it is dropped, so that a failed test does not wait for its writer.
 struct DoneGuard<'a>(&'a AtomicBool);
 
 impl Drop for DoneGuard<'_> {
@@ -253,7 +253,7 @@ impl Drop for DoneGuard<'_> {
     }
 }
 
-/// Tries again while the writer leaves no gap, as the fault says, or the machine is so busy that there is no time.
+/// Retries while the writer leaves no gap, or while a busy machine leaves no time.
 fn retry_while_busy<T>(mut read: impl FnMut() -> Result<T, SourceError>) -> T {
     loop {
         match read() {
@@ -263,11 +263,11 @@ fn retry_while_busy<T>(mut read: impl FnMut() -> Result<T, SourceError>) -> T {
     }
 }
 
-/// Somebody who commits again and again, and waits no longer than is promised each time.
+/// A program that commits again and again, and waits no longer than promised.
 struct CommittingWriter {
     connection: Connection,
     commits: u32,
-    /// How often that was too short. A busy machine does that now and then, whoever holds the lock.
+    /// How often that was too short. On a busy machine that happens now and then.
     late: u32,
 }
 
@@ -292,7 +292,7 @@ impl CommittingWriter {
         }
     }
 
-    /// A lock that is held for longer than is promised makes nearly all commits late.
+    /// A lock held for longer than promised makes nearly all commits late.
     fn assert_not_starved(&self) {
         assert!(self.commits > self.late, "{} commits, {} late", self.commits, self.late);
     }
@@ -312,9 +312,9 @@ fn large(mode: &str) -> TestDb {
     ))
 }
 
-/// Somebody commits while a list is on its way: behind its first rows, and before its last.
+/// Another program commits while a list runs: behind its first rows, and before its last.
 #[test]
-fn a_long_list_keeps_nobody_waiting() {
+fn a_long_list_does_not_block_writers() {
     for mode in MODES {
         let db = large(mode);
         let (_, reader) = db.reader("t");
@@ -325,7 +325,7 @@ fn a_long_list_keeps_nobody_waiting() {
                 let mut last = 0;
                 while !is_done.load(Ordering::Relaxed) {
                     let before = progress.load(Ordering::SeqCst);
-                    // Now and then: who writes without a pause leaves no time to who reads.
+                    // With pauses: a program that writes all the time leaves no time for readers.
                     if before.abs_diff(last) < ROWS / 30 {
                         std::thread::yield_now();
                         continue;
@@ -355,7 +355,7 @@ fn a_long_list_keeps_nobody_waiting() {
                     assert!(format_value(&rows[0].0[column]).contains(first), "{mode} {:?}", rows[0]);
                     in_between.load(Ordering::SeqCst) > before
                 });
-                // In WAL mode nobody is kept out, so a list need not come in pieces.
+                // In WAL mode a list does not block writers, so it need not release its lock.
                 assert!(was_let_through || mode == "WAL", "{mode} {sort:?}");
             }
             let query = Query {
@@ -364,16 +364,16 @@ fn a_long_list_keeps_nobody_waiting() {
                 ..Query::default()
             };
             let (rows, total) = retry_while_busy(|| list(reader.as_ref(), &query));
-            assert_eq!(Some(rows.len() as u64), total);
+            assert_eq!(Some(Total::Exact(rows.len() as u64)), total);
         });
     }
 }
 
-/// So many lists may go by in which the writer has no turn on a processor.
+/// In so many lists the writer may get no time on a processor.
 const LISTS_MAX: u32 = 50;
 
 #[test]
-fn looking_at_all_rows_keeps_nobody_waiting() {
+fn introspection_does_not_block_writers() {
     let db = large("DELETE");
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -391,7 +391,7 @@ fn looking_at_all_rows_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_row_that_changes_while_it_is_listed_is_as_it_is_now_or_not_there() {
+fn a_row_that_changes_during_a_list_is_current_or_left_out() {
     let db = large("DELETE");
     let (_, reader) = db.reader("t");
     let is_done = AtomicBool::new(false);
@@ -421,13 +421,13 @@ fn a_row_that_changes_while_it_is_listed_is_as_it_is_now_or_not_there() {
 }
 
 #[test]
-fn a_list_nobody_waits_for_stops() {
+fn a_cancelled_list_stops() {
     let db = large("DELETE");
     let (_, reader) = db.reader("t");
     let stop = AtomicBool::new(true);
     let query = Query { sort: sort_by(1, false), rows_max: 20, cancelled: Some(&stop), ..Query::default() };
     assert!(matches!(list(reader.as_ref(), &query), Err(SourceError::Cancelled)));
-    // And when it rings on the way.
+    // Also when the flag is set while the list runs.
     stop.store(false, Ordering::Relaxed);
     let listed = std::thread::scope(|scope| {
         scope.spawn(|| stop.store(true, Ordering::Relaxed));

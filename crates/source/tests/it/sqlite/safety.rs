@@ -1,4 +1,4 @@
-//! Nothing is written, whatever the database and its readers hold.
+//! Reading writes nothing, whatever the database contains and callers send.
 
 use contract::source::Query;
 use contract::{Value, ValueRef};
@@ -25,7 +25,7 @@ fn quoted(name: &str) -> String {
 }
 
 #[test]
-fn names_are_names_and_nothing_else() {
+fn hostile_names_are_quoted() {
     for name in NAMES {
         for column in NAMES {
             let (table, quoted_column) = (quoted(name), quoted(column));
@@ -52,7 +52,7 @@ fn names_are_names_and_nothing_else() {
 }
 
 #[test]
-fn values_are_values_and_nothing_else() {
+fn hostile_values_are_bound() {
     let db = TestDb::new("CREATE TABLE victim(a); CREATE TABLE t(k TEXT PRIMARY KEY, v TEXT)");
     let writer = db.connect();
     for value in VALUES {
@@ -87,7 +87,7 @@ fn reading_leaves_no_trace() {
 }
 
 #[test]
-fn a_log_is_left_beside_a_database_that_keeps_one() {
+fn reading_a_wal_database_keeps_its_log() {
     let db = TestDb::new(
         "PRAGMA journal_mode = WAL; CREATE TABLE t(k TEXT PRIMARY KEY); INSERT INTO t VALUES('a')",
     );
@@ -103,7 +103,7 @@ fn a_log_is_left_beside_a_database_that_keeps_one() {
 }
 
 #[test]
-fn a_hostile_schema_runs_nothing() {
+fn a_hostile_schema_runs_no_code() {
     let db = TestDb::new(
         "CREATE TABLE t(k TEXT PRIMARY KEY);
          INSERT INTO t VALUES('a');
@@ -121,7 +121,7 @@ fn a_hostile_schema_runs_nothing() {
 }
 
 #[test]
-fn an_endless_view_ends() {
+fn an_endless_view_is_interrupted() {
     let db = TestDb::new(
         "CREATE TABLE t(k TEXT PRIMARY KEY);
          CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS i FROM n;",
@@ -130,12 +130,12 @@ fn an_endless_view_ends() {
     assert_eq!(facts.row_count, None);
     assert!(!reader.can_run_inline(&contract::source::ReadRequest::Get));
     let query = Query { rows_max: 9, ..Query::default() };
-    let fault = list(reader.as_ref(), &query).expect_err("a fault");
-    assert_eq!(fault.to_string(), "this takes too long; ask for less");
+    let error = list(reader.as_ref(), &query).expect_err("a fault");
+    assert_eq!(error.to_string(), "this takes too long; ask for less");
 }
 
 #[test]
-fn several_threads_read_at_once() {
+fn several_threads_read_concurrently() {
     let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
     let writer = db.connect();
     writer.execute_batch("BEGIN").expect("begins");

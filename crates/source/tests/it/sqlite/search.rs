@@ -1,4 +1,4 @@
-//! Words in rows: by an index, and by looking.
+//! Search: by an index, and by scanning.
 
 use contract::Value;
 use contract::source::{SearchCoverage, SearchFacts};
@@ -15,17 +15,17 @@ const INDEX: &str = "
     CREATE VIRTUAL TABLE words USING fts5(title, body, content='notes', content_rowid='id');
     INSERT INTO words(words) VALUES('rebuild');";
 
-/// The first columns of the rows that have the words.
+/// The first columns of the matching rows.
 fn check(db: &TestDb, table: &str, words: &[&str], columns: &[usize], expected: &[&str]) {
     let (_, reader) = db.reader(table);
-    let (rows, searched) = search(reader.as_ref(), words, columns, 1_000);
+    let (rows, coverage) = search(reader.as_ref(), words, columns, 1_000);
     let firsts: Vec<String> = rows.iter().map(|row| format_value(&row[0])).collect();
     assert_eq!(firsts, expected, "{words:?}");
-    assert_eq!(searched, SearchCoverage::Complete);
+    assert_eq!(coverage, SearchCoverage::Complete);
 }
 
 #[test]
-fn looking_finds_words_anywhere_in_any_case() {
+fn a_scan_finds_terms_anywhere_in_any_case() {
     let db = TestDb::new(NOTES);
     assert_eq!(db.facts().tables[0].search, SearchFacts::Scan);
     check(&db, "notes", &["tea"], &[1, 2], &["1", "2"]);
@@ -40,15 +40,15 @@ fn looking_finds_words_anywhere_in_any_case() {
 }
 
 #[test]
-fn looking_goes_no_further_than_it_may() {
+fn a_scan_stops_at_its_limit() {
     let db = TestDb::new(NOTES);
     let (_, reader) = db.reader("notes");
-    let (rows, searched) = search(reader.as_ref(), &["e"], &[1], 2);
-    assert_eq!((rows.len(), searched), (2, SearchCoverage::Truncated));
-    let (rows, searched) = search(reader.as_ref(), &["e"], &[1], 4);
-    assert_eq!((rows.len(), searched), (4, SearchCoverage::Complete), "{rows:?}");
+    let (rows, coverage) = search(reader.as_ref(), &["e"], &[1], 2);
+    assert_eq!((rows.len(), coverage), (2, SearchCoverage::Truncated));
+    let (rows, coverage) = search(reader.as_ref(), &["e"], &[1], 4);
+    assert_eq!((rows.len(), coverage), (4, SearchCoverage::Complete), "{rows:?}");
     let stop = std::sync::atomic::AtomicBool::new(true);
-    let asked = contract::source::Search {
+    let request = contract::source::Search {
         terms: vec!["e"],
         columns: &[1],
         rows_max: 9,
@@ -56,29 +56,29 @@ fn looking_goes_no_further_than_it_may() {
         cancelled: Some(&stop),
         progress: None,
     };
-    let stopped = reader.search(&asked, &mut |_| contract::source::RowFlow::Continue);
+    let stopped = reader.search(&request, &mut |_| contract::source::RowFlow::Continue);
     assert!(matches!(stopped, Err(contract::source::SourceError::Cancelled)));
 }
 
 #[test]
-fn an_index_of_words_is_found_and_used() {
+fn a_full_text_index_is_used() {
     let db = TestDb::new(&format!("{NOTES} {INDEX}"));
     let facts = db.facts();
     assert_eq!(facts.tables.len(), 1);
     assert_eq!(facts.tables[0].search, SearchFacts::Indexed(vec![1, 2]));
     assert_eq!(
         facts.skipped_tables[0].to_string(),
-        "`words` is left out: it is the index of words of `notes`"
+        "`words` is left out: it is the full-text index of `notes`"
     );
-    // The row in which it is said more often comes first.
+    // The row that contains the term more often comes first.
     check(&db, "notes", &["tea"], &[1, 2], &["2", "1"]);
     check(&db, "notes", &["gre", "UJI"], &[1, 2], &["1"]);
     check(&db, "notes", &["tea"], &[1], &["1"]);
     check(&db, "notes", &["eaves"], &[1, 2], &[]);
-    // What the index cannot tell is looked for.
+    // Falls back to a scan where the index cannot answer.
     check(&db, "notes", &["tea-time"], &[1, 2], &["2"]);
     check(&db, "notes", &["42"], &[1, 3], &["2"]);
-    // FTS5's own words are words.
+    // Operators of FTS5 are ordinary terms.
     for word in ["NOT", "AND", "OR", "NEAR", "title", "tea*"] {
         let expected: &[&str] = if word == "NOT" { &["2"] } else { &[] };
         check(&db, "notes", &[word], &[1, 2], if word == "title" { &[] } else { expected });
@@ -86,7 +86,7 @@ fn an_index_of_words_is_found_and_used() {
 }
 
 #[test]
-fn a_table_of_words_is_a_table() {
+fn an_fts_table_is_a_table() {
     let db = TestDb::new(
         "CREATE VIRTUAL TABLE docs USING fts5(name, body, note UNINDEXED);
          INSERT INTO docs VALUES('a', 'green tea', 'tea'), ('b', 'coffee', 'tea')",
@@ -101,7 +101,7 @@ fn a_table_of_words_is_a_table() {
 }
 
 #[test]
-fn trigrams_know_three_letters() {
+fn a_trigram_index_needs_three_characters() {
     let db = TestDb::new(&format!(
         "{NOTES} CREATE VIRTUAL TABLE words USING fts5(title, body, content=notes, content_rowid=id, tokenize='trigram');
          INSERT INTO words(words) VALUES('rebuild');"
@@ -112,7 +112,7 @@ fn trigrams_know_three_letters() {
 }
 
 #[test]
-fn views_and_tables_without_rowid_are_looked_through() {
+fn views_and_tables_without_rowid_are_scanned() {
     let db = TestDb::new(
         "CREATE TABLE t(a TEXT PRIMARY KEY, b TEXT) WITHOUT ROWID; INSERT INTO t VALUES('x', 'Tea'), ('y', 'Milk');
          CREATE VIEW v AS SELECT a, b FROM t;",

@@ -1,4 +1,4 @@
-//! Statements of an author: what is found out before they run, what they may not, and running them.
+//! Authors' statements: how they are described, what is denied, and how they run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,7 @@ const SHOP: &str = "
     INSERT INTO customers VALUES(1, 'Ann', 'pro', '2026-01-01'), (2, 'Bob', NULL, '2026-02-01');
     INSERT INTO orders VALUES(1, 1, 9.5), (2, 1, 20.25), (3, 2, 7.5);";
 
-/// Names, kinds, `?` for what may be missing, `*` for what may be anything.
+/// Names and types, `?` for nullable, `*` for mixed.
 fn columns(sql: &str) -> String {
     let db = TestDb::new(SHOP);
     let facts = db.source().describe_statement(sql).expect("a statement");
@@ -27,7 +27,7 @@ fn columns(sql: &str) -> String {
 }
 
 #[test]
-fn columns_are_what_their_tables_hold() {
+fn columns_have_the_types_of_their_tables() {
     for (sql, expected) in [
         ("SELECT id, name, plan, joined FROM customers", "id integer, name text, plan text?, joined date"),
         (
@@ -61,7 +61,7 @@ fn columns_are_what_their_tables_hold() {
 }
 
 #[test]
-fn parameters_tables_and_writing_are_known() {
+fn a_description_lists_parameters_and_tables_and_whether_it_writes() {
     let db = TestDb::new(SHOP);
     let source = db.source();
     let facts = source
@@ -84,72 +84,72 @@ fn parameters_tables_and_writing_are_known() {
     );
 }
 
-/// What is wrong, the words it is about, and the way out.
+/// The message, the part of the statement that it marks, and the help.
 fn check(sql: &str, message: &str, about: &str, help: Option<&str>) {
     let db = TestDb::new(SHOP);
-    let bad = db.source().describe_statement(sql).expect_err(sql);
-    assert_eq!(bad.message, message, "{sql}");
-    assert_eq!(bad.span.map_or("", |at| &sql[at]), about, "{sql}");
-    assert_eq!(bad.help.as_deref(), help, "{sql}");
+    let error = db.source().describe_statement(sql).expect_err(sql);
+    assert_eq!(error.message, message, "{sql}");
+    assert_eq!(error.span.map_or("", |at| &sql[at]), about, "{sql}");
+    assert_eq!(error.help.as_deref(), help, "{sql}");
 }
 
 #[test]
-fn what_is_wrong_has_a_place_and_a_way_out() {
-    check("SELECT nam FROM customers", "there is no column `nam`", "nam", Some("did you mean `name`?"));
+fn errors_have_a_position_and_help() {
+    check("SELECT nam FROM customers", "unknown column `nam`", "nam", Some("did you mean `name`?"));
     check(
         "SELECT 1 FROM custommers",
-        "there is no table `custommers`",
+        "unknown table `custommers`",
         "custommers",
         Some("did you mean `customers`?"),
     );
-    check("SELECT c.nme FROM customers c", "there is no column `c.nme`", "c", Some("did you mean `name`?"));
+    check("SELECT c.nme FROM customers c", "unknown column `c.nme`", "c", Some("did you mean `name`?"));
     check(
         "INSERT INTO orders(totl) VALUES(1)",
         "the table `orders` has no column `totl`",
         "totl",
         Some("did you mean `total`?"),
     );
-    let single = Some("a text in SQL has single quotes: `'gone'`");
-    check("SELECT \"gone\" FROM customers", "there is no column `gone`", "\"gone\"", single);
-    check("SELECT lenght(name) FROM customers", "there is no function `lenght`", "lenght", None);
+    let single = Some("a string in SQL has single quotes: `'gone'`");
+    check("SELECT \"gone\" FROM customers", "unknown column `gone`", "\"gone\"", single);
+    check("SELECT lenght(name) FROM customers", "unknown function `lenght`", "lenght", None);
     check(
         "SELECT id FROM customers, orders",
-        "`id` is in more than one table",
+        "`id` is ambiguous: more than one table has this column",
         "id",
-        Some("write the table's name in front: `table.id`"),
+        Some("write the table's name before it: `table.id`"),
     );
-    check("SELECT FROM customers", "SQLite does not understand `FROM` here", "FROM", None);
-    check("SELECT 1 +", "the statement ends too early", "+", None);
-    check("SELECT 'a", "this text has no end", "'a", None);
+    check("SELECT FROM customers", "syntax error at `FROM`", "FROM", None);
+    check("SELECT 1 +", "the statement is incomplete", "+", None);
+    check("SELECT 'a", "this string is not closed", "'a", None);
     check("", "the statement is empty", "", Some("write a `SELECT`"));
     check(" -- nothing", "the statement is empty", "", Some("write a `SELECT`"));
     let named = Some("write `:name`, and declare `name` as an argument");
-    check("SELECT ?", "`?` has no name that callers could use", "?", named);
-    check("SELECT ?1", "`?1` has no name that callers could use", "?1", named);
+    check("SELECT ?", "`?` has no name that callers can use", "?", named);
+    check("SELECT ?1", "`?1` has no name that callers can use", "?1", named);
     check(
         "SELECT @who",
-        "`@who` has no name that callers could use",
+        "`@who` has no name that callers can use",
         "@who",
         Some("write `:who`, and declare `who` as an argument"),
     );
     check(
         "SELECT $who",
-        "`$who` has no name that callers could use",
+        "`$who` has no name that callers can use",
         "$who",
         Some("write `:who`, and declare `who` as an argument"),
     );
     check(
         "SELECT :größe",
-        "`:größe` cannot be the name of an argument",
+        "`:größe` is not a valid argument name",
         ":größe",
-        Some("a name has letters, digits and `_`, and begins with a letter"),
+        Some("use letters, digits and `_`, starting with a letter or `_`"),
     );
-    let one = Some("a tool has one statement; make a tool of each, or one statement of both");
+    let one = Some("a tool has one statement; declare a tool for each, or combine them");
     check("SELECT 1; DELETE FROM orders", "a second statement begins here", "DELETE", one);
 }
 
-/// The corpus of things that were tried on other servers: stacked statements, writes in disguise, other files,
-/// settings, functions with effects, comments, byte order marks. Each is refused, or reads and leaves no trace.
+/// Attacks that were tried on other servers: stacked statements, disguised writes, other files, settings,
+/// functions with side effects, comments, byte order marks. Each is rejected, or only reads.
 const CORPUS: [&str; 62] = [
     "COMMIT; DROP SCHEMA public CASCADE;",
     "SELECT 1; COMMIT; DELETE FROM orders",
@@ -216,7 +216,7 @@ const CORPUS: [&str; 62] = [
 ];
 
 #[test]
-fn nothing_of_the_corpus_leaves_a_trace() {
+fn no_attack_changes_the_database() {
     for mode in ["DELETE", "WAL"] {
         let db = TestDb::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
         let source = db.source();
@@ -228,9 +228,9 @@ fn nothing_of_the_corpus_leaves_a_trace() {
         let before = bytes();
         for sql in CORPUS {
             match source.describe_statement(sql) {
-                Err(bad) => {
-                    assert!(!bad.message.is_empty());
-                    // A contract that says otherwise does not help.
+                Err(error) => {
+                    assert!(!error.message.is_empty());
+                    // Not even with a shape that claims to be valid.
                     let shape = contract::source::StatementShape {
                         sql: sql.to_owned(),
                         parameters: Vec::new(),
@@ -245,13 +245,13 @@ fn nothing_of_the_corpus_leaves_a_trace() {
                     }
                 }
                 Ok(facts) => {
-                    // To read: on a connection that cannot do anything else.
+                    // As a read: the connection cannot write.
                     let shape =
                         contract::source::StatementShape { writes: false, ..statement_shape(sql, &facts, 0) };
                     if let Ok(statement) = source.prepare(&shape) {
                         let _ = read_rows(statement.as_ref(), &[]);
                     }
-                    // To write: what changes more than it may is taken back.
+                    // As a write: it is rolled back, because it changes more rows than allowed.
                     if facts.writes {
                         let statement = source.prepare(&statement_shape(sql, &facts, 0)).expect("prepared");
                         let terms = StatementWriteOptions { dry_run: true, ..terms(None) };
@@ -267,7 +267,7 @@ fn nothing_of_the_corpus_leaves_a_trace() {
 }
 
 #[test]
-fn rows_come_as_they_are_asked_for() {
+fn statements_return_rows_for_their_arguments() {
     let db = TestDb::new(SHOP);
     let source = db.source();
     let statement = prepare(
@@ -288,13 +288,13 @@ fn rows_come_as_they_are_asked_for() {
         RowFlow::Stop
     });
     assert!(enough.is_ok() && seen == 1);
-    // The connection goes back to what everybody may do.
-    let desk = TestTable::from_source(&source, "customers");
-    assert!(desk.get(&[ValueRef::Integer(1)]).is_some());
+    // The connection's access is reset.
+    let table = TestTable::from_source(&source, "customers");
+    assert!(table.get(&[ValueRef::Integer(1)]).is_some());
 }
 
 #[test]
-fn a_limit_that_is_no_integer_is_the_callers() {
+fn a_limit_that_is_not_an_integer_is_an_invalid_argument() {
     let db = TestDb::new(SHOP);
     let source = db.source();
     let statement = prepare(&source, "SELECT id FROM orders WHERE id > :id LIMIT :n").expect("a statement");
@@ -316,12 +316,12 @@ fn a_limit_that_is_no_integer_is_the_callers() {
     let statement = prepare(&source, "SELECT id FROM orders LIMIT min(:n, 5)").expect("a statement");
     let computed = read_rows(statement.as_ref(), &[ValueRef::Real(0.5)]);
     assert!(matches!(computed, Err(SourceError::InvalidArgument { parameter: None, .. })), "{computed:?}");
-    // Whoever comes next is served by the same connection.
+    // The next call uses the same connection.
     assert_eq!(read_rows(statement.as_ref(), &[ValueRef::Integer(1)]).expect("rows"), ["1"]);
 }
 
 #[test]
-fn short_is_what_finds_one_row_or_reads_little() {
+fn a_statement_can_run_inline_if_it_reads_little() {
     let db = TestDb::new(SHOP);
     db.execute(
         "CREATE TABLE big(id INTEGER PRIMARY KEY, v INT);
@@ -347,7 +347,7 @@ const ENDLESS: &str =
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
 
 #[test]
-fn what_does_not_end_is_ended() {
+fn an_endless_statement_times_out() {
     let db = TestDb::new(SHOP);
     let options = source::sqlite::Options { list_ms_max: 50, ..Default::default() };
     let source = source::sqlite::Sqlite::new(&db.path, options);
@@ -361,14 +361,14 @@ fn what_does_not_end_is_ended() {
         matches!(ended, Err(WriteError::Source(SourceError::Timeout) | WriteError::Rejected { .. })),
         "{ended:?}"
     );
-    // And whoever comes next is served.
+    // The next call is served.
     let rows =
         prepare(&source, "SELECT count(*) FROM orders").map(|statement| read_rows(statement.as_ref(), &[]));
     assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
 }
 
 #[test]
-fn nobody_waits_for_what_nobody_wants() {
+fn a_cancelled_statement_stops() {
     let db = TestDb::new(&format!("PRAGMA journal_mode = WAL; {SHOP}"));
     let source = db.source();
     let statement = prepare(&source, ENDLESS).expect("a statement");
@@ -383,9 +383,9 @@ fn nobody_waits_for_what_nobody_wants() {
     assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
 }
 
-/// Whoever is told that nothing came of it can count on that.
+/// A caller that is told "cancelled" can rely on it.
 #[test]
-fn what_nobody_waits_for_is_not_written() {
+fn a_cancelled_write_changes_nothing() {
     for mode in ["DELETE", "WAL"] {
         let db = TestDb::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
         let source = db.source();
@@ -395,11 +395,11 @@ fn what_nobody_waits_for_is_not_written() {
         };
         let one = prepare(&source, "INSERT INTO orders(customer, total) VALUES(1, 1)").expect("a statement");
         let stop = AtomicBool::new(true);
-        // They left before it began.
+        // Cancelled before it began.
         let terms = StatementWriteOptions { cancelled: Some(&stop), ..terms(idempotency_key(1, 1)) };
         let ended = run_write(one.as_ref(), &[], &terms);
         assert!(matches!(ended, Err(WriteError::Source(SourceError::Cancelled))), "{mode} {ended:?}");
-        // They left when all was done but to keep it.
+        // Cancelled just before the commit.
         stop.store(false, Ordering::Relaxed);
         let ended = one.write(&[], &terms, &mut |_| RowFlow::Continue, &mut |_| {
             stop.store(true, Ordering::Relaxed);
@@ -407,7 +407,7 @@ fn what_nobody_waits_for_is_not_written() {
         });
         assert!(matches!(ended, Err(WriteError::Source(SourceError::Cancelled))), "{mode} {ended:?}");
         assert_eq!(count(), ["3"], "{mode}");
-        // And their key is free.
+        // The idempotency key is still unused.
         stop.store(false, Ordering::Relaxed);
         let (_, written, _) = run_write(one.as_ref(), &[], &terms).expect("done");
         assert_eq!((written, count()), (WriteOutcome::Done, vec!["4".to_owned()]), "{mode}");
@@ -415,7 +415,7 @@ fn what_nobody_waits_for_is_not_written() {
 }
 
 #[test]
-fn a_statement_without_end_keeps_nobody_out_when_its_caller_left() {
+fn a_cancelled_endless_write_releases_its_lock() {
     let db = TestDb::new(&format!("PRAGMA journal_mode = WAL; {SHOP}"));
     let source = db.source();
     let endless =
@@ -427,7 +427,7 @@ fn a_statement_without_end_keeps_nobody_out_when_its_caller_left() {
     std::thread::scope(|scope| {
         let terms = StatementWriteOptions { cancelled: Some(&stop), ..terms(None) };
         let write = scope.spawn(move || run_write(statement.as_ref(), &[], &terms));
-        // Until it runs, and others are kept out.
+        // Until it runs and blocks others.
         while !write.is_finished() && other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok() {}
         stop.store(true, Ordering::Relaxed);
         let ended = write.join().expect("ended");
@@ -437,7 +437,7 @@ fn a_statement_without_end_keeps_nobody_out_when_its_caller_left() {
 }
 
 #[test]
-fn a_statement_writes_all_or_nothing() {
+fn a_statement_is_atomic() {
     let db = TestDb::new(SHOP);
     let source = db.source();
     let totals = || {
@@ -455,29 +455,32 @@ fn a_statement_writes_all_or_nothing() {
     let (rows, ..) = run_write(raise.as_ref(), &arguments, &terms(None)).expect("done");
     assert_eq!(rows, ["1 10.5", "2 21.25"]);
     assert_eq!(totals(), ["10.5", "21.25", "7.5"]);
-    // More rows than are allowed.
+    // More rows than allowed.
     let facts = source.describe_statement("DELETE FROM orders").expect("one");
     let all = source.prepare(&statement_shape("DELETE FROM orders", &facts, 2)).expect("one");
-    let fault = run_write(all.as_ref(), &[], &terms(None)).expect_err("refused");
-    assert_eq!(fault.to_string(), "this would change 3 rows, and at most 2 are allowed; nothing was changed");
+    let error = run_write(all.as_ref(), &[], &terms(None)).expect_err("refused");
+    assert_eq!(error.to_string(), "this would change 3 rows, and at most 2 are allowed; nothing was changed");
     assert_eq!(totals().len(), 3);
-    // A rule of the database, and a clerk who cannot tell.
+    // A constraint of the database, and a result that does not fit the contract.
     let orphan = prepare(&source, "INSERT INTO orders(customer, total) VALUES(99, 1)").expect("one");
-    let fault = run_write(orphan.as_ref(), &[], &terms(None)).expect_err("refused");
-    assert_eq!(fault.to_string(), "it refers to a record that is not there, or others refer to it");
+    let error = run_write(orphan.as_ref(), &[], &terms(None)).expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        "it references a record that does not exist, or other records reference it"
+    );
     let untold = raise.write(&arguments, &terms(None), &mut |_| RowFlow::Continue, &mut |_| {
         Err(contract::source::ContractViolation)
     });
     assert!(matches!(untold, Err(WriteError::ContractViolation)));
     assert_eq!(totals(), ["10.5", "21.25", "7.5"]);
-    // Each does what it is for.
+    // Each trigger does its work.
     assert!(raise.read(&arguments, None, &mut |_| RowFlow::Continue).is_err());
     let read = prepare(&source, "SELECT 1").expect("one");
     assert!(run_write(read.as_ref(), &[], &terms(None)).is_err());
 }
 
 #[test]
-fn what_a_statement_sets_off_counts() {
+fn rows_changed_by_triggers_are_counted() {
     let db = TestDb::new(
         "CREATE TABLE folders(id INTEGER PRIMARY KEY);
          CREATE TABLE notes(id INTEGER PRIMARY KEY, folder INTEGER REFERENCES folders(id) ON DELETE CASCADE);
@@ -494,7 +497,7 @@ fn what_a_statement_sets_off_counts() {
         ("INSERT INTO notes VALUES(9, 2)", 2, None),
         ("INSERT INTO notes VALUES(9, 2)", 3, Some(3)),
         ("DELETE FROM folders WHERE id = 7", 1, Some(0)),
-        // The one that makes room for it, too.
+        // Including the replaced row.
         ("REPLACE INTO notes VALUES(3, 2)", 4, Some(4)),
     ] {
         let facts = source.describe_statement(sql).expect("a statement");
@@ -509,20 +512,20 @@ fn what_a_statement_sets_off_counts() {
 }
 
 #[test]
-fn a_row_of_another_kind_is_told() {
+fn a_row_of_another_type_is_an_error() {
     let db = TestDb::new(SHOP);
     let source = db.source();
     let statement = prepare(&source, "SELECT joined FROM customers").expect("a statement");
     db.execute("INSERT INTO customers VALUES(3, 'Cy', NULL, 'yesterday')");
-    let fault = read_rows(statement.as_ref(), &[]).expect_err("a fault");
+    let error = read_rows(statement.as_ref(), &[]).expect_err("a fault");
     assert_eq!(
-        fault.to_string(),
-        "column `joined`: expected a date such as 2026-02-11, and a row has something else; the data is not what it was"
+        error.to_string(),
+        "column `joined`: expected a date such as 2026-02-11, but a row has another value; the data has changed"
     );
 }
 
 #[test]
-fn a_star_that_stands_for_other_columns_is_told() {
+fn a_star_that_returns_other_columns_is_an_error() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b TEXT, c TEXT); INSERT INTO t VALUES(1, 'a', 'b', 'c')",
     );
@@ -531,16 +534,16 @@ fn a_star_that_stands_for_other_columns_is_told() {
     let touch = prepare(&source, "UPDATE t SET c = :c RETURNING *").expect("a statement");
     assert_eq!(read_rows(all.as_ref(), &[]).expect("rows"), ["1 'a' 'b' 'c'"]);
     db.execute("ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN d TEXT");
-    let told = "a statement no longer gives what it gave; read the database in again";
-    assert_eq!(read_rows(all.as_ref(), &[]).expect_err("a fault").to_string(), told);
-    let fault = run_write(touch.as_ref(), &[ValueRef::Text("z")], &terms(None)).expect_err("a fault");
-    assert_eq!(fault.to_string(), told);
+    let response = "the statement no longer returns the columns that it returned; restart the server to read the schema again";
+    assert_eq!(read_rows(all.as_ref(), &[]).expect_err("a fault").to_string(), response);
+    let error = run_write(touch.as_ref(), &[ValueRef::Text("z")], &terms(None)).expect_err("a fault");
+    assert_eq!(error.to_string(), response);
     let named = prepare(&source, "SELECT c FROM t").expect("a statement");
     assert_eq!(read_rows(named.as_ref(), &[]).expect("rows"), ["'c'"], "nothing was kept");
 }
 
 #[test]
-fn digits_that_cannot_be_kept_are_told_of() {
+fn columns_that_cannot_store_all_digits_are_noted() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a DECIMAL(20,4), b DECIMAL(10,2), c NUMERIC( 18 ), d VARCHAR(200), e TEXT)",
     );
@@ -554,13 +557,13 @@ fn digits_that_cannot_be_kept_are_told_of() {
     assert_eq!(facts.tables[0].columns[1].data_type, DataType::Decimal);
 }
 
-/// What is stored of a value that a statement puts into a column, or why it is not.
+/// What a column stores for a value that a statement assigns, or the error.
 fn write_through_statement(declared: &str, kind: DataType, said: ValueRef<'_>) -> String {
     let db = TestDb::new(&format!(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v {declared}); INSERT INTO t VALUES(1, NULL)"
     ));
     let source = db.source();
-    let mut told = Vec::new();
+    let mut response = Vec::new();
     for (id, sql) in [
         (2, "INSERT INTO t(id, v) VALUES(2, :v)"),
         (1, "UPDATE t SET v = coalesce(:v, v) WHERE id = 1"),
@@ -572,24 +575,24 @@ fn write_through_statement(declared: &str, kind: DataType, said: ValueRef<'_>) -
             ..statement_shape(sql, &facts, 1)
         };
         let statement = source.prepare(&shape).expect("prepared");
-        told.push(match run_write(statement.as_ref(), &[said], &terms(None)) {
+        response.push(match run_write(statement.as_ref(), &[said], &terms(None)) {
             Ok(_) => {
                 let sql = format!("SELECT quote(v) FROM t WHERE id = {id}");
                 db.connect().query_row(&sql, [], |row| row.get(0)).expect("a value")
             }
-            Err(WriteError::Rejected { column: Some(0), reason: why }) => why,
-            Err(fault) => panic!("{sql} {said:?}: {fault:?}"),
+            Err(WriteError::Rejected { column: Some(0), reason }) => reason,
+            Err(error) => panic!("{sql} {said:?}: {error:?}"),
         });
     }
-    told.dedup();
-    assert_eq!(told.len(), 1, "{told:?}");
-    told.remove(0)
+    response.dedup();
+    assert_eq!(response.len(), 1, "{response:?}");
+    response.remove(0)
 }
 
 #[test]
-fn what_a_column_would_keep_as_something_else_is_not_written() {
+fn values_that_a_column_would_convert_are_rejected() {
     let refused =
-        |declared: &str| format!("it would not be kept exactly: the column `v` is declared as `{declared}`");
+        |declared: &str| format!("the column `v` is declared as `{declared}` and would not store it exactly");
     for (declared, kind, said) in [
         ("INTEGER", DataType::Text, ValueRef::Text("007")),
         ("INTEGER", DataType::Text, ValueRef::Text(" 7")),
@@ -607,7 +610,7 @@ fn what_a_column_would_keep_as_something_else_is_not_written() {
 }
 
 #[test]
-fn what_is_no_number_is_not_written_among_numbers() {
+fn text_is_rejected_in_a_column_of_numbers() {
     for (declared, kind, said) in [
         ("INTEGER", DataType::Text, ValueRef::Text("seven")),
         ("BIGINT", DataType::Text, ValueRef::Text("")),
@@ -615,14 +618,15 @@ fn what_is_no_number_is_not_written_among_numbers() {
         ("INTEGER", DataType::Json, ValueRef::Text("[7]")),
         ("REAL", DataType::Blob, ValueRef::Blob(b"7")),
     ] {
-        let why = format!("it is no number, and the column `v`, declared as `{declared}`, keeps numbers");
-        assert_eq!(write_through_statement(declared, kind, said), why, "{declared} {said:?}");
+        let reason =
+            format!("it is not a number, but the column `v`, declared as `{declared}`, holds numbers");
+        assert_eq!(write_through_statement(declared, kind, said), reason, "{declared} {said:?}");
     }
 }
 
-/// Whose fault it is that what a statement gives is not what it gave.
+/// Who is to blame if the rows of a statement do not have the described types.
 #[test]
-fn a_row_that_does_not_fit_is_the_fault_of_who_wrote_it() {
+fn a_value_that_does_not_fit_blames_the_argument() {
     let check = |sql: &str, said: ValueRef<'_>, expected: &str| {
         let db = TestDb::new(
             "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, w); INSERT INTO t VALUES(1, 1, 1)",
@@ -630,26 +634,27 @@ fn a_row_that_does_not_fit_is_the_fault_of_who_wrote_it() {
         let source = db.source();
         let statement = prepare(&source, sql).expect("one");
         db.execute("INSERT INTO t VALUES(2, 'other', 'other')");
-        let fault = run_write(statement.as_ref(), &[said], &terms(None)).expect_err("it does not fit");
-        let told = match fault {
-            WriteError::Rejected { column, reason: why } => format!("{column:?} {why}"),
+        let error = run_write(statement.as_ref(), &[said], &terms(None)).expect_err("it does not fit");
+        let response = match error {
+            WriteError::Rejected { column, reason } => format!("{column:?} {reason}"),
             WriteError::ContractViolation => "unwritable".to_owned(),
-            WriteError::Source(fault) => format!("{fault}"),
-            fault => panic!("{sql}: {fault:?}"),
+            WriteError::Source(error) => format!("{error}"),
+            error => panic!("{sql}: {error:?}"),
         };
-        assert_eq!(told, expected, "{sql}");
+        assert_eq!(response, expected, "{sql}");
     };
     let large = ValueRef::Text("9007199254740993");
-    let why = "Some(0) the column `v` has an integer below 2^53, and this would be something else";
-    check("INSERT INTO t(v, w) VALUES(:v, 1) RETURNING v", large, why);
-    check("UPDATE t SET v = :v WHERE id = 1 RETURNING v", large, why);
+    let reason = "Some(0) the column `v` holds an integer below 2^53, and this is not one";
+    check("INSERT INTO t(v, w) VALUES(:v, 1) RETURNING v", large, reason);
+    check("UPDATE t SET v = :v WHERE id = 1 RETURNING v", large, reason);
     check("INSERT INTO t(v, w) VALUES(1, :v || 'x') RETURNING w", large, "unwritable");
-    let changed = "column `v`: expected an integer below 2^53, and a row has something else; the data is not what it was";
+    let changed =
+        "column `v`: expected an integer below 2^53, but a row has another value; the data has changed";
     check("UPDATE t SET v = coalesce(:v, v) WHERE id = 2 RETURNING v", ValueRef::Null, changed);
 }
 
 #[test]
-fn a_truth_value_that_is_used_twice_is_no_word() {
+fn a_boolean_used_elsewhere_is_not_stored_as_text() {
     let db = TestDb::new("CREATE TABLE t(a TEXT, b TEXT, n INTEGER); INSERT INTO t VALUES('x', 'y', 1)");
     let source = db.source();
     let run = |sql: &str| {
@@ -671,7 +676,7 @@ fn a_truth_value_that_is_used_twice_is_no_word() {
 }
 
 #[test]
-fn what_means_the_same_is_written() {
+fn equivalent_values_are_accepted() {
     for (declared, kind, said, stored) in [
         ("INTEGER", DataType::Text, ValueRef::Text("7"), "7"),
         ("NUMERIC", DataType::Text, ValueRef::Text("seven"), "'seven'"),
@@ -697,7 +702,7 @@ fn what_means_the_same_is_written() {
 }
 
 #[test]
-fn who_computes_first_decides_what_is_kept() {
+fn computed_values_are_not_checked() {
     let db = TestDb::new(SHOP);
     let source = db.source();
     let statement =

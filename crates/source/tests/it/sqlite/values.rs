@@ -1,11 +1,11 @@
-//! Every kind of value, written and read back: exactly, or not at all.
+//! Values of every type, written and read back: exactly, or rejected.
 
 use contract::{Value, ValueRef};
 use proptest::prelude::*;
 
 use super::kit::{TestDb, TestTable};
 
-/// A table that has a row already, so that its column is known to hold such values.
+/// A table that already has a row, so that its column has a known type.
 fn table(mode: &str, declared: &str, options: &str, seed: &str) -> (TestDb, TestTable) {
     let db = TestDb::new(&format!(
         "PRAGMA journal_mode = {mode}; CREATE TABLE t(k TEXT PRIMARY KEY NOT NULL, v {declared}) {options}"
@@ -13,45 +13,45 @@ fn table(mode: &str, declared: &str, options: &str, seed: &str) -> (TestDb, Test
     if !seed.is_empty() {
         db.execute(&format!("INSERT INTO t VALUES('seed', {seed})"));
     }
-    let desk = TestTable::new(&db, "t");
-    (db, desk)
+    let table = TestTable::new(&db, "t");
+    (db, table)
 }
 
-/// What becomes of a value in a column: the same, or a reason.
+/// What a column stores for a value: the same value, or a reason.
 fn check(declared: &str, value: ValueRef<'_>, expected: Result<ValueRef<'_>, &str>) {
     check_with("", declared, value, expected);
 }
 
 fn check_with(seed: &str, declared: &str, value: ValueRef<'_>, expected: Result<ValueRef<'_>, &str>) {
     for (mode, options) in [("DELETE", ""), ("WAL", ""), ("DELETE", "WITHOUT ROWID")] {
-        let (_db, desk) = table(mode, declared, options, seed);
-        let created = desk.create(&[("k", ValueRef::Text("a")), ("v", value)]);
-        // The same of a row that is there.
-        desk.create(&[("k", ValueRef::Text("b"))]);
-        let updated = desk.update(&[ValueRef::Text("b")], &[("v", value)]);
+        let (_db, table) = table(mode, declared, options, seed);
+        let created = table.create(&[("k", ValueRef::Text("a")), ("v", value)]);
+        // The same for an update.
+        table.create(&[("k", ValueRef::Text("b"))]);
+        let updated = table.update(&[ValueRef::Text("b")], &[("v", value)]);
         match expected {
             Ok(expected) => {
                 assert!(!created.contains('`'), "{declared} {value:?}: {created}");
-                let row = desk.get(&[ValueRef::Text("a")]).expect("the row");
+                let row = table.get(&[ValueRef::Text("a")]).expect("the row");
                 assert_eq!(updated.replacen('b', "a", 1), created);
-                assert_eq!(desk.get(&[ValueRef::Text("b")]).expect("the row")[1], row[1]);
+                assert_eq!(table.get(&[ValueRef::Text("b")]).expect("the row")[1], row[1]);
                 let is_same = match (&row[1], expected) {
                     (Value::Real(a), ValueRef::Real(b)) => a.to_bits() == b.to_bits(),
                     (stored, expected) => stored.as_value_ref() == expected,
                 };
                 assert!(is_same, "{declared}: {:?} is not {expected:?}", row[1]);
             }
-            Err(why) => {
-                assert_eq!(created, format!("`v`: {why}"), "{declared} {value:?}");
+            Err(reason) => {
+                assert_eq!(created, format!("`v`: {reason}"), "{declared} {value:?}");
                 assert_eq!(updated, created);
-                assert_eq!(desk.get(&[ValueRef::Text("a")]), None, "nothing is left of it");
-                assert_eq!(desk.get(&[ValueRef::Text("b")]).expect("the row")[1], Value::Null);
+                assert_eq!(table.get(&[ValueRef::Text("a")]), None, "nothing is left of it");
+                assert_eq!(table.get(&[ValueRef::Text("b")]).expect("the row")[1], Value::Null);
             }
         }
     }
 }
 
-/// It stays what it is.
+/// The value is stored unchanged.
 fn check_kept(declared: &str, value: ValueRef<'_>) {
     check(declared, value, Ok(value));
 }
@@ -59,7 +59,7 @@ fn check_kept(declared: &str, value: ValueRef<'_>) {
 const BIG: i64 = (1 << 53) + 1;
 
 #[test]
-fn exact_values_stay_exact() {
+fn exact_values_are_stored_exactly() {
     check_kept("TEXT", ValueRef::Text("1234567890123456.7891"));
     for declared in ["INTEGER", "NUMERIC", ""] {
         for n in [BIG, i64::MIN, i64::MAX] {
@@ -88,16 +88,16 @@ fn exact_values_stay_exact() {
 }
 
 #[test]
-fn a_decimal_that_is_the_same_number_is_the_same() {
+fn equal_decimals_in_different_spellings_are_accepted() {
     check("DECIMAL(10,2)", ValueRef::Text("12.50"), Ok(ValueRef::Real(12.5)));
     check("DECIMAL(10,2)", ValueRef::Text("12.00"), Ok(ValueRef::Integer(12)));
     check("INTEGER", ValueRef::Real(3.0), Ok(ValueRef::Integer(3)));
     check("REAL", ValueRef::Integer(3), Ok(ValueRef::Real(3.0)));
 }
 
-/// As callers are told of them: nobody could tell the text from the number.
+/// Responses use these words for infinite numbers: a text could not be told apart.
 #[test]
-fn a_text_that_stands_for_an_infinite_number_is_none() {
+fn the_names_of_infinite_numbers_are_rejected() {
     for text in ["Infinity", "-Infinity", "NaN"] {
         for declared in ["REAL", "NUMERIC", ""] {
             check_with("9e999", declared, ValueRef::Text(text), Err("it is not a finite number"));
@@ -111,8 +111,8 @@ fn a_text_that_stands_for_an_infinite_number_is_none() {
 }
 
 #[test]
-fn what_would_change_is_refused() {
-    let declared = |name: &str| format!("it would not be kept exactly: the column is declared as `{name}`");
+fn values_that_would_change_are_rejected() {
+    let declared = |name: &str| format!("the column is declared as `{name}` and would not store it exactly");
     let refused = |name: &str, value| check(name, value, Err(&declared(name)));
     refused("DECIMAL(20,4)", ValueRef::Text("1234567890123456.7891"));
     refused("NUMERIC", ValueRef::Text("0.123456789012345678"));
@@ -122,7 +122,7 @@ fn what_would_change_is_refused() {
     refused("JSON", ValueRef::Text("12"));
     refused("TEXT", ValueRef::Integer(7));
     refused("TEXT", ValueRef::Real(0.5));
-    let signed = "SQLite keeps no zero with a sign in a column of numbers; send 0";
+    let signed = "SQLite stores no negative zero in a numeric column; send 0";
     check("REAL", ValueRef::Real(-0.0), Err(signed));
     check("NUMERIC", ValueRef::Text("-0.0"), Err(signed));
     for number in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
@@ -131,30 +131,31 @@ fn what_would_change_is_refused() {
 }
 
 #[test]
-fn strict_tables_say_what_they_keep() {
+fn strict_tables_reject_other_types() {
     let strict = |declared: &str, value| {
-        let (_db, desk) = table("DELETE", declared, "STRICT", "");
-        desk.create(&[("k", ValueRef::Text("a")), ("v", value)])
+        let (_db, table) = table("DELETE", declared, "STRICT", "");
+        table.create(&[("k", ValueRef::Text("a")), ("v", value)])
     };
     assert_eq!(strict("INTEGER", ValueRef::Integer(BIG - 2)), format!("'a' {}", BIG - 2));
     assert_eq!(strict("ANY", ValueRef::Text("007")), "'a' '007'");
     assert_eq!(strict("BLOB", ValueRef::Blob(&[1])), "'a' x01");
-    assert_eq!(strict("INTEGER", ValueRef::Text("seven")), "`v`: the column keeps other kinds of values");
-    assert_eq!(strict("INTEGER", ValueRef::Real(0.5)), "`v`: the column keeps other kinds of values");
-    assert_eq!(strict("TEXT", ValueRef::Blob(&[1])), "`v`: the column keeps other kinds of values");
-    let what = "it would not be kept exactly: the column is declared as";
-    assert_eq!(strict("INTEGER", ValueRef::Text("007")), format!("`v`: {what} `INTEGER`"));
-    assert_eq!(strict("REAL", ValueRef::Text("0.123456789012345678")), format!("`v`: {what} `REAL`"));
+    assert_eq!(strict("INTEGER", ValueRef::Text("seven")), "`v`: the column stores values of another type");
+    assert_eq!(strict("INTEGER", ValueRef::Real(0.5)), "`v`: the column stores values of another type");
+    assert_eq!(strict("TEXT", ValueRef::Blob(&[1])), "`v`: the column stores values of another type");
+    let declared =
+        |name: &str| format!("`v`: the column is declared as `{name}` and would not store it exactly");
+    assert_eq!(strict("INTEGER", ValueRef::Text("007")), declared("INTEGER"));
+    assert_eq!(strict("REAL", ValueRef::Text("0.123456789012345678")), declared("REAL"));
 }
 
 #[test]
-fn a_database_in_utf16_keeps_texts() {
+fn a_utf16_database_stores_texts_exactly() {
     let db = TestDb::new("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(k TEXT PRIMARY KEY NOT NULL, v TEXT)");
-    let desk = TestTable::new(&db, "t");
+    let table = TestTable::new(&db, "t");
     for text in ["", "a\0b", "🦀", "größe", "\u{fffd}"] {
-        desk.create(&[("k", ValueRef::Text("a")), ("v", ValueRef::Text(text))]);
-        assert_eq!(desk.get(&[ValueRef::Text("a")]).expect("the row")[1], Value::Text(text.into()));
-        desk.delete(&[ValueRef::Text("a")]);
+        table.create(&[("k", ValueRef::Text("a")), ("v", ValueRef::Text(text))]);
+        assert_eq!(table.get(&[ValueRef::Text("a")]).expect("the row")[1], Value::Text(text.into()));
+        table.delete(&[ValueRef::Text("a")]);
     }
 }
 
@@ -172,18 +173,18 @@ fn any_value() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_written_row_reads_back_identical_or_is_not_there(
+    fn a_written_row_reads_back_identical_or_is_rejected(
         declared in prop::sample::select(vec!["TEXT", "INTEGER", "REAL", "NUMERIC", "BLOB", "DECIMAL(9,2)", ""]),
         values in prop::collection::vec(any_value(), 1..6),
     ) {
         let db = TestDb::new(&format!("CREATE TABLE t(k INTEGER PRIMARY KEY, v {declared})"));
-        // Rows of every class, so that anything may be there.
+        // Rows of every storage class, so that the column is mixed.
         db.execute("INSERT INTO t VALUES(1, 'x'), (2, x'00'), (3, 1.5)");
-        let desk = TestTable::new(&db, "t");
+        let table = TestTable::new(&db, "t");
         for (key, value) in (10..).zip(&values) {
-            let told = desk.create(&[("k", ValueRef::Integer(key)), ("v", value.as_value_ref())]);
-            match desk.get(&[ValueRef::Integer(key)]) {
-                None => prop_assert!(told.starts_with("`v`: "), "{}", told),
+            let response = table.create(&[("k", ValueRef::Integer(key)), ("v", value.as_value_ref())]);
+            match table.get(&[ValueRef::Integer(key)]) {
+                None => prop_assert!(response.starts_with("`v`: "), "{}", response),
                 Some(row) => {
                     let is_equal = match (&row[1], value) {
                         (Value::Integer(n), Value::Real(x)) => *n as f64 == *x && x.abs() < 9.1e18,

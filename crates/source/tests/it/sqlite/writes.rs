@@ -1,4 +1,4 @@
-//! One row by its key: made, changed, removed; and every way in which it is not.
+//! Creates, updates and deletes one row by its key; and every way in which that fails.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,11 +20,11 @@ const SHOP: &str = "
 
 fn shop() -> (TestDb, TestTable) {
     let db = TestDb::new(SHOP);
-    let desk = TestTable::new(&db, "customers");
-    (db, desk)
+    let table = TestTable::new(&db, "customers");
+    (db, table)
 }
 
-/// Every row as somebody else sees it.
+/// Every row as another connection sees it.
 fn rows(db: &TestDb, sql: &str) -> Vec<String> {
     let writer = db.connect();
     let mut statement = writer.prepare(sql).expect("valid SQL");
@@ -35,57 +35,57 @@ fn rows(db: &TestDb, sql: &str) -> Vec<String> {
 const EMAILS: &str = "SELECT id || ' ' || email FROM customers ORDER BY id";
 
 #[test]
-fn a_row_is_made_changed_and_removed() {
+fn a_row_is_created_updated_and_deleted() {
     for mode in ["DELETE", "WAL", "TRUNCATE", "PERSIST"] {
         let db = TestDb::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
-        let desk = TestTable::new(&db, "customers");
-        assert_eq!(desk.create(&[("email", ValueRef::Text("cy@x"))]), "3 'cy@x' 'free' null 1");
+        let table = TestTable::new(&db, "customers");
+        assert_eq!(table.create(&[("email", ValueRef::Text("cy@x"))]), "3 'cy@x' 'free' null 1");
         assert_eq!(
-            desk.update(&[ValueRef::Integer(3)], &[("age", ValueRef::Integer(7))]),
+            table.update(&[ValueRef::Integer(3)], &[("age", ValueRef::Integer(7))]),
             "3 'cy@x' 'free' 7 1"
         );
         assert_eq!(
-            desk.get(&[ValueRef::Integer(3)]).expect("the row")[3],
+            table.get(&[ValueRef::Integer(3)]).expect("the row")[3],
             Value::Integer(7),
             "our own write"
         );
-        assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
+        assert_eq!(table.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
         assert_eq!(rows(&db, EMAILS), ["1 ann@x", "3 cy@x"]);
         let now: String =
             db.connect().query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
-        // What a connection for itself has is not kept in the file.
+        // Settings of a connection are not stored in the file.
         let expected = if mode == "WAL" { "wal" } else { "delete" };
         assert_eq!(now, expected);
     }
 }
 
-/// Somebody renames a new export over the file, or copies it there: what is written next is written to that one, and
-/// read from it.
+/// A program renames a new export over the file, or copies it there: the next write goes to the new file and
+/// is read from it.
 #[test]
-fn a_write_to_a_file_in_place_of_another_is_seen_at_once() {
+fn a_write_to_a_replaced_file_is_visible_at_once() {
     for (mode, is_renamed) in [("DELETE", true), ("WAL", true), ("DELETE", false)] {
         let made = || TestDb::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
         let db = made();
-        let desk = TestTable::new(&db, "customers");
+        let table = TestTable::new(&db, "customers");
         for age in 50..60 {
             let other = made();
-            // Connections to the old file are there.
-            desk.get(&[ValueRef::Integer(1)]).expect("the row");
+            // Open connections to the old file.
+            table.get(&[ValueRef::Integer(1)]).expect("the row");
             if is_renamed {
                 std::fs::rename(&other.path, &db.path).expect("renamed");
             } else {
                 std::fs::copy(&other.path, &db.path).expect("copied");
             }
-            let told = desk.update(&[ValueRef::Integer(1)], &[("age", ValueRef::Integer(age))]);
-            assert_eq!(told, format!("1 'ann@x' 'free' {age} 1"));
-            let row = desk.get(&[ValueRef::Integer(1)]).expect("the row");
+            let response = table.update(&[ValueRef::Integer(1)], &[("age", ValueRef::Integer(age))]);
+            assert_eq!(response, format!("1 'ann@x' 'free' {age} 1"));
+            let row = table.get(&[ValueRef::Integer(1)]).expect("the row");
             assert_eq!(row[3], Value::Integer(age), "{mode}, renamed: {is_renamed}");
         }
     }
 }
 
 #[test]
-fn what_the_table_says_is_known() {
+fn defaults_and_generated_columns_are_reported() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT DEFAULT 'x', b INT AS (id * 2), c INT AS (id) STORED, d);
          CREATE VIEW v AS SELECT id, a FROM t;
@@ -107,69 +107,69 @@ fn what_the_table_says_is_known() {
 }
 
 #[test]
-fn a_computed_column_is_told_and_not_set() {
+fn a_generated_column_is_returned_but_cannot_be_set() {
     let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, b INT AS (id * 2))");
-    let desk = TestTable::new(&db, "t");
-    assert_eq!(desk.create(&[("id", ValueRef::Integer(4))]), "4 8");
-    let told = desk.create(&[("id", ValueRef::Integer(5)), ("b", ValueRef::Integer(1))]);
-    assert_eq!(told, "`b`: it is computed by the database");
-    assert_eq!(desk.get(&[ValueRef::Integer(5)]), None);
+    let table = TestTable::new(&db, "t");
+    assert_eq!(table.create(&[("id", ValueRef::Integer(4))]), "4 8");
+    let response = table.create(&[("id", ValueRef::Integer(5)), ("b", ValueRef::Integer(1))]);
+    assert_eq!(response, "`b`: it is computed by the database");
+    assert_eq!(table.get(&[ValueRef::Integer(5)]), None);
 }
 
 #[test]
-fn rules_of_the_database_are_told_in_our_words() {
-    let (db, desk) = shop();
+fn constraint_errors_name_the_column() {
+    let (db, table) = shop();
     let email = |text| ("email", ValueRef::Text(text));
     let taken = "there is a record with this key already";
-    assert_eq!(desk.create(&[("id", ValueRef::Integer(1)), email("new@x")]), taken);
-    assert_eq!(desk.create(&[email("ann@x")]), "`email`: another record has this value already");
-    assert_eq!(desk.create(&[("age", ValueRef::Integer(3))]), "`email`: a value is required");
-    let check = "`age`: a rule of the table (CHECK) does not allow it";
-    assert_eq!(desk.create(&[email("new@x"), ("age", ValueRef::Integer(0))]), check);
-    assert_eq!(desk.update(&[ValueRef::Integer(1)], &[("age", ValueRef::Integer(-1))]), check);
+    assert_eq!(table.create(&[("id", ValueRef::Integer(1)), email("new@x")]), taken);
+    assert_eq!(table.create(&[email("ann@x")]), "`email`: another record already has this value");
+    assert_eq!(table.create(&[("age", ValueRef::Integer(3))]), "`email`: a value is required");
+    let check = "`age`: a CHECK constraint of the table does not allow it";
+    assert_eq!(table.create(&[email("new@x"), ("age", ValueRef::Integer(0))]), check);
+    assert_eq!(table.update(&[ValueRef::Integer(1)], &[("age", ValueRef::Integer(-1))]), check);
     assert_eq!(
-        desk.update(&[ValueRef::Integer(1)], &[("email", ValueRef::Null)]),
+        table.update(&[ValueRef::Integer(1)], &[("email", ValueRef::Null)]),
         "`email`: a value is required"
     );
-    assert_eq!(desk.update(&[ValueRef::Integer(9)], &[email("z@x")]), "nothing has this key");
-    assert_eq!(desk.delete(&[ValueRef::Integer(9)]), "nothing has this key");
-    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "other records refer to it");
+    assert_eq!(table.update(&[ValueRef::Integer(9)], &[email("z@x")]), "nothing has this key");
+    assert_eq!(table.delete(&[ValueRef::Integer(9)]), "nothing has this key");
+    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "other records reference it");
     let orders = TestTable::new(&db, "orders");
-    let missing = "it refers to a record that is not there";
+    let missing = "it references a record that does not exist";
     assert_eq!(orders.create(&[("customer", ValueRef::Integer(99))]), missing);
     assert_eq!(orders.create(&[("customer", ValueRef::Integer(2))]), "2 2");
     assert_eq!(rows(&db, EMAILS), ["1 ann@x", "2 bob@x"]);
 }
 
 #[test]
-fn a_deferred_rule_is_told_at_the_end() {
+fn a_deferred_foreign_key_is_checked_at_commit() {
     let db = TestDb::new(
         "CREATE TABLE p(id INTEGER PRIMARY KEY);
          CREATE TABLE c(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id) DEFERRABLE INITIALLY DEFERRED)",
     );
-    let desk = TestTable::new(&db, "c");
-    let told = desk.create(&[("id", ValueRef::Integer(1)), ("p", ValueRef::Integer(9))]);
-    assert_eq!(told, "it refers to a record that is not there, or others refer to it");
-    assert_eq!(desk.get(&[ValueRef::Integer(1)]), None);
+    let table = TestTable::new(&db, "c");
+    let response = table.create(&[("id", ValueRef::Integer(1)), ("p", ValueRef::Integer(9))]);
+    assert_eq!(response, "it references a record that does not exist, or other records reference it");
+    assert_eq!(table.get(&[ValueRef::Integer(1)]), None);
 }
 
 #[test]
-fn foreign_keys_do_what_they_say() {
+fn foreign_key_actions_run() {
     let db = TestDb::new(
         "CREATE TABLE p(id INTEGER PRIMARY KEY, name TEXT);
          CREATE TABLE c(id INTEGER PRIMARY KEY, p INTEGER REFERENCES p(id) ON DELETE CASCADE ON UPDATE CASCADE);
          CREATE TABLE d(id INTEGER PRIMARY KEY, c INTEGER REFERENCES c(id) ON DELETE SET NULL);
          INSERT INTO p VALUES(1, 'a'), (2, 'b'); INSERT INTO c VALUES(1, 1), (2, 2); INSERT INTO d VALUES(1, 1);",
     );
-    let desk = TestTable::new(&db, "p");
-    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "1 'a'");
+    let table = TestTable::new(&db, "p");
+    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "1 'a'");
     assert_eq!(rows(&db, "SELECT id || ' ' || ifnull(c, 'null') FROM d"), ["1 null"]);
-    assert_eq!(desk.update(&[ValueRef::Integer(2)], &[("id", ValueRef::Integer(7))]), "7 'b'");
+    assert_eq!(table.update(&[ValueRef::Integer(2)], &[("id", ValueRef::Integer(7))]), "7 'b'");
     assert_eq!(rows(&db, "SELECT id || ' ' || p FROM c"), ["2 7"]);
 }
 
 #[test]
-fn triggers_run_as_they_are_declared() {
+fn triggers_run() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, seen TEXT);
          CREATE TABLE log(what TEXT);
@@ -180,19 +180,19 @@ fn triggers_run_as_they_are_declared() {
          CREATE TRIGGER d AFTER UPDATE OF name ON t WHEN new.name = 'Bad'
            BEGIN UPDATE t SET name = 'Good' WHERE id = new.id; END;",
     );
-    let desk = TestTable::new(&db, "t");
-    assert_eq!(desk.create(&[("name", ValueRef::Text("ann"))]), "1 'ann' 'ANN'", "other columns may change");
-    assert_eq!(desk.create(&[("name", ValueRef::Text("bob"))]), "2 'bob' 'BOB'");
+    let table = TestTable::new(&db, "t");
+    assert_eq!(table.create(&[("name", ValueRef::Text("ann"))]), "1 'ann' 'ANN'", "other columns may change");
+    assert_eq!(table.create(&[("name", ValueRef::Text("bob"))]), "2 'bob' 'BOB'");
     assert_eq!(rows(&db, "SELECT what FROM log"), ["new 1", "new 2"]);
-    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "a trigger of the table does not allow it");
-    assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "a trigger of the table keeps it from being changed");
-    let told = desk.update(&[ValueRef::Integer(2)], &[("name", ValueRef::Text("Bad"))]);
-    assert_eq!(told, "`name`: a trigger of the table makes something else of it");
+    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "a trigger of the table does not allow it");
+    assert_eq!(table.delete(&[ValueRef::Integer(2)]), "a trigger of the table prevents the change");
+    let response = table.update(&[ValueRef::Integer(2)], &[("name", ValueRef::Text("Bad"))]);
+    assert_eq!(response, "`name`: a trigger of the table changes it");
     assert_eq!(rows(&db, "SELECT name FROM t"), ["ann", "bob"]);
 }
 
 #[test]
-fn an_index_of_words_follows() {
+fn a_full_text_index_is_updated_by_triggers() {
     let db = TestDb::new(
         "CREATE TABLE docs(id INTEGER PRIMARY KEY, body TEXT);
          CREATE VIRTUAL TABLE words USING fts5(body, content='docs', content_rowid='id');
@@ -200,30 +200,30 @@ fn an_index_of_words_follows() {
          CREATE TRIGGER d AFTER DELETE ON docs
            BEGIN INSERT INTO words(words, rowid, body) VALUES('delete', old.id, old.body); END;",
     );
-    let desk = TestTable::new(&db, "docs");
-    assert_eq!(desk.create(&[("body", ValueRef::Text("green tea"))]), "1 'green tea'");
-    let found = |word| super::kit::search(desk.reader.as_ref(), &[word], &[1], 10).0.len();
+    let table = TestTable::new(&db, "docs");
+    assert_eq!(table.create(&[("body", ValueRef::Text("green tea"))]), "1 'green tea'");
+    let found = |word| super::kit::search(table.reader.as_ref(), &[word], &[1], 10).0.len();
     assert_eq!(found("green"), 1);
-    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "1 'green tea'");
+    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "1 'green tea'");
     assert_eq!(found("green"), 0);
 }
 
 #[test]
-fn a_table_that_replaces_does_not_when_we_create() {
+fn create_does_not_replace_a_row() {
     let db = TestDb::new(
         "CREATE TABLE t(k TEXT PRIMARY KEY ON CONFLICT REPLACE NOT NULL, v TEXT UNIQUE ON CONFLICT IGNORE);
          INSERT INTO t VALUES('a', 'old'), ('b', 'other')",
     );
-    let desk = TestTable::new(&db, "t");
-    let created = desk.create(&[("k", ValueRef::Text("a")), ("v", ValueRef::Text("new"))]);
+    let table = TestTable::new(&db, "t");
+    let created = table.create(&[("k", ValueRef::Text("a")), ("v", ValueRef::Text("new"))]);
     assert_eq!(created, "there is a record with this key already");
-    let told = desk.update(&[ValueRef::Text("b")], &[("v", ValueRef::Text("old"))]);
-    assert_eq!(told, "`v`: another record has this value already");
+    let response = table.update(&[ValueRef::Text("b")], &[("v", ValueRef::Text("old"))]);
+    assert_eq!(response, "`v`: another record already has this value");
     assert_eq!(rows(&db, "SELECT k || v FROM t ORDER BY k"), ["aold", "bother"]);
 }
 
 #[test]
-fn keys_of_every_shape() {
+fn every_kind_of_key_is_supported() {
     let db = TestDb::new(
         "CREATE TABLE pair(a TEXT NOT NULL, b INTEGER NOT NULL, v TEXT, PRIMARY KEY(b, a)) WITHOUT ROWID;
          CREATE TABLE loose(name TEXT, v TEXT);
@@ -238,15 +238,15 @@ fn keys_of_every_shape() {
     assert_eq!(pair.update(&keyed, &[("v", ValueRef::Text("z"))]), "'x' 1 'z'");
     assert_eq!(pair.update(&keyed, &[("a", ValueRef::Text("w"))]), "'w' 1 'z'", "a part of the key");
     assert_eq!(pair.delete(&[ValueRef::Integer(1), ValueRef::Text("w")]), "'w' 1 'z'");
-    // A key that nobody declared stays one.
+    // A key that the schema does not declare stays unique.
     let loose = TestTable::new(&db, "loose");
     assert_eq!(loose.create(&[("name", ValueRef::Text("x"))]), "there is a record with this key already");
     assert_eq!(loose.create(&[("v", ValueRef::Text("3"))]), "`name`: a value is required");
-    let told = loose.update(&[ValueRef::Text("x")], &[("name", ValueRef::Text("y"))]);
-    assert_eq!(told, "there is a record with this key already");
+    let response = loose.update(&[ValueRef::Text("x")], &[("name", ValueRef::Text("y"))]);
+    assert_eq!(response, "there is a record with this key already");
     assert_eq!(loose.update(&[ValueRef::Text("x")], &[("name", ValueRef::Text("w"))]), "'w' '1'");
     db.execute("INSERT INTO loose VALUES('w', '4')");
-    assert!(loose.delete(&[ValueRef::Text("w")]).contains("the key `name` repeats"));
+    assert!(loose.delete(&[ValueRef::Text("w")]).contains("the key `name` is not unique"));
     let taken = TestTable::new(&db, "taken");
     assert_eq!(taken.create(&[("rowid", ValueRef::Text("k"))]), "'k' null null");
     assert_eq!(taken.update(&[ValueRef::Text("k")], &[("oid", ValueRef::Text("o"))]), "'k' 'o' null");
@@ -254,61 +254,61 @@ fn keys_of_every_shape() {
 }
 
 #[test]
-fn the_clerk_may_object_and_add() {
-    let (db, desk) = shop();
-    let said = desk.named_values(&[("age", ValueRef::Integer(31))]);
+fn checks_can_reject_a_write_and_add_values() {
+    let (db, table) = shop();
+    let said = table.named_values(&[("age", ValueRef::Integer(31))]);
     let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &said };
     let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
-    let told = desk.change_with(update(), None, &mut stale);
-    assert_eq!(told, "the record changed since it was read");
+    let response = table.change_with(update(), None, &mut stale);
+    assert_eq!(response, "the record changed since it was read");
     assert_eq!(stale.before.as_deref(), Some("1 'ann@x' 'free' 30 1"));
     let mut speechless = RecordingChecks { is_unwritable: true, ..RecordingChecks::default() };
-    let told = desk.change_with(update(), None, &mut speechless);
-    assert_eq!(told, "the record as it would be does not fit its contract");
-    assert_eq!(desk.get(&[ValueRef::Integer(1)]).expect("the row")[3], Value::Integer(30));
+    let response = table.change_with(update(), None, &mut speechless);
+    assert_eq!(response, "the record as it would be does not fit its contract");
+    assert_eq!(table.get(&[ValueRef::Integer(1)]).expect("the row")[3], Value::Integer(30));
     let mut counting =
         RecordingChecks { extra_values: vec![(4, Value::Integer(2))], ..RecordingChecks::default() };
-    assert_eq!(desk.change_with(update(), None, &mut counting), "1 'ann@x' 'free' 31 2");
-    // Whatever a caller says of a column that the clerk keeps.
-    let both = desk.named_values(&[("rev", ValueRef::Integer(77)), ("age", ValueRef::Integer(32))]);
+    assert_eq!(table.change_with(update(), None, &mut counting), "1 'ann@x' 'free' 31 2");
+    // Values that the checks add win over the caller's.
+    let both = table.named_values(&[("rev", ValueRef::Integer(77)), ("age", ValueRef::Integer(32))]);
     let mut counting =
         RecordingChecks { extra_values: vec![(4, Value::Integer(3))], ..RecordingChecks::default() };
-    let told = desk.change_with(
+    let response = table.change_with(
         RowChange::Update { key: &[ValueRef::Integer(1)], values: &both },
         None,
         &mut counting,
     );
-    assert_eq!(told, "1 'ann@x' 'free' 32 3");
+    assert_eq!(response, "1 'ann@x' 'free' 32 3");
     let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
-    desk.change_with(RowChange::Delete { key: &[ValueRef::Integer(2)] }, None, &mut stale);
+    table.change_with(RowChange::Delete { key: &[ValueRef::Integer(2)] }, None, &mut stale);
     assert_eq!(rows(&db, EMAILS).len(), 2);
 }
 
 #[test]
-fn a_dry_run_judges_and_keeps_nothing() {
-    let (db, desk) = shop();
+fn a_dry_run_checks_and_stores_nothing() {
+    let (db, table) = shop();
     let before = std::fs::read(&db.path).expect("bytes");
     let dry = |change| {
-        let mut notary = RecordingChecks::default();
-        let claim = super::kit::idempotency_key(1, 1);
-        let written = desk.write(
-            &WriteRequest { change, idempotency_key: claim, dry_run: true, now_ms: 1, cancelled: None },
-            &mut notary,
+        let mut checks = RecordingChecks::default();
+        let key = super::kit::idempotency_key(1, 1);
+        let written = table.write(
+            &WriteRequest { change, idempotency_key: key, dry_run: true, now_ms: 1, cancelled: None },
+            &mut checks,
         );
-        written.map(|written| (written, notary.after))
+        written.map(|written| (written, checks.after))
     };
-    let email = desk.named_values(&[("email", ValueRef::Text("cy@x"))]);
+    let email = table.named_values(&[("email", ValueRef::Text("cy@x"))]);
     let (written, after) = dry(RowChange::Create { values: &email }).expect("would do");
     assert_eq!((written, after.as_deref()), (WriteOutcome::Done, Some("3 'cy@x' 'free' null 1")));
     dry(RowChange::Update { key: &[ValueRef::Integer(2)], values: &email }).expect("would do");
     dry(RowChange::Delete { key: &[ValueRef::Integer(2)] }).expect("would do");
-    let fault = dry(RowChange::Delete { key: &[ValueRef::Integer(1)] }).expect_err("refused");
-    assert!(matches!(fault, WriteError::Rejected { .. }));
+    let error = dry(RowChange::Delete { key: &[ValueRef::Integer(1)] }).expect_err("refused");
+    assert!(matches!(error, WriteError::Rejected { .. }));
     assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
     assert_eq!(db.files(), ["shop.db"]);
 }
 
-/// Whose caller leaves while it is written down what is told.
+/// Its caller goes away while the result is rendered.
 struct CancelDuringWrite<'a>(&'a AtomicBool);
 
 impl WriteChecks for CancelDuringWrite<'_> {
@@ -323,22 +323,17 @@ impl WriteChecks for CancelDuringWrite<'_> {
 }
 
 #[test]
-fn what_nobody_waits_for_is_not_written() {
-    let (db, desk) = shop();
+fn a_cancelled_write_changes_nothing() {
+    let (db, table) = shop();
     let before = rows(&db, EMAILS);
-    let email = desk.named_values(&[("email", ValueRef::Text("cy@x"))]);
+    let email = table.named_values(&[("email", ValueRef::Text("cy@x"))]);
     let key = [ValueRef::Integer(2)];
     let write = |change, is_gone: bool| {
         let stop = AtomicBool::new(is_gone);
-        let claim = super::kit::idempotency_key(1, 1);
-        let write = WriteRequest {
-            change,
-            idempotency_key: claim,
-            dry_run: false,
-            now_ms: 1,
-            cancelled: Some(&stop),
-        };
-        desk.write(&write, &mut CancelDuringWrite(&stop))
+        let key = super::kit::idempotency_key(1, 1);
+        let write =
+            WriteRequest { change, idempotency_key: key, dry_run: false, now_ms: 1, cancelled: Some(&stop) };
+        table.write(&write, &mut CancelDuringWrite(&stop))
     };
     for is_gone in [true, false] {
         for change in [
@@ -351,42 +346,42 @@ fn what_nobody_waits_for_is_not_written() {
             assert_eq!(rows(&db, EMAILS), before);
         }
     }
-    // And their key is free.
-    let told = desk.change_with(
+    // The idempotency key is still unused.
+    let response = table.change_with(
         RowChange::Create { values: &email },
         super::kit::idempotency_key(1, 1),
         &mut RecordingChecks::default(),
     );
-    assert_eq!(told, "3 'cy@x' 'free' null 1");
+    assert_eq!(response, "3 'cy@x' 'free' null 1");
 }
 
 #[test]
-fn somebody_who_holds_the_lock_is_waited_for_and_then_told() {
+fn a_write_waits_for_a_lock_and_then_is_busy() {
     for mode in ["DELETE", "WAL"] {
         let db = TestDb::new(&format!("PRAGMA journal_mode = {mode}; {SHOP}"));
-        let desk = TestTable::new(&db, "customers");
+        let table = TestTable::new(&db, "customers");
         let other = db.connect();
         other.execute_batch("BEGIN IMMEDIATE").expect("begins");
-        assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "the source is busy; try again");
+        assert_eq!(table.delete(&[ValueRef::Integer(2)]), "the source is busy; try again");
         other.execute_batch("COMMIT").expect("ends");
-        assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
+        assert_eq!(table.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
     }
 }
 
 #[test]
-fn nobody_elses_change_comes_between() {
+fn concurrent_increments_are_all_applied() {
     for mode in ["DELETE", "WAL"] {
         let db = TestDb::new(&format!(
             "PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 0)"
         ));
-        // Four of ours at two desks, and one of others.
+        // Four of ours on two sources, and one other connection.
         let (one, two) = (TestTable::new(&db, "t"), TestTable::new(&db, "t"));
         let rounds = 25;
         std::thread::scope(|scope| {
-            for desk in [&one, &one, &two, &two] {
+            for table in [&one, &one, &two, &two] {
                 scope.spawn(move || {
                     for _ in 0..rounds {
-                        increment_with_version_check(desk);
+                        increment_with_version_check(table);
                     }
                 });
             }
@@ -401,8 +396,8 @@ fn nobody_elses_change_comes_between() {
     }
 }
 
-/// Reads, adds one, and writes only if nobody else did.
-fn increment_with_version_check(desk: &TestTable) {
+/// Reads, adds one, and writes only if the row has not changed.
+fn increment_with_version_check(table: &TestTable) {
     struct ValueUnchangedCheck(i64);
     impl WriteChecks for ValueUnchangedCheck {
         fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
@@ -413,91 +408,91 @@ fn increment_with_version_check(desk: &TestTable) {
         }
     }
     loop {
-        // Others write all the time, and a read does not wait for long.
-        let Ok(Some(row)) = super::kit::get(desk.reader.as_ref(), &[ValueRef::Integer(1)]) else { continue };
+        // Another program writes all the time, and a read waits only briefly.
+        let Ok(Some(row)) = super::kit::get(table.reader.as_ref(), &[ValueRef::Integer(1)]) else { continue };
         let Value::Integer(n) = row[1] else { panic!("no number") };
-        let cells = [(1, ValueRef::Integer(n + 1))];
-        let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
-        match desk.write(
+        let values = [(1, ValueRef::Integer(n + 1))];
+        let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &values };
+        match table.write(
             &WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 1, cancelled: None },
             &mut ValueUnchangedCheck(n),
         ) {
             Ok(_) => return,
             Err(WriteError::VersionConflict | WriteError::Source(SourceError::Busy { .. })) => {}
-            Err(fault) => panic!("{fault:?}"),
+            Err(error) => panic!("{error:?}"),
         }
     }
 }
 
 #[test]
-fn our_own_write_is_seen_by_whoever_reads_next() {
+fn a_read_sees_the_preceding_write() {
     let db = TestDb::new(
         "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, n INT); INSERT INTO t VALUES(1, 0)",
     );
-    let desk = TestTable::new(&db, "t");
+    let table = TestTable::new(&db, "t");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Reads that come closely share a state for a while.
+        // Reads in close succession share a snapshot.
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    desk.get(&[ValueRef::Integer(1)]);
+                    table.get(&[ValueRef::Integer(1)]);
                 }
             });
         }
         for n in 1..200 {
             for _ in 0..20 {
-                desk.get(&[ValueRef::Integer(1)]);
+                table.get(&[ValueRef::Integer(1)]);
             }
-            let told = desk.update(&[ValueRef::Integer(1)], &[("n", ValueRef::Integer(n))]);
-            assert_eq!(told, format!("1 {n}"));
-            assert_eq!(desk.get(&[ValueRef::Integer(1)]).expect("the row")[1], Value::Integer(n));
+            let response = table.update(&[ValueRef::Integer(1)], &[("n", ValueRef::Integer(n))]);
+            assert_eq!(response, format!("1 {n}"));
+            assert_eq!(table.get(&[ValueRef::Integer(1)]).expect("the row")[1], Value::Integer(n));
         }
         stop.store(true, Ordering::Relaxed);
     });
 }
 
 #[test]
-fn a_file_that_is_gone_is_not_made() {
-    let (db, desk) = shop();
+fn a_write_does_not_create_a_missing_file() {
+    let (db, table) = shop();
     std::fs::remove_file(&db.path).expect("removed");
-    assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "`shop.db` is not there; check the path");
+    assert_eq!(table.delete(&[ValueRef::Integer(2)]), "`shop.db` was not found; check the path");
     assert_eq!(db.files(), [""; 0]);
-    // Another one in its place is the one that is written to.
+    // A file that replaces it is written to instead.
     db.execute(SHOP);
-    assert_eq!(desk.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
+    assert_eq!(table.delete(&[ValueRef::Integer(2)]), "2 'bob@x' 'free' 40 1");
     assert_eq!(rows(&db, EMAILS), ["1 ann@x"]);
 }
 
 #[test]
-fn a_file_that_may_not_be_written_says_so() {
+fn a_read_only_file_is_an_error() {
     let (db, _) = shop();
     let close = |path: &std::path::Path, is_closed| {
         let mut permissions = std::fs::metadata(path).expect("there").permissions();
         permissions.set_readonly(is_closed);
         std::fs::set_permissions(path, permissions).expect("set");
     };
-    let told = || db.facts().tables[0].read_only_reason.clone();
-    assert_eq!(told(), None);
+    let response = || db.facts().tables[0].read_only_reason.clone();
+    assert_eq!(response(), None);
     close(&db.path, true);
-    assert_eq!(told().as_deref(), Some("the file is read only"));
+    assert_eq!(response().as_deref(), Some("the file is read only"));
     close(&db.path, false);
     close(db.folder.path(), true);
-    assert_eq!(told().as_deref(), Some("its folder is read only"));
+    assert_eq!(response().as_deref(), Some("its folder is read only"));
     close(db.folder.path(), false);
 }
 
 #[test]
-fn a_row_that_is_too_large_is_told_and_not_written() {
-    let (db, desk) = shop();
+fn a_row_that_is_too_large_is_rejected() {
+    let (db, table) = shop();
     let long = "x".repeat(40 << 20);
-    let told = desk.create(&[("email", ValueRef::Text(&long)), ("plan", ValueRef::Text(&long))]);
-    assert_eq!(told, "this is more than 64 MiB, and larger values are not kept");
+    let response = table.create(&[("email", ValueRef::Text(&long)), ("plan", ValueRef::Text(&long))]);
+    assert_eq!(response, "the value exceeds the limit of 64 MiB");
     assert_eq!(rows(&db, EMAILS), ["1 ann@x", "2 bob@x"]);
 }
 
 #[test]
-fn nothing_is_opened_to_write_before_somebody_writes() {
+fn no_connection_can_write_before_the_first_writer() {
     let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY)");
     let source = Sqlite::new(&db.path, Options::default());
     let facts = source.introspect().expect("facts");
@@ -517,7 +512,7 @@ fn nothing_is_opened_to_write_before_somebody_writes() {
 }
 
 #[test]
-fn what_sqlite_keeps_for_itself_does_not_stand_in_the_way() {
+fn sqlite_statistics_do_not_prevent_writes() {
     let db = TestDb::new(
         "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT COLLATE NOCASE, x REAL DEFAULT (abs(-1.5)));
          CREATE UNIQUE INDEX i ON t(lower(v)) WHERE v IS NOT NULL;
@@ -526,10 +521,10 @@ fn what_sqlite_keeps_for_itself_does_not_stand_in_the_way() {
          ANALYZE;",
     );
     let source = db.source();
-    let desk = TestTable::from_source(&source, "t");
-    assert_eq!(desk.create(&[("v", ValueRef::Text("a"))]), "1 'a' 1.5");
-    assert_eq!(desk.create(&[("v", ValueRef::Text("A"))]), "another record has the same values already");
-    assert_eq!(desk.delete(&[ValueRef::Integer(1)]), "1 'a' 1.5");
+    let table = TestTable::from_source(&source, "t");
+    assert_eq!(table.create(&[("v", ValueRef::Text("a"))]), "1 'a' 1.5");
+    assert_eq!(table.create(&[("v", ValueRef::Text("A"))]), "another record already has these values");
+    assert_eq!(table.delete(&[ValueRef::Integer(1)]), "1 'a' 1.5");
     let insert =
         super::kit::prepare(&source, "INSERT INTO t(v) VALUES(:v) RETURNING id").expect("a statement");
     let (rows, ..) = super::kit::run_write(insert.as_ref(), &[ValueRef::Text("b")], &super::kit::terms(None))

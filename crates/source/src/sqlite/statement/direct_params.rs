@@ -1,33 +1,33 @@
-//! Which arguments a statement puts into columns as they are: `VALUES (:a)`, `SET c = :a`, `coalesce(:a, c)`; and which
-//! say how many rows there are to be.
+//! Finds the arguments that a statement stores in a column unchanged: `VALUES (:a)`, `SET c = :a`,
+//! `coalesce(:a, c)`; and the arguments of `LIMIT` and `OFFSET`.
 //!
-//! SQLite makes of a value what a column's type suggests, and does not say so. Of these arguments it can be known
-//! before; what a statement computes first is its author's own business. This reads words, not SQL: where it is not
-//! sure that an argument arrives as it is, it says nothing.
+//! SQLite converts a value to the column's affinity without an error. For these arguments that can be checked
+//! in advance; values that the statement computes are the author's responsibility. This works on tokens, not
+//! on parsed SQL: where it is not sure that an argument is stored unchanged, it reports nothing.
 
 use contract::source::AcceptedValues;
 use contract::{Value, ValueRef};
 
-use super::lexer::{Token, TokenKind};
-use super::roundtrip;
-use super::schema::{Affinity, RowLocator, Schema, Table, TableKind as TableClass};
+use crate::sqlite::lexer::{Token, TokenKind};
+use crate::sqlite::schema::{Affinity, RowLocator, Schema, Table, TableKind};
+use crate::sqlite::write::roundtrip;
 
-/// One argument on its way into one column.
+/// An argument that is stored in a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DirectParam {
-    pub(super) parameter: String,
-    pub(super) column: String,
-    /// The column's type as its table declares it.
-    pub(super) declared_type: String,
-    pub(super) affinity: Affinity,
-    /// Whether the statement has the argument only where it goes into columns of text: then a truth value can be
-    /// written there as a collection writes it.
-    pub(super) is_text_only: bool,
+pub(crate) struct DirectParam {
+    pub(crate) parameter: String,
+    pub(crate) column: String,
+    /// The column's type as the table declares it.
+    pub(crate) declared_type: String,
+    pub(crate) affinity: Affinity,
+    /// Whether the statement uses the argument only for columns of text: then a boolean can be stored there
+    /// as a collection stores it.
+    pub(crate) is_text_only: bool,
 }
 
 impl DirectParam {
-    /// What the column keeps, if not everything.
-    pub(super) fn accepted_values(&self) -> Option<AcceptedValues> {
+    /// Which values the column stores unchanged, if not all.
+    pub(crate) fn accepted_values(&self) -> Option<AcceptedValues> {
         match self.affinity {
             _ if self.accepts_numbers_only() => Some(AcceptedValues::Numbers),
             affinity if affinity.is_numeric() => Some(AcceptedValues::NumbersAndTexts),
@@ -36,15 +36,16 @@ impl DirectParam {
         }
     }
 
-    /// SQLite would keep any text among numbers, and nobody could list the table any more. Columns declared DATE or
-    /// DECIMAL are made for texts as well, and some types only have a number's name in theirs.
+    /// SQLite would store any text in a column of numbers, and the table could not be listed any more.
+    /// Columns declared DATE or DECIMAL may hold texts too, and some type names only contain the name of a
+    /// number type.
     fn accepts_numbers_only(&self) -> bool {
         let is_other = ["POINT", "INTERVAL"].iter().any(|word| self.declared_type.contains(word));
         matches!(self.affinity, Affinity::Integer | Affinity::Real) && !is_other
     }
 
-    /// Why the column would keep something else, if it would.
-    pub(super) fn describe_difference(
+    /// Why the column would store another value, or `None`.
+    pub(crate) fn describe_difference(
         &self,
         kind: contract::DataType,
         said: ValueRef<'_>,
@@ -56,21 +57,21 @@ impl DirectParam {
         let kept = stored.as_ref().map_or(said, Value::as_value_ref);
         if self.accepts_numbers_only() && matches!(kept, ValueRef::Text(_) | ValueRef::Blob(_)) {
             let why = format!(
-                "it is no number, and the column `{}`, declared as `{}`, keeps numbers",
+                "it is not a number, but the column `{}`, declared as `{}`, holds numbers",
                 self.column, self.declared_type
             );
             return Ok(Some(why));
         }
         Ok((!is_same).then(|| {
             format!(
-                "it would not be kept exactly: the column `{}` is declared as `{}`",
+                "the column `{}` is declared as `{}` and would not store it exactly",
                 self.column, self.declared_type
             )
         }))
     }
 }
 
-/// Functions that give one of their arguments as it is: from which to which.
+/// Functions that return one of their arguments unchanged: the first and last index of those arguments.
 const PASS_THROUGH_FUNCTIONS: [(&str, usize, usize); 5] = [
     ("coalesce", 0, usize::MAX),
     ("ifnull", 0, usize::MAX),
@@ -78,7 +79,7 @@ const PASS_THROUGH_FUNCTIONS: [(&str, usize, usize); 5] = [
     ("iif", 1, usize::MAX),
     ("if", 1, usize::MAX),
 ];
-/// What ends a list of assignments or of what a `SELECT` gives.
+/// Keywords that end a list of assignments or of result columns.
 const LIST_END_KEYWORDS: [&str; 13] = [
     "FROM",
     "WHERE",
@@ -96,7 +97,7 @@ const LIST_END_KEYWORDS: [&str; 13] = [
 ];
 
 /// All of them, each once.
-pub(super) fn find_all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<DirectParam> {
+pub(crate) fn find_all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<DirectParam> {
     let words = TokenSlice { sql, tokens };
     let (mut found, mut into_text): (Vec<DirectParam>, Vec<String>) = (Vec::new(), Vec::new());
     let Some((table, begin)) = words.target_table(schema) else { return found };
@@ -136,25 +137,19 @@ pub(super) fn find_all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<Dire
     found
 }
 
-/// Whether a name that no column has stands for the number of a row.
+/// Whether a name denotes the rowid, where no column has that name.
 fn is_rowid(table: &Table, name: &str) -> bool {
     matches!(table.locator, RowLocator::Rowid(_))
         && ["rowid", "oid", "_rowid_"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether rows may go that nobody counts: words that ask for it.
-pub(super) fn may_replace(sql: &str, tokens: &[Token]) -> bool {
-    let is_call = |at: usize| tokens.get(at + 1).is_some_and(|next| next.is_symbol(sql, "("));
-    (0..tokens.len()).any(|at| tokens[at].is_word(sql, "REPLACE") && !is_call(at))
-}
-
-/// Whether a statement that writes only adds rows: it says neither `UPDATE` nor `DELETE`.
-pub(super) fn only_inserts(sql: &str, tokens: &[Token]) -> bool {
+/// Whether a writing statement only inserts rows: it contains neither `UPDATE` nor `DELETE`.
+pub(crate) fn only_inserts(sql: &str, tokens: &[Token]) -> bool {
     !tokens.iter().any(|token| token.is_word(sql, "UPDATE") || token.is_word(sql, "DELETE"))
 }
 
-/// The arguments that stand behind `LIMIT` or `OFFSET`, each once.
-pub(super) fn limit_parameters(sql: &str, tokens: &[Token]) -> Vec<String> {
+/// The parameters after `LIMIT` or `OFFSET`, each once.
+pub(crate) fn limit_parameters(sql: &str, tokens: &[Token]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let words = TokenSlice { sql, tokens };
     for (at, token) in tokens.iter().enumerate().skip(1) {
@@ -200,7 +195,7 @@ impl<'s> TokenSlice<'s> {
         }
     }
 
-    /// Where the parenthesis that opens here is closed.
+    /// The index of the parenthesis that closes this one.
     fn closing_paren(&self, open: usize) -> Option<usize> {
         let mut depth = 0_usize;
         (open..self.tokens.len()).find(|at| {
@@ -210,10 +205,10 @@ impl<'s> TokenSlice<'s> {
         })
     }
 
-    /// The table that is written to, and the place behind its name.
+    /// The table that is written to, and the index of the token after its name.
     fn target_table<'t>(&self, schema: &'t Schema) -> Option<(&'t Table, usize)> {
         let mut at = 0;
-        // What stands before the verb is `WITH`, and all that could confuse is in parentheses.
+        // Before the verb there can only be `WITH`, whose queries are in parentheses.
         while !["INSERT", "REPLACE", "UPDATE"].iter().any(|verb| self.is_word(at, verb)) {
             at = if self.is_symbol(at, "(") { self.closing_paren(at)? + 1 } else { at + 1 };
             if at >= self.tokens.len() {
@@ -228,10 +223,10 @@ impl<'s> TokenSlice<'s> {
             name = self.unquoted_name(self.tokens.get(at)?)?;
         }
         let table = schema.tables.iter().find(|table| table.name.eq_ignore_ascii_case(&name))?;
-        (table.kind == TableClass::Ordinary).then_some((table, at + 1))
+        (table.kind == TableKind::Ordinary).then_some((table, at + 1))
     }
 
-    /// Items between commas, from here to an end or a closing parenthesis; and where that is.
+    /// Items between commas, up to a keyword or a closing parenthesis; and the index of that end.
     fn split_items(&self, from: usize) -> (Vec<&'s [Token]>, usize) {
         let (mut items, mut begin, mut at) = (Vec::new(), from, from);
         while at < self.tokens.len() {
@@ -239,7 +234,7 @@ impl<'s> TokenSlice<'s> {
                 at = self.closing_paren(at).map_or(self.tokens.len(), |end| end + 1);
                 continue;
             }
-            // `IS DISTINCT FROM` compares.
+            // `IS DISTINCT FROM` is a comparison.
             let is_comparison = at > 0 && self.is_word(at - 1, "DISTINCT") && self.is_word(at, "FROM");
             let is_end = self.is_symbol(at, ")")
                 || self.is_symbol(at, ";")
@@ -258,7 +253,7 @@ impl<'s> TokenSlice<'s> {
         (items, at)
     }
 
-    /// What an `INSERT` gives to which column.
+    /// Which expression an `INSERT` stores in which column.
     fn visit_inserted(&self, table: &Table, begin: usize, put: &mut impl FnMut(&str, &[Token])) {
         let mut at = begin;
         at += if self.is_word(at, "AS") { 2 } else { 0 };
@@ -275,7 +270,7 @@ impl<'s> TokenSlice<'s> {
         };
         let mut put_all = |items: &[&[Token]]| {
             for (column, item) in columns.iter().zip(items) {
-                // `*` stands for columns that are not written here.
+                // `*` stands for any number of columns.
                 if item.last().is_some_and(|token| token.is_symbol(self.sql, "*")) {
                     break;
                 }
@@ -292,7 +287,7 @@ impl<'s> TokenSlice<'s> {
             }
             return;
         }
-        // `SELECT`, perhaps several, each outside of parentheses.
+        // One or more `SELECT`s, outside parentheses.
         while at < self.tokens.len() {
             if self.is_word(at, "SELECT") {
                 at += 1;
@@ -308,7 +303,7 @@ impl<'s> TokenSlice<'s> {
         }
     }
 
-    /// What a `SET` gives to which column, of an `UPDATE` or behind `ON CONFLICT`.
+    /// Which expression a `SET` stores in which column, in an `UPDATE` or after `ON CONFLICT`.
     fn visit_assigned(&self, begin: usize, put: &mut impl FnMut(&str, &[Token])) {
         let mut at = begin;
         while at < self.tokens.len() {
@@ -350,7 +345,7 @@ impl<'s> TokenSlice<'s> {
         }
     }
 
-    /// The arguments that an expression gives as they are.
+    /// The parameters that an expression may return unchanged.
     fn passed_params(&self, item: &'s [Token]) -> Vec<&'s str> {
         let words = TokenSlice { sql: self.sql, tokens: item };
         let is_name = |at: usize| item.get(at).is_some_and(|token| token.kind == TokenKind::Word);
@@ -365,7 +360,7 @@ impl<'s> TokenSlice<'s> {
                 words.case_branches().into_iter().flat_map(|branch| self.passed_params(branch)).collect()
             }
             _ if words.is_symbol(0, "(") && words.closing_paren(0) == Some(item.len() - 1) => {
-                // `(SELECT :a)` gives what `(:a)` does, or nothing.
+                // `(SELECT :a)` returns what `(:a)` does, or NULL.
                 let is_word = |word| words.is_word(1, "SELECT") && words.is_word(2, word);
                 let begin = 1 + usize::from(words.is_word(1, "SELECT"));
                 let begin = begin + usize::from(is_word("ALL") || is_word("DISTINCT"));
@@ -383,7 +378,7 @@ impl<'s> TokenSlice<'s> {
         }
     }
 
-    /// What stands behind `THEN` and `ELSE` of a `CASE` that is all there is.
+    /// The expressions after `THEN` and `ELSE` of a `CASE` that is the whole expression.
     fn case_branches(&self) -> Vec<&'s [Token]> {
         let (mut branches, mut begin, mut depth, mut at) = (Vec::new(), None, 0_usize, 0);
         while at < self.tokens.len() {
@@ -407,11 +402,11 @@ impl<'s> TokenSlice<'s> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lexer;
-    use super::super::schema;
-    use super::{find_all, limit_parameters, may_replace};
+    use super::{find_all, limit_parameters};
+    use crate::sqlite::lexer;
+    use crate::sqlite::schema;
 
-    /// `argument>column`, for all that arrive as they are.
+    /// Checks the direct parameters, as `argument>column`.
     fn check(sql: &str, expected: &[&str]) {
         let connection = rusqlite::Connection::open_in_memory().expect("memory");
         let tables = "CREATE TABLE t(a INTEGER, b TEXT, c AS (a + 1), \"d e\" REAL); CREATE VIEW v AS SELECT a FROM t;";
@@ -426,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_as_it_is_is_found() {
+    fn direct_parameters_are_found() {
         check("INSERT INTO t(a, b) VALUES(:x, :y)", &["x>a", "y>b"]);
         check("insert into main.t values(:x, :y, :z), (1, :w, 2)", &["x>a", "y>b", "z>d e", "w>b"]);
         check("REPLACE INTO \"t\" (\"d e\", [b]) VALUES(:x, (:y))", &["x>d e", "y>b"]);
@@ -457,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_or_only_compared_is_not() {
+    fn computed_and_compared_parameters_are_not_direct() {
         for sql in [
             "SELECT a FROM t WHERE a = :x",
             "DELETE FROM t WHERE a = :x",
@@ -476,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_found() {
+    fn limit_parameters_are_found() {
         for (sql, expected) in [
             ("SELECT 1 LIMIT :n", &["n"][..]),
             ("SELECT :a FROM (SELECT 1 LIMIT :n) LIMIT :m OFFSET :n", &["n", "m"]),
@@ -485,20 +480,6 @@ mod tests {
             ("SELECT 1 LIMIT min(:n, 5)", &[]),
         ] {
             assert_eq!(limit_parameters(sql, &lexer::tokenize(sql).expect("tokens")), expected, "{sql}");
-        }
-    }
-
-    #[test]
-    fn words_that_replace_are_told_from_the_function() {
-        for (sql, expected) in [
-            ("REPLACE INTO t(a) VALUES(1)", true),
-            ("INSERT OR replace INTO t(a) VALUES(1)", true),
-            ("UPDATE OR REPLACE t SET a = 1", true),
-            ("CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE)", true),
-            ("UPDATE t SET b = replace(b, 'a', 'REPLACE')", false),
-            ("UPDATE t SET b = \"REPLACE\" -- REPLACE", false),
-        ] {
-            assert_eq!(may_replace(sql, &lexer::tokenize(sql).expect("tokens")), expected, "{sql}");
         }
     }
 }

@@ -1,48 +1,48 @@
-//! Indexes of words: FTS5 tables, by what their declaration says.
+//! Full-text indexes: FTS5 tables, as their declarations describe them.
 //!
-//! One that has a table for its content is that table's index; one that keeps its texts itself is a table of its
-//! own. Words are asked for as quoted texts that a word begins with, so nothing that a caller writes is a part of
-//! FTS5's own language.
+//! An FTS5 table with external content is the index of that table; one that stores its texts itself is a
+//! table of its own. Search terms are passed as quoted prefixes, so that nothing a caller sends is parsed as
+//! FTS5 query syntax.
 
 use rusqlite::{Connection, Result};
 
-use super::schema::{ColumnDef, RowLocator, SchemaEntry, Table, quote_identifier};
+use crate::sqlite::schema::{ColumnDef, RowLocator, SchemaEntry, Table, quote_identifier};
 
-/// What finds rows by words.
+/// A full-text index of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FtsIndex {
+pub(crate) struct FtsIndex {
     /// The FTS5 table.
-    pub(super) name: String,
-    /// Its columns, and their places in the table whose rows it finds.
-    pub(super) columns: Vec<(String, usize)>,
-    pub(super) is_trigram: bool,
+    pub(crate) name: String,
+    /// Its columns, and their indexes in the table whose rows it finds.
+    pub(crate) columns: Vec<(String, usize)>,
+    pub(crate) is_trigram: bool,
 }
 
-/// How an FTS5 table was made.
+/// The declaration of an FTS5 table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FtsDeclaration {
-    pub(super) content: FtsContent,
+pub(crate) struct FtsDeclaration {
+    pub(crate) content: FtsContent,
     content_rowid: Option<String>,
-    /// In small letters.
+    /// In lower case.
     unindexed: Vec<String>,
     is_trigram: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum FtsContent {
+pub(crate) enum FtsContent {
     Internal,
-    /// Another table has the texts.
+    /// Another table stores the texts.
     External(String),
-    /// Nobody has them.
+    /// The texts are not stored at all.
     Contentless,
 }
 
-/// A trigram index knows nothing shorter.
+/// A trigram index finds nothing shorter.
 const TRIGRAM_CHARS_MIN: usize = 3;
 
 impl FtsDeclaration {
-    /// From the words of its declaration; none if it is no FTS5 table.
-    pub(super) fn parse(sql: &str) -> Option<Self> {
+    /// Parses a declaration; `None` if it is not an FTS5 table.
+    pub(crate) fn parse(sql: &str) -> Option<Self> {
         let open = sql.find('(')?;
         let head: Vec<&str> = sql[..open].split_whitespace().collect();
         let [.., using, module] = head[..] else { return None };
@@ -50,7 +50,7 @@ impl FtsDeclaration {
             return None;
         }
         let close = sql.rfind(')').filter(|close| *close > open)?;
-        let mut made = Self {
+        let mut declaration = Self {
             content: FtsContent::Internal,
             content_rowid: None,
             unindexed: Vec::new(),
@@ -58,18 +58,18 @@ impl FtsDeclaration {
         };
         for argument in split_arguments(&sql[open + 1..close]) {
             let Some((option, value)) = parse_option(&argument) else {
-                made.parse_column(&argument);
+                declaration.parse_column(&argument);
                 continue;
             };
             match option.to_ascii_lowercase().as_str() {
-                "content" if value.is_empty() => made.content = FtsContent::Contentless,
-                "content" => made.content = FtsContent::External(value),
-                "content_rowid" => made.content_rowid = Some(value),
-                "tokenize" => made.is_trigram = value.to_ascii_lowercase().contains("trigram"),
+                "content" if value.is_empty() => declaration.content = FtsContent::Contentless,
+                "content" => declaration.content = FtsContent::External(value),
+                "content_rowid" => declaration.content_rowid = Some(value),
+                "tokenize" => declaration.is_trigram = value.to_ascii_lowercase().contains("trigram"),
                 _ => {}
             }
         }
-        Some(made)
+        Some(declaration)
     }
 
     fn parse_column(&mut self, argument: &str) {
@@ -85,29 +85,29 @@ impl FtsDeclaration {
         !self.unindexed.contains(&column.to_ascii_lowercase())
     }
 
-    /// The index that a table of words is by itself.
-    pub(super) fn self_index(&self, table: &Table) -> FtsIndex {
+    /// The index of an FTS5 table over its own content.
+    pub(crate) fn self_index(&self, table: &Table) -> FtsIndex {
         let columns = table.columns.iter().enumerate().filter(|(_, column)| self.is_indexed(&column.name));
         FtsIndex {
             name: table.name.clone(),
-            columns: columns.map(|(at, column)| (column.name.clone(), at)).collect(),
+            columns: columns.map(|(index, column)| (column.name.clone(), index)).collect(),
             is_trigram: self.is_trigram,
         }
     }
 }
 
-/// The index that some FTS5 table is for this one, if one is.
-pub(super) fn find_index(
+/// The FTS5 table that indexes this table, if there is one.
+pub(crate) fn find_index(
     connection: &Connection,
-    all: &[SchemaEntry],
+    entries: &[SchemaEntry],
     table: &Table,
 ) -> Result<Option<FtsIndex>> {
     let RowLocator::Rowid(rowid) = &table.locator else { return Ok(None) };
-    for listed in all.iter().filter(|listed| listed.kind == "virtual") {
-        let Some(made) = FtsDeclaration::parse(&listed.sql) else { continue };
-        let FtsContent::External(content) = &made.content else { continue };
-        // Its rows have to be found by the same number.
-        let is_rowid = made.content_rowid.as_deref().is_none_or(|name| {
+    for entry in entries.iter().filter(|entry| entry.kind == "virtual") {
+        let Some(declaration) = FtsDeclaration::parse(&entry.sql) else { continue };
+        let FtsContent::External(content) = &declaration.content else { continue };
+        // Both must identify rows by the same rowid.
+        let is_rowid = declaration.content_rowid.as_deref().is_none_or(|name| {
             quote_identifier(name).eq_ignore_ascii_case(rowid) || name.eq_ignore_ascii_case("rowid")
         });
         if !content.eq_ignore_ascii_case(&table.name) || !is_rowid {
@@ -115,45 +115,51 @@ pub(super) fn find_index(
         }
         let mut statement =
             connection.prepare("SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE hidden <> 1")?;
-        let names = statement.query_map([&listed.name], |row| row.get::<_, String>(0))?;
+        let names = statement.query_map([&entry.name], |row| row.get::<_, String>(0))?;
         let names: Vec<String> = names.collect::<Result<_>>()?;
         let place = |name: &str| {
             table.columns.iter().position(|column: &ColumnDef| column.name.eq_ignore_ascii_case(name))
         };
         let columns: Vec<(String, usize)> = names
             .into_iter()
-            .filter(|name| made.is_indexed(name))
-            .filter_map(|name| place(&name).map(|at| (name, at)))
+            .filter(|name| declaration.is_indexed(name))
+            .filter_map(|name| place(&name).map(|index| (name, index)))
             .collect();
         if !columns.is_empty() {
-            return Ok(Some(FtsIndex { name: listed.name.clone(), columns, is_trigram: made.is_trigram }));
+            return Ok(Some(FtsIndex {
+                name: entry.name.clone(),
+                columns,
+                is_trigram: declaration.is_trigram,
+            }));
         }
     }
     Ok(None)
 }
 
 impl FtsIndex {
-    /// What is asked for rows that have a word that begins with each of these, in these places of the table. None
-    /// if the index cannot tell: it does not know a column, or a word has nothing that it keeps.
-    pub(super) fn match_expression(&self, words: &[&str], places: &[usize]) -> Option<String> {
-        let name = |at: &usize| self.columns.iter().find(|(_, place)| place == at).map(|(name, _)| name);
+    /// The query for rows that contain words starting with each of these terms, in these columns of the
+    /// table. `None` if the index cannot answer: it lacks a column, or its tokenizer would drop or split a
+    /// term.
+    pub(crate) fn match_expression(&self, terms: &[&str], table_columns: &[usize]) -> Option<String> {
+        let name =
+            |index: &usize| self.columns.iter().find(|(_, place)| place == index).map(|(name, _)| name);
         let names: Option<Vec<String>> =
-            places.iter().map(|at| name(at).map(|name| quote_identifier(name))).collect();
+            table_columns.iter().map(|index| name(index).map(|name| quote_identifier(name))).collect();
         let names = names.filter(|names| !names.is_empty())?;
-        let is_known = |word: &&str| match self.is_trigram {
+        let is_indexable = |word: &&str| match self.is_trigram {
             true => word.chars().count() >= TRIGRAM_CHARS_MIN,
-            // One word to us may be several to the index, or none.
+            // The index may split a term into several tokens, or drop it.
             false => word.chars().all(char::is_alphanumeric),
         };
-        if !words.iter().all(is_known) || words.is_empty() {
+        if !terms.iter().all(is_indexable) || terms.is_empty() {
             return None;
         }
-        let words: Vec<String> = words.iter().map(|word| format!("{} *", quote_identifier(word))).collect();
-        Some(format!("{{{}}} : ({})", names.join(" "), words.join(" AND ")))
+        let terms: Vec<String> = terms.iter().map(|word| format!("{} *", quote_identifier(word))).collect();
+        Some(format!("{{{}}} : ({})", names.join(" "), terms.join(" AND ")))
     }
 }
 
-/// Splits at commas outside of quotes.
+/// Splits at commas outside quotes.
 fn split_arguments(text: &str) -> Vec<String> {
     let mut arguments = vec![String::new()];
     let mut quote = None;
@@ -175,7 +181,7 @@ fn split_arguments(text: &str) -> Vec<String> {
     arguments.iter().map(|argument| argument.trim().to_owned()).collect()
 }
 
-/// `name = value`, if it is one.
+/// Parses `name = value`.
 fn parse_option(argument: &str) -> Option<(&str, String)> {
     let (name, value) = argument.split_once('=')?;
     let name = name.trim();
@@ -201,18 +207,18 @@ mod tests {
     use super::{FtsContent, FtsDeclaration, FtsIndex};
 
     fn check(sql: &str, expected: Option<(FtsContent, Option<&str>, &[&str], bool)>) {
-        let made = FtsDeclaration::parse(sql);
+        let declaration = FtsDeclaration::parse(sql);
         let expected = expected.map(|(content, rowid, unindexed, is_trigram)| FtsDeclaration {
             content,
             content_rowid: rowid.map(str::to_owned),
             unindexed: unindexed.iter().map(|&name| name.to_owned()).collect(),
             is_trigram,
         });
-        assert_eq!(made, expected, "{sql}");
+        assert_eq!(declaration, expected, "{sql}");
     }
 
     #[test]
-    fn declarations_are_read() {
+    fn declarations_are_parsed() {
         let of = |name: &str| FtsContent::External(name.to_owned());
         check("CREATE VIRTUAL TABLE a USING fts5(x, y)", Some((FtsContent::Internal, None, &[], false)));
         check(
@@ -237,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn words_are_asked_for_and_nothing_else() {
+    fn match_expressions_contain_only_quoted_terms() {
         let index = FtsIndex {
             name: "f".into(),
             columns: vec![("a".into(), 0), ("say \"b\"".into(), 2)],
             is_trigram: false,
         };
-        let ask = |words: &[&str], places: &[usize]| index.match_expression(words, places);
+        let ask = |terms: &[&str], table_columns: &[usize]| index.match_expression(terms, table_columns);
         assert_eq!(ask(&["tea"], &[0]).as_deref(), Some(r#"{"a"} : ("tea" *)"#));
         let both = ask(&["tea", "NOT"], &[0, 2]);
         assert_eq!(both.as_deref(), Some(r#"{"a" "say ""b"""} : ("tea" * AND "NOT" *)"#));

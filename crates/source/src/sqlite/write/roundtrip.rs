@@ -1,22 +1,22 @@
-//! A value on its way into a column, and whether it arrived.
+//! Whether a column stores a value unchanged.
 //!
-//! SQLite makes of a value what the column's type suggests: `'007'` becomes 7, 18 digits become 16. What was stored
-//! is read back and compared; only what means exactly the same is kept.
+//! SQLite converts a value to the column's affinity: `'007'` becomes 7, 18 digits become 16. The stored value
+//! is read back and compared; only an equal one is accepted.
 
 use contract::{DataType, Value, ValueRef, infer, order};
 use rusqlite::Connection;
 
-use super::column::{Column, SqlParam, format_number, from_sqlite};
-use super::schema::Affinity;
+use crate::sqlite::column::{Column, SqlParam, format_number, from_sqlite};
+use crate::sqlite::schema::{Affinity, GENERATED};
 
-/// A value as the column keeps it, or why it cannot.
-pub(super) fn to_param<'a>(column: &'a Column, cell: ValueRef<'a>) -> Result<SqlParam<'a>, String> {
+/// The value to store, or why the column cannot store it.
+pub(crate) fn to_param<'a>(column: &'a Column, value: ValueRef<'a>) -> Result<SqlParam<'a>, String> {
     if column.is_generated {
         return Err(GENERATED.into());
     }
-    Ok(SqlParam::Value(match cell {
+    Ok(SqlParam::Value(match value {
         ValueRef::Real(n) if !n.is_finite() => return Err(INFINITE.into()),
-        // As such numbers are told. Kept, it would be a text, and told as if it were one of them.
+        // Responses show such numbers as these words. Stored as text, the word would look like a number.
         ValueRef::Text("Infinity" | "-Infinity" | "NaN") if column.may_be_infinite() => {
             return Err(INFINITE.into());
         }
@@ -24,9 +24,9 @@ pub(super) fn to_param<'a>(column: &'a Column, cell: ValueRef<'a>) -> Result<Sql
             return Err(SIGNED_ZERO.into());
         }
         ValueRef::Text(text) if column.null_text.as_deref() == Some(text) => {
-            return Err("this text stands for no value here; send null instead".into());
+            return Err("this text means \"no value\" in this column; send null instead".into());
         }
-        // Where nothing may not be stored, it has a text that means it.
+        // In a NOT NULL column the null text stands for NULL.
         ValueRef::Null if column.is_not_null => {
             column.null_text.as_deref().map_or(ValueRef::Null, ValueRef::Text)
         }
@@ -35,39 +35,38 @@ pub(super) fn to_param<'a>(column: &'a Column, cell: ValueRef<'a>) -> Result<Sql
         {
             ValueRef::Text(if n == 1 { "true" } else { "false" })
         }
-        cell => cell,
+        value => value,
     }))
 }
 
-/// Nobody sets what the database makes of other columns.
-pub(super) const GENERATED: &str = "it is computed by the database";
 const INFINITE: &str = "it is not a finite number";
-const SIGNED_ZERO: &str = "SQLite keeps no zero with a sign in a column of numbers; send 0";
+const SIGNED_ZERO: &str = "SQLite stores no negative zero in a numeric column; send 0";
 
-/// Why what is stored now is not what was said, if it is not.
-pub(super) fn describe_difference(
+/// Why the stored value differs from the value sent, or `None` if it does not.
+pub(crate) fn describe_difference(
     column: &Column,
-    said: ValueRef<'_>,
+    sent: ValueRef<'_>,
     stored: ValueRef<'_>,
 ) -> Option<String> {
-    if is_equivalent(column.data_type, said, stored) {
+    if is_equivalent(column.data_type, sent, stored) {
         return None;
     }
-    Some(match (said, stored) {
+    Some(match (sent, stored) {
         (ValueRef::Text(text), ValueRef::Integer(0)) if is_zero(text) => SIGNED_ZERO.into(),
         (ValueRef::Text(text), ValueRef::Real(0.0)) if is_zero(text) => SIGNED_ZERO.into(),
         (ValueRef::Text(_), ValueRef::Text(_))
         | (ValueRef::Blob(_), ValueRef::Blob(_))
         | (_, ValueRef::Null)
-        | (ValueRef::Null, _) => "a trigger of the table makes something else of it".into(),
-        _ if column.declared_type.is_empty() => "it would not be kept exactly as it is".into(),
-        _ => format!("it would not be kept exactly: the column is declared as `{}`", column.declared_type),
+        | (ValueRef::Null, _) => "a trigger of the table changes it".into(),
+        _ if column.declared_type.is_empty() => "the column would not store it exactly".into(),
+        _ => format!("the column is declared as `{}` and would not store it exactly", column.declared_type),
     })
 }
 
-/// What a column of this affinity makes of a value, as SQLite itself says it; `None` if it keeps it as it is.
-pub(super) fn apply_affinity(affinity: Affinity, said: ValueRef<'_>) -> rusqlite::Result<Option<Value>> {
-    let declared = match (affinity, said) {
+/// What a column of this affinity stores for a value, according to SQLite itself; `None` if it stores it
+/// unchanged.
+pub(crate) fn apply_affinity(affinity: Affinity, sent: ValueRef<'_>) -> rusqlite::Result<Option<Value>> {
+    let declared = match (affinity, sent) {
         (_, ValueRef::Null | ValueRef::Blob(_))
         | (Affinity::Blob, _)
         | (Affinity::Text, ValueRef::Text(_))
@@ -77,41 +76,47 @@ pub(super) fn apply_affinity(affinity: Affinity, said: ValueRef<'_>) -> rusqlite
         (Affinity::Numeric, _) => "NUMERIC",
         (Affinity::Text, _) => "TEXT",
     };
-    // A database of its own, which is cheap beside a disk that confirms: the rules are SQLite's, and they are many.
-    let memory = Connection::open_in_memory()?;
-    memory.execute_batch(&format!("CREATE TABLE t(v {declared})"))?;
-    memory.execute("INSERT INTO t VALUES(?1)", [SqlParam::Value(said)])?;
-    memory.query_row("SELECT v FROM t", [], |row| Ok(Some(from_sqlite(row.get_ref(0)?).to_value())))
+    // A database in memory is cheap compared with a commit, and SQLite's conversion rules are many.
+    let database = Connection::open_in_memory()?;
+    database.execute_batch(&format!("CREATE TABLE t(v {declared})"))?;
+    database.execute("INSERT INTO t VALUES(?1)", [SqlParam::Value(sent)])?;
+    database.query_row("SELECT v FROM t", [], |row| Ok(Some(from_sqlite(row.get_ref(0)?).to_value())))
 }
 
-/// The same for what statements write: of a number that becomes a text its digits are enough.
-pub(super) fn is_equivalent_for_statement(kind: DataType, said: ValueRef<'_>, stored: ValueRef<'_>) -> bool {
-    match (said, stored) {
-        (ValueRef::Integer(n), ValueRef::Text(text)) if kind != DataType::Boolean => text == n.to_string(),
+/// Like `is_equivalent`, for statements: a number that becomes text may keep only its digits.
+pub(crate) fn is_equivalent_for_statement(
+    data_type: DataType,
+    sent: ValueRef<'_>,
+    stored: ValueRef<'_>,
+) -> bool {
+    match (sent, stored) {
+        (ValueRef::Integer(n), ValueRef::Text(text)) if data_type != DataType::Boolean => {
+            text == n.to_string()
+        }
         (ValueRef::Real(n), ValueRef::Text(text)) => {
             text.parse::<f64>().is_ok_and(|x| x.to_bits() == n.to_bits())
         }
-        (said, stored) => is_equivalent(kind, said, stored),
+        (sent, stored) => is_equivalent(data_type, sent, stored),
     }
 }
 
-fn is_equivalent(kind: DataType, said: ValueRef<'_>, stored: ValueRef<'_>) -> bool {
-    match (said, stored) {
+fn is_equivalent(data_type: DataType, sent: ValueRef<'_>, stored: ValueRef<'_>) -> bool {
+    match (sent, stored) {
         (ValueRef::Real(a), ValueRef::Real(b)) => a.to_bits() == b.to_bits(),
         (ValueRef::Integer(n), ValueRef::Real(x)) | (ValueRef::Real(x), ValueRef::Integer(n)) => {
             integer_equals_real(n, x)
         }
         (ValueRef::Integer(n), ValueRef::Text(text)) | (ValueRef::Text(text), ValueRef::Integer(n))
-            if kind == DataType::Boolean =>
+            if data_type == DataType::Boolean =>
         {
             matches!((n, text), (1, "true") | (0, "false"))
         }
-        (ValueRef::Text(text), ValueRef::Integer(_) | ValueRef::Real(_)) => match kind {
+        (ValueRef::Text(text), ValueRef::Integer(_) | ValueRef::Real(_)) => match data_type {
             DataType::Text => format_number(stored).as_deref() == Some(text),
             DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => {
                 infer::matches_type(DataType::Decimal, text)
                     && !(text.starts_with('-') && is_zero(text))
-                    && order::compare(DataType::Decimal, stored, said).is_eq()
+                    && order::compare(DataType::Decimal, stored, sent).is_eq()
             }
             DataType::Boolean
             | DataType::Date
@@ -120,11 +125,11 @@ fn is_equivalent(kind: DataType, said: ValueRef<'_>, stored: ValueRef<'_>) -> bo
             | DataType::Json
             | DataType::Blob => false,
         },
-        (said, stored) => said == stored,
+        (sent, stored) => sent == stored,
     }
 }
 
-/// Whether a binary fraction is this integer, and not only near it.
+/// Whether a float is exactly this integer.
 fn integer_equals_real(n: i64, x: f64) -> bool {
     const END: f64 = 9_223_372_036_854_775_808.0;
     let is_signed_zero = x == 0.0 && x.is_sign_negative();
@@ -141,12 +146,12 @@ mod tests {
 
     use super::is_equivalent;
 
-    fn check(kind: DataType, said: ValueRef<'_>, stored: ValueRef<'_>, expected: bool) {
-        assert_eq!(is_equivalent(kind, said, stored), expected, "{kind:?} {said:?} {stored:?}");
+    fn check(data_type: DataType, sent: ValueRef<'_>, stored: ValueRef<'_>, expected: bool) {
+        assert_eq!(is_equivalent(data_type, sent, stored), expected, "{data_type:?} {sent:?} {stored:?}");
     }
 
     #[test]
-    fn what_means_the_same_is_the_same() {
+    fn equal_values_are_equivalent() {
         check(DataType::Integer, ValueRef::Integer(7), ValueRef::Real(7.0), true);
         check(DataType::Number, ValueRef::Real(1e18), ValueRef::Integer(1_000_000_000_000_000_000), true);
         check(DataType::Decimal, ValueRef::Text("12.50"), ValueRef::Real(12.5), true);
@@ -158,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_near_is_not() {
+    fn nearly_equal_values_are_not_equivalent() {
         check(
             DataType::Int64,
             ValueRef::Integer((1 << 53) + 1),

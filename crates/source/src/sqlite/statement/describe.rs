@@ -1,8 +1,9 @@
-//! What an author's statement takes and gives, without running it.
+//! Describes an author's statement without running it: its parameters, its columns, and whether it writes.
 //!
-//! SQLite prepares it on a connection that cannot write and says what it reads, calls and writes (`gate`); what it is
-//! not allowed, or what is not there, is told with its place. A column that comes straight from a table's is what that
-//! column was found to be. All else is of no kind that could be known before: whatever comes is told.
+//! SQLite prepares it on a connection that cannot write, and the authorizer records what it reads, calls and
+//! writes. An access that is denied, and a name that does not exist, is reported with its position. A column
+//! that comes directly from a table has that column's type. The type of any other column cannot be known in
+//! advance: it is mixed.
 
 use std::ops::Range;
 
@@ -10,18 +11,18 @@ use contract::source::{ColumnAssignment, ColumnFacts, SourceFacts, StatementErro
 use contract::{DataType, nearest};
 use rusqlite::{Error, Statement};
 
-use super::authorizer::{AccessLog, AccessMode};
-use super::connection::DbConnection;
-use super::direct_params;
-use super::error::DbError;
-use super::lexer::{self, Token, TokenKind};
-use super::pool::ConnectionPool;
-use super::schema::Schema;
-use super::schema::TableKind::View;
+use crate::sqlite::connection::DbConnection;
+use crate::sqlite::connection::authorizer::{AccessLog, AccessMode};
+use crate::sqlite::connection::pool::ConnectionPool;
+use crate::sqlite::error::DbError;
+use crate::sqlite::lexer::{self, Token, TokenKind};
+use crate::sqlite::schema::Schema;
+use crate::sqlite::schema::TableKind::View;
+use crate::sqlite::statement::direct_params;
 
-/// What a statement may begin with.
+/// The keywords that a statement may begin with.
 const STATEMENT_KEYWORDS: [&str; 7] = ["SELECT", "WITH", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"];
-/// Where there are no rows they give one, in which a table's own columns are NULL.
+/// Over no rows they return one row, in which a table's own columns are NULL.
 const AGGREGATES: [&str; 13] = [
     "avg",
     "count",
@@ -39,13 +40,13 @@ const AGGREGATES: [&str; 13] = [
 ];
 const BYTES_MAX: usize = 64 << 10;
 
-/// A statement and its words.
+/// A statement and its tokens.
 struct StatementText<'s> {
     sql: &'s str,
     tokens: Vec<Token>,
 }
 
-pub(super) fn describe(
+pub(crate) fn describe(
     pool: &ConnectionPool,
     schema: &Schema,
     facts: &SourceFacts,
@@ -53,85 +54,85 @@ pub(super) fn describe(
 ) -> Result<StatementFacts, StatementError> {
     let text = StatementText::parse(sql)?;
     let parameters = text.parameters()?;
-    let looked = pool.with_dedicated_connection(&AccessMode::Describe, |session| {
-        Ok(describe_on(session, schema, facts, &text))
+    let described = pool.with_dedicated_connection(&AccessMode::Describe, |connection| {
+        Ok(describe_on(connection, schema, facts, &text))
     });
-    let mut statement = looked.map_err(|fail| source_unavailable(pool, fail))??;
+    let mut statement = described.map_err(|error| source_unavailable(pool, error))??;
     statement.parameters = parameters;
     Ok(statement)
 }
 
-fn source_unavailable(pool: &ConnectionPool, fail: DbError) -> StatementError {
-    statement_error(pool.source_error(fail).to_string(), None, None)
+fn source_unavailable(pool: &ConnectionPool, error: DbError) -> StatementError {
+    statement_error(pool.source_error(error).to_string(), None, None)
 }
 
 fn statement_error(
     message: impl Into<String>,
     help: Option<String>,
-    at: Option<Range<usize>>,
+    span: Option<Range<usize>>,
 ) -> StatementError {
-    StatementError { message: message.into(), help, span: at }
+    StatementError { message: message.into(), help, span }
 }
 
 fn describe_on(
-    session: &DbConnection,
+    connection: &DbConnection,
     schema: &Schema,
     facts: &SourceFacts,
     text: &StatementText<'_>,
 ) -> Result<StatementFacts, StatementError> {
-    let prepared = session.inner.prepare(text.sql);
-    let noted = session.authorizer.access_log();
-    if let Some(refusal) = &noted.denial {
-        let at = text.find(&refusal.subject).or_else(|| text.tokens.first().map(|token| token.span.clone()));
-        return Err(statement_error(refusal.reason.clone(), None, at));
+    let prepared = connection.inner.prepare(text.sql);
+    let access_log = connection.authorizer.access_log();
+    if let Some(denial) = &access_log.denial {
+        let span = text.find(&denial.subject).or_else(|| text.tokens.first().map(|token| token.span.clone()));
+        return Err(statement_error(denial.reason.clone(), None, span));
     }
-    let statement = prepared.map_err(|error| text.explain_sqlite_error(&error, schema, &noted))?;
+    let statement = prepared.map_err(|error| text.explain_sqlite_error(&error, schema, &access_log))?;
     if statement.is_explain() != 0 {
-        return Err(statement_error("a plan is not an answer", Some("leave out `EXPLAIN`".into()), None));
+        return Err(statement_error("`EXPLAIN` is not supported", Some("remove `EXPLAIN`".into()), None));
     }
-    let straight = direct_params::find_all(text.sql, &text.tokens, schema);
-    let kept = straight.into_iter().filter_map(|one| {
-        let keeps = one.accepted_values()?;
+    let direct = direct_params::find_all(text.sql, &text.tokens, schema);
+    let assignments = direct.into_iter().filter_map(|param| {
+        let accepts = param.accepted_values()?;
         Some(ColumnAssignment {
-            parameter: one.parameter,
-            column: one.column,
-            declared_type: one.declared_type,
-            accepts: keeps,
+            parameter: param.parameter,
+            column: param.column,
+            declared_type: param.declared_type,
+            accepts,
         })
     });
     let is_known = |name: &&String| schema.tables.iter().any(|table| table.name == **name);
     Ok(StatementFacts {
         parameters: Vec::new(),
-        columns: column_facts(&statement, schema, facts, &noted, text),
+        columns: column_facts(&statement, schema, facts, &access_log, text),
         writes: !statement.readonly(),
-        tables: noted.tables.iter().filter(is_known).cloned().collect(),
-        assignments: kept.collect(),
+        tables: access_log.tables.iter().filter(is_known).cloned().collect(),
+        assignments: assignments.collect(),
         limit_parameters: direct_params::limit_parameters(text.sql, &text.tokens),
     })
 }
 
-/// What each column holds, as far as it can be known.
+/// The type of each column, as far as it can be known.
 fn column_facts(
     statement: &Statement<'_>,
     schema: &Schema,
     facts: &SourceFacts,
-    noted: &AccessLog,
+    access_log: &AccessLog,
     text: &StatementText<'_>,
 ) -> Vec<ColumnFacts> {
     let counts = text.count_call_columns(statement.column_count());
-    // What follows `UNION` may be of another kind, and a view may have one inside.
+    // The other half of a `UNION` may have another type, and a view may contain one.
     let is_view = |name: &String| {
         let mut tables = schema.tables.iter();
         tables.any(|table| table.kind == View && table.name.eq_ignore_ascii_case(name))
     };
-    let is_single =
-        !noted.accessors.iter().any(is_view) && !text.contains_any_word(&["UNION", "INTERSECT", "EXCEPT"]);
+    let is_single = !access_log.accessors.iter().any(is_view)
+        && !text.contains_any_word(&["UNION", "INTERSECT", "EXCEPT"]);
     let may_be_empty = text.contains_any_word(&["LEFT", "RIGHT", "FULL", "OUTER"])
         || text.tokens.iter().filter(|token| token.is_word(text.sql, "SELECT")).count() > 1
-        || (noted.functions.iter().any(|name| AGGREGATES.contains(&name.as_str()))
+        || (access_log.functions.iter().any(|name| AGGREGATES.contains(&name.as_str()))
             && !text.contains_any_word(&["GROUP"]));
-    let of = |at: usize, column: rusqlite::ColumnMetadata<'_>| {
-        if counts.contains(&at) {
+    let of = |index: usize, column: rusqlite::ColumnMetadata<'_>| {
+        if counts.contains(&index) {
             return ColumnFacts::new(column.name(), DataType::Integer);
         }
         let origin = column.table_name().zip(column.origin_name()).filter(|_| is_single);
@@ -154,20 +155,28 @@ fn column_facts(
             },
         }
     };
-    statement.columns_with_metadata().enumerate().map(|(at, column)| of(at, column)).collect()
+    statement.columns_with_metadata().enumerate().map(|(index, column)| of(index, column)).collect()
 }
 
 impl<'s> StatementText<'s> {
-    /// One statement of a kind that is allowed.
+    /// Checks that there is one statement, of an allowed kind.
     fn parse(sql: &'s str) -> Result<Self, StatementError> {
         if sql.len() > BYTES_MAX {
-            return Err(statement_error(format!("a statement has at most {BYTES_MAX} bytes"), None, None));
+            return Err(statement_error(
+                format!("the statement exceeds the limit of {BYTES_MAX} bytes"),
+                None,
+                None,
+            ));
         }
-        if let Some(at) = sql.find('\0') {
-            return Err(statement_error("there is a NUL in the statement", None, Some(at..at + 1)));
+        if let Some(offset) = sql.find('\0') {
+            return Err(statement_error(
+                "the statement contains a NUL character",
+                None,
+                Some(offset..offset + 1),
+            ));
         }
         let tokens = lexer::tokenize(sql)
-            .map_err(|endless| statement_error(endless.message, None, Some(endless.span)))?;
+            .map_err(|unterminated| statement_error(unterminated.message, None, Some(unterminated.span)))?;
         let text = Self { sql, tokens };
         let Some(first) = text.tokens.first() else {
             return Err(statement_error("the statement is empty", Some("write a `SELECT`".into()), None));
@@ -176,14 +185,14 @@ impl<'s> StatementText<'s> {
         if !STATEMENT_KEYWORDS.iter().any(|word| first.is_word(sql, word)) {
             let help = "begin with `SELECT`, `WITH`, `VALUES`, `INSERT`, `REPLACE`, `UPDATE` or `DELETE`";
             return Err(statement_error(
-                "a statement reads or writes rows",
+                "expected a statement that reads or writes rows",
                 Some(help.into()),
                 Some(first.span.clone()),
             ));
         }
         let mut rest = text.tokens.iter().skip_while(|token| !is_end(token)).filter(|token| !is_end(token));
         if let Some(second) = rest.next() {
-            let help = "a tool has one statement; make a tool of each, or one statement of both";
+            let help = "a tool has one statement; declare a tool for each, or combine them";
             return Err(statement_error(
                 "a second statement begins here",
                 Some(help.into()),
@@ -193,21 +202,21 @@ impl<'s> StatementText<'s> {
         Ok(text)
     }
 
-    /// The names of what callers give, each once.
+    /// The names of the parameters, each once.
     fn parameters(&self) -> Result<Vec<String>, StatementError> {
         let mut names: Vec<String> = Vec::new();
         for token in self.tokens.iter().filter(|token| token.kind == TokenKind::Parameter) {
             let text = token.text(self.sql);
-            let at = Some(token.span.clone());
+            let span = Some(token.span.clone());
             let Some(name) = text.strip_prefix(':') else {
                 let name = text.trim_start_matches(['@', '$', '?']);
                 let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
                 let name = if is_name { name } else { "name" };
                 let help = Some(format!("write `:{name}`, and declare `{name}` as an argument"));
                 return Err(statement_error(
-                    format!("`{text}` has no name that callers could use"),
+                    format!("`{text}` has no name that callers can use"),
                     help,
-                    at,
+                    span,
                 ));
             };
             let is_plain = |name: &str| {
@@ -216,12 +225,8 @@ impl<'s> StatementText<'s> {
                     && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
             };
             if !is_plain(name) {
-                let help = Some("a name has letters, digits and `_`, and begins with a letter".into());
-                return Err(statement_error(
-                    format!("`:{name}` cannot be the name of an argument"),
-                    help,
-                    at,
-                ));
+                let help = Some("use letters, digits and `_`, starting with a letter or `_`".into());
+                return Err(statement_error(format!("`:{name}` is not a valid argument name"), help, span));
             }
             if !names.iter().any(|known| known == name) {
                 names.push(name.to_owned());
@@ -234,7 +239,7 @@ impl<'s> StatementText<'s> {
         self.tokens.iter().any(|token| words.iter().any(|word| token.is_word(self.sql, word)))
     }
 
-    /// Where a name stands first.
+    /// Where a name occurs first.
     fn find(&self, name: &str) -> Option<Range<usize>> {
         let last = name.rsplit('.').next().unwrap_or(name);
         let is_it = |token: &&Token| {
@@ -249,7 +254,7 @@ impl<'s> StatementText<'s> {
         self.tokens.iter().find(is_it).map(|token| token.span.clone())
     }
 
-    /// Which columns of a plain `SELECT` count rows, and so are integers whatever the rows hold.
+    /// The columns of a plain `SELECT` that count rows, and so are integers whatever the rows hold.
     fn count_call_columns(&self, columns: usize) -> Vec<usize> {
         let is_select = self.tokens.first().is_some_and(|token| token.is_word(self.sql, "SELECT"));
         if !is_select || self.contains_any_word(&["UNION", "INTERSECT", "EXCEPT"]) {
@@ -273,25 +278,25 @@ impl<'s> StatementText<'s> {
             }
             items.last_mut().expect("there is one from the beginning").push(token);
         }
-        // `*` stands for columns that are not written here.
+        // `*` stands for any number of columns.
         let is_star = |item: &Vec<&Token>| item.last().is_some_and(|token| token.is_symbol(self.sql, "*"));
         if items.len() != columns || items.iter().any(is_star) {
             return Vec::new();
         }
-        let places = items.iter().enumerate().filter(|(_, item)| self.is_count(item));
-        places.map(|(at, _)| at).collect()
+        let indexes = items.iter().enumerate().filter(|(_, item)| self.is_count(item));
+        indexes.map(|(index, _)| index).collect()
     }
 
-    /// `count(…)`, with or without a name.
+    /// `count(…)`, with or without an alias.
     fn is_count(&self, item: &[&Token]) -> bool {
-        let is = |at: usize, sign| item.get(at).is_some_and(|token| token.is_symbol(self.sql, sign));
+        let is = |index: usize, sign| item.get(index).is_some_and(|token| token.is_symbol(self.sql, sign));
         if !item.first().is_some_and(|token| token.is_word(self.sql, "count")) || !is(1, "(") {
             return false;
         }
         let mut depth = 0_u32;
-        let end = (1..item.len()).find(|at| {
-            depth += u32::from(is(*at, "("));
-            depth -= u32::from(is(*at, ")"));
+        let end = (1..item.len()).find(|index| {
+            depth += u32::from(is(*index, "("));
+            depth -= u32::from(is(*index, ")"));
             depth == 0
         });
         let rest = end.map_or(item, |end| &item[end + 1..]);
@@ -304,69 +309,73 @@ impl<'s> StatementText<'s> {
         }
     }
 
-    /// What SQLite has against it, in our words.
-    fn explain_sqlite_error(&self, error: &Error, schema: &Schema, noted: &AccessLog) -> StatementError {
-        let (said, offset) = match error {
+    /// SQLite's error in plain words, with its position.
+    fn explain_sqlite_error(&self, error: &Error, schema: &Schema, access_log: &AccessLog) -> StatementError {
+        let (message, offset) = match error {
             Error::SqlInputError { msg, offset, .. } => (msg.as_str(), usize::try_from(*offset).ok()),
-            Error::SqliteFailure(_, Some(said)) => (said.as_str(), None),
+            Error::SqliteFailure(_, Some(message)) => (message.as_str(), None),
             _ => ("", None),
         };
         let token = offset.and_then(|offset| self.tokens.iter().find(|token| token.span.contains(&offset)));
         let place = |name: &str| token.map(|token| token.span.clone()).or_else(|| self.find(name));
-        let meant = |name: &str, known: Vec<&str>| {
+        let suggestion = |name: &str, known: Vec<&str>| {
             let name = name.rsplit('.').next().unwrap_or(name);
-            nearest(name, known).map(|meant| format!("did you mean `{meant}`?"))
+            nearest(name, known).map(|suggestion| format!("did you mean `{suggestion}`?"))
         };
         let tables = || schema.tables.iter().map(|table| table.name.as_str()).collect::<Vec<_>>();
         let columns = || {
-            let read = schema.tables.iter().filter(|table| noted.tables.contains(&table.name));
+            let read = schema.tables.iter().filter(|table| access_log.tables.contains(&table.name));
             let read: Vec<_> = read.collect();
             let some = if read.is_empty() { schema.tables.iter().collect() } else { read };
             some.into_iter().flat_map(|table| &table.columns).map(|column| column.name.as_str()).collect()
         };
-        if let Some(name) = said.strip_prefix("no such table: ") {
+        if let Some(name) = message.strip_prefix("no such table: ") {
             let name = name.strip_prefix("main.").unwrap_or(name);
             return statement_error(
-                format!("there is no table `{name}`"),
-                meant(name, tables()),
+                format!("unknown table `{name}`"),
+                suggestion(name, tables()),
                 place(name),
             );
         }
-        if let Some(name) = said.strip_prefix("no such column: ") {
-            // Advice follows where a name in quotes could have been meant for a text.
+        if let Some(name) = message.strip_prefix("no such column: ") {
+            // SQLite adds advice where a name in double quotes may have been meant as a string.
             let name = name.split(" - ").next().unwrap_or(name).trim_matches('"');
-            let at = place(name);
-            let is_quoted = at.clone().is_some_and(|at| self.sql[at].starts_with('"'));
-            let as_text = || is_quoted.then(|| format!("a text in SQL has single quotes: `'{name}'`"));
-            let help = meant(name, columns()).or_else(as_text);
-            return statement_error(format!("there is no column `{name}`"), help, at);
+            let span = place(name);
+            let is_quoted = span.clone().is_some_and(|span| self.sql[span].starts_with('"'));
+            let as_text = || is_quoted.then(|| format!("a string in SQL has single quotes: `'{name}'`"));
+            let help = suggestion(name, columns()).or_else(as_text);
+            return statement_error(format!("unknown column `{name}`"), help, span);
         }
         if let Some((table, name)) =
-            said.strip_prefix("table ").and_then(|rest| rest.split_once(" has no column named "))
+            message.strip_prefix("table ").and_then(|rest| rest.split_once(" has no column named "))
         {
             return statement_error(
                 format!("the table `{table}` has no column `{name}`"),
-                meant(name, columns()),
+                suggestion(name, columns()),
                 place(name),
             );
         }
-        if let Some(name) = said.strip_prefix("no such function: ") {
-            return statement_error(format!("there is no function `{name}`"), None, place(name));
+        if let Some(name) = message.strip_prefix("no such function: ") {
+            return statement_error(format!("unknown function `{name}`"), None, place(name));
         }
-        if let Some(name) = said.strip_prefix("ambiguous column name: ") {
-            let help = Some(format!("write the table's name in front: `table.{name}`"));
-            return statement_error(format!("`{name}` is in more than one table"), help, place(name));
+        if let Some(name) = message.strip_prefix("ambiguous column name: ") {
+            let help = Some(format!("write the table's name before it: `table.{name}`"));
+            return statement_error(
+                format!("`{name}` is ambiguous: more than one table has this column"),
+                help,
+                place(name),
+            );
         }
-        if let Some(rest) = said.strip_prefix("near \"") {
+        if let Some(rest) = message.strip_prefix("near \"") {
             let word = rest.rsplit_once("\": ").map_or(rest, |(word, _)| word);
-            return statement_error(format!("SQLite does not understand `{word}` here"), None, place(word));
+            return statement_error(format!("syntax error at `{word}`"), None, place(word));
         }
-        if said == "incomplete input" {
+        if message == "incomplete input" {
             let end = self.tokens.last().map(|token| token.span.clone());
-            return statement_error("the statement ends too early", None, end);
+            return statement_error("the statement is incomplete", None, end);
         }
         statement_error(
-            format!("SQLite does not accept this: {said}"),
+            format!("SQLite rejects the statement: {message}"),
             None,
             token.map(|token| token.span.clone()),
         )

@@ -1,18 +1,18 @@
-//! Ends what a connection runs when nobody waits for it any more.
+//! Interrupts a running statement when its caller has gone away.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::connection::CancelHandle;
+use crate::sqlite::connection::CancelHandle;
 
-/// How soon a caller who left is noticed.
-pub(super) const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// How often the cancellation flag is read while a statement runs.
+pub(crate) const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Runs something that another thread ends when nobody waits for it any more. SQLite's machine asks only a clock that
-/// the connection owns, and a caller's bell is not the connection's.
-pub(super) fn run_cancellable<T>(
-    stop: Option<&AtomicBool>,
-    brake: &CancelHandle,
+/// Runs `run`, and interrupts the connection from another thread once `cancelled` is set. SQLite's progress
+/// handler only reads a deadline that the connection owns; it cannot borrow the caller's flag.
+pub(crate) fn run_cancellable<T>(
+    cancelled: Option<&AtomicBool>,
+    handle: &CancelHandle,
     run: impl FnOnce() -> T,
 ) -> T {
     struct DoneGuard<'d>(&'d AtomicBool, Option<std::thread::Thread>);
@@ -24,19 +24,19 @@ pub(super) fn run_cancellable<T>(
             }
         }
     }
-    let Some(stop) = stop else { return run() };
+    let Some(cancelled) = cancelled else { return run() };
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watch = || {
             while !is_done.load(Ordering::Acquire) {
-                // Again and again: each statement sets the clock anew.
-                if stop.load(Ordering::Relaxed) {
-                    brake.cancel();
+                // Repeated, because each statement sets the deadline again.
+                if cancelled.load(Ordering::Relaxed) {
+                    handle.cancel();
                 }
                 std::thread::park_timeout(CANCEL_CHECK_INTERVAL);
             }
         };
-        // Without a thread it ends when its time is over.
+        // If the system has no thread for us, the statement ends at its deadline.
         let watcher = std::thread::Builder::new().name("sqlite-stop".to_owned()).spawn_scoped(scope, watch);
         let _done = DoneGuard(&is_done, watcher.ok().map(|watcher| watcher.thread().clone()));
         run()

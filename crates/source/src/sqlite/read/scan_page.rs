@@ -1,8 +1,8 @@
-//! A page from a list that takes too long for one lock: filtered and sorted here, in pieces.
+//! A page of a list that takes too long for one lock: filtered and sorted in Rust, in chunks.
 //!
-//! The first pass finds which rows the page has, the second reads them as they are now. A row that was changed
-//! or removed in between so that it no longer belongs where it was is left out, as it would be by a call that
-//! came a moment later.
+//! The first pass finds the rows of the page, the second reads them as they are now. A row that was changed
+//! or deleted in between, so that it no longer belongs where it was, is left out; a call a moment later would
+//! leave it out too.
 
 use std::cmp::Ordering;
 
@@ -10,15 +10,17 @@ use contract::source::{Query, SourceError};
 use contract::{Value, ValueRef, order};
 use rusqlite::{Row, Statement, params_from_iter};
 
-use super::column::{Column, SqlParam};
-use super::error::DbError;
-use super::reader::{PageCursor, Paging, ReadTransaction, TableReader};
-use super::row_buffer::RowBuffer;
-use super::table_scan::{LOCK_TIMEOUT, ScanControl, ScanCoverage, ScanStep, TableScan, locator_columns};
+use crate::sqlite::column::{Column, SqlParam};
+use crate::sqlite::error::DbError;
+use crate::sqlite::read::row_buffer::RowBuffer;
+use crate::sqlite::read::table_scan::{
+    LOCK_TIMEOUT, ScanControl, ScanCoverage, ScanStep, TableScan, locator_columns,
+};
+use crate::sqlite::read::{PageCursor, Paging, ReadTransaction, TableReader};
 
-/// Rows read again under one lock: some microseconds each.
+/// Rows read again under one lock: a few microseconds each.
 const ROWS_PER_LOCK: usize = 64;
-/// Rows found beyond the page, for those that change while it is made.
+/// Extra rows beyond the page, to replace rows that change meanwhile.
 const SPARE_ROWS: usize = 16;
 
 /// A row that belongs to the page so far.
@@ -28,14 +30,14 @@ struct ScannedRow {
     locator: Vec<Value>,
 }
 
-/// The first rows of the order that were seen so far. Sorted now and then, not for each row.
+/// The first rows of the order so far. Sorted in batches, not for each row.
 struct TopRows {
     rows: Vec<ScannedRow>,
     rows_max: usize,
     is_sorted: bool,
 }
 
-/// Where in the walk's rows the values lie.
+/// The index of each value in the rows of the scan.
 struct ScanLayout {
     filters: Vec<usize>,
     sort: Option<usize>,
@@ -45,8 +47,8 @@ struct ScanLayout {
 }
 
 impl TableReader {
-    /// Fills a page, and says how many rows pass the filters in all.
-    pub(super) fn scan_page(
+    /// Fills a page. Returns how many rows match the filters in total.
+    pub(crate) fn scan_page(
         &self,
         query: &Query<'_>,
         after: Option<&PageCursor>,
@@ -55,12 +57,12 @@ impl TableReader {
     ) -> Result<u64, DbError> {
         let layout = self.layout(query);
         let names: Vec<&str> =
-            layout.columns.iter().map(|at| self.columns[*at].quoted_name.as_str()).collect();
-        // What has no address cannot be gone on with.
-        let Some(walk) = TableScan::new(&self.table, &names).filter(|_| self.paging != Paging::Offset) else {
+            layout.columns.iter().map(|index| self.columns[*index].quoted_name.as_str()).collect();
+        // Without a locator the scan cannot continue after it releases the lock.
+        let Some(scan) = TableScan::new(&self.table, &names).filter(|_| self.paging != Paging::Offset) else {
             return Err(SourceError::Timeout.into());
         };
-        let limits = ScanControl {
+        let control = ScanControl {
             deadline: self.list_deadline(),
             cancelled: query.cancelled,
             progress: query.progress,
@@ -68,22 +70,22 @@ impl TableReader {
         let mut after = after.cloned();
         page.clear();
         loop {
-            let mut best = TopRows::new(rows_max - page.row_count() + SPARE_ROWS);
+            let mut top = TopRows::new(rows_max - page.row_count() + SPARE_ROWS);
             let mut total = 0;
-            let walked = walk.run(&self.pool, &limits, &mut |row| {
-                if self.row_matches_filters(query, &layout, row, walk.locator_width)? {
+            let coverage = scan.run(&self.pool, &control, &mut |row| {
+                if self.row_matches_filters(query, &layout, row, scan.locator_width)? {
                     total += 1;
-                    self.consider(query, &layout, &walk, row, after.as_ref(), &mut best)?;
+                    self.consider(query, &layout, &scan, row, after.as_ref(), &mut top)?;
                 }
                 Ok(ScanStep::Continue)
             })?;
-            if walked == ScanCoverage::Partial {
+            if coverage == ScanCoverage::Partial {
                 return Err(SourceError::Timeout.into());
             }
-            let is_end = best.rows.len() < best.rows_max;
-            let found = best.into_rows(self, query);
+            let is_end = top.rows.len() < top.rows_max;
+            let found = top.into_rows(self, query);
             self.reread_rows(query, &found, rows_max, page)?;
-            // So many rows changed meanwhile that the page is not full: on behind those.
+            // So many rows changed meanwhile that the page is not full: continue after them.
             if is_end || page.row_count() >= rows_max {
                 return Ok(total);
             }
@@ -96,7 +98,7 @@ impl TableReader {
 
     fn layout(&self, query: &Query<'_>) -> ScanLayout {
         let mut needed: Vec<usize> = Vec::new();
-        let mut place = |column: usize| match needed.iter().position(|at| *at == column) {
+        let mut place = |column: usize| match needed.iter().position(|index| *index == column) {
             Some(place) => place,
             None => {
                 needed.push(column);
@@ -118,39 +120,41 @@ impl TableReader {
     ) -> Result<bool, DbError> {
         for (filter, place) in query.filters.iter().zip(&layout.filters) {
             let column = &self.columns[filter.column];
-            let cell = column.unchecked_value(row.get_ref(from + place)?);
-            if !column.matches_filter(cell, filter.comparison, filter.value) {
+            let value = column.unchecked_value(row.get_ref(from + place)?);
+            if !column.matches_filter(value, filter.comparison, filter.value) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Keeps a row if it comes after where the last page ended and before what is kept already.
+    /// Keeps a row if it comes after the previous page and before the rows that fill this one.
     fn consider(
         &self,
         query: &Query<'_>,
         layout: &ScanLayout,
-        walk: &TableScan,
+        scan: &TableScan,
         row: &Row<'_>,
         after: Option<&PageCursor>,
-        best: &mut TopRows,
+        top: &mut TopRows,
     ) -> Result<(), DbError> {
-        let cell = |column: &Column, place: usize| -> Result<ValueRef<'_>, DbError> {
-            Ok(column.unchecked_value(row.get_ref(walk.locator_width + place)?))
+        let value = |column: &Column, place: usize| -> Result<ValueRef<'_>, DbError> {
+            Ok(column.unchecked_value(row.get_ref(scan.locator_width + place)?))
         };
         let sorted = match (query.sort, layout.sort) {
-            (Some(sort), Some(place)) => cell(&self.columns[sort.column], place)?,
+            (Some(sort), Some(place)) => value(&self.columns[sort.column], place)?,
             _ => ValueRef::Null,
         };
         let mut key = Vec::with_capacity(self.key.len().max(1));
         match self.paging {
             Paging::Key => {
                 for (column, place) in self.key.iter().zip(&layout.key) {
-                    key.push(cell(&self.columns[*column], *place)?);
+                    key.push(value(&self.columns[*column], *place)?);
                 }
             }
-            Paging::Rowid(_) | Paging::Offset => key.push(super::column::from_sqlite(row.get_ref(0)?)),
+            Paging::Rowid(_) | Paging::Offset => {
+                key.push(crate::sqlite::column::from_sqlite(row.get_ref(0)?))
+            }
         }
         if let Some(after) = after {
             let after_sorted = after.sort_value.as_ref().map_or(ValueRef::Null, Value::as_value_ref);
@@ -158,19 +162,19 @@ impl TableReader {
                 return Ok(());
             }
         }
-        if let Some(worst) = best.cutoff()
+        if let Some(cutoff) = top.cutoff()
             && self
-                .compare(query, (sorted, &key), (worst.sort_value.as_value_ref(), &value_refs(&worst.key)))
+                .compare(query, (sorted, &key), (cutoff.sort_value.as_value_ref(), &value_refs(&cutoff.key)))
                 .is_ge()
         {
             return Ok(());
         }
         let found = ScannedRow {
             sort_value: sorted.to_value(),
-            key: key.iter().map(|cell| cell.to_value()).collect(),
-            locator: walk.locator_of(row)?,
+            key: key.iter().map(|value| value.to_value()).collect(),
+            locator: scan.locator_of(row)?,
         };
-        best.push(found, |a, b| self.compare_rows(query, a, b));
+        top.push(found, |a, b| self.compare_rows(query, a, b));
         Ok(())
     }
 
@@ -182,7 +186,7 @@ impl TableReader {
         )
     }
 
-    /// The order of the list: by the sorted value, nothing last, then by key.
+    /// The order of the list: by the sort value, NULL last, then by key.
     fn compare(
         &self,
         query: &Query<'_>,
@@ -203,7 +207,7 @@ impl TableReader {
         };
         sorted.then_with(|| {
             let parts = a.1.iter().zip(b.1).enumerate();
-            let mut orders = parts.map(|(at, (x, y))| match self.key.get(at) {
+            let mut orders = parts.map(|(index, (x, y))| match self.key.get(index) {
                 Some(column) => order::compare(self.columns[*column].data_type, *x, *y),
                 None => x.sql_cmp(*y),
             });
@@ -221,9 +225,9 @@ impl TableReader {
     ) -> Result<(), DbError> {
         let (names, rowid) = match &self.paging {
             Paging::Rowid(rowid) => (vec![rowid.clone()], Some(rowid)),
-            // A row that was replaced has a new rowid and its old key.
+            // A row that was replaced has a new rowid but its old key.
             Paging::Key if self.key_is_declared => {
-                (self.key.iter().map(|at| self.columns[*at].quoted_name.clone()).collect(), None)
+                (self.key.iter().map(|index| self.columns[*index].quoted_name.clone()).collect(), None)
             }
             Paging::Key | Paging::Offset => (locator_columns(&self.table), None),
         };
@@ -237,17 +241,19 @@ impl TableReader {
         let select = if columns.is_empty() { "1".into() } else { columns.join(", ") };
         let (table, conditions) = (self.table.sql_name(), conditions.join(" AND "));
         let sql = format!("SELECT {select} FROM {table} WHERE {conditions} LIMIT 1");
-        for some in found.chunks(ROWS_PER_LOCK) {
+        for chunk in found.chunks(ROWS_PER_LOCK) {
             let before = page.row_count();
             if before == rows_max {
                 break;
             }
-            self.pool.read_with_timeout(LOCK_TIMEOUT, |session| {
+            self.pool.read_with_timeout(LOCK_TIMEOUT, |connection| {
                 page.truncate(before);
-                session.clear_deadline();
-                let _snapshot = ReadTransaction::begin(session)?;
-                let mut statement = session.inner.prepare_cached(&sql)?;
-                some.iter().try_for_each(|one| self.reread_row(query, one, rows_max, &mut statement, page))
+                connection.clear_deadline();
+                let _snapshot = ReadTransaction::begin(connection)?;
+                let mut statement = connection.inner.prepare_cached(&sql)?;
+                chunk
+                    .iter()
+                    .try_for_each(|found| self.reread_row(query, found, rows_max, &mut statement, page))
             })?;
         }
         Ok(())
@@ -264,12 +270,12 @@ impl TableReader {
         if page.row_count() == rows_max {
             return Ok(());
         }
-        let by = match self.paging {
+        let locator = match self.paging {
             Paging::Key if self.key_is_declared => &found.key,
             Paging::Key | Paging::Rowid(_) | Paging::Offset => &found.locator,
         };
         let mut rows = statement
-            .query(params_from_iter(by.iter().map(|value| SqlParam::Value(value.as_value_ref()))))?;
+            .query(params_from_iter(locator.iter().map(|value| SqlParam::Value(value.as_value_ref()))))?;
         let Some(row) = rows.next()? else { return Ok(()) };
         let place = match (&self.paging, &found.key[..]) {
             (Paging::Rowid(_), [Value::Integer(rowid)]) => *rowid,
@@ -282,19 +288,19 @@ impl TableReader {
         Ok(())
     }
 
-    /// Whether the page's last row passes the filters and stands where it was found.
+    /// Whether the last row of the page still matches the filters and has the same place in the order.
     fn still_matches(&self, query: &Query<'_>, found: &ScannedRow, page: &RowBuffer) -> bool {
         let row = page.row_count() - 1;
-        let passes = query.filters.iter().all(|filter| {
+        let matches = query.filters.iter().all(|filter| {
             self.columns[filter.column].matches_filter(
                 page.value_ref(row, filter.column),
                 filter.comparison,
                 filter.value,
             )
         });
-        let stands = query.sort.is_none_or(|sort| page.value(row, sort.column) == found.sort_value);
+        let keeps_order = query.sort.is_none_or(|sort| page.value(row, sort.column) == found.sort_value);
         let keys = self.key.iter().zip(&found.key);
-        passes && stands && keys.into_iter().all(|(column, value)| page.value(row, *column) == *value)
+        matches && keeps_order && keys.into_iter().all(|(column, value)| page.value(row, *column) == *value)
     }
 }
 
@@ -307,7 +313,7 @@ impl TopRows {
         Self { rows: Vec::new(), rows_max, is_sorted: false }
     }
 
-    /// The last row that still belongs, once there are enough.
+    /// The last row that still belongs to the page, once it is full.
     fn cutoff(&self) -> Option<&ScannedRow> {
         if self.is_sorted { self.rows.get(self.rows_max - 1) } else { None }
     }

@@ -1,11 +1,11 @@
-//! Rows kept aside until the lock is given back: three growing buffers, no allocation for each value.
+//! Rows copied out of SQLite before the lock is released: three growing buffers, no allocation per value.
 
 use std::ops::Range;
 
 use contract::{Value, ValueRef};
 
 #[derive(Debug, Default)]
-pub(super) struct RowBuffer {
+pub(crate) struct RowBuffer {
     width: usize,
     values: Vec<BufferedValue>,
     texts: String,
@@ -23,28 +23,28 @@ enum BufferedValue {
 }
 
 impl RowBuffer {
-    pub(super) fn new(width: usize) -> Self {
+    pub(crate) fn new(width: usize) -> Self {
         Self { width, ..Self::default() }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.values.clear();
         self.texts.clear();
         self.blobs.clear();
         self.positions.clear();
     }
 
-    pub(super) fn row_count(&self) -> usize {
+    pub(crate) fn row_count(&self) -> usize {
         self.positions.len()
     }
 
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.texts.len() + self.blobs.len() + self.values.len() * size_of::<BufferedValue>()
     }
 
-    /// Adds a value to the row that is being made.
-    pub(super) fn push(&mut self, cell: ValueRef<'_>) {
-        self.values.push(match cell {
+    /// Adds a value to the current row.
+    pub(crate) fn push(&mut self, value: ValueRef<'_>) {
+        self.values.push(match value {
             ValueRef::Null => BufferedValue::Null,
             ValueRef::Integer(n) => BufferedValue::Integer(n),
             ValueRef::Real(n) => BufferedValue::Real(n),
@@ -62,22 +62,22 @@ impl RowBuffer {
     }
 
     /// Ends a row that has all its values.
-    pub(super) fn end_row(&mut self, place: i64) {
-        self.positions.push(place);
+    pub(crate) fn end_row(&mut self, position: i64) {
+        self.positions.push(position);
         debug_assert_eq!(self.values.len(), self.positions.len() * self.width);
     }
 
-    /// Takes back all rows but the first.
-    pub(super) fn truncate(&mut self, rows: usize) {
+    /// Keeps only the first `rows` rows.
+    pub(crate) fn truncate(&mut self, rows: usize) {
         self.positions.truncate(rows);
         self.values.truncate(rows * self.width);
     }
 
-    pub(super) fn position(&self, row: usize) -> i64 {
+    pub(crate) fn position(&self, row: usize) -> i64 {
         self.positions[row]
     }
 
-    pub(super) fn value_ref(&self, row: usize, column: usize) -> ValueRef<'_> {
+    pub(crate) fn value_ref(&self, row: usize, column: usize) -> ValueRef<'_> {
         match &self.values[row * self.width + column] {
             BufferedValue::Null => ValueRef::Null,
             BufferedValue::Integer(n) => ValueRef::Integer(*n),
@@ -87,11 +87,11 @@ impl RowBuffer {
         }
     }
 
-    pub(super) fn value(&self, row: usize, column: usize) -> Value {
+    pub(crate) fn value(&self, row: usize, column: usize) -> Value {
         self.value_ref(row, column).to_value()
     }
 
-    pub(super) fn row(&self, row: usize) -> Vec<ValueRef<'_>> {
+    pub(crate) fn row(&self, row: usize) -> Vec<ValueRef<'_>> {
         (0..self.width).map(|column| self.value_ref(row, column)).collect()
     }
 }

@@ -1,6 +1,7 @@
-//! What is in the tables: every row is looked at once, within limits.
+//! Profiles the tables: reads every row once, within limits, to infer column types and keys.
 
 use std::hash::BuildHasher;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use contract::cursor::KEY_BYTES_MAX;
@@ -11,66 +12,77 @@ use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 use rusqlite::Row;
 
-use super::Options;
-use super::column::{from_sqlite, is_of_type};
-use super::error::{DbError, TOO_BIG, file_name_of};
-use super::pool::ConnectionPool;
-use super::roundtrip::GENERATED;
-use super::schema::{self, Affinity, ColumnDef, Schema, Table, TableKind, quote_identifier};
-use super::table_scan::{ScanControl, ScanCoverage, ScanStep, TableScan};
-use super::write_connection;
+use crate::sqlite::Options;
+use crate::sqlite::column::{from_sqlite, is_of_type};
+use crate::sqlite::connection::pool::ConnectionPool;
+use crate::sqlite::error::{DbError, TOO_BIG, file_name_of};
+use crate::sqlite::read::table_scan::{ScanControl, ScanCoverage, ScanStep, TableScan};
+use crate::sqlite::schema::{
+    self, Affinity, ColumnDef, GENERATED, Schema, Table, TableKind, quote_identifier,
+};
 
-/// How many values may be remembered to find a key: some 16 bytes each.
+/// How many hashes may be kept to detect a key: about 16 bytes each.
 const HASHES_MAX: u64 = 4_000_000;
-/// A view is read in one go, which keeps writers waiting.
+/// A view is read in one piece, which blocks writers.
 const VIEW_LOCK_HOLD_MAX: Duration = Duration::from_millis(25);
 
-pub(super) fn collect_facts(
+pub(crate) fn collect_facts(
     pool: &ConnectionPool,
     options: &Options,
     schema: &Schema,
 ) -> Result<SourceFacts, SourceError> {
     let Schema { tables, notes, left_out, is_wal, .. } = schema;
-    let surveyed_tables = Vec::with_capacity(tables.len());
+    let table_facts = Vec::with_capacity(tables.len());
     let (notes, left_out) = (notes.clone(), left_out.clone());
     let mut facts =
-        SourceFacts { tables: surveyed_tables, notes, skipped_tables: left_out, ..SourceFacts::default() };
-    let forbidden = write_connection::file_read_only_reason(pool.path());
+        SourceFacts { tables: table_facts, notes, skipped_tables: left_out, ..SourceFacts::default() };
+    let file_reason = file_read_only_reason(pool.path());
     for table in tables {
         match profile_table(pool, table, options, *is_wal, &mut facts.notes) {
-            Ok(mut surveyed) => {
+            Ok(mut table_facts) => {
                 facts.notes.extend(table.columns.iter().filter_map(|column| precision_note(table, column)));
-                surveyed.read_only_reason = table_read_only_reason(table).or_else(|| forbidden.clone());
-                surveyed.search = search_facts(table);
-                facts.tables.push(surveyed);
+                table_facts.read_only_reason = table_read_only_reason(table).or_else(|| file_reason.clone());
+                table_facts.search = search_facts(table);
+                facts.tables.push(table_facts);
             }
-            // A view may call what is not allowed, or what is gone.
+            // A view may call a function that is not allowed, or use a table that no longer exists.
             Err(DbError::Sql(error)) if schema::is_table_error(&error) => {
                 facts.skipped_tables.push(schema::skipped_table(&table.name, schema::UNREADABLE));
             }
-            Err(fail) if fail.is_too_big() => {
+            Err(error) if error.is_too_big() => {
                 facts.skipped_tables.push(schema::skipped_table(&table.name, format!("it has {TOO_BIG}")));
             }
-            Err(fail) => return Err(pool.source_error(fail)),
+            Err(error) => return Err(pool.source_error(error)),
         }
     }
     if facts.tables.is_empty() {
         let name = file_name_of(pool.path());
-        let told = match &facts.skipped_tables[..] {
+        let message = match &facts.skipped_tables[..] {
             [] => format!("`{name}` has no tables; is it the right file?"),
-            [one] => format!("`{name}` has no tables that can be read: {one}"),
+            [one] => format!("no table of `{name}` can be served: {one}"),
             [one, others @ ..] => {
                 let others = others.len();
-                format!("`{name}` has no tables that can be read: {one}, and {others} more")
+                format!("no table of `{name}` can be served: {one}, and {others} more")
             }
         };
-        let log = facts.skipped_tables.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        return Err(SourceError::Incompatible { message: told, detail: log });
+        let detail = facts.skipped_tables.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        return Err(SourceError::Incompatible { message, detail });
     }
     Ok(facts)
 }
 
-/// Why no row of it can be changed, if none can.
+/// Why the file cannot be written at all.
+fn file_read_only_reason(path: &Path) -> Option<String> {
+    let is_closed = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.permissions().readonly());
+    if is_closed(path) {
+        return Some("the file is read only".into());
+    }
+    let path = path.canonicalize().ok()?;
+    // The journal is created beside it.
+    path.parent().is_some_and(is_closed).then(|| "its folder is read only".into())
+}
+
+/// Why the table's rows cannot be changed, if they cannot.
 fn table_read_only_reason(table: &Table) -> Option<String> {
     match table.kind {
         TableKind::Ordinary => None,
@@ -83,7 +95,7 @@ fn search_facts(table: &Table) -> SearchFacts {
     match &table.fts_index {
         None => SearchFacts::Scan,
         Some(index) => {
-            let mut places: Vec<usize> = index.columns.iter().map(|(_, at)| *at).collect();
+            let mut places: Vec<usize> = index.columns.iter().map(|(_, index)| *index).collect();
             places.sort_unstable();
             places.dedup();
             SearchFacts::Indexed(places)
@@ -91,10 +103,10 @@ fn search_facts(table: &Table) -> SearchFacts {
     }
 }
 
-/// What SQLite keeps of a number that is no integer.
+/// How many decimal digits SQLite keeps of a number that is not an integer.
 const DIGITS_MAX: u32 = 15;
 
-/// What its owner should know of a column that promises more digits than SQLite keeps.
+/// A note about a column that declares more digits than SQLite stores.
 fn precision_note(table: &Table, column: &ColumnDef) -> Option<String> {
     let (name, digits) = column.declared_type.split_once('(')?;
     let digits: u32 = digits.split([',', ')']).next()?.trim().parse().ok()?;
@@ -103,14 +115,14 @@ fn precision_note(table: &Table, column: &ColumnDef) -> Option<String> {
     (is_number && is_meant && digits > DIGITS_MAX).then(|| {
         let (table, ColumnDef { name, declared_type: declared, .. }) = (&table.name, column);
         format!(
-            "`{table}`: `{name}` is declared as `{declared}`, and SQLite keeps {DIGITS_MAX} digits of a fraction; what \
-             has more is not written; a column of the type TEXT keeps them all"
+            "`{table}`: `{name}` is declared as `{declared}`, but SQLite stores {DIGITS_MAX} significant digits; writes \
+             with more are rejected; use a TEXT column to store all digits"
         )
     })
 }
 
-/// Looks at a table once. If nothing that is declared can be its key, it is looked at again to find one: to
-/// remember all values of all columns costs too much to do it for nothing.
+/// Reads a table once. If no declared key is usable, reads it again to detect one: keeping hashes of all
+/// values is too expensive to do every time.
 fn profile_table(
     pool: &ConnectionPool,
     table: &Table,
@@ -119,30 +131,32 @@ fn profile_table(
     notes: &mut Vec<String>,
 ) -> Result<TableFacts, DbError> {
     let declared = table.declared_keys();
-    let search = if declared.is_empty() { KeyDetection::Enabled } else { KeyDetection::Disabled };
-    let (mut seen, mut walked) = scan_profile(pool, table, options, is_wal, search)?;
-    // What keeps a column out of keys, with its name.
-    let unfit = |at: &usize| {
-        let column = &table.columns[*at];
-        seen.columns[*at].key_rejection(column).map(|why| format!("`{}` {why}", column.name))
+    let key_detection = if declared.is_empty() { KeyDetection::Enabled } else { KeyDetection::Disabled };
+    let (mut profile, mut coverage) = scan_profile(pool, table, options, is_wal, key_detection)?;
+    // Why a column cannot be part of a key.
+    let rejection = |index: &usize| {
+        let column = &table.columns[*index];
+        profile.columns[*index].key_rejection(column).map(|reason| format!("`{}` {reason}", column.name))
     };
-    let key = declared.iter().find(|key| key.iter().all(|at| unfit(at).is_none()));
-    if let Some(why) = declared.first().and_then(|first| first.iter().find_map(unfit)) {
-        notes.push(format!("`{}`: the key that is declared is not used, because {why}", table.name));
+    let key = declared.iter().find(|key| key.iter().all(|index| rejection(index).is_none()));
+    if let Some(reason) = declared.first().and_then(|first| first.iter().find_map(rejection)) {
+        notes.push(format!("`{}`: the declared key is not used, because {reason}", table.name));
     }
     if key.is_none() && !declared.is_empty() {
-        (seen, walked) = scan_profile(pool, table, options, is_wal, KeyDetection::Enabled)?;
+        (profile, coverage) = scan_profile(pool, table, options, is_wal, KeyDetection::Enabled)?;
     }
-    for (column, seen) in table.columns.iter().zip(&seen.columns).filter(|(_, seen)| seen.invalid_utf8 > 0) {
-        let (table, column, rows) = (&table.name, &column.name, format_row_count(seen.invalid_utf8));
+    for (column, profile) in
+        table.columns.iter().zip(&profile.columns).filter(|(_, profile)| profile.invalid_utf8 > 0)
+    {
+        let (table, column, rows) = (&table.name, &column.name, format_row_count(profile.invalid_utf8));
         notes.push(format!(
-            "`{table}`: the text in `{column}` is not UTF-8 in {rows}; it is told as base64, and not found by it"
+            "`{table}`: the text in `{column}` is not valid UTF-8 in {rows}; it is returned as base64 and cannot be filtered by"
         ));
     }
-    Ok(seen.into_facts(table, key.cloned(), walked))
+    Ok(profile.into_facts(table, key.cloned(), coverage))
 }
 
-/// Whether values are remembered, to find a column that tells rows apart.
+/// Whether to keep hashes of the values, to detect a column with unique values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyDetection {
     Enabled,
@@ -154,27 +168,27 @@ fn scan_profile(
     table: &Table,
     options: &Options,
     is_wal: bool,
-    search: KeyDetection,
+    key_detection: KeyDetection,
 ) -> Result<(TableProfile, ScanCoverage), DbError> {
     let names: Vec<String> = table.columns.iter().map(|column| quote_identifier(&column.name)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let time = Duration::from_millis(options.scan_ms_max);
-    let mut seen = TableProfile::new(table, options.scan_rows_max, search);
-    let walked = match TableScan::new(table, &names) {
-        Some(walk) => {
-            let limits = ScanControl { deadline: Instant::now() + time, cancelled: None, progress: None };
-            walk.run(pool, &limits, &mut |row| seen.add_row(row, walk.locator_width))?
+    let timeout = Duration::from_millis(options.scan_ms_max);
+    let mut profile = TableProfile::new(table, options.scan_rows_max, key_detection);
+    let coverage = match TableScan::new(table, &names) {
+        Some(scan) => {
+            let control = ScanControl { deadline: Instant::now() + timeout, cancelled: None, progress: None };
+            scan.run(pool, &control, &mut |row| profile.add_row(row, scan.locator_width))?
         }
         None => {
             let sql = format!("SELECT {} FROM {}", names.join(", "), table.sql_name());
-            let hold = if is_wal { time } else { VIEW_LOCK_HOLD_MAX.min(time) };
-            let read = pool.read(|session| {
-                seen = TableProfile::new(table, options.scan_rows_max, search);
-                session.set_deadline(hold);
-                let mut statement = session.inner.prepare(&sql)?;
+            let lock_hold_max = if is_wal { timeout } else { VIEW_LOCK_HOLD_MAX.min(timeout) };
+            let read = pool.read(|connection| {
+                profile = TableProfile::new(table, options.scan_rows_max, key_detection);
+                connection.set_deadline(lock_hold_max);
+                let mut statement = connection.inner.prepare(&sql)?;
                 let mut rows = statement.query([])?;
                 while let Some(row) = rows.next()? {
-                    if seen.add_row(row, 0)? == ScanStep::Stop {
+                    if profile.add_row(row, 0)? == ScanStep::Stop {
                         return Ok(ScanCoverage::Partial);
                     }
                 }
@@ -186,7 +200,7 @@ fn scan_profile(
             }
         }
     };
-    Ok((seen, walked))
+    Ok((profile, coverage))
 }
 
 /// What the rows of a table have shown so far.
@@ -198,16 +212,16 @@ struct TableProfile {
     hasher: RandomState,
 }
 
-/// A column that has told all rows apart so far.
+/// A column whose values have all been different so far.
 struct KeyCandidate {
     column: usize,
     hashes: HashSet<u64, RandomState>,
 }
 
 impl TableProfile {
-    fn new(table: &Table, rows_max: u64, search: KeyDetection) -> Self {
+    fn new(table: &Table, rows_max: u64, key_detection: KeyDetection) -> Self {
         let simple =
-            |column: &ColumnDef| search == KeyDetection::Enabled && column.affinity != Affinity::Real;
+            |column: &ColumnDef| key_detection == KeyDetection::Enabled && column.affinity != Affinity::Real;
         let places = table.columns.iter().enumerate().filter(|(_, column)| simple(column));
         let candidates =
             places.map(|(column, _)| KeyCandidate { column, hashes: HashSet::default() }).collect();
@@ -215,18 +229,18 @@ impl TableProfile {
         Self { columns, candidates, rows: 0, rows_max, hasher: RandomState::default() }
     }
 
-    /// `from` is where the table's columns begin in the row.
+    /// `from` is the index of the table's first column in the row.
     fn add_row(&mut self, row: &Row<'_>, from: usize) -> Result<ScanStep, DbError> {
         if self.rows == self.rows_max {
             return Ok(ScanStep::Stop);
         }
         self.rows += 1;
-        for (at, seen) in self.columns.iter_mut().enumerate() {
-            seen.observe(row.get_ref(from + at)?);
+        for (index, profile) in self.columns.iter_mut().enumerate() {
+            profile.observe(row.get_ref(from + index)?);
         }
         let hasher = &self.hasher;
         self.candidates.retain_mut(|candidate| {
-            // Values that hash alike by chance cost us a key, and no more.
+            // A hash collision only loses a key candidate.
             let hash = match row.get_ref(from + candidate.column).map(from_sqlite) {
                 Ok(ValueRef::Text(text)) if text.len() <= KEY_BYTES_MAX => hasher.hash_one(text),
                 Ok(ValueRef::Integer(n)) => hasher.hash_one(n),
@@ -242,31 +256,32 @@ impl TableProfile {
         Ok(ScanStep::Continue)
     }
 
-    /// `key` is what is declared and can be used.
-    fn into_facts(self, table: &Table, key: Option<Vec<usize>>, walked: ScanCoverage) -> TableFacts {
-        let is_whole = walked == ScanCoverage::Complete;
+    /// `key` is the declared key, if it is usable.
+    fn into_facts(self, table: &Table, key: Option<Vec<usize>>, coverage: ScanCoverage) -> TableFacts {
+        let is_complete = coverage == ScanCoverage::Complete;
         let key_is_declared = key.is_some();
         let mut key = key.unwrap_or_default();
         let columns = table.columns.iter().zip(self.columns);
-        let columns: Vec<ColumnFacts> =
-            columns.map(|(declared, seen)| seen.into_facts(declared, table.is_strict, is_whole)).collect();
+        let columns: Vec<ColumnFacts> = columns
+            .map(|(declared, profile)| profile.into_facts(declared, table.is_strict, is_complete))
+            .collect();
         let plain = |column: &ColumnFacts| {
             !column.mixed && matches!(column.data_type, DataType::Text | DataType::Integer | DataType::Int64)
         };
         let mut found = self.candidates.iter().map(|candidate| candidate.column);
-        if key.is_empty() && is_whole && self.rows > 0 {
-            key.extend(found.find(|at| plain(&columns[*at])));
+        if key.is_empty() && is_complete && self.rows > 0 {
+            key.extend(found.find(|index| plain(&columns[*index])));
         }
-        let rows = is_whole.then_some(self.rows);
+        let rows = is_complete.then_some(self.rows);
         TableFacts { key, key_is_declared, row_count: rows, ..TableFacts::new(&table.name, columns) }
     }
 }
 
-/// What one column has shown so far, by the class in which SQLite stores a value.
+/// What one column has shown so far, by SQLite's storage class.
 struct ColumnProfile {
     nulls: u64,
     integers: u64,
-    /// Beyond what every reader of JSON keeps.
+    /// Integers that JSON readers with 64-bit floats would round.
     unsafe_integers: u64,
     /// Neither 0 nor 1.
     non_boolean_integers: u64,
@@ -275,11 +290,11 @@ struct ColumnProfile {
     texts: u64,
     /// Too long for a key.
     too_long_for_key: u64,
-    /// Not UTF-8.
+    /// Not valid UTF-8.
     invalid_utf8: u64,
     blobs: u64,
     is_declared_json: bool,
-    /// Texts that are no JSON, in a column that is declared so.
+    /// Whether a column that is declared as JSON has texts that are not.
     has_non_json_texts: bool,
     inference: TypeInference,
     possible_types: PossibleTypes,
@@ -307,11 +322,11 @@ impl ColumnProfile {
 
     fn observe(&mut self, value: rusqlite::types::ValueRef<'_>) {
         let is_text = matches!(value, rusqlite::types::ValueRef::Text(_));
-        let cell = from_sqlite(value);
-        if cell != ValueRef::Null {
-            self.possible_types.observe(cell, |kind| is_representable(kind, cell));
+        let value_ref = from_sqlite(value);
+        if value_ref != ValueRef::Null {
+            self.possible_types.observe(value_ref, |data_type| is_representable(data_type, value_ref));
         }
-        match cell {
+        match value_ref {
             ValueRef::Null => self.nulls += 1,
             ValueRef::Integer(n) => {
                 self.integers += 1;
@@ -326,7 +341,7 @@ impl ColumnProfile {
                 self.texts += 1;
                 self.too_long_for_key += u64::from(text.len() > KEY_BYTES_MAX);
                 self.inference.observe(text);
-                // As long as all values are JSON, this one is.
+                // While all values are JSON, this one is too.
                 if self.is_declared_json
                     && !self.has_non_json_texts
                     && !self.possible_types.includes(DataType::Json, None)
@@ -339,25 +354,27 @@ impl ColumnProfile {
         }
     }
 
-    fn into_facts(self, column: &ColumnDef, is_strict: bool, is_whole: bool) -> ColumnFacts {
-        let (mut kind, mut mixed) = self.infer_type(column);
-        if !is_whole && !column.is_rowid_alias {
-            // Rows that were not seen may hold anything that the declaration lets in.
+    fn into_facts(self, column: &ColumnDef, is_strict: bool, is_complete: bool) -> ColumnFacts {
+        let (mut data_type, mut mixed) = self.infer_type(column);
+        if !is_complete && !column.is_rowid_alias {
+            // Rows that were not read may hold anything that the declaration allows.
             match (is_strict, column.affinity) {
-                (true, Affinity::Text) => (kind, mixed) = (DataType::Text, mixed && self.invalid_utf8 > 0),
+                (true, Affinity::Text) => {
+                    (data_type, mixed) = (DataType::Text, mixed && self.invalid_utf8 > 0)
+                }
                 (true, Affinity::Blob) if column.declared_type == "BLOB" => {}
                 _ => mixed = true,
             }
         }
-        let values = if is_whole && kind == DataType::Text && !mixed {
+        let values = if is_complete && data_type == DataType::Text && !mixed {
             self.inference.distinct_values()
         } else {
             Vec::new()
         };
-        // SQLite makes a binary fraction of a decimal in a column of numbers, before anybody can see it.
+        // In a numeric column SQLite converts a decimal to a binary fraction before we can see it.
         let is_number = matches!(column.affinity, Affinity::Numeric | Affinity::Real | Affinity::Integer);
-        let inexact = (kind == DataType::Decimal && is_number)
-            .then(|| "keeps 15 digits of a decimal, because SQLite itself rounds what is beyond".to_owned());
+        let inexact = (data_type == DataType::Decimal && is_number)
+            .then(|| "stores 15 significant digits of a decimal: SQLite rounds the rest".to_owned());
         ColumnFacts {
             nullable: !column.is_not_null,
             mixed,
@@ -366,14 +383,14 @@ impl ColumnProfile {
             read_only_reason: column.is_generated.then(|| GENERATED.into()),
             precision_loss: inexact,
             possible_types: Some(self.possible_types),
-            ..ColumnFacts::new(&column.name, kind)
+            ..ColumnFacts::new(&column.name, data_type)
         }
     }
 
-    /// Why this column cannot be part of a key, if it cannot. SQLite lets a primary key be NULL, any number of
-    /// times, and hold anything; callers can only ask for what they can write down.
+    /// Why this column cannot be part of a key, or `None`. SQLite allows a primary key to be NULL, more than
+    /// once, and to hold any value; callers can only send keys that JSON can express.
     fn key_rejection(&self, column: &ColumnDef) -> Option<String> {
-        let (kind, _) = self.infer_type(column);
+        let (data_type, _) = self.infer_type(column);
         let (what, rows) = match self {
             Self { nulls: rows @ 1.., .. } => ("is NULL", *rows),
             Self { blobs: rows @ 1.., .. } => ("holds bytes", *rows),
@@ -381,23 +398,23 @@ impl ColumnProfile {
             Self { too_long_for_key: rows @ 1.., .. } => {
                 return Some(format!("is longer than {KEY_BYTES_MAX} bytes in {}", format_row_count(*rows)));
             }
-            _ if !kind.is_scalar() => return Some(format!("is {}", kind.as_str())),
+            _ if !data_type.is_scalar() => return Some(format!("is {}", data_type.as_str())),
             _ => return None,
         };
         Some(format!("{what} in {}", format_row_count(rows)))
     }
 
-    /// The kind of most values, and whether there are others.
+    /// The type of most values, and whether there are others.
     fn infer_type(&self, column: &ColumnDef) -> (DataType, bool) {
         let numbers = self.integers + self.reals;
         let texts = self.texts + self.invalid_utf8;
-        let most = numbers.max(texts).max(self.blobs);
-        if most == 0 {
+        let largest = numbers.max(texts).max(self.blobs);
+        if largest == 0 {
             return declared_data_type(column);
         }
-        if numbers == most && (texts < most || column.affinity != Affinity::Text) {
+        if numbers == largest && (texts < largest || column.affinity != Affinity::Text) {
             (self.number_type(column), texts + self.blobs + self.non_finite_reals > 0)
-        } else if texts == most {
+        } else if texts == largest {
             (self.text_type(column), numbers + self.blobs + self.invalid_utf8 > 0)
         } else {
             (DataType::Blob, numbers + texts > 0)
@@ -424,27 +441,27 @@ impl ColumnProfile {
             return DataType::Json;
         }
         match self.inference.data_type() {
-            kind @ (DataType::Date | DataType::Timestamp | DataType::LocalTimestamp) => kind,
+            data_type @ (DataType::Date | DataType::Timestamp | DataType::LocalTimestamp) => data_type,
             DataType::Boolean if is_boolean(&column.declared_type) => DataType::Boolean,
             DataType::Integer | DataType::Int64 | DataType::Decimal if is_decimal(&column.declared_type) => {
                 DataType::Decimal
             }
-            // Digits that somebody keeps as text are a code, not a number.
+            // Digits stored as text are a code, not a number.
             _ => DataType::Text,
         }
     }
 }
 
-/// Whether a call can tell a value as one of a kind. What is no bytes can be told as text.
-fn is_representable(kind: DataType, cell: ValueRef<'_>) -> bool {
-    match (kind, cell) {
+/// Whether a response can show a value as a data type. Anything but a blob can be shown as text.
+fn is_representable(data_type: DataType, value_ref: ValueRef<'_>) -> bool {
+    match (data_type, value_ref) {
         (DataType::Text, ValueRef::Integer(_) | ValueRef::Real(_)) => true,
         (DataType::Json, ValueRef::Text(text)) => infer::matches_type(DataType::Json, text),
-        (kind, cell) => is_of_type(kind, cell),
+        (data_type, value_ref) => is_of_type(data_type, value_ref),
     }
 }
 
-/// What a column without values will hold, if it keeps to its declaration.
+/// The type of a column without values, according to its declaration.
 fn declared_data_type(column: &ColumnDef) -> (DataType, bool) {
     let declared = &column.declared_type;
     if is_json(declared) {

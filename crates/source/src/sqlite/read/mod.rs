@@ -1,12 +1,20 @@
 //! Reads one table: a row by its key, a page in order.
 
+#[cfg(test)]
+mod paging_tests;
+pub(crate) mod row_buffer;
+pub(crate) mod scan_page;
+pub(crate) mod search;
+pub(crate) mod select_builder;
+pub(crate) mod table_scan;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use contract::source::{
     Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
-    SearchCoverage, SourceError, TableShape,
+    SearchCoverage, SourceError, TableShape, Total,
 };
 use contract::{Value, ValueRef};
 use foldhash::fast::RandomState;
@@ -14,55 +22,55 @@ use hashbrown::HashMap;
 use rusqlite::Row;
 use rusqlite::types::ValueRef as SqlValueRef;
 
-use super::Options;
-use super::column::{Column, ExpectedType, from_sqlite};
-use super::connection::DbConnection;
-use super::error::{DbError, file_name_of};
-use super::pool::ConnectionPool;
-use super::row_buffer::RowBuffer;
-use super::schema::{RowLocator, Schema, Table};
-use super::select_builder::{PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate};
 use crate::progress;
+use crate::sqlite::Options;
+use crate::sqlite::column::{Column, ExpectedType, from_sqlite};
+use crate::sqlite::connection::DbConnection;
+use crate::sqlite::connection::pool::ConnectionPool;
+use crate::sqlite::error::{DbError, file_name_of};
+use crate::sqlite::read::row_buffer::RowBuffer;
+use crate::sqlite::read::select_builder::{PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate};
+use crate::sqlite::schema::{RowLocator, Schema, Table};
 
-/// How long a statement may hold its lock. Who waits 50 ms for us gets through, even if our thread has to wait
-/// for a processor meanwhile.
+/// How long a statement may hold its lock. A writer with a busy timeout of 50 ms gets through, even if our
+/// thread waits for a processor meanwhile.
 const LOCK_HOLD_MAX: Duration = Duration::from_millis(5);
-/// In WAL mode nobody waits for a reader, and only the rows get old.
+/// In WAL mode readers do not block writers; the limit only bounds the age of the rows.
 const LOCK_HOLD_WAL_MAX: Duration = Duration::from_millis(40);
-/// A table with so few rows is read in no time whatever is asked.
+/// A table with so few rows is read quickly, whatever the query.
 const SMALL_ROWS: u64 = 2_000;
-/// Up to so many rows are counted for a total.
+/// Up to this many rows are counted for a total.
 const COUNT_ROWS: u64 = 5_000;
-/// More is handed over in pieces.
+/// A larger page is handed over in parts.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 const ROWS_MAX: usize = 10_000;
 const QUERY_CACHE_MAX: usize = 512;
-/// Rows with no more columns than this are made on the stack.
+/// Rows with at most this many columns are built on the stack.
 const STACK_COLUMNS_MAX: usize = 24;
 
-pub(super) struct TableReader {
-    pub(super) pool: Arc<ConnectionPool>,
-    pub(super) table: Table,
-    pub(super) columns: Vec<Column>,
-    /// Their places in the table.
-    pub(super) table_columns: Vec<usize>,
-    pub(super) key: Vec<usize>,
-    /// Whether no two rows can have one key, and an index finds it.
-    pub(super) key_is_declared: bool,
-    /// What follows a page: a key, a rowid, or a number of rows.
-    pub(super) paging: Paging,
-    pub(super) lock_hold_max: Duration,
+pub(crate) struct TableReader {
+    pub(crate) pool: Arc<ConnectionPool>,
+    pub(crate) table: Table,
+    pub(crate) columns: Vec<Column>,
+    /// The index of each column in the table.
+    pub(crate) table_columns: Vec<usize>,
+    pub(crate) key: Vec<usize>,
+    /// Whether the schema declares the key unique, so that an index finds it.
+    pub(crate) key_is_declared: bool,
+    /// How a page continues: after a key, after a rowid, or at an offset.
+    pub(crate) paging: Paging,
+    pub(crate) lock_hold_max: Duration,
     list_ms_max: u64,
-    pub(super) sql_name: String,
+    pub(crate) sql_name: String,
     is_small: bool,
-    /// Whether there were few enough rows to count them for every list.
+    /// Whether the table had few enough rows to count them for every list.
     counts_total: bool,
     key_lookup: SqlTemplate,
     query_cache: RwLock<HashMap<QueryShape, Arc<CachedQuery>, RandomState>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Paging {
+pub(crate) enum Paging {
     Key,
     Rowid(String),
     Offset,
@@ -75,21 +83,21 @@ struct CachedQuery {
 
 /// Where a page ended, checked against the table.
 #[derive(Debug, Clone)]
-pub(super) struct PageCursor {
-    pub(super) sort_value: Option<Value>,
-    pub(super) key: Vec<Value>,
+pub(crate) struct PageCursor {
+    pub(crate) sort_value: Option<Value>,
+    pub(crate) key: Vec<Value>,
 }
 
-/// How far a page got.
-pub(super) enum PageStatus {
-    /// No rows are left behind it.
+/// Whether more rows follow a page.
+pub(crate) enum PageStatus {
+    /// No rows follow.
     Exhausted,
-    /// There may be more.
+    /// More rows may follow.
     MayHaveMore,
 }
 
 impl TableReader {
-    pub(super) fn new(
+    pub(crate) fn new(
         pool: &Arc<ConnectionPool>,
         options: &Options,
         schema: &Schema,
@@ -102,20 +110,23 @@ impl TableReader {
         let table =
             table.ok_or_else(|| incompatible_error(format!("`{name}` has no table `{}`", shape.table)))?;
         let mut columns = Vec::with_capacity(shape.columns.len());
-        let mut places = Vec::with_capacity(shape.columns.len());
-        for wanted in &shape.columns {
-            let is_at = |at: &usize| table.columns.get(*at).is_some_and(|column| column.name == wanted.name);
-            let place = Some(wanted.source_index)
+        let mut table_columns = Vec::with_capacity(shape.columns.len());
+        for column_shape in &shape.columns {
+            let is_at = |index: &usize| {
+                table.columns.get(*index).is_some_and(|column| column.name == column_shape.name)
+            };
+            let position = Some(column_shape.source_index)
                 .filter(is_at)
-                .or_else(|| (0..table.columns.len()).find(|at| is_at(at)));
-            let place = place.ok_or_else(|| {
-                incompatible_error(format!("table `{}` has no column `{}`", shape.table, wanted.name))
+                .or_else(|| (0..table.columns.len()).find(|index| is_at(index)));
+            let position = position.ok_or_else(|| {
+                incompatible_error(format!("table `{}` has no column `{}`", shape.table, column_shape.name))
             })?;
-            columns.push(Column::new(wanted, &table, place, is_utf16));
-            places.push(place);
+            columns.push(Column::new(column_shape, &table, position, is_utf16));
+            table_columns.push(position);
         }
         let key = shape.key.clone();
-        let declared: Vec<usize> = key.iter().filter_map(|at| places.get(*at).copied()).collect();
+        let declared: Vec<usize> =
+            key.iter().filter_map(|index| table_columns.get(*index).copied()).collect();
         let key_is_declared = declared.len() == key.len() && table.is_declared_key(&declared);
         let paging = match &table.locator {
             _ if !key.is_empty() => Paging::Key,
@@ -127,7 +138,7 @@ impl TableReader {
             sql_name: table.sql_name(),
             table,
             columns,
-            table_columns: places,
+            table_columns,
             key,
             key_is_declared,
             paging,
@@ -142,35 +153,35 @@ impl TableReader {
         Ok(reader)
     }
 
-    /// Makes what every call needs, and finds what is wrong before the first.
+    /// Prepares what every call needs, and finds errors before the first call.
     fn prepare(&mut self) -> Result<(), SourceError> {
         let filters = self.key.iter().map(|column| (*column, Comparison::Equals)).collect();
         self.key_lookup =
             self.select_builder().build(&QueryShape { filters, sort: None, segment: PageSegment::KeyLookup });
         let is_view = self.table.locator == RowLocator::None;
-        let counted = self.pool.read(|session| {
-            session.inner.prepare_cached(&self.key_lookup.sql)?;
-            if is_view { Ok(None) } else { self.count(session, COUNT_ROWS) }
+        let counted = self.pool.read(|connection| {
+            connection.inner.prepare_cached(&self.key_lookup.sql)?;
+            if is_view { Ok(None) } else { self.count(connection, COUNT_ROWS) }
         });
-        let counted = counted.map_err(|fail| self.pool.source_error(fail))?;
+        let counted = counted.map_err(|error| self.pool.source_error(error))?;
         self.counts_total = counted.is_some();
         self.is_small = counted.is_some_and(|rows| rows <= SMALL_ROWS);
         Ok(())
     }
 
-    /// How many rows there are, if they are few.
-    fn count(&self, session: &DbConnection, rows_max: u64) -> Result<Option<u64>, DbError> {
+    /// The number of rows, if there are at most `rows_max`.
+    fn count(&self, connection: &DbConnection, rows_max: u64) -> Result<Option<u64>, DbError> {
         let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {})", self.sql_name, rows_max + 1);
-        session.set_deadline(self.lock_hold_max);
-        let counted = session.inner.prepare_cached(&sql)?.query_row([], |row| row.get::<_, i64>(0));
+        connection.set_deadline(self.lock_hold_max);
+        let counted = connection.inner.prepare_cached(&sql)?.query_row([], |row| row.get::<_, i64>(0));
         match counted.map_err(DbError::from) {
             Ok(count) => Ok(u64::try_from(count).ok().filter(|count| *count <= rows_max)),
             Err(DbError::DeadlineExceeded) => Ok(None),
-            Err(fail) => Err(fail),
+            Err(error) => Err(error),
         }
     }
 
-    pub(super) fn select_builder(&self) -> SelectBuilder<'_> {
+    pub(crate) fn select_builder(&self) -> SelectBuilder<'_> {
         let rowid = match &self.paging {
             Paging::Rowid(rowid) => Some(rowid.as_str()),
             Paging::Key | Paging::Offset => None,
@@ -178,68 +189,68 @@ impl TableReader {
         SelectBuilder { table: &self.sql_name, columns: &self.columns, key: &self.key, rowid }
     }
 
-    fn cached_query(&self, form: &QueryShape) -> Option<Arc<CachedQuery>> {
-        self.query_cache.read().unwrap_or_else(PoisonError::into_inner).get(form).map(Arc::clone)
+    fn cached_query(&self, shape: &QueryShape) -> Option<Arc<CachedQuery>> {
+        self.query_cache.read().unwrap_or_else(PoisonError::into_inner).get(shape).map(Arc::clone)
     }
 
-    fn query_for(&self, form: QueryShape, session: &DbConnection) -> Result<Arc<CachedQuery>, DbError> {
-        if let Some(known) = self.cached_query(&form) {
-            return Ok(known);
+    fn query_for(&self, shape: QueryShape, connection: &DbConnection) -> Result<Arc<CachedQuery>, DbError> {
+        if let Some(cached) = self.cached_query(&shape) {
+            return Ok(cached);
         }
-        let plan = self.select_builder().build(&form);
-        let is_short = plan.is_cheap(&session.inner, &form)?;
-        let known = Arc::new(CachedQuery { template: plan, is_cheap: is_short });
+        let template = self.select_builder().build(&shape);
+        let is_cheap = template.is_cheap(&connection.inner, &shape)?;
+        let cached = Arc::new(CachedQuery { template, is_cheap });
         let mut plans = self.query_cache.write().unwrap_or_else(PoisonError::into_inner);
         if plans.len() < QUERY_CACHE_MAX {
-            plans.insert(form, Arc::clone(&known));
+            plans.insert(shape, Arc::clone(&cached));
         }
-        Ok(known)
+        Ok(cached)
     }
 
-    /// Hands a row's values over, or says which is not as it was.
+    /// Passes a row's values to `visit`, or names the column that has another type than before.
     #[inline]
-    pub(super) fn with_row_values<T>(
+    pub(crate) fn with_row_values<T>(
         &self,
         row: &Row<'_>,
-        hand: impl FnOnce(&[ValueRef<'_>]) -> T,
+        visit: impl FnOnce(&[ValueRef<'_>]) -> T,
     ) -> Result<T, DbError> {
-        self.with_row_values_from(row, 0, hand)
+        self.with_row_values_from(row, 0, visit)
     }
 
-    /// The same where other columns come first.
+    /// Like `with_row_values`, where `from` other columns come first.
     #[inline(always)]
     fn with_row_values_from<T>(
         &self,
         row: &Row<'_>,
         from: usize,
-        hand: impl FnOnce(&[ValueRef<'_>]) -> T,
+        visit: impl FnOnce(&[ValueRef<'_>]) -> T,
     ) -> Result<T, DbError> {
         let count = self.columns.len();
-        let mut few = [ValueRef::Null; STACK_COLUMNS_MAX];
-        let mut many = Vec::new();
-        let cells = match few.get_mut(..count) {
-            Some(few) => few,
+        let mut stack = [ValueRef::Null; STACK_COLUMNS_MAX];
+        let mut heap = Vec::new();
+        let values = match stack.get_mut(..count) {
+            Some(stack) => stack,
             None => {
-                many.resize(count, ValueRef::Null);
-                &mut many[..]
+                heap.resize(count, ValueRef::Null);
+                &mut heap[..]
             }
         };
-        for (at, (cell, column)) in cells.iter_mut().zip(&self.columns).enumerate() {
-            let value = row.get_ref(from + at)?;
-            *cell = column
-                .checked_value(value)
+        for (index, (value, column)) in values.iter_mut().zip(&self.columns).enumerate() {
+            let stored = row.get_ref(from + index)?;
+            *value = column
+                .checked_value(stored)
                 .map_err(|expected| self.type_mismatch_error(row, from, column, expected))?;
         }
-        for at in &self.key {
-            if cells[*at] == ValueRef::Null {
+        for index in &self.key {
+            if values[*index] == ValueRef::Null {
                 let expected = ExpectedType("a value in every row");
-                return Err(self.type_mismatch_error(row, from, &self.columns[*at], expected).into());
+                return Err(self.type_mismatch_error(row, from, &self.columns[*index], expected).into());
             }
         }
-        Ok(hand(cells))
+        Ok(visit(values))
     }
 
-    /// Callers learn which column; which row it is says the log, to whoever can correct it.
+    /// The caller learns the column. Only the log names the row, for the owner who can correct it.
     #[cold]
     fn type_mismatch_error(
         &self,
@@ -248,66 +259,80 @@ impl TableReader {
         column: &Column,
         ExpectedType(expected): ExpectedType,
     ) -> SourceError {
-        let what = format!("table `{}`, column `{}`: expected {expected}", self.table.name, column.name);
-        let part = |at: &usize| {
-            Some(format!("`{}` {}", self.columns[*at].name, format_key_value(row.get_ref(from + *at).ok()?)))
+        let problem = format!("table `{}`, column `{}`: expected {expected}", self.table.name, column.name);
+        let segment = |index: &usize| {
+            Some(format!(
+                "`{}` {}",
+                self.columns[*index].name,
+                format_key_value(row.get_ref(from + *index).ok()?)
+            ))
         };
-        let key: Vec<String> = self.key.iter().filter_map(part).collect();
+        let key: Vec<String> = self.key.iter().filter_map(segment).collect();
         SourceError::Incompatible {
-            message: format!("{what}, and a row has something else; the log of the server says which"),
-            detail: if key.is_empty() { what } else { format!("{what}, in the row with {}", key.join(", ")) },
+            message: format!("{problem}, but a row has another value; the server log says which row"),
+            detail: if key.is_empty() {
+                problem
+            } else {
+                format!("{problem}, in the row with {}", key.join(", "))
+            },
         }
     }
 
-    pub(super) fn duplicate_key_error(&self) -> SourceError {
-        let names: Vec<String> = self.key.iter().map(|at| format!("`{}`", self.columns[*at].name)).collect();
-        incompatible_error(format!("table `{}`: the key {} repeats", self.table.name, names.join(", ")))
+    pub(crate) fn duplicate_key_error(&self) -> SourceError {
+        let names: Vec<String> =
+            self.key.iter().map(|index| format!("`{}`", self.columns[*index].name)).collect();
+        incompatible_error(format!("table `{}`: the key {} is not unique", self.table.name, names.join(", ")))
     }
 
-    /// Adds a row to a page.
-    pub(super) fn buffer_row(&self, row: &Row<'_>, place: i64, page: &mut RowBuffer) -> Result<(), DbError> {
-        self.buffer_row_from(row, 0, place, page)
+    /// Copies a row into the buffer.
+    pub(crate) fn buffer_row(
+        &self,
+        row: &Row<'_>,
+        position: i64,
+        page: &mut RowBuffer,
+    ) -> Result<(), DbError> {
+        self.buffer_row_from(row, 0, position, page)
     }
 
-    pub(super) fn buffer_row_from(
+    pub(crate) fn buffer_row_from(
         &self,
         row: &Row<'_>,
         from: usize,
-        place: i64,
+        position: i64,
         page: &mut RowBuffer,
     ) -> Result<(), DbError> {
-        self.with_row_values_from(row, from, |cells| {
-            cells.iter().for_each(|cell| page.push(*cell));
-            page.end_row(place);
+        self.with_row_values_from(row, from, |values| {
+            values.iter().for_each(|value| page.push(*value));
+            page.end_row(position);
         })
     }
 
-    pub(super) fn key_filters<'a>(&self, key: &[ValueRef<'a>]) -> Vec<Filter<'a>> {
+    pub(crate) fn key_filters<'a>(&self, key: &[ValueRef<'a>]) -> Vec<Filter<'a>> {
         let columns = self.key.iter().zip(key);
         columns
             .map(|(column, value)| Filter { column: *column, comparison: Comparison::Equals, value: *value })
             .collect()
     }
 
-    /// The row with a key, by an index: handed over where it lies.
+    /// Finds a row by a declared key and passes it on without copying.
     fn find_by_index(
         &self,
         filters: &[Filter<'_>],
         row: &mut dyn FnMut(&[ValueRef<'_>]),
     ) -> Result<bool, DbError> {
         let values = QueryParams { filters, sort: None, sort_value: None, key: &[], limit: 1 };
-        self.pool.read_row(|session| {
-            let mut statement = session.inner.prepare_cached(&self.key_lookup.sql)?;
+        self.pool.read_row(|connection| {
+            let mut statement = connection.inner.prepare_cached(&self.key_lookup.sql)?;
             self.key_lookup.bind(&mut statement, &self.columns, &self.key, &values)?;
             let mut rows = statement.raw_query();
             match rows.next()? {
-                Some(found) => self.with_row_values(found, |cells| row(cells)).map(|()| true),
+                Some(found) => self.with_row_values(found, |values| row(values)).map(|()| true),
                 None => Ok(false),
             }
         })
     }
 
-    /// The row with a key that only happens to be one: perhaps by reading all, perhaps there are two.
+    /// Finds a row by a key that is not declared: may scan the table, and may find two.
     fn find_by_query(
         &self,
         filters: Vec<Filter<'_>>,
@@ -319,8 +344,8 @@ impl TableReader {
             Err(DbError::DeadlineExceeded) => {
                 self.scan_page(&query, None, 2, &mut page)?;
             }
-            filled => {
-                filled?;
+            status => {
+                status?;
             }
         }
         match page.row_count() {
@@ -333,25 +358,25 @@ impl TableReader {
         }
     }
 
-    /// Fills a page within the time a lock may be held.
-    pub(super) fn query_page(
+    /// Fills a page within the time that a lock may be held.
+    pub(crate) fn query_page(
         &self,
         query: &Query<'_>,
         after: Option<&PageCursor>,
         rows_max: usize,
         page: &mut RowBuffer,
     ) -> Result<PageStatus, DbError> {
-        let parts = self.segments(query, after);
-        self.pool.read(|session| {
+        let segments = self.segments(query, after);
+        self.pool.read(|connection| {
             page.clear();
-            session.set_deadline(self.lock_hold_max);
-            // One state of the database for all parts.
-            let _snapshot = if parts.len() > 1 { Some(ReadTransaction::begin(session)?) } else { None };
-            for part in parts {
-                let known = self.query_for(QueryShape::new(query, *part), session)?;
+            connection.set_deadline(self.lock_hold_max);
+            // One snapshot for all segments.
+            let _snapshot = if segments.len() > 1 { Some(ReadTransaction::begin(connection)?) } else { None };
+            for segment in segments {
+                let cached = self.query_for(QueryShape::new(query, *segment), connection)?;
                 let left = rows_max - page.row_count();
                 if let PageStatus::MayHaveMore =
-                    self.query_segment(query, after, left, &known.template, session, page)?
+                    self.query_segment(query, after, left, &cached.template, connection, page)?
                 {
                     return Ok(PageStatus::MayHaveMore);
                 }
@@ -380,8 +405,8 @@ impl TableReader {
         query: &Query<'_>,
         after: Option<&PageCursor>,
         rows_max: usize,
-        plan: &SqlTemplate,
-        session: &DbConnection,
+        template: &SqlTemplate,
+        connection: &DbConnection,
         page: &mut RowBuffer,
     ) -> Result<PageStatus, DbError> {
         let values = QueryParams {
@@ -395,43 +420,43 @@ impl TableReader {
             [Value::Integer(seen), ..] if self.paging == Paging::Offset => seen.saturating_add(1),
             _ => 0,
         };
-        let mut statement = session.inner.prepare_cached(&plan.sql)?;
-        plan.bind(&mut statement, &self.columns, &self.key, &values)?;
+        let mut statement = connection.inner.prepare_cached(&template.sql)?;
+        template.bind(&mut statement, &self.columns, &self.key, &values)?;
         let mut rows = statement.raw_query();
-        let mut taken = 0;
+        let mut count = 0;
         while let Some(row) = rows.next()? {
-            let place = match self.paging {
+            let position = match self.paging {
                 Paging::Key => 0,
                 Paging::Rowid(_) => row.get(self.columns.len())?,
                 Paging::Offset => offset,
             };
             offset += 1;
-            taken += 1;
-            self.buffer_row(row, place, page)?;
-            if taken == rows_max || page.byte_len() > PAGE_BYTES_MAX {
+            count += 1;
+            self.buffer_row(row, position, page)?;
+            if count == rows_max || page.byte_len() > PAGE_BYTES_MAX {
                 return Ok(PageStatus::MayHaveMore);
             }
         }
         Ok(PageStatus::Exhausted)
     }
 
-    /// Reads a cursor. It came from us, and perhaps from another shape of the table.
-    pub(super) fn parse_cursor(&self, query: &Query<'_>) -> Result<Option<PageCursor>, SourceError> {
+    /// Checks a cursor. Spile issued it, but perhaps for another shape of the table.
+    pub(crate) fn parse_cursor(&self, query: &Query<'_>) -> Result<Option<PageCursor>, SourceError> {
         let Some(CursorPosition { sort_value: sorted, key }) = query.after else { return Ok(None) };
         let after = PageCursor { sort_value: sorted.clone(), key: key.clone() };
-        let fits = match (&self.paging, &key[..]) {
+        let is_valid = match (&self.paging, &key[..]) {
             (Paging::Key, key) => key.len() == self.key.len() && !key.contains(&Value::Null),
             (Paging::Rowid(_) | Paging::Offset, [Value::Integer(_), Value::Integer(0)]) => true,
             (Paging::Rowid(_) | Paging::Offset, _) => false,
         };
-        if fits && sorted.is_some() == query.sort.is_some() {
+        if is_valid && sorted.is_some() == query.sort.is_some() {
             Ok(Some(after))
         } else {
             Err(SourceError::StaleCursor)
         }
     }
 
-    pub(super) fn cursor_after(&self, query: &Query<'_>, page: &RowBuffer) -> Option<PageCursor> {
+    pub(crate) fn cursor_after(&self, query: &Query<'_>, page: &RowBuffer) -> Option<PageCursor> {
         let row = page.row_count().checked_sub(1)?;
         let sorted = query.sort.map(|sort| page.value(row, sort.column));
         let key = match self.paging {
@@ -451,7 +476,7 @@ impl TableReader {
         let mut page = RowBuffer::new(self.columns.len());
         let (mut read, mut total) = (0, None);
         while read < rows_max {
-            let filled = match self.query_page(query, after.as_ref(), rows_max - read, &mut page) {
+            let status = match self.query_page(query, after.as_ref(), rows_max - read, &mut page) {
                 Err(DbError::DeadlineExceeded) => {
                     total = Some(self.scan_page(query, after.as_ref(), rows_max - read, &mut page)?);
                     if page.row_count() < rows_max - read {
@@ -460,17 +485,17 @@ impl TableReader {
                         PageStatus::MayHaveMore
                     }
                 }
-                filled => {
-                    let filled = filled?;
+                status => {
+                    let status = status?;
                     progress::report_rows(query.progress, page.row_count() as u64);
-                    filled
+                    status
                 }
             };
             read += page.row_count();
             if self.emit_rows(query, &page, row)? == RowFlow::Stop {
                 read = rows_max;
             }
-            match filled {
+            match status {
                 PageStatus::Exhausted if query.after.is_none() => {
                     return Ok(Some(total.unwrap_or(read as u64)));
                 }
@@ -480,7 +505,7 @@ impl TableReader {
         }
         match total {
             None if query.filters.is_empty() && self.counts_total => {
-                self.pool.read(|session| self.count(session, COUNT_ROWS))
+                self.pool.read(|connection| self.count(connection, COUNT_ROWS))
             }
             total => Ok(total),
         }
@@ -492,24 +517,25 @@ impl TableReader {
         page: &RowBuffer,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<RowFlow, SourceError> {
-        for at in 0..page.row_count() {
-            if query.cancelled.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        for index in 0..page.row_count() {
+            if query.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
                 return Err(SourceError::Cancelled);
             }
-            let same =
-                |column: &usize| at > 0 && page.value_ref(at, *column) == page.value_ref(at - 1, *column);
+            let same = |column: &usize| {
+                index > 0 && page.value_ref(index, *column) == page.value_ref(index - 1, *column)
+            };
             if !self.key_is_declared && !self.key.is_empty() && self.key.iter().all(same) {
                 return Err(self.duplicate_key_error());
             }
-            let place = RowPosition { row_number: page.position(at), table_version: 0 };
-            if row(&page.row(at), place) == RowFlow::Stop {
+            let position = RowPosition { row_number: page.position(index), table_version: 0 };
+            if row(&page.row(index), position) == RowFlow::Stop {
                 return Ok(RowFlow::Stop);
             }
         }
         Ok(RowFlow::Continue)
     }
 
-    pub(super) fn list_deadline(&self) -> Instant {
+    pub(crate) fn list_deadline(&self) -> Instant {
         Instant::now() + Duration::from_millis(self.list_ms_max)
     }
 }
@@ -521,13 +547,14 @@ impl Reader for TableReader {
             ReadRequest::Get => self.key_is_declared,
             ReadRequest::List(query) => {
                 let Ok(after) = self.parse_cursor(query) else { return true };
-                self.segments(query, after.as_ref()).iter().all(|part| {
-                    let form = QueryShape::new(query, *part);
-                    match self.cached_query(&form) {
-                        Some(known) => known.is_cheap,
+                self.segments(query, after.as_ref()).iter().all(|segment| {
+                    let shape = QueryShape::new(query, *segment);
+                    match self.cached_query(&shape) {
+                        Some(cached) => cached.is_cheap,
                         None => {
-                            let known = self.pool.read(|session| self.query_for(form.clone(), session));
-                            known.is_ok_and(|known| known.is_cheap)
+                            let cached =
+                                self.pool.read(|connection| self.query_for(shape.clone(), connection));
+                            cached.is_ok_and(|cached| cached.is_cheap)
                         }
                     }
                 })
@@ -547,18 +574,20 @@ impl Reader for TableReader {
             (true, ..) => self.find_by_index(&self.key_filters(key), row),
             (false, ..) => self.find_by_query(self.key_filters(key), row),
         };
-        found.map_err(|fail| self.pool.source_error(fail))
+        found.map_err(|error| self.pool.source_error(error))
     }
 
     fn list(
         &self,
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-    ) -> Result<Option<u64>, SourceError> {
-        if query.cancelled.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+    ) -> Result<Option<Total>, SourceError> {
+        if query.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
             return Err(SourceError::Cancelled);
         }
-        self.list_pages(query, row).map_err(|fail| self.pool.source_error(fail))
+        self.list_pages(query, row)
+            .map(|total| total.map(Total::Exact))
+            .map_err(|error| self.pool.source_error(error))
     }
 
     fn search(
@@ -566,38 +595,35 @@ impl Reader for TableReader {
         search: &Search<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<SearchCoverage, SourceError> {
-        self.search_rows(search, row).map_err(|fail| self.pool.source_error(fail))
+        self.search_rows(search, row).map_err(|error| self.pool.source_error(error))
     }
 }
 
-/// A transaction that ends with this.
-pub(super) struct ReadTransaction<'s>(&'s DbConnection);
+/// A read transaction that ends when this is dropped.
+pub(crate) struct ReadTransaction<'s>(&'s DbConnection);
 
 impl<'s> ReadTransaction<'s> {
-    pub(super) fn begin(session: &'s DbConnection) -> Result<Self, DbError> {
-        session.inner.prepare_cached("BEGIN")?.execute([])?;
-        Ok(Self(session))
+    pub(crate) fn begin(connection: &'s DbConnection) -> Result<Self, DbError> {
+        connection.inner.prepare_cached("BEGIN")?.execute([])?;
+        Ok(Self(connection))
     }
 }
 
 impl Drop for ReadTransaction<'_> {
     fn drop(&mut self) {
-        // The deadline may be over, and this must not be stopped by it.
+        // The deadline may have passed; it must not interrupt the COMMIT.
         self.0.clear_deadline();
         let ended = self.0.inner.prepare_cached("COMMIT").and_then(|mut end| end.execute([]));
-        // A connection that is still in a transaction is closed instead of lent again.
+        // The pool closes a connection that is still in a transaction.
         drop(ended);
     }
 }
 
-fn incompatible_error(told: String) -> SourceError {
-    SourceError::Incompatible {
-        detail: told.clone(),
-        message: format!("{told}; the data is not what it was"),
-    }
+fn incompatible_error(message: String) -> SourceError {
+    SourceError::Incompatible { detail: message.clone(), message: format!("{message}; the data has changed") }
 }
 
-/// A value of a key for the log.
+/// A key value for the log.
 fn format_key_value(value: SqlValueRef<'_>) -> String {
     const BYTES_MAX: usize = 80;
     match from_sqlite(value) {

@@ -1,71 +1,75 @@
-//! What a connection may do, asked by SQLite while it prepares a statement. What is not known here is refused.
+//! The authorizer: what a statement may do. SQLite calls it for every table, function and pragma while it
+//! prepares a statement. It denies everything that it does not know.
 //!
-//! Our own statements do little, so little is allowed. An author's statement may read all tables of theirs and call
-//! what only computes; whether it may write is for whoever prepares it. What the owner of a database declared, its
-//! views, triggers and foreign keys, may do what they do; none of it may reach other files or the schema.
+//! Spile's own statements do little, so it allows them little. An author's statement may read every table of
+//! the database and call functions that only compute; `AccessMode` decides whether it may write. The owner's
+//! views, triggers and foreign keys may do what they are declared to do, but none of them reaches other files
+//! or changes the schema.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-use super::change_capture;
-use super::idempotency;
+use crate::sqlite::reserved_names::{self, is_own_table};
 
-/// What is allowed now.
+/// What the authorizer allows at the moment.
 #[derive(Debug, Clone)]
-pub(super) enum AccessMode {
-    /// Read tables and views.
+pub(crate) enum AccessMode {
+    /// Read the rows of tables and views.
     ReadRows,
-    /// Ask what tables there are, too.
+    /// Read the schema too.
     ReadSchema,
-    /// What an author wrote, and it is written down what that does. On a connection that cannot write.
+    /// Prepare an author's statement and record what it accesses. For connections that cannot write.
     Describe,
-    /// What an author wrote, as it was examined.
+    /// Run an author's statement that was described before.
     RunStatement,
-    /// Write to these tables, in small letters.
+    /// Write to these tables; names in lower case.
     WriteTables(Arc<HashSet<String>>),
-    /// Make and keep the table of claims.
+    /// Create and use the table of idempotency records.
     Idempotency,
-    /// Put up triggers that see what changes, take them down, and rehearse.
+    /// Create and drop the triggers of change capture, and use the savepoint of a trial run.
     ChangeCapture,
 }
 
-/// What a statement does, and the first thing that it may not.
+/// What a statement accesses, and the first access that was denied.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AccessLog {
-    pub(super) tables: BTreeSet<String>,
-    /// What it may change; and whether it says so itself, or a trigger of the owner's does.
-    pub(super) written_tables: BTreeMap<String, bool>,
-    /// What triggers of the owner's may change, in small letters; without what foreign keys make of that.
-    pub(super) trigger_tables: HashSet<String>,
-    /// In small letters.
-    pub(super) functions: BTreeSet<String>,
-    /// The views and named subqueries through which it reads.
-    pub(super) accessors: BTreeSet<String>,
-    pub(super) denial: Option<Denial>,
+pub(crate) struct AccessLog {
+    pub(crate) tables: BTreeSet<String>,
+    /// Tables it may change: `true` if the statement names the table itself, `false` if only a trigger of the
+    /// owner does.
+    pub(crate) written_tables: BTreeMap<String, bool>,
+    /// Tables that the owner's triggers may change, in lower case. Does not include what foreign key actions
+    /// change.
+    pub(crate) trigger_tables: HashSet<String>,
+    /// In lower case.
+    pub(crate) functions: BTreeSet<String>,
+    /// The views and named subqueries (CTEs) that it reads through.
+    pub(crate) accessors: BTreeSet<String>,
+    pub(crate) denial: Option<Denial>,
 }
 
-/// Half a sentence, and what it is about.
+/// Why an access was denied (half a sentence), and the name of the denied object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Denial {
-    pub(super) reason: String,
-    pub(super) subject: String,
+pub(crate) struct Denial {
+    pub(crate) reason: String,
+    pub(crate) subject: String,
 }
 
-/// Shared by a connection and whoever lends it.
+/// Shared by a connection and its authorizer callback.
 #[derive(Debug)]
-pub(super) struct SqlAuthorizer {
+pub(crate) struct SqlAuthorizer {
     mode: Mutex<AccessMode>,
     access_log: Mutex<AccessLog>,
 }
 
-/// Asked about a table or an index.
+/// Pragmas that describe a table or an index.
 const SCHEMA_PRAGMAS: [&str; 5] =
     ["table_list", "table_xinfo", "index_list", "index_xinfo", "foreign_key_list"];
-/// Asked, never set.
+/// Pragmas that may be read but not set.
 const QUERY_ONLY_PRAGMAS: [&str; 2] = ["encoding", "journal_mode"];
-/// They reach beyond the database, or into the process. Not all are there; none is to come.
+/// Functions that reach beyond the database or into the process. Some of them are not compiled in; they stay
+/// denied in case a build adds them.
 const DENIED_FUNCTIONS: [&str; 8] = [
     "load_extension",
     "fts3_tokenizer",
@@ -76,45 +80,45 @@ const DENIED_FUNCTIONS: [&str; 8] = [
     "sqlite_compileoption_used",
     "sqlite_log",
 ];
-/// Pages and the file's inside, which no row tells.
+/// Virtual tables that expose raw pages of the file.
 const DENIED_TABLES: [&str; 2] = ["dbstat", "sqlite_dbpage"];
 
 impl SqlAuthorizer {
-    pub(super) fn new(permit: AccessMode) -> Self {
-        Self { mode: Mutex::new(permit), access_log: Mutex::default() }
+    pub(crate) fn new(mode: AccessMode) -> Self {
+        Self { mode: Mutex::new(mode), access_log: Mutex::default() }
     }
 
-    pub(super) fn set_mode(&self, permit: AccessMode) {
-        *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    pub(crate) fn set_mode(&self, mode: AccessMode) {
+        *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
     }
 
-    pub(super) fn access_log(&self) -> AccessLog {
+    pub(crate) fn access_log(&self) -> AccessLog {
         self.access_log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn clear_access_log(&self) {
+    pub(crate) fn clear_access_log(&self) {
         *self.access_log.lock().unwrap_or_else(PoisonError::into_inner) = AccessLog::default();
     }
 
-    pub(super) fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
-        let permit = self.mode.lock().unwrap_or_else(PoisonError::into_inner);
-        let may = match &*permit {
+    pub(crate) fn authorize(&self, context: &AuthContext<'_>) -> Authorization {
+        let mode = self.mode.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_allowed = match &*mode {
             AccessMode::ReadRows => allows_own_read(context, false),
             AccessMode::ReadSchema => allows_own_read(context, true),
             AccessMode::Describe => {
-                let refusal = statement_denial(context);
-                let mut noted = self.access_log.lock().unwrap_or_else(PoisonError::into_inner);
-                record_access(&mut noted, context);
-                let may = refusal.is_none();
-                noted.denial = noted.denial.take().or(refusal);
-                may
+                let denial = statement_denial(context);
+                let mut access_log = self.access_log.lock().unwrap_or_else(PoisonError::into_inner);
+                record_access(&mut access_log, context);
+                let is_allowed = denial.is_none();
+                access_log.denial = access_log.denial.take().or(denial);
+                is_allowed
             }
             AccessMode::RunStatement => statement_denial(context).is_none(),
             AccessMode::WriteTables(tables) => allows_table_write(context, tables),
             AccessMode::Idempotency => allows_idempotency(context),
             AccessMode::ChangeCapture => allows_change_capture(context),
         };
-        if may { Authorization::Allow } else { Authorization::Deny }
+        if is_allowed { Authorization::Allow } else { Authorization::Deny }
     }
 }
 
@@ -131,17 +135,17 @@ fn is_allowed_function(function: &str) -> bool {
 }
 
 fn is_capture_function(function: &str) -> bool {
-    function.eq_ignore_ascii_case(change_capture::CAPTURE_FUNCTION)
+    function.eq_ignore_ascii_case(reserved_names::CAPTURE_FUNCTION)
 }
 
-/// Our own statements that read.
+/// For Spile's own statements that read.
 fn allows_own_read(context: &AuthContext<'_>, may_ask_schema: bool) -> bool {
     let in_view = context.accessor.is_some();
     match context.action {
         AuthAction::Select | AuthAction::Transaction { .. } => true,
         AuthAction::Read { table_name, .. } => may_ask_schema || !is_sqlite_table(table_name),
-        // An owner's view may compute, and so may an index of expressions or a column, which are not named here.
-        // `trusted_schema` keeps all of them to functions that do nothing else.
+        // An owner's view may call functions, and so may an expression index or a generated column, for which
+        // SQLite names no accessor. `trusted_schema = off` limits all of them to harmless functions.
         AuthAction::Function { function_name } => is_allowed_function(function_name),
         AuthAction::Recursive => in_view,
         AuthAction::Pragma { pragma_name, pragma_value } => {
@@ -154,17 +158,17 @@ fn allows_own_read(context: &AuthContext<'_>, may_ask_schema: bool) -> bool {
     }
 }
 
-/// Our own statements that write to some tables, and what follows from those by the owner's own triggers.
+/// For Spile's own statements that write to some tables, and for the triggers that they fire.
 fn allows_table_write(context: &AuthContext<'_>, tables: &HashSet<String>) -> bool {
     let in_trigger = context.accessor.is_some();
     match context.action {
         AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }
         | AuthAction::Update { table_name, .. } => {
-            let may = in_trigger || tables.contains(&table_name.to_ascii_lowercase());
-            may && !is_sqlite_table(table_name) && !idempotency::is_own_table(table_name)
+            let is_allowed = in_trigger || tables.contains(&table_name.to_ascii_lowercase());
+            is_allowed && !is_sqlite_table(table_name) && !is_own_table(table_name)
         }
-        // Foreign keys and defaults compute and look where no trigger is named.
+        // For foreign keys and defaults SQLite names no trigger.
         AuthAction::Function { function_name } => is_allowed_function(function_name),
         AuthAction::Read { table_name, .. } => !is_sqlite_table(table_name) || is_statistics(table_name),
         AuthAction::Select | AuthAction::Transaction { .. } | AuthAction::Recursive => true,
@@ -173,7 +177,7 @@ fn allows_table_write(context: &AuthContext<'_>, tables: &HashSet<String>) -> bo
     }
 }
 
-/// What an R-tree asks before it is asked.
+/// An R-tree reads the statistics tables when it is opened.
 fn is_statistics(table: &str) -> bool {
     table.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_stat"))
 }
@@ -181,14 +185,12 @@ fn is_statistics(table: &str) -> bool {
 fn allows_idempotency(context: &AuthContext<'_>) -> bool {
     match context.action {
         AuthAction::CreateTable { table_name } | AuthAction::CreateIndex { table_name, .. } => {
-            idempotency::is_own_table(table_name)
+            is_own_table(table_name)
         }
         AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }
         | AuthAction::Update { table_name, .. }
-        | AuthAction::Read { table_name, .. } => {
-            idempotency::is_own_table(table_name) || is_schema(table_name)
-        }
+        | AuthAction::Read { table_name, .. } => is_own_table(table_name) || is_schema(table_name),
         AuthAction::Function { function_name } => ["max", "min"].contains(&function_name),
         AuthAction::Select | AuthAction::Transaction { .. } => true,
         _ => false,
@@ -199,16 +201,17 @@ fn allows_change_capture(context: &AuthContext<'_>) -> bool {
     match context.action {
         AuthAction::CreateTempTrigger { trigger_name, .. }
         | AuthAction::DropTempTrigger { trigger_name, .. } => {
-            trigger_name.starts_with(change_capture::TRIGGER_PREFIX)
+            trigger_name.starts_with(reserved_names::TRIGGER_PREFIX)
         }
         AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }
         | AuthAction::Update { table_name, .. }
         | AuthAction::Read { table_name, .. } => {
-            // A temporary trigger is kept with the temporary schema, and asked for as if with that of its table.
+            // SQLite stores a temporary trigger in the temporary schema, but asks as if for the schema of the
+            // trigger's table.
             is_schema(table_name) || table_name.eq_ignore_ascii_case("sqlite_temp_master")
         }
-        AuthAction::Savepoint { savepoint_name, .. } => savepoint_name == change_capture::TRIAL_SAVEPOINT,
+        AuthAction::Savepoint { savepoint_name, .. } => savepoint_name == reserved_names::TRIAL_SAVEPOINT,
         AuthAction::Pragma { pragma_name, .. } => pragma_name == "recursive_triggers",
         _ => false,
     }
@@ -218,76 +221,77 @@ fn is_schema(table: &str) -> bool {
     ["sqlite_master", "sqlite_schema"].iter().any(|name| table.eq_ignore_ascii_case(name))
 }
 
-/// What keeps an author's statement from doing this, if something does.
+/// Why an author's statement may not do this, or `None` if it may.
 fn statement_denial(context: &AuthContext<'_>) -> Option<Denial> {
-    let refused = |why: &str, word: &str| Some(Denial { reason: why.to_owned(), subject: word.to_owned() });
+    let denied =
+        |reason: &str, subject: &str| Some(Denial { reason: reason.to_owned(), subject: subject.to_owned() });
     let table = |name: &str| match name {
-        name if idempotency::is_own_table(name) => {
-            refused("this table is Spile's own, and not for statements", name)
-        }
+        name if is_own_table(name) => denied("this table belongs to Spile; statements cannot use it", name),
         name if is_sqlite_table(name)
             || DENIED_TABLES.iter().any(|inside| name.eq_ignore_ascii_case(inside)) =>
         {
-            refused("tables of SQLite's own cannot be read or written", name)
+            denied("statements cannot use SQLite's internal tables", name)
         }
         name if name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("pragma_")) => {
-            refused("a statement cannot ask for settings or the schema", name)
+            denied("a statement cannot read settings or the schema", name)
         }
         _ => None,
     };
     match context.action {
         AuthAction::Select | AuthAction::Recursive => None,
-        // While a virtual table is at work: what an R-tree asks for.
+        // An R-tree does this while it is used.
         AuthAction::Read { table_name, .. } if is_statistics(table_name) => None,
         AuthAction::Read { table_name, .. }
         | AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }
         | AuthAction::Update { table_name, .. } => {
             if context.database_name == Some("temp") {
-                return refused("there are no temporary tables", table_name);
+                return denied("temporary tables are not supported", table_name);
             }
             table(table_name)
         }
         AuthAction::Function { function_name } if is_allowed_function(function_name) => None,
-        // Of triggers only temporary ones may call it, and those are ours.
+        // The function is DIRECTONLY: among triggers only temporary ones can call it, and only Spile creates
+        // those.
         AuthAction::Function { function_name }
             if is_capture_function(function_name) && context.accessor.is_some() =>
         {
             None
         }
         AuthAction::Function { function_name } => {
-            refused("this function reaches beyond the database", function_name)
+            denied("this function reaches beyond the database", function_name)
         }
         AuthAction::Pragma { pragma_name, pragma_value } if is_data_version(pragma_name, pragma_value) => {
             None
         }
-        AuthAction::Pragma { .. } => refused("a statement cannot ask for settings or change them", "pragma"),
-        AuthAction::Attach { .. } => refused("a statement cannot open another file", "attach"),
-        AuthAction::Detach { .. } => refused("a statement cannot close a file", "detach"),
+        AuthAction::Pragma { .. } => denied("a statement cannot read or change settings", "pragma"),
+        AuthAction::Attach { .. } => denied("a statement cannot open another file", "attach"),
+        AuthAction::Detach { .. } => denied("a statement cannot close a file", "detach"),
         AuthAction::Transaction { .. } | AuthAction::Savepoint { .. } => {
-            refused("each statement is a transaction of its own", "")
+            denied("transactions are not supported: each statement runs in its own", "")
         }
-        _ => refused("a statement reads and writes rows; it does not change what tables there are", ""),
+        _ => denied("a statement can read and write rows; it cannot change the schema", ""),
     }
 }
 
-fn record_access(noted: &mut AccessLog, context: &AuthContext<'_>) {
-    noted.accessors.extend(context.accessor.map(str::to_owned));
+fn record_access(access_log: &mut AccessLog, context: &AuthContext<'_>) {
+    access_log.accessors.extend(context.accessor.map(str::to_owned));
     match context.action {
         AuthAction::Read { table_name, .. } => {
-            noted.tables.insert(table_name.to_owned());
+            access_log.tables.insert(table_name.to_owned());
         }
         AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }
         | AuthAction::Update { table_name, .. } => {
-            noted.tables.insert(table_name.to_owned());
-            *noted.written_tables.entry(table_name.to_owned()).or_default() |= context.accessor.is_none();
+            access_log.tables.insert(table_name.to_owned());
+            *access_log.written_tables.entry(table_name.to_owned()).or_default() |=
+                context.accessor.is_none();
             if context.accessor.is_some() {
-                noted.trigger_tables.insert(table_name.to_ascii_lowercase());
+                access_log.trigger_tables.insert(table_name.to_ascii_lowercase());
             }
         }
         AuthAction::Function { function_name } => {
-            noted.functions.insert(function_name.to_ascii_lowercase());
+            access_log.functions.insert(function_name.to_ascii_lowercase());
         }
         _ => {}
     }
@@ -295,25 +299,25 @@ fn record_access(noted: &mut AccessLog, context: &AuthContext<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connection::{DbConnection, Generation};
     use super::AccessMode;
+    use crate::sqlite::connection::{DbConnection, Generation};
 
-    /// Whether statements are refused on a real file whose only table is `t`.
-    fn check(permit: &AccessMode, statements: &[&str], expected: bool) {
+    /// Prepares each statement on a real file whose only table is `t`, and checks whether it is allowed.
+    fn check(mode: &AccessMode, statements: &[&str], expected: bool) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("t.db");
         let writer = rusqlite::Connection::open(&path).expect("a database");
         writer.execute_batch("CREATE TABLE t(a UNIQUE); INSERT INTO t VALUES(1)").expect("a table");
         let before = std::fs::read(&path).expect("bytes");
         let session =
-            DbConnection::open_read_only(&path, permit.clone(), Generation::default()).expect("opens");
+            DbConnection::open_read_only(&path, mode.clone(), Generation::default()).expect("opens");
         for sql in statements {
             let ran = session.inner.prepare(sql).and_then(|mut statement| {
                 let mut rows = statement.query([])?;
                 while rows.next()?.is_some() {}
                 Ok(())
             });
-            assert_eq!(ran.is_ok(), expected, "{permit:?} {sql}: {ran:?}");
+            assert_eq!(ran.is_ok(), expected, "{mode:?} {sql}: {ran:?}");
         }
         assert_eq!(std::fs::read(&path).expect("bytes"), before);
         let files = std::fs::read_dir(folder.path()).expect("a folder").count();
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_refused() {
+    fn everything_else_is_denied() {
         let statements = [
             "INSERT INTO t VALUES(2)",
             "UPDATE t SET a = 2",

@@ -1,4 +1,4 @@
-//! SQL and Rust give the same page, whatever is asked of whatever is stored.
+//! SQL and Rust return the same pages, for any query on any stored values.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use contract::{DataType, Value, infer};
 use proptest::prelude::*;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 
-use super::pool::ConnectionPool;
-use super::reader::{PageStatus, TableReader};
-use super::row_buffer::RowBuffer;
-use super::{Options, error::DbError, schema};
+use crate::sqlite::connection::pool::ConnectionPool;
+use crate::sqlite::read::row_buffer::RowBuffer;
+use crate::sqlite::read::{PageStatus, TableReader};
+use crate::sqlite::{Options, error::DbError, schema};
 
-/// A column that holds anything, read as a kind.
+/// Columns that hold any value, and the data type as which they are read.
 const COLUMNS: [(&str, DataType); 13] = [
     ("INTEGER", DataType::Integer),
     ("", DataType::Integer),
@@ -32,7 +32,8 @@ const COLUMNS: [(&str, DataType); 13] = [
     ("DATE", DataType::Date),
 ];
 
-/// How a table tells its rows apart: its first columns, its last words, and how many columns are the key.
+/// How a table identifies its rows: its first columns, the end of its declaration, and the number of key
+/// columns.
 const TABLES: [(&str, &str, usize); 5] = [
     ("k TEXT, n INTEGER", ", PRIMARY KEY (k, n))", 2),
     ("k TEXT, n INTEGER", ", PRIMARY KEY (k COLLATE NOCASE, n)) WITHOUT ROWID", 2),
@@ -75,8 +76,8 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A value as a call may filter by it: its class follows from the kind.
-fn filter_value(kind: DataType, value: &Value) -> Value {
+/// A value as a call may filter by it: its class follows from the data type.
+fn filter_value(data_type: DataType, value: &Value) -> Value {
     let text = match value {
         Value::Null => String::new(),
         Value::Text(text) => text.clone(),
@@ -84,15 +85,15 @@ fn filter_value(kind: DataType, value: &Value) -> Value {
         Value::Real(n) => n.to_string(),
         Value::Blob(_) => "2026-01-01T00:00:00".into(),
     };
-    match kind {
+    match data_type {
         DataType::Integer => Value::Integer(text.parse().unwrap_or(7)),
         DataType::Number => Value::Real(text.parse().unwrap_or(7.5)),
         DataType::Boolean => Value::Integer(i64::from(text == "true")),
         DataType::Decimal => {
             Value::Text(if text.parse::<f64>().is_ok() && text != "1e1" { text } else { "7.00".into() })
         }
-        DataType::Date | DataType::LocalTimestamp if !infer::matches_type(kind, &text) => {
-            Value::Text(if kind == DataType::Date { "2026-01-01" } else { "2026-01-01T00:00:00" }.into())
+        DataType::Date | DataType::LocalTimestamp if !infer::matches_type(data_type, &text) => {
+            Value::Text(if data_type == DataType::Date { "2026-01-01" } else { "2026-01-01T00:00:00" }.into())
         }
         _ => Value::Text(text),
     }
@@ -128,7 +129,7 @@ fn paging_fixture(
     let path = folder.path().join("t.db");
     let writer = rusqlite::Connection::open(&path).expect("a database");
     let (head, tail, key_width) = TABLES[table];
-    let (declared, kind) = COLUMNS[column];
+    let (declared, data_type) = COLUMNS[column];
     let encoding = if utf16 { "UTF-16le" } else { "UTF-8" };
     let make = format!("CREATE TABLE t ({head}, s {declared}, f {declared}{tail}");
     writer
@@ -142,38 +143,39 @@ fn paging_fixture(
         writer.execute("INSERT INTO t (k, n, s, f) VALUES (?, ?, ?, ?)", row).expect("a row");
     }
     writer.execute_batch("COMMIT").expect("rows");
-    let column = |at, name: &str, kind, null: Option<&str>| ColumnShape {
-        source_index: at,
+    let column = |index, name: &str, data_type, null: Option<&str>| ColumnShape {
+        source_index: index,
         name: name.into(),
-        data_type: kind,
-        nullable: at > 1,
-        mixed: at > 1,
+        data_type,
+        nullable: index > 1,
+        mixed: index > 1,
         null_text: null.map(Into::into),
     };
     let columns = vec![
-        column(2, "s", kind, null),
+        column(2, "s", data_type, null),
         column(0, "k", DataType::Text, None),
         column(1, "n", DataType::Integer, None),
-        column(3, "f", kind, null),
+        column(3, "f", data_type, null),
     ];
     let shape = TableShape { table: "t".into(), columns, key: (1..=key_width).collect() };
     let pool = Arc::new(ConnectionPool::new(&path, 2));
-    let schema = pool.with_schema_connection(|session| Ok(schema::read(&session.inner)?)).expect("a schema");
+    let schema =
+        pool.with_schema_connection(|connection| Ok(schema::read(&connection.inner)?)).expect("a schema");
     let mut reader = TableReader::new(&pool, &Options::default(), &schema, &shape).expect("a reader");
-    // What is compared is the pages, not how fast a busy machine makes them.
+    // The test compares pages, not the speed of a busy machine.
     reader.lock_hold_max = Duration::from_secs(10);
     PagingFixture { _folder: folder, reader }
 }
 
 fn rows(page: &RowBuffer) -> Vec<(Vec<Value>, i64)> {
     (0..page.row_count())
-        .map(|row| ((0..4).map(|at| page.value(row, at)).collect(), page.position(row)))
+        .map(|row| ((0..4).map(|index| page.value(row, index)).collect(), page.position(row)))
         .collect()
 }
 
-/// Reads page after page in both ways, and compares.
-fn check(world: &PagingFixture, query: &mut Query<'_>, rows_max: usize) {
-    let reader = &world.reader;
+/// Reads page after page in both ways, and compares them.
+fn check(fixture: &PagingFixture, query: &mut Query<'_>, rows_max: usize) {
+    let reader = &fixture.reader;
     let (mut sql, mut rust) = (RowBuffer::new(4), RowBuffer::new(4));
     let mut position: Option<CursorPosition> = None;
     let (mut all, mut counted) = (0, None);
@@ -203,7 +205,7 @@ fn check(world: &PagingFixture, query: &mut Query<'_>, rows_max: usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
-    fn sql_and_rust_give_the_same_pages(
+    fn sql_and_rust_return_the_same_pages(
         shape in (0..TABLES.len(), 0..COLUMNS.len(), prop::bool::weighted(0.2), prop::bool::weighted(0.2)),
         rows in prop::collection::vec((0..6_u8, value(), value()), 0..30),
         filters in prop::collection::vec((prop::sample::select(vec![0_usize, 3]), 0..3_u8, value()), 0..2),
@@ -211,12 +213,12 @@ proptest! {
         rows_max in 1..9_usize,
     ) {
         let (table, column, utf16, has_null) = shape;
-        let world = paging_fixture(table, column, utf16, has_null.then_some("none"), &rows);
-        let kind = COLUMNS[column].1;
-        let filters: Vec<_> = filters.into_iter().map(|(at, test, value)| (at, test, filter_value(kind, &value))).collect();
-        let filters = filters.iter().map(|(column, test, value)| Filter {
+        let fixture = paging_fixture(table, column, utf16, has_null.then_some("none"), &rows);
+        let data_type = COLUMNS[column].1;
+        let filters: Vec<_> = filters.into_iter().map(|(index, comparison, value)| (index, comparison, filter_value(data_type, &value))).collect();
+        let filters = filters.iter().map(|(column, comparison, value)| Filter {
             column: *column,
-            comparison: [Comparison::Equals, Comparison::AtLeast, Comparison::AtMost][usize::from(*test) * usize::from(kind.has_range())],
+            comparison: [Comparison::Equals, Comparison::AtLeast, Comparison::AtMost][usize::from(*comparison) * usize::from(data_type.has_range())],
             value: value.as_value_ref(),
         });
         let mut query = Query {
@@ -224,12 +226,12 @@ proptest! {
             sort: sort.map(|(column, descending)| Sort { column, descending }),
             ..Query::default()
         };
-        check(&world, &mut query, rows_max);
+        check(&fixture, &mut query, rows_max);
     }
 }
 
 #[test]
-fn a_view_is_not_walked() {
+fn a_view_cannot_be_scanned_in_chunks() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("t.db");
     let writer = rusqlite::Connection::open(&path).expect("a database");
@@ -244,8 +246,9 @@ fn a_view_is_not_walked() {
     };
     let shape = TableShape { table: "v".into(), columns: vec![column], key: vec![] };
     let pool = Arc::new(ConnectionPool::new(&path, 2));
-    let schema = pool.with_schema_connection(|session| Ok(schema::read(&session.inner)?)).expect("a schema");
+    let schema =
+        pool.with_schema_connection(|connection| Ok(schema::read(&connection.inner)?)).expect("a schema");
     let reader = TableReader::new(&pool, &Options::default(), &schema, &shape).expect("a reader");
-    let walked = reader.scan_page(&Query::default(), None, 1, &mut RowBuffer::new(1));
-    assert!(matches!(walked, Err(DbError::Source(SourceError::Timeout))));
+    let result = reader.scan_page(&Query::default(), None, 1, &mut RowBuffer::new(1));
+    assert!(matches!(result, Err(DbError::Source(SourceError::Timeout))));
 }

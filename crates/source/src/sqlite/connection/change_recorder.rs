@@ -1,0 +1,82 @@
+//! Records the rows that a statement changes, as the capture triggers report them.
+//!
+//! The triggers call one SQL function with the values of each row. It keeps a digest of each row and counts the rows
+//! that each table gains or loses.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use contract::ValueRef;
+use ring::digest;
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::{Connection, Result};
+
+use crate::sqlite::column::from_sqlite;
+use crate::sqlite::reserved_names::CAPTURE_FUNCTION;
+
+/// What the triggers reported since the last reset.
+#[derive(Debug, Default)]
+pub(crate) struct CapturedChanges {
+    /// For each captured table: inserted rows minus deleted rows.
+    pub(crate) net_rows: Vec<i64>,
+    /// One digest for each row, or for each part of a row with many columns.
+    pub(crate) row_digests: Vec<[u8; 32]>,
+    pub(crate) row_count: usize,
+    /// Rows beyond this limit are counted but not digested.
+    pub(crate) rows_max: usize,
+}
+
+/// Shared by the write connection and its SQL function.
+pub(crate) type SharedChanges = Arc<Mutex<CapturedChanges>>;
+
+pub(crate) fn lock(changes: &SharedChanges) -> MutexGuard<'_, CapturedChanges> {
+    changes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn register_capture_function(connection: &Connection, changes: &SharedChanges) -> Result<()> {
+    // DIRECTONLY: the schema of a hostile file cannot call it.
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY;
+    let changes = Arc::clone(changes);
+    connection.create_scalar_function(CAPTURE_FUNCTION, -1, flags, move |context| {
+        lock(&changes).record(context);
+        Ok(None::<i64>)
+    })
+}
+
+impl CapturedChanges {
+    /// The arguments are the table's number, the change in row count, the part of the row, and the values.
+    fn record(&mut self, context: &Context<'_>) {
+        let number = |index: usize| context.get::<i64>(index).unwrap_or_default();
+        let (table, gained, part) = (number(0), number(1), number(2));
+        if part == 0 {
+            self.row_count += 1;
+            if let Some(net_rows) = usize::try_from(table).ok().and_then(|index| self.net_rows.get_mut(index))
+            {
+                *net_rows += gained;
+            }
+        }
+        if self.row_count <= self.rows_max {
+            let mut digest = digest::Context::new(&digest::SHA256);
+            for index in 0..context.len() {
+                digest_value(&mut digest, from_sqlite(context.get_raw(index)));
+            }
+            self.row_digests.push(finish_digest(digest));
+        }
+    }
+}
+
+pub(crate) fn digest_value(digest: &mut digest::Context, cell: ValueRef<'_>) {
+    let (tag, bytes): (u8, &[u8]) = match &cell {
+        ValueRef::Null => (0, &[]),
+        ValueRef::Integer(n) => (1, &n.to_be_bytes()),
+        ValueRef::Real(n) => (2, &n.to_bits().to_be_bytes()),
+        ValueRef::Text(text) => (3, text.as_bytes()),
+        ValueRef::Blob(bytes) => (4, bytes),
+    };
+    digest.update(&[tag]);
+    digest.update(&(bytes.len() as u64).to_be_bytes());
+    digest.update(bytes);
+}
+
+pub(crate) fn finish_digest(digest: digest::Context) -> [u8; 32] {
+    digest.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
+}

@@ -1,0 +1,389 @@
+//! Creates, updates and deletes one row by its key.
+//!
+//! In one transaction the row is found as a reader finds it, changed by its locator, and read back. The
+//! stored values are compared with the values sent, because SQLite converts a value to the column's affinity.
+//! The owner's triggers, defaults and foreign keys do their work; what they change in other columns is
+//! returned, but a write whose own values they change is rejected.
+//!
+//! The SQL depends only on the columns that are set; the connection caches prepared statements.
+
+pub(crate) mod idempotency;
+pub(crate) mod roundtrip;
+pub(crate) mod write_connection;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::source::{
+    ContractViolation, RowChange, SourceError, TableShape, VersionConflict, WriteChecks, WriteError,
+    WriteOutcome, WriteRequest, Writer,
+};
+use contract::{Value, ValueRef};
+use rusqlite::{Row, Statement, params_from_iter};
+
+use crate::sqlite::Options;
+use crate::sqlite::column::{SqlParam, from_sqlite};
+use crate::sqlite::connection::DbConnection;
+use crate::sqlite::connection::authorizer::AccessMode;
+use crate::sqlite::error::{self, ConstraintContext, DbError};
+use crate::sqlite::read::TableReader;
+use crate::sqlite::read::select_builder::{QueryParams, SqlTemplate};
+use crate::sqlite::read::table_scan;
+use crate::sqlite::schema::{Schema, TableKind};
+use write_connection::{TransactionEnd, WriteConnection};
+
+/// How long one change may take, including triggers, while others wait.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(5_000);
+
+pub(crate) struct TableWriter {
+    write_connection: Arc<WriteConnection>,
+    /// The table and how its rows are read.
+    reader: TableReader,
+    affected_tables: Arc<HashSet<String>>,
+    /// The columns that identify a row within the transaction: quoted, with their index in the shape if they
+    /// are part of it.
+    locator: Vec<(String, Option<usize>)>,
+    /// Finds a row by its key and returns its locator too.
+    find_query: SqlTemplate,
+    /// Reads a row by its locator.
+    read_back_sql: String,
+    delete_sql: String,
+}
+
+/// A row as a reader returns it, and its locator.
+struct FoundRow {
+    values: Vec<Value>,
+    locator: Vec<Value>,
+}
+
+impl TableWriter {
+    pub(crate) fn new(
+        write_connection: &Arc<WriteConnection>,
+        options: &Options,
+        schema: &Schema,
+        shape: &TableShape,
+    ) -> Result<Self, SourceError> {
+        let reader = TableReader::new(&write_connection.pool, options, schema, shape)?;
+        if reader.table.kind != TableKind::Ordinary || reader.key.is_empty() {
+            return Err(SourceError::read_only());
+        }
+        let mut locator = table_scan::locator_columns(&reader.table);
+        if locator.is_empty() {
+            // Columns have taken all names of the rowid.
+            locator = reader.key.iter().map(|index| reader.columns[*index].quoted_name.clone()).collect();
+        }
+        let condition: Vec<String> = locator.iter().map(|column| format!("{column} IS ?")).collect();
+        let (table, condition) = (&reader.sql_name, condition.join(" AND "));
+        let columns: Vec<&str> = reader.columns.iter().map(|column| column.quoted_name.as_str()).collect();
+        let read_back = format!("SELECT {} FROM {table} WHERE {condition}", columns.join(", "));
+        let delete_sql = format!("DELETE FROM {table} WHERE {condition}");
+        let find_query = reader.select_builder().build_key_lookup(&locator.join(", "));
+        let shape_index =
+            |name: &String| reader.columns.iter().position(|column| column.quoted_name == *name);
+        let locator = locator.into_iter().map(|name| (name.clone(), shape_index(&name))).collect();
+        let affected_tables = Arc::new(schema.affected_tables(&reader.table.name));
+        let writer = Self {
+            write_connection: Arc::clone(write_connection),
+            locator,
+            find_query,
+            read_back_sql: read_back,
+            delete_sql,
+            affected_tables,
+            reader,
+        };
+        write_connection.check_statements(
+            writer.access_mode(),
+            &[&writer.find_query.sql, &writer.read_back_sql, &writer.delete_sql],
+        )?;
+        Ok(writer)
+    }
+
+    fn access_mode(&self) -> AccessMode {
+        AccessMode::WriteTables(Arc::clone(&self.affected_tables))
+    }
+
+    fn write_error(&self, error: rusqlite::Error) -> WriteError {
+        self.write_connection.source_error(error).into()
+    }
+
+    /// The error of a statement that changes the row.
+    fn change_error(&self, error: rusqlite::Error, reference: &'static str) -> WriteError {
+        let reader = &self.reader;
+        let context = ConstraintContext {
+            table: &reader.table.name,
+            columns: reader
+                .columns
+                .iter()
+                .enumerate()
+                .map(|(index, column)| (column.name.as_str(), index))
+                .collect(),
+            key: &reader.key,
+            foreign_key_reason: Some(reference),
+        };
+        context.constraint_error(&error).unwrap_or_else(|| self.write_error(error))
+    }
+
+    /// The row with this key, if there is one.
+    fn find_row(
+        &self,
+        connection: &DbConnection,
+        key: &[ValueRef<'_>],
+    ) -> Result<Option<FoundRow>, WriteError> {
+        let reader = &self.reader;
+        if key.len() != reader.key.len() {
+            return Ok(None);
+        }
+        let filters = reader.key_filters(key);
+        let values = QueryParams { filters: &filters, sort: None, sort_value: None, key: &[], limit: 1 };
+        let read = |statement: &mut Statement<'_>| -> Result<Option<FoundRow>, DbError> {
+            self.find_query.bind(statement, &reader.columns, &reader.key, &values)?;
+            let mut rows = statement.raw_query();
+            let Some(row) = rows.next()? else { return Ok(None) };
+            let found = self.read_found_row(row)?;
+            if !reader.key_is_declared && rows.next()?.is_some() {
+                return Err(reader.duplicate_key_error().into());
+            }
+            Ok(Some(found))
+        };
+        let prepared = connection.inner.prepare_cached(&self.find_query.sql).map_err(DbError::from);
+        let found = prepared.and_then(|mut statement| read(&mut statement));
+        found.map_err(|error| error::source_error_on_write(error, self.write_connection.pool.path()).into())
+    }
+
+    fn read_found_row(&self, row: &Row<'_>) -> Result<FoundRow, DbError> {
+        let row_values = self
+            .reader
+            .with_row_values(row, |row_values| row_values.iter().map(|value| value.to_value()).collect())?;
+        let width = self.reader.columns.len();
+        let locator =
+            (width..width + self.locator.len()).map(|index| Ok(from_sqlite(row.get_ref(index)?).to_value()));
+        Ok(FoundRow { values: row_values, locator: locator.collect::<rusqlite::Result<_>>()? })
+    }
+
+    /// Reads the stored row and checks that it holds the values sent.
+    fn read_back(
+        &self,
+        connection: &DbConnection,
+        locator: &[Value],
+        sent: &[(usize, ValueRef<'_>)],
+    ) -> Result<Vec<Value>, WriteError> {
+        let sql = |error| self.write_error(error);
+        let mut statement = connection.inner.prepare_cached(&self.read_back_sql).map_err(sql)?;
+        let mut rows = statement.query(value_params(locator)).map_err(sql)?;
+        let moved =
+            || WriteError::Rejected { column: None, reason: "a trigger of the table deletes it".into() };
+        let row = rows.next().map_err(sql)?.ok_or_else(moved)?;
+        for (index, sent) in sent {
+            let column = &self.reader.columns[*index];
+            let stored = column.unchecked_value(row.get_ref(*index).map_err(sql)?);
+            if let Some(reason) = roundtrip::describe_difference(column, *sent, stored) {
+                return Err(WriteError::Rejected { column: Some(*index), reason });
+            }
+        }
+        for index in &self.reader.key {
+            if self.reader.columns[*index].unchecked_value(row.get_ref(*index).map_err(sql)?)
+                == ValueRef::Null
+            {
+                return Err(WriteError::Rejected {
+                    column: Some(*index),
+                    reason: "a value is required".into(),
+                });
+            }
+        }
+        // A value of another type than the contract's cannot be returned.
+        let row_values = self
+            .reader
+            .with_row_values(row, |row_values| row_values.iter().map(|value| value.to_value()).collect());
+        row_values.map_err(|_| WriteError::ContractViolation)
+    }
+
+    /// Values as the columns store them.
+    fn params<'a>(&'a self, sent: &[(usize, ValueRef<'a>)]) -> Result<Vec<SqlParam<'a>>, WriteError> {
+        sent.iter()
+            .map(|(index, value)| {
+                roundtrip::to_param(&self.reader.columns[*index], *value)
+                    .map_err(|reason| WriteError::Rejected { column: Some(*index), reason })
+            })
+            .collect()
+    }
+
+    fn create(
+        &self,
+        connection: &DbConnection,
+        sent: &[(usize, ValueRef<'_>)],
+    ) -> Result<Vec<Value>, WriteError> {
+        let reader = &self.reader;
+        let value = |index: &usize| {
+            sent.iter().find(|(shape_index, _)| shape_index == index).map(|(_, value)| *value)
+        };
+        let key: Option<Vec<ValueRef<'_>>> = reader.key.iter().map(value).collect();
+        // Nothing else keeps a key unique that the schema does not declare.
+        if let (false, Some(key)) = (reader.key_is_declared, &key)
+            && self.find_row(connection, key)?.is_some()
+        {
+            return Err(WriteError::AlreadyExists);
+        }
+        let values = self.params(sent)?;
+        let names: Vec<&str> =
+            sent.iter().map(|(index, _)| reader.columns[*index].quoted_name.as_str()).collect();
+        let row = match &names[..] {
+            [] => "DEFAULT VALUES".to_owned(),
+            names => format!("({}) VALUES ({})", names.join(", "), vec!["?"; names.len()].join(", ")),
+        };
+        let locator: Vec<&str> = self.locator.iter().map(|(name, _)| name.as_str()).collect();
+        // `OR ABORT`: a table may be declared to replace rows with the same key, and a create must not.
+        let sql = format!("INSERT OR ABORT INTO {} {row} RETURNING {}", reader.sql_name, locator.join(", "));
+        let inserted = connection.inner.prepare_cached(&sql).and_then(|mut statement| {
+            let mut rows = statement.query(params_from_iter(values))?;
+            let mut locator = None;
+            while let Some(row) = rows.next()? {
+                let parts =
+                    (0..self.locator.len()).map(|index| Ok(from_sqlite(row.get_ref(index)?).to_value()));
+                locator = Some(parts.collect::<rusqlite::Result<Vec<Value>>>()?);
+            }
+            Ok(locator)
+        });
+        let reference = "it references a record that does not exist";
+        let locator =
+            inserted.map_err(|error| self.change_error(error, reference))?.ok_or_else(ignored_by_trigger)?;
+        self.read_back(connection, &locator, sent)
+    }
+
+    fn update(
+        &self,
+        connection: &DbConnection,
+        found: &FoundRow,
+        sent: &[(usize, ValueRef<'_>)],
+    ) -> Result<Vec<Value>, WriteError> {
+        let reader = &self.reader;
+        if sent.is_empty() {
+            return Ok(found.values.clone());
+        }
+        let value = |index: usize| {
+            sent.iter().find(|(shape_index, _)| *shape_index == index).map(|(_, value)| value.to_value())
+        };
+        let sets: Vec<String> =
+            sent.iter().map(|(index, _)| format!("{} = ?", reader.columns[*index].quoted_name)).collect();
+        let condition: Vec<String> = self.locator.iter().map(|(name, _)| format!("{name} IS ?")).collect();
+        let sql = format!(
+            "UPDATE OR ABORT {} SET {} WHERE {}",
+            reader.sql_name,
+            sets.join(", "),
+            condition.join(" AND ")
+        );
+        let mut values = self.params(sent)?;
+        values.extend(found.locator.iter().map(|value| SqlParam::Value(value.as_value_ref())));
+        let changed = connection
+            .inner
+            .prepare_cached(&sql)
+            .and_then(|mut statement| statement.execute(params_from_iter(values)))
+            .map_err(|error| {
+                self.change_error(
+                    error,
+                    "it references a record that does not exist, or other records reference it",
+                )
+            })?;
+        if changed != 1 {
+            return Err(ignored_by_trigger());
+        }
+        let parts = self.locator.iter().zip(&found.locator);
+        let locator: Vec<Value> =
+            parts.map(|((_, index), old)| index.and_then(value).unwrap_or_else(|| old.clone())).collect();
+        let row_values = self.read_back(connection, &locator, sent)?;
+        if !reader.key_is_declared && reader.key.iter().any(|index| value(*index).is_some()) {
+            let key: Vec<ValueRef<'_>> =
+                reader.key.iter().map(|index| row_values[*index].as_value_ref()).collect();
+            // Finding two rows with one key is an error.
+            self.find_row(connection, &key).map_err(|_| WriteError::AlreadyExists)?;
+        }
+        Ok(row_values)
+    }
+
+    fn delete(&self, connection: &DbConnection, found: &FoundRow) -> Result<(), WriteError> {
+        let deleted = connection
+            .inner
+            .prepare_cached(&self.delete_sql)
+            .and_then(|mut statement| statement.execute(value_params(&found.locator)))
+            .map_err(|error| self.change_error(error, "other records reference it"))?;
+        if deleted == 1 { Ok(()) } else { Err(ignored_by_trigger()) }
+    }
+
+    /// Applies the change and renders its result.
+    fn change(
+        &self,
+        connection: &DbConnection,
+        change: &RowChange<'_>,
+        checks: &mut dyn WriteChecks,
+    ) -> Result<Vec<u8>, WriteError> {
+        let found = |key| self.find_row(connection, key)?.ok_or(WriteError::NotFound);
+        let after = |checks: &mut dyn WriteChecks, row: &[Value]| {
+            checks.after_write(&value_refs(row)).map_err(|ContractViolation| WriteError::ContractViolation)
+        };
+        match change {
+            RowChange::Create { values: row_values } => {
+                let row = self.create(connection, row_values)?;
+                after(checks, &row)
+            }
+            RowChange::Update { key, values: sent } => {
+                let found = found(key)?;
+                let additional = checks
+                    .before_write(&value_refs(&found.values))
+                    .map_err(|VersionConflict| WriteError::VersionConflict)?;
+                let mut sent = sent.to_vec();
+                sent.retain(|(index, _)| !additional.iter().any(|(other, _)| other == index));
+                sent.extend(additional.iter().map(|(index, value)| (*index, value.as_value_ref())));
+                let row = self.update(connection, &found, &sent)?;
+                after(checks, &row)
+            }
+            RowChange::Delete { key } => {
+                let found = found(key)?;
+                checks
+                    .before_write(&value_refs(&found.values))
+                    .map_err(|VersionConflict| WriteError::VersionConflict)?;
+                self.delete(connection, &found)?;
+                after(checks, &found.values)
+            }
+        }
+    }
+}
+
+impl Writer for TableWriter {
+    fn write(
+        &self,
+        write: &WriteRequest<'_>,
+        checks: &mut dyn WriteChecks,
+    ) -> Result<WriteOutcome, WriteError> {
+        self.write_connection.transaction(&self.affected_tables, write.cancelled, |connection| {
+            let to_write_error = |error| self.write_connection.idempotency_error(error);
+            if let Some(key) = &write.idempotency_key
+                && let Some(response) = idempotency::find(connection, key).map_err(to_write_error)?
+            {
+                return Ok((TransactionEnd::Rollback, WriteOutcome::Replayed(response)));
+            }
+            connection.authorizer.set_mode(self.access_mode());
+            connection.set_deadline(WRITE_TIMEOUT);
+            let response = self.change(connection, &write.change, checks)?;
+            connection.clear_deadline();
+            if write.dry_run {
+                return Ok((TransactionEnd::Rollback, WriteOutcome::Done));
+            }
+            if let Some(key) = &write.idempotency_key {
+                idempotency::store(connection, key, &response, write.now_ms).map_err(to_write_error)?;
+            }
+            Ok((TransactionEnd::Commit, WriteOutcome::Done))
+        })
+    }
+}
+
+fn ignored_by_trigger() -> WriteError {
+    WriteError::Rejected { column: None, reason: "a trigger of the table prevents the change".into() }
+}
+
+fn value_refs(values: &[Value]) -> Vec<ValueRef<'_>> {
+    values.iter().map(Value::as_value_ref).collect()
+}
+
+fn value_params(values: &[Value]) -> impl rusqlite::Params {
+    params_from_iter(values.iter().map(|value| SqlParam::Value(value.as_value_ref())))
+}

@@ -1,0 +1,344 @@
+//! The only connection that writes, used by one transaction at a time.
+//!
+//! It is opened for the first write, and only on an existing file. Before each transaction it checks that the
+//! path still leads to that file, unchanged since the last write; otherwise it opens the file again. Every
+//! transaction begins with `BEGIN IMMEDIATE`, so no other program can write between our reads and writes.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use contract::source::{SourceError, WriteError};
+
+use crate::sqlite::connection::DbConnection;
+use crate::sqlite::connection::authorizer::AccessMode;
+use crate::sqlite::connection::cancellation::{self, CANCEL_CHECK_INTERVAL};
+use crate::sqlite::connection::pool::{ConnectionPool, DbFileStamp, file_stamp};
+use crate::sqlite::error::{self, ConstraintContext, DbError};
+use crate::sqlite::write::idempotency::IdempotencyError;
+
+/// How long a write waits for a lock, and for its turn.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(2_000);
+
+pub(crate) struct WriteConnection {
+    pub(crate) pool: Arc<ConnectionPool>,
+    slot: Mutex<WriterSlot>,
+    slot_freed: Condvar,
+}
+
+#[derive(Default)]
+struct WriterSlot {
+    in_use: bool,
+    idle: Option<OpenConnection>,
+}
+
+struct OpenConnection {
+    connection: Box<DbConnection>,
+    /// As the last transaction left it.
+    file_stamp: Option<DbFileStamp>,
+}
+
+/// How a successful transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransactionEnd {
+    Commit,
+    Rollback,
+}
+
+impl WriteConnection {
+    pub(crate) fn new(pool: &Arc<ConnectionPool>) -> Self {
+        Self { pool: Arc::clone(pool), slot: Mutex::default(), slot_freed: Condvar::new() }
+    }
+
+    /// Runs one transaction: all of it or nothing, and nothing if the caller has gone away. Virtual tables
+    /// may still write their shadow tables at the COMMIT.
+    pub(crate) fn transaction<T>(
+        &self,
+        shadow_tables: &Arc<HashSet<String>>,
+        cancelled: Option<&AtomicBool>,
+        run: impl FnOnce(&DbConnection) -> Result<(TransactionEnd, T), WriteError>,
+    ) -> Result<T, WriteError> {
+        let is_stopped = || cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed));
+        let mut guard = self.acquire(cancelled)?;
+        let open = self.reuse_or_open(guard.open.take())?;
+        let connection = &open.connection;
+        deny_table_access(connection);
+        connection.clear_deadline();
+        self.execute(connection, "BEGIN IMMEDIATE")?;
+        let result = match self.check_same_file(&open) {
+            Ok(()) => {
+                cancellation::run_cancellable(cancelled, &connection.cancel_handle(), || run(connection))
+            }
+            Err(error) => Err(error),
+        };
+        connection.authorizer.set_mode(AccessMode::WriteTables(Arc::clone(shadow_tables)));
+        connection.clear_deadline();
+        let result = match result {
+            // The last moment to roll back.
+            _ if is_stopped() => Err(SourceError::Cancelled.into()),
+            Ok((TransactionEnd::Commit, done)) => match self.execute(connection, "COMMIT") {
+                Ok(()) => {
+                    // Before the write is acknowledged.
+                    self.pool.invalidate_snapshots();
+                    Ok(done)
+                }
+                Err(error) => Err(error),
+            },
+            Ok((TransactionEnd::Rollback, done)) => Ok(done),
+            Err(error) => Err(error),
+        };
+        if !connection.inner.is_autocommit() {
+            // If that fails the connection is closed, which rolls back too.
+            let _ = self.execute(connection, "ROLLBACK");
+        }
+        deny_table_access(connection);
+        if connection.inner.is_autocommit() {
+            guard.open = Some(OpenConnection { file_stamp: file_stamp(self.pool.path()), ..open });
+        }
+        result
+    }
+
+    /// Checks that these statements can be prepared and that the database can be written. Does not wait:
+    /// while a transaction runs it uses a connection of its own.
+    pub(crate) fn check_statements(&self, mode: AccessMode, statements: &[&str]) -> Result<(), SourceError> {
+        let mut guard = self.try_acquire();
+        let open = self.reuse_or_open(guard.as_mut().and_then(|guard| guard.open.take()))?;
+        open.connection.authorizer.set_mode(mode);
+        for sql in statements {
+            open.connection.inner.prepare_cached(sql).map_err(|error| self.source_error(error))?;
+        }
+        deny_table_access(&open.connection);
+        if let Some(guard) = &mut guard {
+            guard.open = Some(open);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn source_error(&self, error: rusqlite::Error) -> SourceError {
+        error::source_error_on_write(DbError::from(error), self.pool.path())
+    }
+
+    pub(crate) fn idempotency_error(&self, error: IdempotencyError) -> WriteError {
+        match error {
+            IdempotencyError::Sql(error) => self.source_error(error).into(),
+            IdempotencyError::Write(error) => error,
+        }
+    }
+
+    fn execute(&self, connection: &DbConnection, sql: &str) -> Result<(), WriteError> {
+        let done = connection.inner.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+        // Deferred foreign keys are checked at the COMMIT.
+        done.map(drop).map_err(|error| {
+            ConstraintContext::default()
+                .constraint_error(&error)
+                .unwrap_or_else(|| self.source_error(error).into())
+        })
+    }
+
+    fn acquire(&self, cancelled: Option<&AtomicBool>) -> Result<WriteGuard<'_>, SourceError> {
+        let until = Instant::now() + LOCK_TIMEOUT;
+        let mut slot = self.lock();
+        loop {
+            if cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+                // The turn may have been given to this thread: pass it on.
+                self.slot_freed.notify_one();
+                return Err(SourceError::Cancelled);
+            }
+            if !slot.in_use {
+                break;
+            }
+            if Instant::now() >= until {
+                return Err(SourceError::Busy { detail: "another write of this server is running".into() });
+            }
+            (slot, _) = self
+                .slot_freed
+                .wait_timeout(slot, CANCEL_CHECK_INTERVAL)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        slot.in_use = true;
+        Ok(WriteGuard { owner: self, open: slot.idle.take() })
+    }
+
+    fn try_acquire(&self) -> Option<WriteGuard<'_>> {
+        let mut slot = self.lock();
+        if slot.in_use {
+            return None;
+        }
+        slot.in_use = true;
+        Some(WriteGuard { owner: self, open: slot.idle.take() })
+    }
+
+    /// Returns the open connection if the file is unchanged; otherwise opens it again.
+    fn reuse_or_open(&self, open: Option<OpenConnection>) -> Result<OpenConnection, SourceError> {
+        let stamp = file_stamp(self.pool.path());
+        if let Some(open) = open.filter(|open| stamp.is_some() && open.file_stamp == stamp) {
+            return Ok(open);
+        }
+        // Readers must not look for this write in the previous file.
+        self.pool.force_file_check();
+        let path = self.pool.resolve_path().map_err(|error| self.pool.source_error(error))?;
+        let connection =
+            DbConnection::open_read_write(&path, LOCK_TIMEOUT).map_err(|error| self.source_error(error))?;
+        if connection.inner.is_readonly("main").unwrap_or(true) {
+            return Err(error::not_writable(self.pool.path(), "opened read only".into()));
+        }
+        Ok(OpenConnection { connection: Box::new(connection), file_stamp: stamp })
+    }
+
+    /// Checks that the locked file is the one that the path leads to.
+    fn check_same_file(&self, open: &OpenConnection) -> Result<(), WriteError> {
+        let now = file_stamp(self.pool.path());
+        if device_and_inode(now) == device_and_inode(open.file_stamp) {
+            return Ok(());
+        }
+        let error = match now {
+            None => self.pool.source_error(self.pool.missing_file_error()),
+            Some(_) => SourceError::Busy { detail: "another file has replaced it".into() },
+        };
+        Err(error.into())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WriterSlot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Between statements only BEGIN, COMMIT and ROLLBACK are allowed.
+fn deny_table_access(connection: &DbConnection) {
+    connection.authorizer.set_mode(AccessMode::WriteTables(Arc::default()));
+}
+
+#[cfg(unix)]
+fn device_and_inode(stamp: Option<DbFileStamp>) -> Option<(u64, u64)> {
+    stamp.map(|(device, node, ..)| (device, node))
+}
+
+#[cfg(not(unix))]
+fn device_and_inode(stamp: Option<DbFileStamp>) -> Option<()> {
+    stamp
+}
+
+/// The exclusive use of the connection until this is dropped.
+struct WriteGuard<'d> {
+    owner: &'d WriteConnection,
+    open: Option<OpenConnection>,
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        let mut slot = self.owner.lock();
+        slot.in_use = false;
+        slot.idle = self.open.take();
+        drop(slot);
+        self.owner.slot_freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use contract::source::{
+        ColumnShape, ContractViolation, RowChange, TableShape, VersionConflict, WriteChecks, WriteRequest,
+        Writer,
+    };
+    use contract::{DataType, Value, ValueRef};
+
+    use super::WriteConnection;
+    use crate::sqlite::connection::authorizer::AccessMode;
+    use crate::sqlite::connection::pool::ConnectionPool;
+    use crate::sqlite::schema;
+    use crate::sqlite::write::TableWriter;
+
+    struct NoopChecks;
+
+    impl WriteChecks for NoopChecks {
+        fn before_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict> {
+            Ok(Vec::new())
+        }
+
+        fn after_write(&mut self, _: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// Limits the number of pages, as on a full disk.
+    #[test]
+    fn a_full_disk_is_an_error_and_nothing_is_written() {
+        for mode in ["DELETE", "WAL"] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("t.db");
+            let other = rusqlite::Connection::open(&path).expect("a database");
+            let sql = format!("PRAGMA journal_mode = {mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
+            other.execute_batch(&sql).expect("a table");
+            let pool = Arc::new(ConnectionPool::new(&path, 2));
+            let write_connection = Arc::new(WriteConnection::new(&pool));
+            let schema = pool
+                .with_schema_connection(|connection| Ok(schema::read(&connection.inner)?))
+                .expect("a schema");
+            let column = |at, name: &str, kind| ColumnShape {
+                source_index: at,
+                name: name.into(),
+                data_type: kind,
+                nullable: at > 0,
+                mixed: false,
+                null_text: None,
+            };
+            let columns = vec![column(0, "id", DataType::Integer), column(1, "v", DataType::Text)];
+            let shape = TableShape { table: "t".into(), columns, key: vec![0] };
+            let writer =
+                TableWriter::new(&write_connection, &Default::default(), &schema, &shape).expect("a writer");
+            let mut slot = write_connection.lock();
+            let connection = &mut slot.idle.as_mut().expect("tried out").connection.inner;
+            let none: Option<fn(rusqlite::hooks::AuthContext<'_>) -> rusqlite::hooks::Authorization> = None;
+            connection.authorizer(none).expect("set");
+            connection.query_row("PRAGMA max_page_count = 3", [], |_| Ok(())).expect("set");
+            drop(slot);
+            let create = |id, text: &str| {
+                let cells = [(0, ValueRef::Integer(id)), (1, ValueRef::Text(text))];
+                let change = RowChange::Create { values: &cells };
+                writer.write(
+                    &WriteRequest {
+                        change,
+                        idempotency_key: None,
+                        dry_run: false,
+                        now_ms: 0,
+                        cancelled: None,
+                    },
+                    &mut NoopChecks,
+                )
+            };
+            let error = create(1, &"x".repeat(1 << 20)).expect_err("there is no room");
+            assert_eq!(error.to_string(), "no space left for `t.db`; nothing was written");
+            let rows: i64 =
+                other.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).expect("a number");
+            assert_eq!(rows, 0);
+            create(1, "x").expect("what fits is written");
+        }
+    }
+
+    #[test]
+    fn only_one_transaction_uses_the_connection() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("t.db");
+        rusqlite::Connection::open(&path)
+            .expect("a database")
+            .execute_batch("CREATE TABLE t(a)")
+            .expect("a table");
+        let write_connection = WriteConnection::new(&Arc::new(ConnectionPool::new(&path, 2)));
+        let guard = write_connection.acquire(None).expect("free");
+        assert!(matches!(write_connection.acquire(None), Err(contract::source::SourceError::Busy { .. })));
+        let mode = || AccessMode::WriteTables(Arc::new(HashSet::from(["t".to_owned()])));
+        write_connection
+            .check_statements(mode(), &["DELETE FROM t"])
+            .expect("who tries something out waits for nobody");
+        assert!(
+            write_connection.check_statements(mode(), &["DELETE FROM u"]).is_err(),
+            "and finds out all the same"
+        );
+        drop(guard);
+        assert!(write_connection.acquire(None).is_ok());
+    }
+}
