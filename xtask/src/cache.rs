@@ -1,4 +1,4 @@
-//! Where things lie in the development cache. `setup` fills it; everyone else reads it.
+//! The layout of the development cache. `setup` fills it; the other commands and the tests read it.
 //!
 //! The cache is outside the clone so that it survives fresh checkouts. The tests in
 //! `crates/testkit` and `crates/spile` know the same layout, and read `schemas/<protocol date>.json` from it.
@@ -11,7 +11,7 @@ pub struct Cache {
     root: PathBuf,
 }
 
-/// The two releases of the official conformance suite that judge us.
+/// The two releases of the official conformance suite that we run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Suite {
     /// The newest: both eras, the tasks extension, every message checked with its schema.
@@ -52,7 +52,7 @@ impl Cache {
         self.root.join("node")
     }
 
-    /// The npm prefix of the older suite, which wants other versions of the same packages.
+    /// The npm prefix of the older suite, which needs other versions of the same packages.
     pub fn stable_suite_prefix(&self) -> PathBuf {
         self.root.join(format!("conformance-{}", Suite::Stable.version()))
     }
@@ -77,7 +77,7 @@ impl Cache {
         self.venv().join("bin/python")
     }
 
-    /// What the last conformance runs wrote.
+    /// The results of the last conformance runs.
     pub fn conformance_results(&self) -> PathBuf {
         self.root.join("conformance-results")
     }

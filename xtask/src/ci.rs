@@ -69,7 +69,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// nextest when the machine has it: it runs the tests of all crates together and times each.
+/// Uses nextest if it is installed: it runs the tests of all crates together and times each.
 fn tests(target: &TargetDir) -> Result<()> {
     if sh::succeeds(sh::cargo().args(["nextest", "--version"])) {
         target.cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])
@@ -81,10 +81,10 @@ fn tests(target: &TargetDir) -> Result<()> {
 
 /// Where cargo's output goes.
 enum TargetDir {
-    /// Wherever cargo would put it.
+    /// Cargo's own choice.
     Configured,
-    /// CI starts from a fresh clone each time; in the cache the dependencies stay built. Cargo itself
-    /// decides what is out of date.
+    /// CI starts from a fresh clone each time; in the cache the dependencies stay built. Cargo decides what is
+    /// out of date.
     InCache(Cache),
 }
 

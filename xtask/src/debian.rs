@@ -1,4 +1,4 @@
-//! Debian packages that a command needs: installed where nobody can be asked, named elsewhere.
+//! Debian packages that a command needs: installed in CI and as root, only named otherwise.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::sh;
 
-/// A package, and how to tell that what it brings is there already.
+/// A package, and how to find out whether it is installed.
 pub struct Package {
     pub name: &'static str,
     pub reason: &'static str,
@@ -14,8 +14,8 @@ pub struct Package {
     pub probe: &'static [&'static str],
 }
 
-/// Makes sure of `needs`. As root or with CI=true missing packages are installed; a developer is
-/// told the command instead, because changing their machine is theirs to decide.
+/// Installs missing packages as root or with CI=true. Otherwise fails with the command to run, because
+/// developers decide what is installed on their machines.
 pub fn ensure_installed(needs: &[Package]) -> Result<()> {
     let missing: Vec<&Package> = needs.iter().filter(|need| !is_installed(need)).collect();
     if missing.is_empty() {

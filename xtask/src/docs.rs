@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the documents that are printed by the code they describe.
+//! `cargo xtask docs`: writes the documents that are generated from the code.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::sh;
 
-/// Each document, and the crate and its example that prints it.
+/// Each document, with the crate and the example that print it.
 const DOCUMENTS: &[(&str, &str, &str)] = &[
     ("docs/protocol-matrix.md", "wire", "matrix"),
     ("docs/error-codes.md", "wire", "errors"),
@@ -35,7 +35,7 @@ fn write(env: &sh::Env) -> Result<()> {
     Ok(())
 }
 
-/// Fails when a committed document is not what the code prints now.
+/// Fails if a committed document differs from the generated one.
 pub fn check(env: &sh::Env) -> Result<()> {
     let mut stale = Vec::new();
     for (path, package, example) in DOCUMENTS {

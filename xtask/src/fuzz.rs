@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: the targets under `fuzz/`, one or all, for a while each.
+//! `cargo xtask fuzz`: the targets under `fuzz/`, one or all, for a given time each.
 
 use std::process::Command;
 use std::time::Instant;
@@ -17,7 +17,7 @@ struct FuzzArgs {
 
 pub fn run(args: &[String]) -> Result<()> {
     let request = parse_args(args)?;
-    ensure!(sh::repo_root().join("fuzz/Cargo.toml").exists(), "there is no `fuzz/Cargo.toml` in this clone");
+    ensure!(sh::repo_root().join("fuzz/Cargo.toml").exists(), "`fuzz/Cargo.toml` not found in this clone");
     ensure!(
         sh::succeeds(nightly_cargo().arg("--version")),
         "fuzzing needs a nightly toolchain; run `rustup toolchain install nightly`"
@@ -31,7 +31,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let chosen = match &request.target {
         None => all,
         Some(name) if all.contains(name) => vec![name.clone()],
-        Some(name) => bail!("no fuzz target `{name}`; there are: {}", all.join(", ")),
+        Some(name) => bail!("unknown fuzz target `{name}`; targets: {}", all.join(", ")),
     };
     for target in &chosen {
         let begun = Instant::now();
@@ -44,7 +44,7 @@ pub fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What was found before comes first, then the seeds; a target with words of its own has a dictionary.
+/// Starts from the corpus of earlier runs and the seeds; a target may have a dictionary of its own.
 fn fuzz_command(target: &str, seconds: u32) -> Result<Command> {
     let fuzz = sh::repo_root().join("fuzz");
     let (corpus, seeds) = (fuzz.join("corpus").join(target), fuzz.join("seeds").join(target));
@@ -56,7 +56,7 @@ fn fuzz_command(target: &str, seconds: u32) -> Result<Command> {
     if seeds.exists() {
         command.arg(&seeds);
     }
-    // Inputs grow sooner than they would: a session of sixty bytes is a short one.
+    // Lets inputs grow sooner than by default: sixty bytes are a short session.
     command.args(["--", "-len_control=10", "-print_final_stats=1"]).arg(format!("-max_total_time={seconds}"));
     if words.exists() {
         command.arg(format!("-dict={}", words.display()));
@@ -82,7 +82,7 @@ fn cargo_fuzz() -> Command {
 fn nightly_cargo() -> Command {
     let mut command = Command::new("cargo");
     command.arg("+nightly").current_dir(sh::repo_root());
-    // Set by the cargo that runs us; they would hand cargo-fuzz the stable toolchain.
+    // The cargo that runs xtask sets these; they would force the stable toolchain on cargo-fuzz.
     for set in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(set);
     }
@@ -97,7 +97,7 @@ fn parse_args(args: &[String]) -> Result<FuzzArgs> {
             "--seconds" => {
                 let value = rest.next().context(USAGE)?;
                 request.seconds =
-                    value.parse().with_context(|| format!("`{value}` is no number of seconds"))?;
+                    value.parse().with_context(|| format!("`{value}` is not a number of seconds"))?;
             }
             flag if flag.starts_with('-') => bail!("unknown option `{flag}`; {USAGE}"),
             name if request.target.is_none() => request.target = Some(name.to_owned()),

@@ -1,6 +1,6 @@
 //! `cargo xtask <command>`: everything a developer or CI runs, one module per command.
 //!
-//! Nothing of the product is linked in: commands are run as a person would run them.
+//! xtask links no crate of the product; it runs programs as a person would.
 #![allow(clippy::print_stdout, reason = "a command-line tool: its output is its product")]
 
 mod bench;
@@ -22,23 +22,23 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask <command>
 
-  ci                        everything that must be green: setup, fmt, tidy, clippy, tests,
+  ci                        everything that must pass: setup, fmt, tidy, clippy, tests,
                             doctests, docs, conformance, a sample of sqlmap
   setup                     make the development cache (Node, the official clients and suites, the
                             MCP schemas) in $SPILE_DEV_CACHE, default ~/.cache/spile-dev
   conformance [--url URL]   the official conformance suites against the fixture server, or against
                             a server that already runs
-  tidy                      rules no compiler keeps: the dependency table, protocol dates, file
-                            sizes, words
+  tidy                      rules that no compiler checks: the dependency table, protocol dates,
+                            file sizes, words
   docs [--check]            write docs/protocol-matrix.md and docs/error-codes.md from the code, or
                             only compare them
   fuzz [TARGET] [--seconds N]
                             run one fuzz target, or all of them, N seconds each (default 600)
   judges [kill|reload|sqlmap] [--rounds N] [--seed N]
-                            what takes too long for CI: kill -9 while writing, reloads under load,
+                            checks that take too long for CI: kill -9 while writing, reloads under load,
                             sqlmap on every argument of the examples
-  bench …                   compare speed; `cargo xtask bench help` tells more
-  help                      this text
+  bench …                   compare speed; see `cargo xtask bench help`
+  help                      print this text
 ";
 
 fn main() -> ExitCode {
@@ -70,6 +70,6 @@ fn run(args: &[String]) -> Result<()> {
             print!("{HELP}");
             Ok(())
         }
-        unknown => bail!("no command `{unknown}`; `cargo xtask help` lists them"),
+        unknown => bail!("unknown command `{unknown}`; `cargo xtask help` lists the commands"),
     }
 }

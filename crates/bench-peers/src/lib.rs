@@ -1,6 +1,6 @@
-//! What the peers share: the customers they look up, where these lie, and the way they listen.
+//! Code that the bench peers share: the customer data, its sources, and an HTTP listener.
 //!
-//! Development only. Nothing here knows Spile; the bench starts these servers beside it.
+//! For development only. Nothing here depends on Spile; the bench runs these servers for comparison.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ pub fn customers() -> Customers {
 /// The customers of a CSV file with a header.
 pub fn read_customers(file: &Path) -> anyhow::Result<Customers> {
     let mut reader =
-        csv::Reader::from_path(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+        csv::Reader::from_path(file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let rows: Result<Vec<Customer>, _> = reader.deserialize().collect();
     Ok(by_email(rows?.into_iter()))
 }
@@ -61,16 +61,16 @@ fn by_email(rows: impl Iterator<Item = Customer>) -> Customers {
     rows.map(|row| (row.email.clone(), row)).collect()
 }
 
-/// A database that is only read, its write-ahead log left to those who write.
+/// Opens a database read-only.
 pub fn open_database(file: &Path) -> anyhow::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(file, flags).with_context(|| format!("`{}` cannot be opened", file.display()))
+    Connection::open_with_flags(file, flags).with_context(|| format!("cannot open `{}`", file.display()))
 }
 
 impl Customer {
-    /// The same values as the product's fixture has.
+    /// The same values as in the product's fixture.
     pub fn from_index(n: usize) -> Customer {
-        // A thousand a year, 84 a month, three a day: in order, and no day that a month lacks.
+        // A thousand per year, 84 per month, three per day: in order, and every date is valid.
         let (year, month, day) = (2016 + n / 1000, 1 + n % 1000 / 84, 1 + n % 1000 % 84 / 3);
         Customer {
             email: email(n),
@@ -84,7 +84,7 @@ pub fn email(n: usize) -> String {
     format!("user{n}@example.com")
 }
 
-/// Where a peer was asked to serve.
+/// The transport that the command line selects.
 pub enum Transport {
     Http(SocketAddr),
     Stdio,
@@ -92,8 +92,8 @@ pub enum Transport {
 
 /// The value after `name` on the command line.
 pub fn option_value(args: &[String], name: &str) -> Option<String> {
-    let at = args.iter().position(|arg| arg == name)?;
-    args.get(at + 1).cloned()
+    let index = args.iter().position(|arg| arg == name)?;
+    args.get(index + 1).cloned()
 }
 
 /// Reads `--bind ADDR` or `--stdio`.
@@ -102,8 +102,10 @@ pub fn parse_transport(args: &[String]) -> anyhow::Result<Transport> {
         return Ok(Transport::Stdio);
     }
     match option_value(args, "--bind") {
-        Some(at) => Ok(Transport::Http(at.parse().with_context(|| format!("`{at}` is not an address"))?)),
-        None => bail!("give `--bind ADDR` or `--stdio`"),
+        Some(address) => {
+            Ok(Transport::Http(address.parse().with_context(|| format!("`{address}` is not an address"))?))
+        }
+        None => bail!("expected `--bind ADDR` or `--stdio`"),
     }
 }
 
@@ -112,15 +114,15 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// Serves HTTP/1.1 with `answer` for every request, until the process is stopped.
-pub async fn serve<A, F, B>(at: SocketAddr, answer: A) -> anyhow::Result<()>
+/// Serves HTTP/1.1 and calls `answer` for every request, until the process is stopped.
+pub async fn serve<A, F, B>(address: SocketAddr, answer: A) -> anyhow::Result<()>
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -130,7 +132,7 @@ where
                 let answer = answer(request);
                 async move { Ok::<_, std::convert::Infallible>(answer.await) }
             });
-            // A peer that hangs up is the end of its connection, not news.
+            // A client that disconnects is not an error.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

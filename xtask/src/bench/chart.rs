@@ -1,4 +1,4 @@
-//! The measurements as a bar chart that stands on its own: no script, no font, light and dark.
+//! The measurements as a self-contained bar chart: no script, no font, light and dark.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ struct Bar {
     label: String,
 }
 
-/// The whole picture.
+/// The whole SVG.
 pub fn svg(report: &Report) -> String {
     let timed = |title, rows: &[super::report::TimedResult], part: &str| Panel {
         title,

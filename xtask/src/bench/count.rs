@@ -1,8 +1,7 @@
-//! What the clock cannot see well: instructions and allocations per request, under valgrind.
+//! Instructions and allocations per request, counted by valgrind.
 //!
-//! One connection, one request after the other, counted between a warm-up and the last answer: a
-//! start varies by millions of instructions, because maps are seeded at random. An allocation is a
-//! call into the allocator, whichever the server has.
+//! One connection sends one request after the other. Counting starts after a warm-up, because the start varies by
+//! millions of instructions: maps are seeded at random. An allocation is a call into the server's allocator.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +14,7 @@ use super::peers::{Binaries, HttpPeer, Instrumentation, Peer};
 use super::request::{Operation, Protocol};
 use crate::sh;
 
-/// Enough for every buffer and cache to have its size.
+/// After this many requests, every buffer and cache has its final size.
 const WARM_UP: u64 = 200;
 
 /// One counted row.
@@ -23,7 +22,7 @@ pub struct CountRow {
     pub peer: Peer,
     pub protocol: Protocol,
     pub operation: Operation,
-    /// How many tools the server has; ten unless told.
+    /// How many tools the server has; ten by default.
     pub tools: Option<&'static str>,
 }
 
@@ -58,14 +57,14 @@ pub const ROWS: [CountRow; 11] = [
     call_row(Peer::RmcpSqlite),
 ];
 
-/// What one request costs.
+/// The cost of one request.
 pub struct RequestCost {
     pub name: String,
     pub instructions: f64,
     pub allocations: f64,
 }
 
-/// Counts every row; none at all where there is no valgrind. A row that fails is told to `failed`.
+/// Counts every row, or none if valgrind is not installed. Adds rows that fail to `failed`.
 pub fn measure(
     rows: &[&CountRow],
     requests: u64,
@@ -94,7 +93,7 @@ fn measure_row(row: &CountRow, binaries: &Binaries, requests: u64) -> anyhow::Re
     })
 }
 
-/// What one call of the product costs with the rows of `file`.
+/// The cost of one call of the product with the rows of `file`.
 pub fn measure_file(file: &Path, requests: u64, binaries: &Binaries) -> anyhow::Result<RequestCost> {
     measure_cost(file.display().to_string(), Protocol::M26, Operation::Call, requests, binaries, |watch| {
         HttpPeer::start_product(file, binaries, watch)
@@ -119,7 +118,7 @@ fn measure_cost(
     drop(load);
     server.stop()?;
     let text = std::fs::read_to_string(&profile).context("callgrind wrote no profile")?;
-    // For `callgrind_annotate`, which tells where they go.
+    // For `callgrind_annotate`, which attributes them to functions.
     std::fs::write(
         super::output_dir()?.join(format!("{}.callgrind", name.replace([' ', ',', '/'], "-"))),
         &text,
@@ -130,7 +129,7 @@ fn measure_cost(
     Ok(RequestCost { name, instructions: each(instructions), allocations: each(allocations(&text)) })
 }
 
-/// What to put before a command whose instructions are to be counted once [`instrument`] says so.
+/// The command prefix that counts instructions once instrumentation is switched on.
 pub fn callgrind_command(profile: &Path) -> Vec<String> {
     let profile = format!("--callgrind-out-file={}", profile.display());
     ["valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no", &profile].map(str::to_owned).into()
@@ -149,10 +148,10 @@ fn instructions(profile: &str) -> Option<u64> {
     (totals > 0).then_some(totals)
 }
 
-/// How often anything but the allocator itself asked the allocator for memory.
+/// How often anything but the allocator itself called the allocator.
 ///
-/// A profile names a function in full once, `fn=(7) malloc`, and `fn=(7)` from then on. A call is two
-/// lines below its caller's: `cfn=(7)`, then `calls=3 …`.
+/// A profile names a function in full once, `fn=(7) malloc`, and `fn=(7)` after that. A call is two lines below its
+/// caller: `cfn=(7)`, then `calls=3 …`.
 fn allocations(profile: &str) -> u64 {
     let mut names = HashMap::new();
     let (mut caller, mut callee) = ("", "");
@@ -182,7 +181,7 @@ fn resolve_name<'a>(names: &mut HashMap<&'a str, &'a str>, value: &'a str) -> &'
     }
 }
 
-/// The ways into glibc's allocator and into mimalloc.
+/// The entry points of glibc's allocator and of mimalloc.
 fn allocates(function: &str) -> bool {
     let plain = function.strip_prefix("mi_").unwrap_or(function);
     let plain = plain.strip_suffix("_aligned").unwrap_or(plain);

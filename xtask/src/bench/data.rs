@@ -1,10 +1,10 @@
-//! Files the bench makes for itself, in a folder that goes when the bench ends.
+//! Data files of the bench, in a folder that is removed at the end.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// A folder of this run alone; it is removed when this is dropped.
+/// A temporary folder; removed when dropped.
 pub struct BenchDir(PathBuf);
 
 impl BenchDir {
@@ -25,7 +25,7 @@ impl BenchDir {
 
 impl Drop for BenchDir {
     fn drop(&mut self) {
-        // What cannot be removed lies among other temporary files; there is nobody to tell.
+        // If it cannot be removed, it stays among other temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

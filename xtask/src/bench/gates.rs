@@ -1,14 +1,14 @@
-//! What the product promises about its speed, as numbers a run either keeps or misses.
+//! Performance bounds that a bench run must meet.
 
 use std::fmt::Write;
 
 use super::report::{Report, median};
 
-/// One promise.
+/// One performance bound.
 pub struct Gate {
     pub name: &'static str,
     pub bound: Bound,
-    /// Nothing if the rows it needs were not measured.
+    /// `None` if the rows that it needs were not measured.
     pub value: Option<f64>,
     pub unit: &'static str,
 }
@@ -28,7 +28,7 @@ impl Gate {
     }
 }
 
-/// Holds `report` against every promise.
+/// Evaluates every gate on `report`.
 pub fn evaluate(report: &Report) -> Vec<Gate> {
     use Bound::{AtLeast, AtMost};
     // CPU of one timed row over another's of the same round.
@@ -116,7 +116,7 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
     ]
 }
 
-/// Prints the gates of a bench of its own; missing one is an error.
+/// Prints the gates of one bench; a missed gate is an error.
 pub fn print_and_check(gates: &[Gate]) -> anyhow::Result<()> {
     print!("{}", table(gates));
     let missed = gates.iter().filter(|gate| gate.is_met() == Some(false)).count();

@@ -1,4 +1,4 @@
-//! The load driver for HTTP: keep-alive connections on one thread, every answer checked.
+//! The load driver for HTTP: keep-alive connections on one thread, every response checked.
 //!
 //! Written by hand because the driver must stay cheaper than the servers it measures: one read and
 //! one write per request, and an epoll wait per batch of ready connections. It understands what the
@@ -15,22 +15,22 @@ use rustix::event::epoll;
 
 use super::request::RequestTemplate;
 
-/// Nothing the bench asks takes this long; a server that is silent for so long has failed.
+/// No request of the bench takes this long; a server that is silent for longer has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Connections that ask the same thing over and over.
+/// Connections that repeat the same request.
 pub struct HttpLoad {
     connections: Vec<LoadConnection>,
     epoll: OwnedFd,
     requests_sent: u64,
 }
 
-/// What one run of the load saw.
+/// The measurements of one run.
 pub struct LoadResult {
     pub elapsed: Duration,
     /// Sorted.
     pub latencies: Vec<Duration>,
-    /// Answers that were a polite refusal, where one is allowed.
+    /// Responses that refused the request, where that is allowed.
     pub refused: u64,
 }
 
@@ -50,7 +50,7 @@ struct LoadConnection {
 }
 
 impl HttpLoad {
-    /// One connection per ask.
+    /// One connection per request.
     pub fn connect(at: SocketAddr, asks: Vec<RequestTemplate>) -> anyhow::Result<HttpLoad> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::new();
@@ -72,7 +72,7 @@ impl HttpLoad {
         Ok(HttpLoad { connections, epoll, requests_sent: 0 })
     }
 
-    /// Asks `count` times, each connection as soon as its last answer is there.
+    /// Sends `count` requests; each connection sends the next as soon as it has a response.
     pub fn run(&mut self, count: u64) -> anyhow::Result<LoadResult> {
         let start = Instant::now();
         let mut latencies = Vec::with_capacity(usize::try_from(count)?);
@@ -119,7 +119,7 @@ impl LoadConnection {
         self.stream.write_all(self.template.bytes_for(number)).context("the server does not take the request")
     }
 
-    /// Reads what is there; the status once the answer is whole (and right).
+    /// Reads the available bytes; returns the status once the response is complete and correct.
     fn receive(&mut self) -> anyhow::Result<Option<u16>> {
         if !self.reader.read(&mut self.stream)? {
             return Ok(None);
@@ -132,14 +132,14 @@ impl LoadConnection {
     }
 }
 
-/// One answer, whole.
+/// One complete response.
 pub struct HttpResponse<'a> {
     pub status: u16,
     pub head: &'a [u8],
     pub body: &'a [u8],
 }
 
-/// The bytes of an answer as they arrive.
+/// The bytes of a response as they arrive.
 #[derive(Default)]
 pub struct ResponseReader {
     buffer: Vec<u8>,
@@ -148,7 +148,7 @@ pub struct ResponseReader {
 }
 
 impl ResponseReader {
-    /// Reads once; false if nothing was there.
+    /// Reads once; false if no bytes were available.
     pub fn read(&mut self, stream: &mut TcpStream) -> anyhow::Result<bool> {
         if self.buffer.len() - self.filled < 4096 {
             self.buffer.resize((self.buffer.len() * 2).max(16 * 1024), 0);
@@ -164,7 +164,7 @@ impl ResponseReader {
         }
     }
 
-    /// The answer, once all of it is here.
+    /// The response, once it is complete.
     pub fn response(&mut self) -> anyhow::Result<Option<HttpResponse<'_>>> {
         let filled = &self.buffer[..self.filled];
         let Some(head_end) = memmem::find(filled, b"\r\n\r\n") else { return Ok(None) };
@@ -186,7 +186,7 @@ impl ResponseReader {
         Ok(Some(HttpResponse { status, head, body }))
     }
 
-    /// The bytes so far, whole answer or not: a stream that stays open never has a whole one.
+    /// The bytes so far: a stream that stays open is never complete.
     pub fn buffered(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
@@ -248,7 +248,7 @@ fn decode_chunked(mut rest: &[u8], body: &mut Vec<u8>) -> anyhow::Result<bool> {
     }
 }
 
-/// One request on its own connection; gives the status, the session id if there is one, and the body.
+/// One request on its own connection; returns the status, the session id if there is one, and the body.
 pub fn send_once(at: SocketAddr, request: &[u8]) -> anyhow::Result<(u16, Option<String>, Vec<u8>)> {
     let mut stream = TcpStream::connect(at).with_context(|| format!("cannot connect to {at}"))?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
@@ -263,7 +263,7 @@ pub fn send_once(at: SocketAddr, request: &[u8]) -> anyhow::Result<(u16, Option<
     }
 }
 
-/// Opens a legacy session and ends its handshake.
+/// Opens a legacy session and completes its handshake.
 pub fn open_session(at: SocketAddr) -> anyhow::Result<String> {
     let mut ask = RequestTemplate::initialize();
     let (status, session, body) = send_once(at, ask.bytes_for(0))?;

@@ -1,4 +1,4 @@
-//! What the bench asks of the machine: cores to pin to, and a process's own counters.
+//! Operating system facilities for the bench: pinning to cores, and the counters of a process.
 
 use std::path::Path;
 
@@ -24,8 +24,8 @@ impl Cores {
         })
     }
 
-    /// Runs `start` on the server's core, so that what it spawns stays there, and then settles the
-    /// driver on its own core.
+    /// Runs `start` on the server's core, so that the processes it spawns stay there, and then moves the driver to its
+    /// own core.
     pub fn spawn<T>(cores: Option<&Cores>, start: impl FnOnce() -> T) -> anyhow::Result<T> {
         let Some(cores) = cores else { return Ok(start()) };
         sched_setaffinity(None, &single_core(cores.server))?;
@@ -37,7 +37,7 @@ impl Cores {
 
 impl Drop for Cores {
     fn drop(&mut self) {
-        // Leaving the driver pinned would only slow what follows; there is nobody to tell.
+        // If this fails, the driver stays pinned, which only slows it down.
         let _ = sched_setaffinity(None, &self.all);
     }
 }
@@ -67,12 +67,12 @@ pub fn rss_kib(pid: u32) -> anyhow::Result<u64> {
     status_kib(pid, "VmRSS:")
 }
 
-/// The most memory `pid` had resident since it started or [`forget_peak`] was called, in KiB.
+/// The most memory `pid` had resident since it started or the peak was reset, in KiB.
 pub fn peak_kib(pid: u32) -> anyhow::Result<u64> {
     status_kib(pid, "VmHWM:")
 }
 
-/// Lets [`peak_kib`] begin again from what is resident now; fails where Linux was built without it.
+/// Resets [`peak_kib`] to the current value; fails if the kernel does not support it.
 pub fn reset_peak(pid: u32) -> std::io::Result<()> {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5")
 }
@@ -85,12 +85,12 @@ fn status_kib(pid: u32, name: &str) -> anyhow::Result<u64> {
     kib.with_context(|| format!("`{path}` has no {name}"))
 }
 
-/// Asks `pid` to stop.
+/// Sends SIGTERM to `pid`.
 pub fn terminate(pid: u32) -> anyhow::Result<()> {
     Ok(rustix::process::kill_process(to_pid(pid)?, rustix::process::Signal::TERM)?)
 }
 
-/// Waits until the child `pid` has ended, and leaves its counters to be read.
+/// Waits until the child `pid` has ended, and keeps its counters readable.
 pub fn wait_unreaped(pid: u32) -> anyhow::Result<()> {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     rustix::process::waitid(WaitId::Pid(to_pid(pid)?), ended)?;
@@ -101,7 +101,7 @@ fn to_pid(pid: u32) -> anyhow::Result<Pid> {
     Pid::from_raw(i32::try_from(pid)?).context("a process id is never zero")
 }
 
-/// Lets this process and what it spawns hold `files` files open.
+/// Raises the limit of open files of this process and its children to `files`.
 pub fn allow_open_files(files: u64) -> anyhow::Result<()> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= files) {

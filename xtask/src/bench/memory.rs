@@ -1,7 +1,7 @@
-//! `cargo xtask bench memory`: what strangers can cost us when they only open things.
+//! `cargo xtask bench memory`: what clients cost that only open sessions, streams and connections.
 //!
-//! Three crowds: sessions nobody uses, listen streams nothing happens on, and clients that never
-//! finish their headers. Each must stay within its bound while an honest client is served.
+//! Three kinds: unused sessions, idle listen streams, and clients that never finish their headers. Each must stay
+//! within its bound while a normal client is served.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,9 +17,9 @@ use super::request::{Operation, Protocol, RequestTemplate};
 
 const GROWTH_MIB_MAX: f64 = 64.0;
 const STREAM_KIB_MAX: f64 = 16.0;
-/// Shorter than the product's ten seconds, so that the bench does not sit and wait.
+/// Shorter than the product's ten seconds, so that the bench does not take long.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
-/// The server may look at its clock only now and then, and 800 goodbyes take a moment.
+/// The server checks its clock only now and then, and closing 800 connections takes a moment.
 const EVICTION_SLACK: Duration = Duration::from_secs(2);
 
 pub fn run(quick: bool) -> anyhow::Result<()> {
@@ -48,7 +48,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Many `initialize` requests whose sessions nobody uses; then a client that means it.
+/// Many `initialize` requests with unused sessions; then a normal client.
 fn measure_idle_sessions(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
     let server = HttpPeer::start_fixture("bench", binaries, &[])?;
     let asks = (0..16).map(|_| RequestTemplate::initialize()).collect();
@@ -158,7 +158,7 @@ fn keep_calling(load: &mut HttpLoad, over: &AtomicBool) -> anyhow::Result<LoadRe
     let mut latencies = Vec::new();
     while !over.load(Ordering::Relaxed) {
         latencies.extend(load.run(200)?.latencies);
-        // A pause, so that the crowd gets its turn on a small machine.
+        // A pause, so that the other clients get CPU time on a small machine.
         std::thread::sleep(Duration::from_millis(5));
     }
     latencies.sort_unstable();
@@ -166,7 +166,7 @@ fn keep_calling(load: &mut HttpLoad, over: &AtomicBool) -> anyhow::Result<LoadRe
 }
 
 /// Opens `count` connections and feeds each a header byte twice a second, until the server has closed
-/// them all. Gives the longest time one lived, or nothing if any outlived the bound by far.
+/// them all. Returns the longest lifetime, or `None` if a connection far outlived the bound.
 fn send_slow_headers(at: SocketAddr, count: usize) -> anyhow::Result<Option<Duration>> {
     let mut alive = Vec::new();
     for _ in 0..count {
@@ -194,7 +194,7 @@ fn send_slow_headers(at: SocketAddr, count: usize) -> anyhow::Result<Option<Dura
     Ok(Some(longest))
 }
 
-/// Whether the server has not hung up; what it says before it does (a 408) is read and dropped.
+/// Whether the connection is still open. Reads and discards a final response, such as a 408.
 fn is_open(stream: &mut TcpStream) -> bool {
     let mut buffer = [0; 1024];
     loop {

@@ -52,7 +52,7 @@ cargo xtask bench start [--quick]
                `csv`, `sqlite` (floors always run)
   --rounds N   rounds of the timed rows (default 21)";
 
-/// What was asked for on the command line.
+/// The command line.
 struct Options {
     rounds: usize,
     only: Option<String>,
@@ -128,7 +128,7 @@ fn output_dir() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The rows asked for, and the floor they stand on.
+/// The requested rows, and the floor rows that they are compared with.
 fn select_rows<'a, R>(rows: &'a [R], options: &Options, about: impl Fn(&R) -> (String, Peer)) -> Vec<&'a R> {
     let wanted = |row: &R| options.only.as_ref().is_none_or(|only| about(row).0.contains(only.as_str()));
     if !rows.iter().any(wanted) {
@@ -139,8 +139,8 @@ fn select_rows<'a, R>(rows: &'a [R], options: &Options, about: impl Fn(&R) -> (S
 
 /// Runs the bench from a release build of xtask.
 ///
-/// A slow driver leaves the server idle between requests, and a server that falls asleep and is
-/// woken for each of them costs several times what a busy one does.
+/// A slow driver leaves the server idle between requests, and a server that sleeps and
+/// wakes for each of them costs several times as much as a busy one.
 fn run_optimised(args: &[String]) -> anyhow::Result<()> {
     peers::cargo_build(&["-p", "xtask"])?;
     let status = Command::new(peers::release_folder()?.join("xtask")).arg("bench").args(args).status()?;
@@ -148,7 +148,7 @@ fn run_optimised(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All that the parts beside the table can be told.
+/// The options of the benches other than the table.
 fn parse_quick(args: &[String]) -> anyhow::Result<bool> {
     match args {
         [] => Ok(false),

@@ -20,7 +20,7 @@ use crate::sh;
 const START_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// Who is measured.
+/// A server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     Floor,
@@ -53,7 +53,7 @@ impl Peer {
         }
     }
 
-    /// The request as this peer is to be asked and checked.
+    /// The request and its check, adapted to this peer.
     pub fn prepare_request(self, ask: RequestTemplate) -> RequestTemplate {
         if self == Peer::Floor { ask.expect_canned() } else { ask }
     }
@@ -63,7 +63,7 @@ impl Peer {
         if self.is_product() { "get_customers" } else { "lookup_customer" }
     }
 
-    /// Whether the binary that people install is measured.
+    /// Whether the peer is the `spile` binary.
     fn is_product(self) -> bool {
         matches!(self, Peer::SpileCsv | Peer::SpileSqlite)
     }
@@ -81,7 +81,7 @@ impl Peer {
         }
     }
 
-    /// Program and arguments, but for the door.
+    /// Program and arguments, without the transport.
     fn command(self, binaries: &Binaries) -> Vec<String> {
         let program = |name: &str| binaries.path(name);
         let file = self.data_file().map(|name| binaries.data.join(name)).unwrap_or_default();
@@ -118,7 +118,7 @@ impl Peer {
     }
 }
 
-/// The release binaries of this workspace, and what they serve.
+/// The release binaries of this workspace, and the data that they serve.
 pub struct Binaries {
     folder: PathBuf,
     pub data: BenchDir,
@@ -149,7 +149,7 @@ impl Binaries {
         self.folder.join(name).display().to_string()
     }
 
-    /// Makes data, as `bench-data` takes it.
+    /// Runs `bench-data` with these arguments.
     pub fn make_data(&self, what: &[&str]) -> anyhow::Result<()> {
         sh::run(Command::new(self.path("bench-data")).args(what))
     }
@@ -166,10 +166,10 @@ pub fn cargo_build(package: &[&str]) -> anyhow::Result<()> {
     sh::run(sh::cargo().args(["build", "--release"]).args(package))
 }
 
-/// How a server is watched while it runs.
+/// How a server is run.
 #[derive(Clone, Copy)]
 pub enum Instrumentation<'a> {
-    /// As it is, on its own core if there are two.
+    /// Unchanged, on its own core if there are two.
     Uninstrumented(Option<&'a Cores>),
     /// Under callgrind, which writes its counts to this file.
     Callgrind(&'a Path),
@@ -262,7 +262,7 @@ impl HttpPeer {
             ensure!(start.elapsed() < START_MAX, "`{}` does not listen on {at}", command.join(" "));
             std::thread::sleep(Duration::from_millis(10));
         }
-        // From here on nobody reads its stderr; a server that logs must not block on a full pipe.
+        // Nothing reads its stderr from here on; a server that logs must not block on a full pipe.
         if let Some(stderr) = server.child.stderr.take() {
             drain(stderr);
         }
@@ -273,7 +273,7 @@ impl HttpPeer {
         self.child.id()
     }
 
-    /// `connections` requests for `work`, ready to be asked; sessions are opened as needed.
+    /// `connections` requests for `work`, ready to send; opens sessions as needed.
     pub fn request_templates(
         &self,
         work: Operation,
@@ -310,7 +310,7 @@ impl HttpPeer {
 
 impl Drop for HttpPeer {
     fn drop(&mut self) {
-        // It may have ended already; either way there is nothing left to do.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

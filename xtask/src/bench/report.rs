@@ -1,4 +1,4 @@
-//! What was measured, for a terminal and for a program.
+//! The measurements, as text for a terminal and as JSON.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::count::RequestCost;
 use super::gates::{Bound, Gate};
 use super::http::LoadResult;
 
-/// Everything one run of the bench saw.
+/// All measurements of one bench run.
 pub struct Report {
     pub rounds: usize,
     pub requests: u64,
@@ -71,7 +71,7 @@ impl Report {
     }
 }
 
-/// The floor that row `name` stands on.
+/// The floor that row `name` is compared with.
 pub fn floor_of(name: &str) -> &'static str {
     match name {
         _ if name.starts_with("http") => "http floor",
@@ -87,7 +87,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(*low, *high))
 }
 
-/// Between which values the middle half lies.
+/// The interquartile range.
 fn interquartile_range(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,12 +1,12 @@
-//! What the bench asks, and how it knows that an answer is right.
+//! The requests of the bench, and how their responses are checked.
 //!
-//! An [`Ask`] is a whole request with holes of fixed width for the id and the customer, so that the
-//! next request costs the driver two small copies. Ids have seven digits and customers four.
+//! A request is a template with placeholders of fixed width for the id and the customer, so that the next one costs
+//! the driver two small copies. Ids have seven digits and customers four.
 
 use anyhow::{bail, ensure};
 use memchr::memmem;
 
-/// The protocol a request is dressed in.
+/// The protocol version and session mode of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// 2026-07-28: `_meta` and Mcp-* headers.
@@ -27,7 +27,7 @@ impl Protocol {
     }
 }
 
-/// What is asked for.
+/// The method that is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Call,
@@ -43,22 +43,22 @@ impl Operation {
     }
 }
 
-/// Which answers count as right.
+/// Which responses are correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expectation {
-    /// The floor's one answer.
+    /// The canned response of the floor.
     Canned,
     /// This id, no error, this customer.
     Customer,
     /// This id, no error, a list of tools.
     Tools,
-    /// A session, or a polite refusal to hold more of them.
+    /// A session, or a refusal to open more of them.
     Session,
     /// The acknowledgement that opens a listen stream.
     Acknowledged,
 }
 
-/// A request that can be asked again and again.
+/// A request that can be repeated.
 #[derive(Clone)]
 pub struct RequestTemplate {
     bytes: Vec<u8>,
@@ -84,7 +84,7 @@ pub const INITIALIZE: &str = concat!(
 pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 impl RequestTemplate {
-    /// `work` over HTTP, a call with `tool`, on a session if the dress has one.
+    /// `work` over HTTP, a call with `tool`, on a session if the mode has one.
     pub fn http(work: Operation, dress: Protocol, tool: &str, session: Option<&str>) -> RequestTemplate {
         let headers = match (dress, work) {
             (Protocol::M26, Operation::Call) => {
@@ -112,12 +112,12 @@ impl RequestTemplate {
         RequestTemplate::new(request_body(work, Protocol::J25, tool) + "\n", right)
     }
 
-    /// A new legacy session, please.
+    /// Opens a new legacy session.
     pub fn initialize() -> RequestTemplate {
         RequestTemplate::new(http_post("", INITIALIZE), Expectation::Session)
     }
 
-    /// The notification that ends a session's handshake; nothing comes back but a status.
+    /// The notification that ends a session's handshake; the response is only a status.
     pub fn initialized(session: &str) -> Vec<u8> {
         let headers = format!("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {session}\r\n");
         http_post(&headers, INITIALIZED).into_bytes()
@@ -136,7 +136,7 @@ impl RequestTemplate {
         RequestTemplate::new(http_post(headers, &body), Expectation::Acknowledged)
     }
 
-    /// The same request to the floor, which answers everything alike.
+    /// The same request to the floor, which always sends the same response.
     pub fn expect_canned(mut self) -> RequestTemplate {
         self.expectation = Expectation::Canned;
         self
@@ -157,7 +157,7 @@ impl RequestTemplate {
         &self.bytes
     }
 
-    /// Which request `answer` belongs to, unless it is the floor's, which belongs to any.
+    /// The number of the request that `answer` responds to; `None` for the floor, whose response fits any.
     pub fn request_number(&self, answer: &[u8]) -> Option<u64> {
         const KEY: &[u8] = br#""id":"#;
         if self.expectation == Expectation::Canned {
@@ -207,7 +207,7 @@ fn id(n: u64) -> u64 {
     ID_FIRST + n % ID_COUNT
 }
 
-/// A customer with four digits, and another one every time.
+/// A customer with a number of four digits, different each time.
 fn customer(n: u64) -> u64 {
     1000 + n * 7919 % 9000
 }

@@ -17,7 +17,7 @@ use super::peers::{Binaries, Peer, StdioPeer};
 use super::report::median;
 
 const FEW_ROWS: u64 = 10_000;
-/// Whose row is changed: the customer of the first request.
+/// The customer of the first request, whose row is changed.
 const CHANGED_ROW: &[u8] = b"\nuser1000@example.com,";
 /// More than any other customer has.
 const CHANGED_VISITS: &str = "4711";
@@ -70,7 +70,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
         );
     }
     let over_bare: Vec<f64> = first.time_ms.iter().zip(&bare.time_ms).map(|(own, bare)| own / bare).collect();
-    // Beside a small file, the memory is mostly the program's own.
+    // With a small file, most of the memory is the program's own.
     let over_file = |memory: f64| (!quick).then_some(memory / bytes);
     let gate = |name, limit, unit, value| Gate { name, bound: Bound::AtMost(limit), value, unit };
     gates::print_and_check(&[
@@ -86,7 +86,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     ])
 }
 
-/// How long something took, by the clock and of a processor's time, in each round.
+/// Wall-clock and CPU time of each round.
 #[derive(Default)]
 struct Timings {
     time_ms: Vec<f64>,
@@ -114,7 +114,7 @@ fn bare_scan(file: &Path, binaries: &Binaries, times: &mut Timings) -> anyhow::R
     let mut scan = Command::new(binaries.path("bare-csv"));
     let begun = Instant::now();
     let mut child = scan.arg(file).stdout(Stdio::null()).spawn().context("cannot start `bare-csv`")?;
-    // Its counters go when it is waited for in the usual way.
+    // A normal wait would discard its counters.
     machine::wait_unreaped(child.id())?;
     times.record(begun, child.id())?;
     let status = child.wait()?;
@@ -122,22 +122,22 @@ fn bare_scan(file: &Path, binaries: &Binaries, times: &mut Timings) -> anyhow::R
     Ok(())
 }
 
-/// What it took to see a change.
+/// The cost of serving a change.
 struct ReloadCost {
     time: Duration,
     peak_bytes: f64,
     after_bytes: f64,
-    /// How the peak was seen.
+    /// How the peak was measured.
     peak_method: &'static str,
 }
 
-/// Changes one row of `file` under a server, and asks for it until the new value is served.
+/// Changes one row of `file` while a server serves it, and requests it until the new value is served.
 fn measure_reload(file: &Path, binaries: &Binaries) -> anyhow::Result<ReloadCost> {
     let mut piped = StdioPeer::start_product(file, binaries)?;
     let pid = piped.pid();
     let news = format!(r#""visits":{CHANGED_VISITS}"#);
     ensure!(!piped.load.repeat_first()?.contains(&news), "the change is there before it was made");
-    // As a careful program writes: the whole file under another name, then in place of the old one.
+    // An atomic replace: writes the whole file under another name, then renames it.
     let beside = file.with_extension("new");
     std::fs::write(&beside, change_row(&std::fs::read(file)?)?)?;
     let counted = machine::reset_peak(pid).is_ok();
@@ -146,14 +146,14 @@ fn measure_reload(file: &Path, binaries: &Binaries) -> anyhow::Result<ReloadCost
     let begun = Instant::now();
     let mut sampled = 0;
     let mut served_after = None;
-    // A large file that was young when it was read is read once more: as long again is watched.
+    // A large file that had just changed when it was read is read a second time, so this waits twice as long.
     while served_after.is_none_or(|time: Duration| begun.elapsed() < time * 2) {
         ensure!(begun.elapsed() < RELOAD_MAX, "the changed row is not served within {RELOAD_MAX:?}");
         if piped.load.repeat_first()?.contains(&news) {
             served_after = served_after.or(Some(begun.elapsed()));
         }
         sampled = machine::rss_kib(pid)?.max(sampled);
-        // A pause, so that the asking takes nothing from the reading.
+        // A pause, so that the requests do not slow the reload.
         std::thread::sleep(Duration::from_millis(2));
     }
     let (peak, how) =

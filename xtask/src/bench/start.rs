@@ -1,6 +1,6 @@
-//! `cargo xtask bench start`: from nothing to the first answer, and how large the binary is.
+//! `cargo xtask bench start`: from process start to the first response, and the size of the binary.
 //!
-//! The clock starts before the process does and stops when a `tools/call` is answered on a pipe, after the
+//! The clock starts before the process does and stops at the response to a `tools/call` on a pipe, after the
 //! handshake. The peers take turns, so that a noisy minute hits all of them.
 
 use std::process::Command;
@@ -21,7 +21,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     let rounds = if quick { 15 } else { 41 };
     let binaries = Binaries::build(&PEERS)?;
     let mut times_ms: [Vec<f64>; 3] = Default::default();
-    // The first start of each finds its files on disk, and is thrown away.
+    // The first start of each reads its files from disk, and is discarded.
     for round in 0..=rounds {
         for (peer, times_ms) in PEERS.into_iter().zip(&mut times_ms) {
             let time_ms = first_answer_ms(peer, &binaries).with_context(|| peer.name().to_owned())?;
@@ -55,7 +55,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     ])
 }
 
-/// What is left without symbols and line tables; nothing where there is no `strip`.
+/// The size without symbols and line tables; `None` if `strip` is not installed.
 fn stripped_bytes(binaries: &Binaries) -> Option<u64> {
     let stripped = binaries.data.join("stripped");
     sh::succeeds(Command::new("strip").args(["-o", &stripped, &binaries.path("spile")])).then_some(())?;

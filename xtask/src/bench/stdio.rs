@@ -46,16 +46,16 @@ impl StdioLoad {
         Ok(answer.unwrap_or_default())
     }
 
-    /// Asks the first request again: what comes back now, right or not.
+    /// Sends the first request again and returns the response unchecked.
     pub fn repeat_first(&mut self) -> anyhow::Result<String> {
         let line = self.template.bytes_for(0).to_vec();
         self.send_once(&line)
     }
 
-    /// Asks `count` times with at most `outstanding_max` unanswered.
+    /// Sends `count` requests with at most `outstanding_max` in flight.
     ///
-    /// Answers may come in any order: each is matched by its id. Requests that became due together
-    /// leave in one write, as a client that pipelines would send them.
+    /// Responses may come in any order and are matched by id. Requests that are due together go out in one write, as
+    /// from a client that pipelines.
     pub fn run(&mut self, count: u64, outstanding_max: u64) -> anyhow::Result<LoadResult> {
         let start = Instant::now();
         let first = self.requests_sent;
@@ -91,7 +91,7 @@ impl StdioLoad {
         Ok(LoadResult { elapsed, latencies, refused: 0 })
     }
 
-    /// Reads once and hands over every whole line.
+    /// Reads once and passes on every complete line.
     fn read_lines(&mut self, mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let read = self.stdout.read(&mut self.buffer[self.filled..])?;
         ensure!(read > 0, "the server closed its stdout, or sent a line beyond {} bytes", self.buffer.len());

@@ -29,8 +29,8 @@ const fn http_row(peer: Peer, dress: Protocol, work: Operation) -> TimedRow {
     TimedRow { peer, mode: LoadMode::Http(dress, work) }
 }
 
-// The floor is asked in the plainest dress: the Mcp-* headers alone would cost hyper 2,000 instructions
-// and four allocations, and whoever wants them answered should not find them in the floor.
+// The floor gets the plainest request: the Mcp-* headers alone would cost hyper 2,000 instructions and four
+// allocations, and the cost of handling them does not belong into the floor.
 pub const HTTP: [TimedRow; 13] = [
     http_row(Peer::Floor, Protocol::J25, Operation::Call),
     http_row(Peer::Spile, Protocol::M26, Operation::Call),
@@ -85,7 +85,7 @@ impl TimedRow {
         }
     }
 
-    /// How many requests make a round that is long enough to measure and short enough to wait for.
+    /// The number of requests per round: long enough to measure, short enough to wait for.
     fn requests(&self, requests: u64) -> u64 {
         match self.mode {
             LoadMode::Http(..) => requests,
@@ -127,7 +127,7 @@ impl RunningPeer {
     }
 }
 
-/// Measures `rows` in `rounds` rounds. A row that fails is told to `failed` and left out.
+/// Measures `rows` in `rounds` rounds. Omits rows that fail, and adds them to `failed`.
 pub fn measure(
     rows: &[&TimedRow],
     rounds: usize,
@@ -136,7 +136,7 @@ pub fn measure(
     cores: Option<&Cores>,
     failed: &mut Vec<String>,
 ) -> Vec<TimedResult> {
-    // Each row has a server of its own, so that none inherits what another one left in its heap.
+    // Each row has a server of its own, so that none inherits another one's heap.
     let mut running = Vec::new();
     for row in rows {
         match row.start(binaries, cores) {

@@ -1,7 +1,7 @@
 //! Expected failures, each with its reason: `crates/testkit/conformance-baseline.yml`.
 //!
-//! The file has the suites' own format, of which this reads the little that we write: a list under
-//! `server:`, one entry per line.
+//! The file has the format of the suites. This module reads the subset that we use: a list under `server:`, one
+//! entry per line.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ pub struct Baseline {
 #[derive(Debug, PartialEq, Eq)]
 struct ExpectedFailure {
     scenario: String,
-    /// Without one, any check of the scenario may fail.
+    /// `None` allows every check of the scenario to fail.
     check: Option<String>,
     reason: String,
     is_used: bool,
@@ -31,8 +31,8 @@ impl Baseline {
         Ok(Self { entries: parse(&text)? })
     }
 
-    /// Whether this check is expected to fail. Remembers the question, so that an entry nobody asked
-    /// for is known to be stale.
+    /// Whether this check is expected to fail. Marks the entry as used, so that unused entries can be reported as
+    /// stale.
     pub fn expects(&mut self, scenario: &str, check: &str) -> bool {
         let mut expected = false;
         for entry in self.entries.iter_mut().filter(|entry| entry.covers(scenario, check)) {

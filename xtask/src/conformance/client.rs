@@ -1,4 +1,4 @@
-//! The product's own client before the suites' servers, one scenario after the other: some measure time.
+//! Runs our client against the servers of the suites, one scenario at a time, because some measure time.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::sh;
 
 const RUN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Which scenarios a suite lists for a version, and how many of them are neither authorization nor extensions.
+/// The scenarios that a suite lists for a version, and how many of them concern neither authorization nor extensions.
 const RUNS: &[(Suite, Option<&str>, usize)] = &[
     (Suite::Alpha, Some("2025-06-18"), 2),
     (Suite::Alpha, Some("2025-11-25"), 5),
@@ -20,7 +20,7 @@ const RUNS: &[(Suite, Option<&str>, usize)] = &[
     (Suite::Stable, None, 4),
 ];
 
-/// Scenarios that are somebody else's business: getting tokens, and extensions that this client does not have.
+/// Skipped scenarios: obtaining tokens, and extensions that this client does not support.
 fn is_out_of_scope(scenario: &str) -> bool {
     scenario.starts_with("auth/") || scenario.starts_with("sep-2640-")
 }
@@ -64,7 +64,7 @@ pub(super) fn run_client_suites(cache: &Cache, client: &Path) -> Result<()> {
     )
 }
 
-/// `None` if it passed. A warning is a failure here, as it is for the suites.
+/// `None` if it passed. A warning counts as a failure, as it does for the suites.
 fn run_scenario(
     cache: &Cache,
     which: Suite,

@@ -1,4 +1,4 @@
-//! The server under test: builds it, starts it on a free port, ends it.
+//! The server under test: builds it, starts it on a free port, and stops it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::sh;
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Builds the binary and says where cargo put it.
+/// Builds the binary and returns its path.
 pub fn build(env: &sh::Env, name: &str) -> Result<PathBuf> {
     let mut build = sh::cargo();
     build.args(["build", "--package", "testkit", "--bin", name, "--message-format=json-render-diagnostics"]);
@@ -26,7 +26,7 @@ pub fn build(env: &sh::Env, name: &str) -> Result<PathBuf> {
     binaries.next_back().with_context(|| format!("cargo built `{name}` but did not say where"))
 }
 
-/// A running `fixture conformance`; ends when dropped.
+/// A running `fixture conformance`; stops when dropped.
 pub struct Fixture {
     child: Child,
     url: String,
@@ -62,13 +62,13 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        // It may have ended by itself, which the suite has noticed by then.
+        // It may have exited already; the suite has noticed by then.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Passes stderr on, so that the pipe never fills and a panic is seen.
+/// Forwards stderr, so that the pipe never fills and a panic is visible.
 fn watch_for_url(stderr: impl BufRead + Send + 'static) -> Receiver<String> {
     let (found, receiver) = sync_channel(1);
     std::thread::spawn(move || {

@@ -1,7 +1,7 @@
-//! `cargo xtask conformance`: the official suites judge the fixture server, and our client.
+//! `cargo xtask conformance`: runs the official suites against the fixture server and our client.
 //!
-//! The verdict comes from what the suites write about each scenario, and the number of scenarios is
-//! asserted too: one that vanishes from a suite or is never run fails as loudly as one that is wrong.
+//! The verdict comes from the result of each scenario, and the number of scenarios is asserted too: a scenario that
+//! disappears from a suite or never runs is a failure.
 
 mod baseline;
 mod client;
@@ -32,9 +32,9 @@ struct SuiteRun {
 }
 
 enum ScenarioSelection {
-    /// The set frozen when this protocol version was released, over this version's wire.
+    /// The set that was frozen when this protocol version was released, in this version.
     Requirements(&'static str),
-    /// Whatever applies to this protocol version.
+    /// Everything that applies to this protocol version.
     Version(&'static str),
     All,
 }
@@ -47,7 +47,7 @@ enum Group {
     Unscored,
     /// The tasks extension.
     Tasks,
-    /// The run makes no such difference.
+    /// The run does not distinguish groups.
     Any,
 }
 
@@ -75,14 +75,14 @@ const RUNS: &[SuiteRun] = &[
     SuiteRun { suite: Suite::Stable, selection: ScenarioSelection::All, expected: &[(Group::Any, 32)] },
 ];
 
-/// Scenarios in which a suite checks nothing whatever the server does. Anywhere else a pass without
-/// a single successful check counts as a failure.
+/// Scenarios in which a suite never checks anything. In all others, a pass without a single successful check counts
+/// as a failure.
 const ALWAYS_VACUOUS: &[(&str, &str)] = &[(
     "tasks-status-notifications",
     "the suite skips its only check: it has no listener for task notifications",
 )];
 
-/// A server that has its URL: started by us for one run, or already there.
+/// A server with its URL: started for one run, or already running.
 enum ServerUnderTest {
     Fixture(PathBuf),
     External(String),
@@ -172,7 +172,7 @@ fn run_suite(cache: &Cache, run: &SuiteRun, server: &ServerUnderTest) -> Result<
     suite.args(["server", "--url", url]).args(run.selection.arguments()).arg("-o").arg(&results);
     let log = cache.conformance_results().join(format!("{}-{}.log", run.suite.version(), run.title()));
     let what = format!("conformance {} {}", run.suite.version(), run.title());
-    // The exit status is not the verdict: it leaves out what is not scored.
+    // The exit status is not the verdict: it ignores scenarios that are not scored.
     sh::run_with_timeout(&what, &mut suite, &log, RUN_TIMEOUT)?;
     let scored = match run.selection {
         ScenarioSelection::Requirements(version) => {
@@ -200,7 +200,7 @@ fn suite_command(cache: &Cache, suite: Suite) -> Command {
     command
 }
 
-/// Why a scenario does not count as passed; empty when it does.
+/// Why a scenario does not count as passed; empty if it passed.
 fn failed_checks(scenario: &Scenario) -> Vec<Check> {
     let of_the_whole = |message: &str| vec![Check { id: scenario.name.clone(), message: message.to_owned() }];
     match &scenario.verdict {

@@ -1,4 +1,4 @@
-//! Reads what a suite wrote: one folder with a `checks.json` per scenario, and its log.
+//! Reads the results of a suite: one folder with a `checks.json` per scenario, and a log.
 
 use std::fmt;
 use std::fs;
@@ -22,7 +22,7 @@ pub enum Verdict {
     Failed(Vec<Check>),
     /// Nothing failed, but nothing succeeded either.
     Vacuous,
-    /// Started, and left no result.
+    /// Started, but wrote no result.
     Unfinished,
 }
 
@@ -33,7 +33,7 @@ pub struct Check {
 }
 
 impl fmt::Display for Check {
-    /// The start of what the suite says; the rest, often a whole message, is in `checks.json`.
+    /// The start of the suite's message; `checks.json` has all of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const CHARS_MAX: usize = 300;
         let first_line = self.message.lines().next().unwrap_or_default();
@@ -43,7 +43,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// Every scenario the log says was started, with its verdict.
+/// Every scenario that the log lists as started, with its verdict.
 pub fn read(log: &Path, results: &Path, group: impl Fn(&str) -> Group) -> Result<Vec<Scenario>> {
     let said = fs::read_to_string(log)?;
     if !said.contains("=== SUMMARY ===") {
@@ -54,7 +54,7 @@ pub fn read(log: &Path, results: &Path, group: impl Fn(&str) -> Group) -> Result
     started.map(|name| read_scenario(name, results, group(name))).collect()
 }
 
-/// The names under "Server scenarios" in what `list --requirements` prints.
+/// The names under "Server scenarios" in the output of `list --requirements`.
 pub fn listed_server_scenarios(listed: &str) -> Vec<String> {
     let section = listed.lines().skip_while(|line| !line.starts_with("Server scenarios")).skip(1);
     section.map_while(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect()
@@ -84,7 +84,7 @@ fn read_scenario(name: &str, results: &Path, group: Group) -> Result<Scenario> {
 }
 
 fn read_checks(name: &str, results: &Path) -> Result<Option<Vec<Value>>> {
-    // A folder is called `server-<name>-<time>`; one name may begin with another, a time with a year.
+    // Folders are named `server-<name>-<time>`. One name may be the prefix of another; a time starts with a year.
     let prefix = format!("server-{name}-");
     for folder in fs::read_dir(results).with_context(|| format!("no results in {}", results.display()))? {
         let folder = folder?;

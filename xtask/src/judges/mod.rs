@@ -1,5 +1,5 @@
-//! `cargo xtask judges`: what takes too long for every commit. Killing and reloading are also tests, a few rounds of
-//! each; sqlmap tries one argument of each database in every run of CI.
+//! `cargo xtask judges`: checks that take too long for every commit. The tests also kill and reload, for a few
+//! rounds each; CI runs sqlmap on one argument of each database.
 
 mod sqlmap;
 
@@ -18,7 +18,7 @@ const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {
     judge: Option<String>,
-    /// Of the first; the others have as many as fits.
+    /// Rounds of `kill`; `reload` scales its own from it.
     rounds: u32,
     seed: u64,
 }
@@ -55,7 +55,7 @@ pub fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What CI runs, with the program that its tests made.
+/// The part that CI runs, with the binary that its tests built.
 pub fn sqlmap_sample(env: &sh::Env) -> Result<()> {
     sh::run(sh::cargo().args(["build", "-p", "spile", "--bin", "spile"]).envs(env))?;
     let target = env.get("CARGO_TARGET_DIR").map(PathBuf::from);

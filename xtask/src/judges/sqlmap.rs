@@ -1,4 +1,4 @@
-//! sqlmap against every argument of the examples: it must find nothing, and change nothing.
+//! Runs sqlmap on every argument of the examples: it must find no injection and change no file.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 use crate::cache::Cache;
 use crate::sh;
 
-/// The examples, and what of each is served.
+/// The examples, and the path of each that is served.
 const EXAMPLES: [(&str, &str); 4] =
     [("customers", "."), ("customers", "customers.db"), ("stock", "."), ("verbs", ".")];
-/// Those that are databases.
+/// The examples whose source is a database.
 const SAMPLE_EXAMPLES: [(&str, &str); 2] = [("customers", "customers.db"), ("verbs", ".")];
 /// Every request stands alone, so sqlmap needs no handshake.
 const PROTOCOL: &str = "2026-07-28";
-/// One argument may take so long.
+/// The time limit for one argument.
 const ARGUMENT_TIMEOUT: Duration = Duration::from_secs(1800);
-/// Fewer calls than this are no attack.
+/// sqlmap sends more calls than this unless it gave up early.
 const CALLS_MIN: u64 = 50;
 
-/// How much is tried.
+/// Which arguments are attacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Every argument of every tool.
@@ -37,7 +37,7 @@ pub enum Extent {
 pub fn run(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
     for (example, served) in EXAMPLES {
         let folder = sh::repo_root().join("examples").join(example);
-        // The examples are read from a copy: whoever finds a way to write shall not write there.
+        // Serves a copy, so that a successful attack does not change the examples.
         let copy = copy_folder(&folder, &cache.root().join("judges").join(example))?;
         if extent == Extent::Sample && !SAMPLE_EXAMPLES.contains(&(example, served)) {
             continue;
@@ -56,7 +56,7 @@ pub fn run(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
         }
         ensure!(tried > 0, "{example} has no argument to try");
         drop(server);
-        // Who may write may have been told to.
+        // A tool that may write may have done so legitimately.
         let only_reads = tools.iter().all(|tool| tool["annotations"]["readOnlyHint"] == true);
         ensure!(!only_reads || folder_contents(&copy)? == before, "the data of {example} is not what it was");
     }
@@ -108,7 +108,7 @@ impl SpileServer {
             let from = line.find("http://127.0.0.1:")?;
             line[from..].split_whitespace().next().map(str::to_owned)
         });
-        // Read on, so that it never waits for us.
+        // Keeps reading stderr, so that the server never blocks on a full pipe.
         std::thread::spawn(move || said.for_each(drop));
         Ok(Self { child, url: url.context("the server said no address")? })
     }
@@ -122,7 +122,7 @@ impl SpileServer {
 }
 
 impl SpileServer {
-    /// How many calls it has had.
+    /// How many calls the server has received.
     fn call_count(&self) -> Result<u64> {
         let authority = self.url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         let mut stream = TcpStream::connect(authority)?;
@@ -139,13 +139,13 @@ impl SpileServer {
 
 impl Drop for SpileServer {
     fn drop(&mut self) {
-        // It may have ended by itself, which the next request would have told.
+        // It may have exited already; the next request would have failed then.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A value for each argument that can be written down: the first of a choice, else what its type allows.
+/// A valid value for each argument: the first enum value, else a value of its type.
 fn sample_arguments(tool: &Value) -> serde_json::Map<String, Value> {
     let mut out = serde_json::Map::new();
     for (name, schema) in tool["inputSchema"]["properties"].as_object().into_iter().flatten() {
@@ -170,10 +170,10 @@ fn is_required(tool: &Value, argument: &str) -> bool {
 
 fn attack(cache: &Cache, server: &SpileServer, example: &str, tool: &Value, argument: &str) -> Result<()> {
     let name = tool["name"].as_str().context("a tool has a name")?;
-    // What is not needed would only leave less to be seen.
+    // Optional arguments would only narrow the result, and hide an injection.
     let mut given = sample_arguments(tool);
     given.retain(|other, _| other == argument || is_required(tool, other));
-    // The mark tells sqlmap where to write; a number is attacked as text, which a schema must refuse.
+    // `*` marks the place for sqlmap. A number is attacked as a string, which the schema must refuse.
     let plain = match &given[argument] {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -1,5 +1,5 @@
-//! The table of rooms in ARCHITECTURE.md against what Cargo sees: each crate depends on exactly what
-//! its row says. Dev-dependencies are free.
+//! Compares the table of crates in ARCHITECTURE.md with Cargo: each crate depends on exactly what its row says.
+//! Dev-dependencies are free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ fn compare(
     actual: &BTreeMap<String, BTreeSet<String>>,
     problems: &mut Vec<String>,
 ) {
-    // A row without a crate is a room that is not built yet.
+    // A row without a crate is one that does not exist yet.
     for (name, dependencies) in actual {
         match table.get(name) {
             None => problems.push(format!("{DOCUMENT}: crate `{name}` has no row in the table")),
@@ -103,7 +103,7 @@ fn parse_allowed(cell: &str) -> Allowed {
     }
 }
 
-/// Comma-separated names, in backticks or plain, with remarks in parentheses.
+/// Comma-separated names, in backticks or plain, with notes in parentheses.
 fn parse_names(cell: &str) -> Vec<String> {
     let plain = without_parentheses(cell).replace('`', "");
     plain.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()

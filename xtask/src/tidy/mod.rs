@@ -1,5 +1,4 @@
-//! `cargo xtask tidy`: rules that neither the compiler nor clippy keeps, checked by reading every
-//! tracked file once.
+//! `cargo xtask tidy`: rules that neither the compiler nor clippy checks. Reads every tracked file once.
 
 mod crates;
 mod references;
@@ -12,9 +11,9 @@ use anyhow::{Result, bail};
 
 use crate::sh;
 
-/// A tracked file that holds text.
+/// A tracked text file.
 struct File {
-    /// From the top of the clone, with `/`.
+    /// Relative to the root of the clone, with `/`.
     path: String,
     text: String,
 }
@@ -46,9 +45,9 @@ pub fn run() -> Result<()> {
 fn read_tracked() -> Result<Vec<File>> {
     let listed = sh::output(Command::new("git").args(["ls-files", "-z"]).current_dir(sh::repo_root()))?;
     let mut files = Vec::new();
-    // A fuzzer's seeds are bytes, also where they happen to be text.
+    // Fuzz seeds are bytes, even if they happen to be text.
     for path in listed.split_terminator('\0').filter(|path| !path.starts_with("fuzz/seeds/")) {
-        // Deleted but not yet committed: nothing to read. Not UTF-8: a picture, or a test's bad input.
+        // Skips files that are deleted but not committed, and files that are not UTF-8: images, bad test input.
         if let Ok(bytes) = std::fs::read(sh::repo_root().join(path))
             && let Ok(text) = String::from_utf8(bytes)
         {
@@ -58,7 +57,7 @@ fn read_tracked() -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// Line numbers, counted from 1, with what stands there.
+/// Lines with their numbers, counted from 1.
 fn numbered_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split('\n').enumerate().map(|(index, line)| (index + 1, line))
 }

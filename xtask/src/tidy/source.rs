@@ -1,4 +1,4 @@
-//! Rules for Rust code: words that belong in one place only. Comments and tests may use them.
+//! Rules for Rust code: words that are banned except in certain files. Comments and tests may use them.
 
 use super::{File, numbered_lines};
 
@@ -11,7 +11,7 @@ struct BannedWords {
 
 const BANS: &[BannedWords] = &[
     BannedWords {
-        // With their quotes: as values. A sentence for people may mention a date.
+        // With quotes: as a value. A message may mention a date.
         words: &["\"2024-11-05", "\"2025-03-26", "\"2025-06-18", "\"2025-11-25", "\"2026-07-28"],
         applies_to: |path| is_product(path) && path != "crates/wire/src/version.rs",
         hint: "protocol dates live in crates/wire/src/version.rs; use its `Version`",
@@ -27,7 +27,7 @@ const BANS: &[BannedWords] = &[
         hint: "stdout belongs to the stdio transport; log with `tracing`",
     },
     BannedWords {
-        // std's `channel` has no bound; tokio's takes one, and a oneshot carries one thing.
+        // std's `channel` is unbounded; tokio's takes a bound, and a oneshot carries one value.
         words: &["unbounded_channel", "UnboundedSender", "unbounded()", "mpsc::channel()", "= channel()"],
         applies_to: |path| path.starts_with("crates/"),
         hint: "every queue has a bound; use a channel with a capacity and say what happens when it is full",
@@ -53,7 +53,7 @@ pub fn check(file: &File, problems: &mut Vec<String>) {
     }
 }
 
-/// What is built into the program, as opposed to what tests and measures it.
+/// Product code, as opposed to tests and benches.
 fn is_product(path: &str) -> bool {
     path.starts_with("crates/") && !is_in_crate(path, "testkit") && !is_in_crate(path, "bench-peers")
 }
@@ -74,7 +74,7 @@ fn is_test(path: &str) -> bool {
 /// The lines outside `#[cfg(test)]` modules, without their comments.
 fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut test_item_next = false;
-    // The line that will close the test module we are in: a brace as far in as the module began.
+    // The line that closes the current test module: a brace with the indentation of the module.
     let mut test_ends_at: Option<String> = None;
     numbered_lines(text).filter_map(move |(number, line)| {
         if let Some(end) = &test_ends_at {
@@ -99,13 +99,13 @@ fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Cuts at `//`, unless it stands inside a string.
+/// Removes a `//` comment, unless the slashes are within a string.
 fn without_comment(line: &str) -> &str {
     let comment = line.match_indices("//").find(|(at, _)| line[..*at].matches('"').count().is_multiple_of(2));
     comment.map_or(line, |(at, _)| &line[..at])
 }
 
-/// Whether `word` stands in `line` and is not the end of a longer name.
+/// Whether `line` contains `word`, not as the end of a longer name.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let in_name = |c: char| c.is_alphanumeric() || c == '_';

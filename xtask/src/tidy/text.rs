@@ -1,5 +1,5 @@
-//! Rules for any text file: blanks at line ends, length, words and addresses that do not belong in
-//! the repository; and that every decision record is listed.
+//! Rules for every text file: trailing blanks, length, words and addresses that do not belong in the repository;
+//! and that the index lists every decision record.
 
 use super::{File, numbered_lines};
 
@@ -8,13 +8,13 @@ const LINES_MAX: usize = 800;
 /// Files that may be longer, and why. A file is one idea; a table with one shape may be long.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-/// Kinds of file that people read and edit; data and lock files may be as long as they are.
+/// File types that people read and edit; data and lock files may be long.
 const EDITED_EXTENSIONS: &[&str] = &[".rs", ".md", ".py", ".mjs", ".toml", ".yml"];
 
-/// Kinds of file in which a blank at a line's end is content.
+/// File types in which a trailing blank is content.
 const TRAILING_BLANKS_ALLOWED: &[&str] = &[".snap", ".patch", ".csv"];
 
-// Spelled in halves so that this file passes its own rules.
+// Split in two, so that this file passes its own rules.
 const REGISTRY_HOSTS: &[&str] = &[
     concat!("registry.", "npmjs"),
     concat!("registry.", "yarnpkg"),
@@ -72,7 +72,7 @@ pub fn check(file: &File, problems: &mut Vec<String>) {
     }
 }
 
-/// Entries of [`LONG_FILES`] that are not needed any more.
+/// Entries of [`LONG_FILES`] that are no longer needed.
 pub fn check_long_files_table(files: &[File], problems: &mut Vec<String>) {
     for (listed, _why) in LONG_FILES {
         if !files.iter().any(|file| file.path == *listed && is_long(file)) {
@@ -83,7 +83,7 @@ pub fn check_long_files_table(files: &[File], problems: &mut Vec<String>) {
     }
 }
 
-/// Every file in `docs/adr` is named in its README.
+/// Checks that the README in `docs/adr` names every file there.
 pub fn check_decisions_are_listed(files: &[File], problems: &mut Vec<String>) {
     const INDEX: &str = "docs/adr/README.md";
     let index = files.iter().find(|file| file.path == INDEX).map_or("", |file| file.text.as_str());
@@ -101,8 +101,7 @@ fn is_long(file: &File) -> bool {
     EDITED_EXTENSIONS.iter().any(|kind| file.path.ends_with(kind)) && file.text.lines().count() > LINES_MAX
 }
 
-/// Whether `path` stands in `line` as the start of an absolute path, not in the middle of a longer
-/// one or of a URL.
+/// Whether `line` contains `path` as the start of an absolute path, not within a longer path or a URL.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,7 +1,7 @@
-//! Makes the data that the bench serves. Not a server.
+//! Generates the data that the bench serves. Not a server.
 //!
-//! `bench-data customers FOLDER` writes `customers.csv` and `customers.db`, the table that every peer looks up.
-//! `bench-data wide FILE ROWS` writes a CSV file of six columns, in no order, with a quoted field here and there.
+//! `bench-data customers FOLDER` writes `customers.csv` and `customers.db`, the table that every peer serves.
+//! `bench-data wide FILE ROWS` writes a CSV file of six columns, unordered, with some quoted fields.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -21,7 +21,7 @@ fn main() -> anyhow::Result<()> {
             customers_db(&folder.join("customers.db"))
         }
         ["wide", file, rows] => wide(Path::new(file), rows.parse().context("ROWS is not a number")?),
-        _ => bail!("give `customers FOLDER` or `wide FILE ROWS`"),
+        _ => bail!("expected `customers FOLDER` or `wide FILE ROWS`"),
     }
 }
 
@@ -37,22 +37,22 @@ fn customers_csv(file: &Path) -> anyhow::Result<()> {
 fn customers_db(file: &Path) -> anyhow::Result<()> {
     let mut database = Connection::open(file)?;
     database.pragma_update(None, "journal_mode", "WAL")?;
-    let all = database.transaction()?;
-    all.execute_batch(
+    let transaction = database.transaction()?;
+    transaction.execute_batch(
         "CREATE TABLE customers (
              email TEXT NOT NULL PRIMARY KEY, plan TEXT NOT NULL, signup_date TEXT NOT NULL)",
     )?;
     {
-        let mut insert = all.prepare("INSERT INTO customers VALUES (?1, ?2, ?3)")?;
+        let mut insert = transaction.prepare("INSERT INTO customers VALUES (?1, ?2, ?3)")?;
         for Customer { email, plan, signup_date } in (0..CUSTOMERS).map(Customer::from_index) {
             insert.execute([email, plan, signup_date])?;
         }
     }
-    Ok(all.commit()?)
+    Ok(transaction.commit()?)
 }
 
 fn wide(file: &Path, rows: usize) -> anyhow::Result<()> {
-    // A prime: with a number of rows that it does not divide, every customer comes once.
+    // A prime: if it does not divide the number of rows, every customer occurs once.
     const STRIDE: usize = 2_654_435_761;
     let mut out = BufWriter::new(File::create(file)?);
     writeln!(out, "email,name,plan,signup_date,balance,visits")?;

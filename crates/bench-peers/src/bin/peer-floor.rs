@@ -1,7 +1,7 @@
 //! The floor: what HTTP or a pipe costs when there is no work to do.
 //!
-//! Reads each request to its end and gives one canned answer, of the size of a real `tools/call`
-//! answer. It is not an MCP server: it never looks at what it was asked.
+//! Reads each request to its end and sends one canned response, of the size of a real `tools/call` response. It is
+//! not an MCP server: it never parses a request.
 //!
 //! `peer-floor --bind ADDR` or `peer-floor --stdio`
 
@@ -24,13 +24,13 @@ const ANSWER: &str = concat!(
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match bench_peers::parse_transport(&args)? {
-        Transport::Http(at) => bench_peers::block_on(bench_peers::serve(at, canned_response)),
+        Transport::Http(address) => bench_peers::block_on(bench_peers::serve(address, canned_response)),
         Transport::Stdio => answer_lines(),
     }
 }
 
 async fn canned_response(request: Request<Incoming>) -> Response<Full<Bytes>> {
-    // The body is drained, not kept: the floor pays for reading it and for nothing else.
+    // Reads the body and discards it: the floor pays for reading and nothing else.
     let mut body = request.into_body();
     while let Some(Ok(_)) = body.frame().await {}
     let mut response = Response::new(Full::new(Bytes::from_static(ANSWER.as_bytes())));
@@ -38,7 +38,7 @@ async fn canned_response(request: Request<Incoming>) -> Response<Full<Bytes>> {
     response
 }
 
-/// One line out for every line in; all lines of one read are answered in one write.
+/// Writes one line for every line read; answers all lines of one read in one write.
 fn answer_lines() -> anyhow::Result<()> {
     let mut input = std::io::stdin().lock();
     let mut output = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! rmcp 3.8, tuned: the official SDK at its best, doing the bench's work.
+//! rmcp 3.8, tuned: the official SDK at its best, with the work of the bench.
 //!
 //! What "tuned" means, each a choice its own documentation offers:
 //! - the tool router is built once, in a static (the default of `#[tool_handler]` builds it per call);
@@ -7,10 +7,10 @@
 //! - hyper calls the service directly: no axum, no router, no clone of the service per request;
 //! - `--stdio` uses the non-blocking pipe transport (`stdio_pipes`); with `--plain`, the usual one;
 //! - `--csv FILE` reads the customers into memory at the start;
-//! - `--sqlite FILE` reads one per call, where the call arrives, through a statement that is prepared once.
+//! - `--sqlite FILE` reads one per call, on the thread of the call, through a prepared statement.
 //!
 //! `peer-rmcp --mode j25|m26|s25 --bind ADDR` or `peer-rmcp --stdio [--plain]`,
-//! with `--csv FILE` or `--sqlite FILE` behind it
+//! followed by `--csv FILE` or `--sqlite FILE`
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -55,7 +55,7 @@ fn main() -> anyhow::Result<()> {
                     sessions.session_config.sse_retry = None;
                     serve_http(at, sessions, stateful()).await?;
                 }
-                other => bail!("give `--mode j25|m26|s25`, not {other:?}"),
+                other => bail!("expected `--mode j25|m26|s25`, not {other:?}"),
             },
         }
         Ok(())
@@ -89,11 +89,11 @@ fn stateful() -> StreamableHttpServerConfig {
 }
 
 static CUSTOMERS: OnceLock<Rows> = OnceLock::new();
-/// Where customers are looked up instead, if there is one.
+/// Customers are looked up here if `--sqlite` is given.
 static DATABASE: OnceLock<Mutex<Connection>> = OnceLock::new();
 static ROUTER: LazyLock<ToolRouter<CustomerServer>> = LazyLock::new(CustomerServer::tool_router);
 
-/// A customer desk. Its state is in the statics, so that a service per request costs nothing.
+/// The customer server. Its state is in statics, so that a service per request costs nothing.
 struct CustomerServer;
 
 #[tool_handler(router = ROUTER, name = "peer-rmcp")]

@@ -1,4 +1,4 @@
-//! From what was typed to what is sent: `key=value` words, read by what the tool says it takes.
+//! Turns `key=value` words into a JSON object, typed by the tool's input schema.
 
 use contract::humanize::join_truncated;
 use contract::nearest;
@@ -7,8 +7,21 @@ use json::{Json, Node, NodeKind};
 use super::error::CommandError;
 use super::schema::{AdditionalProperties, Schema, TypeSet, ValueSchema, display_text};
 
-/// The arguments of a call, as an object.
-pub(crate) fn from_key_values(words: &[String], schema: &Schema) -> Result<Json, CommandError> {
+/// Whether arguments must match the input schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Validation {
+    Strict,
+    /// Sends everything that can be written as JSON, to test how a server handles invalid input.
+    Off,
+}
+
+/// Types each value by the schema of its argument. Without validation, a value that does not match its schema is sent
+/// as the JSON that it is, or else as a string.
+pub(crate) fn from_key_values(
+    words: &[String],
+    schema: &Schema,
+    validation: Validation,
+) -> Result<Json, CommandError> {
     let mut given: Vec<(&str, Vec<&str>)> = Vec::new();
     for word in words {
         let (name, value) = word.split_once('=').ok_or_else(|| not_key_value_error(word, schema))?;
@@ -19,16 +32,22 @@ pub(crate) fn from_key_values(words: &[String], schema: &Schema) -> Result<Json,
     }
     let mut values = Vec::with_capacity(given.len());
     for (name, texts) in given {
-        let shape = match schema.find(name) {
+        let any_type = ValueSchema::default();
+        let value_schema = match schema.find(name) {
             Some(argument) => &argument.schema,
-            None if schema.additional == AdditionalProperties::Allowed
+            None if validation == Validation::Off
+                || schema.additional == AdditionalProperties::Allowed
                 || schema.arguments.is_empty() && schema.additional == AdditionalProperties::Unspecified =>
             {
-                &ValueSchema::default()
+                &any_type
             }
             None => return Err(unknown_argument_error(name, schema)),
         };
-        values.push((name, argument_value(name, &texts, shape)?));
+        let value = match (argument_value(name, &texts, value_schema), validation) {
+            (Err(_), Validation::Off) => untyped_value(&texts),
+            (value, Validation::Off | Validation::Strict) => value?,
+        };
+        values.push((name, value));
     }
     Ok(Json::object(|out| {
         for (name, value) in &values {
@@ -37,12 +56,13 @@ pub(crate) fn from_key_values(words: &[String], schema: &Schema) -> Result<Json,
     }))
 }
 
-/// Words whose values are texts, whatever they look like.
+/// Every value is a string, whatever it looks like.
 pub(crate) fn text_arguments(words: &[String]) -> Result<Json, CommandError> {
     let pairs = words
         .iter()
         .map(|word| {
-            word.split_once('=').ok_or_else(|| CommandError::usage(format!("`{word}` is no key=value")))
+            word.split_once('=')
+                .ok_or_else(|| CommandError::usage(format!("`{word}` is not in the form key=value")))
         })
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Json::object(|out| {
@@ -52,12 +72,12 @@ pub(crate) fn text_arguments(words: &[String]) -> Result<Json, CommandError> {
     }))
 }
 
-/// Whether the server is worth asking: what it needs is there, and what is there it knows. Types and choices
-/// only on the surface; the server knows better.
+/// Catches the usual mistakes before a round trip: a missing or unknown argument, a wrong type, a value that is not
+/// in the enum. Checks only the top level; the server validates the rest.
 pub(crate) fn check(arguments: &Json, schema: &Schema) -> Result<(), CommandError> {
     let doc = arguments.to_doc();
-    let given = doc.root();
-    for (key, value) in given.members() {
+    let object = doc.root();
+    for (key, value) in object.members() {
         let name = key.str().unwrap_or_default();
         match schema.find(&name) {
             Some(argument) => check_value(&name, value, &argument.schema)?,
@@ -70,49 +90,49 @@ pub(crate) fn check(arguments: &Json, schema: &Schema) -> Result<(), CommandErro
     let missing: Vec<String> = schema
         .arguments
         .iter()
-        .filter(|argument| argument.is_required && given.get(&argument.name).is_none())
+        .filter(|argument| argument.is_required && object.get(&argument.name).is_none())
         .map(|argument| format!("`{}`", argument.name))
         .collect();
     match &*missing {
         [] => Ok(()),
-        [one] => Err(CommandError::usage(format!("{one} is missing"))),
-        several => Err(CommandError::usage(format!("{} are missing", several.join(", ")))),
+        [one] => Err(CommandError::usage(format!("missing argument {one}"))),
+        several => Err(CommandError::usage(format!("missing arguments {}", join_truncated(several, 20)))),
     }
 }
 
-/// What was given as JSON.
-pub(crate) fn from_json(text: &str) -> Result<Json, CommandError> {
+/// Parses the text of `--json`. Without validation it may be any JSON value.
+pub(crate) fn from_json(text: &str, validation: Validation) -> Result<Json, CommandError> {
     let json =
         Json::parse(text).map_err(|bad| CommandError::usage(format!("--json: {bad}")).help(JSON_HELP))?;
-    if json.is_object() {
+    if json.is_object() || validation == Validation::Off {
         Ok(json)
     } else {
-        Err(CommandError::usage("--json: the arguments of a call are an object").help(JSON_HELP))
+        Err(CommandError::usage("--json: the arguments must be a JSON object").help(JSON_HELP))
     }
 }
 
-const JSON_HELP: &str = r#"one looks like --json '{"name":"value"}'; --json - reads it from stdin"#;
+const JSON_HELP: &str = r#"for example --json '{"name":"value"}', or --json - to read stdin"#;
 
 fn not_key_value_error(word: &str, schema: &Schema) -> CommandError {
-    let trouble = CommandError::usage(format!("`{word}` is no key=value"));
-    let needed: Vec<&str> = schema
+    let error = CommandError::usage(format!("`{word}` is not in the form key=value"));
+    let required: Vec<&str> = schema
         .arguments
         .iter()
         .filter(|argument| argument.is_required)
         .map(|argument| argument.name.as_str())
         .collect();
-    match &*needed {
-        _ if word.trim_start().starts_with('{') => trouble.help("JSON goes behind --json"),
-        [only] => trouble.help(format!("did you mean `{only}={word}`?")),
-        _ => trouble.help(known_arguments(schema)),
+    match &*required {
+        _ if word.trim_start().starts_with('{') => error.help("pass JSON with --json"),
+        [only] => error.help(format!("did you mean `{only}={word}`?")),
+        _ => error.help(known_arguments(schema)),
     }
 }
 
 fn unknown_argument_error(name: &str, schema: &Schema) -> CommandError {
-    let trouble = CommandError::usage(format!("there is no argument `{name}`"));
+    let error = CommandError::usage(format!("unknown argument `{name}`"));
     match nearest(name, schema.arguments.iter().map(|argument| argument.name.as_str())) {
-        Some(meant) => trouble.help(format!("did you mean `{meant}`? {}", known_arguments(schema))),
-        None => trouble.help(known_arguments(schema)),
+        Some(near) => error.help(format!("did you mean `{near}`? {}", known_arguments(schema))),
+        None => error.help(known_arguments(schema)),
     }
 }
 
@@ -125,78 +145,95 @@ fn known_arguments(schema: &Schema) -> String {
     }
 }
 
-/// The value of one argument, from all that was given for it.
-fn argument_value(name: &str, texts: &[&str], shape: &ValueSchema) -> Result<Json, CommandError> {
-    let is_list = shape.types.contains(TypeSet::ARRAY) && !shape.types.contains(TypeSet::STRING);
+/// One argument's value. An argument that is given several times is an array.
+fn argument_value(name: &str, texts: &[&str], schema: &ValueSchema) -> Result<Json, CommandError> {
+    let is_array = schema.types.contains(TypeSet::ARRAY) && !schema.types.contains(TypeSet::STRING);
     match texts {
-        [text] if is_list && text.trim_start().starts_with('[') => parse_value(name, text, shape),
-        [text] if !is_list => parse_value(name, text, shape),
-        several if is_list || shape.types.contains(TypeSet::ARRAY) => {
+        [text] if is_array && text.trim_start().starts_with('[') => parse_value(name, text, schema),
+        [text] if !is_array => parse_value(name, text, schema),
+        several if is_array || schema.types.contains(TypeSet::ARRAY) => {
             let anything = ValueSchema::default();
-            let item = shape.item.as_deref().unwrap_or(&anything);
+            let item = schema.item.as_deref().unwrap_or(&anything);
             let items =
                 several.iter().map(|text| parse_value(name, text, item)).collect::<Result<Vec<_>, _>>()?;
-            let mut out = Vec::new();
-            json::write::array(&mut out, &items, |out, item| out.extend_from_slice(item.as_str().as_bytes()));
-            Ok(Json::from_written_bytes(out))
+            Ok(json_array(&items))
         }
-        _ => Err(CommandError::usage(format!("`{name}` is given {} times, and is no list", texts.len()))),
+        _ => {
+            Err(CommandError::usage(format!("`{name}` is given {} times, but it is not a list", texts.len())))
+        }
     }
 }
 
-fn parse_value(name: &str, text: &str, shape: &ValueSchema) -> Result<Json, CommandError> {
-    if !shape.choices.is_empty() {
-        return parse_choice(name, text, shape);
+/// The value of an argument whose schema does not apply: JSON if it is JSON, else a string.
+fn untyped_value(texts: &[&str]) -> Json {
+    let values: Vec<Json> =
+        texts.iter().map(|text| Json::parse(text).unwrap_or_else(|_| json_string(text))).collect();
+    match &*values {
+        [value] => value.clone(),
+        several => json_array(several),
     }
-    let kinds = shape.types;
-    let as_text = || {
-        let mut out = Vec::new();
-        json::write::string(&mut out, text);
-        Json::from_written_bytes(out)
-    };
-    // Text stays text, whatever it looks like.
-    if kinds.without(TypeSet::NULL) == TypeSet::STRING {
-        return Ok(as_text());
+}
+
+fn json_array(items: &[Json]) -> Json {
+    let mut out = Vec::new();
+    json::write::array(&mut out, items, |out, item| out.extend_from_slice(item.as_str().as_bytes()));
+    Json::from_written_bytes(out)
+}
+
+fn json_string(text: &str) -> Json {
+    let mut out = Vec::new();
+    json::write::string(&mut out, text);
+    Json::from_written_bytes(out)
+}
+
+fn parse_value(name: &str, text: &str, schema: &ValueSchema) -> Result<Json, CommandError> {
+    if !schema.choices.is_empty() {
+        return parse_choice(name, text, schema);
     }
-    let read =
-        Json::parse(text).ok().filter(|json| kinds.is_empty() || matches_types(json.to_doc().root(), kinds));
-    match read {
+    let types = schema.types;
+    // `007` stays a string where the schema says string.
+    if types.without(TypeSet::NULL) == TypeSet::STRING {
+        return Ok(json_string(text));
+    }
+    let parsed =
+        Json::parse(text).ok().filter(|json| types.is_empty() || matches_types(json.to_doc().root(), types));
+    match parsed {
         Some(json) => Ok(json),
-        None if kinds.is_empty() || kinds.contains(TypeSet::STRING) => Ok(as_text()),
-        None => Err(type_mismatch_error(name, text, shape)),
+        None if types.is_empty() || types.contains(TypeSet::STRING) => Ok(json_string(text)),
+        None => Err(type_mismatch_error(name, text, schema)),
     }
 }
 
-fn parse_choice(name: &str, text: &str, shape: &ValueSchema) -> Result<Json, CommandError> {
-    if let Some(choice) = shape.choices.iter().find(|choice| display_text(choice) == text) {
+fn parse_choice(name: &str, text: &str, schema: &ValueSchema) -> Result<Json, CommandError> {
+    if let Some(choice) = schema.choices.iter().find(|choice| display_text(choice) == text) {
         return Ok(choice.clone());
     }
-    if text == "null" && shape.types.contains(TypeSet::NULL) && !shape.types.contains(TypeSet::STRING) {
-        return Ok(Json::parse("null").expect("it is JSON"));
+    if text == "null" && schema.types.contains(TypeSet::NULL) && !schema.types.contains(TypeSet::STRING) {
+        return Ok(Json::parse("null").expect("valid JSON"));
     }
-    Err(invalid_choice_error(name, text, shape))
+    Err(invalid_choice_error(name, text, schema))
 }
 
-fn invalid_choice_error(name: &str, text: &str, shape: &ValueSchema) -> CommandError {
-    let choices: Vec<String> = shape.choices.iter().map(display_text).collect();
-    let trouble =
-        CommandError::usage(format!("`{name}`: `{text}` is none of {}", join_truncated(&choices, 20)));
+fn invalid_choice_error(name: &str, text: &str, schema: &ValueSchema) -> CommandError {
+    let choices: Vec<String> = schema.choices.iter().map(display_text).collect();
+    let error =
+        CommandError::usage(format!("`{name}`: `{text}` is not one of {}", join_truncated(&choices, 20)));
     match nearest(text, choices.iter().map(String::as_str)) {
-        Some(meant) => trouble.help(format!("did you mean `{meant}`?")),
-        None => trouble,
+        Some(near) => error.help(format!("did you mean `{near}`?")),
+        None => error,
     }
 }
 
-fn type_mismatch_error(name: &str, text: &str, shape: &ValueSchema) -> CommandError {
-    let trouble =
-        CommandError::usage(format!("`{name}`: `{text}` is not {}", with_article(&shape.describe())));
-    let kinds = shape.types.without(TypeSet::NULL);
-    if kinds == TypeSet::BOOLEAN {
-        trouble.help("give true or false")
-    } else if kinds.contains(TypeSet::OBJECT) || kinds.contains(TypeSet::ARRAY) {
-        trouble.help(format!("give JSON, in quotes for the shell: {name}='…'"))
+fn type_mismatch_error(name: &str, text: &str, schema: &ValueSchema) -> CommandError {
+    let error =
+        CommandError::usage(format!("`{name}`: `{text}` is not {}", with_article(&schema.describe())));
+    let types = schema.types.without(TypeSet::NULL);
+    if types == TypeSet::BOOLEAN {
+        error.help("expected true or false")
+    } else if types.contains(TypeSet::OBJECT) || types.contains(TypeSet::ARRAY) {
+        error.help(format!("expected JSON, quoted for the shell: {name}='…'"))
     } else {
-        trouble
+        error
     }
 }
 
@@ -205,32 +242,32 @@ fn with_article(words: &str) -> String {
     format!("{} {words}", if vowel { "an" } else { "a" })
 }
 
-fn check_value(name: &str, value: Node<'_>, shape: &ValueSchema) -> Result<(), CommandError> {
+fn check_value(name: &str, value: Node<'_>, schema: &ValueSchema) -> Result<(), CommandError> {
     let raw = || value.str().map_or_else(|| value.raw().to_owned(), |text| text.into_owned());
-    if !shape.types.is_empty() && !matches_types(value, shape.types) {
-        return Err(type_mismatch_error(name, value.raw(), shape));
+    if !schema.types.is_empty() && !matches_types(value, schema.types) {
+        return Err(type_mismatch_error(name, value.raw(), schema));
     }
     let is_choice = |choice: &Json| *choice == Json::from(value) || display_text(choice) == raw();
-    if !shape.choices.is_empty() && value.kind() != NodeKind::Null && !shape.choices.iter().any(is_choice) {
-        return Err(invalid_choice_error(name, &raw(), shape));
+    if !schema.choices.is_empty() && value.kind() != NodeKind::Null && !schema.choices.iter().any(is_choice) {
+        return Err(invalid_choice_error(name, &raw(), schema));
     }
     Ok(())
 }
 
-fn matches_types(value: Node<'_>, kinds: TypeSet) -> bool {
+fn matches_types(value: Node<'_>, types: TypeSet) -> bool {
     match value.kind() {
-        NodeKind::Null => kinds.contains(TypeSet::NULL),
-        NodeKind::True | NodeKind::False => kinds.contains(TypeSet::BOOLEAN),
+        NodeKind::Null => types.contains(TypeSet::NULL),
+        NodeKind::True | NodeKind::False => types.contains(TypeSet::BOOLEAN),
         NodeKind::Number => {
-            kinds.contains(TypeSet::NUMBER) || kinds.contains(TypeSet::INTEGER) && is_integer(value)
+            types.contains(TypeSet::NUMBER) || types.contains(TypeSet::INTEGER) && is_integer(value)
         }
-        NodeKind::String => kinds.contains(TypeSet::STRING),
-        NodeKind::Array => kinds.contains(TypeSet::ARRAY),
-        NodeKind::Object => kinds.contains(TypeSet::OBJECT),
+        NodeKind::String => types.contains(TypeSet::STRING),
+        NodeKind::Array => types.contains(TypeSet::ARRAY),
+        NodeKind::Object => types.contains(TypeSet::OBJECT),
     }
 }
 
-/// JSON Schema: a number whose fraction is zero is an integer. What has an exponent is for the server to judge.
+/// JSON Schema: a number with a zero fraction is an integer. The server judges numbers with an exponent.
 fn is_integer(number: Node<'_>) -> bool {
     let raw = number.raw();
     match raw.split_once('.') {
@@ -242,7 +279,7 @@ fn is_integer(number: Node<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Schema, check, from_json, from_key_values};
+    use super::{Schema, Validation, check, from_json, from_key_values};
     use json::Json;
 
     const SCHEMA: &str = r#"{"properties":{
@@ -254,18 +291,23 @@ mod tests {
 
     #[track_caller]
     fn check_key_values(words: &[&str], expected: &str) {
-        let json = Json::parse(SCHEMA).expect("JSON");
+        check_validated(words, Validation::Strict, expected);
+    }
+
+    #[track_caller]
+    fn check_validated(words: &[&str], validation: Validation, expected: &str) {
+        let json = Json::parse(SCHEMA).expect("valid JSON");
         let doc = json.to_doc();
         let words: Vec<String> = words.iter().map(|&word| word.into()).collect();
-        let got = match from_key_values(&words, &Schema::parse(doc.root())) {
+        let got = match from_key_values(&words, &Schema::parse(doc.root()), validation) {
             Ok(json) => json.to_string(),
-            Err(trouble) => trouble.to_string(),
+            Err(error) => error.to_string(),
         };
         assert_eq!(got, expected);
     }
 
     #[test]
-    fn words_become_what_the_tool_takes() {
+    fn values_are_typed_by_the_schema() {
         check_key_values(&[], "{}");
         check_key_values(&["name=007"], r#"{"name":"007"}"#);
         check_key_values(&["name="], r#"{"name":""}"#);
@@ -286,54 +328,77 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_kept() {
+    fn numbers_keep_their_digits() {
         check_key_values(&["n=123456789012345678901234567890"], r#"{"n":123456789012345678901234567890}"#);
         check_key_values(&["x=0.1000000000000000000000001"], r#"{"x":0.1000000000000000000000001}"#);
         check_key_values(&["x=1e400"], r#"{"x":1e400}"#);
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn values_that_do_not_match_the_schema_are_errors() {
         check_key_values(&["n=five"], "`n`: `five` is not an integer");
         check_key_values(&["n=1.5"], "`n`: `1.5` is not an integer");
         check_key_values(&["n="], "`n`: `` is not an integer");
         check_key_values(&["n=0x10"], "`n`: `0x10` is not an integer");
         check_key_values(&["x=NaN"], "`x`: `NaN` is not a number");
         check_key_values(&["x=01"], "`x`: `01` is not a number");
-        check_key_values(&["on=yes"], "`on`: `yes` is not a boolean; give true or false");
-        check_key_values(&["o=[]"], "`o`: `[]` is not an object; give JSON, in quotes for the shell: o='…'");
+        check_key_values(&["on=yes"], "`on`: `yes` is not a boolean; expected true or false");
+        check_key_values(&["o=[]"], "`o`: `[]` is not an object; expected JSON, quoted for the shell: o='…'");
         check_key_values(&["sizes=1", "sizes=b"], "`sizes`: `b` is not an integer");
         check_key_values(
             &["sizes=[1"],
-            "`sizes`: `[1` is not an array of integer; give JSON, in quotes for the shell: sizes='…'",
+            "`sizes`: `[1` is not an array of integer; expected JSON, quoted for the shell: sizes='…'",
         );
-        check_key_values(&["plan=rubi"], "`plan`: `rubi` is none of free, ruby; did you mean `ruby`?");
-        check_key_values(&["name=a", "name=b"], "`name` is given 2 times, and is no list");
+        check_key_values(&["plan=rubi"], "`plan`: `rubi` is not one of free, ruby; did you mean `ruby`?");
+        check_key_values(&["name=a", "name=b"], "`name` is given 2 times, but it is not a list");
         check_key_values(
             &["dana@acme.test"],
-            "`dana@acme.test` is no key=value; did you mean `name=dana@acme.test`?",
+            "`dana@acme.test` is not in the form key=value; did you mean `name=dana@acme.test`?",
         );
-        check_key_values(&["{}"], "`{}` is no key=value; JSON goes behind --json");
+        check_key_values(&["{}"], "`{}` is not in the form key=value; pass JSON with --json");
         let all = "it takes name, maybe, n, x, on, tags, sizes, o, any, plan, level, opt, mixed";
-        check_key_values(&["nam=x"], &format!("there is no argument `nam`; did you mean `name`? {all}"));
-        check_key_values(&["zebra=x"], &format!("there is no argument `zebra`; {all}"));
+        check_key_values(&["nam=x"], &format!("unknown argument `nam`; did you mean `name`? {all}"));
+        check_key_values(&["zebra=x"], &format!("unknown argument `zebra`; {all}"));
+    }
+
+    #[test]
+    fn without_validation_values_of_any_type_and_name_are_sent() {
+        for (words, expected) in [
+            (&["n=five"][..], r#"{"n":"five"}"#),
+            (&["n=1.5", "x=NaN", "on=yes"], r#"{"n":1.5,"x":"NaN","on":"yes"}"#),
+            (&["n=12"], r#"{"n":12}"#),
+            (&["name=12"], r#"{"name":"12"}"#),
+            (&["plan=rubi", "level=7"], r#"{"plan":"rubi","level":7}"#),
+            (&["o=[]", "tags={}"], r#"{"o":[],"tags":["{}"]}"#),
+            (&["name=a", "name=2"], r#"{"name":["a",2]}"#),
+            (&["zebra=x", "lion=3"], r#"{"zebra":"x","lion":3}"#),
+            (&["sizes=1", "sizes=b"], r#"{"sizes":[1,"b"]}"#),
+        ] {
+            check_validated(words, Validation::Off, expected);
+        }
+        check_validated(
+            &["dana"],
+            Validation::Off,
+            "`dana` is not in the form key=value; did you mean `name=dana`?",
+        );
+        assert_eq!(from_json("[1]", Validation::Off).expect("any JSON").as_str(), "[1]");
     }
 
     #[track_caller]
     fn check_json(text: &str, expected: &str) {
-        let json = Json::parse(SCHEMA).expect("JSON");
+        let json = Json::parse(SCHEMA).expect("valid JSON");
         let doc = json.to_doc();
-        let checked =
-            from_json(text).and_then(|json| check(&json, &Schema::parse(doc.root())).map(|()| json));
+        let checked = from_json(text, Validation::Strict)
+            .and_then(|json| check(&json, &Schema::parse(doc.root())).map(|()| json));
         let got = match checked {
             Ok(json) => json.to_string(),
-            Err(trouble) => trouble.to_string(),
+            Err(error) => error.to_string(),
         };
         assert_eq!(got, expected);
     }
 
     #[test]
-    fn json_is_looked_at_before_it_is_sent() {
+    fn json_arguments_are_checked_against_the_schema() {
         check_json(
             r#"{"name": "x", "new": 12345678901234567890123}"#,
             r#"{"name":"x","new":12345678901234567890123}"#,
@@ -342,11 +407,11 @@ mod tests {
             r#"{"name":"x","level":null,"plan":"free"}"#,
             r#"{"name":"x","level":null,"plan":"free"}"#,
         );
-        check_json("{}", "`name` is missing");
+        check_json("{}", "missing argument `name`");
         check_json(r#"{"name":7}"#, "`name`: `7` is not a string");
         check_json(
             r#"{"name":"x","plan":"rubi"}"#,
-            "`plan`: `rubi` is none of free, ruby; did you mean `ruby`?",
+            "`plan`: `rubi` is not one of free, ruby; did you mean `ruby`?",
         );
     }
 }

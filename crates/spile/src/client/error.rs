@@ -1,4 +1,4 @@
-//! What is told when something went wrong, and what the shell is told: whose fault it was.
+//! Why a client command failed: the message for the person, and the exit code for the shell.
 
 use std::process::ExitCode;
 
@@ -6,36 +6,36 @@ use contract::diagnostic::{Diagnostic, render};
 use outbound::OutboundError;
 use upstream::{OpenError, ProcessEnd};
 use wire::Version;
-use wire::client::ClientError;
+use wire::client::{ClientError, ServerError};
 use wire::error::ErrorCode;
 
 use crate::banner;
 use crate::sanitize;
 
-/// How a client command ends, as the shell sees it.
+/// The exit code of a client command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Success = 0,
-    /// The tool says that it failed, or the server answered with an error.
+    /// The tool or the server returned an error.
     Failed = 1,
-    /// What was typed makes no sense, or does not fit the tool.
+    /// The command line is invalid, or the arguments do not match the tool's input schema.
     Usage = 2,
-    /// The server cannot be reached or started, or does not speak MCP.
+    /// Cannot connect to or start the server, or it does not speak MCP.
     Unreachable = 3,
     Timeout = 4,
-    /// The server wants to know who we are, or refuses us.
+    /// The server requires a token, or refuses access.
     Refused = 5,
     Interrupted = 130,
 }
 
 /// For `--help` of every client command.
 pub const EXIT_CODES: &str = "Exit codes:
-  0    fine
-  1    the tool says that it failed, or the server answered with an error
-  2    wrong usage, or arguments that do not fit the tool
-  3    the server cannot be reached or started, or does not speak MCP
-  4    no answer in time
-  5    the server refuses us (HTTP 401, 403)
+  0    success
+  1    the tool or the server returned an error
+  2    invalid usage, or arguments that do not match the tool's input schema
+  3    cannot connect to or start the server, or it does not speak MCP
+  4    no response in time
+  5    the server refused access (HTTP 401 or 403)
   130  interrupted";
 
 impl From<Exit> for ExitCode {
@@ -44,15 +44,15 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why there is nothing to show.
+/// Why a client command failed.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     pub(crate) exit: Exit,
     message: Option<String>,
     help: Option<String>,
-    /// What belongs below it as it is: usage, the last words of a process.
+    /// Printed below the message as it is: a usage line, the last stderr lines of a process.
     details: String,
-    /// Whether the server went away.
+    /// The server closed the connection; no further step can succeed.
     pub(crate) is_connection_lost: bool,
 }
 
@@ -71,7 +71,7 @@ impl CommandError {
         Self::new(Exit::Usage, message)
     }
 
-    /// All that there is to say has been said.
+    /// For an error that has been printed already.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self { exit, message: None, help: None, details: String::new(), is_connection_lost: false }
     }
@@ -82,11 +82,11 @@ impl CommandError {
     }
 
     #[must_use]
-    pub(crate) fn details(self, below: impl Into<String>) -> Self {
-        Self { details: below.into(), ..self }
+    pub(crate) fn details(self, details: impl Into<String>) -> Self {
+        Self { details: details.into(), ..self }
     }
 
-    /// A connection that was lost is told with how the program behind it ended.
+    /// Adds how the server's process ended to the error of a lost connection.
     pub(crate) fn with_process_end(self, end: Option<ProcessEnd>) -> Self {
         match end {
             Some(end) if self.is_connection_lost => self.details(end.description),
@@ -96,17 +96,17 @@ impl CommandError {
 
     pub(crate) fn print(&self) {
         let Some(message) = &self.message else { return };
-        let one = Diagnostic::error(message);
-        let one = match &self.help {
-            Some(help) => one.help(help),
-            None => one,
+        let diagnostic = Diagnostic::error(message);
+        let diagnostic = match &self.help {
+            Some(help) => diagnostic.help(help),
+            None => diagnostic,
         };
-        let text = render(&one, banner::is_color_enabled());
+        let text = render(&diagnostic, banner::is_color_enabled());
         banner::print_stderr(format!("{text}{}", sanitize::lines(&self.details)).trim_end());
     }
 }
 
-/// In one line.
+/// The message and the help on one line.
 impl std::fmt::Display for CommandError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.message.as_deref().unwrap_or_default())?;
@@ -116,49 +116,49 @@ impl std::fmt::Display for CommandError {
 
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
-        Self::new(Exit::Failed, format!("stdout cannot be written: {error}"))
+        Self::new(Exit::Failed, format!("cannot write to stdout: {error}"))
     }
 }
 
-/// When something went wrong.
+/// What the client was doing when the error occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Connecting,
     Requesting,
 }
 
-/// What there is to say of a server by the way it was named.
+/// What the command line said about the server, for error messages.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerLabel {
     /// As typed.
     pub(crate) address: String,
-    /// Whether it was told who we are.
+    /// Whether credentials are sent: `--token-file` or `--header`.
     pub(crate) has_token: bool,
-    /// Whether one protocol version was asked for.
+    /// Whether `--protocol` fixes the protocol version.
     pub(crate) has_fixed_protocol: bool,
 }
 
 impl CommandError {
-    pub(crate) fn from_open_error(error: OpenError, named: &ServerLabel) -> Self {
+    pub(crate) fn from_open_error(error: OpenError, server: &ServerLabel) -> Self {
         match error {
-            OpenError::Failed(failure) => Self::from_client_error(failure, Phase::Connecting, named),
-            OpenError::Connect { address: at, reason: why } => {
-                Self::unreachable(&format!("cannot connect to {at}: {why}"))
+            OpenError::Failed(error) => Self::from_client_error(error, Phase::Connecting, server),
+            OpenError::Connect { address, reason } => {
+                Self::unreachable(&format!("cannot connect to {address}: {reason}"))
             }
             OpenError::Start(error) => Self::new(Exit::Unreachable, error.to_string()),
-            OpenError::Child { error: ClientError::ConnectionClosed(_), exit_description: said } => {
-                // The first line is how it ended, the rest what it said.
-                let (how, words) = said.split_once('\n').unwrap_or((&said, ""));
-                let trouble = Self::new(Exit::Unreachable, how);
-                if words.is_empty() {
-                    trouble.help("what is started has to speak MCP on its stdin and stdout, and stay")
+            OpenError::Child { error: ClientError::ConnectionClosed(_), exit_description } => {
+                // The first line says how the process ended; the rest are its last stderr lines.
+                let (exit, stderr) = exit_description.split_once('\n').unwrap_or((&exit_description, ""));
+                let error = Self::new(Exit::Unreachable, exit);
+                if stderr.is_empty() {
+                    error.help("the program must speak MCP on its stdin and stdout, and keep running")
                 } else {
-                    trouble.details(format!("{words}\n"))
+                    error.details(format!("{stderr}\n"))
                 }
             }
-            OpenError::Child { error: failure, exit_description: said } => {
-                let words = said.split_once('\n').map_or("", |(_, words)| words);
-                Self::from_client_error(failure, Phase::Connecting, named).details(format!("{words}\n"))
+            OpenError::Child { error, exit_description } => {
+                let stderr = exit_description.split_once('\n').map_or("", |(_, stderr)| stderr);
+                Self::from_client_error(error, Phase::Connecting, server).details(format!("{stderr}\n"))
             }
             OpenError::Outbound(error @ OutboundError::CaFile { .. }) => {
                 Self::usage(format!("--cacert: {error}"))
@@ -167,142 +167,166 @@ impl CommandError {
         }
     }
 
-    pub(crate) fn from_client_error(failure: ClientError, when: Phase, named: &ServerLabel) -> Self {
-        let at = &named.address;
-        match failure {
-            ClientError::Server(told) if told.code == ErrorCode::Unauthorized.number() => {
-                let trouble = Self::new(Exit::Refused, format!("the server at {at} refuses us: {} ({})", told.message, told.code));
-                match at.strip_prefix("unix:") {
-                    Some(path) => trouble.help(http_over_unix_help(path)),
-                    None => trouble,
-                }
-            }
-            ClientError::Server(told) if when == Phase::Connecting => Self::new(
-                Exit::Unreachable,
-                format!("{at} does not begin a conversation: {} ({})", told.message, told.code),
-            ),
-            ClientError::Server(told) => {
-                let trouble = Self::new(Exit::Failed, format!("the server says: {} ({})", told.message, told.code));
-                match told.data {
-                    Some(data) => trouble.details(format!("  {data}\n")),
-                    None => trouble,
-                }
-            }
+    pub(crate) fn from_client_error(error: ClientError, phase: Phase, server: &ServerLabel) -> Self {
+        let address = &server.address;
+        match error {
+            ClientError::Server(error) => Self::from_server_error(error, phase, server),
             ClientError::Unauthorized { status: 401, .. } => {
-                let trouble = Self::new(Exit::Refused, format!("the server at {at} wants to know who we are (HTTP 401)"));
-                trouble.help(if named.has_token {
-                    "what was sent is not accepted; the token may be wrong or too old"
-                } else {
-                    "put its token into a file and give --token-file FILE, or --header \"Name: value\""
-                })
-            }
-            ClientError::Unauthorized { status, .. } => {
-                Self::new(Exit::Refused, format!("the server at {at} refuses us (HTTP {status})")).help(
-                    "it knows who we are and does not allow this, or does not go by that name (spile serve: --allow-host)",
+                Self::new(Exit::Refused, format!("the server at {address} requires a token (HTTP 401)")).help(
+                    if server.has_token {
+                        "the server rejected the token; it may be wrong or expired"
+                    } else {
+                        "write the token to a file and add --token-file FILE, or add --header \"Name: value\""
+                    },
                 )
             }
-            ClientError::HttpStatus { status, text } => {
-                let said = if text.is_empty() { String::new() } else { format!(": {text}") };
-                match when {
-                    Phase::Requesting => Self::new(Exit::Failed, format!("the server answered HTTP {status}{said}")),
-                    Phase::Connecting => {
-                        let what = match status {
-                            408 | 429 | 500.. => "is not ready",
-                            _ => "does not speak MCP",
-                        };
-                        let trouble =
-                            Self::new(Exit::Unreachable, format!("{at} {what}: HTTP {status}{said}"));
-                        match path_suggestion(at, status) {
-                            Some(help) => trouble.help(help),
-                            None => trouble,
-                        }
-                    }
-                }
+            ClientError::Unauthorized { status, .. } => {
+                Self::new(Exit::Refused, format!("the server at {address} refused access (HTTP {status})"))
+                    .help(
+                        "the token does not permit this, or the server does not accept this host name \
+                     (spile serve: --allow-host)",
+                    )
             }
-            ClientError::ProtocolViolation(why) => Self::new(Exit::Unreachable, format!("{at} does not speak MCP: {why}")),
-            ClientError::UnsupportedVersion(why) => {
-                let trouble = Self::new(Exit::Unreachable, format!("no common protocol version: {why}"));
-                if named.has_fixed_protocol {
-                    trouble.help("leave --protocol out to take the newest that both know")
+            ClientError::HttpStatus { status, text } => Self::from_http_status(status, &text, phase, server),
+            ClientError::ProtocolViolation(reason) => {
+                Self::new(Exit::Unreachable, format!("{address} does not speak MCP: {reason}"))
+            }
+            ClientError::UnsupportedVersion(reason) => {
+                let error = Self::new(Exit::Unreachable, format!("no common protocol version: {reason}"));
+                if server.has_fixed_protocol {
+                    error.help("omit --protocol to use the newest version that both sides support")
                 } else {
-                    let known: Vec<&str> = Version::ALL.iter().map(|(_, date)| *date).collect();
-                    trouble.help(format!("spoken here are {}", known.join(", ")))
+                    let supported: Vec<&str> = Version::ALL.iter().map(|(_, date)| *date).collect();
+                    error.help(format!("supported versions: {}", supported.join(", ")))
                 }
             }
             ClientError::Timeout { after_ms, unreadable } => {
-                let late = format!("no answer within {} s", after_ms as f64 / 1000.0);
+                let message = format!("no response within {} s", after_ms as f64 / 1000.0);
                 match unreadable {
-                    Some(what) => Self::new(
+                    Some(invalid) => Self::new(
                         Exit::Timeout,
-                        format!("{late}; meanwhile the server sent what cannot be read: {what}"),
+                        format!(
+                            "{message}; the server sent something that is not a valid message: {invalid}"
+                        ),
                     ),
-                    None => Self::new(Exit::Timeout, late).help("--timeout SECONDS waits longer"),
+                    None => Self::new(Exit::Timeout, message).help("wait longer with --timeout SECONDS"),
                 }
             }
-            ClientError::ConnectionClosed(why) => match when {
-                Phase::Connecting => Self::unreachable(&why),
+            ClientError::ConnectionClosed(reason) => match phase {
+                Phase::Connecting => Self::unreachable(&reason),
                 Phase::Requesting => {
-                    let lost = Self::new(Exit::Unreachable, format!("the connection to {at} was lost: {why}"));
+                    let lost =
+                        Self::new(Exit::Unreachable, format!("lost the connection to {address}: {reason}"));
                     Self { is_connection_lost: true, ..lost }
                 }
             },
             ClientError::Cancelled => Self::new(Exit::Interrupted, "cancelled"),
-            ClientError::InputRefused(why) => Self::new(Exit::Failed, format!("the server asked what is not answered here: {why}")),
-            ClientError::Busy => Self::new(Exit::Failed, "too much is under way already"),
+            ClientError::InputRefused(reason) => Self::new(
+                Exit::Failed,
+                format!("the server requested input that this client does not provide: {reason}"),
+            ),
+            ClientError::Busy => Self::new(Exit::Failed, "too many requests are in flight"),
         }
     }
 
-    /// Errors of the system are told by their words alone, so that is where the way out is found.
-    fn unreachable(why: &str) -> Self {
-        let trouble = Self::new(Exit::Unreachable, why);
-        let why = why.to_ascii_lowercase();
+    fn from_server_error(error: ServerError, phase: Phase, server: &ServerLabel) -> Self {
+        let ServerError { code, message, data } = error;
+        let address = &server.address;
+        if code == ErrorCode::Unauthorized.number() {
+            let refused = Self::new(
+                Exit::Refused,
+                format!("the server at {address} refused access: {message} ({code})"),
+            );
+            return match address.strip_prefix("unix:") {
+                Some(path) => refused.help(http_over_unix_help(path)),
+                None => refused,
+            };
+        }
+        match phase {
+            Phase::Connecting => {
+                Self::new(Exit::Unreachable, format!("{address} rejected the handshake: {message} ({code})"))
+            }
+            Phase::Requesting => {
+                let failed =
+                    Self::new(Exit::Failed, format!("the server returned an error: {message} ({code})"));
+                match data {
+                    Some(data) => failed.details(format!("  {data}\n")),
+                    None => failed,
+                }
+            }
+        }
+    }
+
+    fn from_http_status(status: u16, text: &str, phase: Phase, server: &ServerLabel) -> Self {
+        let body = if text.is_empty() { String::new() } else { format!(": {text}") };
+        let address = &server.address;
+        let state = match (phase, status) {
+            (Phase::Requesting, _) => {
+                return Self::new(Exit::Failed, format!("the server returned HTTP {status}{body}"));
+            }
+            (Phase::Connecting, 408 | 429 | 500..) => "is not ready",
+            (Phase::Connecting, _) => "does not speak MCP",
+        };
+        let error = Self::new(Exit::Unreachable, format!("{address} {state}: HTTP {status}{body}"));
+        match path_suggestion(address, status) {
+            Some(help) => error.help(help),
+            None => error,
+        }
+    }
+
+    /// Adds help for the usual causes.
+    fn unreachable(message: &str) -> Self {
+        let error = Self::new(Exit::Unreachable, message);
+        let why = message.to_ascii_lowercase();
         if why.contains("no such file") {
-            trouble.help("is the server running, and is this its socket?")
+            error.help("check that the server is running and that this is its socket")
         } else if why.contains("refused") {
             let start =
-                "is the server running? `spile serve PATH --http` starts one at http://127.0.0.1:3333/mcp";
-            trouble.help(start)
+                "start the server first; `spile serve PATH --http` serves at http://127.0.0.1:3333/mcp";
+            error.help(start)
         } else if why.contains("certificate") && why.contains("issuer") {
-            trouble.help("trust it or its issuer with --cacert FILE, if it is yours")
+            error.help("if the certificate is your own, trust it or its issuer with --cacert FILE")
         } else if why.contains("lookup") || why.contains("dns") || why.contains("name or service") {
-            trouble.help("is the name spelled right, and is there a network?")
+            error.help("check the host name and the network connection")
         } else if why.contains("corrupt message") || why.contains("invalidcontenttype") {
-            trouble.help("what answers there does not speak TLS; try http: instead of https:")
+            error.help("the server does not speak TLS at this address; try http: instead of https:")
         } else {
-            trouble
+            error
         }
     }
 }
 
-/// A pipe has no place for a token; the same socket speaks HTTP.
+/// A plain unix socket carries no headers, so no token; the same socket also speaks HTTP.
 pub(crate) fn http_over_unix_help(path: &str) -> String {
     let path = path.strip_prefix("//").unwrap_or(path);
     let path = path.replace('%', "%25").replace('/', "%2F").replace(' ', "%20");
-    format!("give its token over HTTP: --url http+unix://{path}/mcp --token-file FILE")
+    format!("send the token over HTTP: --url http+unix://{path}/mcp --token-file FILE")
 }
 
-/// Where a server probably is that is not where it was looked for.
-fn path_suggestion(at: &str, status: u16) -> Option<String> {
-    let url = url::Url::parse(at).ok()?;
+/// Suggests the path where the server probably is.
+fn path_suggestion(address: &str, status: u16) -> Option<String> {
+    let url = url::Url::parse(address).ok()?;
     match (status, url.path()) {
         (400 | 404 | 405, "" | "/") => {
-            let mut there = url;
-            there.set_path("/mcp");
-            Some(format!("did you mean {there}?"))
+            let mut suggested = url;
+            suggested.set_path("/mcp");
+            Some(format!("did you mean {suggested}?"))
         }
-        (404, "/mcp") => Some("several servers have a path each: /mcp/NAME".to_owned()),
-        (404 | 405, _) => Some("is the path right? most servers are at /mcp".to_owned()),
-        (300..=399, _) => Some("no redirect is followed; give the address that it points to".to_owned()),
+        (404, "/mcp") => Some("where one process serves several servers, the path is /mcp/NAME".to_owned()),
+        (404 | 405, _) => Some("check the path; most servers use /mcp".to_owned()),
+        (300..=399, _) => {
+            Some("redirects are not followed; use the address that this one redirects to".to_owned())
+        }
         _ => None,
     }
 }
 
-/// `Connection refused (os error 111)`: the number tells nobody anything.
-fn strip_os_error(mut why: String) -> String {
-    if let Some(at) = why.rfind(" (os error ").filter(|_| why.ends_with(')')) {
-        why.truncate(at);
+/// `Connection refused (os error 111)`: the number helps nobody.
+fn strip_os_error(mut message: String) -> String {
+    if let Some(start) = message.rfind(" (os error ").filter(|_| message.ends_with(')')) {
+        message.truncate(start);
     }
-    why
+    message
 }
 
 #[cfg(test)]
@@ -310,21 +334,25 @@ mod tests {
     use super::{path_suggestion, strip_os_error};
 
     #[test]
-    fn where_it_probably_is() {
-        for (at, status, expected) in [
+    fn an_http_error_suggests_the_usual_path() {
+        for (address, status, expected) in [
             ("http://127.0.0.1:3333", 404, Some("did you mean http://127.0.0.1:3333/mcp?")),
             ("https://example.com/?a=1", 405, Some("did you mean https://example.com/mcp?a=1?")),
-            ("http://127.0.0.1/mcp", 404, Some("several servers have a path each: /mcp/NAME")),
-            ("http://127.0.0.1/mpc", 404, Some("is the path right? most servers are at /mcp")),
+            (
+                "http://127.0.0.1/mcp",
+                404,
+                Some("where one process serves several servers, the path is /mcp/NAME"),
+            ),
+            ("http://127.0.0.1/mpc", 404, Some("check the path; most servers use /mcp")),
             ("http://127.0.0.1/mcp", 500, None),
-            ("unix:/run/x", 404, Some("is the path right? most servers are at /mcp")),
+            ("unix:/run/x", 404, Some("check the path; most servers use /mcp")),
         ] {
-            assert_eq!(path_suggestion(at, status).as_deref(), expected, "{at} {status}");
+            assert_eq!(path_suggestion(address, status).as_deref(), expected, "{address} {status}");
         }
     }
 
     #[test]
-    fn numbers_of_the_system_are_left_out() {
+    fn os_error_numbers_are_removed() {
         assert_eq!(strip_os_error("Connection refused (os error 111)".into()), "Connection refused");
         assert_eq!(strip_os_error("no (os error".into()), "no (os error");
     }

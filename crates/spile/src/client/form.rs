@@ -1,7 +1,7 @@
-//! A question put to the person at the terminal: a form field by field, or a page to visit.
+//! Elicitation at the terminal: a form, field by field, or a web page to visit.
 //!
-//! What is typed is checked against what the server wants and asked for again until it fits. A line that is `!`
-//! declines, Ctrl-D calls it off, and nothing leaves before it was shown once more.
+//! Each value is checked against the requested schema, and asked for again until it matches. `!` declines, Ctrl-D
+//! cancels. A form is shown before it is sent, except one that only asks yes or no: there the answer is final.
 
 use json::{Json, Node, NodeKind};
 
@@ -9,90 +9,100 @@ use super::schema::display_text;
 use super::terminal::Terminal;
 use crate::sanitize;
 
-/// An answer without content.
+/// A result without content.
 pub(crate) fn action_result(action: &str) -> Json {
     Json::object(|out| {
         out.str("action", action);
     })
 }
 
-/// Why no form was filled in.
+/// Why a form was not filled in.
 enum FormExit {
     Declined,
     Cancelled,
 }
 
-pub(crate) async fn run_elicitation(desk: &Terminal, params: Node<'_>) -> Json {
+pub(crate) async fn run_elicitation(terminal: &Terminal, params: Node<'_>) -> Json {
     let text = |key: &str| params.get(key).and_then(|text| text.str()).unwrap_or_default().into_owned();
-    desk.print(&format!(
+    terminal.print(&format!(
         "\n{} asks: {}",
-        desk.style.bold(desk.server_name()),
+        terminal.style.bold(terminal.server_name()),
         sanitize::lines(&text("message"))
     ));
-    let done = if params.get("mode").is_some_and(|mode| mode.eq_str("url")) {
-        visit_url(desk, &text("url")).await
+    let result = if params.get("mode").is_some_and(|mode| mode.eq_str("url")) {
+        visit_url(terminal, &text("url")).await
     } else {
-        fill_form(desk, params.get("requestedSchema")).await
+        fill_form(terminal, params.get("requestedSchema")).await
     };
-    match done {
-        Ok(answer) => answer,
+    match result {
+        Ok(result) => result,
         Err(FormExit::Declined) => action_result("decline"),
         Err(FormExit::Cancelled) => action_result("cancel"),
     }
 }
 
-/// Nothing is opened from here: whoever asks may be anybody.
-async fn visit_url(desk: &Terminal, url: &str) -> Result<Json, FormExit> {
+/// Shows the address and never opens it: the server may be hostile.
+async fn visit_url(terminal: &Terminal, url: &str) -> Result<Json, FormExit> {
     let host = url::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
-    desk.print(&format!("  to be visited in a browser: {}", desk.style.bold(&sanitize::escape_line(url))));
-    desk.print(&format!(
-        "  it belongs to {}",
-        sanitize::escape_line(host.as_deref().unwrap_or("nobody that can be named"))
-    ));
-    match read_answer(desk, "  agreed, and visited? [y]es, [n]o, Ctrl-D calls it off: ").await?.as_str() {
+    terminal.print(&format!("  open in a browser: {}", terminal.style.bold(&sanitize::escape_line(url))));
+    terminal.print(&format!("  host: {}", sanitize::escape_line(host.as_deref().unwrap_or("unknown"))));
+    match read_answer(terminal, "  visited and agreed? [y]es, [n]o, Ctrl-D cancels: ").await?.as_str() {
         "y" | "Y" | "yes" => Ok(action_result("accept")),
         _ => Err(FormExit::Declined),
     }
 }
 
-async fn fill_form(desk: &Terminal, schema: Option<Node<'_>>) -> Result<Json, FormExit> {
+async fn fill_form(terminal: &Terminal, schema: Option<Node<'_>>) -> Result<Json, FormExit> {
     let fields: Vec<FormField> = schema
         .and_then(|schema| schema.get("properties"))
         .into_iter()
         .flat_map(|all| all.members())
         .map(|(name, field)| FormField::parse(&name.str().unwrap_or_default(), field, schema))
         .collect();
-    desk.print(&desk.style.faint("  an empty line takes the default; ! declines; Ctrl-D calls it off"));
+    terminal.print(&terminal.style.faint("  an empty line takes the default, ! declines, Ctrl-D cancels"));
+    // A confirmation: the answer is final, so there is nothing to show and send again.
+    if let [field] = &*fields
+        && matches!(field.input, InputKind::YesNo)
+    {
+        let value = field.prompt_until_valid(terminal).await?;
+        return Ok(accept_result(&form_content(value.iter().map(|value| (field.name.as_str(), value)))));
+    }
     loop {
         let mut values: Vec<(&str, Json)> = Vec::new();
         for field in &fields {
-            if let Some(value) = field.prompt_until_valid(desk).await? {
+            if let Some(value) = field.prompt_until_valid(terminal).await? {
                 values.push((&field.name, value));
             }
         }
-        let content = Json::object(|out| {
-            for (name, value) in &values {
-                out.raw(name, value.as_str());
-            }
-        });
-        desk.print(&format!("  {}", sanitize::json(content.as_str())));
-        match read_answer(desk, "  send this? [Y]es, [a]gain, ! declines: ").await?.as_str() {
-            "" | "y" | "Y" | "yes" => {
-                return Ok(Json::object(|out| {
-                    out.str("action", "accept").raw("content", content.as_str());
-                }));
-            }
-            "n" | "no" => return Err(FormExit::Declined),
+        let content = form_content(values.iter().map(|(name, value)| (*name, value)));
+        terminal.print(&format!("  {}", sanitize::json(content.as_str())));
+        match read_answer(terminal, "  send this? [Y]es, [n]o, [a]gain: ").await?.as_str() {
+            "" | "y" | "Y" | "yes" => return Ok(accept_result(&content)),
+            "n" | "N" | "no" => return Err(FormExit::Declined),
             _ => {}
         }
     }
 }
 
-async fn read_answer(desk: &Terminal, prompt: &str) -> Result<String, FormExit> {
-    desk.prompt(prompt);
-    match desk.read_line().await {
+fn form_content<'a>(values: impl Iterator<Item = (&'a str, &'a Json)>) -> Json {
+    Json::object(|out| {
+        for (name, value) in values {
+            out.raw(name, value.as_str());
+        }
+    })
+}
+
+fn accept_result(content: &Json) -> Json {
+    Json::object(|out| {
+        out.str("action", "accept").raw("content", content.as_str());
+    })
+}
+
+async fn read_answer(terminal: &Terminal, prompt: &str) -> Result<String, FormExit> {
+    terminal.prompt(prompt);
+    match terminal.read_line().await {
         None => {
-            desk.print("");
+            terminal.print("");
             Err(FormExit::Cancelled)
         }
         Some(line) if line.trim() == "!" => Err(FormExit::Declined),
@@ -109,7 +119,7 @@ struct FormField {
     input: InputKind,
 }
 
-/// What may be typed.
+/// What a field accepts.
 enum InputKind {
     Text { format: Option<String>, length_min: usize, length_max: usize },
     Number { is_whole: bool, min: Option<f64>, max: Option<f64> },
@@ -160,21 +170,21 @@ impl FormField {
         }
     }
 
-    async fn prompt_until_valid(&self, desk: &Terminal) -> Result<Option<Json>, FormExit> {
+    async fn prompt_until_valid(&self, terminal: &Terminal) -> Result<Option<Json>, FormExit> {
         if let Some(description) = &self.description {
-            desk.print(&desk.style.faint(&format!("  {description}")));
+            terminal.print(&terminal.style.faint(&format!("  {description}")));
         }
         if let InputKind::SingleChoice(choices) | InputKind::MultipleChoice { choices, .. } = &self.input {
-            for (at, choice) in choices.iter().enumerate() {
-                desk.print(&format!("    {}) {}", at + 1, sanitize::escape_line(&choice.title)));
+            for (index, choice) in choices.iter().enumerate() {
+                terminal.print(&format!("    {}) {}", index + 1, sanitize::escape_line(&choice.title)));
             }
         }
         let prompt = self.prompt();
         loop {
-            let line = read_answer(desk, &prompt).await?;
+            let line = read_answer(terminal, &prompt).await?;
             match self.parse_value(&line) {
                 Ok(value) => return Ok(value),
-                Err(why) => desk.print(&desk.style.red(&format!("  {why}"))),
+                Err(reason) => terminal.print(&terminal.style.red(&format!("  {reason}"))),
             }
         }
     }
@@ -198,23 +208,23 @@ impl FormField {
         format!("  {}{kind}{default}: ", self.title)
     }
 
-    /// Nothing is an answer where nothing is needed.
+    /// `None` if an optional field is left empty.
     fn parse_value(&self, line: &str) -> Result<Option<Json>, String> {
         if line.is_empty() {
             return match (&self.default, self.is_required) {
                 (Some(default), _) => Ok(Some(default.clone())),
                 (None, false) => Ok(None),
-                (None, true) => Err("this one is needed".to_owned()),
+                (None, true) => Err("a value is required".to_owned()),
             };
         }
         let json = match &self.input {
             InputKind::Text { format, length_min, length_max } => {
                 let length = line.chars().count();
                 if length < *length_min {
-                    return Err(format!("at least {length_min} characters"));
+                    return Err(format!("must have at least {length_min} characters"));
                 }
                 if length > *length_max {
-                    return Err(format!("at most {length_max} characters"));
+                    return Err(format!("must have at most {length_max} characters"));
                 }
                 if let Some(format) = format {
                     check_format(line, format)?;
@@ -224,35 +234,35 @@ impl FormField {
             InputKind::Number { is_whole, min, max } => {
                 let json =
                     Json::parse(line).ok().filter(|json| json.to_doc().root().kind() == NodeKind::Number);
-                let json = json.ok_or_else(|| "a number, such as 42".to_owned())?;
+                let json = json.ok_or_else(|| "expected a number, such as 42".to_owned())?;
                 if *is_whole && !json.to_doc().root().is_plain_integer() {
-                    return Err("a whole number, such as 42".to_owned());
+                    return Err("expected a whole number, such as 42".to_owned());
                 }
                 let number: f64 = line.parse().unwrap_or(f64::NAN);
                 match (min, max) {
-                    (Some(min), _) if number < *min => return Err(format!("at least {min}")),
-                    (_, Some(max)) if number > *max => return Err(format!("at most {max}")),
+                    (Some(min), _) if number < *min => return Err(format!("must be at least {min}")),
+                    (_, Some(max)) if number > *max => return Err(format!("must be at most {max}")),
                     _ => json,
                 }
             }
             InputKind::YesNo => match &*line.to_ascii_lowercase() {
-                "y" | "yes" | "true" => Json::parse("true").expect("it is JSON"),
-                "n" | "no" | "false" => Json::parse("false").expect("it is JSON"),
-                _ => return Err("yes or no".to_owned()),
+                "y" | "yes" | "true" => Json::parse("true").expect("valid JSON"),
+                "n" | "no" | "false" => Json::parse("false").expect("valid JSON"),
+                _ => return Err("expected yes or no".to_owned()),
             },
             InputKind::SingleChoice(choices) => json_string(find_choice(line, choices)?),
             InputKind::MultipleChoice { choices, min, max } => {
-                let picked = line.split(',').map(|one| find_choice(one.trim(), choices));
-                let picked = picked.collect::<Result<Vec<_>, _>>()?;
-                if picked.len() < *min || picked.len() > *max {
+                let chosen = line.split(',').map(|one| find_choice(one.trim(), choices));
+                let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
+                if chosen.len() < *min || chosen.len() > *max {
                     return Err(if *max == usize::MAX {
-                        format!("at least {min} of them")
+                        format!("choose at least {min}")
                     } else {
-                        format!("{min} to {max} of them")
+                        format!("choose {min} to {max}")
                     });
                 }
                 let mut out = Vec::new();
-                json::write::array(&mut out, picked, json::write::string);
+                json::write::array(&mut out, chosen, json::write::string);
                 Json::from_written_bytes(out)
             }
         };
@@ -266,17 +276,17 @@ fn json_string(text: &str) -> Json {
     Json::from_written_bytes(out)
 }
 
-/// By its number, its value or its title.
+/// Finds a choice by its number, its value or its title.
 fn find_choice<'c>(typed: &str, choices: &'c [Choice]) -> Result<&'c str, String> {
     let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     let by_name = || choices.iter().find(|one| one.value == typed || one.title.eq_ignore_ascii_case(typed));
     match by_name().or(by_number) {
         Some(choice) => Ok(&choice.value),
-        None => Err(format!("a number from 1 to {}, or a name from the list", choices.len())),
+        None => Err(format!("expected a number from 1 to {}, or a name from the list", choices.len())),
     }
 }
 
-/// Every way in which choices are written: `enum` with or without names, or constants with titles.
+/// The choices of a field: `enum` with or without `enumNames`, or `oneOf`/`anyOf` of titled constants.
 fn choices(field: Node<'_>) -> Vec<Choice> {
     let text = |node: Node<'_>| node.str().map(|text| text.into_owned());
     if let Some(values) = field.get("enum") {
@@ -310,7 +320,9 @@ fn check_format(text: &str, format: &str) -> Result<(), String> {
             && (1..=12).contains(&m.parse().unwrap_or(0)) && (1..=31).contains(&d.parse().unwrap_or(0)))
     };
     let fits = match format {
-        "email" => text.split_once('@').is_some_and(|(who, at)| !who.is_empty() && at.contains('.')),
+        "email" => {
+            text.split_once('@').is_some_and(|(user, domain)| !user.is_empty() && domain.contains('.'))
+        }
         "uri" => url::Url::parse(text).is_ok(),
         "date" => is_date(text),
         "date-time" => text.split_once(['T', 't']).is_some_and(|(day, time)| is_date(day) && time.len() >= 9),
@@ -318,10 +330,10 @@ fn check_format(text: &str, format: &str) -> Result<(), String> {
     };
     match (fits, format) {
         (true, _) => Ok(()),
-        (false, "email") => Err("an email address, such as dana@acme.test".to_owned()),
-        (false, "uri") => Err("an address, such as https://example.com".to_owned()),
-        (false, "date") => Err("a date, such as 2026-02-11".to_owned()),
-        (false, _) => Err("a date and time, such as 2026-02-11T09:30:00Z".to_owned()),
+        (false, "email") => Err("expected an email address, such as dana@acme.test".to_owned()),
+        (false, "uri") => Err("expected a URL, such as https://example.com".to_owned()),
+        (false, "date") => Err("expected a date, such as 2026-02-11".to_owned()),
+        (false, _) => Err("expected a date and time, such as 2026-02-11T09:30:00Z".to_owned()),
     }
 }
 
@@ -333,18 +345,18 @@ mod tests {
     #[track_caller]
     fn check(field: &str, typed: &str, expected: &str) {
         let (schema, field) = (Json::parse(r#"{"required":["f"]}"#), Json::parse(field));
-        let (schema, field) = (schema.expect("JSON").to_doc(), field.expect("JSON").to_doc());
+        let (schema, field) = (schema.expect("valid JSON").to_doc(), field.expect("valid JSON").to_doc());
         let field = FormField::parse("f", field.root(), Some(schema.root()));
         let got = match field.parse_value(typed) {
             Ok(Some(json)) => json.to_string(),
             Ok(None) => "nothing".to_owned(),
-            Err(why) => why,
+            Err(reason) => reason,
         };
         assert_eq!(got, expected);
     }
 
     #[test]
-    fn what_fits_is_taken() {
+    fn values_that_match_the_schema_are_accepted() {
         check(r#"{"type":"string"}"#, "007", r#""007""#);
         check(r#"{"type":"integer","minimum":0}"#, "12345678901234567890", "12345678901234567890");
         check(r#"{"type":"number"}"#, "1.50", "1.50");
@@ -358,18 +370,26 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_is_asked_for_again() {
-        check(r#"{"type":"string"}"#, "", "this one is needed");
-        check(r#"{"type":"string","minLength":3}"#, "ab", "at least 3 characters");
-        check(r#"{"type":"string","maxLength":1}"#, "ab", "at most 1 characters");
-        check(r#"{"type":"string","format":"email"}"#, "d", "an email address, such as dana@acme.test");
-        check(r#"{"type":"string","format":"date"}"#, "2026-13-01", "a date, such as 2026-02-11");
-        check(r#"{"type":"string","format":"uri"}"#, "x", "an address, such as https://example.com");
-        check(r#"{"type":"integer"}"#, "1.5", "a whole number, such as 42");
-        check(r#"{"type":"number","maximum":2}"#, "3", "at most 2");
-        check(r#"{"type":"number"}"#, "[1]", "a number, such as 42");
-        check(r#"{"type":"boolean"}"#, "maybe", "yes or no");
-        check(r#"{"type":"string","enum":["a","b"]}"#, "3", "a number from 1 to 2, or a name from the list");
-        check(r#"{"type":"array","items":{"enum":["a","b"]},"minItems":2}"#, "a", "at least 2 of them");
+    fn values_that_do_not_match_the_schema_are_asked_for_again() {
+        check(r#"{"type":"string"}"#, "", "a value is required");
+        check(r#"{"type":"string","minLength":3}"#, "ab", "must have at least 3 characters");
+        check(r#"{"type":"string","maxLength":1}"#, "ab", "must have at most 1 characters");
+        check(
+            r#"{"type":"string","format":"email"}"#,
+            "d",
+            "expected an email address, such as dana@acme.test",
+        );
+        check(r#"{"type":"string","format":"date"}"#, "2026-13-01", "expected a date, such as 2026-02-11");
+        check(r#"{"type":"string","format":"uri"}"#, "x", "expected a URL, such as https://example.com");
+        check(r#"{"type":"integer"}"#, "1.5", "expected a whole number, such as 42");
+        check(r#"{"type":"number","maximum":2}"#, "3", "must be at most 2");
+        check(r#"{"type":"number"}"#, "[1]", "expected a number, such as 42");
+        check(r#"{"type":"boolean"}"#, "maybe", "expected yes or no");
+        check(
+            r#"{"type":"string","enum":["a","b"]}"#,
+            "3",
+            "expected a number from 1 to 2, or a name from the list",
+        );
+        check(r#"{"type":"array","items":{"enum":["a","b"]},"minItems":2}"#, "a", "choose at least 2");
     }
 }

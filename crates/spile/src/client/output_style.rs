@@ -1,13 +1,13 @@
-//! Where something is shown: whether in colour, and how wide that is.
+//! Whether stdout or stderr is a terminal, with colour, and how wide it is.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
-/// What stdout or stderr is.
+/// How to format text for stdout or stderr.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutputStyle {
     pub(crate) is_terminal: bool,
     use_color: bool,
-    /// How wide a terminal is; nothing else has a width.
+    /// The width of the terminal; `None` for a file or a pipe.
     pub(crate) columns: Option<usize>,
 }
 
@@ -27,18 +27,25 @@ impl OutputStyle {
     }
 
     #[cfg(not(unix))]
-    fn of(stream: &impl IsTerminal) -> Self {
-        Self::with(stream.is_terminal(), || None)
+    fn detect(stream: &impl IsTerminal) -> Self {
+        Self::new(stream.is_terminal(), || None)
     }
 
     fn new(is_terminal: bool, size: impl FnOnce() -> Option<usize>) -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let told = || std::env::var("COLUMNS").ok()?.parse().ok();
-        let columns = || size().filter(|columns| *columns > 0).or_else(told).unwrap_or(80).max(20);
-        Self { is_terminal, use_color: is_terminal && !plain, columns: is_terminal.then(columns) }
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let from_env = || std::env::var("COLUMNS").ok()?.parse().ok();
+        let columns = || size().filter(|columns| *columns > 0).or_else(from_env).unwrap_or(80).max(20);
+        Self { is_terminal, use_color: is_terminal && !no_color, columns: is_terminal.then(columns) }
     }
 
-    /// The same, with room for everything.
+    /// A terminal of this width without colour.
+    #[cfg(test)]
+    pub(crate) fn of_width(columns: usize) -> Self {
+        Self { is_terminal: true, use_color: false, columns: Some(columns) }
+    }
+
+    /// The same style without a width limit.
+    #[cfg(test)]
     pub(crate) fn unlimited_width(&self) -> Self {
         Self { columns: None, ..*self }
     }
@@ -72,7 +79,7 @@ impl OutputStyle {
     }
 }
 
-/// Prints to stdout. A reader that has seen enough, such as `head`, is no failure.
+/// Prints to stdout. A closed pipe (`spile … | head`) is not an error.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     print_bytes(text.as_bytes())
 }

@@ -1,39 +1,42 @@
-//! What a server has and what it answered, for people to read.
+//! Formats a server's tools, resources, prompts and results for people.
 //!
-//! All text here comes from the server, so none of it reaches the terminal but through [`plain`].
+//! All text here comes from the server, so every string passes through [`sanitize`] on its way to the terminal.
 
 use std::fmt::Write;
 
-use contract::humanize::{group_digits, join_truncated, pluralize};
+use contract::humanize::{group_digits, pluralize};
 use json::{Json, Node, NodeKind};
 
 use super::output_style::OutputStyle;
 use super::schema::{Schema, ValueSchema};
-use super::table::{Table, render_record};
+use crate::layout::{ColumnFit, Table, hanging, join_names, render_record, wrap};
 use crate::sanitize;
+
+/// A list shows this many arguments of a tool or prompt.
+const ARGUMENTS_SHOWN_MAX: usize = 6;
 
 fn string_member(node: Node<'_>, key: &str) -> Option<String> {
     node.get(key).and_then(|text| text.str()).map(|text| text.into_owned())
 }
 
-/// The first line of what is said about something.
+/// The first line of the description, or else the title.
 fn first_line(node: Node<'_>) -> String {
-    let said =
+    let text =
         string_member(node, "description").or_else(|| string_member(node, "title")).unwrap_or_default();
-    sanitize::escape_line(said.trim().lines().next().unwrap_or_default()).into_owned()
+    sanitize::escape_line(text.trim().lines().next().unwrap_or_default()).into_owned()
 }
 
 fn safe_name(node: Node<'_>) -> String {
     sanitize::escape_line(&string_member(node, "name").unwrap_or_default()).into_owned()
 }
 
-/// The name of what is listed. A row without one would look like more of the row above.
+/// The name in a list. A row without one would look like a continuation of the row above.
 fn display_name(node: Node<'_>) -> String {
     let name = safe_name(node);
     if name.trim().is_empty() { "(no name)".to_owned() } else { name }
 }
 
-/// What a tool says it does to the world. Nobody has to believe it.
+/// The tool's own annotations. A server may lie in them.
 fn hints(tool: Node<'_>) -> String {
     let hint =
         |key: &str| tool.get("annotations").and_then(|hints| hints.get(key)).and_then(|hint| hint.bool());
@@ -44,8 +47,11 @@ fn hints(tool: Node<'_>) -> String {
     }
 }
 
-pub(crate) fn tools(tools: &[Json], screen: &OutputStyle) -> String {
-    let mut table = Table::new(&["tool", "arguments", "", ""]);
+pub(crate) fn tools(tools: &[Json], style: &OutputStyle) -> String {
+    let mut table = Table::new(&["tool", "arguments", "", ""])
+        .fit(0, ColumnFit::Keep)
+        .fit(1, ColumnFit::Drop)
+        .fit(2, ColumnFit::Drop);
     for tool in tools {
         let doc = tool.to_doc();
         let root = doc.root();
@@ -54,19 +60,19 @@ pub(crate) fn tools(tools: &[Json], screen: &OutputStyle) -> String {
             schema.summary().iter().map(|one| sanitize::escape_line(one).into_owned()).collect();
         table.rows.push(vec![
             display_name(root),
-            join_truncated(&arguments, 6),
+            join_names(&arguments, ARGUMENTS_SHOWN_MAX, None),
             hints(root),
             first_line(root),
         ]);
     }
-    table.render(screen, 0)
+    table.render(style, 0)
 }
 
-/// One tool in full.
-pub(crate) fn tool(tool: &Json, screen: &OutputStyle) -> String {
+/// Describes one tool in full.
+pub(crate) fn tool(tool: &Json, style: &OutputStyle) -> String {
     let doc = tool.to_doc();
     let root = doc.root();
-    let mut out = screen.bold(&display_name(root));
+    let mut out = style.bold(&display_name(root));
     if let Some(title) = string_member(root, "title") {
         let _ = write!(out, " · {}", sanitize::escape_line(&title));
     }
@@ -75,22 +81,18 @@ pub(crate) fn tool(tool: &Json, screen: &OutputStyle) -> String {
         let _ = write!(out, " · {hints}");
     }
     out.push('\n');
-    write_description(&mut out, root, screen);
+    write_description(&mut out, root, style);
     let input = root.get("inputSchema").map(Schema::parse).unwrap_or_default();
-    write_fields(&mut out, "arguments", &input, screen);
+    write_fields(&mut out, "arguments", &input, style);
     if let Some(output) = root.get("outputSchema") {
-        write_fields(&mut out, "result", &result_schema(output), screen);
+        write_fields(&mut out, "result", &result_schema(output), style);
     }
-    let _ = writeln!(out, "\n{}", screen.faint("usage"));
-    let _ = writeln!(
-        out,
-        "  {}",
-        sanitize::escape_line(&input.usage(&string_member(root, "name").unwrap_or_default()))
-    );
-    out
+    let _ = writeln!(out, "\n{}", style.faint("usage"));
+    let usage = input.usage("call", &string_member(root, "name").unwrap_or_default());
+    out + &hanging("  ", &sanitize::escape_line(&usage), style.columns)
 }
 
-/// A result that may also be a failure has its fields in the first of its alternatives.
+/// The fields of a result. A schema that allows an error too has them in its first alternative.
 fn result_schema(output: Node<'_>) -> Schema {
     let own = Schema::parse(output);
     if !own.arguments.is_empty() {
@@ -100,56 +102,59 @@ fn result_schema(output: Node<'_>) -> Schema {
     parts.and_then(|parts| parts.elements().next()).map(Schema::parse).unwrap_or(own)
 }
 
-fn write_description(out: &mut String, root: Node<'_>, screen: &OutputStyle) {
-    let Some(said) = string_member(root, "description") else { return };
-    let columns = screen.columns.map(|columns| columns.saturating_sub(2));
-    for row in sanitize::wrap(&sanitize::lines(said.trim()), columns) {
+fn write_description(out: &mut String, root: Node<'_>, style: &OutputStyle) {
+    let Some(description) = string_member(root, "description") else { return };
+    let columns = style.columns.map(|columns| columns.saturating_sub(2));
+    for row in wrap(&sanitize::lines(description.trim()), columns) {
         let _ = writeln!(out, "{}", format!("  {row}").trim_end());
     }
 }
 
-fn write_fields(out: &mut String, head: &str, schema: &Schema, screen: &OutputStyle) {
+fn write_fields(out: &mut String, heading: &str, schema: &Schema, style: &OutputStyle) {
     if schema.arguments.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n{}", screen.faint(head));
-    // In full: what is longer than the terminal is wide goes on in its next line.
-    let screen = &screen.unlimited_width();
-    let mut table = Table::new(&["", "", ""]);
+    let _ = writeln!(out, "\n{}", style.faint(heading));
+    let mut table =
+        Table::new(&["", "", ""]).fit(0, ColumnFit::Keep).fit(1, ColumnFit::Wrap).fit(2, ColumnFit::Wrap);
     for argument in &schema.arguments {
         let name = format!("{}{}", argument.name, if argument.is_required { "*" } else { "" });
         let described = description_with_default(&argument.schema);
         let cells = [name, argument.schema.describe(), described];
         table.rows.push(cells.iter().map(|cell| sanitize::escape_line(cell).into_owned()).collect());
     }
-    out.push_str(&table.render(screen, 2));
+    out.push_str(&table.render(style, 2));
 }
 
 fn description_with_default(shape: &ValueSchema) -> String {
-    let said = shape.description.as_deref().unwrap_or_default().replace(['\n', '\r'], " ");
+    let description = shape.description.as_deref().unwrap_or_default().replace(['\n', '\r'], " ");
     match &shape.default {
-        Some(default) => format!("{said} (default {default})").trim_start().to_owned(),
-        None => said,
+        Some(default) => format!("{description} (default {default})").trim_start().to_owned(),
+        None => description,
     }
 }
 
-pub(crate) fn resources(resources: &[Json], templates: &[Json], screen: &OutputStyle) -> String {
-    let mut table = Table::new(&["resource", "name", "type", "size", ""]);
+pub(crate) fn resources(resources: &[Json], templates: &[Json], style: &OutputStyle) -> String {
+    let mut table = Table::new(&["resource", "name", "type", "size", ""])
+        .fit(0, ColumnFit::Keep)
+        .fit(2, ColumnFit::Drop)
+        .fit(3, ColumnFit::Drop)
+        .align_right(3);
     let mut row = |one: &Json, key: &str| {
         let doc = one.to_doc();
         let root = doc.root();
         let size = root.get("size").and_then(|size| size.u64()).map(group_digits).unwrap_or_default();
-        let at = sanitize::escape_line(&string_member(root, key).unwrap_or_default()).into_owned();
+        let uri = sanitize::escape_line(&string_member(root, key).unwrap_or_default()).into_owned();
         let kind = sanitize::escape_line(&string_member(root, "mimeType").unwrap_or_default()).into_owned();
-        table.rows.push(vec![at, safe_name(root), kind, size, first_line(root)]);
+        table.rows.push(vec![uri, safe_name(root), kind, size, first_line(root)]);
     };
     resources.iter().for_each(|one| row(one, "uri"));
     templates.iter().for_each(|one| row(one, "uriTemplate"));
-    table.render(screen, 0)
+    table.render(style, 0)
 }
 
-pub(crate) fn prompts(prompts: &[Json], screen: &OutputStyle) -> String {
-    let mut table = Table::new(&["prompt", "arguments", ""]);
+pub(crate) fn prompts(prompts: &[Json], style: &OutputStyle) -> String {
+    let mut table = Table::new(&["prompt", "arguments", ""]).fit(0, ColumnFit::Keep).fit(1, ColumnFit::Drop);
     for prompt in prompts {
         let doc = prompt.to_doc();
         let arguments: Vec<String> = doc
@@ -164,27 +169,27 @@ pub(crate) fn prompts(prompts: &[Json], screen: &OutputStyle) -> String {
             .collect();
         table.rows.push(vec![
             display_name(doc.root()),
-            join_truncated(&arguments, 6),
+            join_names(&arguments, ARGUMENTS_SHOWN_MAX, None),
             first_line(doc.root()),
         ]);
     }
-    table.render(screen, 0)
+    table.render(style, 0)
 }
 
-/// What a tool answered: its words as they are, then its data, unless the words are the data.
-pub(crate) fn result(result: Node<'_>, screen: &OutputStyle) -> String {
+/// A tool result: its text content, then its structured content, unless the text repeats it as JSON.
+pub(crate) fn result(result: Node<'_>, style: &OutputStyle) -> String {
     let data = result.get("structuredContent");
-    let table = data.map(|data| structured(data, screen)).unwrap_or_default();
+    let table = data.map(|data| structured(data, style)).unwrap_or_default();
     let mut out = String::new();
     for block in result.get("content").into_iter().flat_map(|all| all.elements()) {
-        let words = block.get("text").filter(|_| block.get("type").is_some_and(|kind| kind.eq_str("text")));
-        if let (Some(data), Some(words)) = (data, words.and_then(|words| words.str())) {
-            if is_json_of(&words, data) {
+        let text = block.get("text").filter(|_| block.get("type").is_some_and(|kind| kind.eq_str("text")));
+        if let (Some(data), Some(text)) = (data, text.and_then(|text| text.str())) {
+            if is_json_of(&text, data) {
                 continue;
             }
-            // A list is told and then listed: the table lists it better.
+            // The text of a list result repeats every item; the table shows them better.
             if data.get("items").is_some_and(|items| items.kind() == NodeKind::Array) {
-                if let Some(first) = words.lines().next() {
+                if let Some(first) = text.lines().next() {
                     let _ = writeln!(out, "{}", sanitize::escape_line(first));
                 }
                 continue;
@@ -198,10 +203,10 @@ pub(crate) fn result(result: Node<'_>, screen: &OutputStyle) -> String {
     out + &table
 }
 
-/// Whether a text is the data itself, written as JSON.
-fn is_json_of(words: &str, data: Node<'_>) -> bool {
-    words.trim_start().starts_with(['{', '[', '"'])
-        && Json::parse(words).is_ok_and(|json| is_json_equal(json.to_doc().root(), data))
+/// Whether the text is the structured content written as JSON.
+fn is_json_of(text: &str, data: Node<'_>) -> bool {
+    text.trim_start().starts_with(['{', '[', '"'])
+        && Json::parse(text).is_ok_and(|json| is_json_equal(json.to_doc().root(), data))
 }
 
 fn is_json_equal(a: Node<'_>, b: Node<'_>) -> bool {
@@ -221,7 +226,7 @@ fn is_json_equal(a: Node<'_>, b: Node<'_>) -> bool {
         }
 }
 
-/// One piece of content.
+/// One content block.
 pub(crate) fn content_block(block: Node<'_>) -> String {
     let kind = string_member(block, "type").unwrap_or_default();
     match &*kind {
@@ -239,10 +244,10 @@ pub(crate) fn content_block(block: Node<'_>) -> String {
     }
 }
 
-/// What a resource holds.
+/// The contents of a resource.
 pub(crate) fn resource_contents(contents: Node<'_>) -> String {
-    if let Some(said) = string_member(contents, "text") {
-        return with_newline(&sanitize::lines(&said));
+    if let Some(text) = string_member(contents, "text") {
+        return with_newline(&sanitize::lines(&text));
     }
     let mime = string_member(contents, "mimeType").unwrap_or_else(|| "bytes".to_owned());
     let uri = string_member(contents, "uri").unwrap_or_default();
@@ -258,21 +263,21 @@ fn with_newline(text: &str) -> String {
     if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
-/// How many bytes a base64 text stands for.
+/// The decoded size of base64 data.
 fn base64_size(data: Option<Node<'_>>) -> String {
     let text = data.and_then(|data| data.str()).unwrap_or_default();
     let bytes = text.trim_end_matches('=').len() * 3 / 4;
     pluralize(bytes as u64, "byte")
 }
 
-pub(crate) fn prompt(result: Node<'_>, screen: &OutputStyle) -> String {
+pub(crate) fn prompt(result: Node<'_>, style: &OutputStyle) -> String {
     let mut out = String::new();
-    if let Some(said) = string_member(result, "description") {
-        let _ = writeln!(out, "{}\n", screen.faint(&sanitize::escape_line(&said)));
+    if let Some(description) = string_member(result, "description") {
+        let _ = writeln!(out, "{}\n", style.faint(&sanitize::escape_line(&description)));
     }
     for message in result.get("messages").into_iter().flat_map(|all| all.elements()) {
         let role = string_member(message, "role").unwrap_or_default();
-        let _ = writeln!(out, "{}", screen.bold(&format!("{}:", sanitize::escape_line(&role))));
+        let _ = writeln!(out, "{}", style.bold(&format!("{}:", sanitize::escape_line(&role))));
         if let Some(content) = message.get("content") {
             out.push_str(&content_block(content));
         }
@@ -280,25 +285,25 @@ pub(crate) fn prompt(result: Node<'_>, screen: &OutputStyle) -> String {
     out
 }
 
-/// Data: a list of records as a table, a record as its fields, anything else as JSON.
-pub(crate) fn structured(data: Node<'_>, screen: &OutputStyle) -> String {
+/// Structured content: a list of records as a table, a record as its fields, anything else as JSON.
+pub(crate) fn structured(data: Node<'_>, style: &OutputStyle) -> String {
     let items = data.get("items").filter(|items| items.kind() == NodeKind::Array);
     let list = items.or_else(|| (data.kind() == NodeKind::Array).then_some(data));
     match list {
         Some(list) if list.elements().all(|row| row.is_object()) => {
-            let mut out = render_rows(list, screen);
-            let beside: Vec<(String, String)> = match items {
+            let mut out = render_rows(list, style);
+            let other_fields: Vec<(String, String)> = match items {
                 Some(_) => field_pairs(data).into_iter().filter(|(name, _)| name != "items").collect(),
                 None => Vec::new(),
             };
-            if !beside.is_empty() {
+            if !other_fields.is_empty() {
                 out.push('\n');
-                out.push_str(&render_record(&beside, screen, 0));
+                out.push_str(&render_record(&other_fields, style, 0));
             }
             out
         }
-        Some(_) | None if data.is_object() => render_record(&field_pairs(data), screen, 0),
-        Some(_) | None => format!("{}\n", pretty(data, screen)),
+        Some(_) | None if data.is_object() => render_record(&field_pairs(data), style, 0),
+        Some(_) | None => format!("{}\n", pretty(data, style)),
     }
 }
 
@@ -310,33 +315,33 @@ fn field_pairs(data: Node<'_>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Columns in the order in which they first come up.
-fn render_rows(list: Node<'_>, screen: &OutputStyle) -> String {
-    let mut heads: Vec<String> = Vec::new();
+/// Columns in the order in which they first appear.
+fn render_rows(list: Node<'_>, style: &OutputStyle) -> String {
+    let mut headers: Vec<String> = Vec::new();
     let mut known = std::collections::HashMap::new();
     for row in list.elements() {
         for (name, _) in row.members() {
             let name = name.str().unwrap_or_default().into_owned();
-            if !known.contains_key(&name) && heads.len() < COLUMNS_MAX {
-                known.insert(name.clone(), heads.len());
-                heads.push(sanitize::escape_line(&name).into_owned());
+            if !known.contains_key(&name) && headers.len() < COLUMNS_MAX {
+                known.insert(name.clone(), headers.len());
+                headers.push(sanitize::escape_line(&name).into_owned());
             }
         }
     }
-    let mut table = Table { headers: heads, rows: Vec::new() };
+    let mut table = Table::new(&headers.iter().map(String::as_str).collect::<Vec<_>>());
     for row in list.elements() {
         let mut cells = vec![String::new(); table.headers.len()];
         for (name, value) in row.members() {
-            if let Some(at) = known.get(&*name.str().unwrap_or_default()) {
-                cells[*at] = cell_text(value);
+            if let Some(index) = known.get(&*name.str().unwrap_or_default()) {
+                cells[*index] = cell_text(value);
             }
         }
         table.rows.push(cells);
     }
-    table.render(screen, 0)
+    table.render(style, 0)
 }
 
-/// Rows that have nothing in common would make a table of a million columns.
+/// Rows with different fields could make a table of a million columns.
 const COLUMNS_MAX: usize = 200;
 
 fn cell_text(value: Node<'_>) -> String {
@@ -348,9 +353,9 @@ fn cell_text(value: Node<'_>) -> String {
     }
 }
 
-/// JSON with its digits, in lines for a terminal and on one line for anything else.
-pub(crate) fn pretty(data: Node<'_>, screen: &OutputStyle) -> String {
-    if !screen.is_terminal {
+/// JSON with its numbers as sent: indented on a terminal, on one line otherwise.
+pub(crate) fn pretty(data: Node<'_>, style: &OutputStyle) -> String {
+    if !style.is_terminal {
         return Json::from(data).to_string();
     }
     let mut out = String::new();
@@ -392,14 +397,14 @@ mod tests {
     use crate::client::output_style::OutputStyle;
 
     #[test]
-    fn what_has_no_name_is_listed_all_the_same() {
-        for named in [r#"{"name":""}"#, r#"{"name":"  "}"#, "{}", r#"{"name":7}"#] {
-            let list = [Json::parse(named).expect("it is JSON")];
+    fn a_tool_or_prompt_without_a_name_is_listed() {
+        for item in [r#"{"name":""}"#, r#"{"name":"  "}"#, "{}", r#"{"name":7}"#] {
+            let list = [Json::parse(item).expect("valid JSON")];
             for shown in [
                 tools(&list, &OutputStyle::stdout().unlimited_width()),
                 prompts(&list, &OutputStyle::stdout().unlimited_width()),
             ] {
-                assert!(shown.contains("(no name)"), "{named}: {shown}");
+                assert!(shown.contains("(no name)"), "{item}: {shown}");
             }
         }
     }

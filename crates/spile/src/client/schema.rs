@@ -1,11 +1,15 @@
-//! What a tool takes, as far as its schema says so in words that are understood here.
+//! A tool's input schema, as far as a command line needs it: argument names, types and enum values.
 //!
-//! Only as much of JSON Schema as a command line needs: names, kinds, choices. The server judges the rest.
+//! The server validates the rest of JSON Schema.
 
 use json::{Json, Node, NodeKind};
 
-/// How deep a schema is followed.
+/// Nested schemas and `$ref`s are followed to this depth.
 const DEPTH_MAX: usize = 8;
+/// A usage line shows this many optional arguments.
+const USAGE_OPTIONAL_MAX: usize = 12;
+/// A description shows this many enum values.
+const CHOICES_SHOWN_MAX: usize = 12;
 
 /// The arguments of a tool.
 #[derive(Debug, Default)]
@@ -17,7 +21,7 @@ pub(crate) struct Schema {
 /// Arguments that the schema does not name.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AdditionalProperties {
-    /// It does not say, so they are allowed, and most probably slips.
+    /// The schema does not say. They are allowed, but most probably typos.
     #[default]
     Unspecified,
     Allowed,
@@ -31,20 +35,20 @@ pub(crate) struct Argument {
     pub(crate) schema: ValueSchema,
 }
 
-/// What a value may be.
+/// The schema of one value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ValueSchema {
     pub(crate) types: TypeSet,
-    /// If there are any, it is one of these.
+    /// `enum` or `const`; empty if any value is allowed.
     pub(crate) choices: Vec<Json>,
-    /// Of an array.
+    /// The items of an array.
     pub(crate) item: Option<Box<ValueSchema>>,
     pub(crate) format: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) default: Option<Json>,
 }
 
-/// A set of JSON's kinds. An empty one says nothing.
+/// A set of JSON Schema types. An empty set allows every type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TypeSet(u8);
 
@@ -110,33 +114,33 @@ impl Schema {
         schema
     }
 
-    /// A prompt's arguments are texts.
+    /// A prompt's arguments are all strings.
     pub(crate) fn from_prompt(prompt: Node<'_>) -> Self {
         let arguments = prompt.get("arguments").into_iter().flat_map(|all| all.elements());
-        let read = |one: Node<'_>| {
+        let parse = |one: Node<'_>| {
             let is_required = one.get("required").and_then(|flag| flag.bool()).unwrap_or(false);
-            let shape = ValueSchema { types: TypeSet::STRING, ..ValueSchema::default() };
-            Some(Argument { name: one.get("name")?.str()?.into_owned(), is_required, schema: shape })
+            let schema = ValueSchema { types: TypeSet::STRING, ..ValueSchema::default() };
+            Some(Argument { name: one.get("name")?.str()?.into_owned(), is_required, schema })
         };
-        Self { arguments: arguments.filter_map(read).collect(), additional: AdditionalProperties::Forbidden }
+        Self { arguments: arguments.filter_map(parse).collect(), additional: AdditionalProperties::Forbidden }
     }
 
     fn collect_arguments(&mut self, root: Node<'_>, node: Node<'_>, depth: usize) {
         if depth == 0 {
             return;
         }
-        if let Some(there) = resolve_ref(root, node) {
-            self.collect_arguments(root, there, depth - 1);
+        if let Some(target) = resolve_ref(root, node) {
+            self.collect_arguments(root, target, depth - 1);
         }
         for part in node.get("allOf").into_iter().flat_map(|parts| parts.elements()) {
             self.collect_arguments(root, part, depth - 1);
         }
-        for (key, shape) in node.get("properties").into_iter().flat_map(|all| all.members()) {
+        for (key, schema) in node.get("properties").into_iter().flat_map(|all| all.members()) {
             let name = key.str().unwrap_or_default().into_owned();
-            let shape = ValueSchema::parse(root, shape);
+            let schema = ValueSchema::parse(root, schema);
             match self.arguments.iter_mut().find(|argument| argument.name == name) {
-                Some(argument) => argument.schema = shape,
-                None => self.arguments.push(Argument { name, is_required: false, schema: shape }),
+                Some(argument) => argument.schema = schema,
+                None => self.arguments.push(Argument { name, is_required: false, schema }),
             }
         }
         for name in node.get("required").into_iter().flat_map(|names| names.elements()) {
@@ -173,13 +177,24 @@ impl Schema {
     }
 
     /// `spile call lookup_customer email=TEXT [plan=free|emerald|ruby]`
-    pub(crate) fn usage(&self, tool: &str) -> String {
-        let words = self.arguments.iter().map(|argument| {
+    pub(crate) fn usage(&self, command: &str, name: &str) -> String {
+        let mut usage = format!("spile {command} {name}");
+        let mut optional_count = 0;
+        for argument in &self.arguments {
             let word = format!("{}={}", argument.name, argument.schema.placeholder());
-            if argument.is_required { word } else { format!("[{word}]") }
-        });
-        let words: Vec<String> = words.collect();
-        format!("spile call {tool} {}", words.join(" ")).trim_end().to_owned()
+            if argument.is_required {
+                usage.push_str(&format!(" {word}"));
+            } else {
+                optional_count += 1;
+                if optional_count <= USAGE_OPTIONAL_MAX {
+                    usage.push_str(&format!(" [{word}]"));
+                }
+            }
+        }
+        match optional_count.saturating_sub(USAGE_OPTIONAL_MAX) {
+            0 => usage,
+            more => format!("{usage} [and {more} more]"),
+        }
     }
 }
 
@@ -189,20 +204,20 @@ impl ValueSchema {
     }
 
     fn parse_at_depth(root: Node<'_>, node: Node<'_>, depth: usize) -> Self {
-        let mut shape = Self::default();
+        let mut schema = Self::default();
         if depth == 0 || !node.is_object() {
-            return shape;
+            return schema;
         }
-        if let Some(there) = resolve_ref(root, node) {
-            shape = Self::parse_at_depth(root, there, depth - 1);
+        if let Some(target) = resolve_ref(root, node) {
+            schema = Self::parse_at_depth(root, target, depth - 1);
         }
         let text = |key: &str| node.get(key).and_then(|text| text.str()).map(|text| text.into_owned());
         match node.get("type") {
             Some(one) if one.kind() == NodeKind::String => {
-                shape.types = TypeSet::from_name(&one.str().unwrap_or_default())
+                schema.types = TypeSet::from_name(&one.str().unwrap_or_default())
             }
             Some(several) => {
-                shape.types = several
+                schema.types = several
                     .elements()
                     .filter_map(|kind| kind.str())
                     .fold(TypeSet(0), |all, kind| all.union(TypeSet::from_name(&kind)));
@@ -210,31 +225,31 @@ impl ValueSchema {
             None => {}
         }
         if let Some(choices) = node.get("enum") {
-            shape.choices = choices.elements().map(Json::from).collect();
+            schema.choices = choices.elements().map(Json::from).collect();
         } else if let Some(only) = node.get("const") {
-            shape.choices = vec![Json::from(only)];
+            schema.choices = vec![Json::from(only)];
         }
         for part in node.get("allOf").into_iter().flat_map(|parts| parts.elements()) {
             let part = Self::parse_at_depth(root, part, depth - 1);
-            shape.merge_missing(part);
+            schema.merge_missing(part);
         }
         for key in ["anyOf", "oneOf"] {
             let Some(parts) = node.get(key) else { continue };
-            shape.merge_missing(Self::any_of(
+            schema.merge_missing(Self::any_of(
                 parts.elements().map(|part| Self::parse_at_depth(root, part, depth - 1)),
             ));
         }
         if let Some(item) = node.get("items").filter(Node::is_object) {
-            shape.item = Some(Box::new(Self::parse_at_depth(root, item, depth - 1)));
+            schema.item = Some(Box::new(Self::parse_at_depth(root, item, depth - 1)));
         }
-        shape.format = text("format").or(shape.format);
-        shape.description = text("description").or_else(|| text("title")).or(shape.description);
-        shape.default = node.get("default").map(Json::from).or(shape.default);
-        if shape.types.is_empty() {
-            let kinds = shape.choices.iter().map(|choice| TypeSet::of_value(choice.to_doc().root()));
-            shape.types = kinds.fold(TypeSet(0), TypeSet::union);
+        schema.format = text("format").or(schema.format);
+        schema.description = text("description").or_else(|| text("title")).or(schema.description);
+        schema.default = node.get("default").map(Json::from).or(schema.default);
+        if schema.types.is_empty() {
+            let types = schema.choices.iter().map(|choice| TypeSet::of_value(choice.to_doc().root()));
+            schema.types = types.fold(TypeSet(0), TypeSet::union);
         }
-        shape
+        schema
     }
 
     fn merge_missing(&mut self, other: Self) {
@@ -249,14 +264,14 @@ impl ValueSchema {
         self.description = self.description.take().or(other.description);
     }
 
-    /// What is one of several.
+    /// The union of several alternatives.
     fn any_of(parts: impl Iterator<Item = Self>) -> Self {
         let mut all = Self::default();
-        let (mut says_all, mut chooses_all) = (true, true);
+        let (mut all_typed, mut all_enums) = (true, true);
         for part in parts {
-            says_all &= !part.types.is_empty();
+            all_typed &= !part.types.is_empty();
             let is_null = part.types == TypeSet::NULL;
-            chooses_all &= is_null || !part.choices.is_empty();
+            all_enums &= is_null || !part.choices.is_empty();
             all.types = all.types.union(part.types);
             all.choices.extend(part.choices);
             if !is_null {
@@ -264,10 +279,10 @@ impl ValueSchema {
                 all.item = all.item.or(part.item);
             }
         }
-        if !says_all {
+        if !all_typed {
             all.types = TypeSet(0);
         }
-        if !chooses_all {
+        if !all_enums {
             all.choices.clear();
         }
         all
@@ -277,11 +292,11 @@ impl ValueSchema {
     pub(crate) fn describe(&self) -> String {
         if !self.choices.is_empty() {
             let choices: Vec<String> = self.choices.iter().map(display_text).collect();
-            return contract::humanize::join_truncated(&choices, 40);
+            return contract::humanize::join_truncated(&choices, CHOICES_SHOWN_MAX);
         }
         let mut words = self.types.names().join(" or ");
         if words.is_empty() {
-            words.push_str("anything");
+            words.push_str("any type");
         }
         if self.types.contains(TypeSet::ARRAY)
             && let Some(item) = &self.item
@@ -295,15 +310,15 @@ impl ValueSchema {
     }
 
     fn placeholder(&self) -> String {
-        let kinds = self.types.without(TypeSet::NULL);
+        let types = self.types.without(TypeSet::NULL);
         if !self.choices.is_empty() && self.choices.len() <= 4 {
             return self.choices.iter().map(display_text).collect::<Vec<_>>().join("|");
         }
-        if kinds == TypeSet::INTEGER || kinds == TypeSet::NUMBER {
+        if types == TypeSet::INTEGER || types == TypeSet::NUMBER {
             "NUMBER".to_owned()
-        } else if kinds == TypeSet::BOOLEAN {
+        } else if types == TypeSet::BOOLEAN {
             "true|false".to_owned()
-        } else if kinds == TypeSet::ARRAY || kinds == TypeSet::OBJECT {
+        } else if types == TypeSet::ARRAY || types == TypeSet::OBJECT {
             "JSON".to_owned()
         } else {
             "TEXT".to_owned()
@@ -311,17 +326,17 @@ impl ValueSchema {
     }
 }
 
-/// A value as one types it.
+/// A value as a person types it: a string without its quotes, anything else as JSON.
 pub(crate) fn display_text(value: &Json) -> String {
     let doc = value.to_doc();
     doc.root().str().map_or_else(|| value.as_str().to_owned(), |text| text.into_owned())
 }
 
-/// Where a `$ref` within the same schema points to. One that leaves it is not followed.
+/// Resolves a `$ref` within the same schema. References to other documents are not followed.
 fn resolve_ref<'d>(root: Node<'d>, node: Node<'d>) -> Option<Node<'d>> {
     let reference = node.get("$ref")?.str()?;
     let path = reference.strip_prefix("#/")?;
-    path.split('/').try_fold(root, |at, step| at.get(&step.replace("~1", "/").replace("~0", "~")))
+    path.split('/').try_fold(root, |node, step| node.get(&step.replace("~1", "/").replace("~0", "~")))
 }
 
 #[cfg(test)]
@@ -331,7 +346,7 @@ mod tests {
 
     #[track_caller]
     fn check(schema: &str, expected: &str) {
-        let json = Json::parse(schema).expect("JSON");
+        let json = Json::parse(schema).expect("valid JSON");
         let doc = json.to_doc();
         let schema = Schema::parse(doc.root());
         let all: Vec<String> = schema
@@ -345,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_read_in_all_their_spellings() {
+    fn types_are_read_from_every_keyword_that_states_them() {
         check(r#"{"properties":{"a":{"type":"string"}},"required":["a"]}"#, "a* string");
         check(r#"{"properties":{"a":{"type":["integer","null"]}}}"#, "a integer or null");
         check(
@@ -355,48 +370,48 @@ mod tests {
         check(r#"{"properties":{"a":{"enum":["x","y",3]}}}"#, "a x, y, 3");
         check(r#"{"properties":{"a":{"oneOf":[{"const":"x","title":"X"},{"const":"y"}]}}}"#, "a x, y");
         check(r#"{"properties":{"a":{"type":"array","items":{"type":"number"}}}}"#, "a array of number");
-        check(r#"{"properties":{"a":{}}}"#, "a anything");
+        check(r#"{"properties":{"a":{}}}"#, "a any type");
         check(r##"{"$defs":{"d":{"type":"object"}},"properties":{"a":{"$ref":"#/$defs/d"}}}"##, "a object");
         check(
             r#"{"allOf":[{"properties":{"a":{"type":"boolean"}}},{"required":["a","b"]}]}"#,
-            "a* boolean; b* anything",
+            "a* boolean; b* any type",
         );
     }
 
     #[test]
-    fn a_schema_may_be_anything() {
+    fn malformed_and_recursive_schemas_are_accepted() {
         check("true", "");
         check(r#"{"properties":7,"required":{"a":1}}"#, "");
         check(
             r#"{"properties":{"a":true,"b":{"type":7},"c":{"type":"tree"}}}"#,
-            "a anything; b anything; c anything",
+            "a any type; b any type; c any type",
         );
-        // It never ends, and is left at some point.
-        check(r##"{"properties":{"a":{"$ref":"#/properties/a"}}}"##, "a anything");
-        check(r#"{"properties":{"a":{"$ref":"https://example.com/a.json"}}}"#, "a anything");
+        // A reference to itself.
+        check(r##"{"properties":{"a":{"$ref":"#/properties/a"}}}"##, "a any type");
+        check(r#"{"properties":{"a":{"$ref":"https://example.com/a.json"}}}"#, "a any type");
     }
 
     #[test]
-    fn what_else_is_welcome() {
+    fn additional_properties_are_read() {
         for (schema, expected) in [
             ("{}", AdditionalProperties::Unspecified),
             (r#"{"additionalProperties":false}"#, AdditionalProperties::Forbidden),
             (r#"{"additionalProperties":{"type":"string"}}"#, AdditionalProperties::Allowed),
             (r#"{"patternProperties":{"^x-":{}}}"#, AdditionalProperties::Allowed),
         ] {
-            let json = Json::parse(schema).expect("JSON");
+            let json = Json::parse(schema).expect("valid JSON");
             let doc = json.to_doc();
             assert_eq!(Schema::parse(doc.root()).additional, expected, "{schema}");
         }
     }
 
     #[test]
-    fn a_usage_line_can_be_typed() {
+    fn a_usage_line_shows_required_and_optional_arguments() {
         let json = Json::parse(
             r#"{"properties":{"email":{"type":"string"},"plan":{"enum":["a","b"]},"n":{"type":"integer"},"on":{"type":"boolean"},"x":{"type":"object"}},"required":["email","n"]}"#,
         );
-        let doc = json.expect("JSON").to_doc();
-        let usage = Schema::parse(doc.root()).usage("t");
+        let doc = json.expect("valid JSON").to_doc();
+        let usage = Schema::parse(doc.root()).usage("call", "t");
         assert_eq!(usage, "spile call t email=TEXT [plan=a|b] n=NUMBER [on=true|false] [x=JSON]");
     }
 }

@@ -1,4 +1,4 @@
-//! The client's commands, each a question to a server that is open already.
+//! The client commands, each a request to a server that is already connected.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use wire::ListKind;
 use wire::client::{ClientCall, ClientError};
 use wire::method::Method;
 
-use super::arguments;
+use super::arguments::{self, Validation};
 use super::error::{CommandError, Exit, Phase, ServerLabel};
 use super::output_style::{OutputStyle, print};
 use super::render;
@@ -23,31 +23,32 @@ use super::schema::Schema;
 use super::server_args::OutputFormat;
 use super::terminal::Terminal;
 use crate::atomic_file::{self, FileMode};
+use crate::layout::hanging;
 use crate::sanitize;
 
-/// One thing to ask. In `spile trace` each is typed as one argument.
+/// One client command. In `spile trace` each is typed as one argument.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Step {
-    /// List the tools of a server, or show one in full
+    /// List the server's tools, or describe one tool in full
     Tools(ToolsArgs),
-    /// Call a tool
+    /// Call a tool and print its result
     Call(CallArgs),
-    /// List the resources of a server, and the patterns of their addresses
+    /// List the server's resources and resource templates
     Resources(NoArgs),
     /// Read a resource
     Read(ReadArgs),
-    /// List the prompts of a server
+    /// List the server's prompts
     Prompts(NoArgs),
-    /// Get a prompt, filled in
+    /// Get a prompt with its arguments filled in
     Prompt(PromptArgs),
-    /// Ask how an argument of a prompt or a resource pattern could go on
+    /// Complete an argument of a prompt or a resource template
     Complete(CompleteArgs),
-    /// Ask whether the server is there, who it is, and how long it takes to say so
+    /// Check that the server responds: print its name, its version and the round-trip time
     Ping(NoArgs),
 }
 
 impl Step {
-    /// Names of what a server offers, and what is neither that nor an argument.
+    /// The words that are not `key=value`: a server may have been named there by mistake.
     pub(crate) fn positional_words(&self) -> Vec<&str> {
         match self {
             Self::Tools(args) => args.name.iter().map(String::as_str).collect(),
@@ -61,8 +62,8 @@ impl Step {
 }
 
 fn name_and_bare_words<'a>(name: &'a str, arguments: &'a [String]) -> Vec<&'a str> {
-    let bare = arguments.iter().map(String::as_str).filter(|word| !word.contains('='));
-    std::iter::once(name).chain(bare).collect()
+    let words = arguments.iter().map(String::as_str).filter(|word| !word.contains('='));
+    std::iter::once(name).chain(words).collect()
 }
 
 #[derive(Debug, Args)]
@@ -70,58 +71,62 @@ pub struct NoArgs {}
 
 #[derive(Debug, Args)]
 pub struct ToolsArgs {
-    /// The tool to show in full
+    /// The tool to describe
     name: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct CallArgs {
-    /// The tool
+    /// The tool's name
     tool: String,
-    /// Its arguments, read by its input schema; a key that is given again adds to a list
+    /// The tool's arguments, typed by its input schema; repeat a key to build a list
     #[arg(value_name = "KEY=VALUE", conflicts_with = "json")]
     arguments: Vec<String>,
-    /// Its arguments as a JSON object; `-` reads them from stdin
+    /// The tool's arguments as a JSON object; `-` reads it from stdin
     #[arg(long)]
     json: Option<String>,
-    /// Send arguments that do not fit, to see what the server says
+    /// Send the call even if the tool is unknown or the arguments do not match its input schema
     #[arg(long)]
     unchecked: bool,
-    /// Write the first image, sound or file of the answer to FILE
+    /// Write the first image, audio or embedded resource of the result to FILE
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct ReadArgs {
-    /// The resource's address
+    /// The resource's URI
     uri: String,
-    /// Write what it holds to FILE, byte for byte
+    /// Write the contents to FILE, byte for byte
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct PromptArgs {
-    /// The prompt
+    /// The prompt's name
     name: String,
-    /// Its arguments
+    /// The prompt's arguments
     #[arg(value_name = "KEY=VALUE")]
     arguments: Vec<String>,
+    /// Send the request even if the prompt is unknown or its arguments do not match
+    #[arg(long)]
+    unchecked: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct CompleteArgs {
-    /// What the argument belongs to
-    of: CompleteTarget,
-    /// A prompt's name, or the pattern of a resource's address
+    /// Whether the argument belongs to a prompt or to a resource template
+    #[arg(value_name = "KIND")]
+    target: CompleteTarget,
+    /// The prompt's name, or the resource template's URI template
     name: String,
-    /// The argument
+    /// The argument to complete
     argument: String,
-    /// What has been typed of it
+    /// The beginning of its value
     #[arg(default_value = "")]
     value: String,
-    /// Arguments that are settled already
+    /// Arguments that already have a value
     #[arg(value_name = "KEY=VALUE")]
     context_arguments: Vec<String>,
 }
@@ -132,22 +137,24 @@ pub enum CompleteTarget {
     Resource,
 }
 
-/// A server that is open, and how its answers are shown.
+/// A connection to a server, and how its results are shown.
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) label: ServerLabel,
     pub(crate) timeout_ms: u64,
     pub(crate) terminal: Arc<Terminal>,
     pub(crate) display: ResultDisplay,
-    /// Read once.
+    /// A trace shows how the server handles invalid requests, so nothing is checked before it is sent.
+    pub(crate) validation: Validation,
+    /// The tool list, requested once.
     pub(crate) tools: OnceCell<Vec<Json>>,
 }
 
-/// What becomes of an answer.
+/// What to do with a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultDisplay {
     Print(OutputFormat),
-    /// Something else is printed: the messages themselves.
+    /// `spile trace` prints the messages instead.
     Hidden,
 }
 
@@ -171,31 +178,16 @@ impl Session {
         let tools = self.tools().await?;
         if let Some(name) = &args.name {
             let tool = self.find_tool(tools, name)?;
-            return self.print_result(tool.to_doc().root(), |screen| render::tool(tool, screen));
+            return self.print_result(tool.to_doc().root(), |style| render::tool(tool, style));
         }
-        let whole = list_object("tools", tools);
-        self.print_result(whole.to_doc().root(), |screen| {
-            self.list_heading(tools.len(), "tool", screen) + &render::tools(tools, screen)
+        let list = list_object("tools", tools);
+        self.print_result(list.to_doc().root(), |style| {
+            self.list_heading(tools.len(), "tool", style) + &render::tools(tools, style)
         })
     }
 
     async fn call_tool(&self, args: &CallArgs) -> CommandResult {
-        let tools = self.tools().await?;
-        let tool = self.find_tool(tools, &args.tool)?;
-        let doc = tool.to_doc();
-        let schema = doc.root().get("inputSchema").map(Schema::parse).unwrap_or_default();
-        let given = match args.json.as_deref() {
-            Some("-") => arguments::from_json(&read_stdin()?),
-            Some(text) => arguments::from_json(text),
-            None => arguments::from_key_values(&args.arguments, &schema),
-        };
-        // Whoever watches the messages wants to see what the server says to it.
-        let is_checked = !args.unchecked && self.display != ResultDisplay::Hidden;
-        let checked = given.and_then(|given| {
-            if is_checked { arguments::check(&given, &schema).map(|()| given) } else { Ok(given) }
-        });
-        let usage = || format!("\n  usage: {}\n", schema.usage(&args.tool));
-        let given = checked.map_err(|trouble| trouble.details(usage()))?;
+        let given = self.call_arguments(args).await?;
         let params = Json::object(|out| {
             out.str("name", &args.tool).raw("arguments", given.as_str());
         });
@@ -205,8 +197,8 @@ impl Session {
         let is_error = root.get("isError").and_then(|flag| flag.bool()) == Some(true);
         if let Some(file) = &args.save {
             let blocks = root.get("content").into_iter().flat_map(|all| all.elements());
-            let found = blocks.filter_map(block_bytes).next();
-            self.save(file, found)?;
+            let bytes = blocks.filter_map(block_bytes).next();
+            self.save(file, bytes)?;
         }
         if is_error && self.display != ResultDisplay::Print(OutputFormat::Json) {
             if self.display != ResultDisplay::Hidden {
@@ -215,25 +207,55 @@ impl Session {
             }
             return Ok(Exit::Failed);
         }
-        self.print_result(root, |screen| render::result(root, screen))?;
+        self.print_result(root, |style| render::result(root, style))?;
         Ok(if is_error { Exit::Failed } else { Exit::Success })
+    }
+
+    /// The arguments of a call, checked against the tool's input schema unless validation is off.
+    async fn call_arguments(&self, args: &CallArgs) -> Result<Json, CommandError> {
+        let validation = self.validation_of(args.unchecked);
+        let schema = match validation {
+            Validation::Strict => tool_schema(self.find_tool(self.tools().await?, &args.tool)?),
+            // The schema only types `key=value` words; without one they are sent as JSON or strings.
+            Validation::Off if args.json.is_some() => Schema::default(),
+            Validation::Off => match self.tools().await {
+                Ok(tools) => find_named(tools, &args.tool).map(tool_schema).unwrap_or_default(),
+                Err(error) if error.is_connection_lost => return Err(error),
+                Err(_) => Schema::default(),
+            },
+        };
+        let given = match args.json.as_deref() {
+            Some("-") => arguments::from_json(&read_stdin()?, validation),
+            Some(text) => arguments::from_json(text, validation),
+            None => arguments::from_key_values(&args.arguments, &schema, validation),
+        };
+        given
+            .and_then(|given| match validation {
+                Validation::Strict => arguments::check(&given, &schema).map(|()| given),
+                Validation::Off => Ok(given),
+            })
+            .map_err(|error| error.details(self.usage_details(&schema, "call", &args.tool)))
+    }
+
+    fn validation_of(&self, unchecked: bool) -> Validation {
+        if unchecked { Validation::Off } else { self.validation }
     }
 
     async fn list_resources(&self) -> CommandResult {
         let resources = self.list(ListKind::Resources).await?;
-        // Servers may have the one without the other.
+        // A server may have resources and not support templates.
         let templates = match self.connection.list(ListKind::Templates, Some(self.timeout_ms)).await {
             Ok(templates) => templates,
             Err(ClientError::Server(_)) => Vec::new(),
-            Err(failure) => return Err(self.command_error(failure)),
+            Err(error) => return Err(self.command_error(error)),
         };
-        let whole = Json::object(|out| {
+        let object = Json::object(|out| {
             let raw = |out: &mut Vec<u8>, one: &Json| out.extend_from_slice(one.as_str().as_bytes());
             out.array("resources", &resources, raw).array("resourceTemplates", &templates, raw);
         });
-        let many = resources.len() + templates.len();
-        self.print_result(whole.to_doc().root(), |screen| {
-            self.list_heading(many, "resource", screen) + &render::resources(&resources, &templates, screen)
+        let count = resources.len() + templates.len();
+        self.print_result(object.to_doc().root(), |style| {
+            self.list_heading(count, "resource", style) + &render::resources(&resources, &templates, style)
         })
     }
 
@@ -245,8 +267,8 @@ impl Session {
         let doc = result.to_doc();
         let contents = || doc.root().get("contents").into_iter().flat_map(|all| all.elements());
         if let Some(file) = &args.save {
-            let found = contents().filter_map(resource_bytes).next();
-            self.save(file, found)?;
+            let bytes = contents().filter_map(resource_bytes).next();
+            self.save(file, bytes)?;
             return Ok(Exit::Success);
         }
         self.print_result(doc.root(), |_| contents().map(render::resource_contents).collect())
@@ -254,36 +276,37 @@ impl Session {
 
     async fn list_prompts(&self) -> CommandResult {
         let prompts = self.list(ListKind::Prompts).await?;
-        let whole = list_object("prompts", &prompts);
-        self.print_result(whole.to_doc().root(), |screen| {
-            self.list_heading(prompts.len(), "prompt", screen) + &render::prompts(&prompts, screen)
+        let list = list_object("prompts", &prompts);
+        self.print_result(list.to_doc().root(), |style| {
+            self.list_heading(prompts.len(), "prompt", style) + &render::prompts(&prompts, style)
         })
     }
 
     async fn get_prompt(&self, args: &PromptArgs) -> CommandResult {
-        let prompts = self.list(ListKind::Prompts).await?;
-        let prompt = self.find(&prompts, &args.name, "prompt")?;
-        let doc = prompt.to_doc();
-        let schema = Schema::from_prompt(doc.root());
-        let given = arguments::from_key_values(&args.arguments, &schema)
-            .and_then(|given| arguments::check(&given, &schema).map(|()| given))
-            .map_err(|trouble| {
-                let usage = schema.usage(&args.name).replacen("spile call", "spile prompt", 1);
-                trouble.details(format!("\n  usage: {usage}\n"))
-            })?;
+        let schema_of = |prompt: &Json| Schema::from_prompt(prompt.to_doc().root());
+        let given = match self.validation_of(args.unchecked) {
+            Validation::Off => arguments::text_arguments(&args.arguments)?,
+            Validation::Strict => {
+                let prompts = self.list(ListKind::Prompts).await?;
+                let schema = schema_of(self.find(&prompts, &args.name, "prompt")?);
+                arguments::from_key_values(&args.arguments, &schema, Validation::Strict)
+                    .and_then(|given| arguments::check(&given, &schema).map(|()| given))
+                    .map_err(|error| error.details(self.usage_details(&schema, "prompt", &args.name)))?
+            }
+        };
         let params = Json::object(|out| {
             out.str("name", &args.name).raw("arguments", given.as_str());
         });
         let result = self.request(Method::PromptsGet, params).await?;
         let doc = result.to_doc();
-        self.print_result(doc.root(), |screen| render::prompt(doc.root(), screen))
+        self.print_result(doc.root(), |style| render::prompt(doc.root(), style))
     }
 
     async fn complete(&self, args: &CompleteArgs) -> CommandResult {
-        let settled = arguments::text_arguments(&args.context_arguments)?;
+        let context = arguments::text_arguments(&args.context_arguments)?;
         let params = Json::object(|out| {
             out.object("ref", |out| {
-                match args.of {
+                match args.target {
                     CompleteTarget::Prompt => out.str("type", "ref/prompt").str("name", &args.name),
                     CompleteTarget::Resource => out.str("type", "ref/resource").str("uri", &args.name),
                 };
@@ -293,7 +316,7 @@ impl Session {
             });
             if !args.context_arguments.is_empty() {
                 out.object("context", |out| {
-                    out.raw("arguments", settled.as_str());
+                    out.raw("arguments", context.as_str());
                 });
             }
         });
@@ -311,38 +334,45 @@ impl Session {
         let has_more =
             completion.and_then(|all| all.get("hasMore")).and_then(|flag| flag.bool()) == Some(true);
         if has_more && self.display == ResultDisplay::Print(OutputFormat::Text) {
-            self.terminal.print("there are more");
+            self.terminal.print("the server has more values");
         }
         Ok(Exit::Success)
     }
 
     async fn ping(&self) -> CommandResult {
-        let took = self
-            .connection
-            .ping(Some(self.timeout_ms))
-            .await
-            .map_err(|failure| self.command_error(failure))?;
-        let ms = format!("{:.1}", took.as_secs_f64() * 1000.0);
-        let greeting = self.connection.server_info();
-        let whole = Json::object(|out| {
-            out.str("name", &greeting.name).str("version", &greeting.server_version);
-            out.str("protocol", greeting.protocol_version.as_str()).raw("ms", &ms);
+        let round_trip =
+            self.connection.ping(Some(self.timeout_ms)).await.map_err(|error| self.command_error(error))?;
+        let ms = format!("{:.1}", round_trip.as_secs_f64() * 1000.0);
+        let server = self.connection.server_info();
+        let object = Json::object(|out| {
+            out.str("name", &server.name).str("version", &server.server_version);
+            out.str("protocol", server.protocol_version.as_str()).raw("ms", &ms);
         });
-        self.print_result(whole.to_doc().root(), |screen| format!("{} · {ms} ms\n", self.server_line(screen)))
+        self.print_result(object.to_doc().root(), |style| self.server_line(&format!("{ms} ms"), style))
     }
 
-    /// `customers-lookup 0+5e8f4a · protocol 2026-07-28`
-    fn server_line(&self, screen: &OutputStyle) -> String {
-        let greeting = self.connection.server_info();
-        let name = screen.bold(&sanitize::escape_line(&greeting.name));
-        let version = sanitize::escape_line(&greeting.server_version).into_owned();
-        format!("{name} {version} · protocol {}", greeting.protocol_version.as_str())
+    /// `customers-lookup 0+5e8f4a · protocol 2026-07-28 · 2 tools`
+    fn server_line(&self, more: &str, style: &OutputStyle) -> String {
+        let server = self.connection.server_info();
+        let name = sanitize::escape_line(&server.name);
+        let version = sanitize::escape_line(&server.server_version);
+        let rest = format!("{version} · protocol {} · {more}", server.protocol_version.as_str());
+        let line = format!("{name} {rest}");
+        if style.columns.is_some_and(|columns| sanitize::width(&line) > columns) {
+            return hanging("", &line, style.columns);
+        }
+        format!("{} {rest}\n", style.bold(&name))
     }
 
-    fn list_heading(&self, many: usize, what: &str, screen: &OutputStyle) -> String {
-        let many = if many == 0 { format!("no {what}s") } else { pluralize(many as u64, what) };
-        let gap = if many.starts_with("no ") { "" } else { "\n" };
-        format!("{} · {many}\n{gap}", self.server_line(screen))
+    fn list_heading(&self, count: usize, kind: &str, style: &OutputStyle) -> String {
+        match count {
+            0 => self.server_line(&format!("no {kind}s"), style),
+            _ => self.server_line(&pluralize(count as u64, kind), style) + "\n",
+        }
+    }
+
+    fn usage_details(&self, schema: &Schema, command: &str, name: &str) -> String {
+        format!("\n{}", hanging("  usage: ", &schema.usage(command, name), self.terminal.style.columns))
     }
 
     async fn tools(&self) -> Result<&[Json], CommandError> {
@@ -350,63 +380,61 @@ impl Session {
         Ok(tools)
     }
 
-    async fn list(&self, list: ListKind) -> Result<Vec<Json>, CommandError> {
-        let what = list.result_key();
-        if !self.connection.has_capability(what) {
+    async fn list(&self, kind: ListKind) -> Result<Vec<Json>, CommandError> {
+        if !self.connection.has_capability(kind.result_key()) {
             return Ok(Vec::new());
         }
-        self.connection.list(list, Some(self.timeout_ms)).await.map_err(|failure| self.command_error(failure))
+        self.connection.list(kind, Some(self.timeout_ms)).await.map_err(|error| self.command_error(error))
     }
 
     async fn request(&self, method: Method, params: Json) -> Result<Json, CommandError> {
-        let desk = self.terminal.clone();
-        let follow: upstream::ProgressCallback = Arc::new(move |progress| desk.show_progress(&progress));
+        let terminal = self.terminal.clone();
+        let on_progress: upstream::ProgressCallback =
+            Arc::new(move |progress| terminal.show_progress(&progress));
         let call = ClientCall { timeout_ms: Some(self.timeout_ms), ..ClientCall::new(method, params) };
-        let answered = self.connection.call(call, Some(follow)).await;
+        let response = self.connection.call(call, Some(on_progress)).await;
         self.terminal.clear_progress();
-        answered.map_err(|failure| self.command_error(failure))
+        response.map_err(|error| self.command_error(error))
     }
 
-    fn command_error(&self, failure: ClientError) -> CommandError {
-        CommandError::from_client_error(failure, Phase::Requesting, &self.label)
+    fn command_error(&self, error: ClientError) -> CommandError {
+        CommandError::from_client_error(error, Phase::Requesting, &self.label)
     }
 
     fn find_tool<'t>(&self, tools: &'t [Json], name: &str) -> Result<&'t Json, CommandError> {
         self.find(tools, name, "tool")
     }
 
-    fn find<'t>(&self, all: &'t [Json], name: &str, what: &str) -> Result<&'t Json, CommandError> {
-        if let Some(found) =
-            all.iter().find(|one| one.to_doc().root().get("name").is_some_and(|known| known.eq_str(name)))
-        {
+    fn find<'t>(&self, all: &'t [Json], name: &str, kind: &str) -> Result<&'t Json, CommandError> {
+        if let Some(found) = find_named(all, name) {
             return Ok(found);
         }
         let names: Vec<String> =
             all.iter().filter_map(|one| Some(one.to_doc().root().get("name")?.str()?.into_owned())).collect();
-        let trouble = CommandError::usage(format!("there is no {what} `{name}`"));
-        let has = || format!("there are {}", join_truncated(&names, 12));
+        let error = CommandError::usage(format!("unknown {kind} `{name}`"));
+        let known = || format!("the server has {}", join_truncated(&names, 12));
         Err(match nearest(name, names.iter().map(String::as_str)) {
-            Some(meant) => trouble.help(format!("did you mean `{meant}`?")),
-            None if names.is_empty() => trouble.help(format!("the server offers no {what}s")),
-            None => trouble.help(has()),
+            Some(near) => error.help(format!("did you mean `{near}`?")),
+            None if names.is_empty() => error.help(format!("the server has no {kind}s")),
+            None => error.help(known()),
         })
     }
 
-    fn print_result(&self, whole: Node<'_>, text: impl FnOnce(&OutputStyle) -> String) -> CommandResult {
-        let screen = OutputStyle::stdout();
+    fn print_result(&self, result: Node<'_>, text: impl FnOnce(&OutputStyle) -> String) -> CommandResult {
+        let style = OutputStyle::stdout();
         match self.display {
             ResultDisplay::Hidden => {}
             ResultDisplay::Print(OutputFormat::Json) => {
-                print(&format!("{}\n", render::pretty(whole, &screen)))?
+                print(&format!("{}\n", render::pretty(result, &style)))?
             }
-            ResultDisplay::Print(OutputFormat::Text) => print(&text(&screen))?,
+            ResultDisplay::Print(OutputFormat::Text) => print(&text(&style))?,
         }
         Ok(Exit::Success)
     }
 
     fn save(&self, file: &std::path::Path, bytes: Option<Vec<u8>>) -> Result<(), CommandError> {
         let Some(bytes) = bytes else {
-            return Err(CommandError::new(Exit::Failed, "there is nothing to save in the answer"));
+            return Err(CommandError::new(Exit::Failed, "the result contains nothing to save"));
         };
         atomic_file::write(file, &bytes, FileMode::PreserveOrUmask)
             .map_err(|error| CommandError::usage(format!("--save: {error:#}")))?;
@@ -415,13 +443,21 @@ impl Session {
     }
 }
 
+fn find_named<'t>(all: &'t [Json], name: &str) -> Option<&'t Json> {
+    all.iter().find(|one| one.to_doc().root().get("name").is_some_and(|known| known.eq_str(name)))
+}
+
+fn tool_schema(tool: &Json) -> Schema {
+    tool.to_doc().root().get("inputSchema").map(Schema::parse).unwrap_or_default()
+}
+
 fn list_object(key: &str, items: &[Json]) -> Json {
     Json::object(|out| {
         out.array(key, items, |out, one| out.extend_from_slice(one.as_str().as_bytes()));
     })
 }
 
-/// The bytes of an image, a sound or a resource in an answer.
+/// The bytes of an image, audio or embedded resource.
 fn block_bytes(block: Node<'_>) -> Option<Vec<u8>> {
     block.get("data").and_then(decode_base64).or_else(|| block.get("resource").and_then(resource_bytes))
 }
@@ -435,7 +471,7 @@ fn decode_base64(data: Node<'_>) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(&*data.str()?).ok()
 }
 
-/// What is piped in may be so long.
+/// The limit of `--json -`.
 const STDIN_BYTES_MAX: u64 = 16 << 20;
 
 fn read_stdin() -> Result<String, CommandError> {
@@ -443,9 +479,9 @@ fn read_stdin() -> Result<String, CommandError> {
     let read = std::io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_string(&mut text);
     match read {
         Ok(read) if read as u64 > STDIN_BYTES_MAX => {
-            Err(CommandError::usage(format!("--json -: more than {STDIN_BYTES_MAX} bytes")))
+            Err(CommandError::usage(format!("--json -: stdin exceeds the limit of {STDIN_BYTES_MAX} bytes")))
         }
         Ok(_) => Ok(text),
-        Err(error) => Err(CommandError::usage(format!("--json -: stdin cannot be read: {error}"))),
+        Err(error) => Err(CommandError::usage(format!("--json -: cannot read stdin: {error}"))),
     }
 }

@@ -1,6 +1,6 @@
-//! The person at the terminal: is shown what the server says unasked, and asked what it wants to know.
+//! The person at the terminal: shows the server's log messages and progress, and asks what the server elicits.
 //!
-//! All of it is on stderr; stdout is for results. Where nobody sits, questions are called off and said so.
+//! Everything here goes to stderr; stdout is for results. Without a terminal, elicitations are cancelled with a warning.
 
 use std::future::Future;
 use std::io::{BufRead, IsTerminal, Write};
@@ -25,13 +25,13 @@ pub(crate) struct Terminal {
     pub(crate) is_verbose: bool,
     pub(crate) style: OutputStyle,
     roots: Vec<PathBuf>,
-    /// Who asks; known once the server has been greeted.
+    /// Known after the handshake.
     server_name: OnceLock<String>,
-    /// One question after the other.
+    /// One elicitation at a time.
     prompt_lock: tokio::sync::Mutex<()>,
     input_lines: OnceLock<tokio::sync::Mutex<mpsc::Receiver<String>>>,
     progress_bar: Mutex<ProgressBarState>,
-    /// How often something was skipped that the server said.
+    /// How many messages of the server were skipped.
     skipped_count: AtomicUsize,
 }
 
@@ -41,7 +41,7 @@ struct ProgressBarState {
     last_drawn: Option<Instant>,
 }
 
-/// A bar that is drawn more often than this only flickers.
+/// Redrawing a progress bar more often makes it flicker.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(50);
 const BAR_COLUMNS: usize = 24;
 
@@ -76,21 +76,21 @@ impl Terminal {
         self.print(render(&Diagnostic::warning(text), banner::is_color_enabled()).trim_end());
     }
 
-    /// Writes the beginning of a line.
+    /// Writes a prompt, without a line break.
     pub(crate) fn prompt(&self, text: &str) {
         self.clear_progress();
         let mut out = std::io::stderr();
-        // Nobody there to read it: then nobody answers either.
+        // If stderr is closed, no answer will come either.
         let _ = write!(out, "{text}").and_then(|()| out.flush());
     }
 
-    /// What is typed next, without its end; nothing after Ctrl-D.
+    /// Reads one line without its line break; `None` after Ctrl-D.
     pub(crate) async fn read_line(&self) -> Option<String> {
         let lines = self.input_lines.get_or_init(|| tokio::sync::Mutex::new(spawn_stdin_reader()));
         lines.lock().await.recv().await
     }
 
-    /// Shows how far a call is, to people at a terminal.
+    /// Draws a progress bar if stderr is a terminal.
     pub(crate) fn show_progress(&self, progress: &Progress) {
         let Some(columns) = self.style.columns else { return };
         let mut bar = self.progress_bar.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ impl Terminal {
         let _ = write!(std::io::stderr(), "\r\x1b[K{}", render_progress(progress, columns - 1));
     }
 
-    /// Takes the bar away.
+    /// Erases the progress bar.
     pub(crate) fn clear_progress(&self) {
         let mut bar = self.progress_bar.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut bar.is_visible) {
@@ -119,15 +119,15 @@ impl Terminal {
         let doc = params.to_doc();
         let message = doc.root().get("message").and_then(|text| text.str()).unwrap_or_default();
         if !self.is_interactive() {
-            let which = if self.style.is_terminal { "stdin" } else { "stderr" };
+            let stream = if self.style.is_terminal { "stdin" } else { "stderr" };
             self.warn(&format!(
-                "{} asks `{}`, and nobody can answer: {which} is no terminal",
+                "{} asks `{}`; cancelled, because {stream} is not a terminal",
                 self.server_name(),
                 sanitize::truncate(&message, 200),
             ));
             return InputReply::Result(form::action_result("cancel"));
         }
-        let _turn = self.prompt_lock.lock().await;
+        let _guard = self.prompt_lock.lock().await;
         InputReply::Result(form::run_elicitation(self, doc.root()).await)
     }
 }
@@ -148,12 +148,12 @@ fn render_progress(progress: &Progress, columns: usize) -> String {
     sanitize::truncate(text.trim_end(), columns).into_owned()
 }
 
-/// One thread reads what is typed for as long as we live: a read that has begun cannot be taken back.
+/// One thread reads stdin for the lifetime of the process, because a blocking read cannot be cancelled.
 fn spawn_stdin_reader() -> mpsc::Receiver<String> {
-    let (tell, lines) = mpsc::channel(1);
+    let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if tell.blocking_send(line).is_err() {
+            if sender.blocking_send(line).is_err() {
                 return;
             }
         }
@@ -164,46 +164,48 @@ fn spawn_stdin_reader() -> mpsc::Receiver<String> {
 impl ClientHandler for Prompt {
     fn on_input_request(
         &self,
-        question: IncomingInputRequest,
+        request: IncomingInputRequest,
     ) -> Pin<Box<dyn Future<Output = InputReply> + Send>> {
-        let desk = self.0.clone();
+        let terminal = self.0.clone();
         Box::pin(async move {
-            match question.kind {
-                InputRequestKind::Elicitation => desk.elicit(question.params).await,
-                InputRequestKind::Roots => InputReply::Result(roots_result(&desk.roots)),
-                InputRequestKind::Sampling => InputReply::Declined("there is no model here".to_owned()),
+            match request.kind {
+                InputRequestKind::Elicitation => terminal.elicit(request.params).await,
+                InputRequestKind::Roots => InputReply::Result(roots_result(&terminal.roots)),
+                InputRequestKind::Sampling => InputReply::Declined("this client has no model".to_owned()),
             }
         })
     }
 
-    fn on_event(&self, news: ConnectionEvent) {
-        let desk = &self.0;
-        match news {
-            ConnectionEvent::Log { level, logger, data } if desk.is_verbose => {
+    fn on_event(&self, event: ConnectionEvent) {
+        let terminal = &self.0;
+        match event {
+            ConnectionEvent::Log { level, logger, data } if terminal.is_verbose => {
                 let logger = logger.map(|logger| format!(" {logger}")).unwrap_or_default();
-                let said = super::schema::display_text(&data);
-                desk.print(&format!(
+                let text = super::schema::display_text(&data);
+                terminal.print(&format!(
                     "{}{}: {}",
                     sanitize::escape_line(&level),
                     sanitize::escape_line(&logger),
-                    sanitize::escape_line(&said)
+                    sanitize::escape_line(&text)
                 ));
             }
-            ConnectionEvent::Stderr(line) if desk.is_verbose => desk.print(&desk.style.faint(&line)),
-            // Something is missing from what is shown.
-            ConnectionEvent::ProtocolWarning(what) if desk.is_verbose || what.contains("is left out") => {
-                desk.warn(&what)
+            ConnectionEvent::Stderr(line) if terminal.is_verbose => {
+                terminal.print(&terminal.style.faint(&line))
             }
-            // One is worth a look; a server that prints its whole log is not worth a screen of it.
+            // The output is incomplete without that tool.
+            ConnectionEvent::ProtocolWarning(what) if terminal.is_verbose || what.contains("is left out") => {
+                terminal.warn(&what)
+            }
+            // One warning is enough for a server that prints its whole log to stdout.
             ConnectionEvent::ProtocolWarning(what) if what.starts_with("skipped ") => {
-                match desk.skipped_count.fetch_add(1, Ordering::Relaxed) {
-                    0 => desk.warn(&what),
-                    1 => desk.warn("more of what the server sends is skipped; -v shows all of it"),
+                match terminal.skipped_count.fetch_add(1, Ordering::Relaxed) {
+                    0 => terminal.warn(&what),
+                    1 => terminal.warn("more lines of the server were skipped; -v shows them all"),
                     _ => {}
                 }
             }
-            ConnectionEvent::Reinitialized(_) if desk.is_verbose => {
-                desk.warn("the server forgot us and was greeted again")
+            ConnectionEvent::Reinitialized(_) if terminal.is_verbose => {
+                terminal.warn("the server ended the session; initialized again")
             }
             ConnectionEvent::Log { .. }
             | ConnectionEvent::ProtocolWarning(_)
@@ -213,7 +215,7 @@ impl ClientHandler for Prompt {
     }
 }
 
-/// A desk that can be handed on.
+/// The handler of a connection that asks the person at the terminal.
 pub(crate) struct Prompt(pub(crate) Arc<Terminal>);
 
 fn roots_result(folders: &[PathBuf]) -> Json {
@@ -233,7 +235,7 @@ mod tests {
     use super::{Progress, render_progress, roots_result};
 
     #[test]
-    fn a_bar_fits_its_line() {
+    fn a_progress_bar_fits_the_width() {
         let check = |progress: f64, total: Option<f64>, message: &str, columns: usize, expected: &str| {
             let message = Some(message.to_owned());
             assert_eq!(render_progress(&Progress { progress, total, message }, columns), expected);
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_named_as_addresses() {
+    fn roots_are_listed_as_file_uris() {
         let folders = ["/data/my files".into()];
         assert_eq!(
             roots_result(&folders).as_str(),

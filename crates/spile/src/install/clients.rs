@@ -1,4 +1,4 @@
-//! Where each client keeps its servers, and how it writes them down.
+//! Where each MCP client stores its servers, and in which format.
 
 use std::path::{Path, PathBuf};
 
@@ -26,14 +26,14 @@ pub enum Scope {
     Project,
 }
 
-/// A settings file, and where in it servers stand.
+/// A settings file, and how it lists servers.
 pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
     pub(super) format: ConfigFormat,
 }
 
 pub(super) enum ConfigFormat {
-    /// Under this key. VS Code wants to be told that a server is a process.
+    /// Servers are members of the object at this key. VS Code requires a `type`.
     Json { servers_key: &'static str, has_type: bool },
     /// `[mcp_servers.NAME]`
     Toml,
@@ -56,34 +56,34 @@ impl Client {
     }
 
     fn config_path(self, scope: Scope) -> anyhow::Result<PathBuf> {
-        let here = || std::env::current_dir().context("the current folder cannot be told");
+        let current_dir = || std::env::current_dir().context("cannot determine the current folder");
         Ok(match (self, scope) {
             (Self::ClaudeDesktop, Scope::User) => config_dir()?.join("Claude/claude_desktop_config.json"),
             (Self::ClaudeDesktop, Scope::Project) => {
-                bail!("Claude Desktop knows no projects; leave --scope out")
+                bail!("Claude Desktop has no project settings; omit --scope")
             }
             (Self::ClaudeCode, Scope::User) => home_dir()?.join(".claude.json"),
-            (Self::ClaudeCode, Scope::Project) => here()?.join(".mcp.json"),
+            (Self::ClaudeCode, Scope::Project) => current_dir()?.join(".mcp.json"),
             (Self::Cursor, Scope::User) => home_dir()?.join(".cursor/mcp.json"),
-            (Self::Cursor, Scope::Project) => here()?.join(".cursor/mcp.json"),
+            (Self::Cursor, Scope::Project) => current_dir()?.join(".cursor/mcp.json"),
             (Self::VsCode, Scope::User) => config_dir()?.join("Code/User/mcp.json"),
-            (Self::VsCode, Scope::Project) => here()?.join(".vscode/mcp.json"),
+            (Self::VsCode, Scope::Project) => current_dir()?.join(".vscode/mcp.json"),
             (Self::Codex, Scope::User) => match std::env::var_os("CODEX_HOME") {
                 Some(folder) => PathBuf::from(folder).join("config.toml"),
                 None => home_dir()?.join(".codex/config.toml"),
             },
-            (Self::Codex, Scope::Project) => here()?.join(".codex/config.toml"),
+            (Self::Codex, Scope::Project) => current_dir()?.join(".codex/config.toml"),
         })
     }
 
-    /// What the person has to do now.
+    /// What the user has to do next.
     pub(super) fn next_step(self) -> &'static str {
         match self {
-            Self::ClaudeDesktop => "quit Claude Desktop and start it again",
-            Self::ClaudeCode => "a new session of Claude Code has it; `/mcp` shows it",
-            Self::Cursor => "Cursor shows it under Settings, MCP; switch it on there",
-            Self::VsCode => "VS Code asks whether you trust it when it is first used",
-            Self::Codex => "a new session of Codex has it",
+            Self::ClaudeDesktop => "next: quit Claude Desktop and start it again",
+            Self::ClaudeCode => "next: start a new session of Claude Code; `/mcp` shows the server",
+            Self::Cursor => "next: enable the server in Cursor under Settings, MCP",
+            Self::VsCode => "next: VS Code asks whether you trust the server when it is first used",
+            Self::Codex => "next: start a new session of Codex",
         }
     }
 }
@@ -91,10 +91,10 @@ impl Client {
 fn home_dir() -> anyhow::Result<PathBuf> {
     std::env::home_dir()
         .filter(|home| !home.as_os_str().is_empty())
-        .context("where your home is cannot be told; name the file with --config")
+        .context("cannot determine your home folder; name the file with --config")
 }
 
-/// Where programs keep their settings.
+/// The folder where programs keep their settings.
 fn config_dir() -> anyhow::Result<PathBuf> {
     if cfg!(target_os = "macos") {
         return Ok(home_dir()?.join("Library/Application Support"));
@@ -108,7 +108,7 @@ fn config_dir() -> anyhow::Result<PathBuf> {
 }
 
 impl ConfigFile {
-    /// The file with the entry in it; `None` if it is there already.
+    /// The file with the entry added; `None` if it is already there.
     pub(super) fn with_entry(
         &self,
         text: &str,
@@ -116,9 +116,9 @@ impl ConfigFile {
         force: bool,
     ) -> anyhow::Result<Option<String>> {
         let file = self.path.display();
-        let other = || {
+        let conflict = || {
             anyhow::anyhow!(
-                "{file} has another server called `{}`; choose another --name, or replace it with --force",
+                "{file} already has a different server named `{}`; choose another --name, or replace it with --force",
                 entry.name
             )
         };
@@ -127,17 +127,17 @@ impl ConfigFile {
                 match jsonc::set_member(text, &[servers, &entry.name], &entry.to_json(has_type), force) {
                     Ok(SetOutcome::Changed(text)) => Ok(Some(text)),
                     Ok(SetOutcome::Unchanged) => Ok(None),
-                    Ok(SetOutcome::Conflict) => Err(other()),
-                    Err(bad) => {
-                        bail!("{file}, line {}: {}; the file was left as it is", bad.line, bad.message)
+                    Ok(SetOutcome::Conflict) => Err(conflict()),
+                    Err(error) => {
+                        bail!("{file}, line {}: {}; the file was not changed", error.line, error.message)
                     }
                 }
             }
             ConfigFormat::Toml => {
                 let mut document: DocumentMut = text.parse().map_err(|error: TomlError| {
-                    let at = error.span().map_or(0, |span| span.start);
-                    let line = text[..at.min(text.len())].matches('\n').count() + 1;
-                    anyhow::anyhow!("{file}, line {line}: this is not TOML; the file was left as it is")
+                    let start = error.span().map_or(0, |span| span.start);
+                    let line = text[..start.min(text.len())].matches('\n').count() + 1;
+                    anyhow::anyhow!("{file}, line {line}: this is not TOML; the file was not changed")
                 })?;
                 let servers = document.entry("mcp_servers").or_insert_with(|| {
                     let mut table = Table::new();
@@ -145,17 +145,17 @@ impl ConfigFile {
                     Item::Table(table)
                 });
                 let Some(servers) = servers.as_table_like_mut() else {
-                    bail!("{file} was left as it is: `mcp_servers` is no table there");
+                    bail!("{file}: `mcp_servers` is not a table; the file was not changed");
                 };
                 let wanted = entry.to_toml();
                 match servers.get(&entry.name) {
                     Some(there) if is_same_entry(there, &wanted) => return Ok(None),
-                    Some(_) if !force => return Err(other()),
+                    Some(_) if !force => return Err(conflict()),
                     _ => {}
                 }
                 servers.insert(&entry.name, Item::Table(wanted));
                 let written = document.to_string();
-                // The library writes one kind of line end.
+                // toml_edit writes `\n` only.
                 let is_windows = text.contains("\r\n");
                 Ok(Some(if is_windows {
                     written.replace("\r\n", "\n").replace('\n', "\r\n")
@@ -181,16 +181,16 @@ impl ServerEntry {
     }
 }
 
-/// Whether two tables say the same, however they are written.
+/// Whether two tables have the same content, however they are formatted.
 fn is_same_entry(there: &Item, wanted: &Table) -> bool {
     let Some(there) = there.as_table_like() else { return false };
-    let says = |key: &str, value: &Item| {
+    let matches = |key: &str, value: &Item| {
         there.get(key).is_some_and(|there| string_values(there) == string_values(value))
     };
-    there.len() == wanted.len() && wanted.iter().all(|(key, value)| says(key, value))
+    there.len() == wanted.len() && wanted.iter().all(|(key, value)| matches(key, value))
 }
 
-/// A text, a list of texts, or names with texts, as a list; anything else is nothing that we write.
+/// A string, an array of strings, or a table of strings as a list; `None` for anything that we never write.
 fn string_values(item: &Item) -> Option<Vec<(String, String)>> {
     let text = |item: &Value| item.as_str().map(str::to_owned);
     if let Some(list) = item.as_array() {

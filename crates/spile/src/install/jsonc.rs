@@ -1,34 +1,33 @@
-//! One member of a JSON file that people edit by hand: comments, trailing commas, indentation and everything else
-//! that was there stay as they are.
+//! Edits one member of a JSON file that people edit by hand, and keeps comments, trailing commas, indentation and
+//! everything else.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use json::{Json, Node};
 
-/// Deeper files are nobody's settings.
+/// No settings file is nested deeper.
 const DEPTH_MAX: usize = 64;
 
-/// What became of a file.
+/// What an edit did.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SetOutcome {
-    /// The whole file, with the member in it.
+    /// The whole file after the edit.
     Changed(String),
-    /// It says just this already.
+    /// The member already has this value.
     Unchanged,
-    /// It says something else under this name.
+    /// The member has another value.
     Conflict,
 }
 
-/// Why a file was left alone, and on which line.
+/// Why a file cannot be edited, and on which line.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(super) struct JsoncError {
     pub(super) line: usize,
     pub(super) message: &'static str,
 }
 
-/// Sets the member at `path`; objects on the way are made where they are missing. What is there under this name is
-/// replaced only if `replace` says so.
+/// Sets the member at `path` and creates missing objects on the way. Replaces another value only if `replace` is set.
 pub(super) fn set_member(
     text: &str,
     path: &[&str],
@@ -37,13 +36,13 @@ pub(super) fn set_member(
 ) -> Result<SetOutcome, JsoncError> {
     let edited = edit(text, path, value, replace)?;
     if let SetOutcome::Changed(new) = &edited {
-        // A settings file that its program cannot read any more is worse than none.
+        // Proves that the result parses: a settings file that its program cannot read is worse than no edit.
         let whole = strip_comments(new)
             .and_then(|plain| Json::parse(&plain).map_err(|_| error_at(new, 0, NOT_JSON)))?;
         let doc = whole.to_doc();
         let found = path.iter().try_fold(doc.root(), |node, key| node.get(key));
         if found.is_none_or(|found| compact_bytes(found) != compact_bytes(value.to_doc().root())) {
-            return Err(error_at(text, 0, "it cannot be changed without rewriting it"));
+            return Err(error_at(text, 0, "cannot edit this file without rewriting it"));
         }
     }
     Ok(edited)
@@ -65,19 +64,19 @@ fn edit(text: &str, path: &[&str], value: &Json, replace: bool) -> Result<SetOut
         new.push_str(style.newline);
         return Ok(SetOutcome::Changed(new));
     }
-    let mut at = reader.position;
+    let mut position = reader.position;
     for (depth, key) in path.iter().enumerate() {
-        let object = JsoncParser { text, position: at, depth: 0 }.parse_object()?;
+        let object = JsoncParser { text, position, depth: 0 }.parse_object()?;
         let Some(member) = object.members.iter().find(|member| member.key == *key) else {
             return Ok(SetOutcome::Changed(object.insert_member(text, &path[depth..], value, &style)));
         };
         if depth + 1 < path.len() {
-            at = member.value.start;
+            position = member.value.start;
             continue;
         }
-        let there = strip_comments(&text[member.value.clone()])?;
-        let there = Json::parse(&there).map_err(|_| error_at(text, member.value.start, NOT_JSON))?;
-        if compact_bytes(there.to_doc().root()) == compact_bytes(value.to_doc().root()) {
+        let current = strip_comments(&text[member.value.clone()])?;
+        let current = Json::parse(&current).map_err(|_| error_at(text, member.value.start, NOT_JSON))?;
+        if compact_bytes(current.to_doc().root()) == compact_bytes(value.to_doc().root()) {
             return Ok(SetOutcome::Unchanged);
         }
         if !replace {
@@ -97,7 +96,7 @@ fn compact_bytes(node: Node<'_>) -> Vec<u8> {
     out
 }
 
-/// The text without comments and without commas before a closing bracket.
+/// The text without comments and trailing commas.
 fn strip_comments(text: &str) -> Result<String, JsoncError> {
     let mut out = String::with_capacity(text.len());
     let mut reader =
@@ -152,11 +151,11 @@ impl<'a> JsoncParser<'a> {
         self.text.as_bytes().get(self.position).copied()
     }
 
-    fn error(&self, why: &'static str) -> JsoncError {
-        error_at(self.text, self.position, why)
+    fn error(&self, message: &'static str) -> JsoncError {
+        error_at(self.text, self.position, message)
     }
 
-    /// Passes over white space and comments.
+    /// Skips white space and comments.
     fn skip_whitespace(&mut self) -> Result<(), JsoncError> {
         loop {
             let rest = &self.text[self.position..];
@@ -165,7 +164,7 @@ impl<'a> JsoncParser<'a> {
             if rest.starts_with("//") {
                 self.position += rest.find('\n').unwrap_or(rest.len());
             } else if let Some(comment) = rest.strip_prefix("/*") {
-                let end = comment.find("*/").ok_or_else(|| self.error("a comment has no end"))?;
+                let end = comment.find("*/").ok_or_else(|| self.error("a comment is not closed"))?;
                 self.position += end + 4;
             } else {
                 return Ok(());
@@ -176,13 +175,13 @@ impl<'a> JsoncParser<'a> {
     fn parse_string(&mut self) -> Result<Cow<'a, str>, JsoncError> {
         let (text, from) = (self.text, self.position);
         let mut is_escaped = false;
-        for (at, c) in text[from..].char_indices().skip(1) {
+        for (index, c) in text[from..].char_indices().skip(1) {
             match c {
                 _ if is_escaped => is_escaped = false,
                 '\\' => is_escaped = true,
                 '\n' => break,
                 '"' => {
-                    self.position = from + at + 1;
+                    self.position = from + index + 1;
                     let quoted = Json::parse(&text[from..self.position])
                         .map_err(|_| error_at(text, from, NOT_JSON))?;
                     return Ok(quoted.to_doc().root().str().unwrap_or_default().into_owned().into());
@@ -190,7 +189,7 @@ impl<'a> JsoncParser<'a> {
                 _ => {}
             }
         }
-        Err(self.error("a text has no closing quote"))
+        Err(self.error("a string has no closing quote"))
     }
 
     fn parse_value(&mut self) -> Result<Range<usize>, JsoncError> {
@@ -205,7 +204,7 @@ impl<'a> JsoncParser<'a> {
                     .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')))
                     .unwrap_or(rest.len());
                 if length == 0 {
-                    return Err(self.error("a value is missing"));
+                    return Err(self.error("expected a value"));
                 }
                 self.position += length;
             }
@@ -215,7 +214,7 @@ impl<'a> JsoncParser<'a> {
 
     fn parse_object(&mut self) -> Result<ObjectSpan<'a>, JsoncError> {
         if self.peek() != Some(b'{') {
-            return Err(self.error("there should be an object `{…}`"));
+            return Err(self.error("expected an object `{…}`"));
         }
         self.enter()?;
         let open = self.position;
@@ -227,19 +226,19 @@ impl<'a> JsoncParser<'a> {
             match self.peek() {
                 Some(b'}') => break,
                 Some(b'"') if members.is_empty() || ends_with_comma => {}
-                Some(b'"') => return Err(self.error("a comma is missing")),
-                _ => return Err(self.error("there should be a name in quotes")),
+                Some(b'"') => return Err(self.error("expected a comma")),
+                _ => return Err(self.error("expected a name in quotes")),
             }
-            let key_at = self.position;
+            let key_start = self.position;
             let key = self.parse_string()?;
             self.skip_whitespace()?;
             if self.peek() != Some(b':') {
-                return Err(self.error("a colon is missing"));
+                return Err(self.error("expected a colon"));
             }
             self.position += 1;
             self.skip_whitespace()?;
             let value = self.parse_value()?;
-            members.push(MemberSpan { key, key_start: key_at, value });
+            members.push(MemberSpan { key, key_start, value });
             self.skip_whitespace()?;
             ends_with_comma = self.peek() == Some(b',');
             self.position += usize::from(ends_with_comma);
@@ -265,26 +264,26 @@ impl<'a> JsoncParser<'a> {
             match self.peek() {
                 Some(b',') => self.position += 1,
                 Some(b']') => {}
-                _ => return Err(self.error("a list has no end")),
+                _ => return Err(self.error("an array is not closed")),
             }
         }
     }
 
     fn enter(&mut self) -> Result<(), JsoncError> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX { Err(self.error("it is nested too deeply")) } else { Ok(()) }
+        if self.depth > DEPTH_MAX { Err(self.error("nested too deeply")) } else { Ok(()) }
     }
 }
 
 impl ObjectSpan<'_> {
-    /// The text with a member more in this object.
+    /// The text with one more member in this object.
     fn insert_member(&self, text: &str, path: &[&str], value: &Json, style: &Style) -> String {
         let is_one_line = !text[self.open..self.close].contains('\n');
         let around = indent_at(text, self.open);
         let Some(last) = self.members.last() else {
             let inside = format!("{around}{}", style.indent_unit);
             let member = style.render_member(path, value, &inside);
-            // Behind a comment that stands on the opening line.
+            // After a comment on the opening line.
             let from = if is_one_line { self.open + 1 } else { line_end(text, self.open) };
             let close = if is_one_line { format!("{}{around}", style.newline) } else { String::new() };
             let mut new = text.to_owned();
@@ -300,7 +299,7 @@ impl ObjectSpan<'_> {
         }
         let inside = indent_at(text, last.key_start);
         let member = style.render_member(path, value, inside);
-        // A comment behind the last member is about that member, and stays with it.
+        // A comment after the last member belongs to it.
         let end = line_end(text, last.value.end).min(self.close);
         let (end, close) = if end == self.close {
             (last.value.end + usize::from(self.ends_with_comma), style.newline.to_owned() + around)
@@ -316,24 +315,24 @@ impl ObjectSpan<'_> {
     }
 }
 
-/// Where the line ends on which `at` stands, without its line break.
-fn line_end(text: &str, at: usize) -> usize {
-    let end = text[at..].find('\n').map_or(text.len(), |length| at + length);
+/// The end of the line at `position`, before its line break.
+fn line_end(text: &str, position: usize) -> usize {
+    let end = text[position..].find('\n').map_or(text.len(), |length| position + length);
     if text[..end].ends_with('\r') { end - 1 } else { end }
 }
 
-/// What stands before the first word of the line.
-fn indent_at(text: &str, at: usize) -> &str {
-    let from = text[..at].rfind('\n').map_or(0, |line| line + 1);
-    let line = &text[from..at];
+/// The indentation of the line at `position`.
+fn indent_at(text: &str, position: usize) -> &str {
+    let from = text[..position].rfind('\n').map_or(0, |line| line + 1);
+    let line = &text[from..position];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-fn error_at(text: &str, at: usize, why: &'static str) -> JsoncError {
-    JsoncError { line: text[..at.min(text.len())].matches('\n').count() + 1, message: why }
+fn error_at(text: &str, position: usize, message: &'static str) -> JsoncError {
+    JsoncError { line: text[..position.min(text.len())].matches('\n').count() + 1, message }
 }
 
-/// How the file is written.
+/// The formatting of a file.
 struct Style {
     newline: &'static str,
     indent_unit: String,
@@ -386,15 +385,15 @@ impl Style {
             out.push_str(node.raw());
             return;
         }
-        // A list of words reads best in one line.
+        // An array of strings reads best on one line.
         if !is_object && parts.iter().all(|(_, value)| value.str().is_some()) {
             let words: Vec<&str> = parts.iter().map(|(_, value)| value.raw()).collect();
             out.push_str(&format!("[{}]", words.join(", ")));
             return;
         }
         out.push(if is_object { '{' } else { '[' });
-        for (at, (key, value)) in parts.into_iter().enumerate() {
-            if at > 0 {
+        for (index, (key, value)) in parts.into_iter().enumerate() {
+            if index > 0 {
                 out.push(',');
             }
             out.push_str(self.newline);
@@ -422,36 +421,35 @@ mod tests {
     use super::{JsoncError, SetOutcome, set_member};
 
     fn entry() -> Json {
-        Json::parse(r#"{"command":"/bin/spile","args":["serve","/data/crm"]}"#).expect("JSON")
+        Json::parse(r#"{"command":"/bin/spile","args":["serve","/data/crm"]}"#).expect("valid JSON")
     }
 
-    /// What comes of a file.
+    /// Sets a member and compares the file.
     fn check(before: &str, after: &str) {
-        let got =
-            set_member(before, &["mcpServers", "crm"], &entry(), false).expect("a file that can be changed");
+        let got = set_member(before, &["mcpServers", "crm"], &entry(), false).expect("an editable file");
         assert_eq!(got, SetOutcome::Changed(after.to_owned()), "{before}");
         let again = set_member(after, &["mcpServers", "crm"], &entry(), false);
-        assert_eq!(again, Ok(SetOutcome::Unchanged), "the same again changes nothing: {after}");
+        assert_eq!(again, Ok(SetOutcome::Unchanged), "setting it again changes nothing: {after}");
     }
 
     #[test]
-    fn a_member_joins_what_is_there() {
+    fn a_new_member_keeps_everything_else() {
         let lone = "{\n  \"mcpServers\": {\n    \"crm\": {\n      \"command\": \"/bin/spile\",\n      \"args\": [\"serve\", \"/data/crm\"]\n    }\n  }\n}\n";
         check("", lone);
         check("// nothing yet", &format!("// nothing yet\n{lone}"));
         check("{}", lone.trim_end());
         check("{}\n", lone);
-        // Another server, and settings beside.
+        // Another server, other settings and comments.
         check(
             "{\n  \"theme\": \"dark\", // at night\n  \"mcpServers\": {\n    \"a\": { \"command\": \"a\" } // mine\n  }\n}\n",
             "{\n  \"theme\": \"dark\", // at night\n  \"mcpServers\": {\n    \"a\": { \"command\": \"a\" }, // mine\n    \"crm\": {\n      \"command\": \"/bin/spile\",\n      \"args\": [\"serve\", \"/data/crm\"]\n    }\n  }\n}\n",
         );
-        // Tabs, line ends of Windows, a comma behind the last.
+        // Tabs, Windows line ends, a trailing comma.
         check(
             "{\r\n\t\"mcpServers\": {\r\n\t\t\"a\": {},\r\n\t},\r\n}",
             "{\r\n\t\"mcpServers\": {\r\n\t\t\"a\": {},\r\n\t\t\"crm\": {\r\n\t\t\t\"command\": \"/bin/spile\",\r\n\t\t\t\"args\": [\"serve\", \"/data/crm\"]\r\n\t\t},\r\n\t},\r\n}",
         );
-        // One line stays one line.
+        // A file on one line stays on one line.
         check(
             r#"{"mcpServers":{"a":{}},"b":1}"#,
             r#"{"mcpServers":{"a":{}, "crm": {"command":"/bin/spile","args":["serve","/data/crm"]}},"b":1}"#,
@@ -460,12 +458,12 @@ mod tests {
             r#"{"b":1}"#,
             r#"{"b":1, "mcpServers": {"crm": {"command":"/bin/spile","args":["serve","/data/crm"]}}}"#,
         );
-        // The object begins on one line and ends on another, with nothing in it but a comment.
+        // An object with nothing but a comment.
         check(
             "{\n    \"mcpServers\": { // none\n    }\n}",
             "{\n    \"mcpServers\": { // none\n        \"crm\": {\n            \"command\": \"/bin/spile\",\n            \"args\": [\"serve\", \"/data/crm\"]\n        }\n    }\n}",
         );
-        // The closing brace stands behind the last member.
+        // The closing brace follows the last member on its line.
         check(
             "{\n  \"mcpServers\": {\n    \"a\": 1 } }",
             "{\n  \"mcpServers\": {\n    \"a\": 1,\n    \"crm\": {\n      \"command\": \"/bin/spile\",\n      \"args\": [\"serve\", \"/data/crm\"]\n    }\n   } }",
@@ -473,12 +471,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_under_the_name_is_replaced_only_when_asked() {
+    fn a_different_member_is_replaced_only_on_request() {
         let before = "{ /* x */ \"mcpServers\": { \"crm\": { \"command\": \"other\" } } }";
         let path = ["mcpServers", "crm"];
         assert_eq!(set_member(before, &path, &entry(), false), Ok(SetOutcome::Conflict));
         let Ok(SetOutcome::Changed(after)) = set_member(before, &path, &entry(), true) else {
-            panic!("replaced")
+            panic!("not replaced")
         };
         assert!(after.starts_with("{ /* x */ \"mcpServers\": { \"crm\": {") && after.contains("/bin/spile"));
         let same = "{\"mcpServers\":{\"crm\":{ \"command\" : \"/bin/spile\", // it\n \"args\":[\"serve\",\"/data/crm\",],}}}";
@@ -486,24 +484,24 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_left_alone() {
+    fn a_file_that_cannot_be_parsed_is_an_error_with_its_line() {
         let deep = "[".repeat(100);
-        for (text, line, why) in [
-            ("[]", 1, "there should be an object `{…}`"),
-            ("{\n  \"mcpServers\": []\n}", 2, "there should be an object `{…}`"),
-            ("{\"a\": 1 \"b\": 2}", 1, "a comma is missing"),
-            ("{\n\n  a: 1}", 3, "there should be a name in quotes"),
-            ("{\"a\" 1}", 1, "a colon is missing"),
-            ("{\"a\": }", 1, "a value is missing"),
-            ("{\"a\": [1}", 1, "a list has no end"),
-            ("{\"a\": \"x\n\"}", 1, "a text has no closing quote"),
-            ("{ /* never", 1, "a comment has no end"),
+        for (text, line, message) in [
+            ("[]", 1, "expected an object `{…}`"),
+            ("{\n  \"mcpServers\": []\n}", 2, "expected an object `{…}`"),
+            ("{\"a\": 1 \"b\": 2}", 1, "expected a comma"),
+            ("{\n\n  a: 1}", 3, "expected a name in quotes"),
+            ("{\"a\" 1}", 1, "expected a colon"),
+            ("{\"a\": }", 1, "expected a value"),
+            ("{\"a\": [1}", 1, "an array is not closed"),
+            ("{\"a\": \"x\n\"}", 1, "a string has no closing quote"),
+            ("{ /* never", 1, "a comment is not closed"),
             ("{\"a\": 01e}", 1, "this is not JSON"),
             ("{\"a\": 1} trailing", 1, "this is not JSON"),
-            (&format!("{{\"a\": {deep}"), 1, "it is nested too deeply"),
+            (&format!("{{\"a\": {deep}"), 1, "nested too deeply"),
         ] {
             let got = set_member(text, &["mcpServers", "crm"], &entry(), false);
-            assert_eq!(got, Err(JsoncError { line, message: why }), "{text}");
+            assert_eq!(got, Err(JsoncError { line, message }), "{text}");
         }
     }
 }

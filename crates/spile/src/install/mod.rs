@@ -1,7 +1,7 @@
-//! `spile install`: tells an MCP client where a server is, in the client's own settings file.
+//! `spile install`: adds a server to an MCP client's settings file.
 //!
-//! The file belongs to somebody: a copy of it is kept, everything else in it stays as it is, comments too, and
-//! what cannot be read is not touched.
+//! The file belongs to the user: a backup is kept, everything else in it stays as it is, comments included, and a
+//! file that cannot be parsed is not changed.
 
 mod clients;
 mod jsonc;
@@ -22,32 +22,32 @@ use clients::Scope;
 
 #[derive(Debug, Args)]
 pub struct InstallArgs {
-    /// Which client
+    /// The MCP client
     client: Client,
-    /// What `serve` takes, or an executable that `pack` made
+    /// A data file, a spile.toml, a folder of them, or an executable from `spile pack`
     #[arg(default_value = ".")]
     path: PathBuf,
-    /// What the client calls it; the server's own name if nothing is said
+    /// The server's name in the client; the default is the server's own name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// For everything that this user does, or for the project in the current folder only
+    /// Install for this user, or only for the project in the current folder
     #[arg(long, value_enum, default_value_t = Scope::User)]
     scope: Scope,
-    /// Give the server this variable: its value here, or VALUE; may be repeated
+    /// Pass this environment variable to the server, with its current value or VALUE; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// The client's settings file, where it is not in its usual place
+    /// The client's settings file, if it is not in its usual place
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Replace an entry of the same name that says something else
+    /// Replace a different entry of the same name
     #[arg(long)]
     force: bool,
-    /// Only show what would be added, and where
+    /// Print the entry and its file, and change nothing
     #[arg(long)]
     print: bool,
 }
 
-/// How a client starts the server.
+/// A server's entry in a settings file.
 struct ServerEntry {
     name: String,
     command: String,
@@ -56,33 +56,33 @@ struct ServerEntry {
 }
 
 pub fn run(args: &InstallArgs) -> anyhow::Result<ExitCode> {
-    let place = args.client.config_file(args.scope, args.config.as_deref())?;
+    let config = args.client.config_file(args.scope, args.config.as_deref())?;
     let entry = ServerEntry::from_args(args)?;
     if args.print {
-        let shown = place.with_entry("", &entry, true)?.unwrap_or_default();
-        writeln!(std::io::stdout(), "{}", shown.trim_end())?;
-        writeln!(std::io::stderr(), "this goes into {}", place.path.display())?;
+        let text = config.with_entry("", &entry, true)?.unwrap_or_default();
+        writeln!(std::io::stdout(), "{}", text.trim_end())?;
+        writeln!(std::io::stderr(), "add this to {}", config.path.display())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let before = read_config(&place.path)?;
+    let before = read_config(&config.path)?;
     let text = before.as_deref().unwrap_or_default();
-    let Some(after) = place.with_entry(text, &entry, args.force)? else {
-        print_stderr(&format!("`{}` is in {} already", entry.name, place.path.display()));
+    let Some(after) = config.with_entry(text, &entry, args.force)? else {
+        print_stderr(&format!("`{}` is already in {}", entry.name, config.path.display()));
         return Ok(ExitCode::SUCCESS);
     };
-    let kept = before.map(|_| back_up(&place.path)).transpose()?;
-    atomic_file::create_parent_dir(&place.path)?;
-    atomic_file::write(&place.path, after.as_bytes(), FileMode::PreserveOrPrivate)?;
-    print_stderr(&format!("added `{}` to {}", entry.name, place.path.display()));
-    if let Some(kept) = kept {
-        print_stderr(&format!("as it was before: {}", kept.display()));
+    let backup = before.map(|_| back_up(&config.path)).transpose()?;
+    atomic_file::create_parent_dir(&config.path)?;
+    atomic_file::write(&config.path, after.as_bytes(), FileMode::PreserveOrPrivate)?;
+    print_stderr(&format!("added `{}` to {}", entry.name, config.path.display()));
+    if let Some(backup) = backup {
+        print_stderr(&format!("backup: {}", backup.display()));
     }
     print_stderr(args.client.next_step());
     Ok(ExitCode::SUCCESS)
 }
 
 fn print_stderr(text: &str) {
-    // Nobody there to read it is no reason to fail.
+    // A closed stderr is no reason to fail.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -90,14 +90,14 @@ fn read_config(file: &Path) -> anyhow::Result<Option<String>> {
     match std::fs::read(file) {
         Ok(bytes) => match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(text)),
-            Err(_) => bail!("`{}` is not text in UTF-8, and was left as it is", file.display()),
+            Err(_) => bail!("`{}` is not UTF-8 text; the file was not changed", file.display()),
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("`{}` cannot be read", file.display())),
+        Err(error) => Err(error).with_context(|| format!("cannot read `{}`", file.display())),
     }
 }
 
-/// A copy beside the file, under a name that is free: an older copy may be the one that is needed.
+/// Copies the file to a name that is free: an older backup may still be needed.
 fn back_up(file: &Path) -> anyhow::Result<PathBuf> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for number in 0..1000 {
@@ -108,43 +108,50 @@ fn back_up(file: &Path) -> anyhow::Result<PathBuf> {
             Ok(()) => return Ok(copy),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("`{}` cannot be written", copy.display()));
+                return Err(error).with_context(|| format!("cannot write `{}`", copy.display()));
             }
         }
     }
-    bail!("there are a thousand copies of `{}` already; remove some", file.display())
+    bail!("`{}` has a thousand backups; delete some", file.display())
 }
 
 impl ServerEntry {
     fn from_args(args: &InstallArgs) -> anyhow::Result<Self> {
         let absolute = args.path.canonicalize().map_err(|error| not_found::path_error(&args.path, error))?;
-        let shown = absolute.to_str().with_context(|| {
-            format!("`{}` is not text in UTF-8, and settings files are; rename it", absolute.display())
+        let path = absolute.to_str().with_context(|| {
+            format!("`{}` is not UTF-8, and settings files are; rename it", absolute.display())
         })?;
         let variables =
-            args.env.iter().map(|said| parse_variable(said)).collect::<anyhow::Result<Vec<_>>>()?;
-        let (own_name, command, arguments, needed) = match crate::pack::read_packed_metadata(&absolute)? {
-            Some(about) => (about.name, shown.to_owned(), Vec::new(), about.variables),
+            args.env.iter().map(|text| parse_variable(text)).collect::<anyhow::Result<Vec<_>>>()?;
+        let (own_name, command, arguments, required) = match crate::pack::read_packed_metadata(&absolute)? {
+            Some(metadata) => (metadata.name, path.to_owned(), Vec::new(), metadata.variables),
             None => {
-                let looked = Project::find(&args.path)?.scan()?;
-                crate::print_diagnostics(&looked.diagnostics);
-                let Some(ready) = looked.compiled else { bail!("it cannot be served as it is") };
-                let own = std::env::current_exe().context("where this program lies cannot be told")?;
-                let own = own.to_str().context("this program lies in a folder whose name is not text")?;
-                let needed = looked.variables.into_iter().collect();
-                (ready.contract.name, own.to_owned(), vec!["serve".to_owned(), shown.to_owned()], needed)
+                let scan = Project::find(&args.path)?.scan()?;
+                crate::print_diagnostics(&scan.diagnostics);
+                let Some(compiled) = scan.compiled else {
+                    bail!("`{}` cannot be served; fix the errors above", args.path.display())
+                };
+                let program = std::env::current_exe().context("cannot determine the path of this program")?;
+                let program = program.to_str().context("the path of this program is not UTF-8")?;
+                let required = scan.variables.into_iter().collect();
+                (
+                    compiled.contract.name,
+                    program.to_owned(),
+                    vec!["serve".to_owned(), path.to_owned()],
+                    required,
+                )
             }
         };
-        for name in needed {
+        for name in required {
             if !variables.iter().any(|(given, _)| *given == name) {
                 print_stderr(&format!(
-                    "note: the manifest reads ${{{name}}}, and clients pass few variables on; give it with --env {name}"
+                    "note: the manifest reads ${{{name}}}, and clients pass only a few variables to servers; add --env {name}"
                 ));
             }
         }
         let name = match &args.name {
             Some(name) if name.is_empty() || !name.chars().all(is_client_name_char) => {
-                bail!("--name: use letters without marks, digits, `-` and `_`")
+                bail!("--name: use only ASCII letters, digits, `-` and `_`")
             }
             Some(name) => name.clone(),
             None => client_name(&own_name),
@@ -170,17 +177,17 @@ impl ServerEntry {
     }
 }
 
-fn parse_variable(said: &str) -> anyhow::Result<(String, String)> {
-    let (name, value) = match said.split_once('=') {
+fn parse_variable(text: &str) -> anyhow::Result<(String, String)> {
+    let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, value.to_owned()),
-        None => match std::env::var(said) {
-            Ok(value) => (said, value),
-            Err(_) => bail!("--env {said}: it is not set here; write --env {said}=VALUE"),
+        None => match std::env::var(text) {
+            Ok(value) => (text, value),
+            Err(_) => bail!("--env {text}: the variable is not set; use --env {text}=VALUE"),
         },
     };
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_name {
-        bail!("--env: `{name}` is not the name of a variable");
+        bail!("--env: `{name}` is not a valid variable name");
     }
     Ok((name.to_owned(), value))
 }

@@ -1,4 +1,4 @@
-//! The client's commands as people meet them: what they read, what they are told, and how the shell hears of it.
+//! The client commands: their output, their errors and their exit codes.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,18 +9,18 @@ use crate::harness::{
     CommandOutput, HttpServer, SPILE, TEST_TIMEOUT, TestProject, scripted_server, spawn_line_reader,
 };
 
-/// What is said is kept in `snapshots/`.
+/// Compares the output with its file in `snapshots/`.
 #[track_caller]
-fn check(name: &str, place: &TestProject, args: &[&str], code: i32) -> CommandOutput {
-    let said = place.run(args);
-    assert_eq!(said.code, Some(code), "{name}: {said}");
-    insta::assert_snapshot!(name, said);
-    said
+fn check(name: &str, project: &TestProject, args: &[&str], code: i32) -> CommandOutput {
+    let output = project.run(args);
+    assert_eq!(output.code, Some(code), "{name}: {output}");
+    insta::assert_snapshot!(name, output);
+    output
 }
 
 #[test]
-fn a_file_is_asked_in_this_process() {
-    let place = TestProject::customers();
+fn from_serves_a_file_in_this_process() {
+    let project = TestProject::customers();
     for (name, args) in [
         ("tools", &["tools"][..]),
         ("tools_one", &["tools", "list_customers"]),
@@ -33,13 +33,13 @@ fn a_file_is_asked_in_this_process() {
         ("resources_none", &["resources"]),
         ("prompts_none", &["prompts"]),
     ] {
-        let said = place.run(args);
-        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{name}: {said}");
-        insta::assert_snapshot!(name, without_cursor(&said.to_string()));
+        let output = project.run(args);
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{name}: {output}");
+        insta::assert_snapshot!(name, without_cursor(&output.to_string()));
     }
 }
 
-/// Cursors are new each time.
+/// Cursors differ between runs.
 fn without_cursor(text: &str) -> String {
     let lines =
         text.lines().map(|line| if line.starts_with("nextCursor ") { "nextCursor  <cursor>" } else { line });
@@ -47,64 +47,67 @@ fn without_cursor(text: &str) -> String {
 }
 
 #[test]
-fn every_version_answers_the_same() {
-    let place = TestProject::customers();
+fn every_protocol_version_and_framing_works() {
+    let project = TestProject::customers();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         for framing in ["lines", "headers"] {
-            let said = place.run(&["ping", "--protocol", version, "--framing", framing]);
-            assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{said}");
-            assert!(said.stdout.contains(&format!(" · protocol {version} · ")), "{said}");
+            let output = project.run(&["ping", "--protocol", version, "--framing", framing]);
+            assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+            assert!(output.stdout.contains(&format!(" · protocol {version} · ")), "{output}");
             let args = ["call", "lookup_customer", "email=dana@acme.test", "--protocol", version];
-            let said = place.run(&args);
-            assert!(said.stdout.contains("dana@acme.test") && said.stdout.contains("emerald"), "{said}");
+            let output = project.run(&args);
+            assert!(
+                output.stdout.contains("dana@acme.test") && output.stdout.contains("emerald"),
+                "{output}"
+            );
         }
     }
 }
 
 #[test]
-fn a_server_at_an_address_is_asked() {
-    let place = TestProject::customers();
-    place.write("token", b"s3cret\n");
-    let served =
-        HttpServer::start(place.spile(&["serve", "--bind", "127.0.0.1:0"]).env("SPILE_TOKEN", "s3cret"));
-    let url = format!("http://{}/mcp", served.address);
+fn url_connects_over_http_with_a_token() {
+    let project = TestProject::customers();
+    project.write("token", b"s3cret\n");
+    let server =
+        HttpServer::start(project.spile(&["serve", "--bind", "127.0.0.1:0"]).env("SPILE_TOKEN", "s3cret"));
+    let url = format!("http://{}/mcp", server.address);
     for version in ["2024-11-05", "2025-11-25", "2026-07-28"] {
         let args = ["call", "lookup_customer", "email=dana@acme.test", "--url", &url, "--protocol", version];
-        let said = place.run(&[&args[..], &["--token-file", "token"]].concat());
-        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{said}");
-        assert!(said.stdout.contains("dana@acme.test") && said.stdout.contains("emerald"), "{said}");
-        let said = place.run(&[&args[..], &["--header", "authorization: Bearer s3cret"]].concat());
-        assert_eq!(said.code, Some(0), "{said}");
+        let output = project.run(&[&args[..], &["--token-file", "token"]].concat());
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+        assert!(output.stdout.contains("dana@acme.test") && output.stdout.contains("emerald"), "{output}");
+        let output = project.run(&[&args[..], &["--header", "authorization: Bearer s3cret"]].concat());
+        assert_eq!(output.code, Some(0), "{output}");
     }
-    let shown = |said: CommandOutput| said.to_string().replace(&served.address.to_string(), "ADDRESS");
-    let said = place.run(&["tools", "--url", &url]);
-    assert_eq!(said.code, Some(5), "{said}");
-    insta::assert_snapshot!("url_without_token", shown(said));
-    let said = place.run(&["tools", "--url", &url, "--header", "Authorization: Bearer wrong"]);
-    assert_eq!(said.code, Some(5), "{said}");
-    insta::assert_snapshot!("url_with_a_wrong_token", shown(said));
+    let shown = |output: CommandOutput| output.to_string().replace(&server.address.to_string(), "ADDRESS");
+    let output = project.run(&["tools", "--url", &url]);
+    assert_eq!(output.code, Some(5), "{output}");
+    insta::assert_snapshot!("url_without_token", shown(output));
+    let output = project.run(&["tools", "--url", &url, "--header", "Authorization: Bearer wrong"]);
+    assert_eq!(output.code, Some(5), "{output}");
+    insta::assert_snapshot!("url_with_a_wrong_token", shown(output));
 }
 
 #[test]
-fn a_server_is_asked_at_every_door() {
-    let place = TestProject::customers();
+fn url_connects_over_every_transport() {
+    let project = TestProject::customers();
     let key = rcgen::KeyPair::generate().expect("a key");
     let names = vec!["localhost".into(), "127.0.0.1".into()];
     let certificate = rcgen::CertificateParams::new(names).expect("names").self_signed(&key);
-    place.write("cert.pem", certificate.expect("a certificate").pem().as_bytes());
-    place.write("key.pem", key.serialize_pem().as_bytes());
+    project.write("cert.pem", certificate.expect("a certificate").pem().as_bytes());
+    project.write("key.pem", key.serialize_pem().as_bytes());
     let owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(place.folder.join("key.pem"), owner).expect("it is ours");
-    let served =
-        HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0", "--socket", "s.sock"]));
+    std::fs::set_permissions(project.folder.join("key.pem"), owner).expect("set permissions");
+    let server =
+        HttpServer::start(&mut project.spile(&["serve", "--bind", "127.0.0.1:0", "--socket", "s.sock"]));
     let tls = ["serve", "--bind", "127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"];
-    let secure = HttpServer::start(&mut place.spile(&tls));
-    let (port, secure_port) = (served.address.port(), secure.address.port());
-    let socket = place.folder.join("s.sock").display().to_string();
+    let secure = HttpServer::start(&mut project.spile(&tls));
+    let (port, secure_port) = (server.address.port(), secure.address.port());
+    let socket = project.folder.join("s.sock").display().to_string();
     let trusted = ["--cacert", "cert.pem"];
     for (url, more) in [
         (format!("http://127.0.0.1:{port}/mcp"), &[][..]),
-        // The address of the oldest kind is found out.
+        // The HTTP+SSE transport is detected.
         (format!("http://127.0.0.1:{port}/sse"), &[]),
         (format!("ws://127.0.0.1:{port}/mcp"), &[]),
         (format!("unix:{socket}"), &[]),
@@ -113,70 +116,70 @@ fn a_server_is_asked_at_every_door() {
         (format!("wss://localhost:{secure_port}/mcp"), &trusted),
     ] {
         let args = ["call", "lookup_customer", "email=dana@acme.test", "--url", &url];
-        let said = place.run(&[&args[..], more].concat());
-        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{said}");
-        assert!(said.stdout.contains("dana@acme.test") && said.stdout.contains("emerald"), "{said}");
+        let output = project.run(&[&args[..], more].concat());
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+        assert!(output.stdout.contains("dana@acme.test") && output.stdout.contains("emerald"), "{output}");
     }
-    let said = place.run(&["ping", "--url", &format!("https://127.0.0.1:{secure_port}/mcp")]);
-    assert_eq!(said.code, Some(3), "{said}");
-    assert!(said.stderr.contains("trust it or its issuer with --cacert FILE"), "{said}");
-    let said = place.run(&["ping", "--url", &format!("https://127.0.0.1:{port}/mcp")]);
-    assert_eq!(said.code, Some(3), "{said}");
-    assert!(said.stderr.contains("does not speak TLS"), "{said}");
-    let said = place.run(&["ping", "--url", &format!("ws://127.0.0.1:{port}/nowhere")]);
-    assert_eq!(said.code, Some(3), "{said}");
+    let output = project.run(&["ping", "--url", &format!("https://127.0.0.1:{secure_port}/mcp")]);
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(output.stderr.contains("trust it or its issuer with --cacert FILE"), "{output}");
+    let output = project.run(&["ping", "--url", &format!("https://127.0.0.1:{port}/mcp")]);
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(output.stderr.contains("does not speak TLS"), "{output}");
+    let output = project.run(&["ping", "--url", &format!("ws://127.0.0.1:{port}/nowhere")]);
+    assert_eq!(output.code, Some(3), "{output}");
 }
 
 #[test]
-fn a_program_is_started_and_asked() {
-    let place = TestProject::customers();
+fn command_starts_a_program() {
+    let project = TestProject::customers();
     let command = format!("{SPILE} serve");
-    check("command_tools", &place, &["tools", "--command", &command], 0);
+    check("command_tools", &project, &["tools", "--command", &command], 0);
     check(
         "command_call",
-        &place,
+        &project,
         &["call", "lookup_customer", "email=dana@acme.test", "--command", &command],
         0,
     );
-    // What it says on stderr is shown on request only.
-    let said = place.run(&["ping", "--command", &command, "-v"]);
-    assert!(said.stderr.contains("stdin and stdout"), "{said}");
+    // Its stderr is shown only with -v.
+    let output = project.run(&["ping", "--command", &command, "-v"]);
+    assert!(output.stderr.contains("stdin and stdout"), "{output}");
 }
 
 #[test]
-fn a_program_that_dies_of_the_first_question_is_greeted_the_old_way() {
-    let place = scripted_server();
-    let said = place.run(&["ping", "--command", "/bin/sh server.sh old"]);
-    assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{said}");
-    assert!(said.stdout.contains(" · protocol 2025-11-25 · "), "{said}");
+fn a_program_that_exits_on_discover_is_restarted_with_initialize() {
+    let project = scripted_server();
+    let output = project.run(&["ping", "--command", "/bin/sh server.sh old"]);
+    assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+    assert!(output.stdout.contains(" · protocol 2025-11-25 · "), "{output}");
 }
 
 #[test]
-fn folders_are_told_when_they_are_given() {
-    let place = scripted_server();
-    let with = place.run(&["trace", "--root", ".", "--command", "/bin/sh server.sh", "ping"]);
+fn root_declares_the_roots_capability() {
+    let project = scripted_server();
+    let with = project.run(&["trace", "--root", ".", "--command", "/bin/sh server.sh", "ping"]);
     assert!(with.stdout.contains(r#""capabilities":{"roots":{},"#), "{with}");
-    let without = place.run(&["trace", "--command", "/bin/sh server.sh", "ping"]);
+    let without = project.run(&["trace", "--command", "/bin/sh server.sh", "ping"]);
     assert!(!without.stdout.contains("roots"), "{without}");
 }
 
 #[test]
-fn json_is_read_from_stdin() {
-    let place = TestProject::customers();
+fn json_arguments_are_read_from_stdin() {
+    let project = TestProject::customers();
     let with = |input: &[u8]| {
-        let mut command = place.spile(&["call", "lookup_customer", "--json", "-"]);
+        let mut command = project.spile(&["call", "lookup_customer", "--json", "-"]);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("it starts");
-        child.stdin.take().expect("a pipe").write_all(input).expect("it reads");
-        let out = child.wait_with_output().expect("it ends");
+            .expect("spile starts");
+        child.stdin.take().expect("a pipe").write_all(input).expect("spile reads stdin");
+        let out = child.wait_with_output().expect("spile exits");
         (
             out.status.code(),
-            String::from_utf8(out.stdout).expect("text"),
-            String::from_utf8(out.stderr).expect("text"),
+            String::from_utf8(out.stdout).expect("UTF-8"),
+            String::from_utf8(out.stderr).expect("UTF-8"),
         )
     };
     let (code, stdout, _) = with(br#"{"email": "dana@acme.test"}"#);
@@ -184,8 +187,8 @@ fn json_is_read_from_stdin() {
     assert!(stdout.starts_with("Found customer dana@acme.test"), "{stdout}");
     for (input, expected) in [
         (&b""[..], "--json: not valid JSON at byte 0"),
-        (b"[]", "--json: the arguments of a call are an object"),
-        (b"\xff", "--json -: stdin cannot be read"),
+        (b"[]", "--json: the arguments must be a JSON object"),
+        (b"\xff", "--json -: cannot read stdin"),
     ] {
         let (code, _, stderr) = with(input);
         assert_eq!(code, Some(2), "{stderr}");
@@ -194,10 +197,10 @@ fn json_is_read_from_stdin() {
 }
 
 #[test]
-fn what_is_typed_is_judged_before_it_is_sent() {
-    let place = TestProject::customers();
-    place.write("empty", b" \n");
-    place.write("two", b"one\ntwo\n");
+fn invalid_command_lines_are_usage_errors() {
+    let project = TestProject::customers();
+    project.write("empty", b" \n");
+    project.write("two", b"one\ntwo\n");
     for (name, args) in [
         ("unknown_tool", &["call", "lookup_custoner"][..]),
         ("unknown_tool_at_all", &["call", "zebra"]),
@@ -230,31 +233,52 @@ fn what_is_typed_is_judged_before_it_is_sent() {
         ("root_missing", &["tools", "--root", "gone"]),
         ("ca_file", &["tools", "--url", "https://127.0.0.1:1/mcp", "--cacert", "customers.csv"]),
     ] {
-        let said = check(&format!("bad_{name}"), &place, args, 2);
-        assert_eq!(said.stdout, "", "{said}");
+        let output = check(&format!("bad_{name}"), &project, args, 2);
+        assert_eq!(output.stdout, "", "{output}");
     }
 }
 
 #[test]
-fn a_tool_that_fails_says_so_on_stderr() {
-    let place = TestProject::customers();
-    let said = place.run(&["call", "lookup_customer", "email=nobody@acme.test"]);
-    assert_eq!((said.code, &*said.stdout), (Some(1), ""), "{said}");
-    let at = said.stderr.find("ref ").expect("a reference");
-    insta::assert_snapshot!("tool_fails", &said.stderr[..at]);
-    // For scripts, it is an answer like any other.
-    let said = place.run(&["call", "lookup_customer", "email=nobody@acme.test", "--output", "json"]);
-    assert_eq!((said.code, &*said.stderr), (Some(1), ""), "{said}");
-    assert!(said.stdout.contains(r#""isError":true"#), "{said}");
-    // Whoever wants to see what the server says can have it.
-    let said = place.run(&["call", "lookup_customer", "--unchecked"]);
-    assert_eq!(said.code, Some(1), "{said}");
-    assert!(said.stderr.contains("Invalid arguments: `email` is required"), "{said}");
+fn a_tool_error_goes_to_stderr_and_exits_with_1() {
+    let project = TestProject::customers();
+    let output = project.run(&["call", "lookup_customer", "email=nobody@acme.test"]);
+    assert_eq!((output.code, &*output.stdout), (Some(1), ""), "{output}");
+    let at = output.stderr.find("ref ").expect("a reference");
+    insta::assert_snapshot!("tool_fails", &output.stderr[..at]);
+    // With JSON output, it is a result on stdout.
+    let output = project.run(&["call", "lookup_customer", "email=nobody@acme.test", "--output", "json"]);
+    assert_eq!((output.code, &*output.stderr), (Some(1), ""), "{output}");
+    assert!(output.stdout.contains(r#""isError":true"#), "{output}");
+    // --unchecked sends the call without the required argument.
+    let output = project.run(&["call", "lookup_customer", "--unchecked"]);
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains("Invalid arguments: `email` is required"), "{output}");
 }
 
 #[test]
-fn what_cannot_be_reached_or_started_is_told_with_a_way_out() {
-    let place = TestProject::new(&[("notes.txt", b"x")]);
+fn unchecked_sends_calls_that_do_not_match_the_schema() {
+    let project = TestProject::customers();
+    for (args, expected) in [
+        (&["list_customers", "limit=ten"][..], "`limit`"),
+        (&["list_customers", "plan=rubi"], "`plan`"),
+        (&["lookup_customer", "mail=dana@acme.test"], "`mail`"),
+        (&["lookup_customer", "email=a", "email=b"], "`email`"),
+        (&["lookup_customer", "--json", "[1]"], "arguments"),
+        (&["no_such_tool"], "(-32602)"),
+        (&["no_such_tool", "a=1"], "(-32602)"),
+        (&["no_such_tool", "--json", r#"{"a":1}"#], "(-32602)"),
+    ] {
+        let output = project.run(&[&["call", "--unchecked"], args].concat());
+        assert_eq!(output.code, Some(1), "{args:?}: {output}");
+        assert!(output.stderr.contains(expected), "{args:?}: {output}");
+    }
+    let output = project.run(&["prompt", "greet", "name=x", "--unchecked"]);
+    assert_eq!(output.code, Some(1), "the server answers: {output}");
+}
+
+#[test]
+fn an_unreachable_server_is_an_error_with_help() {
+    let project = TestProject::new(&[("notes.txt", b"x")]);
     for (name, args) in [
         ("nothing_here", &["tools"][..]),
         ("no_such_file", &["tools", "--from", "gone.csv"]),
@@ -265,20 +289,20 @@ fn what_cannot_be_reached_or_started_is_told_with_a_way_out() {
         ("nobody_listens_to_websockets", &["tools", "--url", "ws://127.0.0.1:1/mcp"]),
         ("no_such_socket", &["tools", "--url", "unix:gone.sock"]),
     ] {
-        let said = place.run(args);
-        assert_eq!((said.code, &*said.stdout), (Some(3), ""), "{name}: {said}");
-        let text = said.to_string();
-        // Where programs are looked for is different everywhere.
+        let output = project.run(args);
+        assert_eq!((output.code, &*output.stdout), (Some(3), ""), "{name}: {output}");
+        let text = output.to_string();
+        // PATH differs between machines.
         let path = text.find("PATH (").map(|at| at + 6..at + text[at..].find(')').expect("an end"));
         let text = path.map_or(text.clone(), |path| text.replace(&text[path], "…"));
         insta::assert_snapshot!(format!("unreachable_{name}"), text);
     }
 }
 
-/// Answers every request the same way, or not at all.
+/// Sends the same response to every request, or none if it is empty.
 fn start_canned_server(answer: &'static str) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("a bound address");
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             std::thread::spawn(move || answer_once(stream, answer));
@@ -297,8 +321,8 @@ fn answer_once(mut stream: TcpStream, answer: &str) {
 }
 
 #[test]
-fn what_answers_and_is_no_server_is_told() {
-    let place = TestProject::new(&[]);
+fn a_server_that_does_not_speak_mcp_is_an_error() {
+    let project = TestProject::new(&[]);
     for (name, path, answer, code) in [
         ("http_404_at_the_top", "/", "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", 3),
         ("http_404", "/mpc", "HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\nnope", 3),
@@ -321,18 +345,18 @@ fn what_answers_and_is_no_server_is_told() {
     ] {
         let address = start_canned_server(answer);
         let url = format!("http://{address}{path}");
-        let said = place.run(&["tools", "--url", &url, "--timeout", "1.5"]);
-        assert_eq!((said.code, &*said.stdout), (Some(code), ""), "{name}: {said}");
-        insta::assert_snapshot!(name, said.to_string().replace(&address.to_string(), "ADDRESS"));
+        let output = project.run(&["tools", "--url", &url, "--timeout", "1.5"]);
+        assert_eq!((output.code, &*output.stdout), (Some(code), ""), "{name}: {output}");
+        insta::assert_snapshot!(name, output.to_string().replace(&address.to_string(), "ADDRESS"));
     }
-    let said = place.run(&["tools", "--command", "/bin/sleep 60", "--timeout", "0.5"]);
-    assert_eq!(said.code, Some(4), "{said}");
-    insta::assert_snapshot!("program_silence", said);
+    let output = project.run(&["tools", "--command", "/bin/sleep 60", "--timeout", "0.5"]);
+    assert_eq!(output.code, Some(4), "{output}");
+    insta::assert_snapshot!("program_silence", output);
 }
 
 #[test]
-fn everything_a_server_can_have_is_shown() {
-    let place = scripted_server();
+fn tools_resources_prompts_and_results_are_printed() {
+    let project = scripted_server();
     for (name, args) in [
         ("scripted_tools", &["tools"][..]),
         ("scripted_resources", &["resources"]),
@@ -347,16 +371,16 @@ fn everything_a_server_can_have_is_shown() {
         ("scripted_verbose", &["call", "chatty", "-v"]),
         ("scripted_quiet", &["call", "chatty"]),
     ] {
-        check(name, &place, &[args, &["--command", "/bin/sh server.sh"]].concat(), 0);
+        check(name, &project, &[args, &["--command", "/bin/sh server.sh"]].concat(), 0);
     }
     let saved = ["read", "note://bytes", "--save", "out.bin", "--command", "/bin/sh server.sh"];
-    check("scripted_save", &place, &saved, 0);
-    assert_eq!(std::fs::read(place.folder.join("out.bin")).expect("it was written"), b"\x00\xffpng");
+    check("scripted_save", &project, &saved, 0);
+    assert_eq!(std::fs::read(project.folder.join("out.bin")).expect("the file was written"), b"\x00\xffpng");
 }
 
 #[test]
-fn a_server_can_go_wrong_in_many_ways() {
-    let place = scripted_server();
+fn misbehaving_servers_are_handled() {
+    let project = scripted_server();
     for (name, args, code) in [
         ("scripted_escapes", &["call", "escapes"][..], 0),
         ("scripted_escapes_json", &["call", "escapes", "--output", "json"], 0),
@@ -372,8 +396,8 @@ fn a_server_can_go_wrong_in_many_ways() {
         ("scripted_nothing_to_save", &["call", "table", "--save", "out.bin"], 1),
         ("scripted_only_newest", &["tools", "--protocol", "2026-07-28"], 3),
     ] {
-        let said = check(name, &place, &[args, &["--command", "/bin/sh server.sh"]].concat(), code);
-        for text in [&said.stdout, &said.stderr] {
+        let output = check(name, &project, &[args, &["--command", "/bin/sh server.sh"]].concat(), code);
+        for text in [&output.stdout, &output.stderr] {
             assert!(
                 !text.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{9b}']) || name.ends_with("_json"),
                 "{name}: {text:?}"
@@ -383,37 +407,61 @@ fn a_server_can_go_wrong_in_many_ways() {
 }
 
 #[test]
-fn ctrl_c_gives_up_the_call_and_tells_the_server() {
-    let place = scripted_server();
-    let mut command = place.spile(&["call", "hangs", "--command", "/bin/sh server.sh"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let log = place.folder.join("log");
+fn ctrl_c_cancels_the_call_and_notifies_the_server() {
+    let project = scripted_server();
+    let mut command = project.spile(&["call", "hangs", "--command", "/bin/sh server.sh"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spile starts");
+    let log = project.folder.join("log");
     let has = |what: &str| std::fs::read_to_string(&log).is_ok_and(|log| log.contains(what));
     let start = Instant::now();
     while !has("\"hangs\"") {
-        assert!(start.elapsed() < TEST_TIMEOUT, "it is called");
+        assert!(start.elapsed() < TEST_TIMEOUT, "the tool is not called");
         std::thread::sleep(Duration::from_millis(5));
     }
     let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it can be signalled");
-    let out = child.wait_with_output().expect("it ends");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("send a signal");
+    let out = child.wait_with_output().expect("spile exits");
     assert_eq!(out.status.code(), Some(130));
-    assert!(has("notifications/cancelled"), "the server is told");
+    assert!(has("notifications/cancelled"), "the server is notified");
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
-    let place = TestProject::customers();
-    let mut command = place.spile(&["call", "list_customers"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+fn a_second_ctrl_c_ends_at_once_and_says_so() {
+    let project = scripted_server();
+    let mut command = project.spile(&["call", "hangs", "--command", "/bin/sh server.sh stubborn"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spile starts");
+    let stderr = spawn_line_reader(child.stderr.take().expect("a pipe"));
+    let log = project.folder.join("log");
+    let start = Instant::now();
+    while !std::fs::read_to_string(&log).is_ok_and(|log| log.contains("\"hangs\"")) {
+        assert!(start.elapsed() < TEST_TIMEOUT, "the tool is not called");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    let interrupt =
+        || rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("send a signal");
+    interrupt();
+    let line = stderr.recv_timeout(TEST_TIMEOUT).expect("a hint while the server does not exit");
+    assert_eq!(line, "interrupted; closing the connection (press Ctrl-C again to end at once)");
+    interrupt();
+    let line = stderr.recv_timeout(TEST_TIMEOUT).expect("a last message");
+    assert_eq!(line, "interrupted twice; ended without closing the connection");
+    assert_eq!(child.wait().expect("spile exits").code(), Some(130));
+}
+
+#[test]
+fn a_closed_stdout_is_not_an_error() {
+    let project = TestProject::customers();
+    let mut command = project.spile(&["call", "list_customers"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("spile starts");
     drop(child.stdout.take());
-    let said = spawn_line_reader(child.stderr.take().expect("a pipe"));
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
-    assert_eq!(said.iter().collect::<Vec<_>>(), [] as [&str; 0]);
+    let output = spawn_line_reader(child.stderr.take().expect("a pipe"));
+    assert_eq!(child.wait().expect("spile exits").code(), Some(0));
+    assert_eq!(output.iter().collect::<Vec<_>>(), [] as [&str; 0]);
 }
 
 #[test]
-fn what_is_skipped_is_told_once_and_all_of_it_when_asked_for() {
+fn skipped_lines_are_reported_once_and_in_full_with_verbose() {
     let script = r#"while IFS= read -r line; do
         id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
         case "$line" in
@@ -422,45 +470,47 @@ fn what_is_skipped_is_told_once_and_all_of_it_when_asked_for() {
         *tools/list*) printf '{"jsonrpc":"2.0","id":%s,"id":7}\n' "$id" ;;
         esac
     done"#;
-    let place = TestProject::new(&[("server.sh", script.as_bytes())]);
+    let project = TestProject::new(&[("server.sh", script.as_bytes())]);
     let server = ["--command", "/bin/sh server.sh"];
-    let said = place.run(&[&["ping"], &server[..]].concat());
-    assert_eq!(said.code, Some(0), "{said}");
-    assert!(said.stderr.contains("`one`") && !said.stderr.contains("`two`"), "{said}");
-    assert_eq!(said.stderr.matches("-v shows all of it").count(), 1, "{said}");
-    let said = place.run(&[&["ping", "-v"], &server[..]].concat());
-    assert!(said.stderr.contains("`three`") && !said.stderr.contains("-v shows"), "{said}");
-    // An answer that cannot be read is the reason that none came.
-    let said = place.run(&[&["tools", "--timeout", "0.5"], &server[..]].concat());
-    assert_eq!(said.code, Some(4), "{said}");
+    let output = project.run(&[&["ping"], &server[..]].concat());
+    assert_eq!(output.code, Some(0), "{output}");
+    assert!(output.stderr.contains("`one`") && !output.stderr.contains("`two`"), "{output}");
+    assert_eq!(output.stderr.matches("-v shows them all").count(), 1, "{output}");
+    let output = project.run(&[&["ping", "-v"], &server[..]].concat());
+    assert!(output.stderr.contains("`three`") && !output.stderr.contains("-v shows"), "{output}");
+    // A timeout names the invalid message that may have been the response.
+    let output = project.run(&[&["tools", "--timeout", "0.5"], &server[..]].concat());
+    assert_eq!(output.code, Some(4), "{output}");
     assert!(
-        said.stderr.contains("no answer within 0.5 s; meanwhile the server sent what cannot be read: "),
-        "{said}"
+        output
+            .stderr
+            .contains("no response within 0.5 s; the server sent something that is not a valid message: "),
+        "{output}"
     );
 }
 
 #[test]
-fn a_version_that_nobody_asked_for_is_not_to_be_left_out() {
+fn help_mentions_protocol_only_if_it_was_given() {
     let script = r#"read -r line
         printf '{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2031-01-01"],"capabilities":{}}}\n'
         read -r line"#;
-    let place = TestProject::new(&[("server.sh", script.as_bytes())]);
-    let said = place.run(&["ping", "--command", "/bin/sh server.sh"]);
-    assert_eq!(said.code, Some(3), "{said}");
-    assert!(said.stderr.contains("protocol 2031-01-01, which will not do here"), "{said}");
+    let project = TestProject::new(&[("server.sh", script.as_bytes())]);
+    let output = project.run(&["ping", "--command", "/bin/sh server.sh"]);
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(output.stderr.contains("protocol 2031-01-01, which will not do here"), "{output}");
     assert!(
-        said.stderr.contains("spoken here are 2024-11-05")
-            || said.stderr.contains("spoken here are 2026-07-28"),
-        "{said}"
+        output.stderr.contains("supported versions: 2024-11-05")
+            || output.stderr.contains("supported versions: 2026-07-28"),
+        "{output}"
     );
-    assert!(!said.stderr.contains("--protocol"), "{said}");
+    assert!(!output.stderr.contains("--protocol"), "{output}");
 }
 
 #[test]
-fn a_websocket_that_never_opens_is_no_answer_in_time() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("ws://{}/mcp", listener.local_addr().expect("it is bound"));
-    let said = TestProject::new(&[]).run(&["ping", "--url", &url, "--timeout", "0.3"]);
-    assert_eq!(said.code, Some(4), "{said}");
-    assert!(said.stderr.contains("no answer within 0.3 s"), "{said}");
+fn a_websocket_that_never_opens_times_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("ws://{}/mcp", listener.local_addr().expect("a bound address"));
+    let output = TestProject::new(&[]).run(&["ping", "--url", &url, "--timeout", "0.3"]);
+    assert_eq!(output.code, Some(4), "{output}");
+    assert!(output.stderr.contains("no response within 0.3 s"), "{output}");
 }

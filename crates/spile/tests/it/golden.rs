@@ -1,10 +1,10 @@
-//! Conversations with `examples/customers`, byte for byte: the exchanges that the documentation shows, for each
-//! shape of the protocol, over both doors, from the spreadsheet and from the database.
+//! Sessions with `examples/customers`, byte for byte: the exchanges that the documentation shows, in several protocol
+//! versions, over stdio and HTTP, from the CSV file and from the database.
 //!
-//! A line with `>` is sent, the line with `<` below it is all that comes back. What is new each time has a
-//! name instead: `<ref>`, and `<cursor>`, which is also how a later line sends it.
+//! A line with `>` is sent; the line with `<` below it is the whole response. Values that differ between runs are
+//! replaced: `<ref>`, and `<cursor>`, which a later line can send.
 //!
-//! With `GOLDEN=write` in the environment the spreadsheet's answers are written down, to be read in the diff.
+//! With `GOLDEN=write` in the environment the tests write the responses, to be reviewed in the diff.
 
 use std::path::{Path, PathBuf};
 
@@ -13,82 +13,86 @@ use serde_json::Value;
 use crate::harness::{HttpServer, StdioServer, TestProject};
 
 #[test]
-fn from_the_spreadsheet() {
-    let place = TestProject::customers();
-    if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
+fn the_csv_file_matches_the_transcripts() {
+    let project = TestProject::customers();
+    if std::env::var("GOLDEN").is_ok_and(|value| value == "write") {
         for version in VERSIONS {
-            let answered = replay(&read_golden(version), &mut StdioTransport::open(&place));
-            std::fs::write(golden_path(version), answered).expect("a transcript can be written");
+            let answered = replay(&read_golden(version), &mut StdioTransport::open(&project));
+            std::fs::write(golden_path(version), answered).expect("write a transcript");
         }
     }
-    check(&place);
+    check(&project);
 }
 
-/// Where the rows lie makes no difference to anybody who asks.
+/// The source makes no difference to a client.
 #[test]
-fn from_the_database() {
-    let place = TestProject::customers();
-    let manifest = std::fs::read_to_string(place.folder.join("spile.toml")).expect("there is a manifest");
+fn the_database_matches_the_same_transcripts() {
+    let project = TestProject::customers();
+    let manifest = std::fs::read_to_string(project.folder.join("spile.toml")).expect("a manifest");
     let (kind, path) =
         ("kind = \"csv\"\npath = \"customers.csv\"", "kind = \"sqlite\"\npath = \"customers.db\"");
     assert!(manifest.contains(kind), "the example reads a spreadsheet");
-    place.write("spile.toml", manifest.replace(kind, path).as_bytes());
-    std::fs::remove_file(place.folder.join("customers.csv")).expect("it is not needed");
-    check(&place);
+    project.write("spile.toml", manifest.replace(kind, path).as_bytes());
+    std::fs::remove_file(project.folder.join("customers.csv")).expect("remove the file");
+    check(&project);
 }
 
-/// The verb tutor: what it is asked for, what it does not know, and what it does not have.
+/// The verb tutor: known verbs, unknown verbs and unknown tools.
 #[test]
-fn the_verb_tutor() {
-    let place = TestProject::example("verbs");
+fn the_verb_tutor_matches_its_transcript() {
+    let project = TestProject::example("verbs");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/verbs.txt");
-    let golden = std::fs::read_to_string(&file).expect("a transcript is readable");
+    let golden = std::fs::read_to_string(&file).expect("read a transcript");
     let (stdio, http) = (
-        replay(&golden, &mut StdioTransport::open(&place)),
-        replay(&golden, &mut HttpTransport::open(&place)),
+        replay(&golden, &mut StdioTransport::open(&project)),
+        replay(&golden, &mut HttpTransport::open(&project)),
     );
-    if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
-        std::fs::write(&file, &stdio).expect("a transcript can be written");
+    if std::env::var("GOLDEN").is_ok_and(|value| value == "write") {
+        std::fs::write(&file, &stdio).expect("write a transcript");
     } else {
         assert!(stdio == golden, "over stdio it is now:\n{stdio}");
     }
     assert!(http == stdio, "over HTTP it is:\n{http}");
 }
 
-/// A list sends the very bytes that arguments are checked with, for every example.
+/// `tools/list` sends the bytes of the schemas that validate arguments, for every example.
 #[test]
-fn what_is_listed_is_what_is_checked() {
-    for entry in std::fs::read_dir(crate::harness::examples()).expect("there are examples") {
-        let folder = entry.expect("a folder is readable").path();
+fn listed_schemas_are_the_validated_schemas() {
+    for entry in std::fs::read_dir(crate::harness::examples()).expect("the examples folder") {
+        let folder = entry.expect("read a folder").path();
         let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
-        let place = TestProject::example(&name);
-        let looked = spile::project::Project::find(&place.folder).and_then(|project| project.scan());
-        let contract =
-            looked.expect("an example can be read").compiled.expect("an example can be served").contract;
-        let ask = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
-        let listed = StdioTransport::open(&place).request(ask).expect("an answer");
+        let project = TestProject::example(&name);
+        let scan = spile::project::Project::find(&project.folder).and_then(|project| project.scan());
+        let contract = scan.expect("scan an example").compiled.expect("compile an example").contract;
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+        let listed = StdioTransport::open(&project).request(request).expect("an answer");
         assert!(!contract.tools.is_empty());
         for tool in &contract.tools {
-            // `Check` is compiled from this text, wherever the contract is served.
+            // The validator is compiled from this text.
             contract::CompiledSchema::compile(&tool.input_schema).expect("a schema");
             for (member, schema) in
                 [("inputSchema", &tool.input_schema), ("outputSchema", &tool.output_schema)]
             {
                 let bytes = format!("\"{member}\":{}", schema.as_str());
-                assert!(listed.contains(&bytes), "{name}: {} of {} is sent otherwise", member, tool.name);
+                assert!(
+                    listed.contains(&bytes),
+                    "{name}: {} of {} is not sent as compiled",
+                    member,
+                    tool.name
+                );
             }
         }
     }
 }
 
-/// The database is the text beside it, so that it can be read and changed.
+/// `verbs.sql` is the readable source of `verbs.db`.
 #[test]
-fn the_verbs_are_those_of_the_text() {
-    let place = TestProject::example("verbs");
-    let sql = std::fs::read_to_string(place.folder.join("verbs.sql")).expect("there is a text");
-    let made = rusqlite::Connection::open_in_memory().expect("a database");
-    made.execute_batch(&sql).expect("the text is SQL");
-    let kept = rusqlite::Connection::open(place.folder.join("verbs.db")).expect("a database");
+fn the_verb_database_matches_its_sql_file() {
+    let project = TestProject::example("verbs");
+    let sql = std::fs::read_to_string(project.folder.join("verbs.sql")).expect("read verbs.sql");
+    let from_sql = rusqlite::Connection::open_in_memory().expect("a database");
+    from_sql.execute_batch(&sql).expect("run verbs.sql");
+    let committed = rusqlite::Connection::open(project.folder.join("verbs.db")).expect("a database");
     for table in ["forms", "irregular", "spanish", "subjects"] {
         let rows = |from: &rusqlite::Connection| -> Vec<Vec<String>> {
             let mut all = from
@@ -99,7 +103,7 @@ fn the_verbs_are_those_of_the_text() {
             let rows = all.query_map((), |row| (0..columns).map(|at| row.get(at)).collect()).expect("rows");
             rows.map(|row| row.expect("a row")).collect()
         };
-        assert_eq!(rows(&made), rows(&kept), "{table}");
+        assert_eq!(rows(&from_sql), rows(&committed), "{table}");
     }
 }
 
@@ -110,15 +114,15 @@ fn golden_path(version: &str) -> PathBuf {
 }
 
 fn read_golden(version: &str) -> String {
-    std::fs::read_to_string(golden_path(version)).expect("a transcript is readable")
+    std::fs::read_to_string(golden_path(version)).expect("read a transcript")
 }
 
-fn check(place: &TestProject) {
+fn check(project: &TestProject) {
     for version in VERSIONS {
         let golden = read_golden(version);
         let (stdio, http) = (
-            replay(&golden, &mut StdioTransport::open(place)),
-            replay(&golden, &mut HttpTransport::open(place)),
+            replay(&golden, &mut StdioTransport::open(project)),
+            replay(&golden, &mut HttpTransport::open(project)),
         );
         assert!(stdio == golden, "{version} over stdio is now:\n{stdio}");
         assert!(http == golden, "{version} over HTTP is now:\n{http}");
@@ -126,18 +130,18 @@ fn check(place: &TestProject) {
 }
 
 trait TestTransport {
-    /// `None` if nothing comes back.
+    /// `None` for a notification.
     fn request(&mut self, message: &str) -> Option<String>;
 }
 
-/// The transcript with the answers of today.
-fn replay(golden: &str, door: &mut dyn TestTransport) -> String {
+/// The transcript with the current responses.
+fn replay(golden: &str, transport: &mut dyn TestTransport) -> String {
     let mut out = String::new();
     let mut cursor = String::new();
     for line in golden.lines().filter(|line| !line.starts_with('<')) {
         out.extend([line, "\n"]);
         let Some(message) = line.strip_prefix("> ") else { continue };
-        if let Some(mut answer) = door.request(&message.replace("<cursor>", &cursor)) {
+        if let Some(mut answer) = transport.request(&message.replace("<cursor>", &cursor)) {
             redact(&mut answer, "ref", "<ref>");
             cursor = redact(&mut answer, "nextCursor", "<cursor>").unwrap_or(cursor);
             out.extend(["< ", &answer, "\n"]);
@@ -146,7 +150,7 @@ fn replay(golden: &str, door: &mut dyn TestTransport) -> String {
     out
 }
 
-/// Puts a name in the place of a member's text, also within a text that is JSON itself. Returns what was there.
+/// Replaces the string value of a member, also within a string that contains JSON. Returns the old value.
 pub fn redact(answer: &mut String, member: &str, name: &str) -> Option<String> {
     let mut hidden = None;
     for quote in ["\"", "\\\""] {
@@ -161,19 +165,19 @@ pub fn redact(answer: &mut String, member: &str, name: &str) -> Option<String> {
     hidden
 }
 
-/// A client's process.
+/// A server process on a pipe.
 struct StdioTransport(StdioServer);
 
 impl StdioTransport {
-    fn open(place: &TestProject) -> Self {
-        Self(StdioServer::open(&mut place.spile(&["serve"])))
+    fn open(project: &TestProject) -> Self {
+        Self(StdioServer::open(&mut project.spile(&["serve"])))
     }
 }
 
 impl TestTransport for StdioTransport {
     fn request(&mut self, message: &str) -> Option<String> {
         self.0.send(message);
-        let sent: Value = serde_json::from_str(message).expect("a transcript holds JSON");
+        let sent: Value = serde_json::from_str(message).expect("a transcript contains JSON");
         sent.get("id")?;
         Some(self.0.next())
     }
@@ -182,13 +186,13 @@ impl TestTransport for StdioTransport {
 impl Drop for StdioTransport {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            let nothing_but_answers = (Vec::new(), Some(0));
-            assert_eq!(self.0.close(), nothing_but_answers, "the end of the input is the end");
+            let only_responses = (Vec::new(), Some(0));
+            assert_eq!(self.0.close(), only_responses, "the server exits when its input ends");
         }
     }
 }
 
-/// One request for each message.
+/// One HTTP request for each message.
 struct HttpTransport {
     server: HttpServer,
     session: Option<String>,
@@ -196,30 +200,30 @@ struct HttpTransport {
 }
 
 impl HttpTransport {
-    fn open(place: &TestProject) -> Self {
-        let server = HttpServer::start(&mut place.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    fn open(project: &TestProject) -> Self {
+        let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "127.0.0.1:0"]));
         Self { server, session: None, version: None }
     }
 }
 
 impl TestTransport for HttpTransport {
     fn request(&mut self, message: &str) -> Option<String> {
-        let sent: Value = serde_json::from_str(message).expect("a transcript holds JSON");
+        let sent: Value = serde_json::from_str(message).expect("a transcript contains JSON");
         let own = &sent["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
-        let mut heads = String::new();
+        let mut headers = String::new();
         if let Some(version) = own.as_str().or(self.version.as_deref()) {
-            heads += &format!("MCP-Protocol-Version: {version}\r\n");
+            headers += &format!("MCP-Protocol-Version: {version}\r\n");
         }
         if own.is_string() {
-            heads += &format!("Mcp-Method: {}\r\n", sent["method"].as_str().expect("a method"));
+            headers += &format!("Mcp-Method: {}\r\n", sent["method"].as_str().expect("a method"));
             if let Some(name) = sent["params"]["name"].as_str() {
-                heads += &format!("Mcp-Name: {name}\r\n");
+                headers += &format!("Mcp-Name: {name}\r\n");
             }
         }
         if let Some(session) = &self.session {
-            heads += &format!("Mcp-Session-Id: {session}\r\n");
+            headers += &format!("Mcp-Session-Id: {session}\r\n");
         }
-        let (head, body) = self.server.post("/mcp", &heads, message);
+        let (head, body) = self.server.post("/mcp", &headers, message);
         if sent["method"] == "initialize" {
             let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
             self.session = session.map(str::to_owned);

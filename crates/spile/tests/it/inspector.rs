@@ -1,6 +1,6 @@
-//! MCP Inspector from its command line, which is how a stranger tries a server out.
+//! MCP Inspector on its command line: how many people try a server for the first time.
 //!
-//! It comes from the development cache: without it these tests fail, because a skipped test proves nothing.
+//! It comes from the development cache. Without it these tests fail, because a skipped test proves nothing.
 
 use std::process::{Command, Stdio};
 
@@ -9,26 +9,26 @@ use serde_json::{Value, json};
 use crate::clients::{Server, cached, node};
 use crate::harness::{SPILE, examples};
 
-/// What it exits with when a tool says that it failed.
+/// Inspector's exit code for a tool error.
 const TOOL_FAILED: i32 = 5;
 
 #[test]
-fn over_stdio() {
+fn inspector_works_over_stdio() {
     let example = examples().join("customers").to_string_lossy().into_owned();
     check(&[SPILE, "serve", &example]);
 }
 
 #[test]
-fn over_http() {
+fn inspector_works_over_http() {
     let example = examples().join("customers").to_string_lossy().into_owned();
     let server = Server::start(SPILE, &["serve", &example]);
     check(&[&server.url, "--transport", "http"]);
 }
 
-/// The same table for every door, in both eras.
+/// The same requests for every transport, in both eras.
 fn check(target: &[&str]) {
     for era in ["legacy", "modern"] {
-        // Exits with an error where a schema is one that not every client could use.
+        // --strict fails on schemas that some clients do not support.
         let listed = request(target, era, &["--method", "tools/list", "--strict"], 0);
         let names: Vec<&Value> =
             listed["tools"].as_array().expect("tools").iter().map(|tool| &tool["name"]).collect();
@@ -67,22 +67,22 @@ fn call(target: &[&str], era: &str, tool: &str, arguments: &[&str], code: i32) -
     request(target, era, &args, code)
 }
 
-/// What it prints on stdout.
+/// Runs Inspector and parses its stdout.
 #[track_caller]
 fn request(target: &[&str], era: &str, args: &[&str], code: i32) -> Value {
-    let home = tempfile::tempdir().expect("a folder can be made");
+    let home = tempfile::tempdir().expect("create a folder");
     let out = Command::new(node())
         .arg(cached("inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"))
         .arg("--cli")
         .args(target)
         .args(["--quiet", "--protocol-era", era])
         .args(args)
-        // It keeps servers and tokens at home; those of whoever runs this are no business of ours.
+        // Inspector stores servers and tokens in HOME; keep the tests away from the developer's own.
         .env("HOME", home.path())
         .stdin(Stdio::null())
         .output()
-        .expect("it starts");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(code), "{era} {args:?}: {said}");
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{era} {args:?}: {error}: {said}"))
+        .expect("Inspector starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "{era} {args:?}: {stderr}");
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{era} {args:?}: {error}: {stderr}"))
 }

@@ -1,23 +1,23 @@
-//! `spile install`: settings files of clients before and after.
+//! `spile install`: the settings files of MCP clients before and after.
 
 use crate::harness::TestProject;
 
 const CUSTOMERS: &[u8] = b"email,plan\ndana@acme.test,ruby\n";
 
-/// Installs `customers.csv` of a folder that is home, too, and shows what is said and what the files are then.
+/// Runs `spile install` in a folder that is also HOME; returns the output and all files.
 fn run_install(files: &[(&str, &str)], args: &[&str]) -> String {
-    let place = TestProject::new(&[("customers.csv", CUSTOMERS)]);
-    files.iter().for_each(|(name, text)| place.write(name, text.as_bytes()));
-    let home = place.folder.to_string_lossy().into_owned();
+    let project = TestProject::new(&[("customers.csv", CUSTOMERS)]);
+    files.iter().for_each(|(name, text)| project.write(name, text.as_bytes()));
+    let home = project.folder.to_string_lossy().into_owned();
     let args = [&["install"], args].concat();
-    let said = place.run_with(&args, &[("HOME", &home)]);
-    let mut out = format!("{said}\n");
-    for (path, bytes) in place.files() {
+    let output = project.run_with(&args, &[("HOME", &home)]);
+    let mut out = format!("{output}\n");
+    for (path, bytes) in project.files() {
         if !path.ends_with("customers.csv") {
             out += &format!(
                 "--- {}\n{}\n",
-                place.normalize(path.to_string_lossy().as_bytes()),
-                place.normalize(&bytes)
+                project.normalize(path.to_string_lossy().as_bytes()),
+                project.normalize(&bytes)
             );
         }
     }
@@ -25,7 +25,7 @@ fn run_install(files: &[(&str, &str)], args: &[&str]) -> String {
 }
 
 #[test]
-fn every_client_gets_what_it_reads() {
+fn every_client_gets_an_entry_in_its_format() {
     for client in ["claude-desktop", "claude-code", "cursor", "vscode", "codex"] {
         insta::assert_snapshot!(format!("install_{client}"), run_install(&[], &[client, "customers.csv"]));
     }
@@ -36,7 +36,7 @@ fn every_client_gets_what_it_reads() {
 }
 
 #[test]
-fn other_entries_and_comments_stay_and_a_copy_is_kept() {
+fn other_entries_and_comments_are_kept_and_a_backup_is_written() {
     let settings = "{\n    // mine\n    \"mcpServers\": {\n        \"git\": { \"command\": \"git-mcp\" }, // needed\n    },\n    \"theme\": 1\n}\n";
     insta::assert_snapshot!(
         "install_beside_others",
@@ -51,7 +51,7 @@ fn other_entries_and_comments_stay_and_a_copy_is_kept() {
 }
 
 #[test]
-fn print_only_shows() {
+fn print_changes_nothing() {
     insta::assert_snapshot!(
         "install_print",
         run_install(&[], &["claude-desktop", "customers.csv", "--print"])
@@ -60,7 +60,7 @@ fn print_only_shows() {
 }
 
 #[test]
-fn what_would_do_harm_is_refused() {
+fn invalid_installs_change_nothing() {
     let other = r#"{"mcpServers":{"customers":{"command":"something else"}}}"#;
     for (name, files, args) in [
         ("install_other", vec![(".cursor/mcp.json", other)], vec!["cursor", "customers.csv"]),
@@ -87,16 +87,16 @@ fn what_would_do_harm_is_refused() {
 }
 
 #[test]
-fn the_same_again_changes_nothing() {
-    let place = TestProject::new(&[("customers.csv", CUSTOMERS)]);
-    let home = place.folder.to_string_lossy().into_owned();
+fn installing_again_changes_nothing() {
+    let project = TestProject::new(&[("customers.csv", CUSTOMERS)]);
+    let home = project.folder.to_string_lossy().into_owned();
     for client in ["cursor", "codex"] {
-        let install = || place.run_with(&["install", client, "customers.csv"], &[("HOME", &home)]);
+        let install = || project.run_with(&["install", client, "customers.csv"], &[("HOME", &home)]);
         assert_eq!(install().code, Some(0));
-        let before = place.files();
+        let before = project.files();
         let again = install();
         assert!(again.stderr.contains("already") && again.code == Some(0), "{again}");
-        assert_eq!(place.files(), before);
+        assert_eq!(project.files(), before);
     }
 }
 
@@ -104,21 +104,21 @@ fn the_same_again_changes_nothing() {
 #[cfg(unix)]
 fn a_link_to_the_settings_stays_a_link_and_modes_stay() {
     use std::os::unix::fs::PermissionsExt;
-    let place =
+    let project =
         TestProject::new(&[("customers.csv", CUSTOMERS), ("dotfiles/mcp.json", b"{}\n"), (".cursor/x", b"")]);
-    let (real, link) = (place.folder.join("dotfiles/mcp.json"), place.folder.join(".cursor/mcp.json"));
+    let (real, link) = (project.folder.join("dotfiles/mcp.json"), project.folder.join(".cursor/mcp.json"));
     std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).expect("a mode can be set");
     std::os::unix::fs::symlink(&real, &link).expect("a link can be made");
-    let home = place.folder.to_string_lossy().into_owned();
-    let said = place.run_with(&["install", "cursor", "customers.csv"], &[("HOME", &home)]);
-    assert_eq!(said.code, Some(0), "{said}");
+    let home = project.folder.to_string_lossy().into_owned();
+    let output = project.run_with(&["install", "cursor", "customers.csv"], &[("HOME", &home)]);
+    assert_eq!(output.code, Some(0), "{output}");
     assert!(link.symlink_metadata().expect("there").is_symlink());
     assert!(std::fs::read_to_string(&real).expect("there").contains("customers"));
     assert_eq!(real.metadata().expect("there").permissions().mode() & 0o777, 0o640);
 }
 
 #[test]
-fn variables_that_the_manifest_reads_are_named() {
+fn variables_of_the_manifest_are_named_in_a_note() {
     let manifest =
         "[server]\nname = \"crm\"\n[sources.c]\npath = \"${CRM_FILE:-customers.csv}\"\n[collections.c]\n";
     let files = [("spile.toml", manifest)];

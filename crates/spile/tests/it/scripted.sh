@@ -1,5 +1,6 @@
-# A server for tests: line by line, in the version of 2025-11-25, with everything that can go wrong on request.
-# What it gets is kept in `log`.
+# A test server: newline framing, protocol 2025-11-25, with a tool for each way to misbehave. Appends every line it reads to
+# `log`. `server.sh old` exits on `server/discover`; `server.sh stubborn` ignores SIGTERM and does not exit at the end of stdin.
+[ "$1" = stubborn ] && trap '' TERM
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 text() { answer "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
 tool() { printf '{"name":"%s","description":"%s","inputSchema":{"type":"object","properties":{%s}}%s}' "$@"; }
@@ -10,13 +11,13 @@ while IFS= read -r line; do
   *'"method":"initialize"'*)
     answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{},"completions":{},"logging":{}},"serverInfo":{"name":"scripted\u001b[31m","version":"1.0"}}' ;;
   *'"method":"server/discover"'*)
-    # Some old servers die of a question before the handshake.
+    # Some old servers exit on a request before the handshake.
     [ "$1" = old ] && exit 1
     printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"what?"}}\n' "$id"
     ;;
   *'"method":"ping"'* | *'"method":"logging/setLevel"'*) answer '{}' ;;
   *'"method":"tools/list"'*)
-    answer "{\"tools\":[$(tool table 'Rows and more' '' ',"annotations":{"destructiveHint":true}'),$(tool media 'Pictures and sounds' '' ''),$(tool echo 'Says it again' '"n":{"type":"integer"},"x":{"type":"number"}' ''),$(tool chatty 'Says more than it is asked' '' ''),$(tool escapes 'Hostile' '' ''),$(tool error '' '' ''),$(tool failed '' '' ''),$(tool dies '' '' ''),$(tool hangs '' '' ''),$(tool asks 'Asks first' '' ''),$(tool visits 'Wants a page visited' '' ''),$(tool works 'Takes a while' '' ''),$(tool noise '' '' ''),$(tool evil 'Line one\nline \u001b]0;title\u0007two' '"a\u001b[2Jb":{"type":"string","description":"\u202eesrever","enum":["\u001b[31m"]}' '')]}" ;;
+    answer "{\"tools\":[$(tool table 'Rows and more' '' ',"annotations":{"destructiveHint":true}'),$(tool media 'Pictures and sounds' '' ''),$(tool echo 'Says it again' '"n":{"type":"integer"},"x":{"type":"number"}' ''),$(tool chatty 'Says more than it is asked' '' ''),$(tool escapes 'Hostile' '' ''),$(tool error '' '' ''),$(tool failed '' '' ''),$(tool dies '' '' ''),$(tool hangs '' '' ''),$(tool asks 'Asks first' '' ''),$(tool confirms 'Asks yes or no' '' ''),$(tool visits 'Wants a page visited' '' ''),$(tool works 'Takes a while' '' ''),$(tool noise '' '' ''),$(tool evil 'Line one\nline \u001b]0;title\u0007two' '"a\u001b[2Jb":{"type":"string","description":"\u202eesrever","enum":["\u001b[31m"]}' '')]}" ;;
   *'"method":"resources/list"'*)
     answer '{"resources":[{"uri":"note://one","name":"one","mimeType":"text/plain","size":12345},{"uri":"note://bytes","name":"bytes","description":"Not text"}]}' ;;
   *'"method":"resources/templates/list"'*) answer '{"resourceTemplates":[{"uriTemplate":"note://{name}","name":"any","description":"A note by its name"}]}' ;;
@@ -51,9 +52,15 @@ while IFS= read -r line; do
   *'"name":"asks"'*)
     asked=$id
     printf '{"jsonrpc":"2.0","id":900,"method":"elicitation/create","params":{"message":"Who are you?\\u001b[2J","requestedSchema":{"type":"object","properties":{"name":{"type":"string","minLength":2},"age":{"type":"integer","default":30},"plan":{"type":"string","enum":["free","ruby"],"enumNames":["Free","Ruby"]},"mail":{"type":"string","format":"email"}},"required":["name","plan"]}}}\n' ;;
+  *'"name":"confirms"'*)
+    asked=$id
+    printf '{"jsonrpc":"2.0","id":900,"method":"elicitation/create","params":{"message":"Delete 3 rows?","requestedSchema":{"type":"object","properties":{"confirm":{"type":"boolean","title":"Yes, do it"}},"required":["confirm"]}}}\n' ;;
+  *'"id":900'*'"confirm":false'*) id=$asked; answer '{"content":[{"type":"text","text":"the user declined; nothing was deleted"}],"isError":true}' ;;
   *'"name":"visits"'*)
     asked=$id
     printf '{"jsonrpc":"2.0","id":900,"method":"elicitation/create","params":{"mode":"url","elicitationId":"e","message":"Please sign in","url":"https://example.com/sign-in?x=1"}}\n' ;;
   *'"id":900'*) id=$asked; text "$(printf '%s' "$line" | sed 's/.*"result"://; s/}$//; s/"/\\"/g')" ;;
+  *'"method":"tools/call"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such tool"}}\n' "$id" ;;
   esac
 done
+[ "$1" = stubborn ] && sleep 60

@@ -1,4 +1,4 @@
-//! What a person at a terminal sees and is asked. The terminal is a real one, without anybody at it.
+//! The client at a terminal: prompts, progress, tables and sanitized text. The tests use a pseudo-terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,58 +21,59 @@ struct PseudoTerminal {
 
 impl PseudoTerminal {
     fn open(command: &mut Command, columns: u16) -> Self {
-        let ours =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
-        grantpt(&ours).and_then(|()| unlockpt(&ours)).expect("it is ours");
+        let own_side = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("open a pseudo-terminal");
+        grantpt(&own_side).and_then(|()| unlockpt(&own_side)).expect("unlock it");
         let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&ours, size).expect("it has a size");
-        let name = ptsname(&ours, Vec::new()).expect("it has a name");
+        tcsetwinsize(&own_side, size).expect("set its size");
+        let name = ptsname(&own_side, Vec::new()).expect("its name");
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let theirs: OwnedFd = rustix::fs::open(name, flags, Mode::empty()).expect("its other side");
-        let side = || Stdio::from(theirs.try_clone().expect("it can be shared"));
+        let child_side: OwnedFd = rustix::fs::open(name, flags, Mode::empty()).expect("open the other side");
+        let side = || Stdio::from(child_side.try_clone().expect("duplicate a descriptor"));
         let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().expect("the program starts");
-        // A command keeps what it was given, and the terminal would never end.
+        // The command keeps its ends of the terminal open; without this the reader below would never end.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let (keys, mut screen) = (File::from(ours.try_clone().expect("it can be shared")), File::from(ours));
+        let (keys, mut screen) =
+            (File::from(own_side.try_clone().expect("duplicate a descriptor")), File::from(own_side));
         let output = Arc::new(Mutex::new(String::new()));
         let shown = output.clone();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
-                shown.lock().expect("nobody fails").push_str(&String::from_utf8_lossy(&bytes[..read]));
+                shown.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
         Self { child, keys, output }
     }
 
     fn output(&self) -> String {
-        self.output.lock().expect("nobody fails").clone()
+        self.output.lock().expect("not poisoned").clone()
     }
 
     #[track_caller]
     fn wait_for(&self, text: &str) {
         let start = Instant::now();
         while !self.output().contains(text) {
-            assert!(start.elapsed() < TEST_TIMEOUT, "`{text}` does not come: {}", self.output());
+            assert!(start.elapsed() < TEST_TIMEOUT, "timed out waiting for `{text}`: {}", self.output());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).expect("it reads");
+        self.keys.write_all(keys.as_bytes()).expect("write keys");
     }
 
-    /// Everything that was seen, and how it ended.
+    /// All output, and the exit code.
     fn finish(mut self) -> (String, Option<i32>) {
         let start = Instant::now();
         let code = loop {
-            match self.child.try_wait().expect("it can be waited for") {
+            match self.child.try_wait().expect("wait for spile") {
                 Some(status) => break status.code(),
-                None if start.elapsed() > TEST_TIMEOUT => panic!("it does not end: {}", self.output()),
+                None if start.elapsed() > TEST_TIMEOUT => panic!("spile does not exit: {}", self.output()),
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        // What was written last may still be on its way.
+        // The reader thread may not have read the last output yet.
         std::thread::sleep(Duration::from_millis(50));
         (self.output(), code)
     }
@@ -85,18 +86,18 @@ impl Drop for PseudoTerminal {
     }
 }
 
-fn call_tool(place: &TestProject, tool: &str) -> PseudoTerminal {
-    PseudoTerminal::open(&mut place.spile(&["call", tool, "--command", "/bin/sh server.sh"]), 80)
+fn call_tool(project: &TestProject, tool: &str) -> PseudoTerminal {
+    PseudoTerminal::open(&mut project.spile(&["call", tool, "--command", "/bin/sh server.sh"]), 80)
 }
 
 #[test]
 fn a_form_is_filled_in_field_by_field() {
-    let place = scripted_server();
-    let mut terminal = call_tool(&place, "asks");
+    let project = scripted_server();
+    let mut terminal = call_tool(&project, "asks");
     terminal.wait_for("name: ");
-    // What does not fit is asked for again.
+    // An invalid value is asked for again.
     terminal.press("D\n");
-    terminal.wait_for("at least 2 characters");
+    terminal.wait_for("must have at least 2 characters");
     terminal.press("Dana\n");
     terminal.wait_for("age (whole number) [30]: ");
     terminal.press("\n");
@@ -107,74 +108,126 @@ fn a_form_is_filled_in_field_by_field() {
     terminal.press("\n");
     terminal.wait_for("send this? ");
     terminal.press("\n");
-    let (seen, code) = terminal.finish();
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(seen.contains("asks: Who are you?\\u{1b}[2J"), "{seen}");
+    let (output, code) = terminal.finish();
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("asks: Who are you?\\u{1b}[2J"), "{output}");
     assert!(
-        seen.contains(r#"{"action":"accept","content":{"name":"Dana","age":30,"plan":"ruby"}}"#),
-        "{seen}"
+        output.contains(r#"{"action":"accept","content":{"name":"Dana","age":30,"plan":"ruby"}}"#),
+        "{output}"
     );
 }
 
 #[test]
-fn a_form_is_declined_or_called_off() {
-    let place = scripted_server();
+fn a_form_is_declined_or_cancelled() {
+    let project = scripted_server();
     for (keys, expected) in [("!\n", r#"{"action":"decline"}"#), ("\u{4}", r#"{"action":"cancel"}"#)] {
-        let mut terminal = call_tool(&place, "asks");
+        let mut terminal = call_tool(&project, "asks");
         terminal.wait_for("name: ");
         terminal.press(keys);
-        let (seen, code) = terminal.finish();
-        assert_eq!(code, Some(0), "{seen}");
-        assert!(seen.contains(expected), "{seen}");
+        let (output, code) = terminal.finish();
+        assert_eq!(code, Some(0), "{output}");
+        assert!(output.contains(expected), "{output}");
     }
 }
 
 #[test]
-fn a_page_is_named_and_not_opened() {
-    let place = scripted_server();
+fn a_no_to_a_confirmation_is_final() {
+    let project = scripted_server();
+    for (keys, expected, exit_code) in [
+        ("no\n", "the user declined; nothing was deleted", 1),
+        ("y\n", r#"{"action":"accept","content":{"confirm":true}}"#, 0),
+    ] {
+        let mut terminal = call_tool(&project, "confirms");
+        terminal.wait_for("Yes, do it (yes or no): ");
+        terminal.press(keys);
+        let (output, code) = terminal.finish();
+        assert_eq!(code, Some(exit_code), "{output}");
+        assert!(output.contains(expected), "{output}");
+        assert!(!output.contains("send this?"), "{output}");
+    }
+}
+
+#[test]
+fn a_url_elicitation_shows_the_address_and_does_not_open_it() {
+    let project = scripted_server();
     for (keys, expected) in [
         ("y\n", r#"{"action":"accept"}"#),
         ("n\n", r#"{"action":"decline"}"#),
         ("\u{4}", r#"{"action":"cancel"}"#),
     ] {
-        let mut terminal = call_tool(&place, "visits");
+        let mut terminal = call_tool(&project, "visits");
         terminal.wait_for("https://example.com/sign-in?x=1");
-        terminal.wait_for("it belongs to example.com");
-        terminal.wait_for("visited? ");
+        terminal.wait_for("host: example.com");
+        terminal.wait_for("visited and agreed? ");
         terminal.press(keys);
-        let (seen, _) = terminal.finish();
-        assert!(seen.contains(expected), "{seen}");
+        let (output, _) = terminal.finish();
+        assert!(output.contains(expected), "{output}");
     }
 }
 
 #[test]
-fn progress_is_a_bar_that_goes_away() {
-    let place = scripted_server();
-    let (seen, code) = call_tool(&place, "works").finish();
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(seen.contains("\r\u{1b}[K[################........] 2/3 step 2"), "{seen:?}");
-    assert!(seen.ends_with("\r\u{1b}[Kdone\r\n"), "{seen:?}");
+fn progress_is_drawn_and_erased() {
+    let project = scripted_server();
+    let (output, code) = call_tool(&project, "works").finish();
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("\r\u{1b}[K[################........] 2/3 step 2"), "{output:?}");
+    assert!(output.ends_with("\r\u{1b}[Kdone\r\n"), "{output:?}");
 }
 
 #[test]
-fn a_table_is_cut_to_the_width() {
-    let place = scripted_server();
-    let (seen, _) = call_tool(&place, "table").finish();
-    let widths: Vec<usize> = seen
+fn a_table_fits_the_terminal() {
+    let project = scripted_server();
+    let (output, _) = call_tool(&project, "table").finish();
+    let widths: Vec<usize> = output
         .lines()
         .map(|line| line.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "").chars().count())
         .collect();
-    assert!(widths.iter().all(|width| *width <= 80) && widths.contains(&80), "{widths:?}\n{seen}");
-    assert!(seen.contains("12345678901234567890123"), "{seen}");
-    // Too narrow for columns: a block for each row.
-    let mut narrow = place.spile(&["call", "table", "--command", "/bin/sh server.sh"]);
-    let (seen, _) = PseudoTerminal::open(&mut narrow, 24).finish();
-    assert!(seen.contains("\u{1b}[2mid\u{1b}[0m    12345678901234567890123\r\n"), "{seen:?}");
+    assert!(widths.iter().all(|width| *width <= 80) && widths.contains(&80), "{widths:?}\n{output}");
+    assert!(output.contains("12345678901234567890123"), "{output}");
+    // Too narrow for columns: one block per row.
+    let mut narrow = project.spile(&["call", "table", "--command", "/bin/sh server.sh"]);
+    let (output, _) = PseudoTerminal::open(&mut narrow, 24).finish();
+    assert!(output.contains("\u{1b}[2mid\u{1b}[0m    12345678901234567890123\r\n"), "{output:?}");
+}
+
+/// No line is wider than the terminal, whatever is printed.
+#[test]
+fn lists_and_descriptions_fit_80_and_40_columns() {
+    let project = TestProject::customers();
+    for columns in [80, 40] {
+        for args in [
+            &["tools"][..],
+            &["tools", "list_customers"],
+            &["tools", "lookup_customer"],
+            &["call", "lookup_customer", "email=dana@acme.test"],
+            &["call", "list_customers"],
+            &["prompts"],
+            &["ping"],
+        ] {
+            let (output, _) = PseudoTerminal::open(&mut project.spile(args), columns).finish();
+            // Text content is printed as the server sent it; everything after it is laid out here.
+            let text_lines = usize::from(args[0] == "call");
+            for line in output.lines().skip(text_lines) {
+                let line = without_colors(line);
+                // A cursor stays whole, so that it can be copied.
+                assert!(
+                    line.chars().count() <= usize::from(columns) || line.starts_with("nextCursor"),
+                    "{args:?} at {columns}: {line}\n{output}"
+                );
+            }
+        }
+    }
+}
+
+fn without_colors(line: &str) -> String {
+    ["0m", "1m", "2m", "31m", "1;31m", "1;34m"]
+        .iter()
+        .fold(line.trim_end().to_owned(), |line, color| line.replace(&format!("\u{1b}[{color}"), ""))
 }
 
 #[test]
-fn nothing_hostile_reaches_a_terminal() {
-    let place = scripted_server();
+fn unsafe_characters_never_reach_the_terminal() {
+    let project = scripted_server();
     for args in [
         &["call", "escapes"][..],
         &["call", "escapes", "--output", "json"],
@@ -184,11 +237,11 @@ fn nothing_hostile_reaches_a_terminal() {
         &["call", "error"],
     ] {
         let args = [args, &["--command", "/bin/sh server.sh"]].concat();
-        let (seen, _) = PseudoTerminal::open(&mut place.spile(&args), 80).finish();
-        // Ours are colours, and nothing else.
-        let mut rest = seen.clone();
-        for ours in ["0m", "1m", "2m", "31m", "32m", "36m", "1;31m", "1;34m", "K"] {
-            rest = rest.replace(&format!("\u{1b}[{ours}"), "");
+        let (output, _) = PseudoTerminal::open(&mut project.spile(&args), 80).finish();
+        // Spile itself only writes colours and erases lines.
+        let mut rest = output.clone();
+        for own_side in ["0m", "1m", "2m", "31m", "32m", "36m", "1;31m", "1;34m", "K"] {
+            rest = rest.replace(&format!("\u{1b}[{own_side}"), "");
         }
         assert!(!rest.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{9b}']), "{args:?} {rest:?}");
         assert!(!rest.replace("\r\n", "").contains('\r'), "{args:?} {rest:?}");

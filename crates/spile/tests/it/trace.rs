@@ -1,7 +1,7 @@
-//! A whole session, byte for byte: from the start of the process to its end, in both framings.
+//! `spile trace`: whole sessions byte for byte, in both framings; recordings and their replay.
 //!
-//! What is new each time has a name instead: times, the process, `<ref>`. With `GOLDEN=write` in the environment
-//! the traces are written down, to be read in the diff.
+//! Values that differ between runs are replaced: times, the process id, `<ref>`. With `GOLDEN=write` in the environment
+//! the tests write the traces, to be reviewed in the diff.
 
 use std::path::{Path, PathBuf};
 
@@ -10,15 +10,15 @@ use crate::harness::{CommandOutput, HttpServer, SPILE, TestProject};
 
 const STEPS: [&str; 3] = ["tools", "call lookup_customer email=dana@acme.test", "call lookup_customer"];
 
-fn trace_customers(place: &TestProject, framing: &str, more: &[&str]) -> CommandOutput {
-    let said = run_trace(place, framing, "2025-11-25", more, &STEPS);
-    // The last step is a tool that fails.
-    assert_eq!(said.code, Some(1), "{said}");
-    said
+fn trace_customers(project: &TestProject, framing: &str, more: &[&str]) -> CommandOutput {
+    let output = run_trace(project, framing, "2025-11-25", more, &STEPS);
+    // The tool call of the last step fails.
+    assert_eq!(output.code, Some(1), "{output}");
+    output
 }
 
 fn run_trace(
-    place: &TestProject,
+    project: &TestProject,
     framing: &str,
     version: &str,
     more: &[&str],
@@ -26,47 +26,47 @@ fn run_trace(
 ) -> CommandOutput {
     let command = format!("{SPILE} serve");
     let args = ["trace", "--command", &command, "--framing", framing, "--protocol", version];
-    place.run(&[&args[..], more, steps].concat())
+    project.run(&[&args[..], more, steps].concat())
 }
 
 #[test]
-fn a_session_is_what_it_was() {
-    let place = TestProject::customers();
+fn a_session_matches_its_golden_trace() {
+    let project = TestProject::customers();
     for framing in ["lines", "headers"] {
-        let seen = normalize_trace(&trace_customers(&place, framing, &[]).stdout);
-        let bytes = by_direction(&trace_customers(&place, framing, &["--raw"]).stdout);
-        check_golden(&format!("trace-{framing}.txt"), &format!("{seen}\n{bytes}"));
+        let text = normalize_trace(&trace_customers(&project, framing, &[]).stdout);
+        let bytes = by_direction(&trace_customers(&project, framing, &["--raw"]).stdout);
+        check_golden(&format!("trace-{framing}.txt"), &format!("{text}\n{bytes}"));
     }
 }
 
-/// The lesson that the tutor was asked for, in the framing and version of that lesson, and in today's.
+/// In the framing and version of the original example, and in the current ones.
 #[test]
-fn the_verb_tutor_says_ate_and_comio() {
-    let place = TestProject::example("verbs");
+fn the_verb_tutor_session_matches_its_golden_trace() {
+    let project = TestProject::example("verbs");
     let steps = [
         "tools",
         "call conjugate verb=eat tense=past_simple person=3sg",
         "call lookup_spanish english_form=ate",
     ];
     for (framing, version) in [("headers", "2024-11-05"), ("lines", "2025-11-25")] {
-        let seen = run_trace(&place, framing, version, &[], &steps);
-        let raw = run_trace(&place, framing, version, &["--raw"], &steps);
-        assert_eq!((seen.code, raw.code), (Some(0), Some(0)), "{seen}");
-        let (seen, bytes) = (normalize_trace(&seen.stdout), by_direction(&raw.stdout));
-        check_golden(&format!("verbs-{framing}.txt"), &format!("{seen}\n{bytes}"));
+        let text = run_trace(&project, framing, version, &[], &steps);
+        let raw = run_trace(&project, framing, version, &["--raw"], &steps);
+        assert_eq!((text.code, raw.code), (Some(0), Some(0)), "{text}");
+        let (text, bytes) = (normalize_trace(&text.stdout), by_direction(&raw.stdout));
+        check_golden(&format!("verbs-{framing}.txt"), &format!("{text}\n{bytes}"));
     }
 }
 
 fn check_golden(name: &str, now: &str) {
     let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden").join(name);
-    if std::env::var("GOLDEN").is_ok_and(|what| what == "write") {
-        std::fs::write(&file, now).expect("a trace can be written");
+    if std::env::var("GOLDEN").is_ok_and(|value| value == "write") {
+        std::fs::write(&file, now).expect("write a trace");
     }
-    let before = std::fs::read_to_string(&file).expect("a trace is readable");
+    let before = std::fs::read_to_string(&file).expect("read a trace");
     assert!(before == now, "{name} is now:\n{now}");
 }
 
-/// Without what is new each time. What a server says on stderr comes when it comes.
+/// Replaces values that differ between runs, and omits stderr lines, whose order varies.
 fn normalize_trace(trace: &str) -> String {
     let mut out = String::new();
     for line in trace.lines().filter(|line| !line.contains(" ms  ! ")) {
@@ -87,7 +87,7 @@ fn normalize_trace(trace: &str) -> String {
     out
 }
 
-/// All that went one way, then all that went the other. Where it was cut into chunks is chance.
+/// All bytes sent, then all bytes received, because the size of the chunks varies.
 fn by_direction(raw: &str) -> String {
     let (mut out, mut back) = (String::new(), String::new());
     let mut rest = raw;
@@ -97,7 +97,7 @@ fn by_direction(raw: &str) -> String {
         let length: usize = length.strip_suffix(" bytes").expect("a length").parse().expect("a number");
         let (bytes, after) = after.split_at(length);
         if way == "→" { &mut out } else { &mut back }.push_str(bytes);
-        // One that does not end a line is followed by a line break of ours.
+        // `spile trace` adds a line break to a chunk that has none.
         rest = if bytes.ends_with('\n') { after } else { &after[1..] };
     }
     redact(&mut back, "ref", "<ref>");
@@ -105,30 +105,30 @@ fn by_direction(raw: &str) -> String {
 }
 
 #[test]
-fn a_recording_shows_the_same_again() {
-    let place = TestProject::customers();
-    let live = trace_customers(&place, "headers", &["--record", "session.jsonl"]);
-    let again = place.run(&["trace", "--replay", "session.jsonl"]);
+fn a_recording_replays_the_same_trace() {
+    let project = TestProject::customers();
+    let live = trace_customers(&project, "headers", &["--record", "session.jsonl"]);
+    let again = project.run(&["trace", "--replay", "session.jsonl"]);
     assert_eq!((again.code, &*again.stderr), (Some(0), ""), "{again}");
     assert_eq!(again.stdout, live.stdout);
-    let raw = place.run(&["trace", "--replay", "session.jsonl", "--raw"]);
+    let raw = project.run(&["trace", "--replay", "session.jsonl", "--raw"]);
     assert!(raw.stdout.contains("Content-Length: 188\r\n\r\n{\"jsonrpc\""), "{raw}");
     assert!(raw.stderr.contains("* exited with code 0"), "{raw}");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let found = std::fs::metadata(place.folder.join("session.jsonl")).expect("it is there");
-        assert_eq!(found.permissions().mode() & 0o777, 0o600, "it is nobody else's to read");
+        let found = std::fs::metadata(project.folder.join("session.jsonl")).expect("the file exists");
+        assert_eq!(found.permissions().mode() & 0o777, 0o600, "only the owner can read it");
     }
 }
 
 #[test]
-fn over_http_the_heads_are_seen_and_secrets_are_not() {
-    let place = TestProject::customers();
-    place.write("token", b"s3cret");
-    let served =
-        HttpServer::start(place.spile(&["serve", "--bind", "127.0.0.1:0"]).env("SPILE_TOKEN", "s3cret"));
-    let url = format!("http://{}/mcp", served.address);
+fn http_headers_are_traced_and_credentials_are_masked() {
+    let project = TestProject::customers();
+    project.write("token", b"s3cret");
+    let server =
+        HttpServer::start(project.spile(&["serve", "--bind", "127.0.0.1:0"]).env("SPILE_TOKEN", "s3cret"));
+    let url = format!("http://{}/mcp", server.address);
     for version in ["2025-11-25", "2026-07-28"] {
         let args = [
             "trace",
@@ -141,44 +141,44 @@ fn over_http_the_heads_are_seen_and_secrets_are_not() {
             "--record",
             "r.jsonl",
         ];
-        let said = place.run(
+        let output = project.run(
             &[&args[..], &["--protocol", version, "call lookup_customer email=dana@acme.test"]].concat(),
         );
-        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{said}");
-        let record = std::fs::read_to_string(place.folder.join("r.jsonl")).expect("it was written");
-        for text in [&said.stdout, &record] {
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+        let record = std::fs::read_to_string(project.folder.join("r.jsonl")).expect("the file was written");
+        for text in [&output.stdout, &record] {
             assert!(!text.contains("s3cret") && !text.contains("k3y"), "{text}");
             assert!(text.contains("authorization: ***") && text.contains("x-key: ***"), "{text}");
         }
-        assert!(said.stdout.contains("→ POST http://"), "{said}");
+        assert!(output.stdout.contains("→ POST http://"), "{output}");
         for sent in [
-            &format!("host: {}", served.address),
+            &format!("host: {}", server.address),
             "content-type: application/json",
             "accept: application/json, text/event-stream",
             concat!("user-agent: spile/", env!("CARGO_PKG_VERSION")),
             "content-length: ",
         ] {
-            assert!(said.stdout.contains(&format!("  {sent}")), "{sent}: {said}");
+            assert!(output.stdout.contains(&format!("  {sent}")), "{sent}: {output}");
         }
-        assert!(said.stdout.contains("← HTTP/1.1 200 OK"), "{said}");
-        assert!(said.stdout.contains("→ tools/call #"), "{said}");
+        assert!(output.stdout.contains("← HTTP/1.1 200 OK"), "{output}");
+        assert!(output.stdout.contains("→ tools/call #"), "{output}");
     }
 }
 
 #[test]
-fn steps_and_recordings_that_make_no_sense() {
-    let place = TestProject::customers();
+fn invalid_steps_and_recordings_are_usage_errors() {
+    let project = TestProject::customers();
     let head = r#"{"format":"spile-trace","version":1,"server":"x"}"#;
     let line = r#"{"us":5,"kind":"opened","text":"started x"}"#;
-    place.write("empty.jsonl", b"");
-    place.write("other.jsonl", b"{\"a\":1}\n");
-    place.write("newer.jsonl", b"{\"format\":\"spile-trace\",\"version\":2}\n");
-    place.write("cut.jsonl", format!("{head}\n{line}\n{}", &line[..20]).as_bytes());
-    place.write(
+    project.write("empty.jsonl", b"");
+    project.write("other.jsonl", b"{\"a\":1}\n");
+    project.write("newer.jsonl", b"{\"format\":\"spile-trace\",\"version\":2}\n");
+    project.write("cut.jsonl", format!("{head}\n{line}\n{}", &line[..20]).as_bytes());
+    project.write(
         "kind.jsonl",
         format!("{head}\n{line}\n{}\n{line}\n", line.replace("opened", "smoke")).as_bytes(),
     );
-    place.write("bytes.jsonl", format!("{head}\n\u{0}\n").as_bytes());
+    project.write("bytes.jsonl", format!("{head}\n\u{0}\n").as_bytes());
     for (name, args) in [
         ("unknown_step", &["trace", "calll x"][..]),
         ("step_with_open_quote", &["trace", "call 'x"]),
@@ -196,45 +196,66 @@ fn steps_and_recordings_that_make_no_sense() {
         ("replay_unknown_kind", &["trace", "--replay", "kind.jsonl"]),
         ("replay_bytes", &["trace", "--replay", "bytes.jsonl"]),
     ] {
-        let said = place.run(args);
-        assert_eq!(said.code, Some(2), "{name}: {said}");
-        insta::assert_snapshot!(name, said);
+        let output = project.run(args);
+        assert_eq!(output.code, Some(2), "{name}: {output}");
+        insta::assert_snapshot!(name, output);
+    }
+}
+
+/// A trace shows how a server handles invalid input, so the client checks nothing before it sends.
+#[test]
+fn invalid_calls_are_sent_and_traced() {
+    let project = TestProject::customers();
+    for flags in [&["trace"][..], &["trace", "-v"]] {
+        let steps = ["call list_customers limit=ten", "call no_such_tool a=1", "prompt no_such_prompt"];
+        let output = project.run(&[flags, &steps].concat());
+        assert_eq!(output.code, Some(1), "{output}");
+        for sent in [
+            r#""name":"list_customers","arguments":{"limit":"ten"}"#,
+            r#""name":"no_such_tool","arguments":{"a":1}"#,
+            r#""name":"no_such_prompt","arguments":{}"#,
+        ] {
+            assert!(output.stdout.contains(sent), "{sent}: {output}");
+        }
     }
 }
 
 #[test]
-fn steps_go_on_where_one_fails_and_end_where_the_server_does() {
-    let place = crate::harness::scripted_server();
-    let trace = |steps: &[&str]| place.run(&[&["trace", "--command", "/bin/sh server.sh"], steps].concat());
-    let said = trace(&["call nothing", "call error", "ping"]);
-    assert_eq!(said.code, Some(0), "{said}");
-    assert!(said.stderr.contains("there is no tool `nothing`") && said.stderr.contains("it broke"), "{said}");
-    let said = trace(&["call dies", "ping"]);
-    assert_eq!(said.code, Some(3), "{said}");
-    assert!(said.stdout.contains("! out of tea") && said.stdout.contains("* exited with code 7"), "{said}");
-    assert!(said.stderr.contains("out of tea"), "{said}");
+fn steps_continue_after_an_error_and_stop_when_the_server_exits() {
+    let project = crate::harness::scripted_server();
+    let trace = |steps: &[&str]| project.run(&[&["trace", "--command", "/bin/sh server.sh"], steps].concat());
+    let output = trace(&["call nothing", "call error", "ping"]);
+    assert_eq!(output.code, Some(0), "{output}");
+    assert!(output.stderr.contains("no such tool") && output.stderr.contains("it broke"), "{output}");
+    let output = trace(&["call dies", "ping"]);
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(
+        output.stdout.contains("! out of tea") && output.stdout.contains("* exited with code 7"),
+        "{output}"
+    );
+    assert!(output.stderr.contains("out of tea"), "{output}");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_recording_over_a_file_is_nobody_elses_and_over_a_link_is_none() {
+fn a_recording_is_private_and_never_follows_a_link() {
     use std::os::unix::fs::PermissionsExt;
-    let place = TestProject::customers();
+    let project = TestProject::customers();
     let mode = |name: &str| {
-        std::fs::metadata(place.folder.join(name)).expect("it is there").permissions().mode() & 0o777
+        std::fs::metadata(project.folder.join(name)).expect("the file exists").permissions().mode() & 0o777
     };
-    place.write("old.jsonl", &b"x".repeat(100_000));
+    project.write("old.jsonl", &b"x".repeat(100_000));
     let wide = std::fs::Permissions::from_mode(0o644);
-    std::fs::set_permissions(place.folder.join("old.jsonl"), wide.clone()).expect("it is ours");
-    let said = place.run(&["trace", "--record", "old.jsonl", "ping"]);
-    assert_eq!((said.code, mode("old.jsonl")), (Some(0), 0o600), "{said}");
-    assert_eq!(place.run(&["trace", "--replay", "old.jsonl"]).code, Some(0), "nothing of it is left");
+    std::fs::set_permissions(project.folder.join("old.jsonl"), wide.clone()).expect("set permissions");
+    let output = project.run(&["trace", "--record", "old.jsonl", "ping"]);
+    assert_eq!((output.code, mode("old.jsonl")), (Some(0), 0o600), "{output}");
+    assert_eq!(project.run(&["trace", "--replay", "old.jsonl"]).code, Some(0), "the old content is gone");
 
-    place.write("mine.txt", b"mine");
-    std::fs::set_permissions(place.folder.join("mine.txt"), wide).expect("it is ours");
-    std::os::unix::fs::symlink("mine.txt", place.folder.join("link.jsonl")).expect("a link can be made");
-    let said = place.run(&["trace", "--record", "link.jsonl", "ping"]);
-    assert_eq!((said.code, mode("mine.txt")), (Some(2), 0o644), "{said}");
-    assert!(said.stderr.contains("`link.jsonl` is a link to another file"), "{said}");
-    assert_eq!(std::fs::read(place.folder.join("mine.txt")).expect("it is there"), b"mine");
+    project.write("mine.txt", b"mine");
+    std::fs::set_permissions(project.folder.join("mine.txt"), wide).expect("set permissions");
+    std::os::unix::fs::symlink("mine.txt", project.folder.join("link.jsonl")).expect("create a link");
+    let output = project.run(&["trace", "--record", "link.jsonl", "ping"]);
+    assert_eq!((output.code, mode("mine.txt")), (Some(2), 0o644), "{output}");
+    assert!(output.stderr.contains("`link.jsonl` is a symbolic link"), "{output}");
+    assert_eq!(std::fs::read(project.folder.join("mine.txt")).expect("the file exists"), b"mine");
 }

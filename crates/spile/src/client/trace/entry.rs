@@ -1,7 +1,6 @@
-//! One thing that was seen, and its line in a recording.
+//! One trace entry, and its line in a recording.
 //!
-//! Bytes are kept exactly: as text where they are UTF-8, as base64 where they are not. `docs/client.md` has the
-//! format.
+//! Bytes are recorded exactly: as text if they are UTF-8, else as base64. `docs/client.md` documents the format.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +11,7 @@ use upstream::{Direction, TraceEvent};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TraceEntry {
-    /// Since the start, in microseconds.
+    /// Microseconds since the start.
     pub(crate) elapsed_us: u64,
     pub(crate) event: RecordedEvent,
 }
@@ -29,8 +28,8 @@ pub(crate) enum RecordedEvent {
 }
 
 impl From<TraceEvent<'_>> for RecordedEvent {
-    fn from(seen: TraceEvent<'_>) -> Self {
-        match seen {
+    fn from(event: TraceEvent<'_>) -> Self {
+        match event {
             TraceEvent::Opened(text) => Self::Opened(text.to_owned()),
             TraceEvent::Message { direction, message, exchange } => {
                 Self::Message { direction, bytes: message.to_vec(), exchange }
@@ -46,9 +45,9 @@ impl From<TraceEvent<'_>> for RecordedEvent {
     }
 }
 
-/// Headers that say who somebody is are hidden. Those that the user gave are hidden before they come here.
+/// Masks credentials in headers. Upstream masks the headers that the user gave.
 fn redact_headers(head: &str) -> String {
-    // Called a key, and only there to be answered.
+    // Its name says key, but it is a nonce of the handshake.
     let is_secret = |name: &str| is_secret_name(name) && !name.eq_ignore_ascii_case("sec-websocket-key");
     let lines = head.lines().map(|line| match line.split_once(':') {
         Some((name, _)) if is_secret(name) => format!("{name}: ***"),
@@ -60,12 +59,12 @@ fn redact_headers(head: &str) -> String {
 const FORMAT: &str = "spile-trace";
 const FORMAT_VERSION: i64 = 1;
 
-/// The first line.
+/// The first line of a recording.
 pub(crate) fn header_line(server: &str) -> String {
-    let head = Json::object(|out| {
+    let header = Json::object(|out| {
         out.str("format", FORMAT).int("version", FORMAT_VERSION).str("server", server);
     });
-    head.to_string()
+    header.to_string()
 }
 
 pub(crate) fn check_header_line(line: &str) -> Result<(), String> {
@@ -73,11 +72,11 @@ pub(crate) fn check_header_line(line: &str) -> Result<(), String> {
     let doc = json.map(|json| json.to_doc());
     let root = doc.as_ref().map(|doc| doc.root());
     if !root.and_then(|root| root.get("format")).is_some_and(|format| format.eq_str(FORMAT)) {
-        return Err("this is no recording of `spile trace --record`".to_owned());
+        return Err("not a recording of `spile trace --record`".to_owned());
     }
     match root.and_then(|root| root.get("version")).and_then(|version| version.u64()) {
         Some(1) => Ok(()),
-        _ => Err("this recording was made by another version of spile".to_owned()),
+        _ => Err("unsupported recording version; it was written by another version of spile".to_owned()),
     }
 }
 
@@ -87,19 +86,21 @@ impl TraceEntry {
             out.int("us", i64::try_from(self.elapsed_us).unwrap_or(i64::MAX));
             match &self.event {
                 RecordedEvent::Opened(text) => out.str("kind", "opened").str("text", text),
-                RecordedEvent::Message { direction: to, bytes, exchange } => {
-                    out.str("kind", "message").str("to", recipient(*to));
+                RecordedEvent::Message { direction, bytes, exchange } => {
+                    out.str("kind", "message").str("to", recipient(*direction));
                     if let Some(exchange) = exchange {
                         out.int("exchange", *exchange as i64);
                     }
                     write_bytes(out, bytes)
                 }
-                RecordedEvent::Bytes { direction: to, bytes } => {
-                    out.str("kind", "bytes").str("to", recipient(*to));
+                RecordedEvent::Bytes { direction, bytes } => {
+                    out.str("kind", "bytes").str("to", recipient(*direction));
                     write_bytes(out, bytes)
                 }
-                RecordedEvent::HttpHead { direction: to, text, exchange } => {
-                    out.str("kind", "head").str("to", recipient(*to)).int("exchange", *exchange as i64);
+                RecordedEvent::HttpHead { direction, text, exchange } => {
+                    out.str("kind", "head")
+                        .str("to", recipient(*direction))
+                        .int("exchange", *exchange as i64);
                     out.str("text", text)
                 }
                 RecordedEvent::Stderr(text) => out.str("kind", "stderr").str("text", text),
@@ -111,38 +112,40 @@ impl TraceEntry {
     }
 
     pub(crate) fn from_line(line: &str) -> Result<Self, String> {
-        let json = Json::parse(line).map_err(|bad| bad.to_string())?;
+        let json = Json::parse(line).map_err(|error| error.to_string())?;
         let doc = json.to_doc();
         let root = doc.root();
         let text = |key: &str| {
             let text = root.get(key).and_then(|text| text.str()).map(|text| text.into_owned());
-            text.ok_or_else(|| format!("`{key}` is missing, or no text"))
+            text.ok_or_else(|| format!("`{key}` is missing or not a string"))
         };
         let number = |key: &str| root.get(key).and_then(|number| number.u64());
-        let exchange = || number("exchange").ok_or("`exchange` is missing, or no number");
-        let to = || match &*text("to")? {
+        let exchange = || number("exchange").ok_or("`exchange` is missing or not a number");
+        let direction = || match &*text("to")? {
             "server" => Ok(Direction::Out),
             "client" => Ok(Direction::In),
             other => Err(format!("`to`: `{other}` is neither `server` nor `client`")),
         };
-        let us = number("us").ok_or("`us` is missing, or no number")?;
-        let what = match &*text("kind")? {
+        let elapsed_us = number("us").ok_or("`us` is missing or not a number")?;
+        let event = match &*text("kind")? {
             "opened" => RecordedEvent::Opened(text("text")?),
             "message" => RecordedEvent::Message {
-                direction: to()?,
+                direction: direction()?,
                 bytes: read_bytes(root)?,
                 exchange: number("exchange"),
             },
-            "bytes" => RecordedEvent::Bytes { direction: to()?, bytes: read_bytes(root)? },
-            "head" => {
-                RecordedEvent::HttpHead { direction: to()?, text: text("text")?, exchange: exchange()? }
-            }
+            "bytes" => RecordedEvent::Bytes { direction: direction()?, bytes: read_bytes(root)? },
+            "head" => RecordedEvent::HttpHead {
+                direction: direction()?,
+                text: text("text")?,
+                exchange: exchange()?,
+            },
             "stderr" => RecordedEvent::Stderr(text("text")?),
             "input_closed" => RecordedEvent::InputClosed,
             "ended" => RecordedEvent::Ended(text("text")?),
-            other => return Err(format!("`kind`: `{other}` is nothing that is recorded")),
+            other => return Err(format!("`kind`: unknown value `{other}`")),
         };
-        Ok(Self { elapsed_us: us, event: what })
+        Ok(Self { elapsed_us, event })
     }
 }
 
@@ -165,7 +168,7 @@ fn read_bytes(root: Node<'_>) -> Result<Vec<u8>, String> {
     match (text("text"), text("base64")) {
         (Some(text), None) => Ok(text.into_owned().into_bytes()),
         (None, Some(text)) => STANDARD.decode(&*text).map_err(|error| format!("`base64`: {error}")),
-        _ => Err("either `text` or `base64` has to be there".to_owned()),
+        _ => Err("expected either `text` or `base64`".to_owned()),
     }
 }
 
@@ -174,7 +177,7 @@ mod tests {
     use super::{Direction, RecordedEvent, TraceEntry, check_header_line, header_line, redact_headers};
 
     #[test]
-    fn a_line_says_all_there_is_to_say() {
+    fn every_event_survives_a_round_trip() {
         let everything = [
             RecordedEvent::Opened("started x".into()),
             RecordedEvent::Message {
@@ -189,40 +192,40 @@ mod tests {
             RecordedEvent::InputClosed,
             RecordedEvent::Ended("exited with code 0".into()),
         ];
-        for what in everything {
-            let entry = TraceEntry { elapsed_us: 1234, event: what };
+        for event in everything {
+            let entry = TraceEntry { elapsed_us: 1234, event };
             assert_eq!(TraceEntry::from_line(&entry.to_line()), Ok(entry));
         }
     }
 
     #[test]
-    fn what_is_no_line_is_told() {
+    fn invalid_lines_are_errors() {
         for (line, expected) in [
             ("", "not valid JSON at byte 0"),
-            ("[]", "`us` is missing, or no number"),
-            (r#"{"us":1}"#, "`kind` is missing, or no text"),
-            (r#"{"us":1,"kind":"smoke"}"#, "`kind`: `smoke` is nothing that is recorded"),
+            ("[]", "`us` is missing or not a number"),
+            (r#"{"us":1}"#, "`kind` is missing or not a string"),
+            (r#"{"us":1,"kind":"smoke"}"#, "`kind`: unknown value `smoke`"),
             (r#"{"us":1,"kind":"bytes","to":"me","text":""}"#, "`to`: `me` is neither `server` nor `client`"),
-            (r#"{"us":1,"kind":"bytes","to":"server"}"#, "either `text` or `base64` has to be there"),
+            (r#"{"us":1,"kind":"bytes","to":"server"}"#, "expected either `text` or `base64`"),
             (
                 r#"{"us":1,"kind":"bytes","to":"server","text":"","base64":""}"#,
-                "either `text` or `base64` has to be there",
+                "expected either `text` or `base64`",
             ),
-            (r#"{"us":1,"kind":"head","to":"server","text":""}"#, "`exchange` is missing, or no number"),
+            (r#"{"us":1,"kind":"head","to":"server","text":""}"#, "`exchange` is missing or not a number"),
         ] {
             assert_eq!(TraceEntry::from_line(line), Err(expected.to_owned()), "{line}");
         }
     }
 
     #[test]
-    fn the_first_line_says_what_it_is() {
+    fn the_header_line_names_format_and_version() {
         assert_eq!(check_header_line(&header_line("x")), Ok(()));
         assert!(check_header_line(r#"{"format":"spile-trace","version":2}"#).is_err());
         assert!(check_header_line("a,b,c").is_err());
     }
 
     #[test]
-    fn secrets_are_left_out() {
+    fn credentials_in_headers_are_masked() {
         let head =
             "GET /\nauthorization: Bearer x\nSet-Cookie: a=b\nX-Api-Key: c\nX: y: z\nSec-WebSocket-Key: d";
         let shown =

@@ -1,7 +1,7 @@
-//! What a recording leaves out: values of fields that their server calls sensitive in its schemas.
+//! Masks the values of fields that the server's schemas mark as sensitive, in recordings.
 //!
-//! Names are remembered over all tools of a server: to leave out too much is the smaller mistake. The terminal shows
-//! everything; whoever sits there has asked for it.
+//! A field name that one tool marks is masked for all tools of the server: masking too much is the smaller mistake.
+//! The terminal shows everything, because the person there called the tool.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +17,19 @@ pub(crate) struct SensitiveFieldMask {
 }
 
 impl SensitiveFieldMask {
-    /// The entry as it is recorded; `None` if it is not. Raw bytes have no names, so they are left out as soon as
-    /// there is something to hide.
+    /// The entry to record, or `None` to omit it. Raw bytes cannot be masked, so they are omitted once a field is
+    /// sensitive.
     pub(crate) fn apply(&mut self, entry: TraceEntry) -> Option<TraceEntry> {
         match entry.event {
             RecordedEvent::Bytes { .. } if !self.sensitive_names.is_empty() => None,
-            RecordedEvent::Message { direction: to, bytes, exchange } => {
+            RecordedEvent::Message { direction, bytes, exchange } => {
                 let bytes = self.mask_message(bytes);
                 Some(TraceEntry {
                     elapsed_us: entry.elapsed_us,
-                    event: RecordedEvent::Message { direction: to, bytes, exchange },
+                    event: RecordedEvent::Message { direction, bytes, exchange },
                 })
             }
-            what => Some(TraceEntry { elapsed_us: entry.elapsed_us, event: what }),
+            event => Some(TraceEntry { elapsed_us: entry.elapsed_us, event }),
         }
     }
 
@@ -48,7 +48,7 @@ impl SensitiveFieldMask {
         out
     }
 
-    /// Every property that is marked, however deep.
+    /// Collects every marked property, at any depth.
     fn learn_sensitive(&mut self, node: Node<'_>) {
         for (name, value) in node.members() {
             if value.get(SENSITIVE_KEYWORD).and_then(|mark| mark.bool()) == Some(true) {
@@ -71,8 +71,9 @@ impl SensitiveFieldMask {
     fn write_masked(&self, out: &mut Vec<u8>, node: Node<'_>) {
         match node.kind() {
             NodeKind::Object => {
-                // A text that is told beside typed content may say anything of it.
-                let told = node.get("structuredContent").is_some_and(|typed| self.contains_sensitive(typed));
+                // The text content may repeat any value of the structured content.
+                let masks_text =
+                    node.get("structuredContent").is_some_and(|typed| self.contains_sensitive(typed));
                 out.push(b'{');
                 for (i, (name, value)) in node.members().enumerate() {
                     if i > 0 {
@@ -82,7 +83,7 @@ impl SensitiveFieldMask {
                     out.push(b':');
                     if self.is_sensitive(name) && value.kind() != NodeKind::Null {
                         write::string(out, MASK);
-                    } else if told && name.eq_str("content") {
+                    } else if masks_text && name.eq_str("content") {
                         out.extend_from_slice(b"[{\"type\":\"text\",\"text\":");
                         write::string(out, MASK);
                         out.extend_from_slice(b"}]");
@@ -109,10 +110,11 @@ mod tests {
     use super::{RecordedEvent, SensitiveFieldMask, TraceEntry};
 
     fn masked_message(mask: &mut SensitiveFieldMask, message: &str) -> String {
-        let what = RecordedEvent::Message { direction: Direction::In, bytes: message.into(), exchange: None };
-        let entry = mask.apply(TraceEntry { elapsed_us: 1, event: what }).expect("messages are recorded");
-        let RecordedEvent::Message { bytes, .. } = entry.event else { panic!("a message") };
-        String::from_utf8(bytes).expect("text")
+        let event =
+            RecordedEvent::Message { direction: Direction::In, bytes: message.into(), exchange: None };
+        let entry = mask.apply(TraceEntry { elapsed_us: 1, event }).expect("a message is recorded");
+        let RecordedEvent::Message { bytes, .. } = entry.event else { panic!("not a message") };
+        String::from_utf8(bytes).expect("UTF-8")
     }
 
     fn masked_bytes(mask: &mut SensitiveFieldMask) -> Option<TraceEntry> {
@@ -125,12 +127,12 @@ mod tests {
     const TOOLS: &str = r#"{"result":{"tools":[{"name":"t","outputSchema":{"anyOf":[{"properties":{"phone":{"type":"string","x-sensitive":true},"plan":{}}}]}}]}}"#;
 
     #[test]
-    fn what_is_sensitive_is_left_out_from_then_on() {
+    fn sensitive_fields_are_masked_once_the_tool_list_names_them() {
         let mut mask = SensitiveFieldMask::default();
         let call = r#"{"params":{"name":"t","arguments":{"phone":"1","plan": "x"}}}"#;
-        assert_eq!(masked_message(&mut mask, call), call, "nothing is known yet");
+        assert_eq!(masked_message(&mut mask, call), call, "no tool list yet");
         assert!(masked_bytes(&mut mask).is_some());
-        assert_eq!(masked_message(&mut mask, TOOLS), TOOLS, "schemas have no values");
+        assert_eq!(masked_message(&mut mask, TOOLS), TOOLS, "a tool list contains no values");
         assert!(masked_bytes(&mut mask).is_none());
         for (message, expected) in [
             (call, r#"{"params":{"name":"t","arguments":{"phone":"•••","plan":"x"}}}"#),
@@ -143,7 +145,7 @@ mod tests {
                 r#"{"result":{"content":[{"type":"text","text":"fine"}], "structuredContent":{"plan":"x"}}}"#,
             ),
             (r#"[{"phone":[1,2]},7]"#, r#"[{"phone":"•••"},7]"#),
-            ("no JSON, phone: 1", "no JSON, phone: 1"),
+            ("not JSON, phone: 1", "not JSON, phone: 1"),
         ] {
             assert_eq!(masked_message(&mut mask, message), expected);
         }

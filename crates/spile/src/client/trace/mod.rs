@@ -1,4 +1,4 @@
-//! `spile trace`: everything that passes between us and a server, as it passes; recorded, and shown again.
+//! `spile trace`: prints every message exchanged with a server, records a session, and replays a recording.
 
 mod entry;
 mod mask;
@@ -24,19 +24,19 @@ use super::{exit_code, run_session};
 
 #[derive(Debug, Args)]
 pub struct TraceArgs {
-    /// What to ask, each a client command in quotes, such as 'call lookup_customer email=dana@acme.test'
+    /// Client commands to run, each in quotes, such as 'call lookup_customer email=dana@acme.test'
     #[arg(value_name = "STEP", default_value = "tools")]
     steps: Vec<String>,
 
-    /// Print the bytes exactly as they passed, each chunk below a line with its direction and length
+    /// Print the exact bytes, each chunk below a line with its direction and length
     #[arg(long)]
     raw: bool,
 
-    /// Write everything to FILE too, one JSON object a line; what is in messages may be confidential
+    /// Also write everything to FILE, one JSON object per line; messages may contain confidential data
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Show a recording again; no server is needed
+    /// Print a recording again, without a server
     #[arg(long, value_name = "FILE", conflicts_with_all = ["steps", "record", "url", "command", "from"])]
     replay: Option<PathBuf>,
 
@@ -44,7 +44,7 @@ pub struct TraceArgs {
     server: ServerArgs,
 }
 
-/// A step, as typed in quotes.
+/// Parses a step typed in quotes.
 #[derive(Debug, Parser)]
 #[command(name = "", no_binary_name = true, disable_help_subcommand = true)]
 struct StepParser {
@@ -61,32 +61,33 @@ pub(crate) fn run(args: &TraceArgs) -> ExitCode {
 
 fn trace_session(args: &TraceArgs) -> Result<Exit, CommandError> {
     let steps = args.steps.iter().map(|text| parse_step(text)).collect::<Result<Vec<_>, _>>()?;
-    let place = args.server.endpoint()?;
-    let record =
-        args.record.as_deref().map(|file| Recording::create(file, &place.label.address)).transpose()?;
-    let watcher = Arc::new(TraceTap {
+    let endpoint = args.server.endpoint()?;
+    let recording =
+        args.record.as_deref().map(|file| Recording::create(file, &endpoint.label.address)).transpose()?;
+    let tap = Arc::new(TraceTap {
         start: Instant::now(),
-        outputs: Mutex::new(TraceOutputs { printer: TracePrinter::new(args.raw), recording: record }),
+        outputs: Mutex::new(TraceOutputs { printer: TracePrinter::new(args.raw), recording }),
     });
-    // The messages are what there is to see; the answers once more only if asked for.
-    let showing = if args.server.verbose > 0 {
+    // The trace already contains the results; -v prints them as well.
+    let display = if args.server.verbose > 0 {
         ResultDisplay::Print(args.server.output)
     } else {
         ResultDisplay::Hidden
     };
-    let done = run_session(place, &args.server, &steps, showing, Some(watcher.clone()));
-    let failed = watcher
+    let result = run_session(endpoint, &args.server, &steps, display, Some(tap.clone()));
+    let write_error = tap
         .outputs
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .recording
         .take()
-        .and_then(|record| record.write_error);
-    match (failed, args.record.as_deref()) {
-        (Some(error), Some(file)) => {
-            Err(CommandError::new(Exit::Failed, format!("`{}` is not complete: {error}", file.display())))
-        }
-        _ => done,
+        .and_then(|recording| recording.write_error);
+    match (write_error, args.record.as_deref()) {
+        (Some(error), Some(file)) => Err(CommandError::new(
+            Exit::Failed,
+            format!("the recording `{}` is incomplete: {error}", file.display()),
+        )),
+        _ => result,
     }
 }
 
@@ -95,13 +96,13 @@ fn parse_step(text: &str) -> Result<Step, CommandError> {
         process::split_words(text).map_err(|error| CommandError::usage(format!("step `{text}`: {error}")))?;
     let help = "a step is a client command in quotes, such as 'call TOOL key=value'";
     if words.is_empty() {
-        return Err(CommandError::usage("a step is empty").help(help));
+        return Err(CommandError::usage("empty step").help(help));
     }
     match StepParser::try_parse_from(words) {
         Ok(line) => Ok(line.step),
         Err(error) => {
-            let said = error.render().to_string();
-            let first = said.lines().next().unwrap_or_default();
+            let message = error.render().to_string();
+            let first = message.lines().next().unwrap_or_default();
             let first = first.strip_prefix("error: ").unwrap_or(first);
             Err(CommandError::usage(format!("step `{text}`: {first}")).help(help))
         }
@@ -119,18 +120,18 @@ struct TraceOutputs {
 }
 
 impl TraceSink for TraceTap {
-    fn record(&self, seen: TraceEvent<'_>) {
-        let us = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let entry = TraceEntry { elapsed_us: us, event: RecordedEvent::from(seen) };
-        let mut outlets = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
-        outlets.printer.print(&entry);
-        if let Some(record) = &mut outlets.recording {
-            record.append(entry);
+    fn record(&self, event: TraceEvent<'_>) {
+        let elapsed_us = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let entry = TraceEntry { elapsed_us, event: RecordedEvent::from(event) };
+        let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);
+        outputs.printer.print(&entry);
+        if let Some(recording) = &mut outputs.recording {
+            recording.append(entry);
         }
     }
 }
 
-/// A file that grows with every line, so that what was seen before an accident is there.
+/// A file to which each entry is written at once, so that a crash loses nothing before it.
 struct Recording {
     file: File,
     write_error: Option<std::io::Error>,
@@ -141,18 +142,17 @@ impl Recording {
     fn create(path: &Path, server: &str) -> Result<Self, CommandError> {
         let shown = path.display();
         if path.is_symlink() {
-            return Err(CommandError::usage(format!("--record: `{shown}` is a link to another file"))
-                .help("a recording is written to the file that is named; give that one"));
+            return Err(CommandError::usage(format!("--record: `{shown}` is a symbolic link"))
+                .help("name the file that it points to"));
         }
-        let file = Self::open(path).map_err(|error| {
-            CommandError::usage(format!("--record: `{shown}` cannot be written: {error}"))
-        })?;
+        let file = Self::open(path)
+            .map_err(|error| CommandError::usage(format!("--record: cannot write `{shown}`: {error}")))?;
         let mut recording = Self { file, write_error: None, mask: SensitiveFieldMask::default() };
         recording.write_line(&entry::header_line(server));
         Ok(recording)
     }
 
-    /// An empty file that is nobody else's to read, also where it was before: messages may be confidential.
+    /// Opens an empty file that only its owner can read, even if it existed before: messages may be confidential.
     fn open(path: &Path) -> std::io::Result<File> {
         let mut options = File::options();
         options.write(true).create(true).truncate(false);
@@ -163,7 +163,7 @@ impl Recording {
             options.mode(0o600).custom_flags(no_link);
         }
         let file = options.open(path)?;
-        // A device or a pipe is as it is.
+        // Leaves a device or a pipe as it is.
         if file.metadata()?.is_file() {
             #[cfg(unix)]
             {
@@ -190,35 +190,35 @@ impl Recording {
 
 fn replay(file: &Path, raw: bool) -> Result<Exit, CommandError> {
     let shown = file.display();
-    let bad = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => CommandError::usage(format!("there is no file `{shown}`")),
-        _ => CommandError::usage(format!("`{shown}` cannot be read: {error}")),
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => CommandError::usage(format!("file `{shown}` not found")),
+        _ => CommandError::usage(format!("cannot read `{shown}`: {error}")),
     };
-    let mut lines = BufReader::new(File::open(file).map_err(bad)?);
+    let mut lines = BufReader::new(File::open(file).map_err(failed)?);
     let mut printer = TracePrinter::new(raw);
     let (mut number, mut line) = (0, Vec::new());
     loop {
         line.clear();
-        if lines.read_until(b'\n', &mut line).map_err(bad)? == 0 {
+        if lines.read_until(b'\n', &mut line).map_err(failed)? == 0 {
             break;
         }
         number += 1;
         let is_whole = line.ends_with(b"\n");
-        let wrong = |why: String| {
-            let cut = if is_whole { "" } else { "; the recording ends in the middle of a line" };
-            CommandError::usage(format!("{shown}:{number}: {why}{cut}"))
+        let invalid = |reason: String| {
+            let cut = if is_whole { "" } else { "; the recording ends within a line" };
+            CommandError::usage(format!("{shown}:{number}: {reason}{cut}"))
         };
-        let read = std::str::from_utf8(&line).map_err(|_| "no text".to_owned());
-        match (number, read) {
-            (_, Err(why)) => return Err(wrong(why)),
-            (1, Ok(text)) => entry::check_header_line(text).map_err(wrong)?,
+        let text = std::str::from_utf8(&line).map_err(|_| "not UTF-8 text".to_owned());
+        match (number, text) {
+            (_, Err(reason)) => return Err(invalid(reason)),
+            (1, Ok(text)) => entry::check_header_line(text).map_err(invalid)?,
             (_, Ok(text)) if text.trim().is_empty() => {}
-            (_, Ok(text)) => printer.print(&TraceEntry::from_line(text).map_err(wrong)?),
+            (_, Ok(text)) => printer.print(&TraceEntry::from_line(text).map_err(invalid)?),
         }
     }
     match number {
         0 => Err(CommandError::usage(format!(
-            "`{shown}` is empty; `spile trace --record FILE` makes a recording"
+            "`{shown}` is empty; `spile trace --record FILE` writes a recording"
         ))),
         _ => Ok(Exit::Success),
     }

@@ -1,4 +1,4 @@
-//! A trace as people read it, or the bytes themselves.
+//! Prints a trace: a summary of each message, or the raw bytes.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ pub(crate) struct TracePrinter {
     style: OutputStyle,
 }
 
-/// As wide as the times in front.
+/// The width of the time column.
 const INDENT: &str = "             ";
 
 impl TracePrinter {
@@ -25,20 +25,21 @@ impl TracePrinter {
 
     pub(crate) fn print(&mut self, entry: &TraceEntry) {
         let text = if self.raw { self.format_raw(entry) } else { self.format_entry(entry) };
-        // There is no more that could be told about it; the recording and the conversation go on.
+        // If stdout is closed, the session and its recording go on.
         let _ = print_bytes(&text);
     }
 
-    /// The bytes below a line with their direction and number. What is no bytes goes to stderr.
+    /// A line with direction and length, then the bytes. All other events go to stderr.
     fn format_raw(&self, entry: &TraceEntry) -> Vec<u8> {
-        let RecordedEvent::Bytes { direction: to, bytes } = &entry.event else {
+        let RecordedEvent::Bytes { direction, bytes } = &entry.event else {
             if !matches!(entry.event, RecordedEvent::Message { .. }) {
                 let _ = std::io::stderr().write_all(&self.format_entry(entry));
             }
             return Vec::new();
         };
-        let mut out = format!("{} {}\n", arrow(*to), pluralize(bytes.len() as u64, "byte").replace(',', ""))
-            .into_bytes();
+        let mut out =
+            format!("{} {}\n", arrow(*direction), pluralize(bytes.len() as u64, "byte").replace(',', ""))
+                .into_bytes();
         if self.style.is_terminal {
             out.extend(sanitize::lines(&String::from_utf8_lossy(bytes)).bytes());
         } else {
@@ -51,36 +52,41 @@ impl TracePrinter {
     }
 
     fn format_entry(&self, entry: &TraceEntry) -> Vec<u8> {
-        let screen = &self.style;
-        let (head, below) = match &entry.event {
+        let style = &self.style;
+        let (heading, body) = match &entry.event {
             RecordedEvent::Opened(text) | RecordedEvent::Ended(text) => {
                 (format!("* {}", sanitize::escape_line(text)), String::new())
             }
             RecordedEvent::InputClosed => ("* input closed".to_owned(), String::new()),
             RecordedEvent::Stderr(text) => {
-                (screen.faint(&format!("! {}", sanitize::escape_line(text))), String::new())
+                (style.faint(&format!("! {}", sanitize::escape_line(text))), String::new())
             }
-            RecordedEvent::HttpHead { direction: to, text, .. } => {
+            RecordedEvent::HttpHead { direction, text, .. } => {
                 let mut lines = text.lines();
                 let first = lines.next().unwrap_or_default();
-                let rest: Vec<String> =
-                    lines.map(|line| screen.faint(&sanitize::escape_line(line))).collect();
-                (format!("{} {}", self.colored_arrow(*to), sanitize::escape_line(first)), rest.join("\n"))
+                let rest: Vec<String> = lines.map(|line| style.faint(&sanitize::escape_line(line))).collect();
+                (
+                    format!("{} {}", self.colored_arrow(*direction), sanitize::escape_line(first)),
+                    rest.join("\n"),
+                )
             }
-            RecordedEvent::Message { direction: to, bytes, exchange: _ } => {
+            RecordedEvent::Message { direction, bytes, exchange: _ } => {
                 let text = String::from_utf8_lossy(bytes);
                 let json = Json::parse(&text).ok();
-                let what =
-                    json.as_ref().map_or("no JSON".to_owned(), |json| message_summary(json.to_doc().root()));
+                let summary =
+                    json.as_ref().map_or("not JSON".to_owned(), |json| message_summary(json.to_doc().root()));
                 let size = pluralize(bytes.len() as u64, "byte");
                 let text = if json.is_some() { sanitize::json(&text) } else { sanitize::escape_line(&text) };
-                (format!("{} {}, {size}", self.colored_arrow(*to), screen.bold(&what)), text.into_owned())
+                (
+                    format!("{} {}, {size}", self.colored_arrow(*direction), style.bold(&summary)),
+                    text.into_owned(),
+                )
             }
             RecordedEvent::Bytes { .. } => return Vec::new(),
         };
         let time = format!("{:>8.1} ms", entry.elapsed_us as f64 / 1000.0);
-        let mut out = format!("{}  {head}\n", screen.faint(&time));
-        for line in below.lines() {
+        let mut out = format!("{}  {heading}\n", style.faint(&time));
+        for line in body.lines() {
             out.push_str(INDENT);
             out.push_str(line);
             out.push('\n');
@@ -88,22 +94,22 @@ impl TracePrinter {
         out.into_bytes()
     }
 
-    fn colored_arrow(&self, to: Direction) -> String {
-        match to {
-            Direction::Out => self.style.cyan(arrow(to)),
-            Direction::In => self.style.green(arrow(to)),
+    fn colored_arrow(&self, direction: Direction) -> String {
+        match direction {
+            Direction::Out => self.style.cyan(arrow(direction)),
+            Direction::In => self.style.green(arrow(direction)),
         }
     }
 }
 
-fn arrow(to: Direction) -> &'static str {
-    match to {
+fn arrow(direction: Direction) -> &'static str {
+    match direction {
         Direction::Out => "→",
         Direction::In => "←",
     }
 }
 
-/// `tools/call #3`, `answer #3`, `error #3 (-32602)`
+/// `tools/call #3`, `response #3`, `error #3 (-32602)`
 fn message_summary(message: Node<'_>) -> String {
     if message.kind() == NodeKind::Array {
         return format!("batch of {}", message.len());
@@ -123,8 +129,8 @@ fn message_summary(message: Node<'_>) -> String {
                 .unwrap_or_default();
             format!("error{id}{code}")
         }
-        None if message.get("result").is_some() => format!("answer{id}"),
-        None => "no message".to_owned(),
+        None if message.get("result").is_some() => format!("response{id}"),
+        None => "not a message".to_owned(),
     }
 }
 
@@ -134,18 +140,18 @@ mod tests {
     use json::Json;
 
     #[test]
-    fn a_message_in_short() {
+    fn a_message_is_summarized_by_kind_and_id() {
         for (message, expected) in [
             (r#"{"id":1,"method":"tools/list"}"#, "tools/list #1"),
             (r#"{"method":"notifications/initialized"}"#, "notifications/initialized"),
-            (r#"{"id":"a\u001b","result":{}}"#, "answer #a\\u{1b}"),
+            (r#"{"id":"a\u001b","result":{}}"#, "response #a\\u{1b}"),
             (r#"{"id":1,"error":{"code":-32602}}"#, "error #1 (-32602)"),
             (r#"{"error":7}"#, "error"),
             (r#"[{},{}]"#, "batch of 2"),
-            ("7", "no message"),
+            ("7", "not a message"),
             (r#"{"method":"a\u202eb"}"#, "a\\u{202e}b"),
         ] {
-            let json = Json::parse(message).expect("JSON");
+            let json = Json::parse(message).expect("valid JSON");
             assert_eq!(message_summary(json.to_doc().root()), expected);
         }
     }
