@@ -1,4 +1,4 @@
-//! Arguments, wiring and diagnostics: what stands between a command line and a serving process.
+//! Arguments, wiring and diagnostics: everything between the command line and a serving process.
 
 mod atomic_file;
 mod banner;
@@ -8,6 +8,7 @@ pub mod dev;
 pub mod diff;
 pub mod init;
 pub mod install;
+mod layout;
 pub mod lock;
 pub mod pack;
 mod progress;

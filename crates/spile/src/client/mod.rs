@@ -10,7 +10,7 @@ mod arguments;
 mod error;
 mod form;
 mod in_process;
-mod output_style;
+pub(crate) mod output_style;
 mod render;
 mod schema;
 mod server_args;

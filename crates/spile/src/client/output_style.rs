@@ -38,6 +38,12 @@ impl OutputStyle {
         Self { is_terminal, use_color: is_terminal && !plain, columns: is_terminal.then(columns) }
     }
 
+    /// A terminal of this width without colour.
+    #[cfg(test)]
+    pub(crate) fn of_width(columns: usize) -> Self {
+        Self { is_terminal: true, use_color: false, columns: Some(columns) }
+    }
+
     /// The same, with room for everything.
     pub(crate) fn unlimited_width(&self) -> Self {
         Self { columns: None, ..*self }
