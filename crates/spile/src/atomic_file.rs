@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all.
+//! Writes files completely or not at all: to a temporary file, which then replaces the old one.
 
 use std::fs::Permissions;
 use std::io::{self, Write};
@@ -7,58 +7,58 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use tempfile::{Builder, NamedTempFile};
 
-/// Who may do what with a file.
+/// The permissions of a written file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FileMode<'a> {
-    /// As a file that is replaced was; nobody else's business where there was none.
+    /// Those of the file it replaces; a new file is private.
     PreserveOrPrivate,
-    /// As a file that is replaced was; as programs usually leave files where there was none.
+    /// Those of the file it replaces; a new file gets the umask.
     PreserveOrUmask,
-    /// As this one.
+    /// Those of this file.
     SameAs(&'a Path),
-    /// As programs usually leave files.
+    /// The usual ones of a new file, by the umask.
     Umask,
-    /// To be run.
+    /// Executable, by the umask.
     Executable,
 }
 
-/// Puts these bytes at a path. Whoever looks sees what was there before or all of this. A device or a pipe is
-/// nothing that could be replaced: it is written to.
+/// Writes a file. Readers see the old content or all of the new one. A device or a pipe cannot be replaced and is
+/// written to directly.
 pub(crate) fn write(path: &Path, bytes: &[u8], mode: FileMode<'_>) -> anyhow::Result<()> {
     if is_special_file(path) {
         return std::fs::write(path, bytes)
-            .with_context(|| format!("`{}` cannot be written", path.display()));
+            .with_context(|| format!("cannot write `{}`", path.display()));
     }
     write_with(path, mode, |file| Ok(file.write_all(bytes)?))
 }
 
-/// Puts at a path what `fill` writes; what goes wrong there is told in its own words.
+/// Writes a file with the content that `fill` writes. Errors of `fill` are returned unchanged.
 pub(crate) fn write_with(
     path: &Path,
     mode: FileMode<'_>,
     fill: impl FnOnce(&mut NamedTempFile) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    ensure!(!is_special_file(path), "`{}` is a device or a pipe; name a file", path.display());
-    let unwritten = || format!("`{}` cannot be written", path.display());
-    // A link that somebody made stays one.
-    let to = std::fs::canonicalize(path).unwrap_or_else(|_| resolve_symlink(path));
-    let mut temporary = create_temp_file(&to, mode).with_context(unwritten)?;
+    ensure!(!is_special_file(path), "`{}` is a device or a pipe; name a regular file", path.display());
+    let write_error = || format!("cannot write `{}`", path.display());
+    // A symbolic link stays one: the file that it points to is replaced.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| resolve_symlink(path));
+    let mut temporary = create_temp_file(&target, mode).with_context(write_error)?;
     fill(&mut temporary)?;
-    let kept = || {
+    let replace = || {
         temporary.as_file().sync_all()?;
-        temporary.persist(&to).map_err(|error| error.error)?;
-        sync_dir(&parent_dir(&to))
+        temporary.persist(&target).map_err(|error| error.error)?;
+        sync_dir(&parent_dir(&target))
     };
-    kept().with_context(unwritten)
+    replace().with_context(write_error)
 }
 
-/// Makes the folder that a file is to be in.
+/// Creates the folder of a file.
 pub(crate) fn create_parent_dir(path: &Path) -> anyhow::Result<()> {
     let folder = parent_dir(path);
-    std::fs::create_dir_all(&folder).with_context(|| format!("`{}` cannot be made", folder.display()))
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create `{}`", folder.display()))
 }
 
-/// The same for a path where nothing may be yet.
+/// Writes a file that must not exist yet.
 pub(crate) fn create_new(path: &Path, bytes: &[u8], mode: FileMode<'_>) -> io::Result<()> {
     let mut temporary = create_temp_file(path, mode)?;
     temporary.write_all(bytes)?;
@@ -67,41 +67,41 @@ pub(crate) fn create_new(path: &Path, bytes: &[u8], mode: FileMode<'_>) -> io::R
     sync_dir(&parent_dir(path))
 }
 
-/// Where a link leads, also if nothing is there yet.
+/// The target of a symbolic link, also if the target does not exist.
 fn resolve_symlink(path: &Path) -> PathBuf {
     match std::fs::read_link(path) {
-        Ok(to) => parent_dir(path).join(to),
+        Ok(target) => parent_dir(path).join(target),
         Err(_) => path.to_owned(),
     }
 }
 
-/// Something is there that is neither a file nor a folder.
+/// Whether the path exists and is neither a regular file nor a folder.
 fn is_special_file(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|what| !what.is_file() && !what.is_dir())
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 fn create_temp_file(path: &Path, mode: FileMode<'_>) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
     let permissions = match mode {
         FileMode::PreserveOrPrivate | FileMode::PreserveOrUmask => {
-            std::fs::metadata(path).ok().map(|what| what.permissions())
+            std::fs::metadata(path).ok().map(|metadata| metadata.permissions())
         }
         FileMode::SameAs(other) => Some(std::fs::metadata(other)?.permissions()),
         FileMode::Umask | FileMode::Executable => None,
     };
-    // What a new file may be is for the user's mask to say; a temporary file is private if nothing is said.
-    let asked = match mode {
+    // A temporary file is private by default; a new file gets the permissions that the umask allows.
+    let requested = match mode {
         FileMode::Executable => permissions_from_mode(0o777),
         FileMode::Umask | FileMode::PreserveOrUmask => permissions_from_mode(0o666),
         FileMode::PreserveOrPrivate | FileMode::SameAs(_) => None,
     };
-    if let Some(asked) = asked.filter(|_| permissions.is_none()) {
-        builder.permissions(asked);
+    if let Some(requested) = requested.filter(|_| permissions.is_none()) {
+        builder.permissions(requested);
     }
-    let made = builder.prefix(".spile-").suffix(".tmp").tempfile_in(parent_dir(path));
-    // Without the name that it would have had.
-    let file = made.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
+    let created = builder.prefix(".spile-").suffix(".tmp").tempfile_in(parent_dir(path));
+    // The error of the temporary file would name a path that the user does not know.
+    let file = created.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::other("its folder does not exist"),
         kind => io::Error::from(kind),
     })?;
     if let Some(permissions) = permissions {
@@ -146,47 +146,47 @@ mod tests {
     use super::{FileMode, create_new, write, write_with};
 
     fn mode_of(path: &Path) -> u32 {
-        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+        std::fs::metadata(path).expect("exists").permissions().mode() & 0o777
     }
 
     #[test]
-    fn a_new_file_is_what_other_programs_would_have_made_and_an_old_one_stays_as_it_was() {
+    fn a_new_file_gets_the_umask_and_a_replaced_one_keeps_its_permissions() {
         let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("theirs"), "").expect("a file");
-        let usual = mode_of(&at("theirs"));
-        write(&at("new"), b"a", FileMode::Umask).expect("it is written");
-        assert_eq!(mode_of(&at("new")), usual);
-        write(&at("private"), b"a", FileMode::PreserveOrPrivate).expect("it is written");
-        assert_eq!(mode_of(&at("private")), 0o600);
-        write(&at("private"), b"b", FileMode::PreserveOrUmask).expect("it is written");
-        assert_eq!(mode_of(&at("private")), 0o600);
-        write(&at("run"), b"a", FileMode::Executable).expect("it is written");
-        assert_eq!(mode_of(&at("run")) & 0o100, 0o100);
-        create_new(&at("like"), b"a", FileMode::SameAs(&at("private"))).expect("it is written");
-        assert_eq!(mode_of(&at("like")), 0o600);
-        let taken = create_new(&at("like"), b"b", FileMode::Umask).expect_err("it is there");
-        assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists);
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("other"), "").expect("a file");
+        let usual = mode_of(&path("other"));
+        write(&path("new"), b"a", FileMode::Umask).expect("written");
+        assert_eq!(mode_of(&path("new")), usual);
+        write(&path("private"), b"a", FileMode::PreserveOrPrivate).expect("written");
+        assert_eq!(mode_of(&path("private")), 0o600);
+        write(&path("private"), b"b", FileMode::PreserveOrUmask).expect("written");
+        assert_eq!(mode_of(&path("private")), 0o600);
+        write(&path("run"), b"a", FileMode::Executable).expect("written");
+        assert_eq!(mode_of(&path("run")) & 0o100, 0o100);
+        create_new(&path("like"), b"a", FileMode::SameAs(&path("private"))).expect("written");
+        assert_eq!(mode_of(&path("like")), 0o600);
+        let error = create_new(&path("like"), b"b", FileMode::Umask).expect_err("exists already");
+        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
     }
 
     #[test]
-    fn a_link_stays_one() {
+    fn a_symbolic_link_stays_one() {
         let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name);
-        std::os::unix::fs::symlink("elsewhere", at("link")).expect("a link");
+        let path = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("elsewhere", path("link")).expect("a link");
         for text in ["a", "b"] {
-            write(&at("link"), text.as_bytes(), FileMode::Umask).expect("it is written");
-            assert_eq!(std::fs::read_to_string(at("elsewhere")).expect("a file"), text);
+            write(&path("link"), text.as_bytes(), FileMode::Umask).expect("written");
+            assert_eq!(std::fs::read_to_string(path("elsewhere")).expect("a file"), text);
         }
-        assert!(std::fs::symlink_metadata(at("link")).expect("it is there").is_symlink());
+        assert!(std::fs::symlink_metadata(path("link")).expect("exists").is_symlink());
     }
 
     #[test]
-    fn a_device_is_written_to_and_never_replaced() {
+    fn a_device_is_written_to_and_not_replaced() {
         let null = Path::new("/dev/null");
-        write(null, b"a", FileMode::Umask).expect("it takes everything");
-        let why = write_with(null, FileMode::Umask, |_| Ok(())).expect_err("it is no file");
-        assert_eq!(why.to_string(), "`/dev/null` is a device or a pipe; name a file");
-        assert!(!std::fs::metadata(null).expect("it is there").is_file());
+        write(null, b"a", FileMode::Umask).expect("/dev/null takes every write");
+        let error = write_with(null, FileMode::Umask, |_| Ok(())).expect_err("not a regular file");
+        assert_eq!(error.to_string(), "`/dev/null` is a device or a pipe; name a regular file");
+        assert!(!std::fs::metadata(null).expect("exists").is_file());
     }
 }

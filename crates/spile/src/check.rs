@@ -1,8 +1,8 @@
-//! `spile check`: what would be served, proven as far as it can be without serving it.
+//! `spile check`: compiles a project, as far as that is possible without serving it, and reports.
 //!
-//! Exit codes: 0 if it can be served, whatever is worth a look; 1 if something keeps it from being served, or with
-//! `--locked` from being what was locked; 2 for a command line that means nothing. docs/check.md has the shape of
-//! `--json`, which stays as it is: members may come, and none goes or changes its meaning.
+//! Exit codes: 0 if it can be served, whatever the notes say; 1 if it cannot, or with `--locked` if it differs from
+//! the lock file; 2 for an invalid command line. docs/check.md defines the JSON of `--json`, which is stable: members
+//! may be added, none is removed or changes its meaning.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,58 +14,63 @@ use contract::{Contract, ToolOperation, lint};
 use json::Json;
 use json::write::{self, ObjectWriter};
 
+use crate::client::output_style::OutputStyle;
 use crate::project::{Project, Scan};
-use crate::report::{argument_names, print, print_diagnostics, report, token_cost};
+use crate::report::{argument_names, print, print_diagnostics, report, token_cost, total_token_cost};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// What `serve` takes
+    /// A data file, a spile.toml, or a folder with either
     #[arg(default_value = ".")]
     pub path: PathBuf,
-    /// Fail if it is not what the lock file says
+    /// Fail if the contract differs from the lock file
     #[arg(long)]
     pub locked: bool,
-    /// Print everything as one JSON object, for programs
+    /// Print the report as one JSON object
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let mut looked = match Project::find(&args.path).and_then(|project| project.scan()) {
-        Ok(looked) => looked,
-        // A program that asked for JSON gets JSON, whatever happens.
+    let mut scan = match Project::find(&args.path).and_then(|project| project.scan()) {
+        Ok(scan) => scan,
+        // With --json, the caller gets JSON whatever happens.
         Err(error) if args.json => {
-            let found = vec![Diagnostic::error(format!("{error:#}")).code("path")];
-            Scan { diagnostics: found, ..Scan::default() }
+            let diagnostics = vec![Diagnostic::error(format!("{error:#}")).code("path")];
+            Scan { diagnostics, ..Scan::default() }
         }
         Err(error) => return Err(error),
     };
-    let unlocked = looked.lock_state.diagnostic(args.locked);
-    let fails = args.locked && unlocked.is_some();
-    looked.diagnostics.extend(unlocked);
-    let findings = lint_findings(&looked);
-    let contract = looked.compiled.as_ref().map(|ready| &ready.contract);
-    let is_ok = contract.is_some() && !fails;
+    let lock_diagnostic = scan.lock_state.diagnostic(args.locked);
+    let is_lock_violated = args.locked && lock_diagnostic.is_some();
+    scan.diagnostics.extend(lock_diagnostic);
+    let findings = lint_findings(&scan);
+    let contract = scan.compiled.as_ref().map(|compiled| &compiled.contract);
+    let is_ok = contract.is_some() && !is_lock_violated;
     if args.json {
-        let all: Vec<&Diagnostic> = looked.diagnostics.iter().chain(&findings).collect();
+        let all: Vec<&Diagnostic> = scan.diagnostics.iter().chain(&findings).collect();
         print(&format!("{}\n", as_json(is_ok, contract, &all).as_str()))?;
+    } else if let Some(contract) = contract {
+        let is_error = |one: &&Diagnostic| one.severity == Severity::Error;
+        let errors: Vec<Diagnostic> = scan.diagnostics.iter().filter(is_error).cloned().collect();
+        let notes: Vec<&Diagnostic> =
+            scan.diagnostics.iter().filter(|one| !is_error(one)).chain(&findings).collect();
+        print(&report(contract, &scan.source_summaries, &notes, &OutputStyle::stdout()))?;
+        print_diagnostics(&errors);
     } else {
-        print_diagnostics(&looked.diagnostics);
-        if let Some(contract) = contract {
-            print(&report(contract, &looked.source_summaries, &findings))?;
-        }
+        print_diagnostics(&scan.diagnostics);
     }
     Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What is worth a look in something that can be served.
-fn lint_findings(looked: &Scan) -> Vec<Diagnostic> {
-    let (Some(ready), Some(manifest)) = (&looked.compiled, &looked.manifest) else { return Vec::new() };
-    let known: Vec<KnownSource<'_>> =
-        looked.facts.iter().map(|(name, facts)| KnownSource::new(name, facts)).collect();
-    let mut findings = lint::lint(&ready.contract, manifest, &known);
-    if !looked.has_manifest {
-        // Nobody has left anything out of a manifest that nobody wrote, and it has no places to point to.
+/// What the lints find in a contract that can be served.
+fn lint_findings(scan: &Scan) -> Vec<Diagnostic> {
+    let (Some(compiled), Some(manifest)) = (&scan.compiled, &scan.manifest) else { return Vec::new() };
+    let sources: Vec<KnownSource<'_>> =
+        scan.facts.iter().map(|(name, facts)| KnownSource::new(name, facts)).collect();
+    let mut findings = lint::lint(&compiled.contract, manifest, &sources);
+    if !scan.has_manifest {
+        // The manifest was generated: its missing descriptions are not the user's, and its locations point nowhere.
         findings.retain(|one| one.code != Some("description_missing"));
         findings.iter_mut().for_each(|one| one.location = None);
     }
@@ -79,7 +84,7 @@ fn as_json(is_ok: bool, contract: Option<&Contract>, findings: &[&Diagnostic]) -
         o.bool("ok", is_ok);
         o.maybe_str("server", contract.map(|contract| contract.name.as_str()));
         o.maybe_str("version", contract.map(|contract| contract.version.as_str()));
-        o.int("tokens", tools.iter().map(token_cost).sum::<usize>() as i64);
+        o.int("tokens", contract.map_or(0, total_token_cost) as i64);
         o.array("tools", tools, |out, tool| {
             let mut o = ObjectWriter::new(out);
             o.str("name", &tool.name).int("tokens", token_cost(tool) as i64);
@@ -87,13 +92,13 @@ fn as_json(is_ok: bool, contract: Option<&Contract>, findings: &[&Diagnostic]) -
             o.array("arguments", &argument_names(tool), |out, name| write::string(out, name));
             o.end();
         });
-        let proven = contract.into_iter().flat_map(|contract| {
+        let statements = contract.into_iter().flat_map(|contract| {
             contract.tools.iter().filter_map(|tool| match tool.operation {
                 ToolOperation::Statement { statement } => Some((tool, &contract.statements[statement])),
                 _ => None,
             })
         });
-        o.array("statements", proven, |out, (tool, statement)| {
+        o.array("statements", statements, |out, (tool, statement)| {
             let mut o = ObjectWriter::new(out);
             o.str("tool", &tool.name).str("source", &statement.source).bool("writes", statement.shape.writes);
             o.array("columns", &statement.result.fields, |out, field| {
@@ -123,15 +128,16 @@ fn operation_writes(contract: &Contract, operation: &ToolOperation) -> bool {
 fn write_finding(out: &mut Vec<u8>, one: &Diagnostic) {
     let mut o = ObjectWriter::new(out);
     o.str("severity", one.severity.as_str()).str("code", finding_code(one));
-    if let Some(at) = &one.location {
-        o.str("file", at.file_name()).int("line", at.line() as i64).int("column", at.column() as i64);
+    if let Some(location) = &one.location {
+        o.str("file", location.file_name());
+        o.int("line", location.line() as i64).int("column", location.column() as i64);
     }
     o.str("message", &one.message).maybe_str("help", one.help.as_deref());
     o.end();
 }
 
-/// What has no word of its own is about how a manifest fits the data, or about the data.
+/// A finding without a code is about how the manifest fits the data, or about the data itself.
 fn finding_code(one: &Diagnostic) -> &'static str {
-    let in_manifest = one.location.as_ref().is_some_and(|at| at.file_name().ends_with(".toml"));
+    let in_manifest = one.location.as_ref().is_some_and(|location| location.file_name().ends_with(".toml"));
     one.code.unwrap_or(if in_manifest { "contract" } else { "data" })
 }

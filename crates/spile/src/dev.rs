@@ -1,6 +1,6 @@
-//! `spile dev`: serve over HTTP, follow every save, and say on stderr what happens.
+//! `spile dev`: serve over HTTP, reload on every save, and print reloads and calls to stderr.
 //!
-//! A change that breaks callers is served at once, with a warning: the only caller is whoever made it.
+//! A change that breaks callers is served at once, with a warning: the only caller is the author.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -22,144 +22,145 @@ use crate::sanitize;
 use crate::serve::{ServeArgs, Service, serve_with, start_logging};
 use crate::settings;
 
-/// The first port, unless another is asked for; then the next ones, in case another server of ours is there.
+/// The default port. If it is in use, perhaps by another `spile dev`, the next ones are tried.
 const PORT: u16 = 3333;
 const PORT_TRIES: u16 = 10;
-/// So much of a value is shown.
+/// An argument value is cut to this width.
 const VALUE_COLUMNS_MAX: usize = 40;
-/// So much of all arguments is shown.
+/// The arguments of a call together are cut to this width.
 const ARGUMENTS_COLUMNS_MAX: usize = 160;
 
 pub fn dev(path: &Path, args: ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(&args);
-    let (service, found) = Service::from_path(path)?;
-    print_diagnostics(&found);
-    let Some(service) = service else { return Ok(ExitCode::FAILURE) };
-    let secrets = Arc::new(SensitiveNames::default());
+    let (service, diagnostics) = Service::from_path(path)?;
+    let Some(service) = service else {
+        print_diagnostics(&diagnostics);
+        return Ok(ExitCode::FAILURE);
+    };
+    let sensitive_names = Arc::new(SensitiveNames::default());
     if let Some(watched) = &service.watched {
-        secrets.add_contract(watched.build().contract());
+        sensitive_names.add_contract(watched.build().contract());
     }
     let args = with_default_address(args)?;
-    serve_with(vec![service], &args, |servers| {
+    serve_with(vec![service], &diagnostics, &args, |servers| {
         for server in servers {
-            server.set_observer(Arc::new(CallLogger { sensitive_names: secrets.clone() }));
+            server.set_observer(Arc::new(CallLogger { sensitive_names: sensitive_names.clone() }));
         }
-        (BreakingChangePolicy::ServeNew, Box::new(move |server, news| report_reload(server, news, &secrets)))
+        let listener = Box::new(move |server: &Server, event: &ReloadEvent<'_>| {
+            report_reload(server, event, &sensitive_names);
+        });
+        (BreakingChangePolicy::ServeNew, listener)
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where to listen if nobody says: the first port that is free.
+/// Without an address on the command line or in the environment: the first free port.
 fn with_default_address(args: ServeArgs) -> anyhow::Result<ServeArgs> {
-    #[cfg(unix)]
-    let is_said = args.bind.is_some() || args.http || args.socket.is_some();
-    #[cfg(not(unix))]
-    let is_said = args.bind.is_some() || args.http;
-    if is_said {
+    if args.bind.is_some() || args.http || args.socket().is_some() {
         return Ok(args);
     }
     if settings::env_text("PORT")?.is_some() || settings::env_text("SPILE_HOST")?.is_some() {
         return Ok(ServeArgs { http: true, ..args });
     }
-    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let is_free = |port: &u16| TcpListener::bind(at(*port)).is_ok();
-    // If none is free, the first says what is the matter.
+    let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let is_free = |port: &u16| TcpListener::bind(local(*port)).is_ok();
+    // If none is free, binding the first one reports the error.
     let port = (PORT..PORT + PORT_TRIES).find(is_free).unwrap_or(PORT);
     if port != PORT {
-        print_stderr(&format!("port {PORT} is in use; taking {port}"));
+        print_stderr(&format!("port {PORT} is in use; using {port}"));
     }
-    Ok(ServeArgs { bind: Some(at(port)), ..args })
+    Ok(ServeArgs { bind: Some(local(port)), ..args })
 }
 
-/// What a save came to.
-fn report_reload(server: &Server, news: &ReloadEvent<'_>, secrets: &SensitiveNames) {
+/// Prints the result of a save.
+fn report_reload(server: &Server, event: &ReloadEvent<'_>, sensitive_names: &SensitiveNames) {
     let now = utc_time();
-    match news {
-        ReloadEvent::Applied { contract, differences, diagnostics: found, .. } => {
-            secrets.add_contract(contract);
-            print_diagnostics(found);
-            let what = match overall_compatibility(differences) {
-                Compatibility::Same => "served; what callers see is the same",
+    match event {
+        ReloadEvent::Applied { contract, differences, diagnostics, .. } => {
+            sensitive_names.add_contract(contract);
+            print_diagnostics(diagnostics);
+            let result = match overall_compatibility(differences) {
+                Compatibility::Same => "served; the contract is unchanged",
                 Compatibility::TextOnly | Compatibility::Compatible => "served; compatible",
-                Compatibility::Breaking => "served; breaking: `serve` would have kept the last contract",
+                Compatibility::Breaking => "served; breaking: `spile serve` would have kept the old contract",
             };
-            let head = format!("{now}  {} {}  {what}", contract.name, contract.version);
+            let head = format!("{now}  {} {}  {result}", contract.name, contract.version);
             print_stderr(format!("{head}\n{}", difference_lines(differences)).trim_end());
             if contract.name != server.name {
                 print_stderr(&format!(
-                    "  the path is still /mcp/{}: a new name needs a restart",
+                    "  the path is still /mcp/{}; restart to use the new name",
                     server.name
                 ));
             }
         }
-        ReloadEvent::Unchanged { diagnostics: found, .. } => {
-            print_diagnostics(found);
-            print_stderr(&format!("{now}  {}  nothing changed", server.name));
+        ReloadEvent::Unchanged { diagnostics, .. } => {
+            print_diagnostics(diagnostics);
+            print_stderr(&format!("{now}  {}  reloaded; the contract is unchanged", server.name));
         }
-        ReloadEvent::Invalid { diagnostics: found } => {
-            print_diagnostics(found);
-            print_stderr(&format!("{now}  {}  not served; the last good contract stays", server.name));
+        ReloadEvent::Invalid { diagnostics } => {
+            print_diagnostics(diagnostics);
+            print_stderr(&format!("{now}  {}  not served; the last valid contract is still served", server.name));
         }
-        // Nothing is refused here.
+        // Does not happen with `ServeNew`.
         ReloadEvent::Refused { differences } => print_stderr(&difference_lines(differences)),
     }
 }
 
-/// Arguments whose values are nobody's to print.
+/// The arguments whose values are not printed.
 #[derive(Default)]
 struct SensitiveNames(RwLock<ArgumentNames>);
 
 #[derive(Default)]
 struct ArgumentNames {
     sensitive: HashSet<String>,
-    /// What may be printed: where something is sensitive, a name that nobody knows may be a slip for it.
+    /// Arguments that may be printed. An unknown name may be a misspelt sensitive one, so its value is not printed either.
     known: HashSet<String>,
 }
 
 impl SensitiveNames {
-    /// What is sensitive now; what was sensitive before may still be on its way.
+    /// Adds the names of a contract. Earlier names stay: calls of an older contract may still be running.
     fn add_contract(&self, contract: &Contract) {
         let fields = contract.collections.iter().flat_map(|collection| &collection.fields);
         let arguments = contract.statements.iter().flat_map(|one| &one.arguments).map(|one| &one.field);
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for field in fields.chain(arguments) {
             let name = &field.name;
-            let all = [name.clone(), format!("{name}_min"), format!("{name}_max")];
-            if field.sensitive { names.sensitive.extend(all) } else { names.known.extend(all) }
+            let variants = [name.clone(), format!("{name}_min"), format!("{name}_max")];
+            if field.sensitive { names.sensitive.extend(variants) } else { names.known.extend(variants) }
         }
-        let own = ["sort", "fields", "limit", "cursor", "dry_run", "expected_version"];
-        names.known.extend(own.map(str::to_owned));
+        let built_in = ["sort", "fields", "limit", "cursor", "dry_run", "expected_version"];
+        names.known.extend(built_in.map(str::to_owned));
     }
 
-    /// Whether a value is not shown. Words to search for may hold what is sensitive, and so may a key.
+    /// Whether to hide a value. Search terms and keys are hidden too where a field is sensitive: they may contain its value.
     fn is_sensitive(&self, name: &str) -> bool {
         let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
         !names.sensitive.is_empty() && (names.sensitive.contains(name) || !names.known.contains(name))
     }
 }
 
-/// A line for each call.
+/// Prints one line for each call.
 struct CallLogger {
     sensitive_names: Arc<SensitiveNames>,
 }
 
 impl CallObserver for CallLogger {
-    fn on_call_finished(&self, called: &CallRecord<'_>) {
-        print_stderr(&format!("{}  {}", utc_time(), self.format_call(called)));
+    fn on_call_finished(&self, record: &CallRecord<'_>) {
+        print_stderr(&format!("{}  {}", utc_time(), self.format_call(record)));
     }
 }
 
 impl CallLogger {
-    fn format_call(&self, called: &CallRecord<'_>) -> String {
-        let what = match called.call.target {
+    fn format_call(&self, record: &CallRecord<'_>) -> String {
+        let kind = match record.call.target {
             CallTarget::Tool => "",
             CallTarget::Prompt => "prompt ",
             CallTarget::Resource => "resource ",
             CallTarget::Completion { .. } => "completion ",
         };
-        let name = shorten(&called.call.name(), VALUE_COLUMNS_MAX);
-        let arguments = self.format_arguments(called);
-        let outcome = match &called.status {
+        let name = shorten(&record.call.name(), VALUE_COLUMNS_MAX);
+        let arguments = self.format_arguments(record);
+        let outcome = match &record.status {
             CallStatus::Result(CallResult::Tool(reply)) if reply.is_error => {
                 let code = reply.structured.as_ref().map(json::Json::to_doc);
                 let code = code.as_ref().and_then(|doc| {
@@ -168,19 +169,19 @@ impl CallLogger {
                 code.unwrap_or_else(|| "failed".into())
             }
             CallStatus::Result(_) => "ok".into(),
-            CallStatus::InputRequired => "asks the user".into(),
-            CallStatus::Task => "goes on as a task".into(),
-            CallStatus::Error(fault) => {
-                format!("error: {}", shorten(&fault.to_string(), ARGUMENTS_COLUMNS_MAX))
+            CallStatus::InputRequired => "asks the user for input".into(),
+            CallStatus::Task => "continues as a task".into(),
+            CallStatus::Error(error) => {
+                format!("error: {}", shorten(&error.to_string(), ARGUMENTS_COLUMNS_MAX))
             }
-            CallStatus::Cancelled => "given up by the caller".into(),
+            CallStatus::Cancelled => "cancelled by the caller".into(),
         };
-        let (ms, bytes) = (called.duration_ms, called.response_bytes);
-        format!("{what}{name}({arguments})  {outcome}  {ms} ms  {bytes} bytes")
+        let (ms, bytes) = (record.duration_ms, record.response_bytes);
+        format!("{kind}{name}({arguments})  {outcome}  {ms} ms  {bytes} bytes")
     }
 
-    fn format_arguments(&self, called: &CallRecord<'_>) -> String {
-        let Some(arguments) = called.call.arguments() else { return String::new() };
+    fn format_arguments(&self, record: &CallRecord<'_>) -> String {
+        let Some(arguments) = record.call.arguments() else { return String::new() };
         let members = arguments.members().map(|(name, value)| {
             let name = name.str().unwrap_or_default();
             let shown = if self.sensitive_names.is_sensitive(&name) {
@@ -193,17 +194,17 @@ impl CallLogger {
             };
             format!("{}={shown}", shorten(&name, VALUE_COLUMNS_MAX))
         });
-        let all: Vec<String> = members.collect();
-        shorten(&all.join(" "), ARGUMENTS_COLUMNS_MAX)
+        let pairs: Vec<String> = members.collect();
+        shorten(&pairs.join(" "), ARGUMENTS_COLUMNS_MAX)
     }
 }
 
-/// One line, not long, and nothing that a terminal would obey.
+/// One short line without control characters.
 fn shorten(text: &str, columns_max: usize) -> String {
     sanitize::truncate(&sanitize::escape_line(text), columns_max).into_owned()
 }
 
-/// The time of day in UTC.
+/// The time of day in UTC, `14:03:59Z`.
 fn utc_time() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);

@@ -1,6 +1,6 @@
-//! `spile diff`: what a change means to those who know an older contract.
+//! `spile diff`: compares the contract with a locked one.
 
-use std::io::{Read, Write as _};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -14,24 +14,23 @@ use json::Json;
 
 use crate::lock::{check_intact, difference_lines, lock_path, parse_lock, read_lock};
 use crate::project::{Project, Scan};
-use crate::report::print_diagnostics;
+use crate::report::{print, print_diagnostics};
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// A manifest, or the folder of one
+    /// A manifest, or a folder with one
     #[arg(default_value = ".")]
     path: PathBuf,
 
-    /// Compare with this lock file, or with the one of this revision of git, e.g. main or v1.2; else with the one
-    /// beside the manifest
+    /// Compare with this lock file, or with spile.lock at this git revision, e.g. main or v1.2; default: spile.lock next to the manifest
     #[arg(long, value_name = "FILE|REV")]
     against: Option<String>,
 
-    /// Exit with 1 if the change is breaking, or if there is any
+    /// Exit with 1 if there is a breaking change, or any change
     #[arg(long, value_name = "VERDICT")]
     fail_on: Option<FailOn>,
 
-    /// Say it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -42,32 +41,32 @@ enum FailOn {
     Any,
 }
 
-/// Exit codes: 0 whatever the verdict, 1 if `--fail-on` says so, 2 if there is none.
+/// Exit codes: 0 for every verdict, 1 if `--fail-on` matches it, 2 if the contracts could not be compared.
 pub fn diff(args: &DiffArgs) -> ExitCode {
-    let judged = compare(args).unwrap_or_else(|error| Err(vec![Diagnostic::error(format!("{error:#}"))]));
-    let LockComparison { name, against, baseline: old, differences } = match judged {
-        Ok(judged) => judged,
-        Err(why) => {
-            print_diagnostics(&why);
+    let comparison = compare(args).unwrap_or_else(|error| Err(vec![Diagnostic::error(format!("{error:#}"))]));
+    let LockComparison { name, against, baseline, differences } = match comparison {
+        Ok(comparison) => comparison,
+        Err(errors) => {
+            print_diagnostics(&errors);
             return ExitCode::from(2);
         }
     };
     let verdict = overall_compatibility(&differences);
-    let said = if args.json {
-        as_json(&against, &old, &differences) + "\n"
+    let output = if args.json {
+        as_json(&against, &baseline, &differences) + "\n"
     } else {
-        let (version, next) = (old.version, old.version.bump(verdict));
+        let (version, next) = (baseline.version, baseline.version.bump(verdict));
         match verdict {
-            Compatibility::Same => format!("{name}: the same as {version} ({against})\n"),
+            Compatibility::Same => format!("{name}: same as version {version} ({against})\n"),
             Compatibility::TextOnly | Compatibility::Compatible | Compatibility::Breaking => format!(
-                "{name}: {} since {version} ({against}); the next version is {next}\n\n{}",
+                "{name}: {} since version {version} ({against}); next version {next}\n\n{}",
                 verdict.as_str(),
                 difference_lines(&differences)
             ),
         }
     };
-    // Whoever reads may have seen enough; the verdict stands all the same.
-    let _ = std::io::stdout().write_all(said.as_bytes());
+    // The exit code tells the verdict even if the output cannot be written.
+    let _ = print(&output);
     let fails = match args.fail_on {
         None => false,
         Some(FailOn::Breaking) => verdict == Compatibility::Breaking,
@@ -78,7 +77,7 @@ pub fn diff(args: &DiffArgs) -> ExitCode {
 
 struct LockComparison {
     name: String,
-    /// What it is compared with, as people know it.
+    /// The name of the lock file that it is compared with.
     against: String,
     baseline: Lock,
     differences: Vec<Difference>,
@@ -87,40 +86,40 @@ struct LockComparison {
 fn compare(args: &DiffArgs) -> anyhow::Result<Result<LockComparison, Vec<Diagnostic>>> {
     let project = Project::find(&args.path)?;
     let Some(own) = lock_path(&project) else {
-        anyhow::bail!("only a manifest has a contract that is locked; `spile init` writes one");
+        anyhow::bail!("only a project with a manifest can be locked; `spile init` writes a manifest");
     };
-    let old = match &args.against {
+    let lock = match &args.against {
         None => read_own_lock(&own),
         Some(against) => read_named_lock(against, &own),
     };
-    let old = old.and_then(|(name, lock)| Ok((name.clone(), check_intact(&name, lock)?)));
-    let (against, old) = match old {
-        Ok(old) => old,
-        Err(why) => return Ok(Err(vec![why])),
+    let lock = lock.and_then(|(name, lock)| Ok((name.clone(), check_intact(&name, lock)?)));
+    let (against, baseline) = match lock {
+        Ok(lock) => lock,
+        Err(error) => return Ok(Err(vec![error])),
     };
-    let Scan { compiled: ready, diagnostics: found, .. } = project.scan()?;
-    let Some(ready) = ready else { return Ok(Err(found)) };
-    let differences = compare_interfaces(&old.interface, &ContractInterface::from_contract(&ready.contract));
-    Ok(Ok(LockComparison { name: ready.contract.name, against, baseline: old, differences }))
+    let Scan { compiled, diagnostics, .. } = project.scan()?;
+    let Some(compiled) = compiled else { return Ok(Err(diagnostics)) };
+    let differences = compare_interfaces(&baseline.interface, &ContractInterface::from_contract(&compiled.contract));
+    Ok(Ok(LockComparison { name: compiled.contract.name, against, baseline, differences }))
 }
 
 fn read_own_lock(own: &Path) -> Result<(String, Lock), Diagnostic> {
     let missing = || {
-        let message = format!("there is no `{}` to compare with", own.display());
-        Diagnostic::error(message).help("`spile compile` writes it; or name another with --against")
+        let message = format!("`{}` not found", own.display());
+        Diagnostic::error(message).help("run `spile compile` to write it, or name another lock file with --against")
     };
     Ok((file_name(own), read_lock(own)?.ok_or_else(missing)?))
 }
 
-/// A file that is there is meant; else a revision.
+/// An existing file takes precedence over a revision of the same name.
 fn read_named_lock(against: &str, own: &Path) -> Result<(String, Lock), Diagnostic> {
     let file = Path::new(against);
     if file.is_file() {
-        let missing = || Diagnostic::error(format!("there is no `{against}` any more"));
+        let missing = || Diagnostic::error(format!("`{against}` not found"));
         return Ok((against.to_owned(), read_lock(file)?.ok_or_else(missing)?));
     }
     let Some(revision) = Revision::parse(against) else {
-        let message = format!("`{against}` is neither a file nor a name that a revision can have");
+        let message = format!("`{against}` is neither a file nor a valid name of a git revision");
         return Err(
             Diagnostic::error(message).help("name a lock file, or a branch, tag or commit such as main")
         );
@@ -134,7 +133,7 @@ fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What git takes for a revision and for nothing else: no option, no path, no search.
+/// Text that git can only read as a revision: not an option, a path or a search.
 struct Revision<'a>(&'a str);
 
 impl<'a> Revision<'a> {
@@ -146,49 +145,49 @@ impl<'a> Revision<'a> {
         (fits && !text.starts_with(['-', '^'])).then_some(Self(text))
     }
 
-    /// The file as it was then.
+    /// The content of the file at this revision.
     fn show(&self, own: &Path) -> Result<Vec<u8>, Diagnostic> {
         let folder = own.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = file_name(own);
         let mut git = Command::new("git");
         git.arg("-C").arg(folder).args(["cat-file", "blob"]).arg(format!("{}:./{file}", self.0));
-        // Nobody is there to be asked, and nothing is to be fetched.
+        // git must neither ask for a password nor fetch anything.
         git.env("GIT_TERMINAL_PROMPT", "0").env("GIT_NO_LAZY_FETCH", "1").env("LC_ALL", "C");
         let started = git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = started.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
-                let message = format!("`{}` is no file, and there is no git to ask for a revision", self.0);
+                let message = format!("`{}` is not a file, and git, which could find a revision, is not installed", self.0);
                 Diagnostic::error(message).help("install git, or name a lock file with --against FILE")
             }
-            _ => Diagnostic::error(format!("git cannot be started: {error}")),
+            _ => Diagnostic::error(format!("cannot start git: {error}")),
         })?;
         let mut bytes = Vec::new();
-        let stdout = child.stdout.take().expect("it was asked for");
+        let stdout = child.stdout.take().expect("stdout is piped");
         let read = stdout.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
         let ended = child.wait_with_output();
-        let failed = |error| Diagnostic::error(format!("git cannot be understood: {error}"));
+        let failed = |error| Diagnostic::error(format!("cannot read the output of git: {error}"));
         read.map_err(failed)?;
         let ended = ended.map_err(failed)?;
         if ended.status.success() || bytes.len() > TEXT_BYTES_MAX {
             return Ok(bytes);
         }
-        // In whatever words: LC_ALL says which.
+        // LC_ALL=C fixes the language of this message.
         if String::from_utf8_lossy(&ended.stderr).contains("not a git repository") {
-            let message = format!("`{}` is no file, and this is no git repository", self.0);
+            let message = format!("`{}` is not a file, and this folder is not in a git repository", self.0);
             return Err(Diagnostic::error(message).help("name a lock file with --against FILE"));
         }
-        let message = format!("git has no `{file}` of `{}`", self.0);
+        let message = format!("git has no `{file}` at revision `{}`", self.0);
         Err(Diagnostic::error(message)
-            .help("name a revision that has one; `git log -- spile.lock` lists them"))
+            .help("name a revision that has the file; `git log -- spile.lock` lists them"))
     }
 }
 
-fn as_json(against: &str, old: &Lock, differences: &[Difference]) -> String {
+fn as_json(against: &str, baseline: &Lock, differences: &[Difference]) -> String {
     let verdict = overall_compatibility(differences);
-    let whole = Json::object(|out| {
+    let json = Json::object(|out| {
         out.str("verdict", verdict.as_str()).str("against", against);
-        out.str("version", &old.version.to_string());
-        out.str("next", &old.version.bump(verdict).to_string());
+        out.str("version", &baseline.version.to_string());
+        out.str("next", &baseline.version.bump(verdict).to_string());
         out.array("changes", differences, |out, one| {
             let change = Json::object(|out| {
                 out.str("verdict", one.compatibility.as_str()).str("tool", &one.tool);
@@ -197,7 +196,7 @@ fn as_json(against: &str, old: &Lock, differences: &[Difference]) -> String {
             out.extend_from_slice(change.as_str().as_bytes());
         });
     });
-    whole.as_str().to_owned()
+    json.as_str().to_owned()
 }
 
 #[cfg(test)]
@@ -205,7 +204,7 @@ mod tests {
     use super::Revision;
 
     #[test]
-    fn a_revision_is_a_name_and_nothing_else() {
+    fn a_revision_is_not_an_option_a_path_or_a_search() {
         for good in ["main", "v1.2.0", "HEAD", "HEAD~3", "HEAD^", "main@{1}", "feature/x-y", "0a1b2c3d", "@"]
         {
             assert!(Revision::parse(good).is_some(), "{good}");

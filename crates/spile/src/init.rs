@@ -1,4 +1,4 @@
-//! `spile init`: writes the manifest that serving used all along, to be changed.
+//! `spile init`: writes the manifest that `serve` uses when there is none.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,28 +14,28 @@ pub fn init(path: &Path, force: bool) -> anyhow::Result<ExitCode> {
     let project = Project::find(path)?;
     let folder = project.folder.clone();
     let file = folder.join(MANIFEST);
-    let is_there = || format!("`{}` is there already; --force replaces it", file.display());
+    let exists_message = || format!("`{}` exists already; --force replaces it", file.display());
     if file.exists() && !force {
-        bail!(is_there());
+        bail!(exists_message());
     }
     let (text, found) = project.without_manifest()?.manifest_text()?;
     print_diagnostics(&found);
     let Some(text) = text else { return Ok(ExitCode::FAILURE) };
-    // Editors find the schema by the first line of the manifest; it is that of this version.
+    // The first line of the manifest points editors to this schema, which is that of this version.
     let schema = folder.join(contract::init::SCHEMA_PATH);
     atomic_file::create_parent_dir(&schema)?;
     atomic_file::write(&schema, contract::manifest::schema().as_bytes(), FileMode::PreserveOrUmask)?;
     if force {
         atomic_file::write(&file, text.as_bytes(), FileMode::PreserveOrUmask)?;
     } else {
-        // Somebody may have written one meanwhile.
+        // Another program may have written one in the meantime.
         atomic_file::create_new(&file, text.as_bytes(), FileMode::Umask).with_context(|| {
             match file.exists() {
-                true => is_there(),
-                false => format!("`{}` cannot be written", file.display()),
+                true => exists_message(),
+                false => format!("cannot write `{}`", file.display()),
             }
         })?;
     }
-    writeln!(io::stderr(), "wrote {0}; `spile check {0}` says what it makes", file.display())?;
+    writeln!(io::stderr(), "wrote {0}; `spile check {0}` shows what it compiles to", file.display())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,7 @@ use spile::project::MANIFEST;
 use spile::serve::{ServeArgs, Service, serve, start_logging};
 use spile::{client, print_diagnostics};
 
-/// Turns spreadsheets and databases into MCP servers that every agent can use.
+/// Turn spreadsheets and databases into MCP servers that every agent can use.
 #[derive(Debug, Parser)]
 #[command(name = "spile", version, arg_required_else_help = true)]
 struct Cli {
@@ -28,44 +28,44 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve data files or a manifest: on stdin and stdout, over HTTP and WebSocket, or on a unix socket
+    /// Serve data files or a manifest over stdio, HTTP, WebSocket or a unix socket
     Serve {
-        /// A data file (.csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite), a spile.toml, or a folder of them; several are several servers
+        /// A data file (.csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite), a spile.toml, or a folder with either; each path becomes one server
         #[arg(default_value = ".")]
         paths: Vec<PathBuf>,
         #[command(flatten)]
         args: ServeArgs,
     },
-    /// Write the spile.toml that serving uses when there is none, to be changed
+    /// Write the spile.toml that `serve` uses when there is none, as a start for your own
     Init {
-        /// A data file, or a folder of them
+        /// A data file, or a folder of data files
         #[arg(default_value = ".")]
         path: PathBuf,
-        /// Replace a spile.toml that is there
+        /// Replace an existing spile.toml
         #[arg(long)]
         force: bool,
     },
-    /// Say what would be served, what it costs, and what is wrong or worth a look; serve nothing
+    /// Compile and report: tools, token cost, problems. Does not serve
     Check(CheckArgs),
-    /// Serve over HTTP while you work: follow every save, say what changed, log every call
+    /// Serve over HTTP while you edit: reload on every save, print what changed and every call
     Dev {
-        /// What `serve` takes
+        /// A data file, a spile.toml, or a folder with either
         #[arg(default_value = ".")]
         path: PathBuf,
         #[command(flatten)]
         args: ServeArgs,
     },
-    /// Lock what a manifest promises now, and give it a version: writes spile.lock
+    /// Write spile.lock: the current contract and its version
     Compile {
-        /// A manifest, or the folder of one
+        /// A manifest, or a folder with one
         #[arg(default_value = ".")]
         path: PathBuf,
     },
-    /// Say what changed since a contract was locked: same, compatible or breaking
+    /// Compare the contract with a locked one: same, compatible or breaking
     Diff(DiffArgs),
-    /// Make one file of a server: an executable that needs nothing installed, a bundle, or a registry's description
+    /// Pack a server into one file: a standalone executable, an MCPB bundle, or a registry entry
     Pack(PackArgs),
-    /// Add a server to an MCP client's settings
+    /// Add a server to the settings of an MCP client
     Install(InstallArgs),
     /// Print the JSON Schema of spile.toml, for editors
     Schema,
@@ -76,12 +76,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // First: a supervisor of a child needs none of the rest.
+    // Must come first: the supervisor of a child process runs nothing else of this program.
     upstream::process::run_supervisor_if_requested();
-    if let Some(done) = pack::run_if_packed() {
-        return exit_code(done);
+    if let Some(result) = pack::run_if_packed() {
+        return exit_code(result);
     }
-    let done = match Cli::parse().command {
+    let result = match Cli::parse().command {
         Command::Serve { paths, args } => run_serve(&paths, &args),
         Command::Init { path, force } => init(&path, force),
         Command::Check(args) => check(&args),
@@ -97,11 +97,11 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
     };
-    exit_code(done)
+    exit_code(result)
 }
 
-fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
-    done.unwrap_or_else(|error| {
+fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
         print_diagnostics(&[Diagnostic::error(format!("{error:#}"))]);
         ExitCode::FAILURE
     })
@@ -110,23 +110,26 @@ fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
 fn run_serve(paths: &[PathBuf], args: &ServeArgs) -> anyhow::Result<ExitCode> {
     start_logging(args);
     let mut services: Vec<Service> = Vec::with_capacity(paths.len());
+    let mut diagnostics = Vec::new();
     for path in paths {
         let (service, found) = Service::from_path(path)?;
-        print_diagnostics(&found);
-        let Some(service) = service else { return Ok(ExitCode::FAILURE) };
+        let Some(service) = service else {
+            print_diagnostics(&found);
+            return Ok(ExitCode::FAILURE);
+        };
+        diagnostics.extend(found);
         if services.iter().any(|other| other.name == service.name) {
             bail!(
-                "two servers are called `{}`; name one in its {MANIFEST}: [server] name = \"…\"",
+                "two servers have the name `{}`; give one another name in its {MANIFEST}: [server] name = \"…\"",
                 service.name
             );
         }
         services.push(service);
     }
-    serve(services, args)?;
+    serve(services, &diagnostics, args)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A reader that has seen enough, such as `head`, is no failure.
 fn print_text(text: &str) -> anyhow::Result<ExitCode> {
     spile::print(text)?;
     Ok(ExitCode::SUCCESS)

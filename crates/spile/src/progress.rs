@@ -1,4 +1,4 @@
-//! A sign of life while something takes long: only for people at a terminal, and only after a second.
+//! Progress of slow work, on a terminal only, and only after a second.
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
@@ -8,28 +8,28 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Shows what is going on until it is dropped.
+/// A line that is updated until this is dropped.
 pub(crate) struct ProgressLine(Option<(SyncSender<()>, JoinHandle<()>)>);
 
 impl ProgressLine {
     pub(crate) fn reading_file(file: &str, path: &Path) -> Self {
         let mebibytes = std::fs::metadata(path).map_or(0, |found| found.len() >> 20);
-        let what = format!("reading {file} ({mebibytes} MiB)");
-        let began = Instant::now();
-        Self::start(move || format!("{what} … {} s", began.elapsed().as_secs()))
+        let label = format!("reading {file} ({mebibytes} MiB)");
+        let started = Instant::now();
+        Self::start(move || format!("{label} … {} s", started.elapsed().as_secs()))
     }
 
     fn start(line: impl Fn() -> String + Send + 'static) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(None);
         }
-        // Nothing is ever sent: the end of it is the sign.
+        // Nothing is sent: dropping the sender stops the thread.
         let (stop, stopped) = sync_channel(1);
         let thread = std::thread::spawn(move || {
             let mut shown = false;
             let mut wait = Duration::from_secs(1);
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                // A terminal that is gone has nobody at it.
+                // A terminal that has gone away is not an error.
                 let _ = write!(std::io::stderr(), "\r{}", line());
                 shown = true;
                 wait = Duration::from_millis(500);
@@ -51,7 +51,7 @@ impl Drop for ProgressLine {
     }
 }
 
-/// How far something is whose size is known.
+/// Progress of work whose size is known.
 pub(crate) struct ProgressBar {
     done: Arc<AtomicU64>,
     _line: ProgressLine,
@@ -60,21 +60,21 @@ pub(crate) struct ProgressBar {
 const BAR_CELLS: u64 = 24;
 
 impl ProgressBar {
-    pub(crate) fn new(what: &'static str, total: u64) -> Self {
+    pub(crate) fn new(label: &'static str, total: u64) -> Self {
         let done = Arc::new(AtomicU64::new(0));
-        let seen = done.clone();
+        let counter = done.clone();
         let line = move || {
-            let done = seen.load(Ordering::Relaxed).min(total);
-            let part = |of: u64| done * of / total.max(1);
-            let (full, rest) = (part(BAR_CELLS), BAR_CELLS - part(BAR_CELLS));
-            format!("{what} {}{} {:>3} %", "█".repeat(full as usize), "░".repeat(rest as usize), part(100))
+            let done = counter.load(Ordering::Relaxed).min(total);
+            let scaled = |of: u64| done * of / total.max(1);
+            let (full, rest) = (scaled(BAR_CELLS), BAR_CELLS - scaled(BAR_CELLS));
+            format!("{label} {}{} {:>3} %", "█".repeat(full as usize), "░".repeat(rest as usize), scaled(100))
         };
         Self { done, _line: ProgressLine::start(line) }
     }
 
-    /// Counts what is read.
-    pub(crate) fn count_reads<R: Read>(&self, from: R) -> CountingReader<R> {
-        CountingReader { inner: from, done: self.done.clone() }
+    /// Counts the bytes read through the returned reader.
+    pub(crate) fn count_reads<R: Read>(&self, inner: R) -> CountingReader<R> {
+        CountingReader { inner, done: self.done.clone() }
     }
 }
 
@@ -85,8 +85,8 @@ pub(crate) struct CountingReader<R> {
 
 impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let some = self.inner.read(buffer)?;
-        self.done.fetch_add(some as u64, Ordering::Relaxed);
-        Ok(some)
+        let count = self.inner.read(buffer)?;
+        self.done.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
     }
 }

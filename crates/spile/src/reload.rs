@@ -1,14 +1,13 @@
-//! What is served follows what it is made from: manifest, lock file and data are looked at, and what changed is
-//! compiled anew.
+//! Reloads: watches the manifest, the lock file and the data of each server, compiles changes, and serves them.
 //!
-//! One thread looks at all servers, one after the other, so that there is never more than one file being read for
-//! this. It reads no file that looks as it did, waits until a file that is being written has come to rest, and leaves
-//! a large file alone for longer than reading it takes. Rows that come and go are the sources' own business: only
-//! what changes the contract is served anew, from the sources that are open where they are read as before. Calls under
-//! way are not touched.
+//! One thread polls all servers in turn, so at most one file is read for this at a time. It reads a file only if its
+//! stamp (size, times, identity) changed, waits until a file that is being written has settled, and leaves a large
+//! file alone for a multiple of the time that reading it takes. Sources follow their rows themselves: only a change of
+//! the contract is swapped in, over the open sources where their settings are the same. Running calls finish on the
+//! contract that they started with.
 //!
-//! What cannot be compiled is never served. What would break those who call is not served either, unless somebody
-//! is there to see it (`spile dev`).
+//! A project that does not compile is never served. A change that would break callers is not served either, except by
+//! `spile dev`.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -27,45 +26,45 @@ use host::{ContractProvider, ProviderSet, ReloadOutcome, Server, SystemPlatform}
 use crate::lock;
 use crate::project::{Compiled, MANIFEST, Project, ProjectInput, Scan, Sources};
 
-/// How often files are looked at.
+/// How often stamps are compared.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// What changed has to stay as it is for so long before it is read. Longer than the steps in which file systems count
-/// time, so that no change hides behind another.
+/// A changed file must stay the same for this long before it is read. Longer than the resolution of file times, so that
+/// two changes cannot share a stamp.
 const SETTLE_TIME: Duration = Duration::from_millis(40);
-/// A file that never comes to rest is read all the same.
+/// A file that keeps changing is read after this time.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
-/// Data that took so long to read is left alone so many times as long, and no longer than this.
+/// After a read, data is left alone for this multiple of the time that the read took, up to the maximum.
 const BACKOFF_FACTOR: u32 = 10;
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 
-/// What is done with a change that breaks callers.
+/// What to do with a change that breaks callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BreakingChangePolicy {
     KeepOld,
     ServeNew,
 }
 
-/// What came of a change.
+/// The result of a change.
 pub(crate) enum ReloadEvent<'a> {
-    /// It is served now; what is different from before, and whether the change before it was not served.
+    /// The change is served. `was_stale`: the previous change was not.
     Applied {
         contract: &'a Contract,
         differences: &'a [Difference],
         diagnostics: &'a [Diagnostic],
         was_stale: bool,
     },
-    /// It comes to what is served already.
+    /// The contract is unchanged.
     Unchanged { diagnostics: &'a [Diagnostic], was_stale: bool },
-    /// Something is wrong with it.
+    /// The project does not compile.
     Invalid { diagnostics: &'a [Diagnostic] },
-    /// It would break those who call.
+    /// The change would break callers.
     Refused { differences: &'a [Difference] },
 }
 
-/// Who wants to know.
+/// Receives every event.
 pub(crate) type ReloadListener = Box<dyn Fn(&Server, &ReloadEvent<'_>) + Send>;
 
-/// What is served, and what is needed to find out whether something else should be.
+/// A compiled project that is served.
 pub(crate) struct Build {
     pub(crate) name: String,
     pub(crate) version: String,
@@ -73,19 +72,19 @@ pub(crate) struct Build {
     pub(crate) call_timeout_ms: Option<u64>,
     contract: Contract,
     sources: Sources,
-    /// Everything that matters, in words: equal words are equal servers.
+    /// Describes everything that affects callers: equal fingerprints mean equal servers.
     fingerprint: String,
 }
 
 impl Build {
-    pub(crate) fn new(ready: Compiled, before: Option<&Self>) -> Self {
-        let Compiled { contract, backends: answers, call_timeout_ms, sources } = ready;
-        // Another file may hold the same columns, and is another server.
+    pub(crate) fn new(compiled: Compiled, previous: Option<&Self>) -> Self {
+        let Compiled { contract, backends, call_timeout_ms, sources } = compiled;
+        // The sources count too: another file with the same columns is another server.
         let fingerprint = format!("{contract:?} {call_timeout_ms:?} {sources:?}");
         let (name, version) = (contract.name.clone(), contract.version.clone());
-        let provider = ContractProvider::new(contract.clone(), answers, &SystemPlatform::default());
-        let provider = match before {
-            Some(before) => provider.with_cursors_from(&before.provider),
+        let provider = ContractProvider::new(contract.clone(), backends, &SystemPlatform::default());
+        let provider = match previous {
+            Some(previous) => provider.with_cursors_from(&previous.provider),
             None => provider,
         };
         Self { name, version, provider: Arc::new(provider), call_timeout_ms, contract, sources, fingerprint }
@@ -96,34 +95,34 @@ impl Build {
     }
 }
 
-/// A project that is served, and how its files looked.
+/// A served project, and the stamps of its files.
 pub(crate) struct WatchedProject {
     path: PathBuf,
     build: Build,
-    /// Data, as far as it is known.
+    /// The data files that the last scan found.
     data_files: Vec<PathBuf>,
     stamp: ProjectStamp,
-    /// How it looks now, if that is different, since when, and since when it has been different.
+    /// A stamp that differs from `stamp`: the stamp, since when it has been the same, and since when it has differed.
     unsettled: Option<(ProjectStamp, Instant, Instant)>,
-    /// Changed data is left alone until then.
+    /// Changed data is not read before this time.
     backoff_until: Option<Instant>,
-    /// Whether somebody wrote the manifest of what is served. Then nothing is served without one: it may hide what
-    /// the data holds, and while it is saved or checked out it may be gone for a moment.
+    /// Whether the served contract has a manifest file. If that file disappears, the project is not served without
+    /// it: the manifest may hide fields, and it may be missing only for a moment, during a save or a checkout.
     has_manifest: bool,
-    /// Whether the last change was not served.
+    /// Whether the last change is not served.
     is_stale: bool,
 }
 
 impl WatchedProject {
-    /// `seen` is how everything looked before it was read, but for the data, which is known only since then.
+    /// `stamp` is from before the scan, without the data files, which are known only after it.
     pub(crate) fn new(
         path: &Path,
         build: Build,
         data_files: Vec<PathBuf>,
-        seen: ProjectStamp,
-        began: SystemTime,
+        stamp: ProjectStamp,
+        started: SystemTime,
     ) -> Self {
-        let stamp = seen.with_data_stamps(path, &data_files, began);
+        let stamp = stamp.with_data_stamps(path, &data_files, started);
         let path = path.to_path_buf();
         Self {
             path,
@@ -137,49 +136,50 @@ impl WatchedProject {
         }
     }
 
-    /// With a manifest that somebody wrote, or without.
-    pub(crate) fn with_manifest(self, is_written: bool) -> Self {
-        Self { has_manifest: is_written, ..self }
+    /// Sets whether the project has a manifest file.
+    pub(crate) fn with_manifest(self, has_manifest: bool) -> Self {
+        Self { has_manifest, ..self }
     }
 
     pub(crate) fn build(&self) -> &Build {
         &self.build
     }
 
-    /// Looks once; says whether something does not rest.
+    /// Compares stamps once, and reloads if needed. Returns whether a file has changed and not settled yet.
     fn poll(
         &mut self,
         server: &Arc<Server>,
         breaking: BreakingChangePolicy,
-        tell: &ReloadListener,
+        listener: &ReloadListener,
         now: Instant,
     ) -> bool {
-        let marks = ProjectStamp::capture(&self.path, &self.data_files);
-        if marks == self.stamp {
+        let stamp = ProjectStamp::capture(&self.path, &self.data_files);
+        if stamp == self.stamp {
             self.unsettled = None;
             return false;
         }
-        let (since, from) = match &self.unsettled {
-            Some((same, since, from)) if *same == marks => (*since, *from),
-            Some((_, _, from)) => (now, *from),
+        let (same_since, changed_since) = match &self.unsettled {
+            Some((previous, same_since, changed_since)) if *previous == stamp => (*same_since, *changed_since),
+            Some((_, _, changed_since)) => (now, *changed_since),
             None => (now, now),
         };
-        let rests = now.duration_since(since) >= SETTLE_TIME || now.duration_since(from) >= SETTLE_TIME_MAX;
-        let only_data = marks.definition == self.stamp.definition;
-        if !rests {
-            self.unsettled = Some((marks, since, from));
+        let is_settled = now.duration_since(same_since) >= SETTLE_TIME
+            || now.duration_since(changed_since) >= SETTLE_TIME_MAX;
+        let only_data = stamp.definition == self.stamp.definition;
+        if !is_settled {
+            self.unsettled = Some((stamp, same_since, changed_since));
             return true;
         }
         if only_data && self.backoff_until.is_some_and(|until| now < until) {
-            self.unsettled = Some((marks, since, from));
+            self.unsettled = Some((stamp, same_since, changed_since));
             return false;
         }
         self.unsettled = None;
-        self.stamp = marks;
-        let began = Instant::now();
-        self.reload(server, breaking, tell, only_data);
-        let took = began.elapsed();
-        self.backoff_until = Some(Instant::now() + (took * BACKOFF_FACTOR).min(BACKOFF_MAX));
+        self.stamp = stamp;
+        let started = Instant::now();
+        self.reload(server, breaking, listener, only_data);
+        let duration = started.elapsed();
+        self.backoff_until = Some(Instant::now() + (duration * BACKOFF_FACTOR).min(BACKOFF_MAX));
         false
     }
 
@@ -187,97 +187,89 @@ impl WatchedProject {
         &mut self,
         server: &Arc<Server>,
         breaking: BreakingChangePolicy,
-        tell: &ReloadListener,
+        listener: &ReloadListener,
         only_data: bool,
     ) {
-        let began = SystemTime::now();
-        let looked = Project::find(&self.path).and_then(|project| {
+        let started = SystemTime::now();
+        let scan = Project::find(&self.path).and_then(|project| {
             if self.has_manifest && !project.has_manifest() {
-                bail!("`{MANIFEST}` is gone; put it back, or restart to serve without it");
+                bail!("`{MANIFEST}` was removed; put it back, or restart to serve without it");
             }
             project.rescan(&self.build.sources)
         });
-        let Scan {
-            compiled: ready, diagnostics: mut found, data_files: files, has_manifest: is_written, ..
-        } = match looked {
-            Ok(looked) => looked,
+        let Scan { compiled, mut diagnostics, data_files, has_manifest, .. } = match scan {
+            Ok(scan) => scan,
             Err(error) => {
-                return self.keep_old(server, tell, &[Diagnostic::error(format!("{error:#}"))]);
+                return self.keep_old(server, listener, &[Diagnostic::error(format!("{error:#}"))]);
             }
         };
-        if !files.is_empty() && files != self.data_files {
-            self.data_files = files;
-            self.stamp = self.stamp.clone().with_data_stamps(&self.path, &self.data_files, began);
+        if !data_files.is_empty() && data_files != self.data_files {
+            self.data_files = data_files;
+            self.stamp = self.stamp.clone().with_data_stamps(&self.path, &self.data_files, started);
         }
-        let Some(ready) = ready else {
-            found.retain(|one| one.severity == Severity::Error);
-            return self.keep_old(server, tell, &found);
+        let Some(compiled) = compiled else {
+            diagnostics.retain(|one| one.severity == Severity::Error);
+            return self.keep_old(server, listener, &diagnostics);
         };
-        let made = Build::new(ready, Some(&self.build));
-        if made.fingerprint == self.build.fingerprint {
-            self.has_manifest = is_written;
-            // Rows change all the time, and nobody wants to hear of it.
+        let build = Build::new(compiled, Some(&self.build));
+        if build.fingerprint == self.build.fingerprint {
+            self.has_manifest = has_manifest;
+            // Rows change all the time; that is not worth an event.
             if !only_data || self.is_stale {
-                let was_behind = std::mem::take(&mut self.is_stale);
+                let was_stale = std::mem::take(&mut self.is_stale);
                 server.record_reload(ReloadOutcome::Unchanged, None);
-                tell(server, &ReloadEvent::Unchanged { diagnostics: &found, was_stale: was_behind });
+                listener(server, &ReloadEvent::Unchanged { diagnostics: &diagnostics, was_stale });
             }
             return;
         }
         let differences = compare_interfaces(
             &ContractInterface::from_contract(&self.build.contract),
-            &ContractInterface::from_contract(&made.contract),
+            &ContractInterface::from_contract(&build.contract),
         );
         if overall_compatibility(&differences) == Compatibility::Breaking
             && breaking == BreakingChangePolicy::KeepOld
         {
             self.is_stale = true;
             server.record_reload(ReloadOutcome::Rejected, Some(breaking_summary(&differences)));
-            return tell(server, &ReloadEvent::Refused { differences: &differences });
+            return listener(server, &ReloadEvent::Refused { differences: &differences });
         }
-        let served = ProviderSet {
-            version: made.version.clone(),
-            providers: vec![made.provider.clone()],
-            call_timeout_ms: made.call_timeout_ms,
+        let provider_set = ProviderSet {
+            version: build.version.clone(),
+            providers: vec![build.provider.clone()],
+            call_timeout_ms: build.call_timeout_ms,
         };
-        match server.swap(served) {
+        match server.swap(provider_set) {
             Ok(()) => {
-                let was_behind = std::mem::take(&mut self.is_stale);
-                self.has_manifest = is_written;
-                self.build = made;
-                let (contract, differences, found) = (&self.build.contract, &differences, &found);
-                tell(
-                    server,
-                    &ReloadEvent::Applied {
-                        contract,
-                        differences,
-                        diagnostics: found,
-                        was_stale: was_behind,
-                    },
-                );
+                let was_stale = std::mem::take(&mut self.is_stale);
+                self.has_manifest = has_manifest;
+                self.build = build;
+                let contract = &self.build.contract;
+                let (differences, diagnostics) = (&differences, &diagnostics);
+                listener(server, &ReloadEvent::Applied { contract, differences, diagnostics, was_stale });
             }
-            Err(bad) => self.keep_old(server, tell, &[Diagnostic::error(bad.to_string())]),
+            Err(error) => self.keep_old(server, listener, &[Diagnostic::error(error.to_string())]),
         }
     }
 
-    fn keep_old(&mut self, server: &Server, tell: &ReloadListener, found: &[Diagnostic]) {
+    fn keep_old(&mut self, server: &Server, listener: &ReloadListener, diagnostics: &[Diagnostic]) {
         self.is_stale = true;
-        server.record_reload(ReloadOutcome::Rejected, Some(first_diagnostic(found)));
-        tell(server, &ReloadEvent::Invalid { diagnostics: found });
+        server.record_reload(ReloadOutcome::Rejected, Some(first_diagnostic(diagnostics)));
+        listener(server, &ReloadEvent::Invalid { diagnostics });
     }
 }
 
-/// In a line: what is wrong first, and where.
-pub(crate) fn first_diagnostic(found: &[Diagnostic]) -> String {
-    let Some(first) = found.first() else { return "nothing can be served".into() };
-    let place =
-        first.location.as_ref().map(|at| format!("{}:{}:{}: ", at.file_name(), at.line(), at.column()));
-    let more = found.len() - 1;
+/// The first diagnostic in one line, with its location and the number of the others.
+pub(crate) fn first_diagnostic(diagnostics: &[Diagnostic]) -> String {
+    let Some(first) = diagnostics.first() else { return "there is nothing to serve".into() };
+    let location = first.location.as_ref().map(|location| {
+        format!("{}:{}:{}: ", location.file_name(), location.line(), location.column())
+    });
+    let more = diagnostics.len() - 1;
     let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
-    format!("{}{}{more}", place.unwrap_or_default(), first.message)
+    format!("{}{}{more}", location.unwrap_or_default(), first.message)
 }
 
-/// In a line: why it breaks callers, and the way out.
+/// In one line: the first breaking difference, the number of the others, and what to do.
 pub(crate) fn breaking_summary(differences: &[Difference]) -> String {
     let breaking: Vec<&Difference> =
         differences.iter().filter(|one| one.compatibility == Compatibility::Breaking).collect();
@@ -287,16 +279,16 @@ pub(crate) fn breaking_summary(differences: &[Difference]) -> String {
         several => format!(" (and {} more)", several - 1),
     };
     format!(
-        "{} would break callers: {first}{more}; restart to serve it",
+        "{} would break callers: {first}{more}; restart to serve the new contract",
         pluralize(breaking.len() as u64, "change")
     )
 }
 
-/// Looks from now on, for as long as there is a server. Without a thread nothing is looked at, and that is said.
+/// Starts the thread that watches the projects, each for as long as its server exists.
 pub(crate) fn start(
     watched: Vec<(Weak<Server>, WatchedProject)>,
     breaking: BreakingChangePolicy,
-    tell: ReloadListener,
+    listener: ReloadListener,
 ) {
     if watched.is_empty() {
         return;
@@ -305,80 +297,81 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new().name("reload".into());
     let started = thread.spawn(move || {
         while !watched.is_empty() {
-            let mut restless = false;
+            let mut is_unsettled = false;
             watched.retain_mut(|(server, watched)| {
                 let Some(server) = server.upgrade() else { return false };
-                restless |= watched.poll(&server, breaking, &tell, Instant::now());
+                is_unsettled |= watched.poll(&server, breaking, &listener, Instant::now());
                 true
             });
-            std::thread::sleep(if restless { SETTLE_TIME / 2 } else { POLL_INTERVAL });
+            std::thread::sleep(if is_unsettled { SETTLE_TIME / 2 } else { POLL_INTERVAL });
         }
     });
     if let Err(error) = started {
-        tracing::warn!(%error, "changes will not be noticed; restart to serve them");
+        tracing::warn!(%error, "cannot start the reload thread; restart to serve changes");
     }
 }
 
-/// Who was warned is told when that is over: this target is logged wherever warnings are.
+/// The log target of recoveries. It is logged wherever warnings are, because a warning came before.
 pub(crate) const RECOVERED_TARGET: &str = "spile::all_clear";
-const AS_WRITTEN: &str = "everything is served as it is written again";
+const RECOVERED_MESSAGE: &str = "the project on disk is served again";
 
-/// As a log line, for whoever runs a server without looking at it.
+/// Logs every event.
 pub(crate) fn log_listener() -> ReloadListener {
-    Box::new(|server, news| {
+    Box::new(|server, event| {
         let name = &server.name;
-        match news {
-            ReloadEvent::Applied { contract, differences, was_stale: was_behind, .. } => {
-                let (version, verdict) = (&contract.version, overall_compatibility(differences).as_str());
-                if *was_behind {
-                    tracing::info!(target: RECOVERED_TARGET, %name, %version, verdict, "{AS_WRITTEN}");
+        match event {
+            ReloadEvent::Applied { contract, differences, was_stale, .. } => {
+                let (version, compatibility) =
+                    (&contract.version, overall_compatibility(differences).as_str());
+                if *was_stale {
+                    tracing::info!(target: RECOVERED_TARGET, %name, %version, compatibility, "{RECOVERED_MESSAGE}");
                 } else {
-                    tracing::info!(%name, %version, verdict, "what changed is served now");
+                    tracing::info!(%name, %version, compatibility, "reloaded; the new contract is served");
                 }
                 if contract.name != *name {
-                    tracing::warn!(%name, new = %contract.name, "a new name needs a restart");
+                    tracing::warn!(%name, new_name = %contract.name, "the server keeps its name until it is restarted");
                 }
             }
             ReloadEvent::Unchanged { was_stale: true, .. } => {
-                tracing::info!(target: RECOVERED_TARGET, %name, "{AS_WRITTEN}");
+                tracing::info!(target: RECOVERED_TARGET, %name, "{RECOVERED_MESSAGE}");
             }
-            ReloadEvent::Unchanged { .. } => tracing::info!(%name, "what changed comes to the same"),
-            ReloadEvent::Invalid { diagnostics: found } => {
-                tracing::warn!(%name, why = %first_diagnostic(found), "what changed cannot be served; the last good contract stays");
+            ReloadEvent::Unchanged { .. } => tracing::info!(%name, "reloaded; the contract is unchanged"),
+            ReloadEvent::Invalid { diagnostics } => {
+                tracing::warn!(%name, reason = %first_diagnostic(diagnostics), "the change cannot be served; the last valid contract is still served");
             }
             ReloadEvent::Refused { differences } => {
-                tracing::warn!(%name, why = %breaking_summary(differences), "what changed is not served; the last good contract stays");
+                tracing::warn!(%name, reason = %breaking_summary(differences), "the change is not served; the old contract is still served");
             }
         }
     })
 }
 
-/// How files look from outside.
+/// The stamps of all files of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProjectStamp {
     definition: DefinitionStamp,
-    /// Two for each file.
+    /// Two for each data file: the file itself, and the write-ahead log of a database.
     data: Vec<FileStamp>,
 }
 
-/// What says what is served.
+/// The stamps of the files that define the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum DefinitionStamp {
     Manifest {
         file: FileStamp,
         lock: FileStamp,
     },
-    /// No manifest: the names of the files.
+    /// No manifest: the names of the data files.
     Files(Vec<PathBuf>),
-    /// There is nothing.
+    /// There is nothing to serve.
     Missing,
 }
 
-/// What tells one state of a file from another without reading it.
+/// Distinguishes two states of a file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileStamp {
     Missing,
-    /// Like nothing that can be seen later.
+    /// Differs from every stamp captured later.
     Uncertain,
     Present {
         bytes: u64,
@@ -387,7 +380,7 @@ enum FileStamp {
     },
 }
 
-/// A file that changed within this before it was read may have changed again since.
+/// A file that was modified less than this before it was read may have changed again since.
 const RECENT_CHANGE: Duration = Duration::from_millis(500);
 
 impl ProjectStamp {
@@ -402,55 +395,55 @@ impl ProjectStamp {
                 ProjectInput::Files(files) => DefinitionStamp::Files(files.clone()),
             },
         };
-        // A database may keep what is new beside it.
-        let beside = |file: &PathBuf| {
+        // The newest rows of a database may be in its write-ahead log.
+        let with_wal = |file: &PathBuf| {
             let mut wal = file.clone().into_os_string();
             wal.push("-wal");
             [FileStamp::read(file), FileStamp::read(Path::new(&wal)).missing_if_empty()]
         };
-        Self { definition, data: data.iter().flat_map(beside).collect() }
+        Self { definition, data: data.iter().flat_map(with_wal).collect() }
     }
 
-    /// For data that was read since `began`, and whose files became known by that: it is looked at again unless it
-    /// is sure that it has not changed.
-    fn with_data_stamps(mut self, path: &Path, data: &[PathBuf], began: SystemTime) -> Self {
-        let sure = |mark: FileStamp| match mark {
-            FileStamp::Present { modified: Some(modified), .. } if modified + RECENT_CHANGE > began => {
+    /// Adds the stamps of data files that were read after `started`. A file that may have changed while it was read
+    /// gets an uncertain stamp, so that it is read again.
+    fn with_data_stamps(mut self, path: &Path, data: &[PathBuf], started: SystemTime) -> Self {
+        let certain = |stamp: FileStamp| match stamp {
+            FileStamp::Present { modified: Some(modified), .. } if modified + RECENT_CHANGE > started => {
                 FileStamp::Uncertain
             }
-            mark => mark,
+            stamp => stamp,
         };
-        self.data = Self::capture(path, data).data.into_iter().map(sure).collect();
+        self.data = Self::capture(path, data).data.into_iter().map(certain).collect();
         self
     }
 }
 
 impl FileStamp {
-    /// To look into a database may make an empty file beside it, and to be done with it may take that away.
+    /// Opening a database may create an empty write-ahead log, and closing it may delete that.
     fn missing_if_empty(self) -> Self {
         match self {
             Self::Present { bytes: 0, .. } => Self::Missing,
-            mark => mark,
+            stamp => stamp,
         }
     }
 
     fn read(file: &Path) -> Self {
         match std::fs::metadata(file) {
             Err(_) => Self::Missing,
-            Ok(found) => Self::Present {
-                bytes: found.len(),
-                modified: found.modified().ok(),
-                identity: file_identity(&found),
+            Ok(metadata) => Self::Present {
+                bytes: metadata.len(),
+                modified: metadata.modified().ok(),
+                identity: file_identity(&metadata),
             },
         }
     }
 }
 
-/// Device, inode, and when anything about it changed.
+/// Device, inode, and the time of the last status change.
 #[cfg(unix)]
-fn file_identity(found: &Metadata) -> (u64, u64, i64, i64) {
+fn file_identity(metadata: &Metadata) -> (u64, u64, i64, i64) {
     use std::os::unix::fs::MetadataExt;
-    (found.dev(), found.ino(), found.ctime(), found.ctime_nsec())
+    (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
 }
 
 #[cfg(not(unix))]

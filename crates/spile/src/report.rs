@@ -1,115 +1,176 @@
-//! What `spile check` prints for people: the tools, what they cost, where they come from, and what is worth a look.
-//! And what was found on the way.
+//! The report of `spile check` for people: tools and their token cost, sources, statements, and notes. Also how every
+//! command prints diagnostics.
 
 use std::fmt::Write;
 use std::io::Write as _;
 
 use contract::diagnostic::{Diagnostic, Severity, render_all};
-use contract::humanize::{group_digits, join_truncated, pluralize};
+use contract::humanize::{group_digits, pluralize};
 use contract::{Contract, Tool, ToolOperation, tokens};
 
 use crate::banner::is_color_enabled;
+use crate::client::output_style::OutputStyle;
+use crate::layout::{self, ColumnFit, Table};
 use crate::sanitize;
 
-/// So many findings of one sort are shown; what is beyond is counted.
-const SHOWN_PER_CODE_MAX: usize = 3;
+/// A report lists at most this many tools; `--json` has them all.
+const TOOLS_SHOWN_MAX: usize = 60;
+/// A line lists at most this many argument or column names.
+const NAMES_SHOWN_MAX: usize = 20;
+/// Notes with the same code beyond this number are only counted.
+const NOTES_PER_CODE_MAX: usize = 3;
+/// Notes without a code are of many kinds, so more of them are shown.
+const NOTES_WITHOUT_CODE_MAX: usize = 12;
 
-/// Readable without colour, and the same every time.
-pub(crate) fn report(contract: &Contract, sources: &[String], findings: &[Diagnostic]) -> String {
+/// Readable without colour, and the same for the same input.
+pub(crate) fn report(
+    contract: &Contract,
+    sources: &[SourceSummary],
+    notes: &[&Diagnostic],
+    style: &OutputStyle,
+) -> String {
     let costs: Vec<usize> = contract.tools.iter().map(token_cost).collect();
-    let total = costs.iter().sum::<usize>() as u64;
+    let total = total_token_cost(contract);
     let tools = pluralize(contract.tools.len() as u64, "tool");
     let mut out = format!(
         "{} {} · {tools} · about {} tokens\n\n",
         contract.name,
         contract.version,
-        group_digits(total)
+        group_digits(total as u64)
     );
-    let width = contract.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
-    for (tool, cost) in contract.tools.iter().zip(&costs) {
-        let (cost, arguments) = (group_digits(*cost as u64), join_truncated(&argument_names(tool), 8));
-        let _ = writeln!(out, "  {:width$}  {cost:>6} tokens  {arguments}", tool.name);
+    out += &tool_table(contract, &costs).render(style, 2);
+    if let Some(more) = contract.tools.len().checked_sub(TOOLS_SHOWN_MAX).filter(|more| *more > 0) {
+        let _ = writeln!(out, "  and {} more; --json lists them all", group_digits(more as u64));
     }
     out.push_str("\nsources\n");
     for source in sources {
-        let _ = writeln!(out, "  {source}");
+        out += &layout::hanging("  ", &source.name, style.columns);
+        for line in &source.lines {
+            out += &layout::hanging("    ", line, style.columns);
+        }
     }
-    let proven: Vec<String> =
-        contract.tools.iter().filter_map(|tool| statement_line(tool, contract)).collect();
-    if !proven.is_empty() {
-        out.push_str("\nstatements, each prepared and typed by its source\n");
-        proven.iter().for_each(|line| out.extend(["  ", line, "\n"]));
+    let statements: Vec<String> =
+        contract.tools.iter().filter_map(|tool| statement_line(tool, contract, style)).collect();
+    if !statements.is_empty() {
+        out.push_str("\nstatements (prepared and typed by their source)\n");
+        statements.iter().for_each(|line| out += &layout::hanging("  ", line, style.columns));
     }
-    out += &findings_section(findings);
-    out.push_str("\nTokens are an estimate for the o200k vocabulary; clients add a little of their own.\n");
+    let section = notes_section(notes, style);
+    if !section.is_empty() {
+        let _ = write!(out, "\n{section}");
+    }
+    out.push('\n');
+    out += &layout::hanging(
+        "",
+        "Token counts are estimates for the o200k vocabulary; clients add some of their own.",
+        style.columns,
+    );
     out
 }
 
-/// What a source has made of a statement.
-fn statement_line(tool: &Tool, contract: &Contract) -> Option<String> {
+fn tool_table(contract: &Contract, costs: &[usize]) -> Table {
+    let mut table = Table::new(&["tool", "tokens", "arguments"])
+        .align_right(1)
+        .fit(1, ColumnFit::Drop)
+        .fit(2, ColumnFit::Wrap);
+    for (tool, cost) in contract.tools.iter().zip(costs).take(TOOLS_SHOWN_MAX) {
+        let arguments = layout::join_names(&argument_names(tool), NAMES_SHOWN_MAX, None);
+        table.rows.push(vec![tool.name.clone(), group_digits(*cost as u64), arguments]);
+    }
+    table
+}
+
+/// One source in the report: its name, and a line for each table in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSummary {
+    pub name: String,
+    pub lines: Vec<String>,
+}
+
+/// What the source found out about a statement.
+fn statement_line(tool: &Tool, contract: &Contract, style: &OutputStyle) -> Option<String> {
     let ToolOperation::Statement { statement } = tool.operation else { return None };
     let statement = &contract.statements[statement];
-    let does = match statement.shape.writes {
+    let effect = match statement.shape.writes {
         true => format!("writes at most {}", pluralize(statement.shape.changes_max, "row")),
         false => "reads".into(),
     };
-    let typed: Vec<String> = statement
+    let columns: Vec<String> = statement
         .result
         .fields
         .iter()
         .map(|field| format!("{} {}", field.name, field.data_type.as_str()))
         .collect();
-    let gives = if typed.is_empty() { "nothing".into() } else { join_truncated(&typed, 8) };
-    Some(format!("{} on {}: {does}; gives {gives}", tool.name, statement.source))
+    let returns = match columns.is_empty() {
+        true => "no columns".into(),
+        false => layout::join_names(&columns, NAMES_SHOWN_MAX, style.columns.map(|columns| columns * 3)),
+    };
+    Some(format!("{} (source {}): {effect}; returns {returns}", tool.name, statement.source))
 }
 
-/// One line for what it is, one for where and the way out.
-fn findings_section(findings: &[Diagnostic]) -> String {
-    if findings.is_empty() {
+/// Warnings and notes in one place: what each says, then where it is and what to do.
+pub(crate) fn notes_section(notes: &[&Diagnostic], style: &OutputStyle) -> String {
+    if notes.is_empty() {
         return String::new();
     }
-    let mut out = format!("\nworth a look: {}\n", severity_counts(findings));
-    let mut seen: Vec<(Option<&str>, usize)> = Vec::new();
-    for one in findings {
-        let times = match seen.iter_mut().find(|(code, _)| *code == one.code) {
-            Some((_, times)) => times,
+    let mut out = format!("{}\n", severity_counts(notes));
+    let mut counts: Vec<(Option<&str>, usize)> = Vec::new();
+    for note in notes {
+        let count = match counts.iter_mut().find(|(code, _)| *code == note.code) {
+            Some((_, count)) => count,
             None => {
-                seen.push((one.code, 0));
-                &mut seen.last_mut().expect("it was just put there").1
+                counts.push((note.code, 0));
+                &mut counts.last_mut().expect("just pushed").1
             }
         };
-        *times += 1;
-        if *times > SHOWN_PER_CODE_MAX {
+        *count += 1;
+        if *count > shown_max(note.code) {
             continue;
         }
-        let word = one.severity.as_str();
-        let place =
-            one.location.as_ref().map(|at| format!("{}:{}:{}: ", at.file_name(), at.line(), at.column()));
-        let way_out = format!("{}{}", place.unwrap_or_default(), one.help.as_deref().unwrap_or_default());
-        let _ = writeln!(out, "  {word:7}  {}", sanitize::escape_line(&one.message));
-        let _ = writeln!(out, "           {}", sanitize::escape_line(&way_out));
+        let severity = format!("  {:7}  ", note.severity.as_str());
+        out += &layout::hanging(&severity, &sanitize::escape_line(&note.message), style.columns);
+        let location = note
+            .location
+            .as_ref()
+            .map(|location| {
+                format!("{}:{}:{}: ", location.file_name(), location.line(), location.column())
+            })
+            .unwrap_or_default();
+        let help = format!("{location}{}", note.help.as_deref().unwrap_or_default());
+        if !help.is_empty() {
+            out += &layout::hanging("           ", &sanitize::escape_line(&help), style.columns);
+        }
     }
-    let more: usize = seen.iter().map(|(_, times)| times.saturating_sub(SHOWN_PER_CODE_MAX)).sum();
-    if more > 0 {
-        let _ = writeln!(out, "  and {more} more of these sorts; --json has them all");
+    let hidden: usize = counts.iter().map(|(code, count)| count.saturating_sub(shown_max(*code))).sum();
+    if hidden > 0 {
+        let _ = writeln!(out, "  and {hidden} more like these; `spile check --json` lists them all");
     }
     out
 }
 
-/// `1 warning, 2 notes`
-fn severity_counts(findings: &[Diagnostic]) -> String {
-    let counted = [Severity::Error, Severity::Warning, Severity::Note].into_iter().filter_map(|severity| {
-        let times = findings.iter().filter(|one| one.severity == severity).count();
-        (times > 0).then(|| pluralize(times as u64, severity.as_str()))
-    });
-    counted.collect::<Vec<_>>().join(", ")
+fn shown_max(code: Option<&str>) -> usize {
+    if code.is_some() { NOTES_PER_CODE_MAX } else { NOTES_WITHOUT_CODE_MAX }
 }
 
-/// What a tool costs every conversation: its name, its description and what it takes. Results cost extra.
+/// `1 warning, 2 notes`
+fn severity_counts(notes: &[&Diagnostic]) -> String {
+    let counts = [Severity::Error, Severity::Warning, Severity::Note].into_iter().filter_map(|severity| {
+        let count = notes.iter().filter(|note| note.severity == severity).count();
+        (count > 0).then(|| pluralize(count as u64, severity.as_str()))
+    });
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+/// Tokens that a tool takes from every conversation: its name, description and input schema. Results come on top.
 pub(crate) fn token_cost(tool: &Tool) -> usize {
     tokens::estimate(&tool.name)
         + tokens::estimate(&tool.description)
         + tokens::estimate(tool.input_schema.as_str())
+}
+
+/// Tokens that a server takes from every conversation: its tools.
+pub(crate) fn total_token_cost(contract: &Contract) -> usize {
+    contract.tools.iter().map(token_cost).sum()
 }
 
 pub(crate) fn argument_names(tool: &Tool) -> Vec<String> {
@@ -122,7 +183,7 @@ pub(crate) fn argument_names(tool: &Tool) -> Vec<String> {
         .collect()
 }
 
-/// On stdout. A reader that has seen enough, such as `head`, is no failure.
+/// Prints to stdout. A reader that closes the pipe early, such as `head`, is not an error.
 pub fn print(text: &str) -> std::io::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
@@ -130,20 +191,30 @@ pub fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Says on stderr what is wrong or worth knowing.
-pub fn print_diagnostics(found: &[Diagnostic]) {
-    if found.is_empty() {
+/// Prints diagnostics to stderr, with the lines of the file that they point to.
+pub fn print_diagnostics(diagnostics: &[Diagnostic]) {
+    if diagnostics.is_empty() {
         return;
     }
-    // Behind notes comes more; an error is the end.
-    let is_end = found.iter().any(|one| one.severity == Severity::Error);
-    let text = render_all(found, is_color_enabled());
-    let _ = writeln!(std::io::stderr(), "{}{}", text.trim_end(), if is_end { "" } else { "\n" });
+    // After notes comes more output; an error is the last thing that a command prints.
+    let has_error = diagnostics.iter().any(|one| one.severity == Severity::Error);
+    let text = render_all(diagnostics, is_color_enabled());
+    let _ = writeln!(std::io::stderr(), "{}{}", text.trim_end(), if has_error { "" } else { "\n" });
+}
+
+/// Prints warnings and notes to stderr in the short form of [`notes_section`].
+pub(crate) fn print_notes(notes: &[Diagnostic]) {
+    let notes: Vec<&Diagnostic> = notes.iter().collect();
+    let section = notes_section(&notes, &OutputStyle::stderr());
+    if !section.is_empty() {
+        let _ = writeln!(std::io::stderr(), "\n{}", section.trim_end());
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{findings_section, report};
+    use super::{notes_section, report};
+    use crate::client::output_style::OutputStyle;
     use contract::compile::{KnownSource, compile};
     use contract::diagnostic::{Diagnostic, FileLocation, FileText};
     use contract::source::{ColumnFacts, SourceFacts, StatementFacts};
@@ -151,18 +222,19 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn findings_are_counted_and_only_a_few_of_a_sort_are_shown() {
-        assert_eq!(findings_section(&[]), "");
+    fn notes_are_counted_and_only_a_few_of_each_code_are_shown() {
+        let style = OutputStyle::of_width(80);
+        assert_eq!(notes_section(&[], &style), "");
         let origin = Arc::new(FileText::new("spile.toml", "[server]\nname = 'x'\n"));
-        let placed = |n: usize| {
+        let located = |n: usize| {
             let one = Diagnostic::warning(format!("number {n}")).code("a").help("change it");
             one.at(&FileLocation::new(&origin, 9..13))
         };
-        let mut all: Vec<Diagnostic> = (1..=5).map(placed).collect();
+        let mut all: Vec<Diagnostic> = (1..=5).map(located).collect();
         all.push(Diagnostic::note("another\u{1b}[2J").code("b").help("look"));
-        insta::assert_snapshot!(findings_section(&all), @r"
-
-        worth a look: 5 warnings, 1 note
+        let all: Vec<&Diagnostic> = all.iter().collect();
+        insta::assert_snapshot!(notes_section(&all, &style), @r"
+        5 warnings, 1 note
           warning  number 1
                    spile.toml:2:1: change it
           warning  number 2
@@ -171,11 +243,12 @@ mod tests {
                    spile.toml:2:1: change it
           note     another\u{1b}[2J
                    look
-          and 2 more of these sorts; --json has them all
+          and 2 more like these; `spile check --json` lists them all
         ");
     }
+
     #[test]
-    fn statements_are_told_as_their_source_proved_them() {
+    fn statements_are_reported_with_the_types_that_their_source_found() {
         let text = "[sources.crm]\npath = 'crm.db'\n\
                     [tools.top_plans]\nsql = 'select plan, count(*) as n from c where d >= :since'\n\
                     arguments.since = { type = 'date' }\ndescription = 'Plans.'\n\
@@ -189,14 +262,14 @@ mod tests {
         let writes = StatementFacts { writes: true, ..StatementFacts::default() };
         let (facts, statements) = (SourceFacts::default(), [("top_plans", Ok(reads)), ("close", Ok(writes))]);
         let known = [KnownSource { statements: &statements, ..KnownSource::new("crm", &facts) }];
-        let (contract, told) = compile(&manifest, &known, "shop");
-        let contract = contract.unwrap_or_else(|| panic!("{told:?}"));
-        let report = report(&contract, &[], &[]);
-        let proven = report.split("\nstatements").nth(1).and_then(|rest| rest.split("\n\n").next());
-        insta::assert_snapshot!(proven.expect("statements are told"), @r"
-        , each prepared and typed by its source
-          top_plans on crm: reads; gives plan text, n integer
-          close on crm: writes at most 5 rows; gives nothing
+        let (contract, diagnostics) = compile(&manifest, &known, "shop");
+        let contract = contract.unwrap_or_else(|| panic!("{diagnostics:?}"));
+        let report = report(&contract, &[], &[], &OutputStyle::of_width(80));
+        let statements = report.split("\nstatements").nth(1).and_then(|rest| rest.split("\n\n").next());
+        insta::assert_snapshot!(statements.expect("a section of statements"), @r"
+ (prepared and typed by their source)
+          top_plans (source crm): reads; returns plan text, n integer
+          close (source crm): writes at most 5 rows; returns no columns
         ");
     }
 }

@@ -1,4 +1,4 @@
-//! What the environment may say, read once and checked: a wrong value is an error, never a guess.
+//! Settings from environment variables. An invalid value is an error, never replaced by a default.
 
 use anyhow::bail;
 use spile_core::Limits;
@@ -8,36 +8,36 @@ use transport::http::ConnectionLimits;
 fn env_number(name: &str) -> anyhow::Result<Option<u64>> {
     match std::env::var(name) {
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: not a number"),
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: expected a whole number"),
         Ok(text) => match text.trim().parse() {
             Ok(number) => Ok(Some(number)),
-            Err(_) => bail!("{name}: `{text}` is not a whole number"),
+            Err(_) => bail!("{name}: expected a whole number, found `{text}`"),
         },
     }
 }
 
-/// Reads a text from the environment; an empty one is none.
+/// Reads a text from the environment; an empty one counts as unset.
 pub(crate) fn env_text(name: &str) -> anyhow::Result<Option<String>> {
     match std::env::var(name) {
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: not readable as text"),
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{name}: not valid UTF-8"),
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
     }
 }
 
-/// Where `--http` listens. 0 is any port that is free.
+/// The port of `--http`. 0 means any free port.
 pub(crate) fn port() -> anyhow::Result<u16> {
     match env_number("PORT")?.map(u16::try_from) {
         None => Ok(3333),
         Some(Ok(port)) => Ok(port),
-        Some(Err(_)) => bail!("PORT: too large; the last port is 65535"),
+        Some(Err(_)) => bail!("PORT: exceeds the highest port, 65535"),
     }
 }
 
-/// A number that must not be zero.
+/// Reads a number that must not be zero.
 fn env_positive(name: &str) -> anyhow::Result<Option<u64>> {
     match env_number(name)? {
-        Some(0) => bail!("{name}: must be more than 0"),
+        Some(0) => bail!("{name}: must be greater than 0"),
         other => Ok(other),
     }
 }
@@ -50,22 +50,22 @@ pub(crate) fn limits() -> anyhow::Result<Limits> {
     Ok(limits)
 }
 
-pub(crate) fn timing() -> anyhow::Result<ConnectionLimits> {
-    let mut timing = ConnectionLimits::default();
-    for (name, place) in [
-        ("SPILE_HEADER_TIMEOUT_MS", &mut timing.header_timeout_ms),
-        ("SPILE_BODY_TIMEOUT_MS", &mut timing.body_idle_timeout_ms),
-        ("SPILE_WRITE_TIMEOUT_MS", &mut timing.write_stall_timeout_ms),
-        ("SPILE_IDLE_TIMEOUT_MS", &mut timing.keep_alive_timeout_ms),
+pub(crate) fn connection_limits() -> anyhow::Result<ConnectionLimits> {
+    let mut limits = ConnectionLimits::default();
+    for (name, field) in [
+        ("SPILE_HEADER_TIMEOUT_MS", &mut limits.header_timeout_ms),
+        ("SPILE_BODY_TIMEOUT_MS", &mut limits.body_idle_timeout_ms),
+        ("SPILE_WRITE_TIMEOUT_MS", &mut limits.write_stall_timeout_ms),
+        ("SPILE_IDLE_TIMEOUT_MS", &mut limits.keep_alive_timeout_ms),
     ] {
         if let Some(ms) = env_positive(name)? {
-            *place = ms;
+            *field = ms;
         }
     }
-    Ok(timing)
+    Ok(limits)
 }
 
-/// How many threads work; by default one for each core.
+/// The number of worker threads; by default one for each core.
 pub(crate) fn workers() -> anyhow::Result<usize> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(env_positive("SPILE_WORKERS")?.map_or(cores, |n| usize::try_from(n).unwrap_or(cores)).min(1024))

@@ -1,4 +1,4 @@
-//! Where the unix socket is when nobody said where: a place that is this user's alone.
+//! The default path of the unix socket, in a folder that only this user can enter.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -8,14 +8,13 @@ use anyhow::{Context, bail};
 
 use crate::settings;
 
-/// `SPILE_SOCKET`, or a file in the user's runtime folder, or in a folder of the user's own among the
-/// temporary ones.
+/// `SPILE_SOCKET`, or a file in `XDG_RUNTIME_DIR`, or in a private folder below the temporary one.
 pub(crate) fn default_path(names: &[&str]) -> anyhow::Result<PathBuf> {
     if let Some(path) = settings::env_text("SPILE_SOCKET")? {
         return Ok(path.into());
     }
     let file = socket_file_name(names);
-    // The XDG Base Directory Specification: a path that is not absolute is to be ignored.
+    // XDG Base Directory Specification: ignore a path that is not absolute.
     let runtime =
         settings::env_text("XDG_RUNTIME_DIR")?.map(PathBuf::from).filter(|folder| folder.is_absolute());
     if let Some(folder) = runtime {
@@ -27,7 +26,7 @@ pub(crate) fn default_path(names: &[&str]) -> anyhow::Result<PathBuf> {
     Ok(folder.join(file))
 }
 
-/// One server has a socket of its name; several share one.
+/// The socket of a single server carries its name; several servers share one.
 fn socket_file_name(names: &[&str]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     match names {
@@ -36,18 +35,18 @@ fn socket_file_name(names: &[&str]) -> String {
     }
 }
 
-/// Makes a folder that only we can enter. One that is there already must be such a one: among temporary files
-/// anybody may have put it there.
+/// Creates a folder with mode 0700. An existing one must have that mode and owner: any user may have created it in the
+/// temporary folder.
 fn create_private_dir(folder: &Path, uid: u32) -> anyhow::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error).with_context(|| format!("`{}` cannot be made", folder.display())),
+        Err(error) => return Err(error).with_context(|| format!("cannot create `{}`", folder.display())),
     }
-    let there = std::fs::symlink_metadata(folder)?;
-    if !there.is_dir() || there.uid() != uid || there.mode() & 0o077 != 0 {
+    let metadata = std::fs::symlink_metadata(folder)?;
+    if !metadata.is_dir() || metadata.uid() != uid || metadata.mode() & 0o077 != 0 {
         bail!(
-            "`{}` is not a folder of this user's alone; say in SPILE_SOCKET where the socket may be",
+            "`{}` is not a private folder of this user; set SPILE_SOCKET to another path for the socket",
             folder.display()
         );
     }
@@ -61,7 +60,7 @@ mod tests {
     use super::{create_private_dir, socket_file_name};
 
     #[test]
-    fn a_file_is_named_after_its_server() {
+    fn the_socket_of_one_server_carries_its_name() {
         for (names, expected) in [
             (&["people"][..], "spile-people.sock"),
             (&["two words"], "spile-two-words.sock"),
@@ -73,21 +72,21 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_made_or_must_be_ours_alone() {
+    fn an_existing_folder_must_be_private() {
         let root = tempfile::tempdir().expect("a folder");
         let uid = rustix::process::geteuid().as_raw();
-        let at = |name: &str| root.path().join(name);
-        create_private_dir(&at("new"), uid).expect("it is made");
-        create_private_dir(&at("new"), uid).expect("it is ours");
-        assert_eq!(std::fs::metadata(at("new")).expect("it is there").permissions().mode() & 0o777, 0o700);
-        std::fs::create_dir(at("open")).expect("a folder");
-        std::fs::set_permissions(at("open"), PermissionsExt::from_mode(0o755)).expect("ours to open");
-        std::fs::write(at("file"), "").expect("a file");
-        std::os::unix::fs::symlink(at("new"), at("link")).expect("a link");
+        let path = |name: &str| root.path().join(name);
+        create_private_dir(&path("new"), uid).expect("created");
+        create_private_dir(&path("new"), uid).expect("private already");
+        assert_eq!(std::fs::metadata(path("new")).expect("exists").permissions().mode() & 0o777, 0o700);
+        std::fs::create_dir(path("open")).expect("a folder");
+        std::fs::set_permissions(path("open"), PermissionsExt::from_mode(0o755)).expect("permissions can be changed");
+        std::fs::write(path("file"), "").expect("a file");
+        std::os::unix::fs::symlink(path("new"), path("link")).expect("a link");
         for (name, uid) in [("open", uid), ("file", uid), ("link", uid), ("new", uid + 1)] {
-            let refused = create_private_dir(&at(name), uid).expect_err(name).to_string();
-            assert!(refused.contains("SPILE_SOCKET"), "{name}: {refused}");
+            let error = create_private_dir(&path(name), uid).expect_err(name).to_string();
+            assert!(error.contains("SPILE_SOCKET"), "{name}: {error}");
         }
-        assert!(create_private_dir(&at("no/such"), uid).is_err());
+        assert!(create_private_dir(&path("no/such"), uid).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What others want to know of a server: a bundle's manifest, and a registry's `server.json`.
+//! MCPB bundles, and `server.json` for registries.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -14,17 +14,17 @@ use zip::{CompressionMethod, ZipWriter};
 use super::{PackArgs, PackagedServer, sha256, write_executable};
 use crate::atomic_file::{self, FileMode};
 
-/// The bundle format that is written.
+/// The version of the bundle format.
 const MANIFEST_VERSION: &str = "0.3";
 const SERVER_SCHEMA: &str = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json";
-/// A registry takes no longer description.
+/// The limit of the registry.
 const DESCRIPTION_CHARS_MAX: usize = 100;
 
-/// A zip archive with the executable and a manifest that says how to start it.
+/// Writes a zip archive with the executable and a manifest that tells clients how to start it.
 pub(super) fn write_mcpb(output: &Path, server: &PackagedServer, args: &PackArgs) -> anyhow::Result<()> {
     let name = bundle_name(&server.metadata.name);
     let is_windows = match &args.program {
-        Some(program) => program.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("exe")),
+        Some(program) => program.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("exe")),
         None => cfg!(windows),
     };
     let entry = format!("server/{name}{}", if is_windows { ".exe" } else { "" });
@@ -37,7 +37,7 @@ pub(super) fn write_mcpb(output: &Path, server: &PackagedServer, args: &PackArgs
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
         archive.start_file("manifest.json", options.unix_permissions(0o644))?;
         archive.write_all(manifest.as_str().as_bytes())?;
-        // A program shrinks little more at the price of many seconds.
+        // A higher level takes many seconds more and saves little.
         archive.start_file(&*entry, options.unix_permissions(0o755).compression_level(Some(2)))?;
         io::copy(&mut program, &mut archive)?;
         archive.finish()?;
@@ -46,20 +46,20 @@ pub(super) fn write_mcpb(output: &Path, server: &PackagedServer, args: &PackArgs
 }
 
 fn mcpb_manifest(server: &PackagedServer, name: &str, entry: &str, args: &PackArgs) -> Json {
-    let about = &server.metadata;
+    let metadata = &server.metadata;
     Json::object(|manifest| {
         manifest.str("manifest_version", MANIFEST_VERSION).str("name", name);
-        manifest.str("display_name", &about.name).str("version", &to_semver(&about.version));
+        manifest.str("display_name", &metadata.name).str("version", &to_semver(&metadata.version));
         manifest.str("description", &server.description);
         manifest.object("author", |author| {
-            author.str("name", args.author.as_deref().unwrap_or(&about.name));
+            author.str("name", args.author.as_deref().unwrap_or(&metadata.name));
         });
         manifest.object("server", |run| {
             run.str("type", "binary").str("entry_point", entry);
             run.object("mcp_config", |config| {
                 config.str("command", &format!("${{__dirname}}/{entry}")).raw("args", "[]");
                 config.object("env", |env| {
-                    for variable in &about.variables {
+                    for variable in &metadata.variables {
                         env.str(variable, &format!("${{user_config.{}}}", variable.to_ascii_lowercase()));
                     }
                 });
@@ -81,12 +81,12 @@ fn mcpb_manifest(server: &PackagedServer, name: &str, entry: &str, args: &PackAr
                 compatibility.array("platforms", [platform], json::write::string);
             });
         }
-        if !about.variables.is_empty() {
+        if !metadata.variables.is_empty() {
             manifest.object("user_config", |config| {
-                for variable in &about.variables {
+                for variable in &metadata.variables {
                     config.object(&variable.to_ascii_lowercase(), |one| {
                         one.str("type", "string").str("title", variable);
-                        one.str("description", "What the server's manifest reads under this name.");
+                        one.str("description", "Environment variable that the server reads.");
                         one.bool("required", true).bool("sensitive", is_secret_name(variable));
                     });
                 }
@@ -95,50 +95,50 @@ fn mcpb_manifest(server: &PackagedServer, name: &str, entry: &str, args: &PackAr
     })
 }
 
-/// What a registry of servers lists.
+/// Writes the entry of the server in a registry.
 pub(super) fn write_server_json(
     output: &Path,
     server: &PackagedServer,
     args: &PackArgs,
 ) -> anyhow::Result<()> {
     let Some(id) = &args.id else {
-        bail!("a registry knows servers by a name such as io.github.acme/customers; say it with --id");
+        bail!("a registry entry needs a name; give --id, e.g. --id io.github.acme/customers");
     };
-    let is_part = |part: &str, more: &[char]| {
-        let may = |c: char| c.is_ascii_alphanumeric() || more.contains(&c);
-        !part.is_empty() && part.chars().all(may)
+    let is_part = |part: &str, extra: &[char]| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || extra.contains(&c);
+        !part.is_empty() && part.chars().all(is_allowed)
     };
     let is_id = id.split_once('/').is_some_and(|(space, name)| {
         space.contains('.') && is_part(space, &['.', '-']) && is_part(name, &['.', '-', '_'])
     });
-    ensure!(is_id, "--id: `{id}` is not a namespace and a name, such as io.github.acme/customers");
+    ensure!(is_id, "--id: expected NAMESPACE/NAME, such as io.github.acme/customers, found `{id}`");
     let bundle = match (&args.bundle, &args.bundle_url) {
         (Some(file), Some(url)) => {
-            ensure!(url.starts_with("https://"), "--bundle-url: a registry wants an https URL");
+            ensure!(url.starts_with("https://"), "--bundle-url: expected an https URL");
             let mut file =
-                File::open(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+                File::open(file).with_context(|| format!("cannot read `{}`", file.display()))?;
             Some((url, hex(&sha256(&mut file)?)))
         }
         _ => None,
     };
-    let about = &server.metadata;
+    let metadata = &server.metadata;
     let mut description: String = server.description.chars().take(DESCRIPTION_CHARS_MAX).collect();
     if description.len() < server.description.len() {
         description.pop();
         description.push('…');
     }
     let json = Json::object(|json| {
-        json.str("$schema", SERVER_SCHEMA).str("name", id).str("title", &about.name);
-        json.str("description", &description).str("version", &to_semver(&about.version));
+        json.str("$schema", SERVER_SCHEMA).str("name", id).str("title", &metadata.name);
+        json.str("description", &description).str("version", &to_semver(&metadata.version));
         if let Some((url, digest)) = &bundle {
             let package = Json::object(|package| {
                 package.str("registryType", "mcpb").str("identifier", url);
-                package.str("version", &to_semver(&about.version)).str("fileSha256", digest);
+                package.str("version", &to_semver(&metadata.version)).str("fileSha256", digest);
                 package.object("transport", |transport| {
                     transport.str("type", "stdio");
                 });
-                if !about.variables.is_empty() {
-                    package.array("environmentVariables", &about.variables, |out, name| {
+                if !metadata.variables.is_empty() {
+                    package.array("environmentVariables", &metadata.variables, |out, name| {
                         let variable = Json::object(|variable| {
                             variable
                                 .str("name", name)
@@ -161,7 +161,7 @@ pub(super) fn write_server_json(
     atomic_file::write(output, json.as_str().as_bytes(), FileMode::Umask)
 }
 
-/// `0+1a2b3c4d`, which a server has without a lock file, is no semantic version; `0.0.0+1a2b3c4d` is.
+/// The version of a server without a lock file, `0+1a2b3c4d`, is not a semantic version; `0.0.0+1a2b3c4d` is.
 fn to_semver(version: &str) -> String {
     match version.split_once('+') {
         Some(("0", build)) => format!("0.0.0+{build}"),

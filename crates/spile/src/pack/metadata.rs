@@ -1,9 +1,9 @@
-//! What a packed server says of itself, and what lies where in it.
+//! `about.json`, the first member of the archive: the name of a packed server, and where its files are.
 
 use anyhow::{Context, bail};
 use json::{Json, ScanLimits};
 
-/// The first member of the archive.
+/// The name of this member.
 pub(super) const MEMBER: &str = "about.json";
 pub(super) const MANIFEST: &str = "spile.toml";
 pub(super) const LOCK: &str = "spile.lock";
@@ -13,28 +13,28 @@ pub(super) const BYTES_MAX: u64 = 1 << 20;
 pub struct PackMetadata {
     pub name: String,
     pub version: String,
-    /// Variables that its manifest reads.
+    /// Names of the environment variables that its manifest uses.
     pub variables: Vec<String>,
-    /// Where each source's file lies in the archive; empty if none does.
+    /// The path in the archive of the file of each source; empty if the data is not packed.
     pub(super) sources: Vec<(String, String)>,
-    /// Whether callers may write to them.
+    /// Whether a tool writes to them.
     pub(super) is_writable: bool,
-    /// What tells the data of this server from that of another of its name.
+    /// Distinguishes the data of this server from that of another one with the same name.
     pub(super) id: Option<String>,
 }
 
 impl PackMetadata {
     pub(super) fn write(&self) -> String {
-        let json = Json::object(|about| {
-            about.int("format", 1).str("name", &self.name).str("version", &self.version);
-            about.array("variables", &self.variables, |out, one| json::write::string(out, one));
-            about.object("sources", |sources| {
-                for (name, place) in &self.sources {
-                    sources.str(name, place);
+        let json = Json::object(|metadata| {
+            metadata.int("format", 1).str("name", &self.name).str("version", &self.version);
+            metadata.array("variables", &self.variables, |out, one| json::write::string(out, one));
+            metadata.object("sources", |sources| {
+                for (name, path) in &self.sources {
+                    sources.str(name, path);
                 }
             });
-            about.bool("writable", self.is_writable);
-            about.maybe_str("id", self.id.as_deref());
+            metadata.bool("writable", self.is_writable);
+            metadata.maybe_str("id", self.id.as_deref());
         });
         json.as_str().to_owned()
     }
@@ -43,7 +43,7 @@ impl PackMetadata {
         let doc = json::scan(bytes, &ScanLimits::default()).map_err(|_| damaged_error())?;
         let root = doc.root();
         if root.get("format").and_then(|format| format.u64()) != Some(1) {
-            bail!("it was packed by a newer version of spile");
+            bail!("this file was packed by a newer version of spile");
         }
         let text = |key: &str| {
             root.get(key).and_then(|value| value.str()).map(Into::into).with_context(damaged_error)
@@ -56,7 +56,7 @@ impl PackMetadata {
             variables: variables.elements().filter_map(|one| Some(one.str()?.into_owned())).collect(),
             sources: sources
                 .members()
-                .filter_map(|(name, place)| Some((name.str()?.into_owned(), place.str()?.into_owned())))
+                .filter_map(|(name, path)| Some((name.str()?.into_owned(), path.str()?.into_owned())))
                 .collect(),
             is_writable: root.get("writable").and_then(|value| value.bool()).with_context(damaged_error)?,
             id: root.get("id").and_then(|id| id.str()).map(Into::into),
@@ -65,5 +65,5 @@ impl PackMetadata {
 }
 
 fn damaged_error() -> anyhow::Error {
-    anyhow::anyhow!("what is packed in it is broken; get the file again")
+    anyhow::anyhow!("the packed data is damaged; download or copy the file again")
 }

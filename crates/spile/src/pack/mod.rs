@@ -1,9 +1,9 @@
-//! `spile pack`: a server as one file that needs nothing installed.
+//! `spile pack`: packs a server into one file that needs nothing installed.
 //!
 //! ```text
-//! executable   this program, and behind its end the manifest, the lock file and, if wanted, the data
-//! mcpb         a bundle for desktop clients: that executable and a manifest of the client's kind
-//! server-json  what a registry of servers wants to know
+//! executable   this program, followed by the manifest, the lock file and, with --with-data, the data
+//! mcpb         a bundle for desktop clients: that executable and a bundle manifest
+//! server-json  the entry of the server in a registry
 //! ```
 
 mod bundle;
@@ -33,37 +33,37 @@ use trailer::{FileSection, Trailer};
 
 #[derive(Debug, Args)]
 pub struct PackArgs {
-    /// What `serve` takes
+    /// A data file, a spile.toml, or a folder with either
     #[arg(default_value = ".")]
     path: PathBuf,
-    /// Where to write it
+    /// The file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Put the data in too, from where the manifest says now; without this it is looked for beside the executable, as the manifest names it
+    /// Include the data files; without this, the packed server reads them at the paths in the manifest, relative to the executable
     #[arg(long)]
     with_data: bool,
-    /// What to make
+    /// The kind of file to write
     #[arg(long, value_enum, default_value_t = PackFormat::Executable)]
     format: PackFormat,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
-    /// Another build of spile to pack into, for another system
+    /// Another build of spile to pack into, to pack for another system
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// mcpb: who made it
+    /// mcpb: name of the author
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
-    /// server-json: its name in the registry, e.g. io.github.acme/customers
+    /// server-json: name of the server in the registry, e.g. io.github.acme/customers
     #[arg(long, value_name = "NAMESPACE/NAME")]
     id: Option<String>,
-    /// server-json: the bundle that --bundle-url leads to
+    /// server-json: local copy of the bundle at --bundle-url, for its hash
     #[arg(long, value_name = "FILE", requires = "bundle_url")]
     bundle: Option<PathBuf>,
-    /// server-json: where the bundle can be got
+    /// server-json: URL of the bundle
     #[arg(long, value_name = "URL", requires = "bundle")]
     bundle_url: Option<String>,
-    /// server-json: where it is served over HTTP
+    /// server-json: URL where the server is served over HTTP
     #[arg(long, value_name = "URL")]
     remote_url: Option<String>,
 }
@@ -77,26 +77,26 @@ pub enum PackFormat {
 
 pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
     if args.output.exists() && !args.force {
-        bail!("`{}` is there already; --force replaces it", args.output.display());
+        bail!("`{}` exists already; --force replaces it", args.output.display());
     }
     ensure!(!args.output.is_dir(), "`{}` is a folder; name a file", args.output.display());
     let project = Project::find(&args.path)?;
-    let mut looked = project.scan()?;
-    crate::print_diagnostics(&looked.diagnostics);
-    let Some(ready) = looked.compiled.take() else { return Ok(ExitCode::FAILURE) };
-    let packing = project.package_contents(looked, args.with_data, ready.contract.has_write_tools())?;
-    if let Some(made) = &packing.new_id_file {
+    let mut scan = project.scan()?;
+    crate::print_diagnostics(&scan.diagnostics);
+    let Some(compiled) = scan.compiled.take() else { return Ok(ExitCode::FAILURE) };
+    let contents = project.package_contents(scan, args.with_data, compiled.contract.has_write_tools())?;
+    if let Some(id_file) = &contents.new_id_file {
         writeln!(
             io::stderr(),
-            "made {}, which tells this server's data from another's; keep it with the manifest",
-            made.display()
+            "wrote {}, the id of this project's data; keep it with the manifest",
+            id_file.display()
         )?;
     }
-    let beside = packing.sources.iter().find(|source| !args.with_data && source.path.is_relative());
-    if let (PackFormat::Mcpb, Some(source)) = (args.format, beside) {
-        bail!("a bundle has nothing beside it, and `{}` would not be found; add --with-data", source.name);
+    let external = contents.sources.iter().find(|source| !args.with_data && source.path.is_relative());
+    if let (PackFormat::Mcpb, Some(source)) = (args.format, external) {
+        bail!("a bundle cannot read files next to it, so source `{}` would be missing; add --with-data", source.name);
     }
-    let server = PackagedServer::new(&ready.contract, packing, args.with_data)?;
+    let server = PackagedServer::new(&compiled.contract, contents, args.with_data)?;
     match args.format {
         PackFormat::Executable => {
             atomic_file::write_with(&args.output, FileMode::Executable, |file| {
@@ -111,22 +111,22 @@ pub fn run(args: &PackArgs) -> anyhow::Result<ExitCode> {
         0 => format!("{} KiB", bytes.div_ceil(1024)),
         mebibytes => format!("{mebibytes} MiB"),
     };
-    let what = format!("{} {}", server.metadata.name, server.metadata.version);
-    writeln!(io::stderr(), "packed {what} into {} ({size})", args.output.display())?;
+    let label = format!("{} {}", server.metadata.name, server.metadata.version);
+    writeln!(io::stderr(), "packed {label} into {} ({size})", args.output.display())?;
     for line in server.remarks(args) {
         writeln!(io::stderr(), "{line}")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to be packed.
+/// A server that is ready to be packed.
 struct PackagedServer {
     metadata: PackMetadata,
     description: String,
     tools: Vec<(String, String)>,
     manifest: String,
     lock: Option<Vec<u8>>,
-    /// The files that go in, with their names in the archive.
+    /// The data files, with their paths in the archive.
     files: Vec<PackedFile>,
 }
 
@@ -137,64 +137,64 @@ struct PackedFile {
 }
 
 impl PackagedServer {
-    fn new(contract: &Contract, packing: PackageContents, with_data: bool) -> anyhow::Result<Self> {
+    fn new(contract: &Contract, contents: PackageContents, with_data: bool) -> anyhow::Result<Self> {
         let mut files = Vec::new();
         let mut sources = Vec::new();
-        for (at, source) in packing.sources.into_iter().enumerate() {
+        for (index, source) in contents.sources.into_iter().enumerate() {
             if !with_data {
                 break;
             }
             let name = source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // Two sources may have files of one name.
-            let place = format!("data/{at}/{name}");
-            sources.push((source.name, place.clone()));
-            files.push(PackedFile { archive_path: place, path: source.path, kind: source.kind });
+            // The index keeps apart files with the same name.
+            let archive_path = format!("data/{index}/{name}");
+            sources.push((source.name, archive_path.clone()));
+            files.push(PackedFile { archive_path, path: source.path, kind: source.kind });
         }
-        let first = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
-        let instructions = contract.instructions.as_deref().map(first).filter(|line| !line.is_empty());
-        // A value that is only in the environment of whoever packs is not for everybody to read.
+        let first_line = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
+        let instructions = contract.instructions.as_deref().map(first_line).filter(|line| !line.is_empty());
+        // Values from the environment of the person who packs must not be published.
         let values: Vec<String> =
-            packing.variables.iter().filter_map(|name| std::env::var(name).ok()).collect();
-        let tells =
+            contents.variables.iter().filter_map(|name| std::env::var(name).ok()).collect();
+        let has_value =
             |text: &str| values.iter().any(|value| !value.is_empty() && text.contains(value.as_str()));
-        let instructions = instructions.filter(|text| !tells(text));
-        let described = |text: &str| if tells(text) { String::new() } else { text.to_owned() };
+        let instructions = instructions.filter(|text| !has_value(text));
+        let description = |text: &str| if has_value(text) { String::new() } else { text.to_owned() };
         Ok(Self {
             description: instructions.unwrap_or_else(|| format!("Tools for {}.", contract.name)),
             tools: contract
                 .tools
                 .iter()
-                .map(|tool| (tool.name.clone(), described(&tool.description)))
+                .map(|tool| (tool.name.clone(), description(&tool.description)))
                 .collect(),
             metadata: PackMetadata {
                 name: contract.name.clone(),
                 version: contract.version.clone(),
-                variables: packing.variables,
+                variables: contents.variables,
                 sources,
                 is_writable: contract.has_write_tools(),
-                id: packing.id,
+                id: contents.id,
             },
-            manifest: packing.manifest,
-            lock: packing.lock,
+            manifest: contents.manifest,
+            lock: contents.lock,
             files,
         })
     }
 
-    /// What whoever packed it should know.
+    /// What to tell the person who packs.
     fn remarks(&self, args: &PackArgs) -> Vec<String> {
         let mut out = Vec::new();
         if args.format != PackFormat::ServerJson && self.files.is_empty() {
-            out.push("the data is not in it; --with-data puts it in".to_owned());
+            out.push("the data is not included; --with-data includes it".to_owned());
         }
         if !self.metadata.variables.is_empty() {
             out.push(format!(
-                "it reads these variables when it starts: {}",
+                "it reads these environment variables at start: {}",
                 self.metadata.variables.join(", ")
             ));
         }
         if args.format == PackFormat::ServerJson && args.bundle.is_none() && args.remote_url.is_none() {
             out.push(
-                "nobody can get it from this yet; add --bundle and --bundle-url, or --remote-url".to_owned(),
+                "the entry names no way to get the server; add --bundle and --bundle-url, or --remote-url".to_owned(),
             );
         }
         out
@@ -205,13 +205,13 @@ impl PackagedServer {
 fn write_executable(out: &mut File, server: &PackagedServer, args: &PackArgs) -> anyhow::Result<()> {
     let path = match &args.program {
         Some(path) => path.clone(),
-        None => std::env::current_exe().context("where this program lies cannot be told")?,
+        None => std::env::current_exe().context("cannot find the path of this program")?,
     };
-    let mut program = File::open(&path).with_context(|| format!("`{}` cannot be read", path.display()))?;
+    let mut program = File::open(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
     if args.program.is_some() && !trailer::has_magic(&mut program)? {
-        bail!("`{}` is no build of spile, and would not know what is packed into it", path.display());
+        bail!("`{}` is not a build of spile that supports packing", path.display());
     }
-    // A program that has something packed already is taken without it.
+    // Drop the payload of a program that is packed already.
     let length = match Trailer::read(&mut program)? {
         Some(trailer) => trailer.start,
         None => program.metadata()?.len(),
@@ -221,12 +221,12 @@ fn write_executable(out: &mut File, server: &PackagedServer, args: &PackArgs) ->
         server.files.iter().filter_map(|file| Some(std::fs::metadata(&file.path).ok()?.len())).sum();
     let bar = ProgressBar::new("packing", length + data);
     io::copy(&mut bar.count_reads((&mut program).take(length)), out)?;
-    let from = out.stream_position()?;
+    let start = out.stream_position()?;
     write_payload(out, server, &bar)?;
     let end = out.seek(SeekFrom::End(0))?;
-    let digest = sha256_from(out, from)?;
+    let digest = sha256_from(out, start)?;
     out.seek(SeekFrom::Start(end))?;
-    Trailer { digest, start: from, length: end - from }.write(out)?;
+    Trailer { digest, start, length: end - start }.write(out)?;
     Ok(())
 }
 
@@ -246,17 +246,17 @@ fn write_payload(out: &mut File, server: &PackagedServer, bar: &ProgressBar) -> 
     for file in &server.files {
         let shown = file.path.display();
         let copy = tempfile::tempdir()?;
-        // A database may have its newest rows in another file; its copy is one file.
+        // The newest rows of a database may be in its write-ahead log; a copy is one file.
         let path = match file.kind {
             SourceKind::Sqlite => {
                 let to = copy.path().join("copy.db");
                 source::sqlite::copy(&file.path, &to)
-                    .with_context(|| format!("`{shown}` cannot be copied"))?;
+                    .with_context(|| format!("cannot copy `{shown}`"))?;
                 to
             }
             _ => file.path.clone(),
         };
-        let mut data = File::open(&path).with_context(|| format!("`{shown}` cannot be read"))?;
+        let mut data = File::open(&path).with_context(|| format!("cannot read `{shown}`"))?;
         archive.start_file(
             &*file.archive_path,
             options.large_file(data.metadata()?.len() >= u64::from(u32::MAX)),
@@ -267,24 +267,24 @@ fn write_payload(out: &mut File, server: &PackagedServer, bar: &ProgressBar) -> 
     Ok(())
 }
 
-fn sha256_from(file: &mut File, from: u64) -> io::Result<[u8; 32]> {
-    file.seek(SeekFrom::Start(from))?;
+fn sha256_from(file: &mut File, start: u64) -> io::Result<[u8; 32]> {
+    file.seek(SeekFrom::Start(start))?;
     sha256(file)
 }
 
-fn sha256(from: &mut impl Read) -> io::Result<[u8; 32]> {
+fn sha256(reader: &mut impl Read) -> io::Result<[u8; 32]> {
     let mut context = digest::Context::new(&digest::SHA256);
     let mut buffer = vec![0; 1 << 16];
     loop {
-        match from.read(&mut buffer)? {
+        match reader.read(&mut buffer)? {
             0 => break,
-            some => context.update(&buffer[..some]),
+            count => context.update(&buffer[..count]),
         }
     }
     Ok(context.finish().as_ref().try_into().unwrap_or_default())
 }
 
-/// What is packed into a file, if something is.
+/// The metadata of a packed executable; `None` for any other file.
 pub(crate) fn read_packed_metadata(path: &Path) -> anyhow::Result<Option<PackMetadata>> {
     if !path.is_file() {
         return Ok(None);
@@ -298,7 +298,7 @@ fn read_metadata(archive: &mut ZipArchive<FileSection<'_>>) -> anyhow::Result<Pa
     PackMetadata::read(read_member(archive, metadata::MEMBER)?)
 }
 
-/// A small member.
+/// Reads a small member of the archive.
 fn read_member(archive: &mut ZipArchive<FileSection<'_>>, name: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     archive.by_name(name)?.take(metadata::BYTES_MAX * 8).read_to_end(&mut bytes)?;

@@ -1,8 +1,8 @@
 //! Running as a packed server.
 //!
-//! What is packed is laid out as files, because that is what sources read: once, in a folder that is named by the
-//! payload's digest and private to this user. Data that callers may write to lives in a folder of its own that
-//! outlasts the program, and is never overwritten by what is packed.
+//! Sources read files, so the payload is extracted once, into a folder that is private to this user and named after
+//! the digest of the payload. Data that tools write to is copied to a folder of its own, which outlives the program and
+//! is never overwritten by packed data.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,17 +24,17 @@ use crate::atomic_file::{self, FileMode};
 use crate::project::Project;
 use crate::serve::{ServeArgs, Service, serve, start_logging};
 
-/// How a packed server is started. Without a bind address or a socket: on stdin and stdout.
+/// The options of a packed server. Without a bind address or a socket, it serves on stdin and stdout.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(flatten)]
     serve: ServeArgs,
-    /// Where its data is kept (or SPILE_DATA)
+    /// Folder for the data (or SPILE_DATA)
     #[arg(long, value_name = "FOLDER", env = "SPILE_DATA")]
     data: Option<PathBuf>,
 }
 
-/// Serves what is packed into this program, if something is.
+/// Serves the payload of this program; `None` if it has no payload.
 pub fn run_if_packed() -> Option<anyhow::Result<ExitCode>> {
     let own = std::env::current_exe().ok()?;
     let mut file = File::open(&own).ok()?;
@@ -46,112 +46,115 @@ pub fn run_if_packed() -> Option<anyhow::Result<ExitCode>> {
 }
 
 fn run(own: &Path, file: &mut File, trailer: Trailer) -> anyhow::Result<ExitCode> {
-    let about = {
+    let packed = {
         let mut archive = ZipArchive::new(FileSection::new(file, trailer)?)?;
         read_metadata(&mut archive)?
     };
-    let args = parse_args(own, &about);
+    let args = parse_args(own, &packed);
     start_logging(&args.serve);
-    let laid_out = extract(file, trailer, &about)?;
-    let (project, kept) = packed_project(own, &about, &laid_out, args.data.as_deref())?;
-    let (service, mut found) = Service::from_packed(&project)?;
-    if let (Some(kept), None) = (&kept, &service) {
-        let why = format!(
-            "its data is in `{}`, from before; what is packed now was not laid over it",
-            kept.display()
+    let extracted = extract(file, trailer, &packed)?;
+    let (project, existing_data) = packed_project(own, &packed, &extracted, args.data.as_deref())?;
+    let (service, mut diagnostics) = Service::from_packed(&project)?;
+    if let (Some(existing_data), None) = (&existing_data, &service) {
+        let message = format!(
+            "the server uses the existing data in `{}`, not the packed data",
+            existing_data.display()
         );
-        found.push(Diagnostic::note(why).help("choose another folder with --data, or move that one away"));
+        let help = "choose another folder with --data, or move that one away";
+        diagnostics.push(Diagnostic::note(message).help(help));
     }
-    crate::print_diagnostics(&found);
-    let Some(service) = service else { return Ok(ExitCode::FAILURE) };
-    if let Some(kept) = kept {
-        crate::banner::print_stderr(&format!("its data is in {}, as it was left", kept.display()));
+    let Some(service) = service else {
+        crate::print_diagnostics(&diagnostics);
+        return Ok(ExitCode::FAILURE);
+    };
+    if let Some(existing_data) = existing_data {
+        crate::banner::print_stderr(&format!("using the existing data in {}", existing_data.display()));
     }
-    if !about.sources.is_empty() && !about.is_writable && service.version != about.version {
-        bail!("what is packed does not make {} {} any more; get the file again", about.name, about.version);
+    if !packed.sources.is_empty() && !packed.is_writable && service.version != packed.version {
+        bail!("the packed data does not match {} {}; download or copy the file again", packed.name, packed.version);
     }
-    serve(vec![service], &args.serve)?;
+    serve(vec![service], &diagnostics, &args.serve)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Arguments, under the name that the program has now.
-fn parse_args(own: &Path, about: &PackMetadata) -> Cli {
+/// Parses the arguments; help and version use the current name of the executable.
+fn parse_args(own: &Path, packed: &PackMetadata) -> Cli {
     let name = own.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let words = format!("{}, an MCP server", about.name);
-    let version = format!("{} (packed with spile {})", about.version, env!("CARGO_PKG_VERSION"));
-    let command = Cli::command().name(name).about(words).version(version);
+    let description = format!("{}, an MCP server", packed.name);
+    let version = format!("{} (packed with spile {})", packed.version, env!("CARGO_PKG_VERSION"));
+    let command = Cli::command().name(name).about(description).version(version);
     let found = command.get_matches();
     Cli::from_arg_matches(&found).unwrap_or_else(|error| error.exit())
 }
 
-/// Lays the payload out, or finds it laid out already.
-fn extract(file: &mut File, trailer: Trailer, about: &PackMetadata) -> anyhow::Result<PathBuf> {
-    let shelf = extract_root()?;
-    let name = format!("{}-{}", safe_name(&about.name), &hex(&trailer.digest)[..32]);
-    let folder = shelf.join(&name);
+/// Extracts the payload, unless that was done before.
+fn extract(file: &mut File, trailer: Trailer, packed: &PackMetadata) -> anyhow::Result<PathBuf> {
+    let root = extract_root()?;
+    let name = format!("{}-{}", safe_name(&packed.name), &hex(&trailer.digest)[..32]);
+    let folder = root.join(&name);
     if is_private_dir(&folder) {
         return Ok(folder);
     }
     ensure!(
         sha256(&mut FileSection::new(file, trailer)?)? == trailer.digest,
-        "this file is damaged; get it again"
+        "this file is damaged; download or copy it again"
     );
-    let making = tempfile::Builder::new().prefix(".making-").tempdir_in(&shelf)?;
+    let temporary = tempfile::Builder::new().prefix(".extracting-").tempdir_in(&root)?;
     let mut archive = ZipArchive::new(FileSection::new(file, trailer)?)?;
     atomic_file::write(
-        &making.path().join(metadata::MANIFEST),
+        &temporary.path().join(metadata::MANIFEST),
         &read_member(&mut archive, metadata::MANIFEST)?,
         FileMode::Umask,
     )?;
     if archive.index_for_name(metadata::LOCK).is_some() {
         atomic_file::write(
-            &making.path().join(metadata::LOCK),
+            &temporary.path().join(metadata::LOCK),
             &read_member(&mut archive, metadata::LOCK)?,
             FileMode::Umask,
         )?;
     }
-    for (_, place) in &about.sources {
-        let to = making.path().join(archive_relative_path(place)?);
-        std::fs::create_dir_all(to.parent().unwrap_or(making.path()))?;
-        io::copy(&mut archive.by_name(place)?, &mut File::create(&to)?)?;
+    for (_, archive_path) in &packed.sources {
+        let to = temporary.path().join(archive_relative_path(archive_path)?);
+        std::fs::create_dir_all(to.parent().unwrap_or(temporary.path()))?;
+        io::copy(&mut archive.by_name(archive_path)?, &mut File::create(&to)?)?;
     }
-    let made = making.keep();
-    match std::fs::rename(&made, &folder) {
+    let kept = temporary.keep();
+    match std::fs::rename(&kept, &folder) {
         Ok(()) => Ok(folder),
-        // Somebody else was faster, with the same.
+        // Another process extracted the same payload at the same time.
         Err(_) if is_private_dir(&folder) => {
-            let _ = std::fs::remove_dir_all(&made);
+            let _ = std::fs::remove_dir_all(&kept);
             Ok(folder)
         }
-        // Something that is not ours has the name: this run has its own.
-        Err(_) => Ok(made),
+        // The name is taken by something else: this run uses a folder of its own.
+        Err(_) => Ok(kept),
     }
 }
 
-/// Where packed servers are laid out: a cache if there is a home, else a private folder for temporary files.
+/// The folder for extracted payloads: the cache of the user, or a private folder below the temporary one.
 fn extract_root() -> anyhow::Result<PathBuf> {
     let cache = env_dir("XDG_CACHE_HOME").or_else(|| home_dir().map(|home| home.join(".cache")));
     if let Some(cache) = cache {
-        let shelf = cache.join("spile").join("packed");
-        if create_private_dir(&shelf).is_ok() && is_private_dir(&shelf) {
-            return Ok(shelf);
+        let root = cache.join("spile").join("packed");
+        if create_private_dir(&root).is_ok() && is_private_dir(&root) {
+            return Ok(root);
         }
     }
     #[cfg(unix)]
     let name = format!("spile-packed-{}", rustix::process::getuid().as_raw());
     #[cfg(not(unix))]
     let name = "spile-packed".to_owned();
-    let shelf = std::env::temp_dir().join(name);
-    let _ = create_private_dir(&shelf);
-    if is_private_dir(&shelf) {
-        return Ok(shelf);
+    let root = std::env::temp_dir().join(name);
+    let _ = create_private_dir(&root);
+    if is_private_dir(&root) {
+        return Ok(root);
     }
-    // Somebody else has the name.
-    let own = tempfile::Builder::new().prefix("spile-packed-").tempdir().with_context(|| {
+    // Another user has taken the name.
+    let private = tempfile::Builder::new().prefix("spile-packed-").tempdir().with_context(|| {
         let folder = std::env::temp_dir();
-        format!("there is nowhere to unpack: `{}` cannot be written to; set TMPDIR", folder.display())
+        format!("cannot extract the payload: `{}` is not writable; set TMPDIR", folder.display())
     })?;
-    Ok(own.keep())
+    Ok(private.keep())
 }
 
 fn create_private_dir(folder: &Path) -> io::Result<()> {
@@ -162,79 +165,79 @@ fn create_private_dir(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Whether it is a folder that only this user can have made.
+/// Whether it is a folder of this user that no other user can write to.
 fn is_private_dir(folder: &Path) -> bool {
-    let Ok(what) = std::fs::symlink_metadata(folder) else { return false };
+    let Ok(found) = std::fs::symlink_metadata(folder) else { return false };
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        what.is_dir() && what.uid() == rustix::process::getuid().as_raw() && what.mode() & 0o022 == 0
+        found.is_dir() && found.uid() == rustix::process::getuid().as_raw() && found.mode() & 0o022 == 0
     }
     #[cfg(not(unix))]
-    what.is_dir()
+    found.is_dir()
 }
 
-/// What is served, and the folder of data that was there before.
+/// The project to serve, and the data folder if it existed before.
 fn packed_project(
     own: &Path,
-    about: &PackMetadata,
-    laid_out: &Path,
+    packed: &PackMetadata,
+    extracted: &Path,
     data: Option<&Path>,
 ) -> anyhow::Result<(Project, Option<PathBuf>)> {
-    let mut kept = None;
-    let manifest = laid_out.join(metadata::MANIFEST);
-    let beside = own.parent().unwrap_or(Path::new("")).to_owned();
-    let mut moved = BTreeMap::new();
-    if about.is_writable && !about.sources.is_empty() {
+    let mut existing_data = None;
+    let manifest = extracted.join(metadata::MANIFEST);
+    let executable_dir = own.parent().unwrap_or(Path::new("")).to_owned();
+    let mut relocated = BTreeMap::new();
+    if packed.is_writable && !packed.sources.is_empty() {
         let folder = match data {
             Some(folder) => folder.to_owned(),
-            None => data_dir(own, about)?,
+            None => data_dir(own, packed)?,
         };
-        for (name, place) in &about.sources {
+        for (name, archive_path) in &packed.sources {
             let to =
-                folder.join(archive_relative_path(place)?.strip_prefix("data").unwrap_or(Path::new(place)));
+                folder.join(archive_relative_path(archive_path)?.strip_prefix("data").unwrap_or(Path::new(archive_path)));
             if to.exists() {
-                kept = Some(folder.clone());
+                existing_data = Some(folder.clone());
             } else {
-                let seed = std::fs::read(laid_out.join(archive_relative_path(place)?))?;
+                let initial = std::fs::read(extracted.join(archive_relative_path(archive_path)?))?;
                 create_private_dir(to.parent().unwrap_or(&folder))
-                    .and_then(|()| atomic_file::create_new(&to, &seed, FileMode::Umask))
+                    .and_then(|()| atomic_file::create_new(&to, &initial, FileMode::Umask))
                     .with_context(|| {
                         format!(
-                            "its data cannot be kept in `{}`; choose a folder with --data",
+                            "cannot create the data folder `{}`; choose another with --data",
                             folder.display()
                         )
                     })?;
             }
-            moved.insert(name.clone(), to);
+            relocated.insert(name.clone(), to);
         }
     } else {
-        for (name, place) in &about.sources {
-            moved.insert(name.clone(), laid_out.join(archive_relative_path(place)?));
+        for (name, archive_path) in &packed.sources {
+            relocated.insert(name.clone(), extracted.join(archive_relative_path(archive_path)?));
         }
     }
-    let folder = data.map_or(beside, Path::to_owned);
-    Ok((Project::from_packed(&about.name, folder, manifest, moved), kept))
+    let folder = data.map_or(executable_dir, Path::to_owned);
+    Ok((Project::from_packed(&packed.name, folder, manifest, relocated), existing_data))
 }
 
-/// Two servers of one name are two: they are told apart by what was made when they were first packed.
-fn data_dir_name(about: &PackMetadata) -> String {
-    match &about.id {
-        Some(id) => format!("{}-{}", safe_name(&about.name), safe_name(id)),
-        None => safe_name(&about.name),
+/// The id keeps apart the data of two projects with the same name.
+fn data_dir_name(packed: &PackMetadata) -> String {
+    match &packed.id {
+        Some(id) => format!("{}-{}", safe_name(&packed.name), safe_name(id)),
+        None => safe_name(&packed.name),
     }
 }
 
-/// Where data that is written to lives.
-fn data_dir(own: &Path, about: &PackMetadata) -> anyhow::Result<PathBuf> {
+/// The default folder for data that tools write to.
+fn data_dir(own: &Path, packed: &PackMetadata) -> anyhow::Result<PathBuf> {
     let share = env_dir("XDG_DATA_HOME").or_else(|| home_dir().map(|home| home.join(".local/share")));
     if let Some(share) = share {
-        return Ok(share.join("spile").join(data_dir_name(about)));
+        return Ok(share.join("spile").join(data_dir_name(packed)));
     }
-    let name = own.file_name().context("this program has no name")?;
-    let mut beside = OsString::from(name);
-    beside.push("-data");
-    Ok(own.with_file_name(beside))
+    let name = own.file_name().context("the path of this program has no file name")?;
+    let mut data_name = OsString::from(name);
+    data_name.push("-data");
+    Ok(own.with_file_name(data_name))
 }
 
 fn env_dir(variable: &str) -> Option<PathBuf> {
@@ -242,7 +245,7 @@ fn env_dir(variable: &str) -> Option<PathBuf> {
 }
 
 fn home_dir() -> Option<PathBuf> {
-    // Not what the user database says: a service account's home is often not there.
+    // Not from the user database: the home folder of a service account often does not exist.
     let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
     env_dir(name)
 }
@@ -251,10 +254,10 @@ fn safe_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(64).collect()
 }
 
-/// A place in the archive as a path that leads nowhere else.
-fn archive_relative_path(place: &str) -> anyhow::Result<PathBuf> {
-    let path = PathBuf::from(place);
+/// A path in the archive that cannot lead out of the folder it is extracted to.
+fn archive_relative_path(archive_path: &str) -> anyhow::Result<PathBuf> {
+    let path = PathBuf::from(archive_path);
     let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
-    ensure!(is_inside, "this file is damaged; get it again");
+    ensure!(is_inside, "this file is damaged; download or copy it again");
     Ok(path)
 }

@@ -1,8 +1,8 @@
-//! A program with something behind its end. A file that is run is mapped by what its head says, so bytes behind
-//! the last section are nobody's business: ours begin there, and the very last of them say so.
+//! The payload of a packed executable. The loader maps an executable by its headers and ignores bytes after the last
+//! section: the payload is appended there, followed by a trailer.
 //!
 //! ```text
-//! program · payload (a zip archive) · digest of the payload, 32 · its length, 8 · MAGIC, 16
+//! program · payload (a zip archive) · SHA-256 of the payload, 32 bytes · its length, 8 · MAGIC, 16
 //! ```
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::path::Path;
 const MAGIC: &[u8; 16] = b"spile packed v1\n";
 const TRAILER_BYTES: u64 = 32 + 8 + 16;
 
-/// Whether a program looks for a payload behind its end: then it has our mark in it.
+/// Whether a program is a build of spile that can find a payload: its code then contains the magic bytes.
 pub(super) fn has_magic(program: &mut File) -> io::Result<bool> {
     let mut bytes = Vec::new();
     program.rewind()?;
@@ -21,7 +21,7 @@ pub(super) fn has_magic(program: &mut File) -> io::Result<bool> {
     Ok(memchr::memmem::find(&bytes, MAGIC).is_some())
 }
 
-/// Where the payload of a packed program lies.
+/// The position of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Trailer {
     pub(super) digest: [u8; 32],
@@ -30,11 +30,11 @@ pub(super) struct Trailer {
 }
 
 impl Trailer {
-    /// What stands at the end of a file, if it is ours.
+    /// Reads the trailer at the end of a file; `None` if there is none.
     pub(super) fn read(file: &mut File) -> io::Result<Option<Self>> {
         let length = file.metadata()?.len();
-        let Some(at) = length.checked_sub(TRAILER_BYTES) else { return Ok(None) };
-        file.seek(SeekFrom::Start(at))?;
+        let Some(position) = length.checked_sub(TRAILER_BYTES) else { return Ok(None) };
+        file.seek(SeekFrom::Start(position))?;
         let mut bytes = [0; TRAILER_BYTES as usize];
         file.read_exact(&mut bytes)?;
         let (digest, rest) = bytes.split_at(32);
@@ -43,10 +43,10 @@ impl Trailer {
             return Ok(None);
         }
         let payload = u64::from_le_bytes(payload.try_into().unwrap_or_default());
-        let Some(from) = at.checked_sub(payload) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the packed part is cut off"));
+        let Some(start) = position.checked_sub(payload) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the packed data is incomplete; download or copy the file again"));
         };
-        Ok(Some(Self { digest: digest.try_into().unwrap_or_default(), start: from, length: payload }))
+        Ok(Some(Self { digest: digest.try_into().unwrap_or_default(), start, length: payload }))
     }
 
     pub(super) fn read_path(path: &Path) -> io::Result<Option<Self>> {
@@ -60,11 +60,11 @@ impl Trailer {
     }
 }
 
-/// A part of a file that looks like a whole one.
+/// A part of a file with the interface of a whole file.
 pub(super) struct FileSection<'f> {
     file: &'f mut File,
     start: u64,
-    /// Where it ends; a window that is written to has no end yet.
+    /// `None` for a section that is still being written.
     end: Option<u64>,
 }
 
@@ -74,21 +74,21 @@ impl<'f> FileSection<'f> {
         Ok(Self { file, start: trailer.start, end: Some(trailer.start + trailer.length) })
     }
 
-    /// From here to wherever it is written to.
+    /// A section from the current position on, to write to.
     pub(super) fn open_ended(file: &'f mut File) -> io::Result<Self> {
-        let from = file.stream_position()?;
-        Ok(Self { file, start: from, end: None })
+        let start = file.stream_position()?;
+        Ok(Self { file, start, end: None })
     }
 }
 
 impl Read for FileSection<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = match self.end {
+        let left = match self.end {
             Some(end) => end.saturating_sub(self.file.stream_position()?),
             None => u64::MAX,
         };
-        let most = usize::try_from(most).unwrap_or(usize::MAX).min(buffer.len());
-        self.file.read(&mut buffer[..most])
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        self.file.read(&mut buffer[..count])
     }
 }
 
@@ -104,19 +104,19 @@ impl Write for FileSection<'_> {
 
 impl Seek for FileSection<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let place = match (to, self.end) {
-            (SeekFrom::Start(at), _) => SeekFrom::Start(self.start.saturating_add(at)),
+        let target = match (to, self.end) {
+            (SeekFrom::Start(offset), _) => SeekFrom::Start(self.start.saturating_add(offset)),
             (SeekFrom::End(by), Some(end)) => {
-                let at = end.checked_add_signed(by).filter(|at| *at >= self.start);
-                SeekFrom::Start(at.ok_or_else(before_start_error)?)
+                let position = end.checked_add_signed(by).filter(|position| *position >= self.start);
+                SeekFrom::Start(position.ok_or_else(before_start_error)?)
             }
             (SeekFrom::End(by), None) => SeekFrom::End(by),
             (SeekFrom::Current(by), _) => SeekFrom::Current(by),
         };
-        self.file.seek(place)?.checked_sub(self.start).ok_or_else(before_start_error)
+        self.file.seek(target)?.checked_sub(self.start).ok_or_else(before_start_error)
     }
 }
 
 fn before_start_error() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "before the start")
+    io::Error::new(io::ErrorKind::InvalidInput, "seek before the start")
 }

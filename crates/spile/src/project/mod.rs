@@ -1,10 +1,11 @@
-//! What a path on the command line means, and the way from it to something that can be served.
+//! From a path on the command line to a compiled contract with everything that backends its calls.
 //!
 //! ```text
 //! path → Project (manifest or data files) → sources, facts → manifest → contract → readers, writers, statements
 //! ```
 //!
-//! Without a manifest, the one that `spile init` would write is made and compiled: there is one way only.
+//! Without a manifest, Spile generates the one that `spile init` would write and compiles that, so there is only one
+//! code path.
 
 pub(crate) mod not_found;
 mod package;
@@ -22,7 +23,9 @@ use contract::source::{ColumnFacts, SourceError, SourceFacts};
 use contract::{Contract, DataType, ToolOperation, init, names};
 use host::ContractBackends;
 
+use crate::layout;
 use crate::lock::LockState;
+use crate::report::SourceSummary;
 pub use package::{PackageContents, PackedSource};
 pub use sources::Sources;
 use sources::{
@@ -31,29 +34,29 @@ use sources::{
 };
 
 pub const MANIFEST: &str = "spile.toml";
-const ENDINGS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
-/// JSON files that are settings of some program wherever they lie.
+const DATA_EXTENSIONS: &str = ".csv .tsv .xlsx .xls .ods .json .jsonl .db .sqlite .sqlite3";
+/// JSON files that are never data: well-known settings of other programs.
 const CONFIG_FILES: [&str; 5] =
     ["package.json", "package-lock.json", "tsconfig.json", "mcp.json", "composer.json"];
-/// A folder with more data files than this is not meant to be served as it is.
+/// A folder with more data files than this is not served without a manifest.
 const FILES_MAX: usize = 100;
 
-/// What a path means.
+/// What a path on the command line refers to.
 #[derive(Debug)]
 pub struct Project {
-    /// What it is called if nobody says otherwise.
+    /// The name of the server, unless the manifest gives one.
     pub name: String,
-    /// Where paths in a manifest start from, and where `init` writes one.
+    /// Paths in the manifest are relative to this folder, and `init` writes the manifest into it.
     pub folder: PathBuf,
     pub input: ProjectInput,
-    /// Sources of a manifest whose files lie elsewhere than it says.
+    /// Files of sources that are not where the manifest says, by the name of the source.
     pub relocated: BTreeMap<String, PathBuf>,
 }
 
 #[derive(Debug)]
 pub enum ProjectInput {
     Manifest(PathBuf),
-    /// Data files, each a collection.
+    /// Data files. Each table in them becomes a collection.
     Files(Vec<PathBuf>),
 }
 
@@ -66,7 +69,7 @@ impl Project {
     fn from_folder(folder: &Path) -> anyhow::Result<Self> {
         let name = file_name(&folder.canonicalize().unwrap_or_else(|_| folder.into()));
         let shown = folder.display();
-        // What lies here is called by its name alone.
+        // Messages name files in the current folder without a `./`.
         let folder = if folder == Path::new(".") { Path::new("") } else { folder };
         let manifest = folder.join(MANIFEST);
         if manifest.is_file() {
@@ -75,34 +78,34 @@ impl Project {
         let files = data_files(folder)?;
         match files.len() {
             0 => {
-                let below = servable_subfolders(non_empty_path(folder));
-                let below = match below.as_slice() {
+                let subfolders = servable_subfolders(non_empty_path(folder));
+                let suggestion = match subfolders.as_slice() {
                     [] => String::new(),
-                    some => format!("; there is in `{}`", some.join("`, `")),
+                    some => format!("; data was found in `{}`", some.join("`, `")),
                 };
                 bail!(
-                    "nothing to serve in `{shown}`: there is no {MANIFEST} and no data file ({ENDINGS}){below}"
+                    "nothing to serve in `{shown}`: no {MANIFEST} and no data file ({DATA_EXTENSIONS}){suggestion}"
                 )
             }
             1..=FILES_MAX => Ok(Self::new(name, folder, ProjectInput::Files(files))),
             many => bail!(
-                "`{shown}` has {many} data files, and more than {FILES_MAX} are not served together; \
-                 name some, or write a {MANIFEST}"
+                "`{shown}` has {many} data files, which exceeds the limit of {FILES_MAX} without a manifest; \
+                 name some of them, or write a {MANIFEST}"
             ),
         }
     }
 
     fn from_file(path: &Path) -> anyhow::Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml")) {
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
             let absolute = path.canonicalize().unwrap_or_else(|_| path.into());
             let name = absolute.parent().map_or_else(|| "server".into(), file_name);
             return Ok(Self::new(name, &folder, ProjectInput::Manifest(path.into())));
         }
         if source_kind(path).is_none() {
-            let is_numbers = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("numbers"));
-            let way_out = if is_numbers { "; export it as XLSX or CSV" } else { "" };
-            bail!("`{}` is neither a {MANIFEST} nor a data file ({ENDINGS}){way_out}", path.display());
+            let is_numbers = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("numbers"));
+            let help = if is_numbers { "; export it as XLSX or CSV" } else { "" };
+            bail!("`{}` is neither a {MANIFEST} nor a data file ({DATA_EXTENSIONS}){help}", path.display());
         }
         let name =
             path.file_stem().map_or_else(|| "server".into(), |stem| stem.to_string_lossy().into_owned());
@@ -113,12 +116,12 @@ impl Project {
         Self { name, folder: folder.into(), input, relocated: BTreeMap::new() }
     }
 
-    /// Whether somebody wrote a manifest.
+    /// Whether the project has a manifest on disk.
     pub fn has_manifest(&self) -> bool {
         matches!(self.input, ProjectInput::Manifest(_))
     }
 
-    /// What a packed server serves: its manifest, with some of its sources' files laid out elsewhere.
+    /// The project of a packed server: its manifest, with the files of some sources extracted elsewhere.
     pub fn from_packed(
         name: &str,
         folder: PathBuf,
@@ -129,39 +132,39 @@ impl Project {
     }
 }
 
-/// So many folders in a folder are looked into, and so many named, for something that could be meant instead.
+/// How many subfolders are searched for data, and how many of them a message names.
 const SUBFOLDERS_MAX: usize = 100;
 const SUBFOLDERS_SHOWN_MAX: usize = 3;
 
-/// Folders in a folder that could be served.
+/// Subfolders that could be served.
 fn servable_subfolders(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().take(SUBFOLDERS_MAX);
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-    let shown = names.filter(|name| !name.to_string_lossy().starts_with('.'));
-    let paths = shown.map(|name| if folder == Path::new(".") { name.into() } else { folder.join(name) });
-    let is_served = |path: &PathBuf| {
+    let visible = names.filter(|name| !name.to_string_lossy().starts_with('.'));
+    let paths = visible.map(|name| if folder == Path::new(".") { name.into() } else { folder.join(name) });
+    let is_servable = |path: &PathBuf| {
         path.is_dir()
             && (path.join(MANIFEST).is_file() || data_files(path).is_ok_and(|files| !files.is_empty()))
     };
-    let mut below: Vec<String> = paths.filter(is_served).map(|path| path.display().to_string()).collect();
-    below.sort();
-    below.truncate(SUBFOLDERS_SHOWN_MAX);
-    below
+    let mut servable: Vec<String> = paths.filter(is_servable).map(|path| path.display().to_string()).collect();
+    servable.sort();
+    servable.truncate(SUBFOLDERS_SHOWN_MAX);
+    servable
 }
 
-/// The current folder has a name too.
+/// `.` for the empty path, which file system calls do not take.
 fn non_empty_path(folder: &Path) -> &Path {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }
 
-/// The data files of a folder, by name.
+/// The data files of a folder, sorted by name.
 fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let here = non_empty_path(folder);
-    let entries = std::fs::read_dir(here).with_context(|| format!("`{}` cannot be read", here.display()))?;
+    let dir = non_empty_path(folder);
+    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read `{}`", dir.display()))?;
     let paths = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
     let is_data = |path: &PathBuf| {
         let name = file_name(path);
-        // A spreadsheet program keeps `~$customers.xlsx` beside what it has open.
+        // Spreadsheet programs create `~$customers.xlsx` next to a file that is open.
         !name.starts_with(['.', '~']) && !CONFIG_FILES.contains(&name.as_str()) && source_kind(path).is_some()
     };
     let mut files: Vec<PathBuf> = paths.filter(|path| is_data(path) && path.is_file()).collect();
@@ -177,112 +180,111 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| "server".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A project that has been looked at: what can be served, if nothing is wrong, and what there is to say.
+/// The result of reading a project: what can be served, unless there is an error, and all diagnostics.
 #[derive(Default)]
 pub struct Scan {
     pub compiled: Option<Compiled>,
     pub diagnostics: Vec<Diagnostic>,
-    /// One line for each source: what it is and how it was read.
-    pub source_summaries: Vec<String>,
-    /// The data files, whether they could be read or not.
+    pub source_summaries: Vec<SourceSummary>,
+    /// The data files, including those that could not be read.
     pub data_files: Vec<PathBuf>,
-    /// How it stands to the lock file.
+    /// How the contract compares with the lock file.
     pub lock_state: LockState,
-    /// What the contract was made from, for whoever wants to look closer.
+    /// The manifest that the contract was compiled from.
     pub manifest: Option<Manifest>,
-    /// Whether somebody wrote that manifest.
+    /// Whether that manifest is a file; otherwise it was generated.
     pub has_manifest: bool,
-    /// The manifest as it is written, or would be.
+    /// The text of the manifest, written or generated.
     pub manifest_text: String,
-    /// The variables that it reads, by name.
+    /// Names of the environment variables that the manifest uses.
     pub variables: BTreeSet<String>,
-    /// What each source holds, by its name.
+    /// The facts about each source, by its name.
     pub facts: Vec<(String, SourceFacts)>,
 }
 
-/// A contract and what answers it.
+/// A contract, and the readers, writers and statements that answer its calls.
 pub struct Compiled {
     pub contract: Contract,
     pub backends: ContractBackends,
     pub call_timeout_ms: Option<u64>,
-    /// What the answers come from.
+    /// The open sources.
     pub sources: Sources,
 }
 
 impl Project {
-    /// Reads everything that a server needs to know before it serves.
+    /// Reads the manifest and the data, and compiles them.
     pub fn scan(&self) -> anyhow::Result<Scan> {
         self.rescan(&Sources::default())
     }
 
-    /// The same while it is served from these sources: what is read as it was is not opened a second time.
+    /// The same while these sources are served: a source with the same settings is not opened a second time.
     pub fn rescan(&self, served: &Sources) -> anyhow::Result<Scan> {
-        let mut looked = Scan::default();
-        let mut openings = SourceOpener::reusing(served);
+        let mut scan = Scan::default();
+        let mut opener = SourceOpener::reusing(served);
         let manifest = match &self.input {
-            ProjectInput::Manifest(file) => self.read_manifest(file, &mut openings, &mut looked)?,
-            ProjectInput::Files(files) => self.generate_manifest(files, &mut openings, &mut looked)?,
+            ProjectInput::Manifest(file) => self.read_manifest(file, &mut opener, &mut scan)?,
+            ProjectInput::Files(files) => self.generate_manifest(files, &mut opener, &mut scan)?,
         };
-        let SourceOpener { sources, loaded: opened, .. } = openings;
-        let Some(manifest) = manifest else { return Ok(looked) };
-        let examined: Vec<Vec<DescribedStatement<'_>>> =
-            opened.iter().map(|one| examine_statements(&manifest, one)).collect();
-        let known: Vec<KnownSource<'_>> = opened
+        let SourceOpener { sources, loaded, .. } = opener;
+        let Some(manifest) = manifest else { return Ok(scan) };
+        let described: Vec<Vec<DescribedStatement<'_>>> =
+            loaded.iter().map(|one| describe_statements(&manifest, one)).collect();
+        let known_sources: Vec<KnownSource<'_>> = loaded
             .iter()
-            .zip(&examined)
+            .zip(&described)
             .map(|(one, statements)| KnownSource { name: &one.name, facts: &one.facts, statements })
             .collect();
-        let (mut contract, mut found) = compile(&manifest, &known, &names::server_name(&self.name));
+        let (mut contract, mut found) = compile(&manifest, &known_sources, &names::server_name(&self.name));
         if matches!(self.input, ProjectInput::Files(_)) {
-            // Nobody has seen the manifest that was made.
+            // The user has not seen the generated manifest, so a location in it means nothing.
             found.iter_mut().for_each(|one| one.location = None);
-            // Nor has anybody chosen tables: what is not served has to be said.
-            let left_out = opened.iter().flat_map(|one| &one.facts.skipped_tables);
-            looked.diagnostics.extend(left_out.map(|one| Diagnostic::note(one.to_string())));
+            // Nor did the user choose the tables, so every table that is left out is named.
+            let skipped = loaded.iter().flat_map(|one| &one.facts.skipped_tables);
+            scan.diagnostics.extend(skipped.map(|one| Diagnostic::note(one.to_string())));
         }
-        looked.source_summaries = opened.iter().map(|one| describe_source(one, contract.as_ref())).collect();
-        looked.diagnostics.append(&mut found);
-        looked.diagnostics.extend(contract.iter().flat_map(renamed_columns));
+        scan.source_summaries = loaded.iter().map(|one| describe_source(one, contract.as_ref())).collect();
+        scan.diagnostics.append(&mut found);
+        scan.diagnostics.extend(contract.iter().flat_map(renamed_columns));
         if let Some(contract) = &mut contract {
-            looked.lock_state = LockState::apply_version(self, contract);
+            scan.lock_state = LockState::apply_version(self, contract);
         }
-        if let Some(contract) = contract.filter(|_| looked.error_count() == 0) {
-            looked.compiled = build_project(contract, &manifest, &opened, sources, &mut looked.diagnostics);
+        if let Some(contract) = contract.filter(|_| scan.error_count() == 0) {
+            scan.compiled = build_project(contract, &manifest, &loaded, sources, &mut scan.diagnostics);
         }
-        looked.manifest = Some(manifest);
-        looked.has_manifest = self.has_manifest();
-        looked.facts = opened.into_iter().map(|one| (one.name, one.facts)).collect();
-        Ok(looked)
+        scan.manifest = Some(manifest);
+        scan.has_manifest = self.has_manifest();
+        scan.facts = loaded.into_iter().map(|one| (one.name, one.facts)).collect();
+        Ok(scan)
     }
 
     fn read_manifest(
         &self,
         file: &Path,
-        openings: &mut SourceOpener<'_>,
-        looked: &mut Scan,
+        opener: &mut SourceOpener<'_>,
+        scan: &mut Scan,
     ) -> anyhow::Result<Option<Manifest>> {
-        let bytes = std::fs::read(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+        let bytes = std::fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
         let Ok(text) = String::from_utf8(bytes) else {
-            bail!("`{}` is not text in UTF-8; save it again as such", file.display());
+            bail!("`{}` is not UTF-8 text; save it as UTF-8", file.display());
         };
-        looked.manifest_text = text;
-        let shown = file.display().to_string();
-        let (parsed, variables) = parse_manifest(&shown, &looked.manifest_text);
-        looked.variables = variables;
+        scan.manifest_text = text;
+        let display_name = file.display().to_string();
+        let (parsed, variables) = parse_manifest(&display_name, &scan.manifest_text);
+        scan.variables = variables;
         let manifest = match parsed {
             Ok((manifest, mut found)) => {
-                looked.diagnostics.append(&mut found);
+                scan.diagnostics.append(&mut found);
                 manifest
             }
             Err(mut found) => {
-                looked.diagnostics.append(&mut found);
+                scan.diagnostics.append(&mut found);
                 return Ok(None);
             }
         };
         for one in &manifest.sources {
             let path = self.source_path(&one.name.value, &one.path.value);
-            looked.data_files.push(path.clone());
-            let opening = SourceSpec {
+            scan.data_files.push(path.clone());
+            let spec = SourceSpec {
                 name: &one.name.value,
                 path: &path,
                 display_name: &one.path.value,
@@ -290,9 +292,9 @@ impl Project {
                 header_rows: header_rows(&manifest, &one.name.value),
                 declared_columns: declared_columns(&manifest, &one.name.value),
             };
-            match openings.open(&opening) {
+            match opener.open(&spec) {
                 Ok(()) => {}
-                Err(error) => looked.diagnostics.push(match error.location {
+                Err(error) => scan.diagnostics.push(match error.location {
                     Some(_) => error,
                     None => error.at(&one.path.location),
                 }),
@@ -305,84 +307,85 @@ impl Project {
         self.relocated.get(source).cloned().unwrap_or_else(|| self.folder.join(path))
     }
 
-    /// The manifest that nobody wrote.
+    /// Opens the data files and generates the manifest for them.
     fn generate_manifest(
         &self,
         files: &[PathBuf],
-        openings: &mut SourceOpener<'_>,
-        looked: &mut Scan,
+        opener: &mut SourceOpener<'_>,
+        scan: &mut Scan,
     ) -> anyhow::Result<Option<Manifest>> {
         let stems: Vec<String> = files.iter().map(|file| stem(file)).collect();
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
         for (file, name) in files.iter().zip(names::collection_names(&stems)) {
             let Some(kind) = source_kind(file) else { continue };
-            looked.data_files.push(file.clone());
-            let shown = file_name(file);
-            let mut with = |settings: &SourceSettings| {
-                openings.open(&SourceSpec {
+            scan.data_files.push(file.clone());
+            let display_name = file_name(file);
+            let mut open_with = |settings: &SourceSettings| {
+                opener.open(&SourceSpec {
                     name: &name,
                     path: file,
-                    display_name: &shown,
+                    display_name: &display_name,
                     settings,
                     header_rows: Vec::new(),
                     declared_columns: Vec::new(),
                 })
             };
-            match with(&default_settings(kind)) {
+            match open_with(&default_settings(kind)) {
                 Ok(()) => {}
-                // Much that is JSON is no table, and nobody has said that this one is.
+                // Many JSON files are not tables, and the user did not name this one.
                 Err(error) if kind == SourceKind::Json && files.len() > 1 => {
-                    let why = error.message.strip_prefix(&format!("`{shown}` "));
-                    let why = why.map_or_else(|| error.message.clone(), |why| format!("it {why}"));
-                    let note = Diagnostic::note(format!("`{shown}` is left out: {why}"));
-                    looked.diagnostics.push(match fallback_settings(kind, file) {
-                        Some(_) => note.help("to serve it, name it alone, or write a manifest"),
+                    let reason = error.message.strip_prefix(&format!("`{display_name}` "));
+                    let reason =
+                        reason.map_or_else(|| error.message.clone(), |reason| format!("it {reason}"));
+                    let note = Diagnostic::note(format!("`{display_name}` is not served: {reason}"));
+                    scan.diagnostics.push(match fallback_settings(kind, file) {
+                        Some(_) => note.help("to serve it, name this file alone, or write a manifest"),
                         None => note,
                     });
                 }
-                Err(error) => match fallback_settings(kind, file).map(|settings| with(&settings)) {
+                Err(error) => match fallback_settings(kind, file).map(|settings| open_with(&settings)) {
                     Some(Ok(())) => {}
-                    Some(Err(error)) => looked.diagnostics.push(error),
-                    None => looked.diagnostics.push(error),
+                    Some(Err(error)) => scan.diagnostics.push(error),
+                    None => scan.diagnostics.push(error),
                 },
             }
         }
-        if looked.error_count() > 0 {
+        if scan.error_count() > 0 {
             return Ok(None);
         }
-        looked.manifest_text = render_manifest(&openings.loaded, &names::server_name(&self.name));
-        match manifest::parse(MANIFEST, &looked.manifest_text, &|_| None) {
+        scan.manifest_text = render_manifest(&opener.loaded, &names::server_name(&self.name));
+        match manifest::parse(MANIFEST, &scan.manifest_text, &|_| None) {
             Ok((manifest, _)) => Ok(Some(manifest)),
             Err(found) => {
-                let why = contract::diagnostic::render_all(&found, false);
-                bail!("the manifest that was made for this data does not hold (please report this):\n{why}")
+                let errors = contract::diagnostic::render_all(&found, false);
+                bail!("the manifest generated for this data is invalid; please report this bug:\n{errors}")
             }
         }
     }
 
-    /// The same place as if its manifest were not there.
+    /// The same folder without its manifest.
     pub fn without_manifest(self) -> anyhow::Result<Self> {
         match &self.input {
             ProjectInput::Files(_) => Ok(self),
             ProjectInput::Manifest(file) => {
                 let files = data_files(&self.folder)?;
                 if files.is_empty() {
-                    bail!("`{}` is a manifest; name the data that a new one is for", file.display());
+                    bail!("`{}` is a manifest, and its folder has no data files; name the data to write a manifest for", file.display());
                 }
                 Ok(Self { input: ProjectInput::Files(files), ..self })
             }
         }
     }
 
-    /// The manifest that serving without one uses, as a file for people.
+    /// The text of the manifest that serving without one uses.
     pub fn manifest_text(&self) -> anyhow::Result<(Option<String>, Vec<Diagnostic>)> {
         let ProjectInput::Files(files) = &self.input else {
-            bail!("there is a manifest already; `spile check` says what it makes");
+            bail!("a manifest exists already; `spile check` shows what it compiles to");
         };
-        let mut looked = Scan::default();
+        let mut scan = Scan::default();
         let made =
-            self.generate_manifest(files, &mut SourceOpener::reusing(&Sources::default()), &mut looked)?;
-        Ok((made.map(|_| looked.manifest_text), looked.diagnostics))
+            self.generate_manifest(files, &mut SourceOpener::reusing(&Sources::default()), &mut scan)?;
+        Ok((made.map(|_| scan.manifest_text), scan.diagnostics))
     }
 }
 
@@ -392,7 +395,7 @@ impl Scan {
     }
 }
 
-/// The sources of a project, one after the other.
+/// Opens the sources of a project one after the other.
 struct SourceOpener<'s> {
     reusable: &'s Sources,
     sources: Sources,
@@ -404,20 +407,20 @@ impl<'s> SourceOpener<'s> {
         Self { reusable, sources: Sources::default(), loaded: Vec::new() }
     }
 
-    fn open(&mut self, opening: &SourceSpec<'_>) -> Result<(), Diagnostic> {
-        self.loaded.push(self.sources.open(self.reusable, opening)?);
+    fn open(&mut self, spec: &SourceSpec<'_>) -> Result<(), Diagnostic> {
+        self.loaded.push(self.sources.open(self.reusable, spec)?);
         Ok(())
     }
 }
 
-/// A manifest, and the variables that it asked for.
-fn parse_manifest(shown: &str, text: &str) -> (ManifestResult, BTreeSet<String>) {
+/// Parses a manifest, and collects the names of the environment variables that it uses.
+fn parse_manifest(file: &str, text: &str) -> (ManifestResult, BTreeSet<String>) {
     let variables = RefCell::new(BTreeSet::new());
     let env = |name: &str| {
         variables.borrow_mut().insert(name.to_owned());
         std::env::var(name).ok()
     };
-    let parsed = manifest::parse(shown, text, &env);
+    let parsed = manifest::parse(file, text, &env);
     (parsed, variables.into_inner())
 }
 
@@ -427,18 +430,18 @@ fn stem(file: &Path) -> String {
     file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Which rows of a source's sheets have the names, as far as collections say.
+/// The header rows that collections declare for the sheets of a source.
 fn header_rows<'m>(manifest: &'m Manifest, source: &str) -> Vec<(Option<&'m str>, u32)> {
-    let of = manifest.collections.iter().filter(|one| one.source.value == source);
-    let said = of.filter_map(|one| {
+    let collections = manifest.collections.iter().filter(|one| one.source.value == source);
+    let declared = collections.filter_map(|one| {
         let sheet = one.table.as_ref().map(|table| table.value.as_str());
         Some((sheet, one.header_row?))
     });
-    said.collect()
+    declared.collect()
 }
 
-/// The columns of a source's records as collections declare them: with their types, and with the key, else none. Each
-/// has a value: a record without would leave nobody knowing of its column again.
+/// The typed columns that collections declare for a source; none if a part of a key has no type. Every column counts as
+/// having a value: records that lack it would otherwise make the column unknown again.
 fn declared_columns(manifest: &Manifest, source: &str) -> Vec<ColumnFacts> {
     let mut columns: Vec<ColumnFacts> = Vec::new();
     for one in manifest.collections.iter().filter(|one| one.source.value == source) {
@@ -461,15 +464,15 @@ fn declared_columns(manifest: &Manifest, source: &str) -> Vec<ColumnFacts> {
     columns
 }
 
-fn render_manifest(opened: &[LoadedSource], name: &str) -> String {
-    let sources: Vec<init::DiscoveredSource<'_>> = opened
+fn render_manifest(loaded: &[LoadedSource], name: &str) -> String {
+    let sources: Vec<init::DiscoveredSource<'_>> = loaded
         .iter()
         .map(|one| init::DiscoveredSource {
             name: &one.name,
             path: &one.display_name,
             kind: one.settings.kind(),
             pointer: match &one.settings {
-                SourceSettings::Json { pointer: at } => at.as_deref(),
+                SourceSettings::Json { pointer } => pointer.as_deref(),
                 SourceSettings::Csv { .. }
                 | SourceSettings::Sqlite
                 | SourceSettings::JsonLines
@@ -481,105 +484,115 @@ fn render_manifest(opened: &[LoadedSource], name: &str) -> String {
     init::render_manifest(&sources, name)
 }
 
-/// Columns whose own name is blank, or there twice: callers know them by another, and their owner is told.
+/// A note names at most this many columns.
+const RENAMED_SHOWN_MAX: usize = 10;
+
+/// Notes about columns whose name is blank or repeated, and which callers therefore see under another name.
 fn renamed_columns(contract: &Contract) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for collection in &contract.collections {
-        let (of, fields) = (&collection.name, &collection.fields);
-        for (at, field) in fields.iter().enumerate() {
+        let (collection_name, fields) = (&collection.name, &collection.fields);
+        for (index, field) in fields.iter().enumerate() {
             let column = &field.column;
             if column.trim().is_empty() {
-                let place = collection.shape.columns[at].source_index + 1;
-                let told =
-                    format!("column {place} of `{of}` has no name; callers know it as `{}`", field.name);
-                found.push(Diagnostic::note(told).help("name it in the first line of the file"));
+                let number = collection.shape.columns[index].source_index + 1;
+                let message = format!(
+                    "column {number} of `{collection_name}` has no name; callers see it as `{}`",
+                    field.name
+                );
+                found.push(Diagnostic::note(message).help("name it in the first line of the file"));
                 continue;
             }
-            let same = fields[at..].iter().filter(|other| other.column == *column);
+            let same = fields[index..].iter().filter(|other| other.column == *column);
             let names: Vec<String> = same.map(|field| format!("`{}`", field.name)).collect();
-            if names.len() > 1 && fields[..at].iter().all(|earlier| earlier.column != *column) {
-                let (many, names) = (names.len(), names.join(", "));
-                let told =
-                    format!("{many} columns of `{of}` are called `{column}`; callers know them as {names}");
-                found.push(Diagnostic::note(told).help("tell them apart in the first line of the file"));
+            if names.len() > 1 && fields[..index].iter().all(|earlier| earlier.column != *column) {
+                let count = names.len();
+                let names = layout::join_names(&names, RENAMED_SHOWN_MAX, None);
+                let message = format!(
+                    "{count} columns of `{collection_name}` are named `{column}`; callers see them as {names}"
+                );
+                found.push(
+                    Diagnostic::note(message).help("give each its own name in the first line of the file"),
+                );
             }
         }
     }
     found
 }
 
-/// What a source says of the statements that name it.
-fn examine_statements<'m>(manifest: &'m Manifest, opened: &LoadedSource) -> Vec<DescribedStatement<'m>> {
-    let of_it = manifest.tools.iter().filter_map(|tool| match &tool.body {
-        ToolBody::Statement(statement) if statement.source.value == opened.name => Some((tool, statement)),
+/// Asks a source to describe the statements that use it.
+fn describe_statements<'m>(manifest: &'m Manifest, loaded: &LoadedSource) -> Vec<DescribedStatement<'m>> {
+    let statements = manifest.tools.iter().filter_map(|tool| match &tool.body {
+        ToolBody::Statement(statement) if statement.source.value == loaded.name => Some((tool, statement)),
         ToolBody::Statement(_) | ToolBody::Uses(_) => None,
     });
-    of_it
+    statements
         .map(|(tool, statement)| {
-            (tool.name.value.as_str(), opened.source.describe_statement(&statement.sql.value))
+            (tool.name.value.as_str(), loaded.source.describe_statement(&statement.sql.value))
         })
         .collect()
 }
 
-/// Everything that answers the contract. What is not written to gets nobody who could.
+/// Creates the readers, writers and statements of a contract. Only collections that a tool writes to get a writer.
 fn build_project(
     contract: Contract,
     manifest: &Manifest,
-    opened: &[LoadedSource],
+    loaded: &[LoadedSource],
     sources: Sources,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Compiled> {
-    let errors = found.len();
-    let source = |name: &str| opened.iter().find(|one| one.name == name);
-    let mut answers = ContractBackends { readers: Vec::new(), writers: Vec::new(), statements: Vec::new() };
-    for (at, collection) in contract.collections.iter().enumerate() {
+    let diagnostics_before = found.len();
+    let source = |name: &str| loaded.iter().find(|one| one.name == name);
+    let mut backends = ContractBackends { readers: Vec::new(), writers: Vec::new(), statements: Vec::new() };
+    for (index, collection) in contract.collections.iter().enumerate() {
         let from = source(&collection.source)?;
-        let place = manifest.collections.iter().find(|one| one.name.value == collection.name);
-        // What a reader minds is most often the key.
-        let place = place.map(|place| place.key.first().map_or(&place.name.location, |key| &key.location));
-        let failed = |fault: &SourceError, found: &mut Vec<Diagnostic>| {
+        let declared = manifest.collections.iter().find(|one| one.name.value == collection.name);
+        // Most often the key is what a reader cannot use.
+        let location =
+            declared.map(|one| one.key.first().map_or(&one.name.location, |key| &key.location));
+        let failed = |cause: &SourceError, found: &mut Vec<Diagnostic>| {
             let file = file_name(from.display_name.as_ref());
-            let error = explain_error(&*from.source, Some(&collection.shape), fault, &file);
-            let error = match place {
-                Some(place) if error.location.is_none() => error.at(place),
+            let error = explain_error(&*from.source, Some(&collection.shape), cause, &file);
+            let error = match location {
+                Some(location) if error.location.is_none() => error.at(location),
                 Some(_) | None => error,
             };
-            // What keeps a reader from being made most often keeps a writer, too.
+            // The writer often fails for the same reason as the reader.
             if !found.contains(&error) {
                 found.push(error);
             }
         };
         match from.source.reader(&collection.shape) {
-            Ok(reader) => answers.readers.push(reader),
-            Err(fault) => failed(&fault, found),
+            Ok(reader) => backends.readers.push(reader),
+            Err(cause) => failed(&cause, found),
         }
-        let writer = is_collection_written(&contract, at).then(|| from.source.writer(&collection.shape));
+        let writer = is_collection_written(&contract, index).then(|| from.source.writer(&collection.shape));
         match writer.transpose() {
-            Ok(writer) => answers.writers.push(writer),
-            Err(fault) => failed(&fault, found),
+            Ok(writer) => backends.writers.push(writer),
+            Err(cause) => failed(&cause, found),
         }
     }
     for statement in &contract.statements {
         let from = source(&statement.source)?;
         match from.source.prepare(&statement.shape) {
-            Ok(prepared) => answers.statements.push(prepared),
-            Err(fault) => {
-                let error = Diagnostic::error(error_message(&fault, &file_name(from.display_name.as_ref())));
+            Ok(prepared) => backends.statements.push(prepared),
+            Err(cause) => {
+                let error = Diagnostic::error(error_message(&cause, &file_name(from.display_name.as_ref())));
                 let tool = manifest.tools.iter().find(|tool| tool.name.value == statement.result.name);
                 found.push(tool.map_or(error.clone(), |tool| error.at(&tool.name.location)));
             }
         }
     }
     let call_timeout_ms = manifest.server.call_timeout_ms;
-    (found.len() == errors).then_some(Compiled { contract, backends: answers, call_timeout_ms, sources })
+    (found.len() == diagnostics_before).then_some(Compiled { contract, backends, call_timeout_ms, sources })
 }
 
 /// Whether a tool writes to this collection.
-fn is_collection_written(contract: &Contract, at: usize) -> bool {
+fn is_collection_written(contract: &Contract, index: usize) -> bool {
     contract.tools.iter().any(|tool| match &tool.operation {
         ToolOperation::Create { collection, .. }
         | ToolOperation::Update { collection, .. }
-        | ToolOperation::Delete { collection } => *collection == at,
+        | ToolOperation::Delete { collection } => *collection == index,
         ToolOperation::Get { .. }
         | ToolOperation::List { .. }
         | ToolOperation::Search { .. }

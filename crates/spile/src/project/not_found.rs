@@ -1,5 +1,5 @@
-//! What is not there: where it was looked for, and what was probably meant. For its owner alone; callers learn no
-//! paths.
+//! Messages for files that do not exist: the path that was tried, and what the user probably meant. Only the operator
+//! sees them; callers do not learn paths.
 
 use std::io;
 use std::path::Path;
@@ -9,25 +9,25 @@ use contract::nearest;
 
 use super::file_name;
 
-/// So many files of a folder are looked at for one of a similar name.
+/// How many files of a folder are compared to find a similar name.
 const SIBLINGS_MAX: usize = 10_000;
 
-/// `file` is as the manifest says, and `path` where that leads.
+/// `file` is the path in the manifest, `path` the one it resolves to.
 pub(super) fn not_found_diagnostic(file: &str, path: &Path) -> Diagnostic {
     if file.contains("://") {
-        let error = Diagnostic::error(format!("`{file}` is an address, and a source is a file"));
-        return error.help("addresses are not read in this version; save it as a file, and name that");
+        let error = Diagnostic::error(format!("`{file}` is a URL, but the path of a source must be a file"));
+        return error.help("reading from a URL is not supported in this version; download the file and name that");
     }
-    let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
-    let looked = format!("`{file}` is not there; it was looked for as `{}`", whole.display());
-    Diagnostic::error(looked).help(suggestion(file, path))
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    let message = format!("`{file}` not found; tried `{}`", absolute.display());
+    Diagnostic::error(message).help(suggestion(file, path))
 }
 
-/// Why nothing is known of a path on the command line.
+/// Why a path on the command line cannot be used.
 pub(crate) fn path_error(path: &Path, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::NotFound => not_found_error(path),
-        _ => anyhow::Error::new(error).context(format!("`{}` cannot be read", path.display())),
+        _ => anyhow::Error::new(error).context(format!("cannot read `{}`", path.display())),
     }
 }
 
@@ -39,17 +39,17 @@ fn not_found_error(path: &Path) -> anyhow::Error {
     });
     match near {
         _ if shown.to_string().contains("://") => anyhow::anyhow!(
-            "`{shown}` is an address, and what is served is a file or a folder; `spile tools --url {shown}` asks a \
-             server there"
+            "`{shown}` is a URL, but Spile serves files and folders; to call a server there, use \
+             `spile tools --url {shown}`"
         ),
         Some(near) => {
-            anyhow::anyhow!("there is no file or folder `{shown}`; did you mean `{}`?", near.display())
+            anyhow::anyhow!("no such file or folder: `{shown}`; did you mean `{}`?", near.display())
         }
-        None => anyhow::anyhow!("there is no file or folder `{shown}`"),
+        None => anyhow::anyhow!("no such file or folder: `{shown}`"),
     }
 }
 
-/// What lies in the folder where it should be, if that is there.
+/// The names of the files in the same folder, if that folder exists.
 fn sibling_names(path: &Path) -> Option<Vec<String>> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).ok()?.take(SIBLINGS_MAX);
@@ -58,20 +58,20 @@ fn sibling_names(path: &Path) -> Option<Vec<String>> {
 
 fn suggestion(file: &str, path: &Path) -> String {
     if let Some(rest) = file.strip_prefix("~/") {
-        return format!("`~` is not replaced; write `${{HOME}}/{rest}`");
+        return format!("`~` is not expanded; write `${{HOME}}/{rest}`");
     }
     if let Some(name) = unbraced_variable(file) {
-        return format!("`${name}` is not replaced; write `${{{name}}}`");
+        return format!("`${name}` is not expanded; write `${{{name}}}`");
     }
     if file.contains(char::is_control) {
-        return "a `\\` in double quotes may mean another sign; write the path in single quotes".into();
+        return "in double quotes, `\\` starts an escape such as a tab; write the path in single quotes".into();
     }
     let Some(names) = sibling_names(path) else {
-        return "its folder is not there either; a path starts in the folder of the manifest".into();
+        return "its folder does not exist either; paths are relative to the folder of the manifest".into();
     };
     match nearest(&file_name(path), names.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`, which is in the same folder?"),
-        None => "check its name; a path starts in the folder of the manifest".into(),
+        None => "check the name; paths are relative to the folder of the manifest".into(),
     }
 }
 

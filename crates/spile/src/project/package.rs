@@ -1,4 +1,4 @@
-//! What goes into one file: the manifest, what it reads, and where that lies.
+//! The contents of a packed server: the manifest, the lock file, and the files of its sources.
 
 use std::path::PathBuf;
 
@@ -15,17 +15,17 @@ use crate::lock;
 
 const ID_CHARS: usize = 16;
 
-/// What packing needs to know.
+/// Everything that `spile pack` puts into a file.
 pub struct PackageContents {
     pub manifest: String,
     pub lock: Option<Vec<u8>>,
     /// The files that sources read.
     pub sources: Vec<PackedSource>,
-    /// Variables that the manifest reads.
+    /// Names of the environment variables that the manifest uses.
     pub variables: Vec<String>,
-    /// What tells this project's data from another's.
+    /// Distinguishes the data of this project from that of another one with the same name.
     pub id: Option<String>,
-    /// Where that was written down, if it was made now.
+    /// The file that the id was written to, if it was generated just now.
     pub new_id_file: Option<PathBuf>,
 }
 
@@ -36,42 +36,42 @@ pub struct PackedSource {
 }
 
 impl Project {
-    /// What goes into one file, of what was looked at. With data that is written to, the project needs an id, and
-    /// gets one.
+    /// The contents to pack. A project whose packed data can be written to needs an id; one is generated if there is
+    /// none.
     pub fn package_contents(
         &self,
-        looked: Scan,
+        scan: Scan,
         with_data: bool,
         is_written_to: bool,
     ) -> anyhow::Result<PackageContents> {
-        let named = looked.manifest.iter().flat_map(|manifest| &manifest.sources);
-        let sources: Vec<PackedSource> = named
+        let declared = scan.manifest.iter().flat_map(|manifest| &manifest.sources);
+        let sources: Vec<PackedSource> = declared
             .map(|one| PackedSource {
                 name: one.name.value.clone(),
                 path: self.source_path(&one.name.value, &one.path.value),
                 kind: one.settings.kind(),
             })
             .collect();
-        let (manifest, variables) = if with_data && !looked.variables.is_empty() {
-            let text = with_file_names(&looked.manifest_text, &sources)?;
+        let (manifest, variables) = if with_data && !scan.variables.is_empty() {
+            let text = with_file_names(&scan.manifest_text, &sources)?;
             let (_, variables) = parse_manifest(MANIFEST, &text);
             (text, variables)
         } else {
-            (looked.manifest_text, looked.variables)
+            (scan.manifest_text, scan.variables)
         };
         let lock = lock::lock_path(self).and_then(|file| std::fs::read(file).ok());
-        let (id, made) = if with_data && is_written_to { self.project_id()? } else { (None, None) };
+        let (id, new_id_file) = if with_data && is_written_to { self.project_id()? } else { (None, None) };
         let variables = variables.into_iter().collect();
-        Ok(PackageContents { sources, lock, variables, manifest, id, new_id_file: made })
+        Ok(PackageContents { sources, lock, variables, manifest, id, new_id_file })
     }
 
-    /// Chance decides it once; a project that is packed again keeps it, and with it the data of those who run it.
+    /// Random, and generated once: a project that is packed again keeps its id, so its users keep their data.
     fn project_id(&self) -> anyhow::Result<(Option<String>, Option<PathBuf>)> {
         let file = self.folder.join(".spile").join("id");
         if let Ok(text) = std::fs::read_to_string(&file) {
             let id = text.trim();
             let is_id = id.len() == ID_CHARS && id.bytes().all(|b| b.is_ascii_hexdigit());
-            ensure!(is_id, "`{}` is not what was written there; remove it", file.display());
+            ensure!(is_id, "`{}` is not a valid project id; delete it to generate a new one", file.display());
             return Ok((Some(id.to_owned()), None));
         }
         let mut random = [0; ID_CHARS / 2];
@@ -83,8 +83,8 @@ impl Project {
     }
 }
 
-/// The manifest with the name of each file where a variable said where it lies: the file goes along, and nobody who
-/// runs the server needs that variable.
+/// Replaces paths that use an environment variable with the name of the packed file, so that the packed server does not
+/// need the variable.
 fn with_file_names(text: &str, sources: &[PackedSource]) -> anyhow::Result<String> {
     let mut document: DocumentMut = text.parse()?;
     let tables = document.get_mut("sources").and_then(Item::as_table_like_mut);
@@ -96,9 +96,9 @@ fn with_file_names(text: &str, sources: &[PackedSource]) -> anyhow::Result<Strin
             continue;
         };
         let name = source.path.file_name().unwrap_or_default().to_string_lossy().replace("${", "$${");
-        let around = path.decor().clone();
+        let decor = path.decor().clone();
         *path = Value::from(name);
-        *path.decor_mut() = around;
+        *path.decor_mut() = decor;
     }
     Ok(document.to_string())
 }

@@ -1,4 +1,4 @@
-//! The files that a project reads, opened and looked at.
+//! Opens the files of a project and introspects them.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -8,17 +8,18 @@ use std::sync::Arc;
 use contract::diagnostic::Diagnostic;
 use contract::humanize::pluralize;
 use contract::manifest::{FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
-use contract::source::{ColumnFacts, Source, SourceError, SourceFacts, TableShape};
+use contract::source::{ColumnFacts, Source, SourceError, SourceFacts, TableFacts, TableShape};
 use contract::{Collection, Contract};
 use source::{csv, json, sheets, sqlite};
 
 use super::{file_name, not_found};
 use crate::progress::ProgressLine;
+use crate::report::SourceSummary;
 
-/// A source that was opened, and what it holds.
+/// An open source and the facts about its tables.
 pub(super) struct LoadedSource {
     pub(super) name: String,
-    /// As people know it.
+    /// The name that the user knows it by.
     pub(super) display_name: String,
     pub(super) settings: SourceSettings,
     pub(super) source: Arc<dyn Source>,
@@ -39,8 +40,8 @@ pub(super) fn default_settings(kind: SourceKind) -> SourceSettings {
     }
 }
 
-/// As what a file is opened that nobody said anything about, if not as its ending says: a JSON document may have its
-/// records inside.
+/// The settings to try when the default settings of a file without a manifest do not work: the records of a JSON
+/// document may be nested.
 pub(super) fn fallback_settings(kind: SourceKind, path: &Path) -> Option<SourceSettings> {
     match kind {
         SourceKind::Json => Some(SourceSettings::Json { pointer: Some(json::find_records(path)?) }),
@@ -53,21 +54,21 @@ pub(super) fn fallback_settings(kind: SourceKind, path: &Path) -> Option<SourceS
     }
 }
 
-/// How a source is opened.
+/// Everything needed to open a source.
 pub(super) struct SourceSpec<'a> {
     pub(super) name: &'a str,
     pub(super) path: &'a Path,
-    /// As people know it.
+    /// The name that the user knows it by.
     pub(super) display_name: &'a str,
     pub(super) settings: &'a SourceSettings,
-    /// Collections that say which row of their sheet has the names: the sheet, if it is said, and the row.
+    /// Header rows that collections declare: the sheet, if given, and the row.
     pub(super) header_rows: Vec<(Option<&'a str>, u32)>,
-    /// What collections declare, for a file that says nothing itself.
+    /// Columns that collections declare, for a file that has no records to infer them from.
     pub(super) declared_columns: Vec<ColumnFacts>,
 }
 
-/// Sources that are open. What is served anew goes on with them: two on one file would each know of a write at their
-/// own time, and hold the file twice.
+/// The open sources. A reload reuses them: two sources on one file would see each other's writes late, and would hold
+/// its data twice.
 #[derive(Clone, Default)]
 pub struct Sources(Vec<OpenSource>);
 
@@ -78,7 +79,7 @@ struct OpenSource {
     source: Arc<dyn Source>,
 }
 
-/// All that opening a source depends on.
+/// Everything that spec a source depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SourceKey {
     path: PathBuf,
@@ -87,35 +88,35 @@ struct SourceKey {
 }
 
 impl Sources {
-    /// Opens a source, unless it is open, and looks at what it holds now.
+    /// Opens a source, unless it is open already, and introspects the file as it is now.
     pub(super) fn open(
         &mut self,
         served: &Self,
-        opening: &SourceSpec<'_>,
+        spec: &SourceSpec<'_>,
     ) -> Result<LoadedSource, Diagnostic> {
-        let SourceSpec { name, path, display_name: file, settings, .. } = *opening;
-        let as_what = SourceKey::from_spec(opening);
-        let open = self.0.iter().chain(&served.0).find(|one| one.key == as_what);
-        let source = open.map_or_else(|| open_source(opening), |one| Arc::clone(&one.source));
-        let _progress = ProgressLine::reading_file(file, path);
-        let mut facts = source.introspect().map_err(|fault| match std::fs::metadata(path) {
+        let SourceSpec { name, path, display_name, settings, .. } = *spec;
+        let key = SourceKey::from_spec(spec);
+        let open = self.0.iter().chain(&served.0).find(|one| one.key == key);
+        let source = open.map_or_else(|| open_source(spec), |one| Arc::clone(&one.source));
+        let _progress = ProgressLine::reading_file(display_name, path);
+        let mut facts = source.introspect().map_err(|cause| match std::fs::metadata(path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                not_found::not_found_diagnostic(file, path)
+                not_found::not_found_diagnostic(display_name, path)
             }
-            Ok(_) | Err(_) => explain_error(&*source, None, &fault, &file_name(path)),
+            Ok(_) | Err(_) => explain_error(&*source, None, &cause, &file_name(path)),
         })?;
-        // The last record may be deleted, and whoever declared the fields can still make a new one.
-        let are_records = matches!(settings, SourceSettings::Json { .. } | SourceSettings::JsonLines);
-        for table in facts.tables.iter_mut().filter(|table| are_records && table.columns.is_empty()) {
-            table.columns.clone_from(&opening.declared_columns);
+        // After the last record is deleted, the declared fields still allow a new one to be created.
+        let has_records = matches!(settings, SourceSettings::Json { .. } | SourceSettings::JsonLines);
+        for table in facts.tables.iter_mut().filter(|table| has_records && table.columns.is_empty()) {
+            table.columns.clone_from(&spec.declared_columns);
             if let (true, Some(error)) = (table.columns.is_empty(), source.diagnose(None)) {
                 return Err(error);
             }
         }
-        self.0.push(OpenSource { name: name.into(), key: as_what, source: Arc::clone(&source) });
+        self.0.push(OpenSource { name: name.into(), key, source: Arc::clone(&source) });
         Ok(LoadedSource {
             name: name.into(),
-            display_name: file.into(),
+            display_name: display_name.into(),
             settings: settings.clone(),
             source,
             facts,
@@ -123,7 +124,7 @@ impl Sources {
     }
 }
 
-/// Equal words are the same sources under the same names.
+/// Part of a fingerprint: equal text means the same sources under the same names.
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|one| (&one.name, &one.key))).finish()
@@ -131,39 +132,40 @@ impl fmt::Debug for Sources {
 }
 
 impl SourceKey {
-    fn from_spec(opening: &SourceSpec<'_>) -> Self {
-        let rows = opening.header_rows.iter();
+    fn from_spec(spec: &SourceSpec<'_>) -> Self {
+        let rows = spec.header_rows.iter();
         Self {
-            path: opening.path.into(),
-            settings: opening.settings.clone(),
+            path: spec.path.into(),
+            settings: spec.settings.clone(),
             header_rows: rows.map(|(sheet, row)| (sheet.map(str::to_owned), *row)).collect(),
         }
     }
 }
 
-fn open_source(opening: &SourceSpec<'_>) -> Arc<dyn Source> {
-    let SourceSpec { path, settings, .. } = *opening;
+fn open_source(spec: &SourceSpec<'_>) -> Arc<dyn Source> {
+    let SourceSpec { path, settings, .. } = *spec;
     match settings {
-        SourceSettings::Csv { delimiter, null_text: null, formulas } => {
+        SourceSettings::Csv { delimiter, null_text, formulas } => {
             let options = csv::Options {
                 delimiter: *delimiter,
-                null_text: null.clone(),
+                null_text: null_text.clone(),
                 formulas: *formulas,
                 ..csv::Options::default()
             };
             Arc::new(csv::Csv::open(path, options))
         }
         SourceSettings::Sqlite => Arc::new(sqlite::Sqlite::new(path, sqlite::Options::default())),
-        SourceSettings::Json { pointer: at } => {
-            Arc::new(json::open(path, json::Options::new(json::JsonLayout::Document { pointer: at.clone() })))
+        SourceSettings::Json { pointer } => {
+            let layout = json::JsonLayout::Document { pointer: pointer.clone() };
+            Arc::new(json::open(path, json::Options::new(layout)))
         }
         SourceSettings::JsonLines => Arc::new(json::open(path, json::Options::new(json::JsonLayout::Lines))),
         SourceSettings::Workbook(workbook) => {
             let mut options = sheets::Options::new(*workbook);
-            for (sheet, row) in &opening.header_rows {
+            for (sheet, row) in &spec.header_rows {
                 match sheet {
                     Some(sheet) => drop(options.header_rows.insert((*sheet).to_owned(), *row)),
-                    // It is the only one, or it is not found anyway.
+                    // A workbook with several sheets is refused later if the sheet is not named.
                     None => options.header_row = Some(*row),
                 }
             }
@@ -172,54 +174,60 @@ fn open_source(opening: &SourceSpec<'_>) -> Arc<dyn Source> {
     }
 }
 
-/// What keeps a source from being read: in its own words if it has some, else in those of the fault.
+/// Why a source cannot be read: the diagnosis of the source if it has one, otherwise the error.
 pub(super) fn explain_error(
     source: &dyn Source,
     shape: Option<&TableShape>,
-    fault: &SourceError,
+    error: &SourceError,
     file: &str,
 ) -> Diagnostic {
-    source.diagnose(shape).unwrap_or_else(|| Diagnostic::error(error_message(fault, file)))
+    source.diagnose(shape).unwrap_or_else(|| Diagnostic::error(error_message(error, file)))
 }
 
-/// Callers need not know which file it is; whoever starts the server does.
-pub(super) fn error_message(fault: &SourceError, file: &str) -> String {
-    match fault {
+/// An error as the operator sees it, with the name of the file, which callers do not get.
+pub(super) fn error_message(error: &SourceError, file: &str) -> String {
+    match error {
         SourceError::Busy { .. } => {
-            format!("`{file}` is locked by another program; try again when it is done")
+            format!("`{file}` is locked by another program; try again when that program has finished")
         }
-        SourceError::Timeout => format!("`{file}` takes too long to read"),
+        SourceError::Timeout => format!("reading `{file}` took too long"),
         SourceError::Cancelled
         | SourceError::StaleCursor
         | SourceError::InvalidArgument { .. }
         | SourceError::Unavailable { .. }
-        | SourceError::Incompatible { .. } => fault.to_string(),
+        | SourceError::Incompatible { .. } => error.to_string(),
     }
 }
 
-/// A source as it is served: where the author chose another key, that one.
-pub(super) fn describe_source(one: &LoadedSource, contract: Option<&Contract>) -> String {
-    let tables = one.facts.tables.iter().map(|table| {
-        let served = contract.and_then(|contract| {
-            let is_it = |c: &&Collection| c.source == one.name && c.shape.table == table.name;
-            contract.collections.iter().find(is_it)
-        });
-        let key: Vec<usize> = match served {
-            Some(served) => {
-                served.shape.key.iter().map(|at| served.shape.columns[*at].source_index).collect()
-            }
-            None => table.key.clone(),
-        };
-        let rows = table.row_count.map_or_else(|| "rows not counted".into(), |rows| pluralize(rows, "row"));
-        let named = |at: &usize| match table.columns[*at].name.trim() {
-            "" => format!("column {}", at + 1),
-            name => name.to_owned(),
-        };
-        let names: Vec<String> = key.iter().map(named).collect();
-        let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
-        format!("{}: {rows}, {}, {key}", table.name, pluralize(table.columns.len() as u64, "column"))
-    });
-    let notes = one.facts.notes.iter().cloned();
-    let parts: Vec<String> = tables.chain(notes).collect();
-    format!("{}\n    {}", one.display_name, parts.join("\n    "))
+/// The report lists at most this many tables of one source.
+const TABLES_SHOWN_MAX: usize = 30;
+
+/// Describes a source with the keys that are served, which the manifest may have chosen.
+pub(super) fn describe_source(one: &LoadedSource, contract: Option<&Contract>) -> SourceSummary {
+    let tables = &one.facts.tables;
+    let mut lines: Vec<String> =
+        tables.iter().take(TABLES_SHOWN_MAX).map(|table| describe_table(one, table, contract)).collect();
+    if let Some(more) = tables.len().checked_sub(TABLES_SHOWN_MAX).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more tables"));
+    }
+    lines.extend(one.facts.notes.iter().cloned());
+    SourceSummary { name: one.display_name.clone(), lines }
+}
+
+fn describe_table(one: &LoadedSource, table: &TableFacts, contract: Option<&Contract>) -> String {
+    let is_it = |c: &&Collection| c.source == one.name && c.shape.table == table.name;
+    let key: Vec<usize> = match contract.and_then(|contract| contract.collections.iter().find(is_it)) {
+        Some(served) => {
+            served.shape.key.iter().map(|column| served.shape.columns[*column].source_index).collect()
+        }
+        None => table.key.clone(),
+    };
+    let rows = table.row_count.map_or_else(|| "rows not counted".into(), |rows| pluralize(rows, "row"));
+    let column_name = |index: &usize| match table.columns[*index].name.trim() {
+        "" => format!("column {}", index + 1),
+        name => name.to_owned(),
+    };
+    let names: Vec<String> = key.iter().map(column_name).collect();
+    let key = if names.is_empty() { "no key".into() } else { format!("key {}", names.join(" + ")) };
+    format!("{}: {rows}, {}, {key}", table.name, pluralize(table.columns.len() as u64, "column"))
 }

@@ -1,0 +1,124 @@
+//! The options of `serve`, `dev` and packed servers.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use crate::settings;
+
+/// How to serve. Without a bind address or a socket: on stdin and stdout.
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Serve over HTTP at this address, e.g. 127.0.0.1:3333; a port alone (3333 or :3333) means this machine only
+    #[arg(long, visible_alias = "port", value_name = "ADDR", value_parser = parse_address)]
+    pub bind: Option<SocketAddr>,
+
+    /// Serve over HTTP at SPILE_HOST (127.0.0.1) and PORT (3333), unless --bind gives the address
+    #[arg(long)]
+    pub http: bool,
+
+    /// Serve on a unix socket at this path, as HTTP or as a plain pipe; can be combined with --bind or --http
+    #[cfg(unix)]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// Serve over HTTPS with the certificate chain in this PEM file (or SPILE_TLS_CERT); reread when it changes
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, a PEM file without a passphrase (or SPILE_TLS_KEY)
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Require the bearer token in this file (or in SPILE_TOKEN)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// Allow every caller, also from other machines
+    #[arg(long)]
+    pub no_auth: bool,
+
+    /// Accept this host name in addition to localhost; can be repeated
+    #[arg(long, value_name = "HOST")]
+    pub allow_host: Vec<String>,
+
+    /// Accept browser requests from this web origin, e.g. https://app.example; can be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub allow_origin: Vec<String>,
+
+    /// Format of log lines on stderr
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Log more; -vv logs everything
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// `127.0.0.1:3333`, `localhost:3333`, or a port alone, with or without a colon, which means this machine only.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost").unwrap_or(text);
+    let port = port.strip_prefix(':').unwrap_or(port);
+    let loopback = port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    loopback
+        .or_else(|| text.parse().ok())
+        .ok_or_else(|| "expected an address with a port, such as 127.0.0.1:3333, or a port alone".into())
+}
+
+impl ServeArgs {
+    #[cfg(unix)]
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The address to listen on; `None` means stdin and stdout.
+    pub(super) fn listen_address(&self) -> anyhow::Result<Option<SocketAddr>> {
+        if self.bind.is_some() || !self.http {
+            return Ok(self.bind);
+        }
+        let host = settings::env_text("SPILE_HOST")?.unwrap_or_else(|| "127.0.0.1".into());
+        let port = settings::port()?;
+        let authority =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let found =
+            std::net::ToSocketAddrs::to_socket_addrs(&authority).ok().and_then(|mut all| all.next());
+        found.map(Some).with_context(|| {
+            format!("SPILE_HOST: `{host}` is not an address or a known host name; put the port into PORT")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_address;
+
+    #[test]
+    fn a_port_alone_means_this_machine_only() {
+        for (text, expected) in [
+            ("3405", "127.0.0.1:3405"),
+            (":3405", "127.0.0.1:3405"),
+            ("localhost:3405", "127.0.0.1:3405"),
+            ("0.0.0.0:3405", "0.0.0.0:3405"),
+            ("[::1]:3405", "[::1]:3405"),
+        ] {
+            assert_eq!(parse_address(text).map(|address| address.to_string()).as_deref(), Ok(expected));
+        }
+        for text in ["", ":", "localhost", "localhost3405x", "host:3405", ":70000", "127.0.0.1"] {
+            assert!(parse_address(text).is_err(), "{text}");
+        }
+    }
+}

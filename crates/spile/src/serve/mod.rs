@@ -1,0 +1,308 @@
+//! Serving: the servers of a process, where they listen, and how the process ends.
+
+mod access;
+mod args;
+mod logging;
+mod signals;
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+use contract::diagnostic::Diagnostic;
+use host::{Config, ProviderSet, Server, SystemPlatform};
+use spile_core::Provider;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use transport::http::{Listener, Site};
+use transport::stdio::StdoutWriter;
+#[cfg(unix)]
+use transport::unix::SocketFile;
+
+use crate::banner::{self, ListenAddresses, ServerSummary};
+use crate::project::{Project, Scan};
+use crate::reload::{self, BreakingChangePolicy, Build, ProjectStamp, ReloadListener, WatchedProject};
+use crate::settings;
+pub use args::{LogFormat, ServeArgs};
+pub(crate) use logging::start_client_logging;
+pub use logging::start_logging;
+use signals::{StopSignals, stop_on_signal};
+
+/// One server: its name, and the providers that answer its calls.
+pub struct Service {
+    pub name: String,
+    /// The version of the contract.
+    pub version: String,
+    pub providers: Vec<Arc<dyn Provider>>,
+    /// The arguments after `spile` with which a client starts this server. If empty, the banner shows no such command.
+    pub command: Vec<String>,
+    /// Time limit of one call; `None` means the limit of the process.
+    pub call_timeout_ms: Option<u64>,
+    /// The project behind it, if its files can change while it is served.
+    pub(crate) watched: Option<WatchedProject>,
+}
+
+impl Service {
+    pub fn new(name: &str, version: &str, provider: Arc<dyn Provider>) -> Self {
+        Self {
+            name: name.into(),
+            version: version.into(),
+            providers: vec![provider],
+            command: Vec::new(),
+            call_timeout_ms: None,
+            watched: None,
+        }
+    }
+
+    /// Compiles the project at a path. Returns no service if the diagnostics contain an error.
+    pub fn from_path(path: &Path) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+        let (stamp, started) = (ProjectStamp::capture(path, &[]), SystemTime::now());
+        let Scan { compiled, mut diagnostics, data_files, lock_state, has_manifest, .. } =
+            Project::find(path)?.scan()?;
+        diagnostics.extend(lock_state.diagnostic(false));
+        let service = compiled.map(|compiled| {
+            let build = Build::new(compiled, None);
+            let absolute = path.canonicalize().unwrap_or_else(|_| path.into()).display().to_string();
+            let command = vec!["serve".into(), absolute];
+            let service = Self { command, ..Self::from_build(&build) };
+            let watched =
+                WatchedProject::new(path, build, data_files, stamp, started).with_manifest(has_manifest);
+            Self { watched: Some(watched), ..service }
+        });
+        Ok((service, diagnostics))
+    }
+
+    /// The server that is packed into this executable. Its files do not change while it is served.
+    pub fn from_packed(project: &Project) -> anyhow::Result<(Option<Self>, Vec<Diagnostic>)> {
+        let Scan { compiled, diagnostics, .. } = project.scan()?;
+        let service = compiled.map(|compiled| Self::from_build(&Build::new(compiled, None)));
+        Ok((service, diagnostics))
+    }
+
+    fn from_build(build: &Build) -> Self {
+        Self {
+            call_timeout_ms: build.call_timeout_ms,
+            ..Self::new(&build.name, &build.version, build.provider.clone())
+        }
+    }
+
+    pub(crate) fn into_server(self) -> anyhow::Result<Arc<Server>> {
+        let Self { name, version, providers, call_timeout_ms, .. } = self;
+        let limits = settings::limits()?;
+        let config =
+            Config { name, version: version.clone(), limits, platform: Arc::new(SystemPlatform::default()) };
+        Ok(Server::with_provider_set(config, ProviderSet { version, providers, call_timeout_ms })?)
+    }
+
+    fn summary(&self) -> ServerSummary {
+        let tools = self
+            .providers
+            .iter()
+            .flat_map(|p| p.catalog().tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>());
+        ServerSummary {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            tools: tools.collect(),
+            command: self.command.clone(),
+        }
+    }
+}
+
+/// Serves until a signal stops the process, and reloads when files change. A change that would break callers is not
+/// served.
+pub fn serve(services: Vec<Service>, diagnostics: &[Diagnostic], args: &ServeArgs) -> anyhow::Result<()> {
+    serve_with(services, diagnostics, args, |_| (BreakingChangePolicy::KeepOld, reload::log_listener()))
+}
+
+/// `on_start` sees the servers before any client can call them, and returns how to treat changes.
+pub(crate) fn serve_with(
+    services: Vec<Service>,
+    diagnostics: &[Diagnostic],
+    args: &ServeArgs,
+    on_start: impl FnOnce(&[Arc<Server>]) -> (BreakingChangePolicy, ReloadListener),
+) -> anyhow::Result<()> {
+    let address = args.listen_address()?;
+    let guard = access::build_guard(args, address)?;
+    let tls = access::load_tls(args, address)?;
+    let mut announcement = Announcement { summaries: Vec::with_capacity(services.len()), diagnostics };
+    let mut servers = Vec::with_capacity(services.len());
+    let mut watched = Vec::with_capacity(services.len());
+    for mut service in services {
+        announcement.summaries.push(service.summary());
+        let project = service.watched.take();
+        let server = service.into_server()?;
+        watched.extend(project.map(|project| (Arc::downgrade(&server), project)));
+        servers.push(server);
+    }
+    let (breaking, listener) = on_start(&servers);
+    reload::start(watched, breaking, listener);
+    match (address, args.socket()) {
+        (Some(_), _) | (_, Some(_)) => serve_network(
+            address,
+            args.socket(),
+            Site { servers, guard, connection_limits: settings::connection_limits()?, tls },
+            &announcement,
+        ),
+        (None, None) => match servers.pop() {
+            Some(server) if servers.is_empty() => serve_stdio(server, &announcement),
+            _ => bail!(
+                "stdin and stdout can serve one server only; \
+                 name one path, or serve them all over HTTP with --http"
+            ),
+        },
+    }
+}
+
+/// What the process prints when it is ready: the servers, and after them everything that is worth knowing.
+struct Announcement<'a> {
+    summaries: Vec<ServerSummary>,
+    diagnostics: &'a [Diagnostic],
+}
+
+impl Announcement<'_> {
+    fn print_notes(&self) {
+        crate::report::print_notes(self.diagnostics);
+    }
+}
+
+fn serve_network(
+    address: Option<SocketAddr>,
+    socket: Option<&Path>,
+    site: Site,
+    announcement: &Announcement<'_>,
+) -> anyhow::Result<()> {
+    runtime(RuntimeThreads::Caller)?.block_on(async {
+        // Before the banner: its reader may send a signal at once.
+        let signals = StopSignals::install();
+        let (listeners, addresses) = listen(address, socket, &announcement.summaries).await?;
+        let headers = if site.guard.token.is_some() { banner::TOKEN_HEADERS } else { &[] };
+        let addresses = ListenAddresses { is_tls: site.tls.is_some(), ..addresses };
+        banner::print_stderr(&banner::network_banner(&announcement.summaries, &addresses, headers));
+        if addresses.address.is_some_and(|bound| !bound.ip().is_loopback()) {
+            access::open_access_warnings(&site).into_iter().for_each(banner::print_stderr);
+        }
+        announcement.print_notes();
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(stop_on_signal(signals, move || {
+            // Fails only if no listener is left, and then there is nothing to stop.
+            let _ = stop.send(true);
+        }));
+        transport::http::serve_all(listeners, Arc::new(site), stopped).await;
+        Ok(())
+    })
+}
+
+/// Listens on the address and the socket. Where the system forbids TCP, a unix socket replaces it. A port in use is
+/// an error: clients would reach the other program there.
+#[cfg_attr(not(unix), expect(unused_variables, reason = "there are no unix sockets"))]
+async fn listen(
+    address: Option<SocketAddr>,
+    socket: Option<&Path>,
+    summaries: &[ServerSummary],
+) -> anyhow::Result<(Vec<Listener>, ListenAddresses)> {
+    let (mut listeners, mut addresses) = (Vec::new(), ListenAddresses::default());
+    #[cfg(unix)]
+    if let Some(path) = socket {
+        listeners.push(bind_socket(path)?.into());
+        // Absolute, because the reader of the banner may be in another folder.
+        addresses.socket = Some(std::path::absolute(path)?);
+    }
+    let Some(address) = address else { return Ok((listeners, addresses)) };
+    match TcpListener::bind(address).await {
+        Ok(listener) => {
+            addresses.address = Some(listener.local_addr()?);
+            listeners.push(listener.into());
+        }
+        #[cfg(unix)]
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            banner::print_stderr(&format!("{}; using a unix socket instead", bind_error(address, &error)));
+            if addresses.socket.is_none() {
+                let names: Vec<&str> = summaries.iter().map(|summary| &*summary.name).collect();
+                let path = crate::socket_path::default_path(&names)?;
+                listeners.push(bind_socket(&path)?.into());
+                addresses.socket = Some(std::path::absolute(path)?);
+            }
+        }
+        Err(error) => return Err(bind_error(address, &error)),
+    }
+    Ok((listeners, addresses))
+}
+
+#[cfg(unix)]
+fn bind_socket(path: &Path) -> anyhow::Result<SocketFile> {
+    SocketFile::bind(path).map_err(|error| anyhow::anyhow!("cannot listen on `{}`: {error}", path.display()))
+}
+
+fn bind_error(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    let reason = match error.kind() {
+        AddrInUse => "the port is in use; choose another, or port 0 for any free one".into(),
+        AddrNotAvailable => "this machine does not have that address; use 127.0.0.1 for this machine only".into(),
+        PermissionDenied if address.port() < 1024 => {
+            "not permitted; ports below 1024 are reserved for the system, choose a higher one".into()
+        }
+        PermissionDenied => "not permitted in this environment".into(),
+        _ => error.to_string(),
+    };
+    anyhow::anyhow!("cannot listen on {address}: {reason}")
+}
+
+fn serve_stdio(server: Arc<Server>, announcement: &Announcement<'_>) -> anyhow::Result<()> {
+    banner::print_stderr(&banner::stdio_banner(&announcement.summaries));
+    announcement.print_notes();
+    let runtime = runtime(RuntimeThreads::Workers)?;
+    let output = StdoutWriter::new(raw_stream(std::io::stdout()).context("cannot use stdout")?);
+    let input = raw_stream(std::io::stdin()).context("cannot use stdin")?;
+    let entered = runtime.enter();
+    let signals = StopSignals::install();
+    drop(entered);
+    runtime.spawn({
+        let (server, output) = (server.clone(), output.clone());
+        stop_on_signal(signals, move || {
+            tokio::spawn(async move {
+                transport::stdio::shut_down(&server, &output).await;
+                std::process::exit(0);
+            });
+        })
+    });
+    transport::stdio::serve(server, runtime.handle(), input, output)?;
+    // In the background, so that a call that does not stop cannot keep the process alive.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// The stream without the buffer and the lock of the standard library.
+#[cfg(unix)]
+fn raw_stream(stream: impl std::os::fd::AsFd) -> std::io::Result<File> {
+    Ok(File::from(stream.as_fd().try_clone_to_owned()?))
+}
+
+#[cfg(windows)]
+fn raw_stream(stream: impl std::os::windows::io::AsHandle) -> std::io::Result<File> {
+    Ok(File::from(stream.as_handle().try_clone_to_owned()?))
+}
+
+/// Which threads drive the runtime.
+#[derive(PartialEq, Eq)]
+enum RuntimeThreads {
+    /// The calling thread, if one thread is enough.
+    Caller,
+    /// Worker threads only: the calling thread reads stdin.
+    Workers,
+}
+
+fn runtime(threads: RuntimeThreads) -> anyhow::Result<Runtime> {
+    let workers = settings::workers()?;
+    let mut builder = if workers == 1 && threads == RuntimeThreads::Caller {
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(workers);
+        builder
+    };
+    builder.enable_all().build().context("cannot start the runtime")
+}
