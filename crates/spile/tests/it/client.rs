@@ -447,7 +447,7 @@ fn a_version_that_nobody_asked_for_is_not_to_be_left_out() {
     let place = TestProject::new(&[("server.sh", script.as_bytes())]);
     let said = place.run(&["ping", "--command", "/bin/sh server.sh"]);
     assert_eq!(said.code, Some(3), "{said}");
-    assert!(said.stderr.contains("protocol 2031-01-01, which will not do here"), "{said}");
+    assert!(said.stderr.contains("protocol version 2031-01-01, which this client does not allow"), "{said}");
     assert!(
         said.stderr.contains("spoken here are 2024-11-05")
             || said.stderr.contains("spoken here are 2026-07-28"),
