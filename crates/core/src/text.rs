@@ -1,29 +1,29 @@
-//! Text for people: what strangers wrote, made harmless, and bytes that are only there to be told apart.
+//! Text for people: untrusted text made safe to display, and bytes as hex digits.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Two digits for each byte.
+/// Bytes as hex digits, two for each byte.
 pub fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        write!(out, "{byte:02x}").expect("a string takes everything");
+        write!(out, "{byte:02x}").expect("writing to a String never fails");
     }
     out
 }
 
-/// What moves a cursor, rings, colours, hides or turns around what a person reads.
+/// Whether a character can move the cursor, ring the bell, change colours, hide text or reverse its direction.
 pub fn is_unsafe_to_display(c: char) -> bool {
-    let turns = matches!(
+    let changes_direction = matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
-    // Nobody sees them, and whoever reads along with the person does.
-    let hides = matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    c.is_control() || turns || hides
+    // Invisible to the person, but not to a model that reads the same text.
+    let is_invisible = matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    c.is_control() || changes_direction || is_invisible
 }
 
-/// In one line: what is harmful is shown by its number, line breaks and tabs by their names.
+/// The text on one line: unsafe characters become `\u{…}`, line breaks and tabs `\n` and `\t`.
 pub fn escape_line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe_to_display) {
         return Cow::Borrowed(text);
@@ -44,13 +44,13 @@ mod tests {
     use super::{escape_line, hex};
 
     #[test]
-    fn every_byte_has_two_digits() {
+    fn hex_writes_two_digits_for_each_byte() {
         assert_eq!(hex(&[0, 10, 255]), "000aff");
         assert_eq!(hex(&[]), "");
     }
 
     #[test]
-    fn what_could_move_a_cursor_is_shown_by_its_number() {
+    fn escape_line_escapes_unsafe_characters() {
         for (text, expected) in [
             ("plain ünïcode 漢字 👩‍👧", "plain ünïcode 漢字 👩‍👧"),
             ("\u{1b}[2Jgone", "\\u{1b}[2Jgone"),

@@ -319,14 +319,14 @@ async fn the_shared_limit_holds_for_all_tools_and_callers() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_may_have_its_own_time_limit() {
     let (test, _) = TestServer::new(WordProvider { call_timeout_ms: Some(50), ..word_provider("word", "a") });
-    assert!(test.call_text("never", &ANONYMOUS).await.contains("no answer within 50 ms"));
+    assert!(test.call_text("never", &ANONYMOUS).await.contains("no result within 50 ms"));
     test.server.swap(provider_set("1", word_provider("word", "a")).0).expect("a good catalog");
-    assert!(test.call_text("never", &ANONYMOUS).await.contains("no answer within 30000 ms"));
+    assert!(test.call_text("never", &ANONYMOUS).await.contains("no result within 30000 ms"));
     let (next, _) = provider_set("1", word_provider("word", "a"));
     test.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
-    assert!(test.call_text("never", &ANONYMOUS).await.contains("no answer within 700 ms"));
+    assert!(test.call_text("never", &ANONYMOUS).await.contains("no result within 700 ms"));
     let (next, _) =
         provider_set("1", WordProvider { call_timeout_ms: Some(90_000), ..word_provider("word", "a") });
     test.server.swap(ProviderSet { call_timeout_ms: Some(700), ..next }).expect("a good catalog");
-    assert!(test.call_text("never", &ANONYMOUS).await.contains("no answer within 90000 ms"));
+    assert!(test.call_text("never", &ANONYMOUS).await.contains("no result within 90000 ms"));
 }

@@ -540,7 +540,7 @@ async fn a_write_that_times_out_is_cancelled_and_says_that_it_may_have_been_appl
         (timed("add", "uses = \"people.create\""), "add", r#"{"id":"n","name":"New"}"#, unknown),
         (timed("drop", "uses = \"people.delete\""), "drop", r#"{"id":"d"}"#, unknown),
         (format!("{RENAME}call_timeout_ms = 50\n"), "rename", r#"{"old":"Dana","new":"D"}"#, unknown),
-        (timed("all", "uses = \"people.list\""), "all", "{}", "timeout - no answer within 50 ms"),
+        (timed("all", "uses = \"people.list\""), "all", "{}", "timeout - no result within 50 ms"),
     ] {
         let mut client = people(Era::Newest, &manifest);
         client.table.slow.store(true, Ordering::SeqCst);

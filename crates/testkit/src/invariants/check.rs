@@ -27,7 +27,11 @@ pub fn check(data: &[u8]) {
         (Ok(ours), Ok(theirs)) => (ours, theirs),
         (Err(_), Err(_)) => return,
         // The reference implementation would not terminate.
-        (Err(SchemaError(why)), Ok(_)) if why.contains("leads back to itself") => return,
+        (Err(SchemaError(reason)), Ok(_))
+            if reason.contains("`$ref` cycle") || reason.contains("nested too deeply") =>
+        {
+            return;
+        }
         (ours, theirs) => panic!("{schema}: {:?} but {:?}", ours.err(), theirs.err()),
     };
     for _ in 0..3 {
