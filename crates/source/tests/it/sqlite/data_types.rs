@@ -273,8 +273,8 @@ fn tables_and_views_are_there_in_their_order_and_nothing_else_is() {
     assert_eq!(
         left_out,
         [
-            "`x` is left out: it is a virtual table (rtree); copy what it holds into a table",
-            "`broken` is left out: it refers to something that is gone or not allowed"
+            "`x` is not served: it is a virtual table (rtree); copy what it holds into a table",
+            "`broken` is not served: it refers to something that is gone or not allowed"
         ]
     );
     assert_eq!(facts.tables[0].columns[1].distinct_values, ["free", "ruby"]);

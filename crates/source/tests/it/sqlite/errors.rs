@@ -82,7 +82,7 @@ fn a_database_without_tables_says_so() {
         TestDb::new("CREATE VIRTUAL TABLE places USING rtree(id, x, y); INSERT INTO places VALUES(1, 2, 3)");
     check(
         &db.path,
-        "`shop.db` has no tables that can be read: `places` is left out: it is a virtual table (rtree); copy what it \
+        "`shop.db` has no tables that can be read: `places` is not served: it is a virtual table (rtree); copy what it \
          holds into a table",
     );
     let db = TestDb::new(
@@ -105,7 +105,7 @@ fn a_value_that_is_too_large_costs_its_table_and_no_other() {
         (facts.skipped_tables[0].table.as_str(), facts.skipped_tables[0].reason.as_str()),
         ("huge", why)
     );
-    assert_eq!(facts.skipped_tables[0].to_string(), format!("`huge` is left out: {why}"));
+    assert_eq!(facts.skipped_tables[0].to_string(), format!("`huge` is not served: {why}"));
     // One that comes later is told by the calls that meet it.
     let db =
         TestDb::new("CREATE TABLE huge(id INTEGER PRIMARY KEY, v BLOB); INSERT INTO huge VALUES(9, x'00')");

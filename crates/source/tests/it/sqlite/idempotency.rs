@@ -30,7 +30,7 @@ fn a_repetition_is_told_the_same_and_does_nothing() {
             "again: 1 'a'"
         );
         let told = desk.change_with(create(), idempotency_key(1, 2), &mut RecordingChecks::default());
-        assert_eq!(told, "this idempotency key was used for something else");
+        assert_eq!(told, "this idempotency key was already used for a different request");
         assert_eq!(
             desk.change_with(create(), idempotency_key(2, 1), &mut RecordingChecks::default()),
             "2 'a'"
@@ -57,7 +57,7 @@ fn what_was_refused_or_only_tried_is_not_claimed() {
         idempotency_key(1, 1),
         &mut RecordingChecks::default(),
     );
-    assert_eq!(told, "there is a record with this key already");
+    assert_eq!(told, "a row with this key already exists");
     let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
     let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &[(1, ValueRef::Text("b"))] };
     desk.change_with(update(), idempotency_key(1, 1), &mut stale);

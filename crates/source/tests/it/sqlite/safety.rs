@@ -131,7 +131,7 @@ fn an_endless_view_ends() {
     assert!(!reader.can_run_inline(&contract::source::ReadRequest::Get));
     let query = Query { rows_max: 9, ..Query::default() };
     let fault = list(reader.as_ref(), &query).expect_err("a fault");
-    assert_eq!(fault.to_string(), "this takes too long; ask for less");
+    assert_eq!(fault.to_string(), "this takes too long; narrow the request");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn an_index_of_words_is_found_and_used() {
     assert_eq!(facts.tables[0].search, SearchFacts::Indexed(vec![1, 2]));
     assert_eq!(
         facts.skipped_tables[0].to_string(),
-        "`words` is left out: it is the index of words of `notes`"
+        "`words` is not served: it is the index of words of `notes`"
     );
     // The row in which it is said more often comes first.
     check(&db, "notes", &["tea"], &[1, 2], &["2", "1"]);
