@@ -1,7 +1,7 @@
-//! From the arguments of a call to what a source is asked. Arguments have been checked against the schema.
+//! Binds the arguments of a call, already validated against the schema, to the values that a source takes.
 //!
-//! What is compared may be written in more than one way; what is kept is taken only if it will be told again as it
-//! was said.
+//! A value to compare with may have several spellings. A value to store is accepted only if it will read back exactly
+//! as the caller sent it.
 
 use std::borrow::Cow;
 
@@ -18,11 +18,11 @@ use crate::source::{Comparison, Filter, Sort};
 use crate::value::{Value, ValueRef};
 
 pub const QUERY_CHARS_MAX: usize = 1000;
-/// More words than these make no search any better.
+/// Further terms are ignored.
 pub const SEARCH_TERMS_MAX: usize = 16;
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 200;
 
-/// The value of an argument, as a source compares it.
+/// The value of an argument, in the form that a source takes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BoundValue<'a> {
     Null,
@@ -56,7 +56,7 @@ impl From<&Value> for BoundValue<'_> {
     }
 }
 
-/// The key of a `get`, part by part.
+/// Binds the key of a `get`, part by part.
 #[inline]
 pub fn key<'a>(
     collection: &Collection,
@@ -75,7 +75,7 @@ pub fn key<'a>(
         .collect()
 }
 
-/// What a `list` is asked for.
+/// The bound arguments of a `list`.
 #[derive(Debug, Default)]
 pub struct ListArguments<'a> {
     pub filters: Vec<(usize, Comparison, BoundValue<'a>)>,
@@ -85,11 +85,11 @@ pub struct ListArguments<'a> {
     pub cursor: Option<Cow<'a, str>>,
 }
 
-/// The fields that a caller wants to see, by place and in order.
+/// The fields that a caller selects, as sorted indexes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Projection {
     pub fields: Vec<usize>,
-    /// Whether the record's [`VERSION`] is wanted too.
+    /// Whether [`VERSION_FIELD`] is selected too.
     pub include_version: bool,
 }
 
@@ -97,9 +97,9 @@ impl ListArguments<'_> {
     pub fn filters(&self) -> Vec<Filter<'_>> {
         self.filters
             .iter()
-            .map(|(column, test, value)| Filter {
+            .map(|(column, comparison, value)| Filter {
                 column: *column,
-                comparison: *test,
+                comparison: *comparison,
                 value: value.as_value_ref(),
             })
             .collect()
@@ -108,28 +108,28 @@ impl ListArguments<'_> {
 
 pub fn list<'a>(
     collection: &Collection,
-    meanings: &[(String, ArgumentRole)],
+    roles: &[(String, ArgumentRole)],
     arguments: Option<Node<'a>>,
 ) -> Result<ListArguments<'a>, Box<ToolError>> {
-    let mut listing = ListArguments::default();
+    let mut bound = ListArguments::default();
     for (name, node) in arguments.into_iter().flat_map(|arguments| arguments.members()) {
         let name = name.str().unwrap_or_default();
-        let Some((_, meaning)) = meanings.iter().find(|(known, _)| *known == name) else { continue };
-        match meaning {
-            ArgumentRole::Cursor => listing.cursor = node.str(),
-            ArgumentRole::Limit => listing.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
-            ArgumentRole::Sort => listing.sort = node.str().and_then(|by| parse_sort(collection, &by)),
-            ArgumentRole::Fields => listing.projection = Some(parse_projection(collection, node)),
-            ArgumentRole::Filter { column, comparison: test } => {
+        let Some((_, role)) = roles.iter().find(|(known, _)| *known == name) else { continue };
+        match role {
+            ArgumentRole::Cursor => bound.cursor = node.str(),
+            ArgumentRole::Limit => bound.limit = parse_integer(node).and_then(|n| usize::try_from(n).ok()),
+            ArgumentRole::Sort => bound.sort = node.str().and_then(|by| parse_sort(collection, &by)),
+            ArgumentRole::Fields => bound.projection = Some(parse_projection(collection, node)),
+            ArgumentRole::Filter { column, comparison } => {
                 let value = bind_comparable(&collection.fields[*column], &name, node)?;
-                listing.filters.push((*column, *test, value));
+                bound.filters.push((*column, *comparison, value));
             }
         }
     }
-    Ok(listing)
+    Ok(bound)
 }
 
-/// What a search is asked for.
+/// The bound arguments of a search.
 #[derive(Debug)]
 pub struct SearchArguments<'a> {
     query: Cow<'a, str>,
@@ -138,15 +138,15 @@ pub struct SearchArguments<'a> {
 }
 
 impl SearchArguments<'_> {
-    /// The different words of the query: at least one, for the schema wants a character that is none between words.
+    /// The distinct terms of the query. There is at least one: the query is not blank.
     pub fn terms(&self) -> Vec<&str> {
-        let mut words: Vec<&str> = Vec::new();
-        for word in self.query.split_whitespace() {
-            if words.len() < SEARCH_TERMS_MAX && !words.contains(&word) {
-                words.push(word);
+        let mut terms: Vec<&str> = Vec::new();
+        for term in self.query.split_whitespace() {
+            if terms.len() < SEARCH_TERMS_MAX && !terms.contains(&term) {
+                terms.push(term);
             }
         }
-        words
+        terms
     }
 }
 
@@ -154,32 +154,36 @@ pub fn search<'a>(
     collection: &Collection,
     arguments: Option<Node<'a>>,
 ) -> Result<SearchArguments<'a>, Box<ToolError>> {
-    let said = |name: &str| arguments.and_then(|arguments| arguments.get(name));
-    let query = said("query").and_then(|node| node.str()).unwrap_or_default();
-    // What Unicode calls a blank and the schema's pattern does not.
+    let argument = |name: &str| arguments.and_then(|arguments| arguments.get(name));
+    let query = argument("query").and_then(|node| node.str()).unwrap_or_default();
+    // Unicode has blanks that the schema's pattern does not know.
     if query.trim().is_empty() {
-        return Err(invalid_argument("query", ArgumentErrorKind::OutOfRange, "`query`: has no words".into()));
+        return Err(invalid_argument(
+            "query",
+            ArgumentErrorKind::OutOfRange,
+            "`query` has no search term".into(),
+        ));
     }
     Ok(SearchArguments {
         query,
-        limit: said("limit").and_then(parse_integer).and_then(|n| usize::try_from(n).ok()),
-        projection: said("fields").map(|node| parse_projection(collection, node)),
+        limit: argument("limit").and_then(parse_integer).and_then(|n| usize::try_from(n).ok()),
+        projection: argument("fields").map(|node| parse_projection(collection, node)),
     })
 }
 
-/// What is to be written.
+/// The bound arguments of a write.
 #[derive(Debug)]
 pub struct WriteArguments<'a> {
-    /// Empty for a new record.
+    /// Empty for a new row.
     pub key: Vec<BoundValue<'a>>,
-    /// By their places in the collection's fields.
+    /// By their indexes in the collection's fields.
     pub values: Vec<(usize, BoundValue<'a>)>,
-    /// The state that the caller means, if they say so.
+    /// The version of the row that the caller expects.
     pub expected_version: Option<BoundValue<'a>>,
     pub options: WriteOptions<'a>,
 }
 
-/// What makes a repetition harmless, and whether it is only a try.
+/// The arguments that every writing tool has.
 #[derive(Debug, Default)]
 pub struct WriteOptions<'a> {
     pub idempotency_key: Option<Cow<'a, str>>,
@@ -187,57 +191,52 @@ pub struct WriteOptions<'a> {
 }
 
 fn write_options(arguments: Option<Node<'_>>) -> WriteOptions<'_> {
-    let said = |name: &str| arguments.and_then(|arguments| arguments.get(name));
+    let argument = |name: &str| arguments.and_then(|arguments| arguments.get(name));
     WriteOptions {
-        idempotency_key: said("idempotency_key").and_then(|node| node.str()),
-        dry_run: said("dry_run").and_then(|node| node.bool()).unwrap_or(false),
+        idempotency_key: argument("idempotency_key").and_then(|node| node.str()),
+        dry_run: argument("dry_run").and_then(|node| node.bool()).unwrap_or(false),
     }
 }
 
-/// A new record. Its version, where a field says it, begins with 1.
+/// Binds a new row. Its version field, if there is one, starts at 1.
 pub fn create<'a>(
     collection: &Collection,
     fields: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<WriteArguments<'a>, Box<ToolError>> {
-    let mut cells = bind_fields(collection, fields, arguments)?;
+    let mut values = bind_fields(collection, fields, arguments)?;
     if let Some(Versioning::Field(at)) = collection.write_policy.as_ref().map(|writes| writes.versioning) {
-        cells.push((at, BoundValue::Integer(1)));
+        values.push((at, BoundValue::Integer(1)));
     }
-    Ok(WriteArguments {
-        key: Vec::new(),
-        values: cells,
-        expected_version: None,
-        options: write_options(arguments),
-    })
+    Ok(WriteArguments { key: Vec::new(), values, expected_version: None, options: write_options(arguments) })
 }
 
-/// Other values for some fields of one record.
+/// Binds new values for some fields of one row.
 pub fn update<'a>(
     collection: &Collection,
     fields: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<WriteArguments<'a>, Box<ToolError>> {
-    let cells = bind_fields(collection, fields, arguments)?;
-    if cells.is_empty() {
+    let values = bind_fields(collection, fields, arguments)?;
+    if values.is_empty() {
         let names: Vec<&str> = fields.iter().map(|at| collection.fields[*at].name.as_str()).collect();
-        let message = format!("nothing to change is said; there are: {}", names.join(", "));
-        let problem = ToolError {
+        let message = format!("no field to update was given; set at least one of: {}", names.join(", "));
+        let error = ToolError {
             reason: Some(ArgumentErrorKind::MissingRequired),
             ..ToolError::new(ToolErrorCode::InvalidArguments, message)
         };
-        return Err(Box::new(problem));
+        return Err(Box::new(error));
     }
-    Ok(WriteArguments { values: cells, ..delete(collection, arguments)? })
+    Ok(WriteArguments { values, ..delete(collection, arguments)? })
 }
 
-/// One record that is to go.
+/// Binds the key and expected version of one row.
 pub fn delete<'a>(
     collection: &Collection,
     arguments: Option<Node<'a>>,
 ) -> Result<WriteArguments<'a>, Box<ToolError>> {
-    let said = arguments.and_then(|arguments| arguments.get("expected_version"));
-    let expected = match (said, collection.write_policy.as_ref().map(|writes| writes.versioning)) {
+    let argument = arguments.and_then(|arguments| arguments.get("expected_version"));
+    let expected = match (argument, collection.write_policy.as_ref().map(|writes| writes.versioning)) {
         (None, _) => None,
         (Some(node), Some(Versioning::Field(at))) => {
             Some(bind_stored(&collection.fields[at], "expected_version", node)?)
@@ -252,7 +251,7 @@ pub fn delete<'a>(
     })
 }
 
-/// The arguments of a statement, in the order of its parameters.
+/// Binds the arguments of a statement, in the order of its parameters.
 pub fn statement<'a>(
     statement: &Statement,
     arguments: Option<Node<'a>>,
@@ -260,9 +259,9 @@ pub fn statement<'a>(
     let mut bound = Vec::with_capacity(statement.arguments.len());
     for argument in &statement.arguments {
         let name = &argument.field.name;
-        // `null` for what may be left out is as if it were.
-        let said = arguments.and_then(|arguments| arguments.get(name));
-        bound.push(match said.filter(|node| argument.required || node.kind() != Json::Null) {
+        // `null` for an optional argument means that it is omitted.
+        let node = arguments.and_then(|arguments| arguments.get(name));
+        bound.push(match node.filter(|node| argument.required || node.kind() != Json::Null) {
             Some(node) => bind_stored(&argument.field, name, node)?,
             None => BoundValue::from(&argument.default),
         });
@@ -270,23 +269,23 @@ pub fn statement<'a>(
     Ok((bound, if statement.shape.writes { write_options(arguments) } else { WriteOptions::default() }))
 }
 
-/// What a statement is asked for, whatever key it is asked with: two that are the same here mean the same, however
-/// their numbers are written and in whatever order they come.
+/// The request without its idempotency key, in canonical form: equal bytes mean the same request, whatever the order
+/// of its arguments and the spelling of its numbers.
 pub fn canonical_arguments(statement: &Statement, arguments: &[BoundValue<'_>]) -> Vec<u8> {
     let names = statement.arguments.iter().map(|argument| argument.field.name.as_str());
     encode_named(names.zip(arguments).collect())
 }
 
 impl WriteArguments<'_> {
-    /// The same for one record.
+    /// The same for a write of one row.
     pub fn canonical_bytes(&self, collection: &Collection) -> Vec<u8> {
         let name = |at: usize| collection.fields[at].name.as_str();
-        let cells = encode_named(self.values.iter().map(|(at, value)| (name(*at), value)).collect());
+        let values = encode_named(self.values.iter().map(|(at, value)| (name(*at), value)).collect());
         let key =
             encode_named(collection.key_fields().map(|field| field.name.as_str()).zip(&self.key).collect());
         let expected = encode_named(self.expected_version.iter().map(|value| ("", value)).collect());
         let mut out = Vec::new();
-        for part in [key, cells, expected] {
+        for part in [key, values, expected] {
             push_length_prefixed(&mut out, &part);
         }
         out
@@ -311,7 +310,7 @@ fn encode_named(mut values: Vec<(&str, &BoundValue<'_>)>) -> Vec<u8> {
     out
 }
 
-/// With its length, so that no two make a third.
+/// The length prefix keeps different sequences from having the same bytes.
 fn push_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
     out.extend_from_slice(bytes);
@@ -322,12 +321,12 @@ fn bind_fields<'a>(
     fields: &[usize],
     arguments: Option<Node<'a>>,
 ) -> Result<Vec<(usize, BoundValue<'a>)>, Box<ToolError>> {
-    let said = |at: &usize| {
+    let bind = |at: &usize| {
         let field = &collection.fields[*at];
         let node = arguments.and_then(|arguments| arguments.get(&field.name))?;
         Some(bind_stored(field, &field.name, node).map(|value| (*at, value)))
     };
-    fields.iter().filter_map(said).collect()
+    fields.iter().filter_map(bind).collect()
 }
 
 fn parse_projection(collection: &Collection, node: Node<'_>) -> Projection {
@@ -341,7 +340,7 @@ fn field_index(collection: &Collection, name: &str) -> Option<usize> {
     collection.fields.iter().position(|field| field.name == name)
 }
 
-/// `plan` or, from the last to the first, `-plan`.
+/// `plan`, or `-plan` for descending.
 fn parse_sort(collection: &Collection, by: &str) -> Option<Sort> {
     let (name, descending) = match by.strip_prefix('-') {
         Some(name) => (name, true),
@@ -351,7 +350,7 @@ fn parse_sort(collection: &Collection, by: &str) -> Option<Sort> {
 }
 
 fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
-    // A stray is asked for as it was told: as text.
+    // A value of another type is returned as text, so a filter compares it as text.
     if let (true, Some(text)) = (field.mixed, node.str()) {
         return Ok(match field.data_type {
             DataType::Int64 => text.parse().map_or(BoundValue::Text(text), BoundValue::Integer),
@@ -375,17 +374,17 @@ fn bind_comparable<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<Boun
         invalid_argument(
             name,
             ArgumentErrorKind::OutOfRange,
-            format!("`{name}`: not a value that this field can have"),
+            format!("`{name}`: not a valid value for this field"),
         )
     })
 }
 
-/// A value that is to be kept, if it can be told again exactly as it is said here.
+/// Binds a value to store, if it will read back exactly as the caller sent it.
 fn bind_stored<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundValue<'a>, Box<ToolError>> {
     if node.kind() == Json::Null && field.nullable {
         return Ok(BoundValue::Null);
     }
-    let bad = |reason, why: &str| invalid_argument(name, reason, format!("`{name}`: {why}"));
+    let invalid = |kind, problem: &str| invalid_argument(name, kind, format!("`{name}`: {problem}"));
     if field.mixed && node.kind() == Json::String && field.data_type.is_scalar() {
         return bind_comparable(field, name, node);
     }
@@ -393,32 +392,31 @@ fn bind_stored<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundVal
         DataType::Text | DataType::Boolean => bind_comparable(field, name, node),
         DataType::Integer => match parse_integer(node) {
             Some(n) if (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n) => Ok(BoundValue::Integer(n)),
-            Some(_) | None => Err(bad(
+            Some(_) | None => Err(invalid(
                 ArgumentErrorKind::OutOfRange,
-                "a whole number between -(2^53 - 1) and 2^53 - 1 is wanted",
+                "must be an integer between -(2^53 - 1) and 2^53 - 1",
             )),
         },
         DataType::Int64 => match node.str().filter(|text| infer::matches_type(DataType::Int64, text)) {
             Some(text) => text
                 .parse()
                 .map(BoundValue::Integer)
-                .map_err(|_| bad(ArgumentErrorKind::OutOfRange, "too large")),
-            None => Err(bad(
-                ArgumentErrorKind::OutOfRange,
-                "a whole number of 64 bits is wanted, without zeros before it",
-            )),
+                .map_err(|_| invalid(ArgumentErrorKind::OutOfRange, "exceeds 64 bits")),
+            None => {
+                Err(invalid(ArgumentErrorKind::OutOfRange, "must be a 64-bit integer without leading zeros"))
+            }
         },
         DataType::Number => match exact_f64(node.raw()) {
             Some(n) => Ok(BoundValue::Real(n)),
-            None => Err(bad(
+            None => Err(invalid(
                 ArgumentErrorKind::OutOfRange,
-                "cannot be kept exactly: too large, or too many digits",
+                "cannot be stored exactly: it is too large or has too many digits",
             )),
         },
         DataType::Decimal | DataType::Date | DataType::Timestamp | DataType::LocalTimestamp => {
             match node.str().filter(|text| infer::matches_type(field.data_type, text)) {
                 Some(text) => Ok(BoundValue::Text(text)),
-                None => Err(bad(ArgumentErrorKind::BadFormat, expected_format(field.data_type))),
+                None => Err(invalid(ArgumentErrorKind::BadFormat, expected_format(field.data_type))),
             }
         }
         DataType::Json => {
@@ -428,36 +426,39 @@ fn bind_stored<'a>(field: &Field, name: &str, node: Node<'a>) -> Result<BoundVal
         }
         DataType::Blob => match node.str().and_then(|text| STANDARD.decode(text.as_bytes()).ok()) {
             Some(bytes) => Ok(BoundValue::Blob(bytes)),
-            None => {
-                Err(bad(ArgumentErrorKind::BadFormat, "not base64 (RFC 4648, with padding, on one line)"))
-            }
+            None => Err(invalid(
+                ArgumentErrorKind::BadFormat,
+                "must be base64 (RFC 4648, with padding, on one line)",
+            )),
         },
     }
 }
 
-fn expected_format(kind: DataType) -> &'static str {
-    match kind {
-        DataType::Decimal => "not a decimal such as `-12.50`, without zeros before it",
-        DataType::Date => "not a date such as `2026-02-11`",
-        DataType::Timestamp => "not a moment with a zone such as `2026-02-11T10:00:00Z`",
-        DataType::LocalTimestamp => "not a date and time without a zone such as `2026-02-11T10:00:00`",
+fn expected_format(data_type: DataType) -> &'static str {
+    match data_type {
+        DataType::Decimal => "must be a decimal without leading zeros, such as `-12.50`",
+        DataType::Date => "must be a date such as `2026-02-11`",
+        DataType::Timestamp => "must be a date and time with a time zone, such as `2026-02-11T10:00:00Z`",
+        DataType::LocalTimestamp => {
+            "must be a date and time without a time zone, such as `2026-02-11T10:00:00`"
+        }
         DataType::Text
         | DataType::Integer
         | DataType::Int64
         | DataType::Number
         | DataType::Boolean
         | DataType::Json
-        | DataType::Blob => "not a value that this field can have",
+        | DataType::Blob => "not a valid value for this field",
     }
 }
 
-/// The binary fraction that prints as these digits, if there is one: what has more digits would lose some.
+/// The `f64` that prints as exactly these digits, if there is one.
 fn exact_f64(raw: &str) -> Option<f64> {
     let n: f64 = raw.parse().ok().filter(|n: &f64| n.is_finite())?;
     (canonical_digits(raw)? == canonical_digits(&format!("{n:e}"))?).then_some(n)
 }
 
-/// A number as JSON writes it, as its digits and where they stand; however it is written, the same for the same.
+/// The significant digits and the exponent of a JSON number: equal for equal numbers, whatever their spelling.
 fn canonical_digits(raw: &str) -> Option<(String, i64)> {
     let (mantissa, exponent) = raw.split_once(['e', 'E']).unwrap_or((raw, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -471,7 +472,7 @@ fn canonical_digits(raw: &str) -> Option<(String, i64)> {
     Some((kept, exponent.parse::<i64>().ok()?.checked_add(shifted)?))
 }
 
-/// JSON knows one kind of number: `42.0` is the integer 42.
+/// JSON has one type of number: `42.0` is the integer 42.
 fn parse_integer(node: Node<'_>) -> Option<i64> {
     if node.kind() != Json::Number {
         return None;
@@ -496,7 +497,7 @@ mod tests {
     use super::{BoundValue, encode_named, exact_f64};
 
     #[test]
-    fn a_number_is_kept_if_no_digit_of_it_is_lost() {
+    fn exact_f64_rejects_a_number_that_would_lose_digits() {
         for good in ["0", "-0.0", "0.1", "1E+2", "100", "1.50", "5e-324", "1.7976931348623157e308", "0e999"] {
             let n: f64 = good.parse().expect("a number");
             assert_eq!(exact_f64(good).map(f64::to_bits), Some(n.to_bits()), "{good}");
@@ -509,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_does_not_depend_on_order() {
+    fn encode_named_ignores_the_order_of_arguments() {
         let (text, one, real) = (BoundValue::Text("1".into()), BoundValue::Integer(1), BoundValue::Real(1.0));
         assert_eq!(
             encode_named(vec![("a", &text), ("b", &one)]),

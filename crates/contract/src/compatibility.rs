@@ -1,9 +1,8 @@
-//! Whether a changed contract still keeps what the old one promised.
+//! Compares a contract with an earlier one: same, compatible or breaking.
 //!
-//! A [`Promise`] is what callers can see of a tool, without its words: those may change at any time. What
-//! callers say must still be taken, so an input may only get wider; what they are told must still be what
-//! they expect, so an output may only get narrower. Whatever is not understood cannot be shown to be
-//! compatible, and so is breaking. The order of anything means nothing.
+//! A [`ToolInterface`] is what callers rely on: schemas without descriptions, which may change at any time. Arguments
+//! that were valid must stay valid, so an input schema may only widen. Results must stay what clients expect, so an
+//! output schema may only narrow. A change that cannot be shown to be compatible is breaking. Order is irrelevant.
 
 mod schema;
 
@@ -18,11 +17,11 @@ use spile_core::text::hex;
 use crate::contract::{Confirm, Contract, Tool};
 use schema::{SchemaSide, canonical, compare_side};
 
-/// How much a change matters to those who know the old contract.
+/// What a change means for clients of the old contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Compatibility {
     Same,
-    /// Only words changed: descriptions, titles, instructions.
+    /// Only descriptions, titles or instructions changed.
     TextOnly,
     Compatible,
     Breaking,
@@ -38,15 +37,15 @@ impl Compatibility {
     }
 }
 
-/// One difference, where it is and what it means.
+/// One difference between two contracts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     pub compatibility: Compatibility,
-    /// The tool; empty for the server itself.
+    /// Empty for the server itself.
     pub tool: String,
     /// `input.plan`, `output.items[].email`; empty for the tool as a whole.
     pub path: String,
-    /// Half a sentence: what changed, and why that matters.
+    /// A clause: what changed, and what that means for clients.
     pub reason: String,
 }
 
@@ -61,31 +60,32 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All that callers can rely on.
+/// The part of a contract that clients rely on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContractInterface {
-    /// A digest of what a model is told about the server; empty if that is nothing.
+    /// A digest of the author's instructions; empty if there are none.
     pub instructions_digest: String,
     pub tools: BTreeMap<String, ToolInterface>,
 }
 
-/// What a tool promises.
+/// The part of a tool that clients rely on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolInterface {
-    /// A digest of all that is only there to be read.
+    /// A digest of the title and all descriptions.
     pub text_digest: String,
     pub annotations: ToolAnnotations,
-    /// Whether the user is asked: a client that shows no questions is refused then.
+    /// Whether the user must confirm; a client without elicitation is refused then.
     pub confirm: Confirm,
-    /// Schemas without their words.
+    /// Schemas are without descriptions and titles.
     pub input_schema: Value,
     pub output_schema: Value,
 }
 
 impl ContractInterface {
     pub fn from_contract(contract: &Contract) -> Self {
-        let said = contract.instructions.as_deref().unwrap_or_default();
-        let instructions_digest = if said.is_empty() { String::new() } else { digest([said]) };
+        let instructions = contract.instructions.as_deref().unwrap_or_default();
+        let instructions_digest =
+            if instructions.is_empty() { String::new() } else { digest([instructions]) };
         let tools =
             contract.tools.iter().map(|tool| (tool.name.clone(), ToolInterface::from_tool(tool, contract)));
         Self { instructions_digest, tools: tools.collect() }
@@ -94,11 +94,11 @@ impl ContractInterface {
 
 impl ToolInterface {
     fn from_tool(tool: &Tool, contract: &Contract) -> Self {
-        let (input_schema, input_words) = canonical(tool.input_schema.as_str());
-        let (output_schema, output_words) = canonical(tool.output_schema.as_str());
+        let (input_schema, input_text) = canonical(tool.input_schema.as_str());
+        let (output_schema, output_text) = canonical(tool.output_schema.as_str());
         let title = tool.title.as_deref().unwrap_or_default();
         Self {
-            text_digest: digest([title, &tool.description, &input_words, &output_words]),
+            text_digest: digest([title, &tool.description, &input_text, &output_text]),
             annotations: tool.to_catalog_tool(contract).annotations,
             confirm: tool.confirm,
             input_schema,
@@ -106,17 +106,17 @@ impl ToolInterface {
         }
     }
 
-    /// Tells it from every other.
+    /// Identifies the interface and its text.
     pub fn hash(&self) -> String {
-        let hints = annotation_hints(&self.annotations).map(|(_, said)| format!("{said:?}")).join(",");
+        let hints = annotation_hints(&self.annotations).map(|(_, hint)| format!("{hint:?}")).join(",");
         let (input, output) = (self.input_schema.to_string(), self.output_schema.to_string());
-        // What asks nobody has the hash that it had when nothing was known of asking.
-        let asks = (self.confirm == Confirm::Ask).then_some("ask");
-        digest([&self.text_digest, &*hints, &input, &output].into_iter().chain(asks))
+        // Without a confirmation the hash stays what it was before confirmations existed.
+        let confirm = (self.confirm == Confirm::Ask).then_some("ask");
+        digest([&self.text_digest, &*hints, &input, &output].into_iter().chain(confirm))
     }
 }
 
-/// The hints by the names that the protocol gives them.
+/// The hints with their names in the protocol.
 pub(crate) fn annotation_hints(of: &ToolAnnotations) -> [(&'static str, Option<bool>); 4] {
     [
         ("readOnlyHint", of.read_only),
@@ -126,7 +126,7 @@ pub(crate) fn annotation_hints(of: &ToolAnnotations) -> [(&'static str, Option<b
     ]
 }
 
-/// Half of a SHA-256, which is enough to tell texts apart, in hexadecimal digits.
+/// The first half of a SHA-256, in hexadecimal digits.
 fn digest<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     for piece in pieces {
@@ -136,64 +136,63 @@ fn digest<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
     hex(&context.finish().as_ref()[..16])
 }
 
-/// Everything that is different, by tool. Nothing: they promise the same.
+/// All differences, by tool. Empty if the interfaces are the same.
 pub fn compare_interfaces(old: &ContractInterface, new: &ContractInterface) -> Vec<Difference> {
     let mut found = Vec::new();
     if old.instructions_digest != new.instructions_digest {
-        let why = "the instructions are other words".into();
+        let reason = "the instructions changed".into();
         found.push(Difference {
             compatibility: Compatibility::TextOnly,
             tool: String::new(),
             path: String::new(),
-            reason: why,
+            reason,
         });
     }
     for (name, was) in &old.tools {
         match new.tools.get(name) {
             Some(is) => compare_tools(name, was, is, &mut found),
             None => {
-                let why = "the tool is gone; whoever calls it fails".into();
+                let reason = "the tool was removed; calls to it fail".into();
                 let (tool, at) = (name.clone(), String::new());
-                found.push(Difference {
-                    compatibility: Compatibility::Breaking,
-                    tool,
-                    path: at,
-                    reason: why,
-                });
+                found.push(Difference { compatibility: Compatibility::Breaking, tool, path: at, reason });
             }
         }
     }
     for name in new.tools.keys().filter(|name| !old.tools.contains_key(*name)) {
-        let (tool, at, why) = (name.clone(), String::new(), "a new tool".into());
-        found.push(Difference { compatibility: Compatibility::Compatible, tool, path: at, reason: why });
+        let (tool, path, reason) = (name.clone(), String::new(), "the tool is new".into());
+        found.push(Difference { compatibility: Compatibility::Compatible, tool, path, reason });
     }
     found
 }
 
-/// What all differences together come to.
+/// The most severe of all differences.
 pub fn overall_compatibility(found: &[Difference]) -> Compatibility {
     found.iter().map(|one| one.compatibility).max().unwrap_or(Compatibility::Same)
 }
 
 fn compare_tools(name: &str, was: &ToolInterface, is: &ToolInterface, found: &mut Vec<Difference>) {
     let before = found.len();
-    let mut add = |verdict, at: String, why: String| {
-        found.push(Difference { compatibility: verdict, tool: name.to_owned(), path: at, reason: why });
+    let mut add = |compatibility, path: String, reason: String| {
+        found.push(Difference { compatibility, tool: name.to_owned(), path, reason });
     };
     for ((hint, was), (_, is)) in
         annotation_hints(&was.annotations).into_iter().zip(annotation_hints(&is.annotations))
     {
-        if let Some((verdict, why)) = compare_hint(hint, was, is) {
-            add(verdict, hint.to_owned(), why);
+        if let Some((compatibility, reason)) = compare_hint(hint, was, is) {
+            add(compatibility, hint.to_owned(), reason);
         }
     }
     match (was.confirm, is.confirm) {
         (Confirm::Never, Confirm::Ask) => {
-            let why = "the user is asked now; a client that shows no questions is refused";
-            add(Compatibility::Breaking, "confirm".to_owned(), why.to_owned());
+            let reason = "the user must confirm now; a client without elicitation is refused";
+            add(Compatibility::Breaking, "confirm".to_owned(), reason.to_owned());
         }
         (Confirm::Ask, Confirm::Never) => {
-            add(Compatibility::Compatible, "confirm".to_owned(), "the user is not asked any more".to_owned());
+            add(
+                Compatibility::Compatible,
+                "confirm".to_owned(),
+                "the user no longer has to confirm".to_owned(),
+            );
         }
         (Confirm::Never, Confirm::Never) | (Confirm::Ask, Confirm::Ask) => {}
     }
@@ -203,32 +202,34 @@ fn compare_tools(name: &str, was: &ToolInterface, is: &ToolInterface, found: &mu
     ] {
         compare_side(side, was, is, &mut add);
     }
-    // What came or went has words of its own.
+    // A schema change usually changes descriptions too; it is reported once.
     if found.len() == before && was.text_digest != is.text_digest {
-        let (tool, at, why) = (name.to_owned(), String::new(), "it is described in other words".into());
-        found.push(Difference { compatibility: Compatibility::TextOnly, tool, path: at, reason: why });
+        let (tool, path, reason) = (name.to_owned(), String::new(), "a description changed".into());
+        found.push(Difference { compatibility: Compatibility::TextOnly, tool, path, reason });
     }
 }
 
-/// Clients decide by hints whom to ask, and what to repeat. Unsaid means what the protocol says it means.
+/// Clients decide by these hints when to ask the user and what to retry. An absent hint has the protocol's default.
 fn compare_hint(hint: &str, was: Option<bool>, is: Option<bool>) -> Option<(Compatibility, String)> {
-    let unsaid = matches!(hint, "destructiveHint" | "openWorldHint");
-    let (was, is) = (was.unwrap_or(unsaid), is.unwrap_or(unsaid));
+    let default = matches!(hint, "destructiveHint" | "openWorldHint");
+    let (was, is) = (was.unwrap_or(default), is.unwrap_or(default));
     if was == is {
         return None;
     }
     Some(match (hint, is) {
-        ("readOnlyHint", false) => {
-            (Compatibility::Breaking, "it writes now; a client that lets reading pass would not ask".into())
-        }
+        ("readOnlyHint", false) => (
+            Compatibility::Breaking,
+            "the tool writes now; a client that allows reads without asking would not ask".into(),
+        ),
         ("destructiveHint", true) => (
             Compatibility::Breaking,
-            "it can destroy now; a client that lets adding pass would not ask".into(),
+            "the tool can destroy data now; a client that allows additions without asking would not ask"
+                .into(),
         ),
         ("idempotentHint", false) => (
             Compatibility::Breaking,
-            "it does more when it is repeated; a client that repeats it would".into(),
+            "the tool is not idempotent any more; a client that retries it would repeat its effect".into(),
         ),
-        _ => (Compatibility::Compatible, format!("it is {is} now")),
+        _ => (Compatibility::Compatible, format!("the hint is {is} now")),
     })
 }

@@ -1,5 +1,4 @@
-//! What a user is asked before something is written: the record as it is and what would become of it, in plain
-//! words.
+//! The text of a confirmation: the row and the change that the user is asked to approve.
 
 use spile_core::text::is_unsafe_to_display;
 
@@ -8,10 +7,10 @@ use crate::field::Field;
 use crate::results::{MASK, push_readable};
 use crate::value::ValueRef;
 
-/// More lines than this nobody reads.
+/// A longer list of fields is truncated.
 const LINES_MAX: usize = 40;
 
-/// What is about to happen to a record.
+/// The change that needs a confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOperation {
     Create,
@@ -19,29 +18,29 @@ pub enum WriteOperation {
     Delete,
 }
 
-/// The question for one record: as it is (a new one is not yet), and as it would be (for a delete, as it is).
+/// The confirmation for one row. `before` is empty for a new row; for a delete, `after` is the current row.
 pub fn record_message(
     collection: &Collection,
-    doing: WriteOperation,
+    operation: WriteOperation,
     before: &[ValueRef<'_>],
     after: &[ValueRef<'_>],
 ) -> String {
     let name = &collection.name;
-    let (head, lines) = match doing {
+    let (head, lines) = match operation {
         WriteOperation::Create => {
-            (format!("Add this record to {name}?"), field_lines(&collection.fields, after))
+            (format!("Add this row to {name}?"), field_lines(&collection.fields, after))
         }
         WriteOperation::Delete => {
-            (format!("Delete this record of {name}?"), field_lines(&collection.fields, after))
+            (format!("Delete this row of {name}?"), field_lines(&collection.fields, after))
         }
         WriteOperation::Update => {
-            (format!("Change this record of {name}?"), changed_lines(collection, before, after))
+            (format!("Update this row of {name}?"), changed_lines(collection, before, after))
         }
     };
     format_message(head, lines)
 }
 
-/// The question for a statement: how many rows it would change, and with which arguments.
+/// The confirmation for a statement: how many rows it would change, and its arguments.
 pub fn statement_message(statement: &Statement, changed: u64, arguments: &[ValueRef<'_>]) -> String {
     let rows = if changed == 1 { "1 row".to_owned() } else { format!("{changed} rows") };
     let head = format!("Run {}? It would change {rows}.", statement.result.name);
@@ -52,11 +51,11 @@ pub fn statement_message(statement: &Statement, changed: u64, arguments: &[Value
 }
 
 fn field_lines(fields: &[Field], cells: &[ValueRef<'_>]) -> Vec<String> {
-    let there = fields.iter().zip(cells).filter(|(_, cell)| !matches!(cell, ValueRef::Null));
-    there.map(|(field, cell)| format!("{}: {}", field.name, display_value(field, *cell))).collect()
+    let present = fields.iter().zip(cells).filter(|(_, cell)| !matches!(cell, ValueRef::Null));
+    present.map(|(field, cell)| format!("{}: {}", field.name, display_value(field, *cell))).collect()
 }
 
-/// The key first, then what changes; what stays as it is would only hide it.
+/// The key, then the fields that change.
 fn changed_lines(collection: &Collection, before: &[ValueRef<'_>], after: &[ValueRef<'_>]) -> Vec<String> {
     let key = collection.shape.key.iter().map(|at| {
         let field = &collection.fields[*at];
@@ -71,20 +70,20 @@ fn changed_lines(collection: &Collection, before: &[ValueRef<'_>], after: &[Valu
 
 fn display_value(field: &Field, cell: ValueRef<'_>) -> String {
     match cell {
-        ValueRef::Null => "(nothing)".into(),
+        ValueRef::Null => "(no value)".into(),
         _ if field.sensitive => MASK.into(),
         ValueRef::Text("") => "(empty)".into(),
         cell => {
             let mut out = String::new();
             push_readable(&mut out, field, cell);
-            // Nothing that hides or turns: whoever reads this decides by it.
+            // The user decides by this text, so it must not hide or reorder anything.
             out.retain(|c| !is_invisible(c));
             out
         }
     }
 }
 
-/// Characters that are not seen, or that turn others around. A terminal need not mind all of them.
+/// Characters that are invisible or change the direction of text. Includes some that are harmless in a terminal.
 pub(crate) fn is_invisible(c: char) -> bool {
     is_unsafe_to_display(c) || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}')
 }
@@ -98,7 +97,7 @@ fn format_message(head: String, mut lines: Vec<String>) -> String {
         out.push_str(&line);
     }
     if more > 0 {
-        out.push_str(&format!("\nand {more} more"));
+        out.push_str(&format!("\nand {more} more fields"));
     }
     out
 }

@@ -1,4 +1,4 @@
-//! What the compiler makes: immutable, and the only truth there is about a server's tools.
+//! The compiled contract: an immutable description of a server's tools, used for listing, validation and calls.
 
 use json::Json;
 use spile_core::ToolAnnotations;
@@ -14,7 +14,7 @@ use crate::value::Value;
 pub struct Contract {
     pub name: String,
     pub title: Option<String>,
-    /// Tells one set of tools from another.
+    /// The locked version, or `0+` and a digest of the tools.
     pub version: String,
     pub instructions: Option<String>,
     pub rate_limit: Option<RateLimit>,
@@ -23,18 +23,18 @@ pub struct Contract {
     pub tools: Vec<Tool>,
 }
 
-/// A typed set of records.
+/// A typed, usually keyed, set of rows.
 #[derive(Debug, Clone)]
 pub struct Collection {
     pub name: String,
     /// The source's name in the manifest.
     pub source: String,
-    /// How the source is read; its columns are `fields`, one by one.
+    /// How the source is read. Its columns correspond to `fields`, in order.
     pub shape: TableShape,
     pub fields: Vec<Field>,
     pub rows_max: usize,
     pub bytes_max: usize,
-    /// How it may be written to, if at all.
+    /// `None` if no tool writes to it.
     pub write_policy: Option<WritePolicy>,
 }
 
@@ -42,41 +42,41 @@ pub struct Collection {
 #[derive(Debug, Clone)]
 pub struct WritePolicy {
     pub versioning: Versioning,
-    /// Whether a caller must say which state of a row they mean.
+    /// Whether `update` and `delete` require `expected_version`.
     pub version_required: bool,
 }
 
-/// What tells one state of a row from another.
+/// How versions of a row are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
-    /// A digest of its fields, told as `_version`.
+    /// By a digest of its fields, returned as `_version`.
     Digest,
-    /// This field: a whole number that grows by one with every update.
+    /// By this field: an integer that every update increments.
     Field(usize),
 }
 
-/// An author's statement.
+/// An author's SQL statement.
 #[derive(Debug, Clone)]
 pub struct Statement {
     pub source: String,
     pub shape: StatementShape,
-    /// One for each of the shape's parameters.
+    /// One for each parameter of the shape, in the same order.
     pub arguments: Vec<Argument>,
-    /// Its rows are told as those of a collection are: fields, caps, name.
+    /// The result's fields and limits, in the form of a collection.
     pub result: Collection,
     pub returns: Returns,
 }
 
-/// An argument of a statement: a field that callers fill in.
+/// An argument of a statement.
 #[derive(Debug, Clone)]
 pub struct Argument {
     pub field: Field,
     pub required: bool,
-    /// What it is where nothing is said.
+    /// Used when the caller omits the argument.
     pub default: Value,
 }
 
-/// A tool, bound to what it does.
+/// A tool, bound to its operation.
 #[derive(Debug, Clone)]
 pub struct Tool {
     pub name: String,
@@ -85,7 +85,7 @@ pub struct Tool {
     pub input_schema: Json,
     pub output_schema: Json,
     pub operation: ToolOperation,
-    /// The line that a record reads as.
+    /// Renders a row in the text of a result.
     pub text_template: Option<TextTemplate>,
     /// For each caller.
     pub rate_limit: Option<RateLimit>,
@@ -94,30 +94,30 @@ pub struct Tool {
     pub confirm: Confirm,
 }
 
-/// What a tool does. Collections and statements are named by their places in the contract.
+/// What a tool does. Collections and statements are referred to by index.
 #[derive(Debug, Clone)]
 pub enum ToolOperation {
-    /// One record by its key; each part of the key is an argument.
+    /// Gets one row by its key; each part of the key is an argument.
     Get {
         collection: usize,
     },
-    /// Records in pages. What each argument means, by its name.
+    /// Lists rows in pages. Arguments by name, each with its role.
     List {
         collection: usize,
         arguments: Vec<(String, ArgumentRole)>,
     },
-    /// Records that have every word of `query`, in these fields.
+    /// Finds rows that contain every term of `query` in `fields`.
     Search {
         collection: usize,
         fields: Vec<usize>,
         scan_rows_max: usize,
     },
-    /// A new record; these fields may be said.
+    /// Adds a row; `fields` may be set.
     Create {
         collection: usize,
         fields: Vec<usize>,
     },
-    /// Some of these fields of the record with this key.
+    /// Updates some of `fields` of the row with this key.
     Update {
         collection: usize,
         fields: Vec<usize>,
@@ -130,7 +130,7 @@ pub enum ToolOperation {
     },
 }
 
-/// What an argument of a list means.
+/// The role of an argument of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentRole {
     Cursor,
@@ -141,16 +141,17 @@ pub enum ArgumentRole {
 }
 
 impl Contract {
-    /// Whether any of its tools writes.
+    /// Whether any tool writes.
     pub fn has_write_tools(&self) -> bool {
         self.tools.iter().any(|tool| tool.annotations(self).read_only == Some(false))
     }
 }
-/// How long a tool that is known to take its time may take, if its author says no number.
+
+/// The timeout of a long-running tool without a timeout of its own.
 pub const LONG_RUNNING_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
 impl Tool {
-    /// As a provider offers it. Nothing leaves the source.
+    /// The tool as a provider lists it.
     pub fn to_catalog_tool(&self, contract: &Contract) -> spile_core::Tool {
         spile_core::Tool {
             title: self.title.clone(),
@@ -161,10 +162,9 @@ impl Tool {
             ..spile_core::Tool::new(&self.name, &self.description, self.input_schema.clone())
         }
     }
-}
 
-impl Tool {
-    /// What follows from the operation. Only what writes can be destructive or idempotent.
+    /// Derived from the operation. Only a tool that writes can be destructive or idempotent. No tool reaches beyond
+    /// its source, so none is open-world.
     fn annotations(&self, contract: &Contract) -> ToolAnnotations {
         let writes = |destructive, idempotent| ToolAnnotations {
             read_only: Some(false),
@@ -190,11 +190,11 @@ fn read_annotations() -> ToolAnnotations {
     ToolAnnotations { read_only: Some(true), open_world: Some(false), ..ToolAnnotations::default() }
 }
 
-/// What a record's state is called in results, where no field of its own says it.
+/// The member of a result that holds the digest of a row, where no field holds its version.
 pub const VERSION_FIELD: &str = "_version";
 
 impl Collection {
-    /// Whether records are told with their [`VERSION`].
+    /// Whether rows are returned with [`VERSION_FIELD`].
     #[inline]
     pub fn has_version_field(&self) -> bool {
         matches!(self.write_policy, Some(WritePolicy { versioning: Versioning::Digest, .. }))

@@ -1,12 +1,11 @@
-//! Where a page ended, as bytes. Whoever hands them out seals them: nobody else can read or make one.
+//! Encodes the position where a page ended. The host seals the bytes, so clients can neither read nor forge them.
 
 use crate::source::CursorPosition;
 use crate::value::Value;
 
-/// A cursor travels in every call for a next page, and through the context of whoever calls: longer ones are not
-/// made.
+/// The maximum size of a cursor: it passes through the model's context with every page.
 pub const CURSOR_BYTES_MAX: usize = 4 << 10;
-/// A column with a longer value is not taken for a key, declared or not: pages could not end there.
+/// A column with a longer value cannot be a key, declared or not: a cursor could not hold it.
 pub const KEY_BYTES_MAX: usize = 2 << 10;
 
 const NULL: u8 = 0;
@@ -81,7 +80,7 @@ mod tests {
     use crate::value::Value;
 
     #[test]
-    fn a_position_survives_the_journey() {
+    fn decode_reverses_encode() {
         let values = [
             Value::Null,
             Value::Text("Größe".into()),

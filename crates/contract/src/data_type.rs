@@ -1,26 +1,26 @@
-//! What a column's values are, and how each is told in JSON.
+//! The types of columns, and their representation in JSON.
 
-/// A column has a kind only if every value prints back identically; everything else is text.
+/// A column has a type only if every value prints back identically; otherwise it is text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DataType {
     Text,
-    /// Between -(2^53 - 1) and 2^53 - 1: exact in every reader of JSON.
+    /// Between -(2^53 - 1) and 2^53 - 1, which every JSON reader keeps exactly.
     Integer,
-    /// Any integer of 64 bits, as a string.
+    /// A 64-bit integer, as a JSON string.
     Int64,
-    /// Any decimal fraction or large integer, as a string.
+    /// A decimal fraction or large integer of any length, as a JSON string.
     Decimal,
-    /// A binary fraction, as a number.
+    /// A binary floating-point number, as a JSON number.
     Number,
     Boolean,
     Date,
-    /// A point in time: date, time and zone.
+    /// Date and time with a time zone.
     Timestamp,
-    /// Date and time, without a zone.
+    /// Date and time without a time zone.
     LocalTimestamp,
     /// Nested JSON.
     Json,
-    /// Bytes, as base64.
+    /// Bytes, as base64 in a JSON string.
     Blob,
 }
 
@@ -39,7 +39,7 @@ impl DataType {
         Self::Blob,
     ];
 
-    /// As manifests and people call it.
+    /// The name in manifests and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -60,7 +60,7 @@ impl DataType {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Whether "at least" and "at most" mean something.
+    /// Whether a list has `_min` and `_max` arguments for it.
     pub fn has_range(self) -> bool {
         match self {
             Self::Integer
@@ -74,7 +74,7 @@ impl DataType {
         }
     }
 
-    /// Whether it can be filtered and sorted by: one value, not a structure.
+    /// Whether rows can be filtered and sorted by it, and found by it.
     pub fn is_scalar(self) -> bool {
         !matches!(self, Self::Json | Self::Blob)
     }

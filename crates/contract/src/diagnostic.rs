@@ -1,7 +1,7 @@
-//! What a person is told about a file of theirs: what is wrong, where, and what would be right.
+//! Diagnostics about an author's files: the problem, where it is, and how to fix it.
 //!
-//! A [`Diagnostic`] keeps its place as bytes of a shared text; line and column are counted when it is
-//! [rendered](render), for the few that are.
+//! A [`Diagnostic`] stores its location as a byte range of a shared text. Line and column are computed only when it is
+//! [rendered](render).
 
 use std::fmt;
 use std::ops::Range;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use spile_core::text;
 use unicode_width::UnicodeWidthChar;
 
-/// A line longer than this is cut around the place that is meant.
+/// A longer line is truncated around the marked part.
 const LINE_COLUMNS_MAX: usize = 100;
-/// What is left to see before the place, in a line that is cut.
+/// How much of a truncated line is shown before the marked part.
 const BEFORE_COLUMNS: usize = 30;
 const TAB_COLUMNS: usize = 4;
 
@@ -21,9 +21,9 @@ pub struct Diagnostic {
     pub severity: Severity,
     pub message: String,
     pub location: Option<FileLocation>,
-    /// The way out.
+    /// How to fix it.
     pub help: Option<String>,
-    /// For programs: what sort of thing it is, in a word that stays.
+    /// A stable identifier of the kind of diagnostic, for programs.
     pub code: Option<&'static str>,
 }
 
@@ -73,12 +73,12 @@ impl Diagnostic {
     }
 }
 
-/// A text that somebody wrote, or a piece of it, under the name by which they know it.
+/// A file, or part of one, under the name that its owner knows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FileText {
     pub file_name: String,
     pub text: String,
-    /// Where the text begins in the file, counted from 1: of a large file only the line in question is kept.
+    /// Where the text starts in the file, counted from 1. Of a large data file, only the relevant line is stored.
     pub start_line: usize,
     pub start_column: usize,
 }
@@ -90,7 +90,7 @@ impl FileText {
     }
 }
 
-/// A place in a text. Costs little to keep, so everything that may turn out wrong later has one.
+/// A byte range of a text. Cheap to store, so everything that may be wrong has one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FileLocation {
     file_text: Arc<FileText>,
@@ -98,7 +98,7 @@ pub struct FileLocation {
     end: usize,
 }
 
-/// A value and where it stands.
+/// A value, and where it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located<T> {
     pub value: T,
@@ -112,16 +112,16 @@ impl<T> Located<T> {
 }
 
 impl FileLocation {
-    /// The bytes `span` of a text; what lies outside of it or inside a character is moved to the nearest
-    /// character before.
+    /// The bytes `span` of a text. An offset beyond the end or inside a character moves to the start of the
+    /// character before it.
     pub fn new(origin: &Arc<FileText>, span: Range<usize>) -> Self {
         let start = origin.text.floor_char_boundary(span.start);
         let end = origin.text.floor_char_boundary(span.end).max(start);
         Self { file_text: Arc::clone(origin), start, end }
     }
 
-    /// The place of a part of `text`, where this is the place of `text` in quotes. Stays what it is where
-    /// escapes make the part hard to find.
+    /// The location of a part of `text`, if this is the location of `text` in quotes. If the text has escapes, the
+    /// location of the whole text.
     #[must_use]
     pub fn inside(&self, text: &str, part: Range<usize>) -> Self {
         let quoted = &self.file_text.text[self.span()];
@@ -156,20 +156,20 @@ impl FileLocation {
         first + self.line_before().chars().count()
     }
 
-    /// What the line has before the place. A byte order mark is not something anybody wrote.
+    /// The part of the line before the location, without a byte order mark.
     fn line_before(&self) -> &str {
         let text = &self.file_text.text[..self.start];
         let line = text.rfind('\n').map_or(text, |newline| &text[newline + 1..]);
         line.strip_prefix('\u{feff}').unwrap_or(line)
     }
 
-    /// What of the place is on its first line.
+    /// The part of the location on its first line.
     fn marked_text(&self) -> &str {
         let text = &self.file_text.text[self.start..self.end];
         text.lines().next().unwrap_or_default()
     }
 
-    /// What the line has behind it.
+    /// The part of the line after the location.
     fn line_after(&self) -> &str {
         let text = &self.file_text.text[self.start + self.marked_text().len()..];
         text.lines().next().unwrap_or_default()
@@ -182,7 +182,7 @@ impl fmt::Debug for FileLocation {
     }
 }
 
-/// The text for a terminal, in several lines, each with its end. Reads the same without colour.
+/// Renders a diagnostic for a terminal, as several complete lines. The text is the same without colour.
 pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
     let paint = AnsiStyle { colour };
     let kind = diagnostic.severity;
@@ -211,12 +211,12 @@ pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
     out
 }
 
-/// All of them, a blank line between each two.
+/// Renders several diagnostics, separated by blank lines.
 pub fn render_all(diagnostics: &[Diagnostic], colour: bool) -> String {
     diagnostics.iter().map(|one| render(one, colour)).collect::<Vec<_>>().join("\n")
 }
 
-/// The frame around the quoted line.
+/// Of the frame around the quoted line.
 const FRAME_COLOUR: &str = "34";
 
 fn severity_colour(severity: Severity) -> &'static str {
@@ -242,7 +242,7 @@ impl AnsiStyle {
     }
 }
 
-/// A line as it is shown, and where the mark goes under it.
+/// A quoted line, and where the carets go under it.
 struct Excerpt {
     line: String,
     before_columns: usize,
@@ -251,7 +251,6 @@ struct Excerpt {
 
 impl Excerpt {
     fn new(at: &FileLocation) -> Self {
-        // More than this of a line is never shown, however long it is.
         let (before, marked, behind) = (at.line_before(), at.marked_text(), at.line_after());
         let mut before = printable(last_chars(before, LINE_COLUMNS_MAX));
         let mut marked = printable(first_chars(marked, LINE_COLUMNS_MAX));
@@ -270,7 +269,7 @@ impl Excerpt {
     }
 }
 
-/// The last or first characters of a text, at most so many.
+/// At most `chars_max` characters from the end of a text.
 fn last_chars(text: &str, chars_max: usize) -> &str {
     let at = text.char_indices().rev().nth(chars_max).map_or(0, |(at, c)| at + c.len_utf8());
     &text[at..]
@@ -316,7 +315,7 @@ fn char_width(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// Tabs become blanks, because their width depends on where the terminal thinks they are.
+/// Replaces tabs by blanks, because the width of a tab depends on its position.
 fn printable(text: &str) -> String {
     text::escape_line(&text.replace('\t', &" ".repeat(TAB_COLUMNS))).into_owned()
 }
@@ -327,12 +326,12 @@ mod tests {
     use std::sync::Arc;
 
     fn at(text: &str, marked: &str) -> FileLocation {
-        let start = text.find(marked).expect("the text has it");
+        let start = text.find(marked).expect("the text contains the marked part");
         let origin = Arc::new(FileText::new("spile.toml", text));
         FileLocation::new(&origin, start..start + marked.len())
     }
 
-    /// The lines under the head: where, the quoted line, the mark.
+    /// Asserts the lines after the first: location, quoted line, carets.
     fn check(text: &str, marked: &str, expected: [&str; 3]) {
         let rendered = render(&Diagnostic::error("wrong").at(&at(text, marked)), false);
         let lines: Vec<&str> = rendered.lines().collect();
@@ -340,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_stands_under_what_is_meant() {
+    fn carets_are_under_the_marked_part() {
         check("a = 1", "a", [" --> spile.toml:1:1", "1 | a = 1", "  | ^"]);
         check("\n\nfilter = 1\n", "filter", [" --> spile.toml:3:1", "3 | filter = 1", "  | ^^^^^^"]);
         check("a = 1\r\nb = 22\r\n", "22", [" --> spile.toml:2:5", "2 | b = 22", "  |     ^^"]);
@@ -349,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_count_characters_and_the_mark_counts_cells() {
+    fn columns_count_characters_and_carets_count_terminal_cells() {
         check("\"顧客\" = 7", "7", [" --> spile.toml:1:8", "1 | \"顧客\" = 7", "  |          ^"]);
         check("x = \"顧客\"", "顧客", [" --> spile.toml:1:6", "1 | x = \"顧客\"", "  |      ^^^^"]);
         check("o\u{308} = 7", "7", [" --> spile.toml:1:6", "1 | o\u{308} = 7", "  |     ^"]);
@@ -357,12 +356,12 @@ mod tests {
     }
 
     #[test]
-    fn what_spans_lines_is_marked_on_its_first() {
+    fn a_location_of_several_lines_is_marked_on_the_first() {
         check("a = [\n 1,\n]", "[\n 1,\n]", [" --> spile.toml:1:5", "1 | a = [", "  |     ^"]);
     }
 
     #[test]
-    fn the_end_of_a_text_has_a_place_too() {
+    fn a_location_at_the_end_of_the_text_is_rendered() {
         for (text, place) in [("", "1:1"), ("a =", "1:4"), ("a =\n", "2:1")] {
             let origin = Arc::new(FileText::new("f", text));
             let rendered = render(&Diagnostic::error("x").at(&FileLocation::new(&origin, 900..901)), false);
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_around_the_mark() {
+    fn long_lines_are_truncated_around_the_marked_part() {
         let text = format!("a = \"{}\", wrong, \"{}\"", "x".repeat(5000), "y".repeat(5000));
         let mut rendered = render(&Diagnostic::error("x").at(&at(&text, "wrong")), false);
         let lines: Vec<&str> = rendered.lines().collect();
@@ -380,13 +379,13 @@ mod tests {
         assert_eq!(lines[3].chars().count(), 104, "{rendered}");
         let mark = lines[4].find('^').map(|at| lines[3].chars().skip(at).take(5).collect::<String>());
         assert_eq!(mark.as_deref(), Some("wrong"), "{rendered}");
-        // The mark itself may be too long.
+        // The marked part itself may be too long.
         rendered = render(&Diagnostic::error("x").at(&at(&text, &"x".repeat(5000))), false);
         assert!(rendered.lines().all(|line| line.chars().count() <= 104), "{rendered}");
     }
 
     #[test]
-    fn nothing_that_moves_the_cursor_reaches_the_terminal() {
+    fn control_characters_are_escaped() {
         let evil = "a\u{1b}[2Jb\u{202e}c\u{7}";
         let rendered = render(&Diagnostic::error(evil).at(&at(evil, "b")).help(evil), false);
         assert!(!rendered.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{rendered:?}");
@@ -394,19 +393,20 @@ mod tests {
     }
 
     #[test]
-    fn colour_adds_nothing_but_colour() {
+    fn coloured_text_equals_plain_text_without_escapes() {
         let one = Diagnostic::warning("odd").at(&at("a = 1", "1")).help("leave it out");
         let coloured = render(&one, true);
         let mut plain = String::new();
         for (i, piece) in coloured.split("\x1b[").enumerate() {
-            plain += if i == 0 { piece } else { piece.split_once('m').expect("a code ends").1 };
+            plain +=
+                if i == 0 { piece } else { piece.split_once('m').expect("an escape code ends with m").1 };
         }
         assert_ne!(coloured, plain);
         assert_eq!(plain, render(&one, false));
     }
 
     #[test]
-    fn a_part_of_a_text_has_its_own_place() {
+    fn inside_locates_a_part_of_a_quoted_text() {
         for (quoted, text, expected) in [
             (r#""a {b} c""#, "a {b} c", "{b}"),
             ("'a {b} c'", "a {b} c", "{b}"),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_place_there_is_a_head_and_help() {
+    fn a_diagnostic_without_a_location_has_message_and_help() {
         let one = Diagnostic::note("nothing to do").help("add a source");
         assert_eq!(render(&one, false), "note: nothing to do\n  = help: add a source\n");
     }

@@ -1,4 +1,4 @@
-//! A column as callers see it: its name, its schema, and how a value of it is written.
+//! A column as callers see it: its name, its schema, and how its values are written as JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,44 +11,44 @@ use crate::order;
 use crate::source::Comparison;
 use crate::value::ValueRef;
 
-/// Longer bytes are told by their size only.
+/// A longer blob is returned as its size only.
 pub const BLOB_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone)]
 pub struct Field {
-    /// As callers name it.
+    /// The name that callers use.
     pub name: String,
-    /// As the source names it.
+    /// The name in the source.
     pub column: String,
     pub data_type: DataType,
     pub nullable: bool,
-    /// Whether values of another shape are told as text.
+    /// Whether values of other types occur and are returned as text.
     pub mixed: bool,
-    /// A format that the author promises, such as `email`.
+    /// A declared format, such as `email`. Checked in arguments, not in the data.
     pub format: Option<String>,
     pub description: Option<String>,
-    /// The only values there may be, as the author says.
+    /// The declared `enum`; empty if every value of the type is allowed.
     pub allowed: Vec<Json>,
     /// The values there are now: good to know, and no promise.
     pub observed_values: Vec<String>,
-    /// Never written to logs, recordings or the call log, nor shown in questions.
+    /// Never written to logs, recordings or the call log, nor shown in confirmations.
     pub sensitive: bool,
-    /// `"name":`, written once.
+    /// `"name":`, rendered once.
     json_key: Box<str>,
 }
 
-/// A value that is not what the contract says of its column.
+/// A value that does not have its column's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeMismatch;
 
-/// Where a schema stands, which decides how strict it is.
+/// What a schema is used for, which decides how strict it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaUse {
-    /// An argument to choose by: what is not of its kind is refused.
+    /// An argument that selects rows: it must have the column's type.
     Lookup,
-    /// An argument that is to be kept: exactly as it will be told again.
+    /// An argument that is stored: it must have the exact form in which it will be returned.
     Write,
-    /// A result: we promise no more than clients can use.
+    /// A value in a result: only keywords that clients can use.
     Output,
 }
 
@@ -72,10 +72,9 @@ impl Field {
         }
     }
 
-    /// Writes the schema of one value.
+    /// Writes the schema of one value into `out`.
     pub fn write_schema(&self, out: &mut ObjectWriter<'_>, side: SchemaUse, description: Option<&str>) {
         let nullable = self.nullable && side != SchemaUse::Lookup;
-        // What can be told can be asked for.
         let mixed = self.mixed;
         match self.data_type {
             DataType::Json => {}
@@ -116,12 +115,12 @@ impl Field {
             });
             return;
         }
-        // A column with strays keeps no format: they would break it.
+        // Values of other types would violate a format.
         if self.mixed {
             return;
         }
         let (format, pattern) = match self.data_type {
-            // What is kept has one way of being written, so that it reads back as it was.
+            // A stored value has one canonical form, so that it reads back as it was written.
             DataType::Int64 if side == SchemaUse::Write => (Some("int64"), Some(INTEGER_WRITE_PATTERN)),
             DataType::Decimal if side == SchemaUse::Write => (Some("decimal"), Some(DECIMAL_WRITE_PATTERN)),
             DataType::Int64 => (Some("int64"), Some(INTEGER_PATTERN)),
@@ -129,7 +128,7 @@ impl Field {
             DataType::Date => (Some("date"), None),
             DataType::Timestamp => (Some("date-time"), None),
             DataType::LocalTimestamp => (Some("local-date-time"), Some(LOCAL_TIMESTAMP_PATTERN)),
-            // Callers are held to what the author says; rows are not, so it is no promise about them.
+            // The declared format is checked in arguments only: rows may violate it.
             _ => (self.format.as_deref().filter(|_| side != SchemaUse::Output), None),
         };
         out.maybe_str("format", format);
@@ -145,7 +144,7 @@ impl Field {
         self.write_value(out, cell)
     }
 
-    /// Writes a value as the schema says.
+    /// Writes a value as its schema describes it.
     #[inline]
     pub fn write_value(&self, out: &mut Vec<u8>, cell: ValueRef<'_>) -> Result<(), TypeMismatch> {
         match (self.data_type, cell) {
@@ -167,7 +166,7 @@ impl Field {
     fn write_typed(&self, out: &mut Vec<u8>, cell: ValueRef<'_>) -> Result<(), TypeMismatch> {
         match (self.data_type, cell) {
             (DataType::Text, ValueRef::Text(text)) => write::string(out, text),
-            // A text among numbers is a text, even if it looks like one of them.
+            // A text in a mixed column stays a text, even if it looks like a number.
             (_, ValueRef::Text(text)) if self.mixed && self.data_type != DataType::Json => {
                 write::string(out, text)
             }
@@ -189,7 +188,7 @@ impl Field {
                 out.extend_from_slice(text.as_bytes());
             }
             (DataType::Number, ValueRef::Real(n)) if n.is_finite() => write::number(out, n),
-            // Where a text may stand, a whole number that not every reader keeps is one.
+            // In a mixed column, an integer that not every JSON reader keeps is returned as text.
             (DataType::Number, ValueRef::Integer(n))
                 if self.mixed && n.unsigned_abs() > SAFE_INTEGER_MAX.unsigned_abs() =>
             {
@@ -227,29 +226,29 @@ impl Field {
         Ok(())
     }
 
-    /// Whether a value that was said is told again as it was, now that a source has kept it.
-    pub fn round_trips(&self, said: ValueRef<'_>, kept: ValueRef<'_>) -> bool {
-        if let (ValueRef::Blob(said), ValueRef::Blob(kept)) = (said, kept) {
-            return said == kept;
+    /// Whether a value reads back as the caller sent it, after the source stored it.
+    pub fn round_trips(&self, sent: ValueRef<'_>, stored: ValueRef<'_>) -> bool {
+        if let (ValueRef::Blob(sent), ValueRef::Blob(stored)) = (sent, stored) {
+            return sent == stored;
         }
-        let told = |cell| {
+        let json = |cell| {
             let mut out = Vec::new();
             self.write_value(&mut out, cell).ok().map(|()| out)
         };
-        // Where a source has numbers, `12.50` is the number 12.5.
-        if let (DataType::Decimal, ValueRef::Integer(_) | ValueRef::Real(_)) = (self.data_type, kept)
-            && order::matches_filter(self.data_type, kept, Comparison::Equals, said)
+        // A source with native numbers stores `12.50` as the number 12.5.
+        if let (DataType::Decimal, ValueRef::Integer(_) | ValueRef::Real(_)) = (self.data_type, stored)
+            && order::matches_filter(self.data_type, stored, Comparison::Equals, sent)
         {
             return true;
         }
-        let (Some(said), Some(kept)) = (told(said), told(kept)) else { return false };
-        // A number may be written in many ways.
+        let (Some(sent), Some(stored)) = (json(sent), json(stored)) else { return false };
+        // The same number may have several spellings.
         let number = |json: &[u8]| std::str::from_utf8(json).ok()?.parse().ok().map(f64::to_bits);
-        said == kept
-            || self.data_type == DataType::Number && number(&said).is_some_and(|n| number(&kept) == Some(n))
+        sent == stored
+            || self.data_type == DataType::Number && number(&sent).is_some_and(|n| number(&stored) == Some(n))
     }
 
-    /// How a value reads in a line of text.
+    /// Writes a value for the text of a result.
     pub fn write_readable(&self, out: &mut String, cell: ValueRef<'_>) {
         match (self.data_type, cell) {
             (_, ValueRef::Null) => {}
@@ -271,7 +270,7 @@ impl Field {
     }
 }
 
-/// Marks a property that recordings must not show.
+/// The schema keyword of a property that recordings must not show.
 pub const SENSITIVE_KEYWORD: &str = "x-sensitive";
 
 const INTEGER_PATTERN: &str = "^-?[0-9]{1,19}$";
@@ -297,7 +296,7 @@ fn write_blob(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// A value of another shape than its column's, as text.
+/// Writes a value of a mixed column as text.
 fn write_as_text(out: &mut Vec<u8>, cell: ValueRef<'_>) {
     match cell {
         ValueRef::Null => out.extend_from_slice(b"null"),
@@ -325,7 +324,7 @@ mod tests {
         Field { nullable, mixed, ..Field::new("f", "F", kind) }
     }
 
-    /// A value is written as expected, and its schema admits it.
+    /// Asserts how a value is written, and that its schema accepts it.
     fn check(field: &Field, cell: ValueRef<'_>, expected: Result<&str, TypeMismatch>) {
         let mut out = Vec::new();
         let got = field.write_value(&mut out, cell).map(|()| String::from_utf8_lossy(&out).into_owned());
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_told_exactly() {
+    fn write_value_is_exact_for_every_type() {
         let text = ValueRef::Text;
         let big = vec![0; (64 << 10) + 1];
         let table: &[(DataType, ValueRef<'_>, Result<&str, TypeMismatch>)] = &[
@@ -371,7 +370,7 @@ mod tests {
         ];
         for (kind, cell, expected) in table {
             check(&field(*kind, false, false), *cell, *expected);
-            // In a mixed column a text is always told as text.
+            // In a mixed column a text is always written as text.
             let quoted = match cell {
                 ValueRef::Text(text) if *kind != DataType::Json => {
                     Some(Json::parse(&format!("{text:?}")).expect("JSON"))
@@ -385,9 +384,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_kept_or_not() {
+    fn round_trips_detects_a_stored_value_that_reads_back_differently() {
         let text = ValueRef::Text;
-        for (kind, said, kept, yes) in [
+        for (data_type, sent, stored, expected) in [
             (DataType::Decimal, text("12.50"), ValueRef::Real(12.5), true),
             (DataType::Decimal, text("100.00"), ValueRef::Integer(100), true),
             (
@@ -401,14 +400,15 @@ mod tests {
             (DataType::Text, text("007"), ValueRef::Integer(7), false),
             (DataType::Integer, ValueRef::Integer(7), ValueRef::Integer(8), false),
         ] {
-            assert_eq!(field(kind, false, false).round_trips(said, kept), yes, "{kind:?} {said:?} {kept:?}");
+            let field = field(data_type, false, false);
+            assert_eq!(field.round_trips(sent, stored), expected, "{data_type:?} {sent:?} {stored:?}");
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_text_in_a_mixed_column_and_refused_in_another() {
+    fn a_value_of_another_type_is_text_in_a_mixed_column_and_an_error_in_others() {
         let text = ValueRef::Text;
-        for (kind, cell, told) in [
+        for (kind, cell, expected) in [
             (DataType::Integer, text("n/a"), r#""n/a""#),
             (DataType::Integer, text("007"), r#""007""#),
             (DataType::Integer, ValueRef::Integer(1 << 53), r#""9007199254740992""#),
@@ -424,7 +424,7 @@ mod tests {
             (DataType::Timestamp, text("yesterday"), r#""yesterday""#),
             (DataType::Json, text("{"), r#""{""#),
         ] {
-            check(&field(kind, false, true), cell, Ok(told));
+            check(&field(kind, false, true), cell, Ok(expected));
             check(&field(kind, false, false), cell, Err(TypeMismatch));
         }
         for kind in DataType::ALL {

@@ -1,4 +1,4 @@
-//! Numbers and lists as people read them.
+//! Numbers, names and lists as people read them.
 
 /// `1 row`, `1,234 rows`
 pub fn pluralize(n: u64, what: &str) -> String {
@@ -24,4 +24,13 @@ pub fn join_truncated(names: &[impl AsRef<str>], shown_max: usize) -> String {
     let shown: Vec<&str> = names[..names.len() - more].iter().map(AsRef::as_ref).collect();
     let shown = shown.join(", ");
     if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+/// The text with its first letter in upper case.
+pub fn capitalize(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
 }

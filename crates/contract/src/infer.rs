@@ -1,20 +1,20 @@
-//! Which kind a column has, from its texts.
+//! Infers the type of a column from its texts.
 //!
-//! Every kind is possible until a text speaks against it. What is left in the end is the kind; if nothing is,
-//! the column is text. A text fits a kind only if the kind's value prints back as exactly this text: `007` and
-//! `+1` are no integers, `1.` is no decimal, `1/2/2026` is no date.
+//! Every type is a candidate until a text does not fit it. The column has the preferred remaining type, or is text if
+//! none remains. A text fits a type only if the value prints back as exactly this text: `007` and `+1` are not
+//! integers, `1.` is not a decimal, `1/2/2026` is not a date.
 
 use json::{ScanLimits, scan};
 
 use crate::data_type::DataType;
 use crate::time;
 
-/// What a column's texts have left possible.
+/// The types that every text of a column fits so far.
 #[derive(Debug, Clone)]
 pub struct TypeInference {
     candidates: u8,
     has_values: bool,
-    /// The different texts, as long as they are few.
+    /// The distinct texts, as long as there are few.
     distinct_values: Option<Vec<String>>,
 }
 
@@ -27,7 +27,7 @@ const TIMESTAMP: u8 = 1 << 5;
 const LOCAL_TIMESTAMP: u8 = 1 << 6;
 const ALL: u8 = (1 << 7) - 1;
 
-/// In the order in which they are preferred.
+/// In order of preference.
 const TYPES_BY_PREFERENCE: [(u8, DataType); 7] = [
     (BOOLEAN, DataType::Boolean),
     (INTEGER, DataType::Integer),
@@ -41,7 +41,7 @@ const TYPES_BY_PREFERENCE: [(u8, DataType); 7] = [
 const DISTINCT_VALUES_MAX: usize = 12;
 const VALUE_BYTES_MAX: usize = 40;
 
-/// The largest integer that every reader of JSON keeps: 2^53 - 1.
+/// The largest integer that every JSON reader keeps exactly: 2^53 - 1.
 pub const SAFE_INTEGER_MAX: i64 = (1 << 53) - 1;
 
 impl Default for TypeInference {
@@ -51,7 +51,7 @@ impl Default for TypeInference {
 }
 
 impl TypeInference {
-    /// Takes one text into account. What means "no value" is not shown to it.
+    /// Observes one text. Texts that mean NULL must not be passed.
     #[inline]
     pub fn observe(&mut self, text: &str) {
         self.has_values = true;
@@ -71,28 +71,28 @@ impl TypeInference {
     }
 
     pub fn data_type(&self) -> DataType {
-        let left = TYPES_BY_PREFERENCE.iter().find(|(bit, _)| self.has_values && self.candidates & bit != 0);
-        left.map_or(DataType::Text, |(_, kind)| *kind)
+        let best = TYPES_BY_PREFERENCE.iter().find(|(bit, _)| self.has_values && self.candidates & bit != 0);
+        best.map_or(DataType::Text, |(_, data_type)| *data_type)
     }
 
-    /// The different texts of a text column, if they are few.
+    /// The distinct texts of a text column, if there are few.
     pub fn distinct_values(self) -> Vec<String> {
         if self.data_type() == DataType::Text { self.distinct_values.unwrap_or_default() } else { Vec::new() }
     }
 }
 
-/// Whether a text is a value of a kind. Anything is text; blobs are not told from texts.
-pub fn matches_type(kind: DataType, text: &str) -> bool {
-    match kind {
+/// Whether a text is a value of a type. Every text is a text, and a blob.
+pub fn matches_type(data_type: DataType, text: &str) -> bool {
+    match data_type {
         DataType::Number => return is_number(text),
         DataType::Json => return scan(text.as_bytes().to_vec(), &ScanLimits::default()).is_ok(),
         _ => {}
     }
-    let bit = TYPES_BY_PREFERENCE.iter().find(|(_, one)| *one == kind);
+    let bit = TYPES_BY_PREFERENCE.iter().find(|(_, one)| *one == data_type);
     bit.is_none_or(|(bit, _)| candidate_types(text.as_bytes()) & bit != 0)
 }
 
-/// A number as JSON writes it. No column is found to be one: an author says so, where digits may be lost.
+/// A number as JSON writes it. Never inferred: the author declares it, because digits may be lost.
 fn is_number(text: &str) -> bool {
     let (digits, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
@@ -100,7 +100,7 @@ fn is_number(text: &str) -> bool {
     whole && number_types(digits.as_bytes()) != 0 && text.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// The kinds that a text may be of.
+/// The types that a text fits.
 fn candidate_types(text: &[u8]) -> u8 {
     match text.first() {
         Some(b'0'..=b'9') => number_types(text) | temporal_types(text),
@@ -160,14 +160,14 @@ mod tests {
     use crate::data_type::DataType;
 
     fn check(texts: &[&str], expected: DataType) {
-        let mut guess = TypeInference::default();
-        texts.iter().for_each(|text| guess.observe(text));
-        assert_eq!(guess.data_type(), expected, "{texts:?}");
+        let mut inference = TypeInference::default();
+        texts.iter().for_each(|text| inference.observe(text));
+        assert_eq!(inference.data_type(), expected, "{texts:?}");
     }
 
     #[test]
-    fn a_column_has_a_kind_only_if_all_its_texts_do() {
-        for (texts, kind) in [
+    fn a_column_has_a_type_only_if_every_text_fits_it() {
+        for (texts, expected) in [
             (&[][..], DataType::Text),
             (&["0", "1", "-17"], DataType::Integer),
             (&["9007199254740991", "-9007199254740991"], DataType::Integer),
@@ -182,12 +182,12 @@ mod tests {
             (&["2026-02-11T10:00:00Z", "2026-02-11T10:00:00.5+01:00"], DataType::Timestamp),
             (&["2026-02-11T10:00:00", "2026-02-11 10:00:00.123"], DataType::LocalTimestamp),
         ] {
-            check(texts, kind);
+            check(texts, expected);
         }
     }
 
     #[test]
-    fn what_does_not_print_back_identically_stays_text() {
+    fn a_column_is_text_if_a_value_does_not_print_back_identically() {
         for texts in [
             &["007"][..],
             &["+1"],
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_what_json_says_it_is() {
+    fn matches_type_accepts_json_numbers_only() {
         for (text, expected) in [
             ("1", true),
             ("-1.50", true),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn few_different_texts_are_remembered() {
+    fn distinct_values_are_kept_only_while_there_are_few() {
         let mut guess = TypeInference::default();
         ["free", "ruby", "free"].iter().for_each(|text| guess.observe(text));
         assert_eq!(guess.distinct_values(), ["free", "ruby"]);

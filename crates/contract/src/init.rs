@@ -1,7 +1,7 @@
-//! The manifest of a server that has none: what `spile init` writes, and what serving without one means.
+//! Generates a manifest: what `spile init` writes, and what a server without a manifest uses.
 //!
-//! What must be said is said; what goes without saying stands in comments, so that it can be changed by
-//! removing a `#`. Parsed, the text means the same as the facts alone.
+//! Required settings are written out. Defaults are written as comments, so that the author can change one by removing
+//! its `#`.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -12,19 +12,19 @@ use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind
 use crate::names;
 use crate::source::{ColumnFacts, SourceFacts, TableFacts};
 
-/// Behind so much text, fields are no longer listed: nobody reads them, and a manifest has a largest size.
+/// Beyond this size, fields are no longer listed: a manifest has a maximum size.
 const FIELDS_LISTED_BYTES_MAX: usize = 1 << 20;
-/// A header longer than this is not written out where its name will do.
+/// A column with a longer header is referred to by its generated name.
 const HEADER_CHARS_MAX: usize = 100;
 
-/// A source that was found.
+/// A data file to generate a manifest for.
 #[derive(Debug, Clone, Copy)]
 pub struct DiscoveredSource<'a> {
     pub name: &'a str,
-    /// As the user gave it.
+    /// As it is written to the manifest.
     pub path: &'a str,
     pub kind: SourceKind,
-    /// Where in a JSON document the records are, if it is no array itself.
+    /// The JSON pointer to the records of a document that is not an array itself.
     pub pointer: Option<&'a str>,
     pub facts: &'a SourceFacts,
 }
@@ -35,8 +35,8 @@ pub fn render_manifest(found: &[DiscoveredSource<'_>], server_name: &str) -> Str
     out += HEADER;
     out += &format!("name = {}\n", toml_string(&names::server_name(server_name)));
     out += SERVER_COMMENTS;
-    let wanted: Vec<&str> = found.iter().map(|one| one.name).collect();
-    let sources = names::collection_names(&wanted);
+    let source_names: Vec<&str> = found.iter().map(|one| one.name).collect();
+    let sources = names::collection_names(&source_names);
     let tables: Vec<&str> = found.iter().flat_map(tables).map(|table| table.name.as_str()).collect();
     let mut collections = names::collection_names(&tables).into_iter();
     for (one, source) in found.iter().zip(&sources) {
@@ -49,32 +49,31 @@ pub fn render_manifest(found: &[DiscoveredSource<'_>], server_name: &str) -> Str
     out
 }
 
-/// Where `spile init` puts the schema of the file it writes, from the folder of that file.
+/// Where `spile init` writes the JSON Schema of the manifest, relative to the manifest.
 pub const SCHEMA_PATH: &str = ".spile/schema.json";
 
 const HEADER: &str = "\
 #:schema .spile/schema.json
-# What this server offers, and where it comes from.
+# The data that this server reads, and the tools that it offers.
 #
-# A line that begins with `#` is a comment. A setting in a comment shows what holds without it, or an example:
-# remove the `#` and change it. `spile check` tells what a change does.
+# A line that starts with `#` is a comment. A setting in a comment shows its default or an example: remove the `#`
+# to change it. `spile check` reports what a change does.
 
 [server]
-# How clients show this server.
+# The name that clients show.
 ";
 
 const SERVER_COMMENTS: &str = "\
-# What a model reads before it uses the tools: what the data is about, and words it should know.
+# What a model should know before it uses the tools: what the data is about, and its terms.
 #instructions = \"Customer records by email. Plans: free, emerald, ruby.\"
-# How long one call may take, in milliseconds.
+# The timeout of one call, in milliseconds.
 #call_timeout_ms = 30000
-# How many calls there may be in how long; those beyond are told when to come back. Tools may have their own.
+# The maximum rate of calls; a call beyond it is refused with the time to wait. A tool can have its own limit.
 #rate_limit = \"600/min\"
 ";
 
-/// What there is to say about tools, for whoever comes to the end.
 const TOOLS_COMMENTS: &str = "
-# A generated tool can get another name, and a statement of your own can become one (for sqlite):
+# Rename or describe a generated tool, or add a tool that runs your own SQL statement (sqlite only):
 #
 # [tools.lookup_customer]
 # uses = \"customers.get\"
@@ -99,31 +98,31 @@ fn tables_with_names<'a>(
 
 fn render_source(out: &mut String, found: &DiscoveredSource<'_>, name: &str) {
     out.push('\n');
-    let left_out = found.facts.skipped_tables.iter().map(ToString::to_string);
-    for note in found.facts.notes.iter().cloned().chain(left_out) {
+    let skipped = found.facts.skipped_tables.iter().map(ToString::to_string);
+    for note in found.facts.notes.iter().cloned().chain(skipped) {
         *out += &format!("# {}\n", comment_text(&note));
     }
     *out += &format!("[sources.{name}]\n");
-    *out +=
-        "# What it is, and where. A path starts in the folder of this file; `${NAME}` is replaced from the\n";
-    *out += "# environment, and `$${` is a literal `${`.\n";
+    *out += "# The kind of file and its path, relative to this file. `${NAME}` is replaced from the environment;\n";
+    *out += "# `$${` is a literal `${`.\n";
     *out += &format!("kind = {}\n", toml_string(found.kind.as_str()));
     *out += &format!("path = {}\n", toml_string(found.path));
     match found.kind {
         SourceKind::Sqlite => {}
         SourceKind::Csv => {
-            *out += "# What stands between columns, if it was found wrong: one character, or \"tab\".\n";
+            *out +=
+                "# The character between fields, if it was detected wrongly: one character, or \"tab\".\n";
             let delimiter = match found.facts.delimiter {
                 Some(b'\t') => "tab".to_owned(),
                 Some(other) => char::from(other).to_string(),
                 None => ",".to_owned(),
             };
             *out += &format!("#delimiter = {}\n", toml_string(&delimiter));
-            *out += "# A text such as `=1+1` is not written, because a spreadsheet would run it; `keep` lets it through.\n";
+            *out += "# Writing a text such as `=1+1` is refused, because a spreadsheet would run it; `keep` allows it.\n";
             *out += "#formulas = \"refuse\"\n";
         }
         SourceKind::Json => {
-            *out += "# Where in the file the records are, if it is no array itself: names with a `/` before each.\n";
+            *out += "# The JSON pointer to the records, if the file is not an array itself.\n";
             *out += &match found.pointer {
                 Some(at) => format!("at = {}\n", toml_string(at)),
                 None => "#at = \"/data/customers\"\n".to_owned(),
@@ -143,50 +142,48 @@ fn render_collection(out: &mut String, kind: SourceKind, source: &str, table: &T
         SourceKind::Sqlite => *out += &format!("table = {}\n", toml_string(&table.name)),
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
             *out += &format!("sheet = {}\n", toml_string(&table.name));
-            *out += "# The row that has the names of the columns, if it was found wrong: counted from 1.\n";
+            *out += "# The row with the column names, counted from 1, if it was detected wrongly.\n";
             *out += "#header_row = 1\n";
         }
-        // A file is one table.
+        // Such a file is one table.
         SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {}
     }
     let has_key = render_key(out, table, &columns);
-    *out += "# What a row is, in a sentence. Models choose their tools by it.\n";
+    *out += "# What one row is, in one sentence. Models choose their tools by it.\n";
     *out += "#description = \"People who bought something, one row each.\"\n";
-    *out += "# What callers may do: get one row by its key, list rows in pages";
+    *out += "# The operations: get one row by its key, list rows in pages";
     *out += match (&table.read_only_reason, kind.is_writable(), has_key) {
         (None, true, true) => {
-            "; also, when you name them: search,\n# create, update and delete. With confirm = \"ask\" the user is asked before a row is changed or deleted.\n"
+            "; add search, create, update and\n# delete to allow them. With confirm = \"ask\" the user must approve each update and delete.\n"
         }
-        _ => "; also search, when you name it.\n",
+        _ => "; add search to allow it.\n",
     };
     let operations =
         Operation::DEFAULT.into_iter().filter(|operation| *operation != Operation::Get || has_key);
     *out += &format!("#operations = {}\n", toml_array(operations.map(|one| one.as_str().to_owned())));
-    let chosen = || columns.scalar_names().take(DEFAULT_FIELDS_MAX);
-    *out += "# The fields that rows can be chosen by. `true` is all, `false` is none.\n";
-    *out += &format!("#filters = {}\n", toml_array(chosen()));
-    *out += "# The fields that rows can be sorted by, likewise.\n";
-    *out += &format!("#sort = {}\n", toml_array(chosen()));
-    *out += "# The most rows, and the most bytes, in one answer. What is left over is on the next page.\n";
+    let names = || columns.scalar_names().take(DEFAULT_FIELDS_MAX);
+    *out += "# The fields that a list can be filtered by. `true` is all, `false` is none.\n";
+    *out += &format!("#filters = {}\n", toml_array(names()));
+    *out += "# The fields that a list can be sorted by.\n";
+    *out += &format!("#sort = {}\n", toml_array(names()));
+    *out += "# The maximum number of rows and bytes on one page.\n";
     *out += &format!("#rows_max = {ROWS_MAX_DEFAULT}\n");
     *out += &format!("#bytes_max = {BYTES_MAX_DEFAULT}\n");
-    *out += "# Text that means that there is no value.\n";
+    *out += "# The text that means NULL.\n";
     *out += "#null = \"n/a\"\n";
     render_fields(out, name, &columns);
 }
 
-/// What tells rows apart. Says whether anything does.
+/// Writes the key, and returns whether there is one.
 fn render_key(out: &mut String, table: &TableFacts, columns: &TableColumns<'_>) -> bool {
-    // A key that callers could not write down is of no use to them.
     let is_usable = |at: &usize| table.columns.get(*at).is_some_and(|column| column.data_type.is_scalar());
     if table.key.is_empty() || !table.key.iter().all(is_usable) {
-        *out +=
-            "# What tells one row from another. Nothing was found that does, so rows can be listed only.\n";
+        *out += "# The key column. No column is unique, so rows can only be listed.\n";
         return false;
     }
     *out += match table.key_is_declared {
-        true => "# What tells one row from another, as the table declares it.\n",
-        false => "# What tells one row from another: found in the rows there are now.\n",
+        true => "# The primary key of the table.\n",
+        false => "# The key column: the first one that is unique in the current rows.\n",
     };
     let parts: Vec<String> = table.key.iter().map(|at| columns.manifest_name(*at)).collect();
     match parts.as_slice() {
@@ -197,10 +194,8 @@ fn render_key(out: &mut String, table: &TableFacts, columns: &TableColumns<'_>) 
 }
 
 fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>) {
-    *out += "\n# What there is to say about columns: as (what they are), format, description, enum (the only values\n";
-    *out +=
-        "# there may be), name (as callers see it), null, hidden = true for what nobody should see, and\n";
-    *out += "# sensitive = true for what should not be in logs.\n";
+    *out += "\n# Settings of columns: as (the type), format, description, enum (the allowed values), name (for callers),\n";
+    *out += "# null, hidden = true to hide a column from callers, sensitive = true to keep its values out of logs.\n";
     *out += &format!("[collections.{collection}.fields]\n");
     for (at, column) in columns.table.columns.iter().enumerate() {
         if out.len() > FIELDS_LISTED_BYTES_MAX {
@@ -212,7 +207,7 @@ fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>)
             *out += &format!("#{} = {{ as = {} }}", toml_key(&column.name), toml_string(kind));
         } else {
             let (name, header) = (&columns.names[at], toml_string(&column.name));
-            *out += &format!("# {name}: {kind}, one of several columns called {header}");
+            *out += &format!("# {name}: {kind}, one of several columns named {header}");
         }
         if !column.distinct_values.is_empty() {
             let values: Vec<String> = column.distinct_values.iter().map(|value| toml_string(value)).collect();
@@ -222,11 +217,11 @@ fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>)
     }
 }
 
-/// The columns of a table, by the names that a manifest knows them by.
+/// The columns of a table, with the names that a manifest uses.
 struct TableColumns<'a> {
     table: &'a TableFacts,
     names: Vec<String>,
-    /// How many columns have a header.
+    /// How many columns have each header.
     header_counts: HashMap<&'a str, usize>,
 }
 
@@ -244,7 +239,7 @@ impl<'a> TableColumns<'a> {
         self.header_counts.get(column.name.as_str()) == Some(&1)
     }
 
-    /// A column by its header, or by its caller's name where the header is odd.
+    /// The column's header, or its generated name if the header is blank, too long or not unique.
     fn manifest_name(&self, at: usize) -> String {
         let column = &self.table.columns[at];
         let is_plain = !column.name.trim().is_empty() && column.name.chars().count() <= HEADER_CHARS_MAX;
@@ -257,13 +252,13 @@ impl<'a> TableColumns<'a> {
     }
 }
 
-/// A key of TOML. Variables are not replaced in keys.
+/// A TOML key. Variables are not replaced in keys.
 fn toml_key(name: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { toml_quote(name) }
 }
 
-/// A text of TOML that means exactly this.
+/// A TOML string that evaluates to exactly this value.
 fn toml_string(value: &str) -> String {
     toml_quote(&value.replace("${", "$${"))
 }
@@ -280,7 +275,7 @@ fn toml_quote(value: &str) -> String {
             '"' | '\\' => out.extend(['\\', c]),
             '\n' => out += "\\n",
             '\t' => out += "\\t",
-            // TOML wants these escaped in texts, and has none of them in comments.
+            // TOML requires escapes for these in strings and forbids them in comments.
             c if c.is_control() => write!(out, "\\u{:04x}", u32::from(c)).expect("a string takes everything"),
             c => out.push(c),
         }
@@ -289,7 +284,7 @@ fn toml_quote(value: &str) -> String {
     out
 }
 
-/// A remark in a line of its own.
+/// Text for a comment on one line.
 fn comment_text(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,12 +1,14 @@
-//! What a server promises, compiled once and checked on every call.
+//! The contract of a server: compiled once from a manifest and its data, then used by every call.
 //!
-//! A [`Check`] is a JSON Schema compiled for the tape that `json` leaves: the arguments of a call are judged
-//! where they lie, without building values. [`mirrored`] finds the arguments that travel in headers too.
+//! - [`manifest`] parses `spile.toml`; [`compile`] turns it and the [source facts](source::SourceFacts) into a
+//!   [`Contract`]: tools with their schemas, collections and statements.
+//! - [`CompiledSchema`] validates arguments on the tape that `json` produces, without building values;
+//!   [`bind`] turns them into values; [`results`] turns rows into results.
+//! - [`compatibility`] and [`mod@lock`] compare a contract with the one that was published before.
+//! - [`source`] defines the traits that a data source implements; [`data_type`], [`infer`] and [`order`] define
+//!   the types of columns and the order of values, for every source alike.
 //!
-//! [`source`] is the seam to where data lives; [`kind`], [`infer`] and [`order`] say what a column's values
-//! are and how they stand to each other, for every source alike.
-//!
-//! Deliberately absent: I/O of any kind. A `$ref` that leaves the schema is an error, never a fetch.
+//! This crate does no I/O. A `$ref` that leaves its schema is an error and is never fetched.
 
 pub mod bind;
 pub mod compatibility;

@@ -1,7 +1,7 @@
-//! What a contract can be right about and still be hard to use: for models that choose between its tools, for
-//! clients that refuse what others take, and for whoever trusts a column with their digits.
+//! Findings about a valid contract: descriptions that do not help models, schemas that some clients refuse, columns
+//! that lose digits.
 //!
-//! Nothing here keeps anything from being served. Findings that come in numbers are one finding.
+//! A finding never prevents serving. Findings of the same kind are grouped into one where there may be many.
 
 use json::{Json, Node};
 
@@ -14,18 +14,18 @@ use crate::manifest::{self, Manifest, ToolBody};
 use crate::names;
 use crate::source::{ColumnFacts, TableFacts};
 
-/// More tools than this are refused by some clients, or cut.
+/// Some clients refuse or drop more tools than this.
 pub const TOOLS_MAX: usize = 128;
-/// Longer instructions are cut by some clients.
+/// Some clients truncate longer instructions.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 2048;
-/// Longer descriptions are refused by some clients.
+/// Some clients refuse longer descriptions.
 pub const DESCRIPTION_CHARS_MAX: usize = 1024;
-/// Descriptions that share so many of their words, in percent, read alike.
+/// Descriptions that share this percentage of their words are too similar.
 const SIMILAR_PERCENT: usize = 75;
-/// So many descriptions are compared with each other.
+/// No more descriptions than this are compared.
 const COMPARED_MAX: usize = 500;
 
-/// All that is worth a look, the worst first.
+/// All findings, the most severe first.
 pub fn lint(contract: &Contract, manifest: &Manifest, known: &[KnownSource<'_>]) -> Vec<Diagnostic> {
     let mut linter = Linter { contract, manifest, diagnostics: Vec::new() };
     linter.check_descriptions();
@@ -60,7 +60,7 @@ impl Linter<'_> {
         self.diagnostics.push(Diagnostic { location: at.cloned(), ..one });
     }
 
-    /// Where a tool is declared, or the collection that it was made for.
+    /// Where the tool is declared, or its collection.
     fn tool_location(&self, tool: &Tool) -> Option<&FileLocation> {
         let own =
             self.manifest.tools.iter().find(|one| one.name.value == tool.name).map(|one| &one.name.location);
@@ -72,35 +72,35 @@ impl Linter<'_> {
 
     fn check_descriptions(&mut self) {
         let manifest = self.manifest;
-        let is_mute =
+        let is_undescribed =
             |tool: &&manifest::Tool| !tool.hidden && tool.description.is_none() && is_statement(tool);
-        let tools: Vec<_> = manifest.tools.iter().filter(is_mute).map(|tool| &tool.name).collect();
+        let tools: Vec<_> = manifest.tools.iter().filter(is_undescribed).map(|tool| &tool.name).collect();
         if let [first, ..] = tools.as_slice() {
             let names: Vec<&str> = tools.iter().map(|name| name.value.as_str()).collect();
             let message =
                 format!("{} no description: {}", count_with_have(names.len(), "tool"), quote_names(&names));
-            let help = "say what a statement answers and when to use it; nobody sees the statement itself";
+            let help = "describe what the statement returns and when to use it; models do not see the SQL";
             self.warn("description_missing", Some(&first.location), message, help);
         }
-        let mute: Vec<_> = manifest
+        let undescribed: Vec<_> = manifest
             .collections
             .iter()
             .filter(|one| one.description.is_none() && self.relies_on_description(&one.name.value))
             .map(|one| &one.name)
             .collect();
-        if let [first, ..] = mute.as_slice() {
-            let names: Vec<&str> = mute.iter().map(|name| name.value.as_str()).collect();
+        if let [first, ..] = undescribed.as_slice() {
+            let names: Vec<&str> = undescribed.iter().map(|name| name.value.as_str()).collect();
             let message = format!(
                 "{} no description: {}",
                 count_with_have(names.len(), "collection"),
                 quote_names(&names)
             );
-            let help = "say what a record is in a sentence; models choose their tools by it";
+            let help = "describe what one row is, in one sentence; models choose their tools by it";
             self.note("description_missing", Some(&first.location), message, help);
         }
     }
 
-    /// Whether a tool of the collection has no description of its own.
+    /// Whether a tool of the collection has no description from its author.
     fn relies_on_description(&self, collection: &str) -> bool {
         self.contract.tools.iter().any(|tool| {
             let of = collection_index(tool).map(|at| self.contract.collections[at].name.as_str());
@@ -109,7 +109,7 @@ impl Linter<'_> {
         })
     }
 
-    /// What authors wrote, each with each of its sort. What is made from an operation differs by the operation.
+    /// Compares the authors' descriptions of tools, and of collections. Generated ones differ by their operation.
     fn check_similar_descriptions(&mut self) {
         let tools = self.manifest.tools.iter().filter(|tool| !tool.hidden);
         let tools: Vec<_> = tools
@@ -121,37 +121,39 @@ impl Linter<'_> {
             .collect();
         for (what, all) in [("tools", tools), ("collections", collections)] {
             let all = &all[..all.len().min(COMPARED_MAX)];
-            for (at, (name, mine)) in all.iter().enumerate() {
-                let Some((other, theirs)) = all[..at].iter().find(|(_, other)| mine.is_similar(other)) else {
+            for (at, (name, words)) in all.iter().enumerate() {
+                let similar = all[..at].iter().find(|(_, other)| words.is_similar(other));
+                let Some((other, other_words)) = similar else {
                     continue;
                 };
-                let how = if mine.text == theirs.text {
+                let relation = if words.text == other_words.text {
                     "have the same description"
                 } else {
-                    "read almost the same"
+                    "have almost the same description"
                 };
-                let message = format!("the {what} `{}` and `{}` {how}", other.value, name.value);
-                let help = "a model cannot tell which to use; say in each what the other does not do";
+                let message = format!("the {what} `{}` and `{}` {relation}", other.value, name.value);
+                let help = "models cannot tell which to use; describe in each what the other does not do";
                 self.warn("descriptions_alike", Some(&name.location), message, help);
             }
         }
     }
 
     fn check_names(&mut self) {
-        let most = names::TOOL_CHARS_MAX;
+        let chars_max = names::TOOL_CHARS_MAX;
         let contract = self.contract;
-        for tool in contract.tools.iter().filter(|tool| tool.name.chars().count() > most) {
-            let message = format!("the name `{}` has more than {most} characters", tool.name);
-            let help = "clients put their own name for the server before it and refuse more than 64 together";
+        for tool in contract.tools.iter().filter(|tool| tool.name.chars().count() > chars_max) {
+            let message =
+                format!("the tool name `{}` exceeds the limit of {chars_max} characters", tool.name);
+            let help = "clients prefix it with the server's name and refuse more than 64 characters in total; rename the tool";
             let at = self.tool_location(tool).cloned();
             self.warn("tool_name_long", at.as_ref(), message, help);
         }
         if contract.tools.len() > TOOLS_MAX {
             let message = format!(
-                "there are {} tools; some clients take no more than {TOOLS_MAX}",
+                "the server has {} tools; some clients accept at most {TOOLS_MAX}",
                 contract.tools.len()
             );
-            let help = "leave some out with `operations`, or make two servers of it";
+            let help = "remove some with `operations`, or split the server in two";
             self.warn("tools_many", None, message, help);
         }
     }
@@ -160,9 +162,9 @@ impl Linter<'_> {
         let contract = self.contract;
         for tool in &contract.tools {
             let at = self.tool_location(tool).cloned();
-            for refused in schema_issues(&tool.input_schema) {
-                let message = format!("the arguments of `{}` {}", tool.name, refused.problem);
-                self.warn(refused.code, at.as_ref(), message, refused.help);
+            for issue in schema_issues(&tool.input_schema) {
+                let message = format!("the arguments of `{}` {}", tool.name, issue.problem);
+                self.warn(issue.code, at.as_ref(), message, issue.help);
             }
         }
     }
@@ -172,7 +174,7 @@ impl Linter<'_> {
         let instructions = contract.instructions.as_deref().unwrap_or_default();
         if instructions.len() > INSTRUCTIONS_BYTES_MAX {
             let message = format!("the instructions have {} bytes", instructions.len());
-            let help = "some clients cut them after 2048; put first what matters most, and the rest into descriptions";
+            let help = "some clients truncate them after 2048; put the most important part first, and the rest into descriptions";
             self.warn("instructions_long", None, message, help);
         }
         for tool in &contract.tools {
@@ -180,32 +182,32 @@ impl Linter<'_> {
             if chars > DESCRIPTION_CHARS_MAX {
                 let at = self.tool_location(tool).cloned();
                 let message = format!("the description of `{}` has {chars} characters", tool.name);
-                let help = "some clients refuse more than 1024; shorten it";
+                let help = "some clients refuse more than 1024 characters; shorten it";
                 self.warn("description_long", at.as_ref(), message, help);
             }
         }
     }
 
-    /// Types that are declared and hold for every value, else it would not be served, and yet tell less than it is.
+    /// Declared types that fit every value but lose precision.
     fn check_types(&mut self, collection: &manifest::Collection, table: &TableFacts) {
         for field in &collection.fields {
             let Some(declared) = &field.data_type else { continue };
             let Some(column) = table.columns.iter().find(|one| one.name == field.column.value) else {
                 continue;
             };
-            // Without rows a column is whatever it is said to be.
+            // An empty column may have any type.
             if table.row_count == Some(0) {
                 continue;
             }
-            // An author may want numbers all the same.
+            // The author may still prefer numbers, so this is only a note.
             if let (DataType::Int64 | DataType::Decimal, DataType::Number) =
                 (column.data_type, declared.value)
             {
                 let (name, found) = (&column.name, column.data_type.as_str());
                 let message = format!(
-                    "`{name}` is declared `number`, and its values are `{found}`: digits may be lost"
+                    "`{name}` is declared `number`, but its values are `{found}`: digits may be lost"
                 );
-                let help = format!("leave `as` out, or say `as = \"{found}\"`");
+                let help = format!("remove `as`, or write `as = \"{found}\"`");
                 self.note("type_differs", Some(&declared.location), message, &help);
             }
         }
@@ -214,16 +216,16 @@ impl Linter<'_> {
     fn check_precision(&mut self, collection: &manifest::Collection, table: &TableFacts) {
         let hidden =
             |column: &str| collection.fields.iter().any(|field| field.hidden && field.column.value == column);
-        let rounds: Vec<&ColumnFacts> = table
+        let inexact: Vec<&ColumnFacts> = table
             .columns
             .iter()
             .filter(|column| column.precision_loss.is_some() && !hidden(&column.name))
             .collect();
-        let [first, ..] = rounds.as_slice() else { return };
-        let why = first.precision_loss.as_deref().unwrap_or_default();
-        let names: Vec<&str> = rounds.iter().map(|column| column.name.as_str()).collect();
-        let message = format!("`{}`: {} {why}", collection.name.value, quote_names(&names));
-        let help = "what is stored already is told as it is; for exact digits declare the column TEXT in the database";
+        let [first, ..] = inexact.as_slice() else { return };
+        let reason = first.precision_loss.as_deref().unwrap_or_default();
+        let names: Vec<&str> = inexact.iter().map(|column| column.name.as_str()).collect();
+        let message = format!("`{}`: {} {reason}", collection.name.value, quote_names(&names));
+        let help = "stored values are returned as they are; for exact digits declare the column as TEXT in the database";
         let writes = collection.operations.iter().flatten().any(|one| one.value.writes());
         let at = Some(&collection.name.location);
         if writes {
@@ -264,10 +266,10 @@ fn collection_index(tool: &Tool) -> Option<usize> {
     }
 }
 
-/// What some clients refuse in a schema of arguments.
+/// Something in an input schema that some clients refuse.
 struct SchemaIssue {
     code: &'static str,
-    /// Behind "the arguments of …".
+    /// Completes "the arguments of …".
     problem: String,
     help: &'static str,
 }
@@ -280,14 +282,14 @@ fn schema_issues(input: &Json) -> Vec<SchemaIssue> {
         found.push(SchemaIssue {
             code: "schema_union",
             problem: format!("are an `{key}` at the top, which some clients refuse"),
-            help: "make two tools of it",
+            help: "split it into two tools",
         });
     }
     if let Some(remote) = remote_ref(root) {
         found.push(SchemaIssue {
             code: "schema_remote_ref",
-            problem: format!("refer to `{remote}`, which no client fetches"),
-            help: "write the schema out",
+            problem: format!("refer to `{remote}`, which clients do not fetch"),
+            help: "include the schema",
         });
     }
     let names = root.get("properties").into_iter().flat_map(|properties| properties.members());
@@ -300,7 +302,7 @@ fn schema_issues(input: &Json) -> Vec<SchemaIssue> {
         found.push(SchemaIssue {
             code: "argument_name",
             problem: format!("have names that some clients refuse: {}", quote_names(&odd)),
-            help: "use letters without marks, digits and `_`; a field gets another name with `name = \"…\"`",
+            help: "use ASCII letters, digits and `_`; rename a field with `name = \"…\"`",
         });
     }
     found
@@ -309,9 +311,9 @@ fn schema_issues(input: &Json) -> Vec<SchemaIssue> {
 /// The first `$ref` that leaves the schema.
 fn remote_ref(node: Node<'_>) -> Option<String> {
     for (key, value) in node.members() {
-        let refers = key.eq_str("$ref").then(|| value.str()).flatten();
-        if let Some(away) = refers.filter(|to| !to.starts_with('#')) {
-            return Some(away.into_owned());
+        let target = key.eq_str("$ref").then(|| value.str()).flatten();
+        if let Some(target) = target.filter(|target| !target.starts_with('#')) {
+            return Some(target.into_owned());
         }
         if let Some(found) = remote_ref(value) {
             return Some(found);
@@ -320,22 +322,22 @@ fn remote_ref(node: Node<'_>) -> Option<String> {
     node.elements().find_map(remote_ref)
 }
 
-/// What an author says about something.
+/// An author's description, and its significant words.
 struct DescriptionWords<'a> {
     text: &'a str,
-    /// The words that say something, in order of the alphabet, each once.
+    /// Sorted and unique, without the most common words.
     words: Vec<String>,
 }
 
 impl<'a> DescriptionWords<'a> {
     fn new(text: &'a str) -> Self {
-        const EMPTY: [&str; 20] = [
+        const STOP_WORDS: [&str; 20] = [
             "a", "an", "and", "are", "by", "for", "from", "given", "in", "is", "it", "its", "of", "or",
             "that", "the", "this", "to", "which", "who",
         ];
         let split = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
         let mut words: Vec<String> =
-            split.filter(|word| !word.is_empty() && !EMPTY.contains(&word.as_str())).collect();
+            split.filter(|word| !word.is_empty() && !STOP_WORDS.contains(&word.as_str())).collect();
         words.sort();
         words.dedup();
         Self { text, words }
@@ -353,7 +355,7 @@ fn count_with_have(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what} has") } else { format!("{n} {what}s have") }
 }
 
-/// The first few names, and how many more there are.
+/// The first few names in backticks, and how many more there are.
 fn quote_names(names: &[&str]) -> String {
     const SHOWN_MAX: usize = 8;
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();

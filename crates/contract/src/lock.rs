@@ -1,8 +1,8 @@
-//! `spile.lock`: what a server promised last, and the number of that promise.
+//! `spile.lock`: the interface that a server last published, and its version.
 //!
-//! A text for version control: a table for each tool in the order of their names, a line for each member of
-//! its schemas, so that two branches that change different tools merge by themselves. Where they change the
-//! same one, its hash is in both, and somebody has to look. What merges into nonsense is found by the hash.
+//! Designed for version control: one table per tool, sorted by name, and one line per member of its schemas, so that
+//! branches that change different tools merge without conflicts. Branches that change the same tool both change its
+//! hash, which is a conflict. The hash also detects a bad merge.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -18,20 +18,20 @@ use crate::compatibility::{Compatibility, ContractInterface, ToolInterface, anno
 use crate::contract::Confirm;
 use crate::diagnostic::{Diagnostic, FileLocation, FileText};
 
-/// Longer lock files are not read.
+/// The maximum size of a lock file.
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
-/// Of the file.
+/// The version of the file format.
 const FORMAT_VERSION: i64 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
     pub version: ContractVersion,
     pub interface: ContractInterface,
-    /// Tools whose hash does not belong to what stands beside it.
+    /// Tools whose hash does not match their schemas.
     pub hash_mismatches: Vec<String>,
 }
 
-/// The number of a contract. Who knows it knows whether another can stand in for it.
+/// The semantic version of a contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContractVersion {
     pub major: u32,
@@ -42,11 +42,11 @@ pub struct ContractVersion {
 impl ContractVersion {
     pub const FIRST: Self = Self { major: 1, minor: 0, patch: 0 };
 
-    /// The number of a contract that is so different.
+    /// The next version for a change of this compatibility.
     #[must_use]
-    pub fn bump(self, verdict: Compatibility) -> Self {
+    pub fn bump(self, compatibility: Compatibility) -> Self {
         let Self { major, minor, patch } = self;
-        match verdict {
+        match compatibility {
             Compatibility::Same => self,
             Compatibility::TextOnly => Self { patch: patch.saturating_add(1), ..self },
             Compatibility::Compatible => Self { major, minor: minor.saturating_add(1), patch: 0 },
@@ -77,49 +77,49 @@ impl Lock {
         Self { version, interface, hash_mismatches: Vec::new() }
     }
 
-    /// The file.
+    /// The text of the lock file.
     pub fn to_toml(&self) -> String {
         let mut out = String::from(
-            "# What this server promises, written by `spile compile`: keep it in version control.\n\
-             # `spile diff` says what a change means to those who call.\n\n",
+            "# The published interface of this server, written by `spile compile`. Keep it in version control.\n\
+             # `spile diff` reports what a change means for clients.\n\n",
         );
         let _ = writeln!(out, "format = {FORMAT_VERSION}\nversion = \"{}\"", self.version);
         if !self.interface.instructions_digest.is_empty() {
             let _ = writeln!(out, "instructions = \"{}\"", self.interface.instructions_digest);
         }
-        for (name, promise) in &self.interface.tools {
-            let _ = writeln!(out, "\n[tools.{}]\nhash = \"{}\"", toml_key(name), promise.hash());
-            let _ = writeln!(out, "words = \"{}\"", promise.text_digest);
-            let hints = annotation_hints(&promise.annotations).into_iter();
-            let hints = hints.filter_map(|(hint, said)| Some(format!("{hint} = {}", said?)));
+        for (name, interface) in &self.interface.tools {
+            let _ = writeln!(out, "\n[tools.{}]\nhash = \"{}\"", toml_key(name), interface.hash());
+            let _ = writeln!(out, "words = \"{}\"", interface.text_digest);
+            let hints = annotation_hints(&interface.annotations).into_iter();
+            let hints = hints.filter_map(|(hint, value)| Some(format!("{hint} = {}", value?)));
             let _ = writeln!(out, "hints = {{ {} }}", hints.collect::<Vec<_>>().join(", "));
-            if promise.confirm == Confirm::Ask {
+            if interface.confirm == Confirm::Ask {
                 let _ = writeln!(out, "confirm = \"ask\"");
             }
-            for (side, schema) in [("input", &promise.input_schema), ("output", &promise.output_schema)] {
+            for (side, schema) in [("input", &interface.input_schema), ("output", &interface.output_schema)] {
                 let _ = writeln!(out, "{side} = '''\n{}'''", pretty_schema(schema));
             }
         }
         out
     }
 
-    /// Reads the file, whoever wrote it.
+    /// Parses the text of a lock file.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, Diagnostic> {
         if text.len() > TEXT_BYTES_MAX {
             let mebibytes = TEXT_BYTES_MAX >> 20;
-            return Err(Diagnostic::error(format!("`{file_name}` is longer than {mebibytes} MiB")));
+            return Err(Diagnostic::error(format!("`{file_name}` exceeds the limit of {mebibytes} MiB")));
         }
         let origin = Arc::new(FileText::new(file_name, text));
         if let Some(at) = conflict_marker(text) {
-            let error = Diagnostic::error("two versions of this file were merged, and both are still here");
-            let help = "keep one side, with the higher `version`; then `spile compile` makes it right";
+            let error = Diagnostic::error("this file has an unresolved merge conflict");
+            let help = "keep the side with the higher `version`, then run `spile compile`";
             return Err(error.at(&FileLocation::new(&origin, at)).help(help));
         }
         LockParser { file_text: origin }.parse_lock(text)
     }
 }
 
-/// The first marker that `git merge` leaves.
+/// The first conflict marker of `git merge`.
 fn conflict_marker(text: &str) -> Option<Range<usize>> {
     let mut from = 0;
     for line in text.split_inclusive('\n') {
@@ -136,14 +136,14 @@ fn toml_key(name: &str) -> String {
     if !name.is_empty() && name.bytes().all(is_bare) {
         return name.to_owned();
     }
-    // Whatever JSON escapes, TOML reads; and it forbids one more.
+    // TOML reads all escapes of JSON, and requires one more.
     Value::String(name.to_owned()).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A member in each line. Between three quotes there may be no three quotes, and no character that TOML
-/// forbids; inside a string of JSON both can be written in another way, and outside of one there are none.
+/// One member per line. A TOML literal string must not contain `'''` or a control character; inside JSON strings these
+/// are escaped, and outside of them they do not occur.
 fn pretty_schema(schema: &Value) -> String {
-    let text = serde_json::to_string_pretty(schema).expect("a value is JSON");
+    let text = serde_json::to_string_pretty(schema).expect("a JSON value can be serialized");
     text.replace('\'', "\\u0027").replace('\u{7f}', "\\u007f") + "\n"
 }
 
@@ -152,7 +152,7 @@ struct LockParser {
 }
 
 const HELP: &str =
-    "`spile compile` writes this file; take it from version control, or delete it and begin again";
+    "`spile compile` writes this file; restore it from version control, or delete it and compile again";
 
 impl LockParser {
     fn error(&self, at: Range<usize>, message: impl Into<String>) -> Diagnostic {
@@ -170,7 +170,7 @@ impl LockParser {
             Some((_, DeValue::Integer(n)))
                 if i64::from_str_radix(n.as_str(), n.radix()) == Ok(FORMAT_VERSION) => {}
             Some((value, _)) => {
-                let message = "this lock file is of another kind than this version of spile knows";
+                let message = "this version of spile does not support this lock file format";
                 return Err(self.error(value.span(), message));
             }
             None => return Err(self.error(whole, "`format` is missing")),
@@ -190,35 +190,35 @@ impl LockParser {
             let DeValue::Table(tool) = tool.get_ref() else {
                 return Err(self.error(name.span(), "expected a table"));
             };
-            let promise = self.tool_interface(tool, name.span())?;
+            let interface = self.tool_interface(tool, name.span())?;
             let (hash, _) = self.string(tool, "hash", name.span())?;
-            if hash != promise.hash() {
+            if hash != interface.hash() {
                 lock.hash_mismatches.push(name.get_ref().to_string());
             }
-            lock.interface.tools.insert(name.get_ref().to_string(), promise);
+            lock.interface.tools.insert(name.get_ref().to_string(), interface);
         }
         Ok(lock)
     }
 
     fn tool_interface(&self, tool: &DeTable<'_>, at: Range<usize>) -> Result<ToolInterface, Diagnostic> {
         let mut annotations = ToolAnnotations::default();
-        for (hint, said) in self.table(tool, "hints")?.iter().flat_map(|hints| hints.iter()) {
-            let DeValue::Boolean(is) = *said.get_ref() else {
-                return Err(self.error(said.span(), "expected true or false"));
+        for (hint, value) in self.table(tool, "hints")?.iter().flat_map(|hints| hints.iter()) {
+            let DeValue::Boolean(is) = *value.get_ref() else {
+                return Err(self.error(value.span(), "expected true or false"));
             };
-            let place = match &**hint.get_ref() {
+            let annotation = match &**hint.get_ref() {
                 "readOnlyHint" => &mut annotations.read_only,
                 "destructiveHint" => &mut annotations.destructive,
                 "idempotentHint" => &mut annotations.idempotent,
                 "openWorldHint" => &mut annotations.open_world,
-                _ => return Err(self.error(hint.span(), "no such hint")),
+                _ => return Err(self.error(hint.span(), "unknown hint")),
             };
-            *place = Some(is);
+            *annotation = Some(is);
         }
         let schema = |side| {
             let (text, at) = self.string(tool, side, at.clone())?;
             let read: Result<Value, _> = serde_json::from_str(text);
-            read.map_err(|why| self.error(at, format!("not a schema: {why}")))
+            read.map_err(|error| self.error(at, format!("invalid JSON in a schema: {error}")))
         };
         Ok(ToolInterface {
             text_digest: self.string(tool, "words", at.clone())?.0.to_owned(),
@@ -229,7 +229,7 @@ impl LockParser {
         })
     }
 
-    /// Unsaid: nobody is asked.
+    /// Absent means `never`.
     fn confirm(&self, tool: &DeTable<'_>, at: Range<usize>) -> Result<Confirm, Diagnostic> {
         if !tool.contains_key("confirm") {
             return Ok(Confirm::Never);
@@ -248,7 +248,7 @@ impl LockParser {
     ) -> Result<(&'t str, Range<usize>), Diagnostic> {
         match table.get(key).map(|value| (value.span(), value.get_ref())) {
             Some((at, DeValue::String(text))) => Ok((text, at)),
-            Some((at, _)) => Err(self.error(at, "expected a text in quotes")),
+            Some((at, _)) => Err(self.error(at, "expected a string")),
             None => Err(self.error(at, format!("`{key}` is missing"))),
         }
     }

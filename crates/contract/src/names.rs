@@ -1,23 +1,22 @@
-//! Names for callers, from what people write above their columns.
+//! Generates names of fields, collections and tools from headers, tables and files.
 //!
-//! A caller's name is `[a-z_][a-z0-9_]*`: lower case, words joined by `_`, German umlauts spelled out, other
-//! Latin letters without their marks. What has no Latin letter or digit is named by its place.
+//! A generated name is `[a-z_][a-z0-9_]*`: lower case, words joined by `_`, German umlauts spelled out, other
+//! Latin letters without their marks. A header without a Latin letter or digit is named by its position.
 //!
-//! Everything here is a function of the headers alone: the same headers give the same names, and names that
-//! came out of here stay as they are when they go in again.
+//! Names depend on the headers alone: the same headers give the same names, and a generated name maps to itself.
 
 use std::collections::{HashMap, HashSet};
 
-/// The longest argument. Some clients refuse more.
+/// The maximum length of an argument name. Some clients refuse longer ones.
 pub const ARGUMENT_CHARS_MAX: usize = 64;
-/// The longest field: `_min` and `_max` must fit behind it.
+/// The maximum length of a field name: `_min` and `_max` are appended to it.
 pub const FIELD_CHARS_MAX: usize = ARGUMENT_CHARS_MAX - 4;
 pub const COLLECTION_CHARS_MAX: usize = 40;
 pub const TOOL_CHARS_MAX: usize = 48;
 pub const SERVER_CHARS_MAX: usize = 128;
 
-/// Arguments that tools have besides fields, and what results have. A field of such a name gets a `_` behind it,
-/// whatever its collection can do now: its name must not change when there is more to be done.
+/// Names of arguments and result members that are not fields. A field of such a name gets a `_` appended, even if
+/// its collection does not have the operation: its name must not change when the operation is added.
 pub const RESERVED_NAMES: [&str; 9] = [
     "cursor",
     "limit",
@@ -30,51 +29,51 @@ pub const RESERVED_NAMES: [&str; 9] = [
     "_version",
 ];
 
-/// What a field with an order has behind its name in the arguments of a list tool.
+/// The suffixes of the range arguments of a list tool.
 pub const RANGE_SUFFIXES: [&str; 2] = ["_min", "_max"];
 
-/// One name for each header, in their order, all different.
+/// A unique name for each header, in the same order.
 ///
-/// - A header that is a name already keeps it; others take turns in the order of the columns.
-/// - The second of a name becomes `name_2`, and so on, past what is taken.
-/// - A name that is [`RESERVED`], or that is another field's name with `_min` or `_max` behind it, gets a `_`
-///   at its end: `limit_`, `price_min_`. It would be taken for the argument of a list tool.
+/// - A header that is a valid name keeps it; the others follow in the order of the columns.
+/// - A duplicate becomes `name_2`, `name_3` and so on, skipping names that are taken.
+/// - A name that is in [`RESERVED_NAMES`], or that is another field's name plus `_min` or `_max`, gets a `_`
+///   appended: `limit_`, `price_min_`. Otherwise it would clash with an argument of the list tool.
 pub fn argument_names(headers: &[&str]) -> Vec<String> {
     let wanted =
         headers.iter().enumerate().map(|(at, header)| field_name(header, at + 1)).collect::<Vec<_>>();
     make_unique(headers, &wanted, NameScope::Fields)
 }
 
-/// The same for the columns of a statement's result, which are no arguments of anything.
+/// The same for the columns of a statement's result, which are not arguments of any tool.
 pub fn result_names(headers: &[&str]) -> Vec<String> {
     let wanted =
         headers.iter().enumerate().map(|(at, header)| field_name(header, at + 1)).collect::<Vec<_>>();
     make_unique(headers, &wanted, NameScope::Results)
 }
 
-/// Whether an argument may be called so: `[A-Za-z0-9_]{1,64}`.
+/// Whether this is a valid argument name: `[A-Za-z0-9_]{1,64}`.
 pub fn is_argument_name(name: &str) -> bool {
     is_identifier(name, ARGUMENT_CHARS_MAX)
 }
 
-/// A server's name, from that of a folder or file: one line that is not blank.
+/// A server name from the name of a folder or file: one line, not blank.
 pub fn server_name(name: &str) -> String {
     let line: String = name.chars().filter(|c| !c.is_control()).take(SERVER_CHARS_MAX).collect();
     let line = line.trim();
     if line.is_empty() { "data".to_owned() } else { line.to_owned() }
 }
 
-/// The tool of an operation: `get_customers`.
+/// The name of a generated tool: `get_customers`.
 pub fn tool_name(operation: &str, collection: &str) -> String {
     truncate_ascii(&format!("{operation}_{collection}"), TOOL_CHARS_MAX).to_owned()
 }
 
-/// A collection's name, from that of a file or table: `My Customers (2026)` is `my_customers_2026`.
+/// A collection name from the name of a file or table: `My Customers (2026)` is `my_customers_2026`.
 pub fn collection_name(name: &str) -> String {
     collection_names(&[name]).remove(0)
 }
 
-/// One name for each, in their order, all different.
+/// A unique name for each, in the same order.
 pub fn collection_names(names: &[&str]) -> Vec<String> {
     let wanted = names.iter().map(|name| {
         let latin = to_snake_case(name, COLLECTION_CHARS_MAX);
@@ -83,17 +82,17 @@ pub fn collection_names(names: &[&str]) -> Vec<String> {
     make_unique(names, &wanted.collect::<Vec<_>>(), NameScope::Collections)
 }
 
-/// Whether a field may be called so: `[A-Za-z0-9_]{1,60}`, and not reserved.
+/// Whether this is a valid field name: `[A-Za-z0-9_]{1,60}`, and not reserved.
 pub fn is_field_name(name: &str) -> bool {
     is_identifier(name, FIELD_CHARS_MAX) && !RESERVED_NAMES.contains(&name)
 }
 
-/// Whether a collection or a source may be called so: `[A-Za-z0-9_]{1,40}`.
+/// Whether this is a valid name of a collection or source: `[A-Za-z0-9_]{1,40}`.
 pub fn is_collection_name(name: &str) -> bool {
     is_identifier(name, COLLECTION_CHARS_MAX)
 }
 
-/// Whether a tool may be called so: `[A-Za-z0-9_-]{1,48}`.
+/// Whether this is a valid tool name: `[A-Za-z0-9_-]{1,48}`.
 pub fn is_tool_name(name: &str) -> bool {
     is_identifier(&name.replace('-', "_"), TOOL_CHARS_MAX)
 }
@@ -102,7 +101,7 @@ fn is_identifier(name: &str, chars_max: usize) -> bool {
     (1..=chars_max).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// What names are for decides how long they may be and what they may clash with.
+/// What the names are for, which decides their length and what they may clash with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameScope {
     Fields,
@@ -110,11 +109,11 @@ enum NameScope {
     Collections,
 }
 
-/// Gives everybody what they want, or something like it: first those that are called so already.
-fn make_unique(originals: &[&str], wanted: &[String], what_for: NameScope) -> Vec<String> {
+/// Makes the wanted names unique. Originals that are their own wanted name come first.
+fn make_unique(originals: &[&str], wanted: &[String], scope: NameScope) -> Vec<String> {
     let all: HashSet<&str> = wanted.iter().map(String::as_str).collect();
     let mut names =
-        NameAllocator { scope: what_for, wanted: all, taken: HashSet::new(), next_suffixes: HashMap::new() };
+        NameAllocator { scope, wanted: all, taken: HashSet::new(), next_suffixes: HashMap::new() };
     let mut out = vec![None; wanted.len()];
     for is_name in [true, false] {
         for (at, want) in wanted.iter().enumerate() {
@@ -128,17 +127,17 @@ fn make_unique(originals: &[&str], wanted: &[String], what_for: NameScope) -> Ve
     rest.collect()
 }
 
-/// The names that are wanted and those that are given away.
+/// The names that are wanted and those that are taken.
 struct NameAllocator<'a> {
     scope: NameScope,
     wanted: HashSet<&'a str>,
     taken: HashSet<String>,
-    /// The number to try next, by name: a thousand columns of one name are not counted a million times.
+    /// The number to try next, by name, so that a thousand equal headers do not take quadratic time.
     next_suffixes: HashMap<String, usize>,
 }
 
 impl NameAllocator<'_> {
-    /// Whether a list tool would have an argument of this name for something else.
+    /// Whether a list tool has an argument of this name for something else.
     fn clashes(&self, name: &str) -> bool {
         let is_range = |end| name.strip_suffix(end).is_some_and(|field| self.wanted.contains(field));
         match self.scope {
@@ -171,7 +170,7 @@ impl NameAllocator<'_> {
         name
     }
 
-    /// Nobody has it, nobody wants it, and it makes no argument that somebody wants.
+    /// Whether the name is neither taken nor wanted, and its range arguments clash with no wanted name.
     fn is_available(&self, name: &str) -> bool {
         let makes = |end| self.wanted.contains(format!("{name}{end}").as_str());
         let is_new = !self.taken.contains(name) && !self.wanted.contains(name);
@@ -179,17 +178,17 @@ impl NameAllocator<'_> {
     }
 }
 
-fn field_name(header: &str, place: usize) -> String {
+fn field_name(header: &str, position: usize) -> String {
     let latin = to_snake_case(header, FIELD_CHARS_MAX);
     match latin.bytes().next() {
-        None => format!("column_{place}"),
-        // Names that begin with a digit are not names in most languages.
+        None => format!("column_{position}"),
+        // Most languages do not allow an identifier to start with a digit.
         Some(b'0'..=b'9') => truncate_ascii(&format!("c_{latin}"), FIELD_CHARS_MAX).to_owned(),
         Some(_) => latin,
     }
 }
 
-/// The letters and digits of a name, in lower case; empty if there are none.
+/// The letters and digits of a name in snake case; empty if there are none.
 fn to_snake_case(name: &str, chars_max: usize) -> String {
     let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     if name.bytes().all(is_plain) && name.bytes().any(|b| b != b'_') {
@@ -210,13 +209,13 @@ fn truncate_ascii(ascii: &str, chars_max: usize) -> &str {
     ascii.get(..chars_max).unwrap_or(ascii)
 }
 
-/// Writes a name letter by letter, with `_` where a new word begins.
+/// Writes a name letter by letter, with `_` where a new word starts.
 #[derive(Default)]
 struct SnakeCaseWriter {
     out: String,
-    /// How the last characters were written: lower, upper, or between words.
+    /// The case of the last letter, or that a word has ended.
     last: LetterCase,
-    /// How many capitals stand in a row.
+    /// The number of consecutive capitals.
     capitals: usize,
 }
 
@@ -230,11 +229,11 @@ enum LetterCase {
 
 impl SnakeCaseWriter {
     fn push(&mut self, c: char) {
-        // `Customer's` is one word, whichever apostrophe.
+        // `Customer's` is one word, with any kind of apostrophe.
         if matches!(c, '\'' | '’' | '`') {
             return;
         }
-        // Marks of their own follow their letter: file names of macOS have umlauts in two characters.
+        // Combining marks follow their letter: macOS file names have umlauts as two characters.
         if matches!(c, '\u{300}'..='\u{36f}') {
             if c == '\u{308}' && self.out.ends_with(['a', 'o', 'u']) {
                 self.out.push('e');
@@ -254,12 +253,12 @@ impl SnakeCaseWriter {
 
     /// `signupDate` and `HTTPServer` are two words each, `PLAN` and `IDs` are one.
     fn begin_word(&mut self, case: LetterCase, latin: Transliteration) {
-        let begins = match (self.last, case) {
+        let starts_word = match (self.last, case) {
             (LetterCase::Separator, _) | (LetterCase::Lower, LetterCase::Upper) => true,
             (LetterCase::Upper, LetterCase::Lower)
                 if self.capitals > 1 && latin.is_letter() && latin.as_str() != "s" =>
             {
-                // The last capital belongs to what follows.
+                // The last capital belongs to the next word.
                 let at = self.out.len() - 1;
                 if !self.out[..at].ends_with('_') {
                     self.out.insert(at, '_');
@@ -268,13 +267,13 @@ impl SnakeCaseWriter {
             }
             (LetterCase::Upper | LetterCase::Lower, _) => false,
         };
-        if begins && !self.out.is_empty() && !self.out.ends_with('_') {
+        if starts_word && !self.out.is_empty() && !self.out.ends_with('_') {
             self.out.push('_');
         }
     }
 }
 
-/// How a character is written in a name: at most two letters, or a digit.
+/// A character in Latin letters: at most two letters, or a digit.
 #[derive(Clone, Copy)]
 struct Transliteration {
     letters: [u8; 2],
@@ -295,7 +294,7 @@ impl Transliteration {
     }
 }
 
-/// Letters with marks and what they become. Vietnamese letters with two marks are in their own rows.
+/// Letters with marks, and their replacements. Vietnamese letters with two marks have their own rows.
 const TRANSLITERATIONS: [(&str, &str); 39] = [
     ("ä", "ae"),
     ("ö", "oe"),
@@ -339,7 +338,7 @@ const TRANSLITERATIONS: [(&str, &str); 39] = [
 ];
 
 fn transliterate(c: char) -> Option<Transliteration> {
-    // Letters as wide as Chinese characters, as Japanese keyboards write them.
+    // Full-width letters, as Japanese keyboards write them.
     let c = match c {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
         _ => c,
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_become_words() {
+    fn headers_become_snake_case() {
         for (header, name) in [
             ("email", "email"),
             ("Plan", "plan"),
@@ -402,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_lose_their_marks() {
+    fn latin_letters_lose_their_marks() {
         for (header, name) in [
             ("Größe", "groesse"),
             ("GRÖSSE", "groesse"),
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_letters_is_named_by_its_place() {
+    fn headers_without_letters_are_named_by_position() {
         check(
             &["a", "", "顧客", "Цена", "%", "_", "🦀"],
             &["a", "column_2", "column_3", "column_4", "column_5", "column_6", "column_7"],
@@ -433,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_of_a_name_is_numbered_past_what_is_there() {
+    fn duplicates_are_numbered_past_existing_names() {
         check(&["a", "a", "a"], &["a", "a_2", "a_3"]);
         check(&["a", "a", "a_2"], &["a", "a_3", "a_2"]);
         check(&["Plan", "plan", "PLAN"], &["plan_2", "plan", "plan_3"]);
@@ -441,18 +440,18 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_list_tools_are_left_to_them() {
+    fn names_that_clash_with_list_arguments_get_an_underscore() {
         check(&["limit", "Sort", "cursor", "fields"], &["limit_", "sort_", "cursor_", "fields_"]);
         check(&["limit", "limit_"], &["limit__2", "limit_"]);
         check(&["price", "price_min", "Price Max"], &["price", "price_min_", "price_max_"]);
         check(&["price_min", "price_max"], &["price_min", "price_max"]);
         check(&["a_min", "A", "a"], &["a_min_", "a_2", "a"]);
-        // `a_2` would be free, were there not what it makes.
+        // `a_2` is free, but its range argument `a_2_min` is not.
         check(&["a", "a", "a_2_min"], &["a", "a_3", "a_2_min"]);
     }
 
     #[test]
-    fn long_names_are_cut_and_stay_apart() {
+    fn long_names_are_truncated_and_stay_unique() {
         let long = "x".repeat(200);
         let names = argument_names(&[&long, &long, "Long Long"]);
         assert_eq!(names[0].len(), 60);
@@ -485,7 +484,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_are_valid_different_and_stay_as_they_are(
+        fn names_are_valid_unique_and_idempotent(
             headers in prop::collection::vec("(a|b|limit|A|_min|_max|_2|_|1|ö| |x{30}|\\PC){0,6}", 0..12),
         ) {
             let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
@@ -493,7 +492,7 @@ mod tests {
             let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
             prop_assert_eq!(names.len(), headers.len());
             prop_assert_eq!(&argument_names(&borrowed), &names);
-            // Whatever a list tool has for arguments, no two are the same.
+            // All possible arguments of a list tool are distinct.
             let mut arguments: Vec<String> = RESERVED_NAMES.map(str::to_owned).to_vec();
             for name in &names {
                 prop_assert!(is_field_name(name) && !name.starts_with(|c: char| c.is_ascii_digit()), "{}", name);
@@ -507,7 +506,7 @@ mod tests {
         }
 
         #[test]
-        fn collections_are_valid_different_and_stay_as_they_are(
+        fn collection_names_are_valid_unique_and_idempotent(
             tables in prop::collection::vec("(a|B|_2|_|1|ö| |x{30}|\\PC){0,4}", 0..12),
         ) {
             let tables: Vec<&str> = tables.iter().map(String::as_str).collect();

@@ -1,12 +1,12 @@
-//! The known name that somebody probably meant.
+//! Finds the known name that a misspelled one probably means.
 
-/// The closest of `known` by edit distance, if it is close enough to be a slip.
+/// The closest of `known` by edit distance, if it is close enough to be a typo.
 pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let length = name.chars().count();
     let slack = (length / 3).max(1);
     known
         .into_iter()
-        // So different in length that it cannot be a slip; a name of a megabyte must not cost a second.
+        // A very different length cannot be a typo. Skipping it keeps a name of a megabyte from taking a second.
         .filter(|candidate| candidate.chars().count().abs_diff(length) <= slack)
         .map(|candidate| (edit_distance(name, candidate), candidate))
         .filter(|(d, _)| *d <= slack)
@@ -14,12 +14,12 @@ pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// The way out for whoever slipped.
+/// The suggestion for a misspelled name.
 pub(crate) fn did_you_mean<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<String> {
     nearest(name, known).map(|meant| format!("did you mean `{meant}`?"))
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours; case does not count.
+/// The number of insertions, deletions, replacements and swaps of neighbours, ignoring case.
 fn edit_distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().flat_map(char::to_lowercase).collect();
     let b: Vec<char> = b.chars().flat_map(char::to_lowercase).collect();
@@ -44,16 +44,16 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_name_of_a_megabyte_is_no_slip() {
-        // Compared letter by letter with each, this would take minutes.
+    fn nearest_is_fast_for_a_very_long_name() {
+        // Computing every edit distance would take minutes.
         let known: Vec<String> = (0..200).map(|i| format!("a_rather_long_name_of_an_argument_{i}")).collect();
         assert_eq!(nearest(&"a".repeat(4 << 20), known.iter().map(String::as_str)), None);
     }
 
     #[test]
-    fn slips_are_found_and_strangers_are_not() {
+    fn nearest_finds_typos_and_rejects_unrelated_names() {
         let known = ["email", "plan", "signup_date"];
-        for (typed, meant) in [
+        for (typed, expected) in [
             ("emial", Some("email")),
             ("Email", Some("email")),
             ("pln", Some("plan")),
@@ -61,7 +61,7 @@ mod tests {
             ("zebra", None),
             ("", None),
         ] {
-            assert_eq!(nearest(typed, known), meant, "{typed}");
+            assert_eq!(nearest(typed, known), expected, "{typed}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How values of a kind stand to each other, whatever a source keeps them as.
+//! The order of values of a type, however a source stores them.
 
 use std::cmp::Ordering;
 
@@ -7,8 +7,8 @@ use crate::source::Comparison;
 use crate::time;
 use crate::value::ValueRef;
 
-/// Compares two values of a column. Texts are read as what the kind says; a text that is none of that comes
-/// after all that are.
+/// Compares two values of a column. A text is read as a value of the type; a text that is not one comes after those
+/// that are.
 pub fn compare(kind: DataType, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     if kind == DataType::Boolean {
         return boolean_as_integer(a).sql_cmp(boolean_as_integer(b));
@@ -21,7 +21,7 @@ pub fn compare(kind: DataType, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
     }
 }
 
-/// Yes and no as one source keeps them, and as another.
+/// Booleans are `true` and `false` in some sources, 1 and 0 in others.
 fn boolean_as_integer(cell: ValueRef<'_>) -> ValueRef<'_> {
     match cell {
         ValueRef::Text("true") => ValueRef::Integer(1),
@@ -30,8 +30,8 @@ fn boolean_as_integer(cell: ValueRef<'_>) -> ValueRef<'_> {
     }
 }
 
-/// Whether a row's value stands to a filter's as asked. Moments are compared as moments, however they are
-/// written: `2026-01-01 00:00:00` is at least `2026-01-01T00:00:00`.
+/// Whether a row's value passes a filter. Timestamps are compared as points in time: `2026-01-01 00:00:00` equals
+/// `2026-01-01T00:00:00`.
 pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bound: ValueRef<'_>) -> bool {
     let order = match (kind, value, bound) {
         (_, ValueRef::Null, _) | (_, _, ValueRef::Null) => return false,
@@ -50,7 +50,7 @@ pub fn matches_filter(kind: DataType, value: ValueRef<'_>, test: Comparison, bou
     }
 }
 
-/// What sorts a moment: seconds since 1970, in UTC where there is a zone, and nanoseconds.
+/// The sort key of a timestamp: seconds since 1970, in UTC if it has a time zone, and nanoseconds.
 pub fn timestamp_sort_key(text: &str) -> Option<(i64, u32)> {
     time::parse(text.as_bytes()).map(|moment| moment.sort_key())
 }
@@ -62,7 +62,7 @@ fn is_number(kind: DataType) -> bool {
 fn compare_text_with_number(text: &str, other: ValueRef<'_>) -> Ordering {
     match other {
         ValueRef::Integer(n) => compare_decimals(text, &n.to_string()),
-        // By its shortest digits: then texts, integers and binary fractions have one order.
+        // By its shortest digits, so that texts, integers and reals have one order.
         ValueRef::Real(n) if n.is_finite() => compare_decimals(text, &n.to_string()),
         ValueRef::Real(n) if n < 0.0 || decimal_parts(text).is_none() => Ordering::Greater,
         ValueRef::Real(_) => Ordering::Less,
@@ -75,7 +75,7 @@ fn compare_texts(kind: DataType, a: &str, b: &str) -> Ordering {
         DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => compare_decimals(a, b),
         DataType::Timestamp | DataType::LocalTimestamp => {
             match (time::parse(a.as_bytes()), time::parse(b.as_bytes())) {
-                // Equal moments may be written differently; an order must not leave them equal.
+                // Equal timestamps may have different spellings; the order must be total.
                 (Some(x), Some(y)) => x.sort_key().cmp(&y.sort_key()).then_with(|| a.cmp(b)),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
@@ -86,7 +86,7 @@ fn compare_texts(kind: DataType, a: &str, b: &str) -> Ordering {
     }
 }
 
-/// What sorts many values quickly: ranks decide most pairs without a look at the values.
+/// A prefix of a value that decides most comparisons without the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SortRank(u64, u64);
 
@@ -111,7 +111,7 @@ impl SortRank {
         }
     }
 
-    /// How the values stand to each other; `None` if only [`compare`] can tell.
+    /// The order of the values; `None` if only [`compare`] can decide.
     #[inline]
     pub fn try_cmp(self, other: Self) -> Option<Ordering> {
         match self.cmp(&other) {
@@ -120,11 +120,11 @@ impl SortRank {
         }
     }
 
-    // The last bit says that the value has more to it than the rank. It is set only where that makes the value
-    // larger, so it may take part in the order.
+    // The last bit means that the value is longer than its rank. It is set only where that makes the value larger, so
+    // it can take part in the comparison.
     const LAST: Self = Self(u64::MAX, u64::MAX);
 
-    /// The first 15 bytes, and how many there are.
+    /// The first 15 bytes, and their number.
     fn of_text(text: &str) -> Self {
         let mut bytes = [0; 16];
         let length = text.len().min(15);
@@ -133,7 +133,7 @@ impl SortRank {
         Self::split(u128::from_be_bytes(bytes))
     }
 
-    /// 18 digits before the point and 18 behind it.
+    /// 18 digits before the decimal point and 18 after it.
     fn of_decimal(text: &str) -> Self {
         const DIGITS: usize = 18;
         let Some((negative, whole, fraction)) = decimal_parts(text) else { return Self::LAST };
@@ -153,8 +153,8 @@ impl SortRank {
     }
 }
 
-/// A decimal taken apart: sign, digits before the point without leading zeros, digits behind it without
-/// zeros at the end.
+/// The parts of a decimal: sign, digits before the point without leading zeros, digits after it without trailing
+/// zeros.
 pub fn decimal_parts(text: &str) -> Option<(bool, &str, &str)> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -197,7 +197,7 @@ mod tests {
     use crate::value::ValueRef;
 
     #[test]
-    fn values_are_ordered_as_what_they_are() {
+    fn compare_orders_values_by_type() {
         let text = ValueRef::Text;
         let table: &[(DataType, ValueRef<'_>, ValueRef<'_>, Ordering)] = &[
             (DataType::Integer, text("9"), text("10"), Less),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_never_say_otherwise_than_the_values() {
+    fn ranks_agree_with_compare() {
         let numbers = [
             "0",
             "-0",
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_compare_moments_as_moments_and_pass_nothing_for_nothing() {
+    fn filters_compare_timestamps_as_points_in_time_and_never_match_null() {
         use crate::source::Comparison::{AtLeast, AtMost, Equals};
         let text = ValueRef::Text;
         for (kind, value, test, bound, expected) in [

@@ -1,4 +1,4 @@
-//! The schemas of a collection's tools: what callers may say, and what they are told.
+//! Input and output schemas of tools, and the descriptions of their arguments.
 
 use json::Json;
 use json::write::{self, ObjectWriter};
@@ -7,12 +7,14 @@ use crate::bind::{IDEMPOTENCY_KEY_CHARS_MAX, QUERY_CHARS_MAX};
 use crate::confirmation::is_invisible;
 use crate::contract::{ArgumentRole, Collection, Returns, Statement, VERSION_FIELD, Versioning};
 use crate::field::{Field, SchemaUse};
+use crate::names::RANGE_SUFFIXES;
 use crate::source::Comparison;
 
-/// A failure as data, beside the record: some clients hold failures to the schema too.
+/// The error alternative of every output schema: some clients validate error results too.
 const ERROR_SCHEMA: &str = r#"{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}"#;
 
-/// How the values there are begin to be told. What follows is no promise.
+/// Starts the list of a column's current values in a description. Whatever follows it depends on the data, so it
+/// is not part of the contract.
 pub(crate) const VALUES_PREFIX: &str = "Values now: ";
 
 pub(crate) fn get_input(collection: &Collection) -> Json {
@@ -24,7 +26,7 @@ pub(crate) fn get_input(collection: &Collection) -> Json {
     })
 }
 
-/// The parts of the key, as arguments.
+/// One argument for each part of the key.
 fn key_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
     for field in collection.key_fields() {
         properties.object(&field.name, |out| {
@@ -33,35 +35,37 @@ fn key_schema(properties: &mut ObjectWriter<'_>, collection: &Collection) {
     }
 }
 
-/// The schema, and what each argument means.
+/// The schema, and the role of each argument.
 pub(crate) fn list_input(
     collection: &Collection,
     filters: &[usize],
     sorts: &[usize],
 ) -> (Json, Vec<(String, ArgumentRole)>) {
-    let mut meanings = Vec::new();
+    let mut roles = Vec::new();
     let schema = Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             for &column in filters {
-                filter_schema(properties, &mut meanings, &collection.fields[column], column);
+                filter_schema(properties, &mut roles, &collection.fields[column], column);
             }
             if !sorts.is_empty() {
-                meanings.push(("sort".to_owned(), ArgumentRole::Sort));
+                roles.push(("sort".to_owned(), ArgumentRole::Sort));
                 properties.object("sort", |sort| sort_schema(sort, collection, sorts));
             }
-            meanings.push(("fields".to_owned(), ArgumentRole::Fields));
+            roles.push(("fields".to_owned(), ArgumentRole::Fields));
             properties.object("fields", |fields| fields_schema(fields, collection));
-            meanings.push(("limit".to_owned(), ArgumentRole::Limit));
+            roles.push(("limit".to_owned(), ArgumentRole::Limit));
             properties.object("limit", |limit| limit_schema(limit, collection));
-            meanings.push(("cursor".to_owned(), ArgumentRole::Cursor));
+            roles.push(("cursor".to_owned(), ArgumentRole::Cursor));
             properties.object("cursor", |cursor| {
-                cursor.str("type", "string").str("description", "nextCursor of the page before");
+                cursor
+                    .str("type", "string")
+                    .str("description", "cursor from the previous page's `nextCursor`");
             });
         });
         schema.bool("additionalProperties", false);
     });
-    (schema, meanings)
+    (schema, roles)
 }
 
 pub(crate) fn search_input(collection: &Collection) -> Json {
@@ -70,7 +74,7 @@ pub(crate) fn search_input(collection: &Collection) -> Json {
         schema.object("properties", |properties| {
             properties.object("query", |query| {
                 query.str("type", "string").str("pattern", r"\S").int("maxLength", QUERY_CHARS_MAX as i64);
-                query.str("description", "words, all of which a record must have");
+                query.str("description", "search terms; every term must match");
             });
             properties.object("fields", |fields| fields_schema(fields, collection));
             properties.object("limit", |limit| limit_schema(limit, collection));
@@ -79,7 +83,7 @@ pub(crate) fn search_input(collection: &Collection) -> Json {
     })
 }
 
-/// A new record: these fields may be said, and the required ones must.
+/// A new row: `fields` may be given, `required` must be.
 pub(crate) fn create_input(collection: &Collection, fields: &[usize], required: &[usize]) -> Json {
     let named = |at: &usize| collection.fields[*at].name.as_str();
     Json::object(|schema| {
@@ -95,7 +99,8 @@ pub(crate) fn create_input(collection: &Collection, fields: &[usize], required: 
     })
 }
 
-/// The key, and some of these fields: at least one, though a schema that is a plain object cannot say it fully.
+/// The key and at least one of `fields`. `minProperties` is as close as a plain object schema comes to "at least
+/// one of these"; `bind` checks the rest.
 pub(crate) fn update_input(collection: &Collection, fields: &[usize]) -> Json {
     keyed_input(collection, |properties| settable_schema(properties, collection, fields), 1)
 }
@@ -104,8 +109,12 @@ pub(crate) fn delete_input(collection: &Collection) -> Json {
     keyed_input(collection, |_| {}, 0)
 }
 
-/// What finds one record and says which state of it is meant, with `more` in between.
-fn keyed_input(collection: &Collection, more: impl FnOnce(&mut ObjectWriter<'_>), least: usize) -> Json {
+/// The key, the arguments that `more` adds, `expected_version` and the write options.
+fn keyed_input(
+    collection: &Collection,
+    more: impl FnOnce(&mut ObjectWriter<'_>),
+    optional_min: usize,
+) -> Json {
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
@@ -114,12 +123,12 @@ fn keyed_input(collection: &Collection, more: impl FnOnce(&mut ObjectWriter<'_>)
             properties.object("expected_version", |version| expected_version_schema(version, collection));
             write_options_schema(properties);
         });
-        let must = collection.write_policy.as_ref().is_some_and(|writes| writes.version_required);
+        let version_required = collection.write_policy.as_ref().is_some_and(|writes| writes.version_required);
         let names = collection.key_fields().map(|field| field.name.as_str());
-        let names: Vec<&str> = names.chain(must.then_some("expected_version")).collect();
+        let names: Vec<&str> = names.chain(version_required.then_some("expected_version")).collect();
         schema.array("required", &names, |out, name| write::string(out, name));
-        if least > 0 {
-            schema.int("minProperties", (names.len() + least) as i64);
+        if optional_min > 0 {
+            schema.int("minProperties", (names.len() + optional_min) as i64);
         }
         schema.bool("additionalProperties", false);
     })
@@ -134,27 +143,34 @@ fn settable_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, f
 }
 
 fn expected_version_schema(out: &mut ObjectWriter<'_>, collection: &Collection) {
-    match collection.write_policy.as_ref().map(|writes| writes.versioning) {
+    match collection.write_policy.as_ref().map(|policy| policy.versioning) {
         Some(Versioning::Field(at)) => {
             let field = &collection.fields[at];
-            let about = format!("{} of the record as you know it; another is a conflict", field.name);
-            field.write_schema(out, SchemaUse::Write, Some(&about));
+            let description = expected_version_description(&field.name);
+            field.write_schema(out, SchemaUse::Write, Some(&description));
         }
         Some(Versioning::Digest) | None => {
             out.str("type", "string");
-            out.str("description", "_version of the record as you know it; another is a conflict");
+            out.str("description", &expected_version_description(VERSION_FIELD));
         }
     }
 }
 
-/// What makes a repetition harmless, and what only tries.
+fn expected_version_description(field: &str) -> String {
+    format!("`{field}` of the row when you read it; fails with `conflict` if the row has changed since")
+}
+
+/// The arguments that every writing tool has.
 fn write_options_schema(properties: &mut ObjectWriter<'_>) {
     properties.object("idempotency_key", |key| {
         key.str("type", "string").int("minLength", 1).int("maxLength", IDEMPOTENCY_KEY_CHARS_MAX as i64);
-        key.str("description", "any text of your own; the same again does nothing twice");
+        key.str(
+            "description",
+            "client-chosen key; repeating the call with the same key has no further effect",
+        );
     });
     properties.object("dry_run", |dry_run| {
-        dry_run.str("type", "boolean").str("description", "say what would be, and write nothing");
+        dry_run.str("type", "boolean").str("description", "preview the change without writing it");
     });
 }
 
@@ -194,26 +210,28 @@ fn limit_schema(limit: &mut ObjectWriter<'_>, collection: &Collection) {
 
 fn filter_schema(
     properties: &mut ObjectWriter<'_>,
-    meanings: &mut Vec<(String, ArgumentRole)>,
+    roles: &mut Vec<(String, ArgumentRole)>,
     field: &Field,
     column: usize,
 ) {
-    meanings.push((field.name.clone(), ArgumentRole::Filter { column, comparison: Comparison::Equals }));
+    roles.push((field.name.clone(), ArgumentRole::Filter { column, comparison: Comparison::Equals }));
     properties.object(&field.name, |out| {
         field.write_schema(out, SchemaUse::Lookup, field_description(field, true).as_deref())
     });
-    if !field.data_type.has_range() || !field.allowed.is_empty() {
+    if !has_range_arguments(field) {
         return;
     }
-    for (end, test, words) in
-        [("min", Comparison::AtLeast, "at least"), ("max", Comparison::AtMost, "at most")]
-    {
-        let name = format!("{}_{end}", field.name);
-        properties.object(&name, |out| {
-            field.write_schema(out, SchemaUse::Lookup, Some(&format!("{} {words} this", field.name)));
-        });
-        meanings.push((name, ArgumentRole::Filter { column, comparison: test }));
+    for (suffix, comparison) in RANGE_SUFFIXES.into_iter().zip([Comparison::AtLeast, Comparison::AtMost]) {
+        let name = format!("{}{suffix}", field.name);
+        // The tool's description says once what `_min` and `_max` mean.
+        properties.object(&name, |out| field.write_schema(out, SchemaUse::Lookup, None));
+        roles.push((name, ArgumentRole::Filter { column, comparison }));
     }
+}
+
+/// Whether a filter on this field comes with `_min` and `_max`.
+pub(crate) fn has_range_arguments(field: &Field) -> bool {
+    field.data_type.has_range() && field.allowed.is_empty()
 }
 
 fn sort_schema(sort: &mut ObjectWriter<'_>, collection: &Collection, sorts: &[usize]) {
@@ -221,7 +239,7 @@ fn sort_schema(sort: &mut ObjectWriter<'_>, collection: &Collection, sorts: &[us
     let names = sorts.iter().map(|at| &collection.fields[*at].name);
     let both = names.flat_map(|name| [name.clone(), format!("-{name}")]);
     sort.array("enum", both, |out, name| write::string(out, &name));
-    sort.str("description", "order; - for descending");
+    sort.str("description", "sort order; prefix `-` for descending");
 }
 
 fn fields_schema(fields: &mut ObjectWriter<'_>, collection: &Collection) {
@@ -231,7 +249,10 @@ fn fields_schema(fields: &mut ObjectWriter<'_>, collection: &Collection) {
         let version = collection.has_version_field().then_some(VERSION_FIELD);
         items.array("enum", names.chain(version), write::string);
     });
-    fields.int("minItems", 1).bool("uniqueItems", true).str("description", "only these fields; default all");
+    fields
+        .int("minItems", 1)
+        .bool("uniqueItems", true)
+        .str("description", "return only these fields; default all");
 }
 
 pub(crate) fn get_output(collection: &Collection) -> Json {
@@ -261,22 +282,22 @@ pub(crate) fn list_output(collection: &Collection) -> Json {
 }
 
 pub(crate) fn search_output(collection: &Collection) -> Json {
-    or_error(|found| {
-        found.object("properties", |properties| {
+    or_error(|output| {
+        output.object("properties", |properties| {
             items_schema(properties, collection, ItemFields::Selected);
             truncated_schema(properties);
             properties.object("searched", |searched| {
-                searched.str("type", "string").str("description", "`all`, or how many rows were looked at");
+                searched.str("type", "string").str("description", "`all`, or how many rows were scanned");
             });
         });
-        found.raw("required", r#"["items","truncated","searched"]"#).bool("additionalProperties", false);
+        output.raw("required", r#"["items","truncated","searched"]"#).bool("additionalProperties", false);
     })
 }
 
-/// What came of a write, and the record as it is now; of one that is deleted, as it was.
+/// The outcome of a write and the row after it; for a delete, the row before it.
 pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
-    or_error(|written| {
-        written.object("properties", |properties| {
+    or_error(|output| {
+        output.object("properties", |properties| {
             properties.object("outcome", |outcome| {
                 outcome.array("enum", outcomes, |out, one| write::string(out, one));
             });
@@ -286,7 +307,7 @@ pub(crate) fn write_output(collection: &Collection, outcomes: &[&str]) -> Json {
             });
             write_flags_schema(properties);
         });
-        written.raw("required", r#"["outcome","record"]"#).bool("additionalProperties", false);
+        output.raw("required", r#"["outcome","record"]"#).bool("additionalProperties", false);
     })
 }
 
@@ -295,13 +316,13 @@ pub(crate) fn statement_output(statement: &Statement) -> Json {
     if statement.returns == Returns::One && !writes {
         return or_error(|record| full_record_schema(record, result));
     }
-    or_error(|told| {
+    or_error(|output| {
         let mut required = Vec::new();
-        told.object("properties", |properties| {
+        output.object("properties", |properties| {
             if writes {
                 required.push("changed");
                 properties.object("changed", |changed| {
-                    changed.str("type", "integer").str("description", "how many rows were changed");
+                    changed.str("type", "integer").str("description", "number of rows changed");
                 });
             }
             match statement.returns {
@@ -323,22 +344,25 @@ pub(crate) fn statement_output(statement: &Statement) -> Json {
                 write_flags_schema(properties);
             }
         });
-        told.array("required", &required, |out, name| write::string(out, name));
-        told.bool("additionalProperties", false);
+        output.array("required", &required, |out, name| write::string(out, name));
+        output.bool("additionalProperties", false);
     })
 }
 
-/// What there is to say of a write besides what came of it.
+/// The flags that a write result may carry.
 fn write_flags_schema(properties: &mut ObjectWriter<'_>) {
     properties.object("dry_run", |dry_run| {
-        dry_run.bool("const", true).str("description", "nothing was written");
+        dry_run.bool("const", true).str("description", "nothing was written; this is a preview");
     });
     properties.object("replayed", |replayed| {
-        replayed.bool("const", true).str("description", "it was done before, with this idempotency_key");
+        replayed.bool("const", true).str(
+            "description",
+            "an earlier call with this idempotency_key did this; nothing was written now",
+        );
     });
 }
 
-/// Whether items have all fields, or those that were asked for.
+/// Whether items have all fields, or only those the caller selects with `fields`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ItemFields {
     All,
@@ -348,7 +372,7 @@ enum ItemFields {
 fn items_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, whole: ItemFields) {
     properties.object("items", |items| {
         items.str("type", "array").int("maxItems", collection.rows_max as i64);
-        let about = format!("at most {} bytes together", collection.bytes_max);
+        let about = format!("at most {} bytes in total", collection.bytes_max);
         items.str("description", &about);
         items.object("items", |item| {
             item.str("type", "object");
@@ -363,11 +387,11 @@ fn items_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, whol
 
 fn truncated_schema(properties: &mut ObjectWriter<'_>) {
     properties.object("truncated", |truncated| {
-        truncated.str("type", "boolean").str("description", "whether there are more");
+        truncated.str("type", "boolean").str("description", "true if more rows match");
     });
 }
 
-/// A record with all its fields.
+/// A row with all its fields, every one of them required.
 fn full_record_schema(record: &mut ObjectWriter<'_>, collection: &Collection) {
     record_schema(record, collection);
     let names = collection.fields.iter().map(|field| field.name.as_str());
@@ -395,36 +419,42 @@ fn record_schema(out: &mut ObjectWriter<'_>, collection: &Collection) {
         }
         if collection.has_version_field() {
             properties.object(VERSION_FIELD, |version| {
-                version.str("type", "string").str("description", "of its state; see expected_version");
+                version
+                    .str("type", "string")
+                    .str("description", "version of this row; pass it as expected_version");
             });
         }
     });
 }
 
-/// A header is for people to read, and models read it too: one line, not long, nothing that hides or turns.
-fn plain_header(header: &str) -> String {
+/// Text from a data file for a description that models read: one line, not too long, no invisible characters.
+pub(crate) fn plain_text(text: &str) -> String {
     const CHARS_MAX: usize = 100;
     let mut out: String =
-        header.chars().map(|c| if is_invisible(c) { ' ' } else { c }).take(CHARS_MAX).collect();
-    if header.chars().nth(CHARS_MAX).is_some() {
+        text.chars().map(|c| if is_invisible(c) { ' ' } else { c }).take(CHARS_MAX).collect();
+    if text.chars().nth(CHARS_MAX).is_some() {
         out.push('…');
     }
     out
 }
 
-/// What the author says; else the column's own name where it is another; and, for a filter, the values there
-/// are.
+/// The author's description, else the column's header where the field's name does not already say it; with the
+/// column's current values for a filter or a new value, where the author asks for them.
 fn field_description(field: &Field, with_values: bool) -> Option<String> {
-    let own = || {
-        (field.column != field.name && !field.column.trim().is_empty()).then(|| plain_header(&field.column))
-    };
-    let said = field.description.clone().or_else(own);
+    let description = field.description.clone().or_else(|| header_description(field));
     if !with_values || !field.allowed.is_empty() || field.observed_values.is_empty() {
-        return said;
+        return description;
     }
     let values = format!("{VALUES_PREFIX}{}", field.observed_values.join(", "));
-    Some(match said {
-        Some(said) => format!("{}. {values}", said.trim_end_matches('.')),
+    Some(match description {
+        Some(description) => format!("{}. {values}", description.trim_end_matches('.')),
         None => values,
     })
+}
+
+/// The header of a column whose name is not just the header in lower case with `_` for blanks.
+fn header_description(field: &Field) -> Option<String> {
+    let words = |text: &str| text.trim().to_lowercase().replace(['_', '-'], " ");
+    let is_same = words(&field.column) == words(&field.name);
+    (!is_same && !field.column.trim().is_empty()).then(|| plain_text(&field.column))
 }

@@ -1,8 +1,8 @@
-//! The seam between a contract and where its data lives.
+//! The interface between a contract and the data: what every kind of source implements.
 //!
-//! A [`Source`] is a file or a database. It says what it has ([`Facts`]); the compiler chooses from that; and
-//! [`Source::reader`] prepares, once, what calls will ask. A [`Reader`] answers from then on, or says why not.
-//! A [`Writer`] changes one row by its key, and a [`Prepared`] statement is the author's own.
+//! A [`Source`] is a file or a database. It reports its tables and columns as [`SourceFacts`], from which the
+//! compiler builds the contract. Then it prepares, once, what calls will use: a [`Reader`] and a [`Writer`] for each
+//! collection, a [`PreparedStatement`] for each of the author's statements.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,33 +11,32 @@ use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::value::{Value, ValueRef};
 
-/// Somewhere data lives.
+/// A file or database.
 pub trait Source: Send + Sync {
-    /// What is there now. May take as long as reading everything once.
+    /// Reports the current tables and columns. May read all data once.
     fn introspect(&self) -> Result<SourceFacts, SourceError>;
 
-    /// Prepares reading one table in the shape that was compiled. What the source holds later must keep to
-    /// it; rows that do not are a [`SourceFault::Changed`].
+    /// Prepares to read one table in its compiled shape. Later rows that do not fit it are a
+    /// [`SourceError::Incompatible`].
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError>;
 
-    /// Prepares writing one table in the shape that was compiled. Asked only where [`TableFacts::read_only`] has
-    /// nothing against it.
+    /// Prepares to write one table in its compiled shape. Called only if [`TableFacts::read_only_reason`] is `None`.
     fn writer(&self, _shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
         Err(SourceError::read_only())
     }
 
-    /// What a statement takes and gives, and whether it writes, without running it.
+    /// Describes a statement without running it: its parameters, its columns, whether it writes.
     fn describe_statement(&self, _sql: &str) -> Result<StatementFacts, StatementError> {
         Err(StatementError::unsupported())
     }
 
-    /// Prepares a statement that was examined.
+    /// Prepares a statement that was described.
     fn prepare(&self, _statement: &StatementShape) -> Result<Arc<dyn PreparedStatement>, SourceError> {
         Err(SourceError::read_only())
     }
 
-    /// What is wrong with the data right now, for whoever owns it: with its place and a way out, where the
-    /// source knows more than a fault tells callers. With a shape, what keeps a reader of it from being made.
+    /// The current problem with the data, for its owner: with the location and a fix, where the source knows more
+    /// than its error tells callers. With a shape, the problem that prevents a reader of that shape.
     fn diagnose(&self, _shape: Option<&TableShape>) -> Option<Diagnostic> {
         None
     }
@@ -47,11 +46,11 @@ pub trait Source: Send + Sync {
 #[derive(Debug, Clone, Default)]
 pub struct SourceFacts {
     pub tables: Vec<TableFacts>,
-    /// What a person should know about how it was read: the encoding, the delimiter.
+    /// How the data was read, for its owner: the encoding, the delimiter.
     pub notes: Vec<String>,
-    /// What is there too, and is not served.
+    /// Tables that cannot be served.
     pub skipped_tables: Vec<SkippedTable>,
-    /// What stands between fields, where something does: an ASCII character.
+    /// The ASCII character between the fields of a CSV file.
     pub delimiter: Option<u8>,
 }
 
@@ -59,69 +58,67 @@ pub struct SourceFacts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedTable {
     pub table: String,
-    /// Half a sentence for whoever owns it.
+    /// A clause for the owner of the data.
     pub reason: String,
 }
 
 impl fmt::Display for SkippedTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is left out: {}", self.table, self.reason)
+        write!(f, "`{}` is not served: {}", self.table, self.reason)
     }
 }
 
 #[derive(Debug, Clone)]
 pub struct TableFacts {
-    /// As the source calls it: a table's name, or a file's without its ending.
+    /// The name in the source: of the table or sheet, or of the file without its extension.
     pub name: String,
-    /// None where rows name their columns and there is no row.
+    /// Empty for a JSON file without records.
     pub columns: Vec<ColumnFacts>,
-    /// The columns that tell rows apart: the primary key, else the first column that happens to; else none.
+    /// The primary key, else the first column that is unique in the current rows; else empty.
     pub key: Vec<usize>,
-    /// Whether the key is declared by the source, and not only found in its rows.
+    /// Whether the source declares the key; otherwise it was detected in the current rows.
     pub key_is_declared: bool,
     pub row_count: Option<u64>,
-    /// Why nothing can be written to it, if nothing can: half a sentence for whoever owns it.
+    /// Why the table cannot be written: a clause for the owner of the data.
     pub read_only_reason: Option<String>,
-    /// How it can be searched.
     pub search: SearchFacts,
 }
 
-/// How a table can be searched for words.
+/// How a table can be searched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SearchFacts {
-    /// Its rows are looked at, one after the other.
+    /// By scanning its rows.
     #[default]
     Scan,
-    /// There is an index over these columns, by place.
+    /// With a full-text index over these columns, by index.
     Indexed(Vec<usize>),
 }
 
 #[derive(Debug, Clone)]
 pub struct ColumnFacts {
-    /// As the source calls it; may be blank, odd, or there twice.
+    /// The name in the source. May be blank, or the same as another column's.
     pub name: String,
     pub data_type: DataType,
-    /// Whether there are rows without a value, or may be.
+    /// Whether rows without a value exist or are allowed.
     pub nullable: bool,
-    /// Whether there are values of another shape too, or may be: those are told as text.
+    /// Whether values of other types exist or are allowed; they are returned as text.
     pub mixed: bool,
-    /// All the different values there are, where they are few texts.
+    /// All distinct values of a text column that has few of them.
     pub distinct_values: Vec<String>,
-    /// Whether a new row may leave it out: it has a default, or the source fills it in.
+    /// Whether a new row may omit it: it has a default, or the source fills it in.
     pub has_default: bool,
-    /// Why no caller can set it, if none can: it is computed.
+    /// Why callers cannot set it: it is computed.
     pub read_only_reason: Option<String>,
-    /// What happens to values that are written, if they are not kept digit by digit: half a sentence for whoever
-    /// owns it, behind the column's name.
+    /// How stored values lose digits: a clause for the owner of the data, after the column's name.
     pub precision_loss: Option<String>,
-    /// Whether it is all texts that are bytes in base64, and new ones are kept so: then it may be a blob.
+    /// Whether every value is a base64 text and new blobs are stored as base64: then it may be declared a blob.
     pub is_base64: bool,
-    /// What all its values can be told as, where no reader looks at all of them when it is made. Where one does, it
-    /// says which value does not fit.
+    /// The types that every value fits. `None` where creating a reader checks every value and names the one that
+    /// does not fit.
     pub possible_types: Option<PossibleTypes>,
 }
 
-/// The kinds that all values of a column are of, as its source keeps them: none is ruled out before a value does.
+/// The types that every value of a column fits, starting with all types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PossibleTypes(Vec<(DataType, Option<String>)>);
 
@@ -132,8 +129,8 @@ impl Default for PossibleTypes {
 }
 
 impl PossibleTypes {
-    /// Takes one value into account. A text may turn out to mean "no value", so one that is not of a kind rules it
-    /// out only together with another.
+    /// Removes the types that `value` does not fit. One text may turn out to mean NULL, so a type is removed only at
+    /// the second distinct text that does not fit.
     pub fn observe(&mut self, value: ValueRef<'_>, is_of: impl Fn(DataType) -> bool) {
         self.0.retain_mut(|(kind, but)| {
             if is_of(*kind) {
@@ -150,17 +147,17 @@ impl PossibleTypes {
         });
     }
 
-    /// Whether all values are of a kind, where this text means that there is none.
+    /// Whether every value fits a type, if `null` is the text that means NULL.
     pub fn includes(&self, kind: DataType, null: Option<&str>) -> bool {
         self.0.iter().any(|(one, but)| *one == kind && (but.is_none() || but.as_deref() == null))
     }
 }
 
-/// A longer text is not taken for one that means "no value".
+/// A longer text is not a candidate for the text that means NULL.
 const NULL_TEXT_BYTES_MAX: usize = 64;
 
 impl TableFacts {
-    /// A table without a key, whose rows nobody counted.
+    /// A table without a key and with an unknown number of rows.
     pub fn new(name: impl Into<String>, columns: Vec<ColumnFacts>) -> Self {
         Self {
             name: name.into(),
@@ -175,7 +172,7 @@ impl TableFacts {
 }
 
 impl ColumnFacts {
-    /// A column with a value of this kind in every row.
+    /// A column with a value of this type in every row.
     pub fn new(name: impl Into<String>, data_type: DataType) -> Self {
         Self {
             name: name.into(),
@@ -192,52 +189,51 @@ impl ColumnFacts {
     }
 }
 
-/// One table as a contract reads it. Columns are named as the source names them, by place in [`Facts`].
+/// One table as a contract reads it.
 #[derive(Debug, Clone)]
 pub struct TableShape {
     pub table: String,
     pub columns: Vec<ColumnShape>,
-    /// Places in `columns`.
+    /// Indexes into `columns`.
     pub key: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
 pub struct ColumnShape {
-    /// The place in [`TableFacts::columns`].
+    /// The index in [`TableFacts::columns`].
     pub source_index: usize,
     pub name: String,
     pub data_type: DataType,
     pub nullable: bool,
     pub mixed: bool,
-    /// Text that means "no value".
+    /// The text that means NULL.
     pub null_text: Option<String>,
 }
 
-/// Reads one table. Cells come in the order of the shape's columns.
+/// Reads one table. Values come in the order of the shape's columns.
 pub trait Reader: Send + Sync {
-    /// Whether such a read is short enough to be done where it arrives.
+    /// Whether such a read is short enough to run on the thread that received the call.
     fn can_run_inline(&self, read: &ReadRequest<'_>) -> bool;
 
-    /// Hands the row with this key to `row`; `false` if there is none.
+    /// Passes the row with this key to `row`; returns `false` if there is none.
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError>;
 
-    /// Hands rows to `row` in order, each with its [`RowPosition`], until `row` has enough. Returns how many rows
-    /// match the filters, whatever [`Query::after`] says. A local source always knows a [`Total`]; `None` is for
-    /// sources that cannot count without another request.
+    /// Passes rows to `row` in order, each with its [`RowPosition`], until `row` stops. Returns how many rows pass the
+    /// filters in total, regardless of [`Query::after`]. A local source always knows a [`Total`]; `None` is for sources
+    /// that cannot count without another request.
     fn list(
         &self,
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError>;
 
-    /// Hands rows that have every one of the words to `row`, the best first where there is an index, else in the
-    /// order of the table, until `row` has enough.
+    /// Passes rows that contain every term to `row` until `row` stops: the best match first with an index, else in
+    /// the order of the table.
     fn search(
         &self,
         search: &Search<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<SearchCoverage, SourceError> {
-        // Every reader has its own, in the end.
         let _ = (search, row);
         Err(SourceError::read_only())
     }
@@ -261,34 +257,34 @@ impl Total {
     }
 }
 
-/// What a search is for. A row matches if each word is part of one of the columns, in any case of its letters.
+/// A search. A row matches if each term is part of one of the columns, ignoring case.
 #[derive(Debug)]
 pub struct Search<'a> {
-    /// At least one, none blank.
+    /// At least one; none is blank.
     pub terms: Vec<&'a str>,
-    /// Places in the shape's columns.
+    /// Indexes into the shape's columns.
     pub columns: &'a [usize],
-    /// More rows than this will not be taken.
+    /// No more rows than this are needed.
     pub rows_max: usize,
-    /// More rows than this are not looked at where there is no index.
+    /// Without an index, no more rows than this are scanned.
     pub scan_rows_max: usize,
     pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
-    /// Grows with the rows that were looked at, where somebody wants to know.
+    /// Counts the scanned rows, for progress notifications.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }
 
-/// How far a search came.
+/// How many rows a search covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchCoverage {
-    /// Every row was looked at, or `row` had enough.
+    /// Every row, or enough of them for `row`.
     Complete,
-    /// There are rows beyond [`Search::scan_rows_max`].
+    /// Not the rows beyond [`Search::scan_rows_max`].
     Truncated,
 }
 
-/// Changes one table, at most one row at a time. Always called where blocking is allowed.
+/// Writes one table, one row at a time. Called only on threads that may block.
 pub trait Writer: Send + Sync {
-    /// Does it, durably before it returns, or changes nothing. Whoever reads meanwhile sees all of it or nothing.
+    /// Applies the change durably, or changes nothing. Concurrent readers see all of it or none of it.
     fn write(
         &self,
         write: &WriteRequest<'_>,
@@ -299,27 +295,28 @@ pub trait Writer: Send + Sync {
 #[derive(Debug)]
 pub struct WriteRequest<'a> {
     pub change: RowChange<'a>,
-    /// What makes a repetition harmless: the same claim again gets what was told the first time.
+    /// A repeated request with the same key returns the stored result of the first.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// Everything is judged, and nothing is kept.
+    /// Runs every check, then rolls back.
     pub dry_run: bool,
     pub now_ms: u64,
-    /// Rings when nobody waits any more. What is not kept by then is not kept at all: [`SourceFault::Stopped`].
+    /// Set when the caller has gone away. A write that is not yet committed is abandoned with
+    /// [`SourceError::Cancelled`].
     pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
 }
 
-/// Cells come with their places in the shape's columns. What is not named keeps its value, or its default.
+/// Values come with their indexes in the shape's columns. A column without one keeps its value, or gets its default.
 ///
-/// A cell is what its column's kind says: an integer for `Integer` and `Int64`, 0 or 1 for `Boolean`, a real for
-/// `Number`, bytes for `Blob`, and for all others a text, which for `Json` is JSON on one line. In a mixed column
-/// any text may come. What the source cannot hold exactly is [`WriteFault::Refused`].
+/// A value has the form that its column's type requires: an integer for `Integer` and `Int64`, 0 or 1 for `Boolean`,
+/// a real for `Number`, bytes for `Blob`, and a text for all others, which for `Json` is JSON on one line. A mixed
+/// column also takes any text. A value that the source cannot store exactly is a [`WriteError::Rejected`].
 #[derive(Debug)]
 pub enum RowChange<'a> {
-    /// A key that is there already is [`WriteFault::Exists`].
+    /// An existing key is a [`WriteError::AlreadyExists`].
     Create {
         values: &'a [(usize, ValueRef<'a>)],
     },
-    /// A key that is not there is [`WriteFault::NotFound`].
+    /// An unknown key is a [`WriteError::NotFound`].
     Update {
         key: &'a [ValueRef<'a>],
         values: &'a [(usize, ValueRef<'a>)],
@@ -329,123 +326,123 @@ pub enum RowChange<'a> {
     },
 }
 
-/// One caller's idempotency key for one tool, and what they asked for with it. Both are digests.
+/// Digests of one caller's idempotency key for one tool, and of the request made with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub key_digest: [u8; 32],
     pub request_digest: [u8; 32],
 }
 
-/// For so long a claim is kept at least, unless there are too many.
+/// The minimum retention of an idempotency record, unless there are too many.
 pub const IDEMPOTENCY_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
-/// The oldest go first.
+/// Beyond this, the oldest records are removed.
 pub const IDEMPOTENCY_RECORDS_MAX: usize = 10_000;
 
-/// Stands by while a row is held, and writes down what is told of it.
+/// Callbacks of a writer while it holds the row.
 pub trait WriteChecks {
-    /// The row as it is, before an update or a delete. May object; for an update, may have further cells to set.
+    /// Called with the current row before an update or a delete. Returns additional values to set in an update.
     fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict>;
 
-    /// The row as it will be; for a delete, as it was. What is returned is kept with the claim.
+    /// Called with the row after the change; for a delete, the row before it. The returned bytes are stored with the
+    /// idempotency record.
     fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation>;
 }
 
-/// The row is not in the state that the caller means.
+/// The row is not at the version that the caller expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionConflict;
 
-/// The row as it would be cannot be told, so it is not written.
+/// The new row violates the contract, so it is not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContractViolation;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// The clerk knows what to tell.
+    /// The change was applied; the [`WriteChecks`] hold the result.
     Done,
-    /// It was done before, under the same claim: what was told then.
+    /// An earlier request with the same idempotency key applied it: the stored result.
     Replayed(Vec<u8>),
 }
 
 /// Why nothing was written.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WriteError {
-    #[error("nothing has this key")]
+    #[error("no row has this key")]
     NotFound,
-    #[error("there is a record with this key already")]
+    #[error("a row with this key already exists")]
     AlreadyExists,
-    #[error("the record changed since it was read")]
+    #[error("the row has changed since it was read")]
     VersionConflict,
-    #[error("this idempotency key was used for something else")]
+    #[error("this idempotency key was already used for a different request")]
     IdempotencyKeyReused,
-    /// It cannot be told whether it was done: somebody else changed the file right after.
-    #[error("whether this was done before cannot be told any more; read the record and decide")]
+    /// Another program changed the file right after the first attempt.
+    #[error("cannot determine whether this write was applied; read the row before trying again")]
     OutcomeUnknown,
-    /// A value that the source cannot hold exactly, or will not. Half a sentence: why.
+    /// The source cannot store the value exactly, or does not accept it. `reason` is a clause.
     #[error("{reason}")]
     Rejected { column: Option<usize>, reason: String },
-    /// It would change more rows than are allowed.
-    #[error("this would change {rows} rows, and at most {max} are allowed; nothing was changed")]
+    #[error("this would change {rows} rows, which exceeds the limit of {max}; nothing was changed")]
     TooManyRows { rows: u64, max: u64 },
-    #[error("the record as it would be does not fit its contract")]
+    #[error("the new row would not match the schema of this collection")]
     ContractViolation,
-    /// It was written, and nobody knows whether a loss of power would undo it. Not to be done again without a claim.
+    /// The change was written, but may not survive a power failure. Must not be repeated without an idempotency key.
     #[error("{message}")]
     DurabilityUnknown { message: String, detail: String },
     #[error(transparent)]
     Source(#[from] SourceError),
 }
 
-/// What a statement takes and gives.
+/// A statement as its source describes it.
 #[derive(Debug, Clone, Default)]
 pub struct StatementFacts {
-    /// Names without the colon, in order, each once.
+    /// Names without the colon, in order of first use.
     pub parameters: Vec<String>,
-    /// A column whose kind cannot be known is a mixed, nullable number: told as it comes.
+    /// A column whose type is unknown is a mixed, nullable number.
     pub columns: Vec<ColumnFacts>,
     pub writes: bool,
-    /// What may be asked for by it reads tables, by name: for whoever wants to know what a tool can see.
+    /// The tables that it reads.
     pub tables: Vec<String>,
-    /// Parameters that it puts, as they are, into columns that do not keep everything.
+    /// Parameters that it stores unchanged in columns that do not accept every value.
     pub assignments: Vec<ColumnAssignment>,
-    /// Parameters that say how many rows or where to begin, and so have to be integers.
+    /// Parameters of LIMIT and OFFSET, which must be integers.
     pub limit_parameters: Vec<String>,
 }
 
-/// A parameter on its way into a column that makes something else of some values, or refuses them.
+/// A parameter stored in a column that converts or rejects some values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnAssignment {
     pub parameter: String,
     pub column: String,
-    /// The column's type, as its source declares it.
+    /// The column's declared type.
     pub declared_type: String,
     pub accepts: AcceptedValues,
 }
 
-/// What such a column keeps.
+/// Which values a column accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptedValues {
-    /// Texts that are no numbers are refused.
+    /// Numbers; texts that are not numbers are rejected.
     Numbers,
-    /// A text that looks like a number becomes one, others stay.
+    /// Numbers and texts; a text that looks like a number becomes one.
     NumbersAndTexts,
-    /// No truth values: the statement has the parameter elsewhere too, where `true` could not stand for it.
+    /// Texts. A boolean is rejected, because the statement also uses the parameter where `true` cannot replace it.
     Texts,
 }
 
-/// What is wrong with a statement, and where in its text.
+/// An error in a statement, and where in its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementError {
     pub message: String,
     pub help: Option<String>,
-    /// Bytes of the statement.
+    /// A byte range of the statement.
     pub span: Option<std::ops::Range<usize>>,
 }
 
 impl StatementError {
     fn unsupported() -> Self {
         Self {
-            message: "this source has no statements".into(),
-            help: Some("statements are for sources of the kind `sqlite`".into()),
+            message: "this source does not support statements".into(),
+            help: Some("statements need a source of the kind `sqlite`".into()),
             span: None,
         }
     }
@@ -456,32 +453,32 @@ impl StatementError {
 pub struct StatementShape {
     pub sql: String,
     pub parameters: Vec<String>,
-    /// What callers give for each of them.
+    /// The type of each parameter's argument.
     pub parameter_types: Vec<DataType>,
-    /// Of the result; `at` is the place in the statement's own columns.
+    /// The result's columns; `source_index` is the index in the statement's own columns.
     pub columns: Vec<ColumnShape>,
     pub writes: bool,
     pub changes_max: u64,
-    /// How long it may take, where its author says so: then others may have to wait for as long.
+    /// The author's timeout. With one, other calls may have to wait that long.
     pub timeout_ms: Option<u64>,
 }
 
-/// A statement that can be run.
+/// A statement that is ready to run.
 pub trait PreparedStatement: Send + Sync {
-    /// Whether it is short enough to be run where the call arrives.
+    /// Whether it is short enough to run on the thread that received the call.
     fn can_run_inline(&self) -> bool;
 
-    /// Runs one that only reads. Arguments stand in the order of the parameters.
+    /// Runs a statement that only reads. Arguments come in the order of the parameters.
     fn read(
         &self,
         arguments: &[ValueRef<'_>],
-        stop: Option<&std::sync::atomic::AtomicBool>,
+        cancelled: Option<&std::sync::atomic::AtomicBool>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError>;
 
-    /// Runs one that writes: all of it or nothing. `told` writes down what is told of the rows that it returned
-    /// and of how many were changed; that is kept with the claim. [`WriteFault::Refused`] has the place of a
-    /// parameter where others have that of a column.
+    /// Runs a statement that writes, completely or not at all. `render_result` renders the result from the changed
+    /// and returned rows; it is stored with the idempotency record. In a [`WriteError::Rejected`], `column` is the
+    /// index of a parameter.
     fn write(
         &self,
         arguments: &[ValueRef<'_>],
@@ -491,15 +488,15 @@ pub trait PreparedStatement: Send + Sync {
     ) -> Result<WriteOutcome, WriteError>;
 }
 
-/// What a statement did to rows, and all that followed from it.
+/// The rows that a statement changed, including those changed by triggers and foreign keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeSummary {
     pub rows: u64,
-    /// The same for the same rows in the same state; another otherwise. For [`Which::Told`].
+    /// Identifies the changed rows and their contents. Only with [`CaptureMode::RowDigest`].
     pub digest: Option<[u8; 32]>,
 }
 
-/// Whether it matters which rows a statement changes, and not only how many.
+/// Whether a statement's changed rows are digested or only counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureMode {
     CountOnly,
@@ -512,50 +509,50 @@ pub struct StatementWriteOptions<'a> {
     pub idempotency_key: Option<IdempotencyKey>,
     pub dry_run: bool,
     pub now_ms: u64,
-    /// As in [`Write::stop`].
+    /// As in [`WriteRequest::cancelled`].
     pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
 }
 
-/// Where a row of a table without a key lies: the order there is, and which state of the table it counts in.
-/// Means nothing where there is a key.
+/// The position of a row in a table without a key: its number, and the version of the table that it refers to.
+/// Unused where there is a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowPosition {
     pub row_number: i64,
     pub table_version: i64,
 }
 
-/// What is about to be read.
+/// The kind of read that a caller is about to make.
 #[derive(Debug)]
 pub enum ReadRequest<'a> {
     Get,
     List(&'a Query<'a>),
 }
 
-/// Which rows, and in which order. The key decides between rows that the sort leaves equal; rows without a
-/// value in the sorted column come last either way.
+/// Which rows to list, in which order. The key breaks ties of the sort. Rows without a value in the sorted column
+/// come last in both directions.
 #[derive(Debug, Default)]
 pub struct Query<'a> {
     pub filters: Vec<Filter<'a>>,
     pub sort: Option<Sort>,
-    /// Rows up to and including this one have been seen.
+    /// Start after this row.
     pub after: Option<&'a CursorPosition>,
-    /// More rows than this will not be taken.
+    /// No more rows than this are needed.
     pub rows_max: usize,
-    /// Rings when nobody waits any more.
+    /// Set when the caller has gone away; the work should stop.
     pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
-    /// Grows with the rows that were looked at, where somebody wants to know.
+    /// Counts the scanned rows, for progress notifications.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Filter<'a> {
-    /// The place in the shape's columns.
+    /// The index in the shape's columns.
     pub column: usize,
     pub comparison: Comparison,
     pub value: ValueRef<'a>,
 }
 
-/// How a row's value stands to the filter's. A row without a value passes none.
+/// How a filter compares a row's value with its own. A row without a value passes no filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Comparison {
     Equals,
@@ -569,8 +566,8 @@ pub struct Sort {
     pub descending: bool,
 }
 
-/// Where a page ended: the last row's sorted value, if there is a sort, and its key. Without a key its
-/// [`Place`], as two integers: a place in another state of the table is [`SourceFault::Moved`].
+/// Where a page ended: the last row's sort value, if there is a sort, and its key. In a table without a key, its
+/// [`RowPosition`] as two integers; if the table has changed since, the cursor is a [`SourceError::StaleCursor`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct CursorPosition {
     pub sort_value: Option<Value>,
@@ -583,36 +580,36 @@ pub enum RowFlow {
     Stop,
 }
 
-/// Why a source has no answer. What the caller may read is `told`; what the driver said is for the log.
+/// Why a source failed. `message` is for the caller and names no path and no driver; `detail` is for the log.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SourceError {
-    /// It cannot be read now: missing, forbidden, out of reach. The same may work later.
+    /// It cannot be read now: missing, forbidden, unreachable. A retry may work.
     #[error("{message}")]
     Unavailable { message: String, detail: String },
-    /// It can be read, and is not what the contract was made from, or nothing that could be. The same will not
-    /// work until somebody changes it.
+    /// It can be read but does not fit the contract, or cannot be served at all. A retry fails until the data
+    /// changes.
     #[error("{message}")]
     Incompatible { message: String, detail: String },
-    /// Somebody else writes; the same will work in a moment.
+    /// Another program is writing; a retry will work.
     #[error("the source is busy; try again")]
     Busy { detail: String },
-    #[error("this takes too long; ask for less")]
+    #[error("this takes too long; narrow the request")]
     Timeout,
-    /// A statement cannot be run with what a caller gave, for the parameter at this place if one is to blame. Half a
-    /// sentence: why.
+    /// A statement cannot run with these arguments; `parameter` is the index of the one at fault. `reason` is a
+    /// clause.
     #[error("{reason}")]
     InvalidArgument { parameter: Option<usize>, reason: String },
-    /// A cursor of a table without a key, from before the table changed.
-    #[error("the data changed since this cursor was given; start again without it")]
+    /// The cursor of a table without a key, which has changed since.
+    #[error("the data has changed since this cursor was issued; start again without a cursor")]
     StaleCursor,
-    #[error("stopped")]
+    #[error("cancelled")]
     Cancelled,
 }
 
 impl SourceError {
-    /// Nobody asks for what cannot be had, but for a contract that was made from other facts.
+    /// Returned by the default implementations, which are called only with a contract made from other facts.
     pub fn read_only() -> Self {
-        let detail = "asked to write to what was said to be read only".into();
-        Self::Unavailable { message: "this source is read only".into(), detail }
+        let detail = "write to a source that reported itself as read-only".into();
+        Self::Unavailable { message: "this source is read-only".into(), detail }
     }
 }

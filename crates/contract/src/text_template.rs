@@ -1,33 +1,33 @@
-//! A line of text with places for fields: `Found customer {email} on the {plan} plan.`
+//! Templates for the text of a result: `Found customer {email} on the {plan} plan.`
 
 use std::ops::Range;
 
 use crate::field::Field;
 use crate::value::ValueRef;
 
-/// A line whose places are known to exist.
+/// A parsed template whose fields all exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextTemplate(Vec<Segment>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Segment {
     Text(String),
-    /// The place in the collection's fields.
+    /// The index in the collection's fields.
     Field(usize),
 }
 
-/// Why a line cannot be used, and which of its bytes are to blame.
+/// An invalid template, and which of its bytes are at fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TemplateError {
-    /// A `{` without its `}`.
+    /// A `{` without a `}`.
     Unclosed(Range<usize>),
     UnknownField(String, Range<usize>),
 }
 
 impl TextTemplate {
-    /// A field may be named as callers name it or as the source does. `{{` and `}}` are braces.
+    /// A field can be referred to by its name or by its column's name. `{{` and `}}` are literal braces.
     pub fn parse(text: &str, fields: &[Field]) -> Result<Self, TemplateError> {
-        let mut pieces = Vec::new();
+        let mut segments = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
         while let Some(found) = rest.find(['{', '}']) {
@@ -45,8 +45,8 @@ impl TextTemplate {
                 let at = fields.iter().position(known).ok_or_else(|| {
                     TemplateError::UnknownField(name.into(), start..text.len() - after.len())
                 })?;
-                pieces.push(Segment::Text(std::mem::take(&mut plain)));
-                pieces.push(Segment::Field(at));
+                segments.push(Segment::Text(std::mem::take(&mut plain)));
+                segments.push(Segment::Field(at));
                 rest = after;
             } else {
                 plain.push('}');
@@ -54,15 +54,15 @@ impl TextTemplate {
             }
         }
         plain.push_str(rest);
-        pieces.push(Segment::Text(plain));
-        pieces.retain(|piece| !matches!(piece, Segment::Text(text) if text.is_empty()));
-        Ok(Self(pieces))
+        segments.push(Segment::Text(plain));
+        segments.retain(|segment| !matches!(segment, Segment::Text(text) if text.is_empty()));
+        Ok(Self(segments))
     }
 
     pub fn render(&self, fields: &[Field], cells: &[ValueRef<'_>]) -> String {
         let mut out = String::with_capacity(128);
-        for piece in &self.0 {
-            match piece {
+        for segment in &self.0 {
+            match segment {
                 Segment::Text(text) => out.push_str(text),
                 Segment::Field(at) => fields[*at].write_readable(&mut out, cells[*at]),
             }
@@ -79,7 +79,7 @@ mod tests {
     use crate::value::ValueRef;
 
     #[test]
-    fn places_are_filled() {
+    fn render_fills_in_fields() {
         let fields =
             [Field::new("email", "E-Mail", DataType::Text), Field::new("plan", "plan", DataType::Text)];
         let cells = [ValueRef::Text("dana@acme.test"), ValueRef::Null];
@@ -95,7 +95,7 @@ mod tests {
             ("{}", Err(TemplateError::UnknownField(String::new(), 0..2))),
             ("ü {email", Err(TemplateError::Unclosed(3..9))),
         ] {
-            let got = TextTemplate::parse(text, &fields).map(|line| line.render(&fields, &cells));
+            let got = TextTemplate::parse(text, &fields).map(|template| template.render(&fields, &cells));
             assert_eq!(got.as_deref().map_err(Clone::clone), expected, "{text}");
         }
     }

@@ -1,25 +1,25 @@
-//! Dates and times as ISO 8601 writes them, and nothing that only looks like one.
+//! Parses ISO 8601 dates and times strictly.
 
 /// A date, perhaps with a time, perhaps with a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DateTime {
-    /// Since 1970-01-01, as the clock on that wall shows it.
+    /// Local seconds since 1970-01-01.
     pub seconds: i64,
     pub nanos: u32,
     pub has_time: bool,
-    /// How far that clock is ahead of UTC.
+    /// The offset of the local time from UTC.
     pub offset_minutes: Option<i16>,
 }
 
 impl DateTime {
-    /// What sorts moments: UTC where there is a zone.
+    /// In UTC if there is a time zone.
     pub fn sort_key(&self) -> (i64, u32) {
         (self.seconds - i64::from(self.offset_minutes.unwrap_or(0)) * 60, self.nanos)
     }
 }
 
-/// `2026-02-11`, `2026-02-11T10:00:00`, with a fraction of at most nine digits, with `Z` or `+01:00`. A blank may
-/// stand for the `T` where there is no zone.
+/// `2026-02-11` or `2026-02-11T10:00:00`, with a fraction of at most nine digits, with `Z` or `+01:00`. Without a time
+/// zone, a blank may replace the `T`.
 pub fn parse(text: &[u8]) -> Option<DateTime> {
     let (date, rest) = text.split_at_checked(10)?;
     let seconds = days_since_epoch(date)? * 86_400;
@@ -44,7 +44,7 @@ pub fn parse(text: &[u8]) -> Option<DateTime> {
     Some(DateTime { seconds, nanos, has_time: true, offset_minutes: offset_min })
 }
 
-/// Days since 1970-01-01 of a date that exists.
+/// Days since 1970-01-01, if the date exists.
 fn days_since_epoch(date: &[u8]) -> Option<i64> {
     if date[4] != b'-' || date[7] != b'-' {
         return None;
@@ -61,7 +61,7 @@ fn days_since_epoch(date: &[u8]) -> Option<i64> {
     if day == 0 || day > length {
         return None;
     }
-    // Years begin in March here, so that the odd day comes last.
+    // Years start in March here, so that the leap day comes last.
     let shifted = if month <= 2 { year - 1 } else { year };
     let era = shifted.div_euclid(400);
     let of_era = shifted.rem_euclid(400);
@@ -107,7 +107,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn moments_are_where_they_should_be() {
+    fn sort_keys_are_seconds_since_1970() {
         for (text, seconds) in [
             ("1970-01-01", 0),
             ("1969-12-31T23:59:59Z", -1),

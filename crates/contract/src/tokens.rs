@@ -1,15 +1,14 @@
-//! How many tokens a text costs a model, near enough to compare tools by.
+//! Estimates how many tokens a text costs a model, closely enough to compare tools.
 //!
-//! The vocabulary of a tokenizer is megabytes; this is a screen. A text is cut where `o200k_base` cuts it: a
-//! word with the one character before it, up to three digits, a run of signs, blanks. Then each piece is
-//! charged what such pieces cost on average, in hundredths of a token, measured on the definitions of a
-//! hundred public tools: their sum is right within 3 %, each one within 10 %. Prose in English is as good,
-//! other languages are within a third.
+//! The vocabulary of a real tokenizer has megabytes. This estimate splits a text where `o200k_base` splits it: a word
+//! with the one character before it, up to three digits, a run of symbols, whitespace. Each piece has the average
+//! cost of such pieces, in hundredths of a token, measured on the definitions of a hundred public tools. Their sum is
+//! right within 3 %, each one within 10 %. English prose is as accurate; other languages are within a third.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Words of schemas that are one token wherever they stand, however long they are.
+/// Words of schemas that are always one token, whatever their length.
 const SINGLE_TOKEN_WORDS: [&str; 24] = [
     "additional",
     "annotations",
@@ -50,7 +49,7 @@ pub fn estimate(text: &str) -> usize {
                     let _ = rest.next_if(digit).and_then(|_| rest.next_if(digit));
                     100
                 }
-                // One character before a word belongs to it, unless it ends a line.
+                // One character before a word belongs to the word, unless it is a line break.
                 (CharClass::Whitespace | CharClass::Symbol, CharClass::Letter) if c != '\n' => {
                     word_cost(Some(c), None, &mut rest)
                 }
@@ -82,7 +81,7 @@ fn char_class(c: char) -> CharClass {
     }
 }
 
-/// Blanks are one token, but the last before a word goes with the word.
+/// Whitespace is one token; the last blank before a word belongs to the word.
 fn whitespace_cost(rest: &mut Peekable<Chars<'_>>) -> usize {
     while rest.peek().is_some_and(|next| char_class(*next) == CharClass::Whitespace) {
         let mut ahead = rest.clone();
@@ -95,8 +94,8 @@ fn whitespace_cost(rest: &mut Peekable<Chars<'_>>) -> usize {
     100
 }
 
-/// Up to three signs are mostly one token: `":"`, `"},"`. Signs that are not ASCII, emoji among them, cost
-/// more than one each.
+/// Up to three symbols are usually one token: `":"`, `"},"`. Symbols that are not ASCII, such as emoji, cost more
+/// than one token each.
 fn symbol_cost(first: Option<char>, rest: &mut Peekable<Chars<'_>>) -> usize {
     let (mut ascii, mut other) = (0_usize, 0_usize);
     let mut count = |c: char| if c.is_ascii() { ascii += 1 } else { other += 1 };
@@ -109,7 +108,7 @@ fn symbol_cost(first: Option<char>, rest: &mut Peekable<Chars<'_>>) -> usize {
     run + 150 * other
 }
 
-/// A word: capitals, then small letters, and the character before it. `signupDate` is two.
+/// A word: capitals, then lower-case letters, with the character before it. `signupDate` is two words.
 fn word_cost(before: Option<char>, first: Option<char>, rest: &mut Peekable<Chars<'_>>) -> usize {
     let mut word = String::new();
     word.extend(first);
@@ -130,7 +129,7 @@ fn word_cost(before: Option<char>, first: Option<char>, rest: &mut Peekable<Char
     }
     let marked = word.chars().filter(|c| !c.is_ascii()).count();
     let plain = match (before, letters) {
-        // Words in a sentence are nearly all in the vocabulary, with the blank before them.
+        // Nearly all words of a sentence are in the vocabulary, together with the blank before them.
         (Some(' '), ..=7) => 100,
         (Some(' '), ..=13) => 108,
         (Some(' '), _) => 108 + 25 * (letters - 13),
@@ -142,7 +141,7 @@ fn word_cost(before: Option<char>, first: Option<char>, rest: &mut Peekable<Char
         (Some(_), ..=6) => 150,
         (Some(_), _) => 160 + 20 * (letters - 6),
     };
-    // Codes in capitals are taken apart.
+    // The vocabulary does not have long codes in capitals.
     let coded = if capitals > 8 { 40 * capitals } else { 0 };
     plain.max(coded) + 35 * marked
 }
@@ -161,7 +160,7 @@ fn foreign_letter_cost(letter: char) -> usize {
 mod tests {
     use super::estimate;
 
-    /// The real count, and how far off the estimate may be.
+    /// Asserts that the estimate is within `percent_max` of the real count.
     fn check(text: &str, real: usize, percent_max: usize) {
         let estimated = estimate(text);
         assert!(
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_costs_nothing_and_everything_costs_something() {
+    fn only_the_empty_text_costs_nothing() {
         for (text, at_least) in
             [("", 0), ("a", 1), (" ", 1), ("\n", 1), ("7", 1), ("é", 1), ("\u{308}", 1), ("\0", 1)]
         {
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_takes_no_longer_than_a_look() {
+    fn estimate_handles_long_runs_of_one_character() {
         for piece in ["a", " ", "\n", "}", "7", "é", "A"] {
             assert!(estimate(&piece.repeat(1 << 18)) > 0, "{piece:?}");
         }

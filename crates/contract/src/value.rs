@@ -1,8 +1,8 @@
-//! One value of one row, as a source has it.
+//! One value of one row, as a source stores it.
 
 use std::cmp::Ordering;
 
-/// A value on loan: from a row, or from the arguments of a call.
+/// A borrowed value, from a row or from the arguments of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ValueRef<'a> {
     Null,
@@ -12,7 +12,7 @@ pub enum ValueRef<'a> {
     Blob(&'a [u8]),
 }
 
-/// A value of its own: what a cursor carries.
+/// An owned value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Null,
@@ -33,13 +33,12 @@ impl ValueRef<'_> {
         }
     }
 
-    /// The order in which SQLite sorts: nothing, numbers, texts by their bytes, blobs. Every source that sorts
-    /// by itself sorts so.
+    /// SQLite's order: NULL, numbers, texts by their bytes, blobs. Every source sorts this way.
     pub fn sql_cmp(self, other: ValueRef<'_>) -> Ordering {
         use ValueRef::{Blob, Integer, Null, Real, Text};
         match (self, other) {
             (Integer(a), Integer(b)) => a.cmp(&b),
-            // There is one zero, whatever its sign.
+            // -0.0 equals 0.0.
             (Real(a), Real(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
             (Integer(a), Real(b)) => (a as f64).total_cmp(&(b + 0.0)),
             (Real(a), Integer(b)) => (a + 0.0).total_cmp(&(b as f64)),

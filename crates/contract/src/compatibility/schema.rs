@@ -1,7 +1,8 @@
-//! Two schemas, compared keyword by keyword.
+//! Compares two schemas keyword by keyword.
 //!
-//! Each difference makes a schema wider or narrower, and the side it stands on says what that means. This is
-//! for schemas of ours: no `$ref`, no `not`. A keyword that is not known here is fine as long as it stays.
+//! Each difference widens or narrows a schema; its side decides what that means for clients. Only schemas that this
+//! crate generates are compared: they have no `$ref` and no `not`. An unknown keyword is fine as long as it does not
+//! change.
 
 use std::collections::BTreeSet;
 
@@ -12,40 +13,38 @@ use crate::field::SENSITIVE_KEYWORD;
 use crate::humanize::join_truncated;
 use crate::schemas::VALUES_PREFIX;
 
-/// So many values are named in a sentence.
+/// A reason names no more values than this.
 const SHOWN_MAX: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaSide {
-    /// What callers say.
     Input,
-    /// What they are told.
     Output,
 }
 
-/// Only there to be read.
+/// Keywords without an effect on validation.
 const TEXT_KEYWORDS: [&str; 5] = ["$comment", "$schema", "description", "examples", "title"];
 
-/// A schema without its words, and the words.
+/// A schema without descriptions and titles, and that text.
 pub(super) fn canonical(text: &str) -> (Value, String) {
-    let mut schema: Value = serde_json::from_str(text).expect("a schema of ours is JSON");
-    let mut words = String::new();
-    strip_text(&mut schema, &mut words);
-    (schema, words)
+    let mut schema: Value = serde_json::from_str(text).expect("a generated schema is JSON");
+    let mut stripped = String::new();
+    strip_text(&mut schema, &mut stripped);
+    (schema, stripped)
 }
 
-fn strip_text(schema: &mut Value, words: &mut String) {
+fn strip_text(schema: &mut Value, stripped: &mut String) {
     let Value::Object(members) = schema else { return };
     for name in TEXT_KEYWORDS {
-        if let Some(said) = members.remove(name) {
-            let said = said.as_str().map_or_else(|| said.to_string(), str::to_owned);
-            // What the data happens to hold is no promise.
-            let said = said.split(VALUES_PREFIX).next().unwrap_or_default().trim_end_matches(['.', ' ']);
-            if !said.is_empty() {
-                words.push_str(name);
-                words.push(' ');
-                words.push_str(said);
-                words.push('\n');
+        if let Some(text) = members.remove(name) {
+            let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
+            // The current values of a column are not part of the contract.
+            let text = text.split(VALUES_PREFIX).next().unwrap_or_default().trim_end_matches(['.', ' ']);
+            if !text.is_empty() {
+                stripped.push_str(name);
+                stripped.push(' ');
+                stripped.push_str(text);
+                stripped.push('\n');
             }
         }
     }
@@ -53,39 +52,39 @@ fn strip_text(schema: &mut Value, words: &mut String) {
         match (keyword.as_str(), value) {
             ("properties", Value::Object(properties)) => {
                 for (name, property) in properties.iter_mut() {
-                    words.push_str(name);
-                    words.push('\n');
-                    strip_text(property, words);
+                    stripped.push_str(name);
+                    stripped.push('\n');
+                    strip_text(property, stripped);
                 }
             }
-            ("items" | "additionalProperties", value) => strip_text(value, words),
+            ("items" | "additionalProperties", value) => strip_text(value, stripped),
             ("anyOf" | "oneOf" | "allOf", Value::Array(several)) => {
-                several.iter_mut().for_each(|one| strip_text(one, words));
+                several.iter_mut().for_each(|one| strip_text(one, stripped));
             }
             _ => {}
         }
     }
 }
 
-/// Tells `add` of everything that is different.
+/// Passes every difference to `report`.
 pub(super) fn compare_side(
     side: SchemaSide,
     was: &Value,
     is: &Value,
-    add: &mut dyn FnMut(Compatibility, String, String),
+    report: &mut dyn FnMut(Compatibility, String, String),
 ) {
     let at = match side {
         SchemaSide::Input => "input",
         SchemaSide::Output => "output",
     };
-    SchemaComparer { side, report: add }.compare_schemas(at, was, is);
+    SchemaComparer { side, report }.compare_schemas(at, was, is);
 }
 
-/// What a difference does to the values that are allowed.
+/// What a difference does to the set of valid values.
 enum SchemaChange {
     Widened,
     Narrowed,
-    /// Neither can be shown.
+    /// Neither can be proven.
     Unknown,
 }
 
@@ -95,28 +94,28 @@ struct SchemaComparer<'a> {
 }
 
 impl SchemaComparer<'_> {
-    fn report_difference(&mut self, verdict: Compatibility, at: &str, why: impl Into<String>) {
-        (self.report)(verdict, at.to_owned(), why.into());
+    fn report_difference(&mut self, compatibility: Compatibility, at: &str, reason: impl Into<String>) {
+        (self.report)(compatibility, at.to_owned(), reason.into());
     }
 
-    /// By the side it is on.
-    fn report_change(&mut self, turn: &SchemaChange, at: &str, what: &str) {
-        let (verdict, why) = match (self.side, turn) {
+    /// Reports a change with its meaning for this side.
+    fn report_change(&mut self, change: &SchemaChange, at: &str, what: &str) {
+        let (compatibility, effect) = match (self.side, change) {
             (SchemaSide::Input, SchemaChange::Widened) => {
-                (Compatibility::Compatible, "more is taken than before")
+                (Compatibility::Compatible, "it accepts more than before")
             }
             (SchemaSide::Input, SchemaChange::Narrowed) => {
-                (Compatibility::Breaking, "what was taken before may be refused")
+                (Compatibility::Breaking, "arguments that were valid may be refused")
             }
             (SchemaSide::Output, SchemaChange::Narrowed) => {
-                (Compatibility::Compatible, "no more is told than before")
+                (Compatibility::Compatible, "it returns nothing new")
             }
             (SchemaSide::Output, SchemaChange::Widened) => {
-                (Compatibility::Breaking, "readers may be told what they do not expect")
+                (Compatibility::Breaking, "clients may receive values that they do not expect")
             }
-            (_, SchemaChange::Unknown) => (Compatibility::Breaking, "it cannot be shown to be compatible"),
+            (_, SchemaChange::Unknown) => (Compatibility::Breaking, "cannot be shown to be compatible"),
         };
-        self.report_difference(verdict, at, format!("{what}; {why}"));
+        self.report_difference(compatibility, at, format!("{what}; {effect}"));
     }
 
     fn compare_schemas(&mut self, at: &str, was: &Value, is: &Value) {
@@ -125,7 +124,11 @@ impl SchemaComparer<'_> {
         }
         let empty = Map::new();
         let (Some(was), Some(is)) = (schema_keywords(was, &empty), schema_keywords(is, &empty)) else {
-            return self.report_change(&SchemaChange::Unknown, at, "a schema that is `false` came or went");
+            return self.report_change(
+                &SchemaChange::Unknown,
+                at,
+                "a schema that is `false` was added or removed",
+            );
         };
         self.compare_types(at, was, is);
         self.compare_values(at, was, is);
@@ -133,31 +136,33 @@ impl SchemaComparer<'_> {
             self.compare_bound(at, keyword, *end, was.get(*keyword), is.get(*keyword));
         }
         for keyword in ["format", "pattern"] {
-            let turn = match (was.get(keyword), is.get(keyword)) {
+            let change = match (was.get(keyword), is.get(keyword)) {
                 (was, is) if was == is => continue,
                 (None, Some(_)) => SchemaChange::Narrowed,
                 (Some(_), None) => SchemaChange::Widened,
                 (_, _) => SchemaChange::Unknown,
             };
             let what = describe_change(keyword, was.get(keyword), is.get(keyword));
-            self.report_change(&turn, at, &what);
+            self.report_change(&change, at, &what);
         }
         match (is_true(was.get("uniqueItems")), is_true(is.get("uniqueItems"))) {
-            (false, true) => self.report_change(&SchemaChange::Narrowed, at, "nothing may come twice now"),
-            (true, false) => self.report_change(&SchemaChange::Widened, at, "the same may come twice now"),
+            (false, true) => {
+                self.report_change(&SchemaChange::Narrowed, at, "duplicates are no longer allowed")
+            }
+            (true, false) => self.report_change(&SchemaChange::Widened, at, "duplicates are allowed now"),
             (false, false) | (true, true) => {}
         }
         if was.get("default") != is.get("default") {
             let what = describe_change("default", was.get("default"), is.get("default"));
-            let why = "whoever leaves it out gets something else than before";
-            self.report_difference(Compatibility::Compatible, at, format!("{what}; {why}"));
+            let effect = "calls without it behave differently";
+            self.report_difference(Compatibility::Compatible, at, format!("{what}; {effect}"));
         }
         if was.get(SENSITIVE_KEYWORD) != is.get(SENSITIVE_KEYWORD) {
-            let why = match is_true(is.get(SENSITIVE_KEYWORD)) {
-                true => "it is sensitive now; nobody should write it down",
-                false => "it is not sensitive any more",
+            let reason = match is_true(is.get(SENSITIVE_KEYWORD)) {
+                true => "it is sensitive now and must not be logged",
+                false => "it is no longer sensitive",
             };
-            self.report_difference(Compatibility::TextOnly, at, why);
+            self.report_difference(Compatibility::TextOnly, at, reason);
         }
         if was.contains_key("properties") || is.contains_key("properties") {
             self.compare_objects(at, was, is);
@@ -187,18 +192,20 @@ impl SchemaComparer<'_> {
 
     fn compare_types(&mut self, at: &str, was: &Map<String, Value>, is: &Map<String, Value>) {
         let (was, is) = (allowed_types(was), allowed_types(is));
-        let lost: Vec<&str> = was.difference(&is).copied().collect();
-        let won: Vec<&str> = is.difference(&was).copied().collect();
-        let (lost, won) = (lost.join(" or "), won.join(" or "));
-        match (&*lost, &*won) {
+        let removed: Vec<&str> = was.difference(&is).copied().collect();
+        let added: Vec<&str> = is.difference(&was).copied().collect();
+        let (removed, added) = (removed.join(" or "), added.join(" or "));
+        match (&*removed, &*added) {
             ("", "") => {}
             (_, "") => {
-                self.report_change(&SchemaChange::Narrowed, at, &format!("it is never {lost} any more"))
+                self.report_change(&SchemaChange::Narrowed, at, &format!("it is never {removed} any more"))
             }
-            ("", _) => self.report_change(&SchemaChange::Widened, at, &format!("it may be {won} too")),
-            (_, _) => {
-                self.report_difference(Compatibility::Breaking, at, format!("it was {lost} and is {won} now"))
-            }
+            ("", _) => self.report_change(&SchemaChange::Widened, at, &format!("it may be {added} too")),
+            (_, _) => self.report_difference(
+                Compatibility::Breaking,
+                at,
+                format!("it was {removed} and is {added} now"),
+            ),
         }
     }
 
@@ -206,25 +213,25 @@ impl SchemaComparer<'_> {
     fn compare_values(&mut self, at: &str, was: &Map<String, Value>, is: &Map<String, Value>) {
         match (allowed_values(was), allowed_values(is)) {
             (None, None) => {}
-            (Some(_), None) => self.report_change(&SchemaChange::Widened, at, "any value may stand here now"),
+            (Some(_), None) => self.report_change(&SchemaChange::Widened, at, "every value is allowed now"),
             (None, Some(_)) => {
-                self.report_change(&SchemaChange::Narrowed, at, "only some values may stand here now")
+                self.report_change(&SchemaChange::Narrowed, at, "only some values are allowed now")
             }
             (Some(was), Some(is)) => {
-                let lost: Vec<&str> = was.difference(&is).map(String::as_str).collect();
-                let won: Vec<&str> = is.difference(&was).map(String::as_str).collect();
-                if !lost.is_empty() {
+                let removed: Vec<&str> = was.difference(&is).map(String::as_str).collect();
+                let added: Vec<&str> = is.difference(&was).map(String::as_str).collect();
+                if !removed.is_empty() {
                     self.report_change(
                         &SchemaChange::Narrowed,
                         at,
-                        &format!("without {} now", join_truncated(&lost, SHOWN_MAX)),
+                        &format!("{} is no longer allowed", join_truncated(&removed, SHOWN_MAX)),
                     );
                 }
-                if !won.is_empty() {
+                if !added.is_empty() {
                     self.report_change(
                         &SchemaChange::Widened,
                         at,
-                        &format!("with {} now", join_truncated(&won, SHOWN_MAX)),
+                        &format!("{} is allowed now", join_truncated(&added, SHOWN_MAX)),
                     );
                 }
             }
@@ -242,7 +249,7 @@ impl SchemaComparer<'_> {
         if was == is {
             return;
         }
-        let turn = match (was.map(Value::as_f64), is.map(Value::as_f64)) {
+        let change = match (was.map(Value::as_f64), is.map(Value::as_f64)) {
             (None, Some(Some(_))) => SchemaChange::Narrowed,
             (Some(Some(_)), None) => SchemaChange::Widened,
             (Some(Some(was)), Some(Some(is))) => match (end, is > was) {
@@ -252,14 +259,14 @@ impl SchemaComparer<'_> {
             (_, _) => SchemaChange::Unknown,
         };
         let what = describe_change(keyword, was, is);
-        match (self.side, keyword, &turn) {
-            // As many as a page has is a limit and no promise: readers take one after the other.
+        match (self.side, keyword, &change) {
+            // The page size is a limit that clients do not depend on: they read one item after the other.
             (SchemaSide::Output, "maxItems", SchemaChange::Widened) => {
-                let why = "a list may be longer; readers find all that they knew, and a client that holds \
-                           results to the old schema has to fetch the list again";
-                self.report_difference(Compatibility::Compatible, at, format!("{what}; {why}"));
+                let effect = "a list may be longer; a client that validates results with the old schema must list the \
+                              tools again";
+                self.report_difference(Compatibility::Compatible, at, format!("{what}; {effect}"));
             }
-            (_, _, _) => self.report_change(&turn, at, &what),
+            (_, _, _) => self.report_change(&change, at, &what),
         }
     }
 
@@ -273,40 +280,36 @@ impl SchemaComparer<'_> {
             match (new.get(name), self.side) {
                 (Some(now), _) => self.compare_schemas(&format!("{at}.{name}"), property, now),
                 (None, SchemaSide::Input) => {
-                    let why = if is.get("additionalProperties") == Some(&Value::Bool(false)) {
-                        "the argument is gone; whoever says it is refused"
+                    let reason = if is.get("additionalProperties") == Some(&Value::Bool(false)) {
+                        "the argument was removed; calls with it are refused"
                     } else {
-                        "the argument is gone; whoever says it is not heard"
+                        "the argument was removed; calls with it ignore it"
                     };
-                    self.report_difference(Compatibility::Breaking, &format!("{at}.{name}"), why);
+                    self.report_difference(Compatibility::Breaking, &format!("{at}.{name}"), reason);
                 }
                 (None, SchemaSide::Output) => {
-                    let why = "the field is gone; whoever reads it finds nothing";
-                    self.report_difference(Compatibility::Breaking, &format!("{at}.{name}"), why);
+                    let reason = "the field was removed; clients that read it find nothing";
+                    self.report_difference(Compatibility::Breaking, &format!("{at}.{name}"), reason);
                 }
             }
         }
-        let must = required_names(is);
+        let required = required_names(is);
         for name in new.keys().filter(|name| !old.contains_key(*name)) {
             let at = format!("{at}.{name}");
             match self.side {
-                SchemaSide::Input if must.contains(name.as_str()) => {
-                    let why = "a new argument that must be said; whoever does not know it is refused";
-                    self.report_difference(Compatibility::Breaking, &at, why);
+                SchemaSide::Input if required.contains(name.as_str()) => {
+                    let reason = "a new required argument; calls without it are refused";
+                    self.report_difference(Compatibility::Breaking, &at, reason);
                 }
                 SchemaSide::Input => {
-                    self.report_difference(
-                        Compatibility::Compatible,
-                        &at,
-                        "a new argument that may be left out",
-                    );
+                    self.report_difference(Compatibility::Compatible, &at, "a new optional argument");
                 }
                 SchemaSide::Output => {
-                    // The schema that a client fetched before may forbid it (`additionalProperties`). Such a
-                    // client is told that the list changed; nobody who reads loses anything.
-                    let why = "a new field; readers find all that they knew, and a client that holds results \
-                               to the old schema has to fetch the list again";
-                    self.report_difference(Compatibility::Compatible, &at, why);
+                    // The schema that a client has may forbid it (`additionalProperties`). The client is notified
+                    // that the list changed, and no reader loses anything.
+                    let reason = "a new field; a client that validates results with the old schema must list the tools \
+                                  again";
+                    self.report_difference(Compatibility::Compatible, &at, reason);
                 }
             }
         }
@@ -314,7 +317,7 @@ impl SchemaComparer<'_> {
         self.compare_additional(at, was, is);
     }
 
-    /// What must be there, but for what came or went as a whole.
+    /// `required`, except for properties that were added or removed.
     fn compare_required(&mut self, at: &str, was: &Map<String, Value>, is: &Map<String, Value>) {
         let names = |of: &Map<String, Value>, name: &str| {
             let properties = of.get("properties").and_then(Value::as_object);
@@ -325,18 +328,18 @@ impl SchemaComparer<'_> {
             let at = format!("{at}.{name}");
             match (self.side, new.contains(name)) {
                 (SchemaSide::Input, true) => {
-                    let why = "it must be said now; whoever leaves it out is refused";
-                    self.report_difference(Compatibility::Breaking, &at, why);
+                    let reason = "it is required now; calls without it are refused";
+                    self.report_difference(Compatibility::Breaking, &at, reason);
                 }
                 (SchemaSide::Input, false) => {
-                    self.report_difference(Compatibility::Compatible, &at, "it may be left out now")
+                    self.report_difference(Compatibility::Compatible, &at, "it is optional now")
                 }
                 (SchemaSide::Output, true) => {
-                    self.report_difference(Compatibility::Compatible, &at, "it is always there now")
+                    self.report_difference(Compatibility::Compatible, &at, "it is always present now")
                 }
                 (SchemaSide::Output, false) => {
-                    let why = "it may be missing now; whoever relies on it finds nothing";
-                    self.report_difference(Compatibility::Breaking, &at, why);
+                    let reason = "it may be missing now; clients that rely on it find nothing";
+                    self.report_difference(Compatibility::Breaking, &at, reason);
                 }
             }
         }
@@ -353,28 +356,25 @@ impl SchemaComparer<'_> {
                 self.report_difference(
                     Compatibility::Compatible,
                     at,
-                    "there may be fields that are not named; readers pass over them",
+                    "other fields may occur now; clients ignore them",
                 );
             }
             _ if closed(was) && open(is) => {
-                self.report_change(&SchemaChange::Widened, at, "other names may stand here now")
+                self.report_change(&SchemaChange::Widened, at, "other names are allowed now")
             }
             _ if open(was) && closed(is) => {
-                self.report_change(&SchemaChange::Narrowed, at, "no other names may stand here now")
+                self.report_change(&SchemaChange::Narrowed, at, "other names are no longer allowed")
             }
             _ => match (was, is) {
                 (Some(was @ Value::Object(_)), Some(is @ Value::Object(_))) => {
                     self.compare_schemas(&format!("{at}.*"), was, is);
                 }
-                (_, _) => {
-                    self.report_change(&SchemaChange::Unknown, at, "what may stand under other names changed")
-                }
+                (_, _) => self.report_change(&SchemaChange::Unknown, at, "the schema of other names changed"),
             },
         }
     }
 
-    /// `anyOf`: what is in both is taken out; the rest is compared one by one if it can be told what became of
-    /// what.
+    /// `anyOf`: alternatives in both are skipped; the others are compared in pairs if their number is the same.
     fn compare_any_of(&mut self, at: &str, was: Option<&Value>, is: Option<&Value>) {
         if was == is {
             return;
@@ -382,29 +382,25 @@ impl SchemaComparer<'_> {
         let (was, is) = match (was.map(Value::as_array), is.map(Value::as_array)) {
             (Some(Some(was)), Some(Some(is))) => (was, is),
             (None, Some(Some(_))) => {
-                return self.report_change(
-                    &SchemaChange::Narrowed,
-                    at,
-                    "only some shapes may stand here now",
-                );
+                return self.report_change(&SchemaChange::Narrowed, at, "only some shapes are allowed now");
             }
             (Some(Some(_)), None) => {
-                return self.report_change(&SchemaChange::Widened, at, "any shape may stand here now");
+                return self.report_change(&SchemaChange::Widened, at, "every shape is allowed now");
             }
-            (_, _) => return self.report_change(&SchemaChange::Unknown, at, "`anyOf` is no list"),
+            (_, _) => return self.report_change(&SchemaChange::Unknown, at, "`anyOf` is not a list"),
         };
-        let lost: Vec<&Value> = was.iter().filter(|one| !is.contains(one)).collect();
-        let won: Vec<&Value> = is.iter().filter(|one| !was.contains(one)).collect();
-        match (&*lost, &*won) {
+        let removed: Vec<&Value> = was.iter().filter(|one| !is.contains(one)).collect();
+        let added: Vec<&Value> = is.iter().filter(|one| !was.contains(one)).collect();
+        match (&*removed, &*added) {
             ([], []) => {}
-            ([], _) => self.report_change(&SchemaChange::Widened, at, "it may have another shape too"),
-            (_, []) => self.report_change(&SchemaChange::Narrowed, at, "it has one shape less"),
-            (lost, won) if lost.len() == won.len() => {
-                for (was, is) in lost.iter().zip(won) {
+            ([], _) => self.report_change(&SchemaChange::Widened, at, "another shape is allowed too"),
+            (_, []) => self.report_change(&SchemaChange::Narrowed, at, "a shape is no longer allowed"),
+            (removed, added) if removed.len() == added.len() => {
+                for (was, is) in removed.iter().zip(added) {
                     self.compare_schemas(at, was, is);
                 }
             }
-            (_, _) => self.report_change(&SchemaChange::Unknown, at, "it has other shapes"),
+            (_, _) => self.report_change(&SchemaChange::Unknown, at, "its shapes changed"),
         }
     }
 }
@@ -430,7 +426,7 @@ const BOUNDS: &[(&str, BoundSide)] = &[
     ("maxProperties", BoundSide::Upper),
 ];
 
-/// What is judged somewhere above.
+/// Keywords that are compared above, besides `BOUNDS`.
 const COMPARED_KEYWORDS: [&str; 13] = [
     "additionalProperties",
     "anyOf",
@@ -447,7 +443,7 @@ const COMPARED_KEYWORDS: [&str; 13] = [
     SENSITIVE_KEYWORD,
 ];
 
-/// `true` is a schema without a keyword.
+/// `true` is a schema without keywords.
 fn schema_keywords<'a>(schema: &'a Value, empty: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {
     match schema {
         Value::Object(members) => Some(members),
@@ -460,7 +456,7 @@ fn is_true(value: Option<&Value>) -> bool {
     value == Some(&Value::Bool(true))
 }
 
-/// Every type that may stand there. A number that may be any is an integer too.
+/// The allowed types. `number` includes `integer`.
 fn allowed_types(schema: &Map<String, Value>) -> BTreeSet<&str> {
     let named: Vec<&str> = match schema.get("type") {
         None => vec!["array", "boolean", "null", "number", "object", "string"],
@@ -487,12 +483,12 @@ fn required_names(schema: &Map<String, Value>) -> BTreeSet<&str> {
     names.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// `maximum is 50, was 100`
+/// `maximum was 100 and is 50 now`
 fn describe_change(keyword: &str, was: Option<&Value>, is: Option<&Value>) -> String {
     match (was, is) {
         (Some(was), Some(is)) => format!("`{keyword}` was {was} and is {is} now"),
         (None, Some(is)) => format!("`{keyword}` is {is} now"),
-        (Some(was), None) => format!("`{keyword}` was {was} and is gone"),
+        (Some(was), None) => format!("`{keyword}` was {was} and was removed"),
         (None, None) => String::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! A table with what the author says of it: shape, fields, key, and what its tools may choose from.
+//! One collection: its table, fields and key, and the fields that its tools offer.
 
 use super::field::ColumnInputs;
 use super::writes::WritableFields;
@@ -7,106 +7,110 @@ use crate::contract::Collection;
 use crate::data_type::DataType;
 use crate::diagnostic::{Diagnostic, Located};
 use crate::field::Field;
+use crate::humanize::join_truncated;
 use crate::manifest::{self, FieldSelection, Operation};
 use crate::names;
 use crate::source::{ColumnShape, SearchFacts, SourceFacts, TableFacts, TableShape};
 
-/// What was chosen for a collection's tools.
+/// The fields that a collection's tools offer, by index.
 pub(super) struct ToolFields {
-    /// What a list takes.
     pub(super) filters: Vec<usize>,
     pub(super) sorts: Vec<usize>,
-    /// What a search looks into.
     pub(super) search: Vec<usize>,
-    /// What can be written.
     pub(super) writable: WritableFields,
-    /// Why there is no key, if there is none.
+    /// For the error message, if the collection has no key.
     pub(super) missing_key_reason: String,
 }
 
-/// What a collection can do: what is said, else reading.
-pub(super) fn has_operation(wanted: &manifest::Collection, operation: Operation) -> bool {
-    match &wanted.operations {
-        Some(said) => said.iter().any(|one| one.value == operation),
+/// Whether the collection has an operation: the declared ones, else the default ones.
+pub(super) fn has_operation(declared: &manifest::Collection, operation: Operation) -> bool {
+    match &declared.operations {
+        Some(operations) => operations.iter().any(|one| one.value == operation),
         None => Operation::DEFAULT.contains(&operation),
     }
 }
 
+/// A note names no more fields than this.
+const FIELDS_NAMED_MAX: usize = 8;
+
 impl<'m> Compiler<'m> {
     pub(super) fn compile_collection(
         &mut self,
-        wanted: &'m manifest::Collection,
+        declared: &'m manifest::Collection,
         facts: &SourceFacts,
     ) -> Option<(Collection, ToolFields)> {
-        let table = self.find_table(wanted, facts)?;
+        let table = self.find_table(declared, facts)?;
         let errors = self.error_count();
-        for field in &wanted.fields {
+        for field in &declared.fields {
             self.check_column(&field.column, table);
         }
         let headers: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         let names = names::argument_names(&headers);
         let fields = self.compile_fields(&ColumnInputs {
-            declared: &wanted.fields,
+            declared: &declared.fields,
             facts: &table.columns,
             names: &names,
             row_count: table.row_count,
-            null_text: wanted.null_text.as_deref(),
+            null_text: declared.null_text.as_deref(),
             has_native_numbers: table.columns.iter().any(|column| column.possible_types.is_some()),
         });
-        let key = self.resolve_key(wanted, table, &fields);
-        let columns = column_shapes(&fields, &wanted.fields, wanted.null_text.as_deref());
+        let key = self.resolve_key(declared, table, &fields);
+        let columns = column_shapes(&fields, &declared.fields, declared.null_text.as_deref());
         let shape = TableShape { table: table.name.clone(), columns, key };
-        let why_no_key = missing_key_reason(table, &fields);
+        let missing_key_reason = missing_key_reason(table, &fields);
         let fields: Vec<Field> = fields.into_iter().map(|(_, field)| field).collect();
         if fields.is_empty() {
-            let message = format!("`{}` has no field to show", wanted.name.value);
+            let message = format!("`{}` has no visible field", declared.name.value);
             self.error(
-                &wanted.name.location,
+                &declared.name.location,
                 message,
-                "leave `hidden = true` out for one of its columns".into(),
+                "remove `hidden = true` from one of its columns".into(),
             );
         }
-        let filters = self.resolve_selection(wanted, &wanted.filters, "filters", &fields);
-        let sorts = self.resolve_selection(wanted, &wanted.sort, "sort", &fields);
-        let search = self.resolve_search_fields(wanted, table, &shape, &fields);
+        let filters = self.resolve_selection(declared, &declared.filters, "filters", &fields);
+        let sorts = self.resolve_selection(declared, &declared.sort, "sort", &fields);
+        let search = self.resolve_search_fields(declared, table, &shape, &fields);
         let mut collection = Collection {
-            name: wanted.name.value.clone(),
-            source: wanted.source.value.clone(),
+            name: declared.name.value.clone(),
+            source: declared.source.value.clone(),
             shape,
             fields,
-            rows_max: wanted.rows_max as usize,
-            bytes_max: wanted.bytes_max as usize,
+            rows_max: declared.rows_max as usize,
+            bytes_max: declared.bytes_max as usize,
             write_policy: None,
         };
-        let settable = self.compile_writes(wanted, table, &mut collection);
-        let chosen =
-            ToolFields { filters, sorts, search, writable: settable, missing_key_reason: why_no_key };
-        (self.error_count() == errors).then_some((collection, chosen))
+        let writable = self.compile_writes(declared, table, &mut collection);
+        let tool_fields = ToolFields { filters, sorts, search, writable, missing_key_reason };
+        (self.error_count() == errors).then_some((collection, tool_fields))
     }
 
-    /// The table that a collection means: the one it names, the one of its own name, or the only one.
+    /// The collection's table: the declared one, else the one with the collection's name, else the only one.
     fn find_table<'f>(
         &mut self,
-        wanted: &manifest::Collection,
+        declared: &manifest::Collection,
         facts: &'f SourceFacts,
     ) -> Option<&'f TableFacts> {
-        let (name, at) = match &wanted.table {
+        let (name, at) = match &declared.table {
             Some(table) => (&table.value, &table.location),
-            None => (&wanted.name.value, &wanted.name.location),
+            None => (&declared.name.value, &declared.name.location),
         };
         if let Some(found) = facts.tables.iter().find(|table| table.name == *name) {
             return Some(found);
         }
-        if let ([only], None) = (&*facts.tables, &wanted.table) {
+        if let ([only], None) = (&*facts.tables, &declared.table) {
             return Some(only);
         }
-        if let Some(left_out) = facts.skipped_tables.iter().find(|one| one.table == *name) {
-            let message = format!("the table `{name}` cannot be served: {}", left_out.reason);
-            self.error(at, message, "leave the collection out, or make a table that can be read".into());
+        if let Some(skipped) = facts.skipped_tables.iter().find(|one| one.table == *name) {
+            let message = format!("cannot serve the table `{name}`: {}", skipped.reason);
+            self.error(
+                at,
+                message,
+                "remove the collection, or change the table so that it can be read".into(),
+            );
             return None;
         }
         let names = facts.tables.iter().map(|table| table.name.as_str());
-        let message = format!("no table `{name}` in source `{}`", wanted.source.value);
+        let message = format!("the source `{}` has no table `{name}`", declared.source.value);
         self.error(at, message, suggest(name, names));
         None
     }
@@ -116,48 +120,48 @@ impl<'m> Compiler<'m> {
         if names().any(|name| name == column.value) {
             return true;
         }
-        let message = format!("no column `{}` in `{}`", column.value, table.name);
+        let message = format!("`{}` has no column `{}`", table.name, column.value);
         self.error(&column.location, message, suggest(&column.value, names()));
         false
     }
 
-    /// Places in `fields` of the columns that tell rows apart.
+    /// The key, as indexes into `fields`.
     fn resolve_key(
         &mut self,
-        wanted: &manifest::Collection,
+        declared: &manifest::Collection,
         table: &TableFacts,
         fields: &[(usize, Field)],
     ) -> Vec<usize> {
-        if wanted.key.is_empty() {
-            let shown = |column: &usize| {
+        if declared.key.is_empty() {
+            let visible_index = |column: &usize| {
                 fields.iter().position(|(at, field)| at == column && field.data_type.is_scalar())
             };
-            let key: Option<Vec<usize>> = table.key.iter().map(shown).collect();
+            let key: Option<Vec<usize>> = table.key.iter().map(visible_index).collect();
             let key = key.unwrap_or_default();
             if let Some(at) = key.iter().find(|at| fields[**at].1.sensitive) {
                 let message = format!("the key `{}` is sensitive", fields[*at].1.column);
-                let help = "a key is in every call, cursor and question; choose another with `key`, or leave \
-                            `sensitive` out";
-                self.error(&wanted.name.location, message, help.into());
+                let help = "a key appears in calls, cursors and confirmations; choose another with `key`, or remove \
+                            `sensitive`";
+                self.error(&declared.name.location, message, help.into());
             }
             return key;
         }
         let mut key = Vec::new();
-        for part in &wanted.key {
-            let named = |field: &Field| field.column == part.value || field.name == part.value;
-            match fields.iter().position(|(_, field)| named(field)) {
+        for part in &declared.key {
+            let is_part = |field: &Field| field.column == part.value || field.name == part.value;
+            match fields.iter().position(|(_, field)| is_part(field)) {
                 Some(at) if !fields[at].1.data_type.is_scalar() => {
                     let message = format!(
-                        "`{}` cannot be a key: it is {}",
+                        "`{}` cannot be a key: its type is {}",
                         part.value,
                         fields[at].1.data_type.as_str()
                     );
-                    self.error(&part.location, message, "choose a column that callers can write down".into());
+                    self.error(&part.location, message, "choose a column of texts, numbers or dates".into());
                 }
                 Some(at) => key.push(at),
                 None if self.check_column(part, table) => {
                     let message = format!("the key `{}` is hidden", part.value);
-                    let help = "a key must be seen to be asked for; show it, or choose another";
+                    let help = "callers need the key to get a row; remove `hidden`, or choose another key";
                     self.error(&part.location, message, help.into());
                 }
                 None => {}
@@ -166,33 +170,34 @@ impl<'m> Compiler<'m> {
         key
     }
 
-    /// Places in `fields` that a list can be filtered or sorted by.
+    /// The fields that a list can be filtered or sorted by, as indexes into `fields`.
     fn resolve_selection(
         &mut self,
-        wanted: &manifest::Collection,
-        choice: &FieldSelection,
-        what: &str,
+        declared: &manifest::Collection,
+        selection: &FieldSelection,
+        setting: &str,
         fields: &[Field],
     ) -> Vec<usize> {
         let scalar = || fields.iter().enumerate().filter(|(_, field)| field.data_type.is_scalar());
-        match choice {
+        match selection {
             FieldSelection::None => Vec::new(),
             FieldSelection::All => scalar().map(|(at, _)| at).collect(),
             FieldSelection::Default => {
                 let rest: Vec<&str> =
                     scalar().skip(DEFAULT_FIELDS_MAX).map(|(_, field)| field.name.as_str()).collect();
-                if !rest.is_empty() && what == "filters" {
-                    let name = &wanted.name.value;
-                    let message = format!("`{name}` cannot be filtered by: {}", rest.join(", "));
+                if !rest.is_empty() && setting == "filters" {
+                    let name = &declared.name.value;
+                    let message =
+                        format!("`{name}` cannot be filtered by {}", join_truncated(&rest, FIELDS_NAMED_MAX));
                     let help = format!(
-                        "there are more than {DEFAULT_FIELDS_MAX} columns; choose with filters = [\"…\"]"
+                        "only the first {DEFAULT_FIELDS_MAX} columns become filters; choose others with `filters = [\"…\"]`"
                     );
-                    self.diagnostics.push(Diagnostic::note(message).at(&wanted.name.location).help(help));
+                    self.diagnostics.push(Diagnostic::note(message).at(&declared.name.location).help(help));
                 }
                 scalar().take(DEFAULT_FIELDS_MAX).map(|(at, _)| at).collect()
             }
             FieldSelection::Only(names) => {
-                names.iter().filter_map(|name| self.resolve_scalar_field(name, what, fields)).collect()
+                names.iter().filter_map(|name| self.resolve_scalar_field(name, setting, fields)).collect()
             }
         }
     }
@@ -200,43 +205,52 @@ impl<'m> Compiler<'m> {
     fn resolve_scalar_field(
         &mut self,
         name: &Located<String>,
-        what: &str,
+        setting: &str,
         fields: &[Field],
     ) -> Option<usize> {
         let at = self.find_field(name, fields)?;
         if fields[at].data_type.is_scalar() {
             return Some(at);
         }
-        let message = format!("`{}` is {}: no use in {what}", name.value, fields[at].data_type.as_str());
-        self.error(&name.location, message, "leave it out".into());
+        let message = format!(
+            "`{}` cannot be in `{setting}`: its type is {}",
+            name.value,
+            fields[at].data_type.as_str()
+        );
+        self.error(&name.location, message, "remove it".into());
         None
     }
 
-    /// A field as callers or as the source names it.
+    /// Finds a field by its name or by its column's name.
     pub(super) fn find_field(&mut self, name: &Located<String>, fields: &[Field]) -> Option<usize> {
         let found = fields.iter().position(|field| field.name == name.value || field.column == name.value);
         if found.is_none() {
             let names = fields.iter().map(|field| field.name.as_str());
-            self.error(&name.location, format!("no field `{}`", name.value), suggest(&name.value, names));
+            self.error(
+                &name.location,
+                format!("unknown field `{}`", name.value),
+                suggest(&name.value, names),
+            );
         }
         found
     }
 
-    /// Places in `fields` that a search looks into: those of the index if there is one, else all texts.
+    /// The fields that a search looks into: the declared ones, else the indexed ones, else every text field.
     fn resolve_search_fields(
         &mut self,
-        wanted: &manifest::Collection,
+        declared: &manifest::Collection,
         table: &TableFacts,
         shape: &TableShape,
         fields: &[Field],
     ) -> Vec<usize> {
-        let operation = wanted.operations.iter().flatten().find(|one| one.value == Operation::Search);
+        let operation = declared.operations.iter().flatten().find(|one| one.value == Operation::Search);
         let Some(operation) = operation else { return Vec::new() };
         let texts = || (0..fields.len()).filter(|at| fields[*at].data_type == DataType::Text);
-        let chosen: Vec<usize> = match (&wanted.search, &table.search) {
+        let searched: Vec<usize> = match (&declared.search, &table.search) {
             (FieldSelection::None, _) => {
-                let message = format!("`{}` is to be searched, and nothing in it may be", wanted.name.value);
-                let help = "choose fields with search = [\"…\"], or leave the operation out";
+                let message =
+                    format!("`{}` has the operation `search` and `search = false`", declared.name.value);
+                let help = "choose fields with `search = [\"…\"]`, or remove the operation";
                 self.error(&operation.location, message, help.into());
                 return Vec::new();
             }
@@ -250,40 +264,41 @@ impl<'m> Compiler<'m> {
             }
             (FieldSelection::Default | FieldSelection::All, _) => texts().collect(),
         };
-        if chosen.is_empty() {
-            let message = format!("`{}` has no text to be searched", wanted.name.value);
-            let help = "leave \"search\" out, or say `as = \"text\"` for one of its fields";
+        if searched.is_empty() {
+            let message = format!("`{}` has no text field to search", declared.name.value);
+            let help = "remove the operation `search`, or declare a field with `as = \"text\"`";
             self.error(&operation.location, message, help.into());
         }
-        chosen
+        searched
     }
 
     fn find_text_field(&mut self, name: &Located<String>, fields: &[Field]) -> Option<usize> {
         let at = self.find_field(name, fields)?;
         let kind = fields[at].data_type;
         if kind != DataType::Text {
-            let message = format!("`{}` is {}, and words are looked for in text", name.value, kind.as_str());
-            self.error(&name.location, message, "leave it out; a list can filter by it".into());
+            let message =
+                format!("`{}` is {}, and only text fields can be searched", name.value, kind.as_str());
+            self.error(&name.location, message, "remove it; a list can filter by it".into());
         }
         (kind == DataType::Text).then_some(at)
     }
 }
 
-/// Why a collection has no key, for whoever wonders.
+/// Why a collection has no key.
 fn missing_key_reason(table: &TableFacts, fields: &[(usize, Field)]) -> String {
-    let is_shown = |at: &usize| fields.iter().any(|(shown, _)| shown == at);
-    match table.key.iter().find(|at| !is_shown(at)) {
+    let is_visible = |at: &usize| fields.iter().any(|(visible, _)| visible == at);
+    match table.key.iter().find(|at| !is_visible(at)) {
         Some(hidden) => format!("its key `{}` is hidden", table.columns[*hidden].name),
-        None if table.row_count == Some(0) => "it has no rows in which one could be found".into(),
-        None if table.row_count.is_none() => "none is declared, and not all rows were seen".into(),
-        None => "no column of text or whole numbers has a value in every row and none twice".into(),
+        None if table.row_count == Some(0) => "it has no rows, so none could be detected".into(),
+        None if table.row_count.is_none() => "none is declared, and not all rows were scanned".into(),
+        None => "no column of texts or integers has a unique value in every row".into(),
     }
 }
 
-/// The columns that fields are read from.
+/// The columns that the fields are read from.
 pub(super) fn column_shapes(
     fields: &[(usize, Field)],
-    said: &[manifest::Field],
+    declared: &[manifest::Field],
     null: Option<&str>,
 ) -> Vec<ColumnShape> {
     let column = |(at, field): &(usize, Field)| ColumnShape {
@@ -292,13 +307,17 @@ pub(super) fn column_shapes(
         data_type: field.data_type,
         nullable: field.nullable,
         mixed: field.mixed,
-        null_text: null_text(said, null, &field.column),
+        null_text: null_text(declared, null, &field.column),
     };
     fields.iter().map(column).collect()
 }
 
-/// Text that means "no value" in a column.
-pub(super) fn null_text(said: &[manifest::Field], of_all: Option<&str>, column: &str) -> Option<String> {
-    let field = said.iter().find(|field| field.column.value == column);
-    field.and_then(|field| field.null_text.clone()).or_else(|| of_all.map(str::to_owned))
+/// The text that means NULL in a column.
+pub(super) fn null_text(
+    declared: &[manifest::Field],
+    table_null_text: Option<&str>,
+    column: &str,
+) -> Option<String> {
+    let field = declared.iter().find(|field| field.column.value == column);
+    field.and_then(|field| field.null_text.clone()).or_else(|| table_null_text.map(str::to_owned))
 }

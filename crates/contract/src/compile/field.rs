@@ -1,4 +1,4 @@
-//! Columns with what the author says of each: names, kinds, the only values there may be.
+//! The fields of a table or of a statement's result: names, types and allowed values.
 
 use json::Json;
 
@@ -10,58 +10,58 @@ use crate::field::Field;
 use crate::manifest::{self, Literal};
 use crate::source::ColumnFacts;
 
-/// Columns of a table or of a statement's result.
+/// The columns of a table or of a statement's result.
 pub(super) struct ColumnInputs<'a> {
     pub(super) declared: &'a [manifest::Field],
     pub(super) facts: &'a [ColumnFacts],
-    /// As callers know them where the author says nothing, one for each.
+    /// The generated name of each column.
     pub(super) names: &'a [String],
     pub(super) row_count: Option<u64>,
-    /// Text that means "no value".
+    /// The text that means NULL.
     pub(super) null_text: Option<&'a str>,
-    /// Whether numbers come as numbers, whatever they are told as.
+    /// Whether the source stores numbers as numbers, whatever the field's type is.
     pub(super) has_native_numbers: bool,
 }
 
 impl Compiler<'_> {
-    /// The fields that are shown, each with its column's place.
+    /// The visible fields, each with its column's index.
     pub(super) fn compile_fields(&mut self, columns: &ColumnInputs<'_>) -> Vec<(usize, Field)> {
         let mut fields: Vec<(usize, Field)> = Vec::with_capacity(columns.facts.len());
         for (at, (column, name)) in columns.facts.iter().zip(columns.names).enumerate() {
-            let said = columns.declared.iter().find(|field| field.column.value == column.name);
-            if said.is_some_and(|said| said.hidden) {
+            let declared = columns.declared.iter().find(|field| field.column.value == column.name);
+            if declared.is_some_and(|declared| declared.hidden) {
                 continue;
             }
-            let own = said.and_then(|said| said.name.as_ref());
+            let own = declared.and_then(|declared| declared.name.as_ref());
             if let Some(own) = own
                 && (columns.names.contains(&own.value) && own.value != *name
                     || fields.iter().any(|(_, field)| field.name == own.value))
             {
-                let message = format!("two fields would be called `{}`", own.value);
-                self.error(&own.location, message, "give one of them another name".into());
+                let message = format!("two fields would have the name `{}`", own.value);
+                self.error(&own.location, message, "rename one of them".into());
             }
             let name = own.map_or(name, |own| &own.value);
-            let kind =
-                said.and_then(|said| said.data_type.as_ref()).map_or(column.data_type, |kind| kind.value);
-            let mut field = Field::new(name, &column.name, kind);
+            let declared_type = declared.and_then(|declared| declared.data_type.as_ref());
+            let data_type = declared_type.map_or(column.data_type, |data_type| data_type.value);
+            let mut field = Field::new(name, &column.name, data_type);
             field.nullable =
                 column.nullable || null_text(columns.declared, columns.null_text, &column.name).is_some();
-            // A kind that the author insists on has no strays: a value that is none is an error. Numbers that are
-            // told as text are strays among texts.
-            field.mixed = match kind {
+            // A column of a declared type is never mixed: a value that does not fit is an error. Only numbers in a
+            // column that is declared text are written as text.
+            field.mixed = match data_type {
                 DataType::Text if columns.has_native_numbers => {
                     column.mixed || is_stored_as_number(column.data_type)
                 }
-                _ => column.mixed && kind == column.data_type,
+                _ => column.mixed && data_type == column.data_type,
             };
             field.observed_values.clone_from(&column.distinct_values);
-            if let Some(said) = said {
-                self.apply_field_settings(&mut field, said, column, columns);
+            if let Some(declared) = declared {
+                self.apply_field_settings(&mut field, declared, column, columns);
             }
             if field.data_type == DataType::Blob {
                 field.observed_values.clear();
             }
-            // Values that hardly ever come twice are what rows are about, and no choice to be offered.
+            // Values that hardly ever repeat are content, not a set to choose from.
             if columns.row_count.is_none_or(|rows| rows < 3 * field.observed_values.len() as u64) {
                 field.observed_values.clear();
             }
@@ -70,91 +70,95 @@ impl Compiler<'_> {
         fields
     }
 
-    /// Takes over what the author says about a field.
+    /// Applies what the author declares for a field.
     fn apply_field_settings(
         &mut self,
         field: &mut Field,
-        said: &manifest::Field,
+        declared: &manifest::Field,
         column: &ColumnFacts,
         columns: &ColumnInputs<'_>,
     ) {
-        field.description.clone_from(&said.description);
-        field.sensitive = said.sensitive;
-        field.format = said.format.as_ref().map(|format| format.value.to_owned());
-        if let Some(format) = &said.format
+        field.description.clone_from(&declared.description);
+        field.sensitive = declared.sensitive;
+        field.format = declared.format.as_ref().map(|format| format.value.to_owned());
+        if let Some(format) = &declared.format
             && field.data_type != DataType::Text
         {
-            let message =
-                format!("`{}` is {} here, and has no format", field.column, field.data_type.as_str());
-            let help = "formats are for text; leave it out, or say `as = \"text\"`";
+            let message = format!("`{}` is {}, which has no format", field.column, field.data_type.as_str());
+            let help = "only text has a format; remove it, or add `as = \"text\"`";
             self.error(&format.location, message, help.into());
         }
-        if let Some(kind) = &said.data_type {
+        if let Some(data_type) = &declared.data_type {
             let null = null_text(columns.declared, columns.null_text, &column.name);
-            self.check_type(field, kind, column, null.as_deref(), columns.row_count);
+            self.check_type(field, data_type, column, null.as_deref(), columns.row_count);
         }
-        let unlisted = field.observed_values.iter().find(|seen| {
-            let is_seen = |literal: &Located<Literal>| match &literal.value {
-                Literal::Text(text) => text == *seen,
-                Literal::Integer(n) => n.to_string() == **seen,
+        let unlisted = field.observed_values.iter().find(|value| {
+            let is_listed = |literal: &Located<Literal>| match &literal.value {
+                Literal::Text(text) => text == *value,
+                Literal::Integer(n) => n.to_string() == **value,
                 Literal::Number(_) | Literal::Boolean(_) => false,
             };
-            !said.allowed.is_empty() && !seen.is_empty() && !said.allowed.iter().any(is_seen)
+            !declared.allowed.is_empty() && !value.is_empty() && !declared.allowed.iter().any(is_listed)
         });
-        if let (Some(unlisted), Some(first)) = (unlisted, said.allowed.first()) {
-            let message = format!("the data has `{unlisted}`, which this list of values leaves out");
-            self.error(&first.location, message, "add it, or leave the list out".into());
+        if let (Some(unlisted), Some(first)) = (unlisted, declared.allowed.first()) {
+            let message = format!("the data has the value `{unlisted}`, which `enum` does not list");
+            self.error(&first.location, message, "add it, or remove `enum`".into());
         }
-        self.set_allowed_values(field, &said.allowed);
+        self.set_allowed_values(field, &declared.allowed);
     }
 
-    /// Whether a column can be what the author says it is.
+    /// Reports a declared type that the column's values rule out.
     fn check_type(
         &mut self,
         field: &Field,
-        kind: &Located<DataType>,
+        declared: &Located<DataType>,
         column: &ColumnFacts,
         null: Option<&str>,
         rows: Option<u64>,
     ) {
         let is_possible = match &column.possible_types {
-            // Strays among values of the kind that was found are told as text.
-            Some(fits) => fits.includes(kind.value, null) || (column.mixed && kind.value == column.data_type),
-            None if kind.value == DataType::Blob && column.is_base64 => true,
-            // Of an empty column nothing is known.
-            None => column.mixed || rows == Some(0) || is_convertible(column.data_type, kind.value),
+            // A mixed column writes values of other types as text.
+            Some(types) => {
+                types.includes(declared.value, null) || (column.mixed && declared.value == column.data_type)
+            }
+            None if declared.value == DataType::Blob && column.is_base64 => true,
+            // An empty column may become anything.
+            None => column.mixed || rows == Some(0) || is_convertible(column.data_type, declared.value),
         };
         if is_possible {
             return;
         }
         if column.data_type == DataType::Text
-            && kind.value != DataType::Blob
+            && declared.value != DataType::Blob
             && column.possible_types.is_some()
         {
-            let message =
-                format!("not every value of `{}` is {} as it is kept", field.column, kind.value.as_str());
-            let such_as = match field.observed_values.iter().find(|seen| Some(seen.as_str()) != null) {
-                Some(seen) => format!("it has texts such as `{seen}`; "),
+            let message = format!(
+                "not every stored value of `{}` is of type {}",
+                field.column,
+                declared.value.as_str()
+            );
+            let sample = match field.observed_values.iter().find(|value| Some(value.as_str()) != null) {
+                Some(value) => format!("it has texts such as `{value}`; "),
                 None => String::new(),
             };
-            let help = format!("{such_as}correct them in the database, or leave the type out");
-            self.error(&kind.location, message, help);
+            let help = format!("{sample}correct them in the database, or remove `as`");
+            self.error(&declared.location, message, help);
             return;
         }
         let message = format!(
-            "`{}` is {}, and cannot be {}",
+            "`{}` is {} and cannot be {}",
             field.column,
             column.data_type.as_str(),
-            kind.value.as_str()
+            declared.value.as_str()
         );
-        let mut help = format!("leave the type out, or say `as = \"{}\"`", fallback_type(column.data_type));
-        if kind.value == DataType::Blob {
-            help += "; only columns of bytes are blobs, and columns of a JSON file that are all base64";
+        let mut help = format!("remove `as`, or write `as = \"{}\"`", fallback_type(column.data_type));
+        if declared.value == DataType::Blob {
+            help += "; only binary columns, and JSON columns in which every text is base64, can be blobs";
         }
-        self.error(&kind.location, message, help);
+        self.error(&declared.location, message, help);
     }
 
-    /// The only values that there may be, each of the field's kind.
+    /// Sets the allowed values, each of which must be of the field's type.
     pub(super) fn set_allowed_values(&mut self, field: &mut Field, allowed: &[Located<Literal>]) {
         for literal in allowed {
             match (&literal.value, field.data_type) {
@@ -169,20 +173,20 @@ impl Compiler<'_> {
                 (Literal::Integer(n), DataType::Integer) => {
                     field.allowed.push(Json::from_written_bytes(n.to_string().into_bytes()));
                 }
-                (_, kind) => {
+                (_, data_type) => {
                     let message =
-                        format!("`{}` is {} here, and this value is not", field.column, kind.as_str());
-                    let help = match kind {
-                        DataType::Integer => "write a whole number without quotes, or leave the list out",
+                        format!("`{}` is {}, and this value is not", field.column, data_type.as_str());
+                    let help = match data_type {
+                        DataType::Integer => "write an integer without quotes, or remove `enum`",
                         DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64 => {
-                            "write it in quotes, or leave the list out"
+                            "write it in quotes, or remove `enum`"
                         }
                         DataType::Number
                         | DataType::Boolean
                         | DataType::Timestamp
                         | DataType::LocalTimestamp
                         | DataType::Json
-                        | DataType::Blob => "leave the list out: it is for texts, dates and whole numbers",
+                        | DataType::Blob => "remove `enum`: it is for texts, dates and integers",
                     };
                     self.error(&literal.location, message, help.into());
                 }
@@ -191,18 +195,18 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether values of one kind may be told as another. Doubt is in the author's favour: whoever makes a reader is
-/// told of the first value that is none.
-fn is_convertible(found: DataType, said: DataType) -> bool {
+/// Whether values of one type may be read as another. When in doubt it is allowed: creating the reader fails at the
+/// first value that does not fit.
+fn is_convertible(found: DataType, declared: DataType) -> bool {
     use DataType::{Blob, Boolean, Decimal, Int64, Integer, Json, Number, Text};
-    match (found, said) {
-        (found, said) if found == said => true,
+    match (found, declared) {
+        (found, declared) if found == declared => true,
         (Blob, _) | (_, Blob) => false,
-        // What is text may be anything, as far as anybody knows, and in a JSON file any value is JSON.
+        // A text may hold anything, and in a JSON file any value is JSON.
         (Text, _) | (_, Text | Json) => true,
-        // Yes and no are 0 and 1 in many databases. A column of larger numbers was found to have some.
-        (found, said) => matches!(
-            (found, said),
+        // Many databases store booleans as 0 and 1. A column with other integers fails when it is read.
+        (found, declared) => matches!(
+            (found, declared),
             (Integer, Int64 | Decimal | Number | Boolean)
                 | (Int64, Decimal | Number)
                 | (Decimal, Number)
@@ -212,7 +216,7 @@ fn is_convertible(found: DataType, said: DataType) -> bool {
     }
 }
 
-/// Whether a source that has numbers keeps values of this kind as such.
+/// Whether a source with native numbers stores values of this type as numbers.
 fn is_stored_as_number(found: DataType) -> bool {
     match found {
         DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number | DataType::Boolean => {
@@ -227,7 +231,7 @@ fn is_stored_as_number(found: DataType) -> bool {
     }
 }
 
-/// What an author who wants another kind can always have.
+/// The type that every column can be declared as.
 fn fallback_type(found: DataType) -> &'static str {
     if found == DataType::Blob { "blob" } else { "text" }
 }

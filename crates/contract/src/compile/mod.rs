@@ -1,5 +1,5 @@
-//! Manifest and facts in, contract out. Everything that is wrong is told at once; what is only worth knowing
-//! is told too.
+//! Compiles a manifest and source facts into a contract. Reports every error at once, together with warnings and
+//! notes.
 
 mod collection;
 mod field;
@@ -18,29 +18,29 @@ use crate::nearest::did_you_mean;
 use crate::source::{SourceFacts, StatementError, StatementFacts};
 use crate::text_template::{TemplateError, TextTemplate};
 
-/// Columns that a list can be filtered and sorted by, where the author says nothing: more arguments than
-/// this cost every conversation more than they help.
+/// How many columns a list can be filtered and sorted by unless the author chooses: more arguments than this cost
+/// every conversation more tokens than they are worth.
 pub const DEFAULT_FIELDS_MAX: usize = 20;
 
-/// A manifest's source with what it holds.
+/// A source of the manifest that could be opened, and its facts.
 pub struct KnownSource<'a> {
     pub name: &'a str,
     pub facts: &'a SourceFacts,
-    /// What it says of the statements that name it, by tool.
+    /// How it describes the statements that use it, by tool.
     pub statements: &'a [DescribedStatement<'a>],
 }
 
-/// The statement of this tool, as its source sees it.
+/// A tool's name, and its statement as the source describes it.
 pub type DescribedStatement<'a> = (&'a str, Result<StatementFacts, StatementError>);
 
 impl<'a> KnownSource<'a> {
-    /// A source that no statement names.
+    /// A source that no statement uses.
     pub fn new(name: &'a str, facts: &'a SourceFacts) -> Self {
         Self { name, facts, statements: &[] }
     }
 }
 
-/// Compiles. Without errors there is a contract; notes and warnings come along either way.
+/// Returns a contract if there are no errors, and all diagnostics either way.
 pub fn compile(
     manifest: &Manifest,
     known: &[KnownSource<'_>],
@@ -49,17 +49,17 @@ pub fn compile(
     let mut compiler = Compiler { manifest, diagnostics: Vec::new() };
     let mut collections = Vec::new();
     let mut tools = Vec::new();
-    for wanted in &manifest.collections {
-        // What the sources lack was told when they were opened.
-        let Some(facts) = known.iter().find(|one| one.name == wanted.source.value) else { continue };
-        if let Some((collection, chosen)) = compiler.compile_collection(wanted, facts.facts) {
-            compiler.compile_tools(wanted, &collection, &chosen, collections.len(), &mut tools);
+    for declared in &manifest.collections {
+        // A source that could not be opened was reported then.
+        let Some(source) = known.iter().find(|one| one.name == declared.source.value) else { continue };
+        if let Some((collection, tool_fields)) = compiler.compile_collection(declared, source.facts) {
+            compiler.compile_tools(declared, &collection, &tool_fields, collections.len(), &mut tools);
             collections.push(collection);
         }
     }
     let statements = compiler.compile_statements(known, &mut tools);
     compiler.check_tool_names(&tools);
-    // What a source that cannot be read would offer, nobody knows.
+    // A source that could not be opened might have provided tools.
     if manifest.sources.iter().all(|source| known.iter().any(|one| one.name == source.name.value)) {
         compiler.check_not_empty(known, &tools);
     }
@@ -69,7 +69,6 @@ pub fn compile(
     (contract, compiler.diagnostics)
 }
 
-/// All that was compiled.
 struct CompiledParts<'m> {
     collections: Vec<Collection>,
     statements: Vec<Statement>,
@@ -85,11 +84,11 @@ fn build_contract(manifest: &Manifest, default_name: &str, parts: CompiledParts<
         rate_limit: manifest.server.rate_limit,
         collections: parts.collections,
         statements: parts.statements,
-        tools: parts.tools.into_iter().map(|made| made.tool).collect(),
+        tools: parts.tools.into_iter().map(|compiled| compiled.tool).collect(),
     }
 }
 
-/// A tool and where its name stands, if an author gave it.
+/// A tool, and where its author named it.
 struct CompiledTool<'m> {
     tool: Tool,
     name_location: Option<&'m FileLocation>,
@@ -105,7 +104,6 @@ impl<'m> Compiler<'m> {
         self.diagnostics.iter().filter(|one| one.severity == Severity::Error).count()
     }
 
-    /// Whatever is wrong has a way out.
     fn error(&mut self, at: &FileLocation, message: String, help: String) {
         self.diagnostics.push(Diagnostic::error(message).at(at).help(help));
     }
@@ -114,7 +112,7 @@ impl<'m> Compiler<'m> {
         self.diagnostics.push(Diagnostic::warning(message).at(at).help(help));
     }
 
-    /// The tools that rename something, each with what.
+    /// The tools with `uses`, and what each uses.
     fn renamed_tools(
         &self,
     ) -> impl Iterator<Item = (&'m crate::manifest::Tool, &'m Located<CollectionOperation>)> + use<'m> {
@@ -126,48 +124,50 @@ impl<'m> Compiler<'m> {
 
     fn parse_template(&mut self, text: &Located<String>, collection: &Collection) -> Option<TextTemplate> {
         match TextTemplate::parse(&text.value, &collection.fields) {
-            Ok(line) => return Some(line),
+            Ok(template) => return Some(template),
             Err(TemplateError::Unclosed(span)) => {
                 let at = text.location.inside(&text.value, span);
-                self.error(&at, "a `{` without its `}`".into(), "a brace itself is `{{`".into());
+                self.error(&at, "a `{` has no `}`".into(), "write `{{` for a literal brace".into());
             }
             Err(TemplateError::UnknownField(name, span)) => {
                 let at = text.location.inside(&text.value, span);
                 let names = collection.fields.iter().map(|field| field.name.as_str());
-                let message = format!("no field `{name}` in `{}`", collection.name);
+                let message = format!("`{}` has no field `{name}`", collection.name);
                 self.error(&at, message, suggest(&name, names));
             }
         }
         None
     }
 
-    /// Whether there is anything that callers could use.
+    /// Reports a manifest that offers no tool.
     fn check_not_empty(&mut self, known: &[KnownSource<'_>], tools: &[CompiledTool<'m>]) {
-        let Manifest { sources, collections, tools: said, .. } = self.manifest;
-        if collections.is_empty() && said.is_empty() {
-            let nothing = Diagnostic::error("there is nothing to serve: no collection is declared");
+        let Manifest { sources, collections, tools: declared_tools, .. } = self.manifest;
+        if collections.is_empty() && declared_tools.is_empty() {
+            let error =
+                Diagnostic::error("nothing to serve: the manifest declares no collection and no tool");
             let help = match (sources.first(), known.first()) {
                 (Some(source), Some(known)) => {
                     first_collection_help(&source.name.value, source.settings.kind(), known.facts)
                 }
-                _ => "add a [sources.NAME] with its `path`; `spile init` writes a manifest for your data"
-                    .into(),
+                _ => {
+                    "add `[sources.NAME]` with a `path`; `spile init` writes a manifest for your data".into()
+                }
             };
-            self.diagnostics.push(nothing.help(help));
+            self.diagnostics.push(error.help(help));
         } else if tools.is_empty() && self.error_count() == 0 {
-            let nothing = Diagnostic::warning("every tool is hidden: callers find nothing to use");
-            self.diagnostics.push(nothing.help("leave `hidden = true` out for one of them"));
+            let warning = Diagnostic::warning("every tool is hidden, so clients see no tools");
+            self.diagnostics.push(warning.help("remove `hidden = true` from one of them"));
         }
     }
 
     fn check_tool_names(&mut self, tools: &[CompiledTool<'m>]) {
-        for (i, made) in tools.iter().enumerate() {
-            let Some(first) = tools[..i].iter().find(|other| other.tool.name == made.tool.name) else {
+        for (i, compiled) in tools.iter().enumerate() {
+            let Some(first) = tools[..i].iter().find(|other| other.tool.name == compiled.tool.name) else {
                 continue;
             };
-            let message = format!("two tools are called `{}`", made.tool.name);
-            match made.name_location.or(first.name_location) {
-                Some(at) => self.error(at, message, "give one of them another name".into()),
+            let message = format!("two tools have the name `{}`", compiled.tool.name);
+            match compiled.name_location.or(first.name_location) {
+                Some(at) => self.error(at, message, "rename one of them".into()),
                 None => {
                     self.diagnostics.push(Diagnostic::error(message).help("rename one of the collections"))
                 }
@@ -178,39 +178,39 @@ impl<'m> Compiler<'m> {
             let collections = || self.manifest.collections.iter().map(|one| one.name.value.as_str());
             if !collections().any(|name| name == of) {
                 let at = uses.location.inside(of, 0..of.len());
-                self.error(&at, format!("no collection `{of}`"), suggest(of, collections()));
+                self.error(&at, format!("unknown collection `{of}`"), suggest(of, collections()));
             }
         }
     }
 }
 
-/// What to add for a source of this kind that nothing is made of.
+/// Which lines to add to a manifest that has a source and no collection.
 fn first_collection_help(source: &str, kind: SourceKind, facts: &SourceFacts) -> String {
     let table = match kind {
         SourceKind::Sqlite => "table",
         SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => "sheet",
-        // A file is one table.
+        // Such a file is one table.
         SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => "",
     };
-    let said = format!("add a [collections.NAME] with `source = \"{source}\"`");
+    let help = format!("add `[collections.NAME]` with `source = \"{source}\"`");
     match facts.tables.first() {
-        Some(first) if !table.is_empty() => format!("{said} and `{table} = \"{}\"`", first.name),
-        Some(_) | None => said,
+        Some(first) if !table.is_empty() => format!("{help} and `{table} = \"{}\"`", first.name),
+        Some(_) | None => help,
     }
 }
 
-/// So many names are offered to whoever got one wrong.
+/// A suggestion lists no more names than this.
 const SUGGESTIONS_MAX: usize = 30;
 
-/// What was probably meant, else what there is.
+/// The nearest known name, else the list of known names.
 fn suggest<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
     did_you_mean(name, known.clone()).unwrap_or_else(|| match known.collect::<Vec<_>>().as_slice() {
-        [] => "there is none to choose from".into(),
-        all => format!("there are: {}", join_truncated(all, SUGGESTIONS_MAX)),
+        [] => "there are none".into(),
+        all => format!("known names: {}", join_truncated(all, SUGGESTIONS_MAX)),
     })
 }
 
-/// Tells one set of tools from another: all that callers can see of them.
+/// A digest of everything that clients see of the tools.
 fn fingerprint(tools: &[CompiledTool<'_>]) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     for CompiledTool { tool, .. } in tools {

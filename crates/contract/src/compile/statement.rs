@@ -1,10 +1,10 @@
-//! Statements of the author's own: what their source says they take and give, held against what the author says.
+//! The author's SQL statements: what the source says of each, checked against what the author declares.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::field::ColumnInputs;
-use super::tools::new_tool;
+use super::tools::{new_tool, title_from_name};
 use super::{CompiledTool, Compiler, KnownSource, suggest};
 use crate::contract::{Argument, Collection, LONG_RUNNING_TIMEOUT_MS, Returns, Statement, ToolOperation};
 use crate::data_type::DataType;
@@ -20,97 +20,99 @@ use crate::source::{
 use crate::value::Value;
 
 impl<'m> Compiler<'m> {
-    /// All statements, and a tool for each that is not hidden.
+    /// Compiles every statement, and adds a tool for each that is not hidden.
     pub(super) fn compile_statements(
         &mut self,
         known: &[KnownSource<'_>],
         tools: &mut Vec<CompiledTool<'m>>,
     ) -> Vec<Statement> {
         let mut statements = Vec::new();
-        for tool in &self.manifest.tools {
-            let ToolBody::Statement(wanted) = &tool.body else { continue };
-            // What the sources lack was told when they were opened.
-            let Some(source) = known.iter().find(|one| one.name == wanted.source.value) else { continue };
-            let Some((_, examined)) = source.statements.iter().find(|(name, _)| *name == tool.name.value)
-            else {
-                continue;
-            };
-            let made = match examined {
-                Ok(facts) => self.compile_statement(tool, wanted, facts),
-                Err(bad) => {
-                    self.report_statement_error(wanted, bad);
+        for declared_tool in &self.manifest.tools {
+            let ToolBody::Statement(declared) = &declared_tool.body else { continue };
+            let name = &declared_tool.name;
+            // A source that could not be opened was reported then.
+            let Some(source) = known.iter().find(|one| one.name == declared.source.value) else { continue };
+            let described = source.statements.iter().find(|(tool, _)| *tool == name.value);
+            let compiled = match described {
+                Some((_, Ok(facts))) => self.compile_statement(declared_tool, declared, facts),
+                Some((_, Err(error))) => {
+                    self.report_statement_error(declared, error);
                     None
                 }
+                None => None,
             };
-            let Some(statement) = made.filter(|_| !tool.hidden) else { continue };
-            let (input, output) =
-                (schemas::statement_input(&statement), schemas::statement_output(&statement));
-            let names: Vec<&str> = statement.result.fields.iter().map(|field| field.name.as_str()).collect();
-            let description = match (&*names, statement.shape.writes) {
-                ([], _) => "Changes what its statement says, and tells how many rows.".to_owned(),
-                (names, true) => format!("Changes rows, and gives their {}.", names.join(", ")),
-                (names, false) => format!("Gives {}.", names.join(", ")),
-            };
+            let Some(statement) = compiled.filter(|_| !declared_tool.hidden) else { continue };
+            let schemas = (schemas::statement_input(&statement), schemas::statement_output(&statement));
             let operation = ToolOperation::Statement { statement: statements.len() };
-            let mut made = new_tool(tool.name.value.clone(), description, (input, output), operation);
-            Self::apply_tool_settings(&mut made, tool, statement.shape.writes);
-            made.text_template =
-                tool.text_template.as_ref().and_then(|text| self.parse_template(text, &statement.result));
-            tools.push(CompiledTool { tool: made, name_location: Some(&tool.name.location) });
+            let (title, description) = (title_from_name(&name.value), default_description(&statement));
+            let mut tool = new_tool(name.value.clone(), title, description, schemas, operation);
+            Self::apply_tool_settings(&mut tool, declared_tool, statement.shape.writes);
+            let template = declared_tool.text_template.as_ref();
+            tool.text_template = template.and_then(|text| self.parse_template(text, &statement.result));
+            tools.push(CompiledTool { tool, name_location: Some(&name.location) });
             statements.push(statement);
         }
         statements
     }
 
-    fn report_statement_error(&mut self, wanted: &manifest::Statement, bad: &StatementError) {
-        let at = match &bad.span {
-            Some(span) => wanted.sql.location.inside(&wanted.sql.value, span.clone()),
-            None => wanted.sql.location.clone(),
+    fn report_statement_error(&mut self, declared: &manifest::Statement, error: &StatementError) {
+        let location = match &error.span {
+            Some(span) => declared.sql.location.inside(&declared.sql.value, span.clone()),
+            None => declared.sql.location.clone(),
         };
-        let help = bad.help.clone().unwrap_or_else(|| "correct the statement".into());
-        self.error(&at, bad.message.clone(), help);
+        let help = error.help.clone().unwrap_or_else(|| "correct the statement".into());
+        self.error(&location, error.message.clone(), help);
     }
 
     fn compile_statement(
         &mut self,
         tool: &manifest::Tool,
-        wanted: &manifest::Statement,
+        declared: &manifest::Statement,
         facts: &StatementFacts,
     ) -> Option<Statement> {
         let errors = self.error_count();
-        self.check_writes(tool, wanted, facts);
-        let arguments = self.compile_arguments(wanted, facts);
-        self.check_assignments(wanted, facts);
-        self.check_limits(wanted, facts);
-        let (columns, fields) = self.compile_result(tool, wanted, facts);
+        self.check_writes(tool, declared, facts);
+        let arguments = self.compile_arguments(declared, facts);
+        self.check_assignments(declared, facts);
+        self.check_limits(declared, facts);
+        let (columns, fields) = self.compile_result(tool, declared, facts);
         let shape = StatementShape {
-            sql: wanted.sql.value.clone(),
+            sql: declared.sql.value.clone(),
             parameters: facts.parameters.clone(),
             parameter_types: arguments.iter().map(|argument| argument.field.data_type).collect(),
             columns,
             writes: facts.writes,
-            changes_max: u64::from(wanted.changes_max),
+            changes_max: u64::from(declared.changes_max),
             timeout_ms: tool.call_timeout_ms.or(tool.long_running.then_some(LONG_RUNNING_TIMEOUT_MS)),
         };
         let result = Collection {
             name: tool.name.value.clone(),
-            source: wanted.source.value.clone(),
+            source: declared.source.value.clone(),
             shape: TableShape { table: String::new(), columns: shape.columns.clone(), key: Vec::new() },
             fields,
-            rows_max: wanted.rows_max as usize,
-            bytes_max: wanted.bytes_max as usize,
+            rows_max: declared.rows_max as usize,
+            bytes_max: declared.bytes_max as usize,
             write_policy: None,
         };
-        let source = wanted.source.value.clone();
-        let statement = Statement { source, shape, arguments, result, returns: wanted.returns };
+        let source = declared.source.value.clone();
+        let statement = Statement { source, shape, arguments, result, returns: declared.returns };
         (self.error_count() == errors).then_some(statement)
     }
 
-    fn check_writes(&mut self, tool: &manifest::Tool, wanted: &manifest::Statement, facts: &StatementFacts) {
-        match (facts.writes, wanted.writes) {
+    fn check_writes(
+        &mut self,
+        tool: &manifest::Tool,
+        declared: &manifest::Statement,
+        facts: &StatementFacts,
+    ) {
+        match (facts.writes, declared.writes) {
             (true, false) => {
-                let help = "say `writes = true` if that is what you want, or let it only read";
-                self.error(&wanted.sql.location, "this statement writes".into(), help.into());
+                let help = "add `writes = true` to allow it, or use a statement that only reads";
+                self.error(
+                    &declared.sql.location,
+                    "this statement writes, and the tool does not have `writes = true`".into(),
+                    help.into(),
+                );
             }
             (false, true) => {
                 let message = "this statement only reads".to_owned();
@@ -118,62 +120,66 @@ impl<'m> Compiler<'m> {
             }
             (true, true) | (false, false) => {}
         }
-        if facts.columns.is_empty() && (!facts.writes || wanted.returns == Returns::One) {
-            let message = "this statement gives no columns".to_owned();
+        if facts.columns.is_empty() && (!facts.writes || declared.returns == Returns::One) {
+            let message = "this statement returns no columns".to_owned();
             let help = if facts.writes {
                 "add `returning …`, or leave `returns = \"one\"` out"
             } else {
-                "a statement that reads is a `select`"
+                "use a `select` statement"
             };
-            self.error(&wanted.sql.location, message, help.into());
+            self.error(&declared.sql.location, message, help.into());
         }
     }
 
-    /// One for each parameter of the statement, in its order.
-    fn compile_arguments(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) -> Vec<Argument> {
-        let declared = || wanted.arguments.iter().map(|argument| argument.name.value.as_str());
-        for argument in &wanted.arguments {
+    /// One argument for each parameter of the statement, in the statement's order.
+    fn compile_arguments(&mut self, declared: &manifest::Statement, facts: &StatementFacts) -> Vec<Argument> {
+        let names = || declared.arguments.iter().map(|argument| argument.name.value.as_str());
+        for argument in &declared.arguments {
             let name = &argument.name;
             if !facts.parameters.contains(&name.value) {
-                let open = facts.parameters.iter().map(String::as_str);
-                let open = open.filter(|parameter| declared().all(|one| one != *parameter));
-                let message = format!("the statement has no `:{}`", name.value);
-                if let Some(place) = quoted_parameter_location(wanted, &name.value) {
-                    let help = format!("write `:{}` without quotes: in quotes it is a text", name.value);
-                    self.error(&place, message, help);
+                let undeclared = facts.parameters.iter().map(String::as_str);
+                let undeclared = undeclared.filter(|parameter| names().all(|one| one != *parameter));
+                let message = format!("the statement has no parameter `:{}`", name.value);
+                if let Some(location) = quoted_parameter_location(declared, &name.value) {
+                    let help =
+                        format!("write `:{}` without quotes: in quotes it is a string literal", name.value);
+                    self.error(&location, message, help);
                     continue;
                 }
-                let help = did_you_mean(&name.value, open)
-                    .unwrap_or_else(|| format!("write `:{}` where it belongs, or leave it out", name.value));
+                let help = did_you_mean(&name.value, undeclared).unwrap_or_else(|| {
+                    format!("use `:{}` in the statement, or remove the argument", name.value)
+                });
                 self.error(&name.location, message, help);
             }
         }
         let mut arguments = Vec::with_capacity(facts.parameters.len());
         for parameter in &facts.parameters {
-            match wanted.arguments.iter().find(|argument| argument.name.value == *parameter) {
+            match declared.arguments.iter().find(|argument| argument.name.value == *parameter) {
                 Some(argument) => arguments.push(self.compile_argument(argument)),
                 None => {
-                    let at = parameter_location(wanted, parameter);
-                    let unused = declared().filter(|name| facts.parameters.iter().all(|one| one != name));
+                    let at = parameter_location(declared, parameter);
+                    let unused = names().filter(|name| facts.parameters.iter().all(|one| one != name));
                     let help = did_you_mean(parameter, unused)
                         .unwrap_or_else(|| format!("add `arguments.{parameter} = {{ type = \"string\" }}`"));
-                    self.error(&at, format!("nothing says what `:{parameter}` is"), help);
+                    self.error(&at, format!("the parameter `:{parameter}` is not declared"), help);
                 }
             }
         }
         arguments
     }
 
-    /// What goes into a column that does not keep everything may be refused when it comes.
-    fn check_assignments(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
+    /// Warns about an argument that goes into a column which does not accept all its values.
+    fn check_assignments(&mut self, declared: &manifest::Statement, facts: &StatementFacts) {
         for one in &facts.assignments {
-            let Some(said) = wanted.arguments.iter().find(|said| said.name.value == one.parameter) else {
+            let Some(argument) =
+                declared.arguments.iter().find(|one_argument| one_argument.name.value == one.parameter)
+            else {
                 continue;
             };
-            let (what, help) = match (said.data_type, one.accepts) {
+            let (what, help) = match (argument.data_type, one.accepts) {
                 (DataType::Boolean, AcceptedValues::Texts) => (
                     "true or false",
-                    "it is refused there, because the statement has it elsewhere too; write `iif(:…, 'true', 'false')`",
+                    "the column rejects it, because the statement also uses the parameter elsewhere; write `iif(:…, 'true', 'false')`",
                 ),
                 (_, AcceptedValues::Texts)
                 | (DataType::Integer | DataType::Int64 | DataType::Number | DataType::Boolean, _) => {
@@ -181,84 +187,85 @@ impl<'m> Compiler<'m> {
                 }
                 (DataType::Text, AcceptedValues::Numbers) => (
                     "a text",
-                    "a text that is no number, and one such as `007`, is refused there; say what it is with `type`, \
-                     or `cast` it",
+                    "the column rejects texts that are not numbers, and texts such as `007`; declare a numeric `type`, \
+                     or use `cast`",
                 ),
                 (DataType::Text, AcceptedValues::NumbersAndTexts) => (
                     "a text",
-                    "a text such as `007` is refused there; say what it is with `type`, or `cast` it",
+                    "the column rejects texts such as `007`; declare a numeric `type`, or use `cast`",
                 ),
                 (DataType::Json, AcceptedValues::Numbers) => {
-                    ("JSON", "JSON is refused there; declare the column TEXT")
+                    ("JSON", "the column rejects JSON; declare the column as TEXT")
                 }
                 (DataType::Json, AcceptedValues::NumbersAndTexts) => {
-                    ("JSON", "a number is refused there; say what it is with `type`, or `cast` it")
+                    ("JSON", "the column rejects a JSON number; declare a numeric `type`, or use `cast`")
                 }
                 (DataType::Decimal, AcceptedValues::Numbers | AcceptedValues::NumbersAndTexts) => (
                     "a decimal",
-                    "more than 15 digits are refused there; for exact digits declare the column TEXT",
+                    "the column rejects more than 15 digits; for exact digits declare the column as TEXT",
                 ),
                 (DataType::Date, AcceptedValues::Numbers) => {
-                    ("a date", "it is refused there; declare the column DATE or TEXT")
+                    ("a date", "the column rejects it; declare the column as DATE or TEXT")
                 }
                 (DataType::Timestamp | DataType::LocalTimestamp, AcceptedValues::Numbers) => {
-                    ("a time", "it is refused there; declare the column DATETIME or TEXT")
+                    ("a timestamp", "the column rejects it; declare the column as DATETIME or TEXT")
                 }
                 (DataType::Blob, AcceptedValues::Numbers) => {
-                    ("bytes", "they are refused there; declare the column BLOB")
+                    ("a blob", "the column rejects it; declare the column as BLOB")
                 }
                 (
                     DataType::Date | DataType::Timestamp | DataType::LocalTimestamp | DataType::Blob,
                     AcceptedValues::NumbersAndTexts,
                 ) => continue,
             };
-            let keeps = if one.accepts == AcceptedValues::Texts { "texts" } else { "numbers" };
+            let stores = if one.accepts == AcceptedValues::Texts { "texts" } else { "numbers" };
             let message = format!(
-                "`:{}` is {what}, and the column `{}`, declared as `{}`, keeps {keeps}",
+                "`:{}` is {what}, but the column `{}`, declared as `{}`, stores {stores}",
                 one.parameter, one.column, one.declared_type
             );
-            self.warning(&said.name.location, message, help);
+            self.warning(&argument.name.location, message, help);
         }
     }
 
-    /// How many rows there are to be is an integer, or the statement fails when it is called.
-    fn check_limits(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
+    /// A LIMIT or OFFSET parameter must be an integer, or the statement fails when it is called.
+    fn check_limits(&mut self, declared: &manifest::Statement, facts: &StatementFacts) {
         for limit in &facts.limit_parameters {
-            let Some(said) = wanted.arguments.iter().find(|said| said.name.value == *limit) else { continue };
-            if !matches!(said.data_type, DataType::Integer | DataType::Int64) {
+            let argument = declared.arguments.iter().find(|argument| argument.name.value == *limit);
+            let Some(argument) = argument else { continue };
+            if !matches!(argument.data_type, DataType::Integer | DataType::Int64) {
                 let message =
-                    format!("`:{limit}` is {}, and a limit has to be an integer", said.data_type.as_str());
-                self.warning(&said.name.location, message, "say `type = \"integer\"`");
-            } else if !said.required && said.default.is_none() {
-                let message = format!("`:{limit}` may be left out, and a limit that is NULL is an error");
-                self.warning(&said.name.location, message, "give it a `default`: -1 is no limit");
+                    format!("`:{limit}` is {}, but a limit must be an integer", argument.data_type.as_str());
+                self.warning(&argument.name.location, message, "declare it with `type = \"integer\"`");
+            } else if !argument.required && argument.default.is_none() {
+                let message = format!("`:{limit}` is optional, but a limit that is NULL is an error");
+                self.warning(&argument.name.location, message, "give it a `default`; -1 means no limit");
             }
         }
     }
 
-    fn compile_argument(&mut self, said: &manifest::Argument) -> Argument {
-        let mut field = Field::new(&said.name.value, &said.name.value, said.data_type);
-        field.description.clone_from(&said.description);
-        field.format = said.format.as_ref().map(|format| format.value.to_owned());
-        if let Some(format) = &said.format
+    fn compile_argument(&mut self, declared: &manifest::Argument) -> Argument {
+        let mut field = Field::new(&declared.name.value, &declared.name.value, declared.data_type);
+        field.description.clone_from(&declared.description);
+        field.format = declared.format.as_ref().map(|format| format.value.to_owned());
+        if let Some(format) = &declared.format
             && field.data_type != DataType::Text
         {
-            let message = format!("`{}` is {} here, and has no format", field.name, field.data_type.as_str());
-            self.error(&format.location, message, "formats are for text; leave it out".into());
+            let message = format!("`{}` is {}, which has no format", field.name, field.data_type.as_str());
+            self.error(&format.location, message, "only text has a format; remove it".into());
         }
-        self.set_allowed_values(&mut field, &said.allowed);
-        let default = match &said.default {
+        self.set_allowed_values(&mut field, &declared.allowed);
+        let default = match &declared.default {
             None => Value::Null,
-            Some(literal) => self.compile_default(said, &field, literal),
+            Some(literal) => self.compile_default(declared, &field, literal),
         };
-        let required = said.required && said.default.is_none();
-        // Whoever has nothing to say may say so: many clients send `null` for what they leave out.
+        let required = declared.required && declared.default.is_none();
+        // Many clients send `null` for an optional argument instead of omitting it.
         field.nullable = !required;
         Argument { field, required, default }
     }
 
-    /// What an argument is where nothing is said: a value that a caller could have said.
-    fn compile_default(&mut self, said: &manifest::Argument, field: &Field, literal: &Literal) -> Value {
+    /// The value of an argument that the caller omits. It must be one that a caller could send.
+    fn compile_default(&mut self, declared: &manifest::Argument, field: &Field, literal: &Literal) -> Value {
         let value = match (literal, field.data_type) {
             (Literal::Integer(n), DataType::Integer) => Some(Value::Integer(*n)),
             (Literal::Integer(n), DataType::Number) => Some(Value::Real(*n as f64)),
@@ -281,77 +288,77 @@ impl<'m> Compiler<'m> {
             .as_ref()
             .is_some_and(|value| field.write_value(&mut Vec::new(), value.as_value_ref()).is_ok());
         if !fits {
-            let message = format!("the default of `{}` is not a value that it can have", said.name.value);
+            let message = format!("the default of `{}` is not a valid value for it", declared.name.value);
             let help = match field.allowed.first() {
-                Some(_) => "choose one of the values of its `enum`".to_owned(),
+                Some(_) => "choose one of the values in its `enum`".to_owned(),
                 None => {
-                    format!(
-                        "it is {}; write such a value, or leave the default out",
-                        field.data_type.as_str()
-                    )
+                    format!("write a value of type {}, or remove the default", field.data_type.as_str())
                 }
             };
-            self.error(&said.name.location, message, help);
+            self.error(&declared.name.location, message, help);
         }
         value.unwrap_or(Value::Null)
     }
 
-    /// A column of texts that is declared as something else can hold only if the statement leaves most of them out.
-    fn check_result_types(&mut self, wanted: &manifest::Statement, facts: &StatementFacts) {
-        for said in &wanted.fields {
-            let Some(kind) = said.data_type.as_ref().filter(|kind| kind.value != DataType::Text) else {
+    /// Warns about a text column that the author declares as another type while the table has values that do not fit;
+    /// the statement may still exclude those rows.
+    fn check_result_types(&mut self, declared: &manifest::Statement, facts: &StatementFacts) {
+        for field in &declared.fields {
+            let Some(kind) = field.data_type.as_ref().filter(|kind| kind.value != DataType::Text) else {
                 continue;
             };
-            let column = facts.columns.iter().find(|column| column.name == said.column.value);
+            let column = facts.columns.iter().find(|column| column.name == field.column.value);
             let Some(column) = column.filter(|column| column.data_type == DataType::Text) else { continue };
-            let null = said.null_text.as_deref();
-            if column.possible_types.as_ref().is_none_or(|fits| fits.includes(kind.value, null)) {
+            let null = field.null_text.as_deref();
+            if column.possible_types.as_ref().is_none_or(|types| types.includes(kind.value, null)) {
                 continue;
             }
             let message =
-                format!("not every value of `{}` is {} as it is kept", column.name, kind.value.as_str());
+                format!("not every stored value of `{}` is of type {}", column.name, kind.value.as_str());
             let help = match column.distinct_values.iter().find(|text| Some(text.as_str()) != null) {
                 Some(text) => {
-                    format!("its column has texts such as `{text}`; leave the type out, or such rows")
+                    format!(
+                        "the column has texts such as `{text}`; remove `as`, or exclude those rows in the statement"
+                    )
                 }
-                None => "leave the type out, or such rows".to_owned(),
+                None => "remove `as`, or exclude those rows in the statement".to_owned(),
             };
             self.warning(&kind.location, message, &help);
         }
     }
 
-    /// The columns of the result that are shown.
+    /// The visible columns of the result.
     fn compile_result(
         &mut self,
         tool: &manifest::Tool,
-        wanted: &manifest::Statement,
+        declared: &manifest::Statement,
         facts: &StatementFacts,
     ) -> (Vec<ColumnShape>, Vec<Field>) {
         let headers: Vec<&str> = facts.columns.iter().map(|column| column.name.as_str()).collect();
         for (at, header) in headers.iter().enumerate() {
             if headers[..at].contains(header) {
-                let message = format!("two columns of the result are called `{header}`");
-                self.error(&wanted.sql.location, message, "name one of them with `as`".into());
+                let message = format!("two columns of the result have the name `{header}`");
+                self.error(&declared.sql.location, message, "rename one of them with `as`".into());
             }
         }
-        for field in &wanted.fields {
+        for field in &declared.fields {
             if !headers.contains(&field.column.value.as_str()) {
-                let message = format!("the statement gives no column `{}`", field.column.value);
+                let message = format!("the statement returns no column `{}`", field.column.value);
                 let help = suggest(&field.column.value, headers.iter().copied());
                 self.error(&field.column.location, message, help);
             }
         }
-        self.check_result_types(wanted, facts);
+        self.check_result_types(declared, facts);
         let names = names::result_names(&headers);
-        // The statement may choose among the values that its tables have.
-        let unseen = |column: &ColumnFacts| ColumnFacts {
+        // The statement may select some of the values that its tables have.
+        let without_values = |column: &ColumnFacts| ColumnFacts {
             distinct_values: Vec::new(),
             possible_types: None,
             ..column.clone()
         };
-        let columns: Vec<ColumnFacts> = facts.columns.iter().map(unseen).collect();
+        let columns: Vec<ColumnFacts> = facts.columns.iter().map(without_values).collect();
         let fields = self.compile_fields(&ColumnInputs {
-            declared: &wanted.fields,
+            declared: &declared.fields,
             facts: &columns,
             names: &names,
             row_count: None,
@@ -359,36 +366,44 @@ impl<'m> Compiler<'m> {
             has_native_numbers: true,
         });
         if fields.is_empty() && !facts.columns.is_empty() {
-            let message = format!("`{}` has no field to show", tool.name.value);
-            self.error(
-                &tool.name.location,
-                message,
-                "leave `hidden = true` out for one of its columns".into(),
-            );
+            let message = format!("`{}` has no visible field", tool.name.value);
+            self.error(&tool.name.location, message, "remove `hidden = true` from one of its columns".into());
         }
-        let columns = super::collection::column_shapes(&fields, &wanted.fields, None);
+        let columns = super::collection::column_shapes(&fields, &declared.fields, None);
         (columns, fields.into_iter().map(|(_, field)| field).collect())
     }
 }
 
-/// Where a parameter stands in quotes, and so is none.
-fn quoted_parameter_location(wanted: &manifest::Statement, parameter: &str) -> Option<FileLocation> {
-    let sql = &wanted.sql.value;
-    let quoted = [format!("':{parameter}'"), format!("\":{parameter}\"")];
-    let (at, length) = quoted.iter().find_map(|text| Some((sql.find(text)?, text.len())))?;
-    Some(wanted.sql.location.inside(sql, at..at + length))
+/// For a statement whose author wrote no description.
+fn default_description(statement: &Statement) -> String {
+    let names: Vec<&str> = statement.result.fields.iter().map(|field| field.name.as_str()).collect();
+    match (&*names, statement.shape.writes) {
+        ([], _) => "Run the statement and return the number of rows changed.".to_owned(),
+        (names, true) => {
+            format!("Run the statement; return the number of rows changed and their {}.", names.join(", "))
+        }
+        (names, false) => format!("Return {}.", names.join(", ")),
+    }
 }
 
-/// Where a parameter stands in the statement, first of all.
-fn parameter_location(wanted: &manifest::Statement, parameter: &str) -> FileLocation {
-    let sql = &wanted.sql.value;
-    let is_it = |at: &usize| {
-        let behind = sql[at + 1..].strip_prefix(parameter);
-        behind.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+/// Where a parameter stands in quotes, which makes it a string literal.
+fn quoted_parameter_location(declared: &manifest::Statement, parameter: &str) -> Option<FileLocation> {
+    let sql = &declared.sql.value;
+    let quoted = [format!("':{parameter}'"), format!("\":{parameter}\"")];
+    let (at, length) = quoted.iter().find_map(|text| Some((sql.find(text)?, text.len())))?;
+    Some(declared.sql.location.inside(sql, at..at + length))
+}
+
+/// Where a parameter first occurs in the statement.
+fn parameter_location(declared: &manifest::Statement, parameter: &str) -> FileLocation {
+    let sql = &declared.sql.value;
+    let is_parameter = |at: &usize| {
+        let rest = sql[at + 1..].strip_prefix(parameter);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
     };
-    let at = sql.match_indices([':', '@', '$']).map(|(at, _)| at).find(is_it);
+    let at = sql.match_indices([':', '@', '$']).map(|(at, _)| at).find(is_parameter);
     match at {
-        Some(at) => wanted.sql.location.inside(sql, at..at + 1 + parameter.len()),
-        None => wanted.sql.location.clone(),
+        Some(at) => declared.sql.location.inside(sql, at..at + 1 + parameter.len()),
+        None => declared.sql.location.clone(),
     }
 }

@@ -1,174 +1,272 @@
-//! The tools of a collection: one for each operation, under the name it has or the names it is given.
+//! The tools of a collection: one for each operation, under its generated name or the names the author gives it.
 
 use super::collection::{ToolFields, has_operation};
 use super::{CompiledTool, Compiler};
 use crate::contract::{Collection, Confirm, Tool, ToolOperation};
 use crate::diagnostic::{Diagnostic, Located};
-use crate::humanize::join_truncated;
-use crate::manifest::{self, CollectionOperation, Operation as Named};
+use crate::humanize::{capitalize, join_truncated};
+use crate::manifest::{self, CollectionOperation, Manifest, Operation, SourceKind};
 use crate::names;
 use crate::schemas;
 
 impl<'m> Compiler<'m> {
     pub(super) fn compile_tools(
         &mut self,
-        wanted: &'m manifest::Collection,
+        declared: &'m manifest::Collection,
         collection: &Collection,
-        chosen: &ToolFields,
-        at: usize,
+        tool_fields: &ToolFields,
+        collection_index: usize,
         tools: &mut Vec<CompiledTool<'m>>,
     ) {
-        let of = ToolBuilder { declared: wanted, collection, tool_fields: chosen, collection_index: at };
-        for operation in Named::ALL {
-            let named: Vec<(&manifest::Tool, &Located<CollectionOperation>)> = self
+        let builder = ToolBuilder {
+            declared,
+            collection,
+            tool_fields,
+            collection_index,
+            labels: CollectionLabels::new(self.manifest, declared, collection),
+        };
+        for operation in Operation::ALL {
+            let renamed: Vec<(&manifest::Tool, &Located<CollectionOperation>)> = self
                 .renamed_tools()
                 .filter(|(_, uses)| {
                     uses.value.collection == collection.name && uses.value.operation == operation
                 })
                 .collect();
-            if !has_operation(wanted, operation) {
-                for (_, uses) in named {
-                    let message = format!("`{}` does not have `{}`", collection.name, operation.as_str());
-                    self.error(&uses.location, message, "add it to the collection's operations".into());
+            if !has_operation(declared, operation) {
+                for (_, uses) in renamed {
+                    let message =
+                        format!("`{}` does not have the operation `{}`", collection.name, operation.as_str());
+                    self.error(&uses.location, message, "add it to the collection's `operations`".into());
                 }
                 continue;
             }
-            let needs_key = matches!(operation, Named::Get | Named::Update | Named::Delete);
+            let needs_key = matches!(operation, Operation::Get | Operation::Update | Operation::Delete);
             if needs_key && collection.shape.key.is_empty() {
-                self.report_missing_key(wanted, &chosen.missing_key_reason, operation, &named);
+                self.report_missing_key(declared, &tool_fields.missing_key_reason, operation, &renamed);
                 continue;
             }
-            if named.is_empty() {
+            if renamed.is_empty() {
                 let name = names::tool_name(operation.as_str(), &collection.name);
-                tools.push(CompiledTool { tool: of.build(name, operation), name_location: None });
+                tools.push(CompiledTool { tool: builder.build(name, operation), name_location: None });
             }
-            for (tool, _) in named.into_iter().filter(|(tool, _)| !tool.hidden) {
-                let mut made = of.build(tool.name.value.clone(), operation);
-                Self::apply_tool_settings(&mut made, tool, operation.writes());
-                made.text_template =
-                    tool.text_template.as_ref().and_then(|text| self.parse_template(text, collection));
-                tools.push(CompiledTool { tool: made, name_location: Some(&tool.name.location) });
+            for (declared_tool, _) in renamed.into_iter().filter(|(tool, _)| !tool.hidden) {
+                let name = &declared_tool.name;
+                let mut tool = builder.build(name.value.clone(), operation);
+                tool.title = Some(title_from_name(&name.value));
+                Self::apply_tool_settings(&mut tool, declared_tool, operation.writes());
+                let template = declared_tool.text_template.as_ref();
+                tool.text_template = template.and_then(|text| self.parse_template(text, collection));
+                tools.push(CompiledTool { tool, name_location: Some(&name.location) });
             }
         }
     }
 
-    /// Takes over what the author says of a tool, whatever it does.
-    pub(super) fn apply_tool_settings(made: &mut Tool, tool: &manifest::Tool, writes: bool) {
-        made.title.clone_from(&tool.title);
-        if let Some(description) = &tool.description {
-            made.description.clone_from(description);
+    /// Applies the settings that every kind of tool has.
+    pub(super) fn apply_tool_settings(tool: &mut Tool, declared: &manifest::Tool, writes: bool) {
+        if let Some(title) = &declared.title {
+            tool.title = Some(title.clone());
         }
-        made.rate_limit = tool.rate_limit;
-        made.call_timeout_ms = tool.call_timeout_ms;
-        made.long_running = tool.long_running;
+        if let Some(description) = &declared.description {
+            tool.description.clone_from(description);
+        }
+        tool.rate_limit = declared.rate_limit;
+        tool.call_timeout_ms = declared.call_timeout_ms;
+        tool.long_running = declared.long_running;
         if writes {
-            made.confirm = tool.confirm.unwrap_or(made.confirm);
+            tool.confirm = declared.confirm.unwrap_or(tool.confirm);
         }
     }
 
-    /// Without a key there is nothing to find one record by.
+    /// An error where the author names an operation that needs a key; a note where the operation is a default.
     fn report_missing_key(
         &mut self,
-        wanted: &manifest::Collection,
-        why: &str,
-        operation: Named,
-        named: &[(&manifest::Tool, &Located<CollectionOperation>)],
+        declared: &manifest::Collection,
+        reason: &str,
+        operation: Operation,
+        renamed: &[(&manifest::Tool, &Located<CollectionOperation>)],
     ) {
-        let asked = wanted.operations.iter().flatten().find(|one| one.value == operation);
-        let message = format!("`{}` has no key: {why}", wanted.name.value);
-        let help = "say which with key = \"…\", or key = [\"…\", \"…\"]";
-        let at = asked.map(|asked| &asked.location).or(named.first().map(|(_, uses)| &uses.location));
-        match at {
-            Some(at) => self.error(at, message, help.into()),
+        let requested = declared.operations.iter().flatten().find(|one| one.value == operation);
+        let message = format!("`{}` has no key: {reason}", declared.name.value);
+        let help = "name the key column with `key = \"…\"`, or several with `key = [\"…\", \"…\"]`";
+        let location = requested.map(|one| &one.location).or(renamed.first().map(|(_, uses)| &uses.location));
+        match location {
+            Some(location) => self.error(location, message, help.into()),
             None => {
-                let note = Diagnostic::note(format!("{message}; it can be listed only"));
-                self.diagnostics.push(note.at(&wanted.name.location).help(help));
+                let note = Diagnostic::note(format!("{message}; it can only be listed"));
+                self.diagnostics.push(note.at(&declared.name.location).help(help));
             }
         }
     }
 }
 
-/// What a tool is made from.
+/// `Top plans` for a tool that its author calls `top_plans`.
+pub(super) fn title_from_name(name: &str) -> String {
+    capitalize(&name.replace(['_', '-'], " "))
+}
+
+/// Everything that the tools of one collection are built from.
 struct ToolBuilder<'a> {
     declared: &'a manifest::Collection,
     collection: &'a Collection,
     tool_fields: &'a ToolFields,
     /// The collection's place in the contract.
     collection_index: usize,
+    labels: CollectionLabels,
 }
 
-impl ToolBuilder<'_> {
-    fn build(&self, name: String, operation: Named) -> Tool {
-        let Self { declared: wanted, collection, tool_fields: chosen, collection_index: at } = *self;
-        let about = wanted.description.as_ref().map_or_else(String::new, |about| format!(" {about}"));
-        let of = &collection.name;
-        let by =
-            || collection.key_fields().map(|field| field.name.as_str()).collect::<Vec<_>>().join(" and ");
-        let (description, input, output, operation) = match operation {
-            Named::Get => (
-                format!("One record of {of} by {}.{about}", by()),
-                schemas::get_input(collection),
-                schemas::get_output(collection),
-                ToolOperation::Get { collection: at },
-            ),
-            Named::List => {
-                let (input, arguments) = schemas::list_input(collection, &chosen.filters, &chosen.sorts);
-                (
-                    format!("Records of {of}, a page at a time.{about}"),
-                    input,
-                    schemas::list_output(collection),
-                    ToolOperation::List { collection: at, arguments },
-                )
-            }
-            Named::Search => {
-                let fields = chosen.search.clone();
-                let names: Vec<&str> = fields.iter().map(|at| collection.fields[*at].name.as_str()).collect();
-                let scan_rows_max = wanted.search_rows_max as usize;
-                (
-                    format!(
-                        "Records of {of} that have every word of a query in {}.{about}",
-                        join_truncated(&names, FIELDS_NAMED_MAX)
-                    ),
-                    schemas::search_input(collection),
-                    schemas::search_output(collection),
-                    ToolOperation::Search { collection: at, fields, scan_rows_max },
-                )
-            }
-            Named::Create => (
-                format!("Adds a record to {of}.{about}"),
-                schemas::create_input(collection, &chosen.writable.create, &chosen.writable.required),
-                schemas::write_output(collection, &["created"]),
-                ToolOperation::Create { collection: at, fields: chosen.writable.create.clone() },
-            ),
-            Named::Update => (
-                format!("Changes fields of the record of {of} with this {}.{about}", by()),
-                schemas::update_input(collection, &chosen.writable.update),
-                schemas::write_output(collection, &["updated", "unchanged"]),
-                ToolOperation::Update { collection: at, fields: chosen.writable.update.clone() },
-            ),
-            Named::Delete => (
-                format!("Deletes the record of {of} with this {}.{about}", by()),
-                schemas::delete_input(collection),
-                schemas::write_output(collection, &["deleted"]),
-                ToolOperation::Delete { collection: at },
-            ),
+/// What the owner of the data calls a collection.
+struct CollectionLabels {
+    /// For a title: `Stock List`, `customers`.
+    short: String,
+    /// For a description: `"Stock List" (inventory.xlsx)`, `customers.csv`.
+    full: String,
+}
+
+impl CollectionLabels {
+    fn new(manifest: &Manifest, declared: &manifest::Collection, collection: &Collection) -> Self {
+        let source = manifest.sources.iter().find(|source| source.name.value == declared.source.value);
+        let Some(source) = source else {
+            let name = collection.name.clone();
+            return Self { full: format!("`{name}`"), short: name };
         };
-        let asks = matches!(operation, ToolOperation::Update { .. } | ToolOperation::Delete { .. });
-        let confirm = if asks { wanted.confirm } else { Confirm::Never };
-        Tool { confirm, ..new_tool(name, description, (input, output), operation) }
+        let path = source.path.value.as_str();
+        let file = schemas::plain_text(path.rsplit(['/', '\\']).next().unwrap_or(path));
+        match source.settings.kind() {
+            SourceKind::Sqlite | SourceKind::Xlsx | SourceKind::Xls | SourceKind::Ods => {
+                let table = schemas::plain_text(&collection.shape.table);
+                Self { full: format!("\"{table}\" ({file})"), short: table }
+            }
+            // Such a file is one table.
+            SourceKind::Csv | SourceKind::Json | SourceKind::JsonLines => {
+                let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);
+                Self { short: stem.to_owned(), full: file }
+            }
+        }
+    }
+
+    /// A short noun phrase in sentence case, for people who choose from a list of tools.
+    fn title(&self, operation: Operation) -> String {
+        let short = &self.short;
+        capitalize(&match operation {
+            Operation::Get => format!("{short} row"),
+            Operation::List => format!("{short} rows"),
+            Operation::Search => format!("{short} search"),
+            Operation::Create => format!("New {short} row"),
+            Operation::Update => format!("{short} row update"),
+            Operation::Delete => format!("{short} row deletion"),
+        })
     }
 }
 
-/// A tool of which nothing more is said.
+impl ToolBuilder<'_> {
+    fn build(&self, name: String, operation: Operation) -> Tool {
+        let description = match &self.declared.description {
+            Some(about) => format!("{} {about}", self.description(operation)),
+            None => self.description(operation),
+        };
+        let (schemas, tool_operation) = self.interface(operation);
+        let title = self.labels.title(operation);
+        let asks = matches!(operation, Operation::Update | Operation::Delete);
+        let confirm = if asks { self.declared.confirm } else { Confirm::Never };
+        Tool { confirm, ..new_tool(name, title, description, schemas, tool_operation) }
+    }
+
+    /// What the tool does, to which data, and what a model must know to call it well.
+    fn description(&self, operation: Operation) -> String {
+        let data = &self.labels.full;
+        match operation {
+            Operation::Get => format!("Get one row of {data} by {}.", self.key_names()),
+            Operation::List => format!("List rows of {data}, one page at a time.{}", self.filter_sentence()),
+            Operation::Search => {
+                let fields = &self.tool_fields.search;
+                let names: Vec<&str> =
+                    fields.iter().map(|at| self.collection.fields[*at].name.as_str()).collect();
+                let names = join_truncated(&names, FIELDS_NAMED_MAX);
+                format!("Search {data} for rows that contain every term of a query, in {names}.")
+            }
+            Operation::Create => format!("Add one row to {data}."),
+            Operation::Update => {
+                format!("Update fields of one row of {data}, found by {}.", self.key_names())
+            }
+            Operation::Delete => format!("Delete one row of {data}, found by {}.", self.key_names()),
+        }
+    }
+
+    fn key_names(&self) -> String {
+        self.collection.key_fields().map(|field| field.name.as_str()).collect::<Vec<_>>().join(" and ")
+    }
+
+    /// Which fields a list can be filtered by, and how filters compare.
+    fn filter_sentence(&self) -> String {
+        let fields = &self.collection.fields;
+        let filters = &self.tool_fields.filters;
+        if filters.is_empty() {
+            return String::new();
+        }
+        let by = if fields.iter().filter(|field| field.data_type.is_scalar()).count() == filters.len() {
+            "any column".to_owned()
+        } else {
+            let names: Vec<&str> = filters.iter().map(|at| fields[*at].name.as_str()).collect();
+            join_truncated(&names, FIELDS_NAMED_MAX)
+        };
+        let has_range = filters.iter().any(|at| schemas::has_range_arguments(&fields[*at]));
+        let ranges = if has_range { "; _min/_max are inclusive" } else { "" };
+        format!(" Filter by {by} (exact match){ranges}.")
+    }
+
+    /// The input and output schemas, and the operation they belong to.
+    fn interface(&self, operation: Operation) -> ((json::Json, json::Json), ToolOperation) {
+        let Self { collection, tool_fields, collection_index: index, .. } = *self;
+        let writable = &tool_fields.writable;
+        match operation {
+            Operation::Get => {
+                let schemas = (schemas::get_input(collection), schemas::get_output(collection));
+                (schemas, ToolOperation::Get { collection: index })
+            }
+            Operation::List => {
+                let (input, arguments) =
+                    schemas::list_input(collection, &tool_fields.filters, &tool_fields.sorts);
+                let operation = ToolOperation::List { collection: index, arguments };
+                ((input, schemas::list_output(collection)), operation)
+            }
+            Operation::Search => {
+                let schemas = (schemas::search_input(collection), schemas::search_output(collection));
+                let fields = tool_fields.search.clone();
+                let scan_rows_max = self.declared.search_rows_max as usize;
+                (schemas, ToolOperation::Search { collection: index, fields, scan_rows_max })
+            }
+            Operation::Create => {
+                let input = schemas::create_input(collection, &writable.create, &writable.required);
+                let output = schemas::write_output(collection, &["created"]);
+                let fields = writable.create.clone();
+                ((input, output), ToolOperation::Create { collection: index, fields })
+            }
+            Operation::Update => {
+                let input = schemas::update_input(collection, &writable.update);
+                let output = schemas::write_output(collection, &["updated", "unchanged"]);
+                let fields = writable.update.clone();
+                ((input, output), ToolOperation::Update { collection: index, fields })
+            }
+            Operation::Delete => {
+                let output = schemas::write_output(collection, &["deleted"]);
+                let schemas = (schemas::delete_input(collection), output);
+                (schemas, ToolOperation::Delete { collection: index })
+            }
+        }
+    }
+}
+
+/// A tool with the default settings.
 pub(super) fn new_tool(
     name: String,
+    title: String,
     description: String,
     (input, output): (json::Json, json::Json),
     operation: ToolOperation,
 ) -> Tool {
     Tool {
         name,
-        title: None,
+        title: Some(title),
         description,
         input_schema: input,
         output_schema: output,
@@ -181,5 +279,5 @@ pub(super) fn new_tool(
     }
 }
 
-/// So many fields are named in a sentence.
+/// A description names no more fields than this.
 const FIELDS_NAMED_MAX: usize = 6;

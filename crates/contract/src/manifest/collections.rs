@@ -1,4 +1,4 @@
-//! `[collections.NAME]` and what is said about its fields.
+//! Parses `[collections.NAME]` and its fields.
 
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, suggest};
 use super::sections::{located_text, parse_collection_name, parse_confirm, report_unknown, text_value};
@@ -24,7 +24,7 @@ pub(super) fn parse_collection(
     if let Some(kind) = kind {
         reject_misplaced_keys(reader, t, kind);
     }
-    let places = OperationKeys::locate(t);
+    let keys = OperationKeys::locate(t);
     let table_name = reader.text(t, "table");
     let sheet = reader.text(t, "sheet");
     let header_row = reader.integer(t, "header_row");
@@ -44,7 +44,7 @@ pub(super) fn parse_collection(
     let confirm = parse_confirm(reader, t);
     let fields = parse_fields(reader, t);
     reader.finish(table);
-    check_operations(reader, operations.as_deref(), kind, &places);
+    check_operations(reader, operations.as_deref(), kind, &keys);
     check_key(reader, &key, version.as_ref(), &fields);
     Some(Collection {
         name: name?,
@@ -68,7 +68,7 @@ pub(super) fn parse_collection(
     })
 }
 
-/// Where keys stand that mean something only beside certain operations.
+/// The locations of keys that are only valid with certain operations.
 struct OperationKeys {
     search: Vec<(&'static str, FileLocation)>,
     update: Vec<(&'static str, FileLocation)>,
@@ -90,116 +90,110 @@ impl OperationKeys {
 
 fn check_operations(
     reader: &mut ManifestReader<'_>,
-    said: Option<&[Located<Operation>]>,
+    operations: Option<&[Located<Operation>]>,
     kind: Option<SourceKind>,
-    places: &OperationKeys,
+    keys: &OperationKeys,
 ) {
-    let has = |wanted: &[Operation]| match said {
-        Some(all) => all.iter().any(|one| wanted.contains(&one.value)),
-        None => wanted.iter().any(|one| Operation::DEFAULT.contains(one)),
+    let has = |any_of: &[Operation]| match operations {
+        Some(all) => all.iter().any(|one| any_of.contains(&one.value)),
+        None => any_of.iter().any(|one| Operation::DEFAULT.contains(one)),
     };
-    // Words that were not understood may have been the ones.
-    if said.is_some_and(<[_]>::is_empty) {
+    // An operation that could not be parsed may be the required one.
+    if operations.is_some_and(<[_]>::is_empty) {
         return;
     }
-    let now: Vec<&str> = match said {
+    let current: Vec<&str> = match operations {
         Some(all) => all.iter().map(|one| one.value.as_str()).collect(),
         None => Operation::DEFAULT.map(Operation::as_str).to_vec(),
     };
     let with = |more: &str| {
-        let all: Vec<String> = now.iter().chain([&more]).map(|one| format!("\"{one}\"")).collect();
-        format!("write `operations = [{}]`, or leave it out", all.join(", "))
+        let all: Vec<String> = current.iter().chain([&more]).map(|one| format!("\"{one}\"")).collect();
+        format!("write `operations = [{}]`, or remove the key", all.join(", "))
     };
     if !has(&[Operation::Search]) {
-        for (name, at) in &places.search {
-            reader.error(
-                at,
-                format!("`{name}` is for the operation `search`, which is not here"),
-                with("search"),
-            );
+        for (name, at) in &keys.search {
+            reader.error(at, format!("`{name}` needs the operation `search`"), with("search"));
         }
     }
     if !has(&[Operation::Update, Operation::Delete]) {
-        for (name, at) in &places.update {
-            let message =
-                format!("`{name}` is for the operations `update` and `delete`, and neither is here");
+        for (name, at) in &keys.update {
+            let message = format!("`{name}` needs the operation `update` or `delete`");
             reader.error(at, message, with("update"));
         }
     }
     if !has(&[Operation::List]) {
-        for (name, at) in &places.list {
-            reader.error(
-                at,
-                format!("`{name}` is for the operation `list`, which is not here"),
-                with("list"),
-            );
+        for (name, at) in &keys.list {
+            reader.error(at, format!("`{name}` needs the operation `list`"), with("list"));
         }
     }
     let Some(kind) = kind.filter(|kind| !kind.is_writable()) else { return };
-    for one in said.unwrap_or_default().iter().filter(|one| one.value.writes()) {
-        let message =
-            format!("`{}`: files of the kind `{}` are only read", one.value.as_str(), kind.as_str());
-        let help = "save it as xlsx, or leave the operation out; `get`, `list` and `search` work";
+    for one in operations.unwrap_or_default().iter().filter(|one| one.value.writes()) {
+        let message = format!(
+            "`{}` is not possible: files of the kind `{}` are read-only",
+            one.value.as_str(),
+            kind.as_str()
+        );
+        let help = "save the file as xlsx, or remove the operation; `get`, `list` and `search` work";
         reader.error(&one.location, message, help);
     }
 }
 
-/// What tells records and their states apart must be what callers can see and say.
+/// Checks that callers can see the key and the version.
 fn check_key(
     reader: &mut ManifestReader<'_>,
     key: &[Located<String>],
     version: Option<&Located<String>>,
     fields: &[Field],
 ) {
-    let said = |column: &str| {
-        let is_it = |field: &&Field| {
+    let declared = |column: &str| {
+        let is_match = |field: &&Field| {
             field.column.value == column || field.name.as_ref().is_some_and(|name| name.value == column)
         };
-        fields.iter().find(is_it)
+        fields.iter().find(is_match)
     };
     for part in key {
-        if said(&part.value).is_some_and(|field| field.sensitive) {
+        if declared(&part.value).is_some_and(|field| field.sensitive) {
             let message = format!("the key `{}` is sensitive", part.value);
-            let help = "a key is in every call, cursor and question, so it cannot be kept secret; choose another key, \
-                        or leave `sensitive` out";
+            let help = "a key appears in calls, cursors and confirmations, so it cannot be sensitive; choose another \
+                        key, or remove `sensitive`";
             reader.error(&part.location, message, help);
         }
     }
     let Some(version) = version else { return };
     if key.iter().any(|part| part.value == version.value) {
-        let message = format!("`{}` cannot be key and version", version.value);
-        let help = "a key stays the same, and a version grows with every update; choose another column";
+        let message = format!("`{}` cannot be both key and version", version.value);
+        let help = "a key cannot change, and a version changes with every update; choose another column";
         reader.error(&version.location, message, help);
     }
-    let Some(field) = said(&version.value) else { return };
+    let Some(field) = declared(&version.value) else { return };
     if field.hidden {
         let message = format!("the version `{}` is hidden", version.value);
-        reader.error(&version.location, message, "callers must see it to say which state they mean; show it");
+        reader.error(&version.location, message, "callers need it for `expected_version`; remove `hidden`");
     }
     if let Some(kind) = field.data_type.as_ref().filter(|kind| kind.value != DataType::Integer) {
-        let message = format!("the version `{}` is {} here", version.value, kind.value.as_str());
-        reader.error(&kind.location, message, "a version is a whole number: write `as = \"integer\"`");
+        let message = format!("the version `{}` is declared {}", version.value, kind.value.as_str());
+        reader.error(&kind.location, message, "a version must be an integer: write `as = \"integer\"`");
     }
 }
 
 fn parse_operations(reader: &mut ManifestReader<'_>, all: &[TextValue]) -> Vec<Located<Operation>> {
     all.iter()
-        .filter_map(|said| Some(said.located(parse_operation(reader, said, &said.value, &said.location)?)))
+        .filter_map(|text| Some(text.located(parse_operation(reader, text, &text.value, &text.location)?)))
         .collect()
 }
 
 pub(super) fn parse_operation(
     reader: &mut ManifestReader<'_>,
-    said: &TextValue,
+    text: &TextValue,
     word: &str,
     at: &FileLocation,
 ) -> Option<Operation> {
     let operation = Operation::parse(word);
     if operation.is_none() {
-        let written = if said.value == said.raw { word.to_owned() } else { said.raw.clone() };
+        let written = if text.value == text.raw { word.to_owned() } else { text.raw.clone() };
         let message = format!("unknown operation {}", super::reader::quoted(&written));
         let known = Operation::ALL.map(Operation::as_str);
-        let meant: &[&str] = match word.to_lowercase().as_str() {
+        let suggested: &[&str] = match word.to_lowercase().as_str() {
             "read" => &["get", "list"],
             "write" | "save" | "upsert" => &["create", "update"],
             "insert" | "add" | "new" | "post" => &["create"],
@@ -210,10 +204,10 @@ pub(super) fn parse_operation(
             "*" => &known,
             _ => &[],
         };
-        let help = match meant {
+        let help = match suggested {
             [] => suggest(word, &known),
             [one] => format!("did you mean `{one}`?"),
-            several => format!("write what you mean: {}", join_and(several)),
+            several => format!("write the operations: {}", join_and(several)),
         };
         reader.error(at, message, help);
     }
@@ -227,20 +221,20 @@ pub(super) fn parse_fields(reader: &mut ManifestReader<'_>, table: &mut TomlTabl
 
 fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: TomlTable<'_>) -> Field {
     let t = &mut table;
-    let unseen: Vec<(&str, FileLocation)> = ["description", "name", "sensitive", "format", "enum"]
+    let ineffective: Vec<(&str, FileLocation)> = ["description", "name", "sensitive", "format", "enum"]
         .into_iter()
         .filter_map(|name| Some((name, t.key_location(name)?)))
         .collect();
     if let Some(word) = t.take_unknown("type") {
         let help = format!("write `as = {}`", word.raw_value(reader));
-        reader.error(&word.key_location, "a field has `as`, not `type`", help);
+        reader.error(&word.key_location, "a field has no `type`; its type is `as`", help);
     }
-    let kind = reader.one_of_text(t, "as").and_then(|(said, known)| {
-        let kind = DataType::parse(&said.value);
+    let kind = reader.one_of_text(t, "as").and_then(|(text, known)| {
+        let kind = DataType::parse(&text.value);
         if kind.is_none() {
-            report_unknown_type(reader, &said, &known);
+            report_unknown_type(reader, &text, &known);
         }
-        Some(said.located(kind?))
+        Some(text.located(kind?))
     });
     let field = Field {
         column: Located::new(entry.key.to_owned(), entry.key_location.clone()),
@@ -248,16 +242,16 @@ fn parse_field(reader: &mut ManifestReader<'_>, entry: &Entry<'_>, mut table: To
         format: parse_format(reader, t),
         allowed: reader.literals(t, "enum").unwrap_or_default(),
         description: text_value(reader.text(t, "description")),
-        name: reader.text(t, "name").and_then(|said| parse_field_name(reader, said)),
+        name: reader.text(t, "name").and_then(|text| parse_field_name(reader, text)),
         null_text: text_value(reader.text(t, "null")),
         hidden: reader.boolean(t, "hidden").unwrap_or(false),
         sensitive: reader.boolean(t, "sensitive").unwrap_or(false),
     };
     reader.finish(table);
     if field.hidden {
-        for (name, at) in unseen {
-            let message = format!("`{name}` says nothing here: the field is hidden");
-            reader.diagnostics.push(Diagnostic::warning(message).at(&at).help("leave it or `hidden` out"));
+        for (name, at) in ineffective {
+            let message = format!("`{name}` has no effect: the field is hidden");
+            reader.diagnostics.push(Diagnostic::warning(message).at(&at).help("remove it or `hidden`"));
         }
     }
     field
@@ -267,10 +261,10 @@ pub(super) fn parse_format(
     reader: &mut ManifestReader<'_>,
     table: &mut TomlTable<'_>,
 ) -> Option<Located<&'static str>> {
-    let (said, known) = reader.one_of_text(table, "format")?;
-    let format = FORMATS.into_iter().find(|format| *format == said.value);
+    let (text, known) = reader.one_of_text(table, "format")?;
+    let format = FORMATS.into_iter().find(|format| *format == text.value);
     if format.is_none() {
-        let meant = match said.value.to_lowercase().as_str() {
+        let meant = match text.value.to_lowercase().as_str() {
             "datetime" | "timestamp" => Some("date-time"),
             "url" | "link" => Some("uri"),
             "mail" | "e-mail" => Some("email"),
@@ -280,18 +274,18 @@ pub(super) fn parse_format(
         };
         match meant {
             Some(meant) => {
-                let message = format!("unknown format {}", said.quoted());
-                reader.error(&said.location, message, format!("did you mean `{meant}`?"));
+                let message = format!("unknown format {}", text.quoted());
+                reader.error(&text.location, message, format!("did you mean `{meant}`?"));
             }
-            None => report_unknown(reader, &said, "format", &known),
+            None => report_unknown(reader, &text, "format", &known),
         }
     }
-    Some(said.located(format?))
+    Some(text.located(format?))
 }
 
-/// The words of other tools and databases for what we have, too.
-pub(super) fn report_unknown_type(reader: &mut ManifestReader<'_>, said: &TextValue, known: &[&str]) {
-    let meant = match said.value.to_ascii_lowercase().as_str() {
+/// Reports an unknown type, and suggests ours for the names that other tools and databases use.
+pub(super) fn report_unknown_type(reader: &mut ManifestReader<'_>, text: &TextValue, known: &[&str]) {
+    let meant = match text.value.to_ascii_lowercase().as_str() {
         "string" | "varchar" | "char" | "str" => Some(DataType::Text),
         "int" => Some(DataType::Integer),
         "bigint" | "long" => Some(DataType::Int64),
@@ -305,25 +299,25 @@ pub(super) fn report_unknown_type(reader: &mut ManifestReader<'_>, said: &TextVa
     };
     match meant {
         Some(kind) => reader.error(
-            &said.location,
-            format!("unknown type {}", said.quoted()),
+            &text.location,
+            format!("unknown type {}", text.quoted()),
             format!("did you mean `{}`?", kind.as_str()),
         ),
-        None => report_unknown(reader, said, "type", known),
+        None => report_unknown(reader, text, "type", known),
     }
 }
 
-fn parse_field_name(reader: &mut ManifestReader<'_>, said: TextValue) -> Option<Located<String>> {
-    if names::is_field_name(&said.value) {
-        return Some(located_text(said));
+fn parse_field_name(reader: &mut ManifestReader<'_>, text: TextValue) -> Option<Located<String>> {
+    if names::is_field_name(&text.value) {
+        return Some(located_text(text));
     }
-    let message = format!("{} cannot be the name of a field", said.quoted());
-    let help = if names::RESERVED_NAMES.contains(&said.value.as_str()) {
-        format!("tools have an argument {} of their own; choose another", said.quoted())
+    let message = format!("{} is not a valid name for a field", text.quoted());
+    let help = if names::RESERVED_NAMES.contains(&text.value.as_str()) {
+        format!("{} is the name of another argument; choose a different one", text.quoted())
     } else {
-        let most = names::FIELD_CHARS_MAX;
-        format!("use letters without marks, digits and `_`, at most {most}")
+        let chars_max = names::FIELD_CHARS_MAX;
+        format!("use at most {chars_max} ASCII letters, digits and `_`")
     };
-    reader.error(&said.location, message, help);
+    reader.error(&text.location, message, help);
     None
 }

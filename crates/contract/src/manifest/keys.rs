@@ -1,7 +1,7 @@
-//! Every key that a manifest may have: what it is called, what it takes, what it means.
+//! The table of manifest keys: names, types, limits and help.
 //!
-//! This is the one table. The parser takes nothing that does not stand here and reads limits and words from
-//! here; the [JSON Schema](super::schema) for editors and the [reference](super::reference) are printed from it.
+//! The parser accepts only these keys and takes limits and words from this table. The [JSON Schema](super::schema) for
+//! editors and the [reference](super::reference) are generated from it.
 
 use super::{
     BYTES_MAX_DEFAULT, BYTES_MAX_LIMIT, BYTES_MAX_MINIMUM, CALL_TIMEOUT_MS_LIMIT, CHANGES_MAX_LIMIT, FORMATS,
@@ -10,10 +10,10 @@ use super::{
 use crate::data_type::DataType;
 use crate::names;
 
-/// A table of a manifest.
+/// A TOML table of a manifest.
 #[derive(Debug)]
 pub struct Section {
-    /// As its header is written, with `NAME` where the author chooses.
+    /// The header, with `NAME` for the author's name.
     pub header: &'static str,
     pub description: &'static str,
     pub keys: &'static [Key],
@@ -23,26 +23,26 @@ pub struct Section {
 pub struct Key {
     pub name: &'static str,
     pub value_type: ValueType,
-    /// A sentence or two for whoever writes it.
+    /// One or two sentences for the author.
     pub description: &'static str,
-    /// What holds where nothing is said.
+    /// The default, in words; empty if there is none.
     pub default_text: &'static str,
-    /// A value, as it would stand behind the `=`.
+    /// An example value, in TOML.
     pub example: &'static str,
-    /// What people who come from elsewhere write for it.
+    /// Names for this key in other tools, for suggestions.
     pub aliases: &'static [&'static str],
     pub applies_to: AppliesTo,
 }
 
-/// What stands behind the `=`.
+/// The type of a key's value.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueType {
     Text(TextLength),
-    /// A text that no variable is replaced in.
+    /// A text in which variables are not replaced.
     Sql,
-    /// One of some words.
+    /// One of several words.
     OneOf(fn() -> Vec<&'static str>),
-    /// Some of some words, none twice.
+    /// An array of distinct words.
     SomeOf(fn() -> Vec<&'static str>),
     Boolean,
     Integer {
@@ -51,11 +51,11 @@ pub enum ValueType {
     },
     /// `60/min`
     Rate,
-    /// The name of a column, or several.
+    /// The name of a column, or an array of them.
     Columns,
-    /// `true`, `false`, or names of fields.
+    /// `true`, `false`, or an array of field names.
     FieldSelection,
-    /// Texts or integers, not both.
+    /// An array of texts or of integers.
     Literals,
     /// A text, a number, `true` or `false`.
     Literal,
@@ -64,27 +64,25 @@ pub enum ValueType {
     NamedTables(&'static Section, NameRule),
 }
 
-/// How many characters a text may have.
+/// The maximum number of characters of a text, and whether it may be empty.
 #[derive(Debug, Clone, Copy)]
 pub enum TextLength {
     Any(usize),
-    /// And not nothing.
     NonEmpty(usize),
-    /// And not only blanks.
     NonBlank(usize),
 }
 
-/// What names there may be.
+/// Which names are valid.
 #[derive(Debug, Clone, Copy)]
 pub enum NameRule {
-    /// Whatever a source calls its columns.
+    /// Names of columns in a source.
     Any,
     Collection,
     Tool,
     Argument,
 }
 
-/// Where a key means something.
+/// Where a key is valid.
 #[derive(Debug, Clone, Copy)]
 pub enum AppliesTo {
     Everywhere,
@@ -94,10 +92,10 @@ pub enum AppliesTo {
 }
 
 impl Section {
-    /// The parser asks for nothing else.
+    /// Panics if the parser asks for a key that is not in the table.
     pub(super) fn key(&self, name: &str) -> &'static Key {
         let found = self.keys.iter().find(|key| key.name == name);
-        found.unwrap_or_else(|| unreachable!("{} has no `{name}` in the table of keys", self.header))
+        found.unwrap_or_else(|| unreachable!("the table of keys for {} has no `{name}`", self.header))
     }
 
     pub(super) fn names(&self) -> Vec<&'static str> {
@@ -108,7 +106,7 @@ impl Section {
 impl NameRule {
     /// As a regular expression.
     pub fn pattern(self) -> String {
-        let (letters, most) = match self {
+        let (letters, chars_max) = match self {
             Self::Any => return "".into(),
             Self::Collection => ("A-Za-z0-9_", names::COLLECTION_CHARS_MAX),
             Self::Tool => ("A-Za-z0-9_-", names::TOOL_CHARS_MAX),
@@ -116,7 +114,7 @@ impl NameRule {
                 return format!("^[A-Za-z_][A-Za-z0-9_]{{0,{}}}$", names::ARGUMENT_CHARS_MAX - 1);
             }
         };
-        format!("^[{letters}]{{1,{most}}}$")
+        format!("^[{letters}]{{1,{chars_max}}}$")
     }
 }
 
@@ -133,20 +131,20 @@ impl Key {
         }
     }
 
-    const fn default_text(self, unsaid: &'static str) -> Self {
-        Self { default_text: unsaid, ..self }
+    const fn default_text(self, default_text: &'static str) -> Self {
+        Self { default_text, ..self }
     }
 
-    const fn example(self, such_as: &'static str) -> Self {
-        Self { example: such_as, ..self }
+    const fn example(self, example: &'static str) -> Self {
+        Self { example, ..self }
     }
 
-    const fn aliases(self, also_known_as: &'static [&'static str]) -> Self {
-        Self { aliases: also_known_as, ..self }
+    const fn aliases(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
     }
 
-    const fn applies_to(self, only: AppliesTo) -> Self {
-        Self { applies_to: only, ..self }
+    const fn applies_to(self, applies_to: AppliesTo) -> Self {
+        Self { applies_to, ..self }
     }
 }
 
@@ -162,30 +160,30 @@ const ROWS: ValueType = ValueType::Integer { min: 1, max: ROWS_MAX_LIMIT as u64 
 const BYTES: ValueType = ValueType::Integer { min: BYTES_MAX_MINIMUM as u64, max: BYTES_MAX_LIMIT as u64 };
 const WORKBOOKS: AppliesTo = AppliesTo::SourceKinds(&[SourceKind::Xlsx, SourceKind::Xls, SourceKind::Ods]);
 const CSV: AppliesTo = AppliesTo::SourceKinds(&[SourceKind::Csv]);
-const _: () = assert!(BYTES_MAX_DEFAULT == 65_536, "the table says so");
+const _: () = assert!(BYTES_MAX_DEFAULT == 65_536, "the default text of `bytes_max` says so");
 
 pub static ROOT: Section = Section {
     header: "",
-    description: "A manifest has these tables.",
+    description: "The tables of a manifest.",
     keys: &[
         Key::new("server", ValueType::Table(&SERVER), "The server itself.")
             .example("{ name = \"customers\" }"),
         Key::new(
             "sources",
             ValueType::NamedTables(&SOURCE, NameRule::Collection),
-            "Where data lives: files and databases.",
+            "The files and databases to read.",
         )
         .example("{ crm = { path = \"crm.db\" } }"),
         Key::new(
             "collections",
             ValueType::NamedTables(&COLLECTION, NameRule::Collection),
-            "Sets of records that tools are made for: a table, a sheet, a file.",
+            "Tables, sheets and files to generate tools for.",
         )
         .example("{ customers = { key = \"email\" } }"),
         Key::new(
             "tools",
             ValueType::NamedTables(&TOOL, NameRule::Tool),
-            "Tools of your own: another name for what is generated, or a statement.",
+            "Your own tools: a generated tool under another name, or an SQL statement.",
         )
         .example("{ find = { uses = \"customers.get\" } }"),
     ],
@@ -193,33 +191,33 @@ pub static ROOT: Section = Section {
 
 pub static SERVER: Section = Section {
     header: "[server]",
-    description: "The server itself. May be left out.",
+    description: "The server itself. Optional.",
     keys: &[
         Key::new(
             "name",
             ValueType::Text(TextLength::NonBlank(names::SERVER_CHARS_MAX)),
-            "How clients show this server. One line.",
+            "The name that clients show. One line.",
         )
         .default_text("the name of the folder or file")
         .example("\"customers-lookup\""),
-        Key::new("title", TITLE, "A longer name, for people.").example("\"Customers of the shop\""),
+        Key::new("title", TITLE, "A longer name for people.").example("\"Customers of the shop\""),
         Key::new(
             "instructions",
             ValueType::Text(TextLength::NonBlank(16_000)),
-            "What a model reads before it uses the tools: what the data is about, and words it should know. \
-             Some clients cut it after 2 KB.",
+            "What a model should know before it uses the tools: what the data is about, and its terms. \
+             Some clients truncate it after 2 KB.",
         )
         .example("\"Customer records by email. Plans: free, emerald, ruby.\"")
         .aliases(&["description", "prompt", "system"]),
-        Key::new("call_timeout_ms", TIMEOUT, "How long one call may take, in milliseconds.")
+        Key::new("call_timeout_ms", TIMEOUT, "The timeout of one call, in milliseconds.")
             .default_text("30000")
             .example("30000")
             .aliases(&["timeout", "timeout_ms", "timeout_seconds"]),
         Key::new(
             "rate_limit",
             ValueType::Rate,
-            "How many calls there may be in how long, for all callers and tools together. A call beyond is \
-             refused with the time to wait.",
+            "The maximum rate of calls, for all callers and tools together. A call beyond it is refused with \
+             the time to wait.",
         )
         .default_text("no limit")
         .example("\"600/min\"")
@@ -229,30 +227,30 @@ pub static SERVER: Section = Section {
 
 pub static SOURCE: Section = Section {
     header: "[sources.NAME]",
-    description: "Where data lives. The name is yours, and collections refer to it.",
+    description: "A file or database. Collections and tools refer to it by its name.",
     keys: &[
-        Key::new("kind", ValueType::OneOf(source_kinds), "What it is.")
-            .default_text("what the ending of `path` says")
+        Key::new("kind", ValueType::OneOf(source_kinds), "The kind of file.")
+            .default_text("from the extension of `path`")
             .example("\"sqlite\"")
             .aliases(&["type", "format", "driver"]),
         Key::new(
             "path",
             ValueType::Text(TextLength::NonBlank(4000)),
-            "Where the file is. A path starts in the folder of the manifest. Must be said.",
+            "The path of the file, relative to the manifest. Required.",
         )
         .example("\"data/crm.db\"")
         .aliases(&["file", "filename", "location", "url", "uri", "dsn"]),
-        Key::new("delimiter", VALUE, "What stands between columns: one character, or `tab`.")
-            .default_text("found in the text")
+        Key::new("delimiter", VALUE, "The character between fields: one character, or `tab`.")
+            .default_text("detected")
             .example("\";\"")
             .aliases(&["separator", "sep"])
             .applies_to(CSV),
-        Key::new("null", VALUE, "Text that means that there is no value.").example("\"n/a\"").applies_to(CSV),
+        Key::new("null", VALUE, "The text that means NULL.").example("\"n/a\"").applies_to(CSV),
         Key::new(
             "formulas",
             ValueType::OneOf(|| vec!["refuse", "keep"]),
-            "What happens to a text that a spreadsheet would take for a formula, such as `=1+1`, when it is to \
-             be written: it is refused, or kept as it is.",
+            "Whether writing a text that a spreadsheet would run as a formula, such as `=1+1`, is refused or \
+             allowed.",
         )
         .default_text("`refuse`")
         .example("\"keep\"")
@@ -260,9 +258,9 @@ pub static SOURCE: Section = Section {
         Key::new(
             "at",
             ValueType::Text(TextLength::Any(COLUMN_CHARS_MAX)),
-            "A JSON pointer to the array of records in the file.",
+            "The JSON pointer to the array of records.",
         )
-        .default_text("the file is the array")
+        .default_text("the whole file")
         .example("\"/data/customers\"")
         .aliases(&["pointer", "jsonpath", "json_path", "root"])
         .applies_to(AppliesTo::SourceKinds(&[SourceKind::Json])),
@@ -271,42 +269,42 @@ pub static SOURCE: Section = Section {
 
 pub static COLLECTION: Section = Section {
     header: "[collections.NAME]",
-    description: "A typed set of records. Tools are made for it: `get_NAME`, `list_NAME` and so on.",
+    description: "A table, sheet or file to generate tools for: `get_NAME`, `list_NAME` and so on.",
     keys: &[
-        Key::new("source", COLUMN, "One of the sources.")
-            .default_text("the only source there is")
+        Key::new("source", COLUMN, "The name of a source.")
+            .default_text("the only source")
             .example("\"crm\"")
             .aliases(&["from", "database", "db"]),
         Key::new("table", VALUE, "The table or view.")
-            .default_text("the collection's name, or the only table there is")
+            .default_text("the collection's name, or the only table")
             .example("\"customers\"")
             .aliases(&["view"])
             .applies_to(AppliesTo::SourceKinds(&[SourceKind::Sqlite])),
         Key::new("sheet", VALUE, "The sheet of a workbook.")
-            .default_text("the collection's name, or the only sheet there is")
+            .default_text("the collection's name, or the only sheet")
             .example("\"Customers\"")
             .aliases(&["worksheet", "tab"])
             .applies_to(WORKBOOKS),
         Key::new(
             "header_row",
             ValueType::Integer { min: 1, max: HEADER_ROW_LIMIT as u64 },
-            "The row of the sheet that has the names of the columns, counted from 1.",
+            "The row with the column names, counted from 1.",
         )
-        .default_text("the first row that has any")
+        .default_text("the first row that is not empty")
         .example("3")
         .aliases(&["header", "headers"])
         .applies_to(WORKBOOKS),
-        Key::new("key", ValueType::Columns, "What tells one record from another: a column, or several together.")
-            .default_text("the primary key, or the first column that has a value in every row and none twice")
+        Key::new("key", ValueType::Columns, "The column, or the columns together, that identify a row.")
+            .default_text("the primary key, or the first column with a unique value in every row")
             .example("\"email\"")
             .aliases(&["primary_key", "id", "keys", "pk"]),
-        Key::new("description", DESCRIPTION, "What a record is, in a sentence. Models choose their tools by it.")
+        Key::new("description", DESCRIPTION, "What one row is, in one sentence. Models choose their tools by it.")
             .example("\"People who bought something, one row each.\"")
             .aliases(&["about", "comment"]),
         Key::new(
             "operations",
             ValueType::SomeOf(|| Operation::ALL.map(Operation::as_str).to_vec()),
-            "What callers may do. Reading is the default, and writing is named.",
+            "The allowed operations. Writing must be listed explicitly.",
         )
         .default_text("`[\"get\", \"list\"]`")
         .example("[\"get\", \"list\", \"search\", \"create\", \"update\", \"delete\"]")
@@ -314,7 +312,7 @@ pub static COLLECTION: Section = Section {
         Key::new(
             "filters",
             ValueType::FieldSelection,
-            "The fields that a list can be filtered by: each becomes an argument, and one with an order two more.",
+            "The fields that a list can be filtered by. Each becomes an argument; numbers and dates also get `_min` and `_max`.",
         )
         .default_text("the first 20")
         .example("[\"plan\", \"signup_date\"]")
@@ -323,50 +321,50 @@ pub static COLLECTION: Section = Section {
             .default_text("the first 20")
             .example("true")
             .aliases(&["order_by", "orderby", "sorting"]),
-        Key::new("search", ValueType::FieldSelection, "The fields that a search looks into. For the operation `search`.")
-            .default_text("all texts, or what the source has an index for")
+        Key::new("search", ValueType::FieldSelection, "The fields that a search looks into. Only with the operation `search`.")
+            .default_text("the fields with a full-text index, else all text fields")
             .example("[\"name\", \"notes\"]"),
         Key::new(
             "search_rows_max",
             ValueType::Integer { min: 1, max: SEARCH_ROWS_MAX_LIMIT as u64 },
-            "A search without an index looks at no more rows than this, and says so where there are more.",
+            "The maximum number of rows that a search without an index scans. The result says if there are more.",
         )
         .default_text("100000")
         .example("20000"),
-        Key::new("rows_max", ROWS, "The most records in one answer. The rest is on the next page.")
+        Key::new("rows_max", ROWS, "The maximum number of rows on one page.")
             .default_text("100")
             .example("200")
             .aliases(&["limit", "max_rows", "page_size"]),
-        Key::new("bytes_max", BYTES, "The most bytes in one answer, likewise.")
+        Key::new("bytes_max", BYTES, "The maximum size of one page, in bytes.")
             .default_text("65536")
             .example("32768")
             .aliases(&["max_bytes"]),
-        Key::new("null", VALUE, "Text that means that there is no value, in every column.").example("\"n/a\""),
+        Key::new("null", VALUE, "The text that means NULL, in every column.").example("\"n/a\""),
         Key::new(
             "version",
             COLUMN,
-            "A column of whole numbers that grows by one with every update, so that nobody overwrites what they \
-             have not seen. For `update` and `delete`.",
+            "An integer column that every update increments, so that callers do not overwrite changes they have \
+             not seen. Only with `update` or `delete`.",
         )
-        .default_text("a digest of the record, told as `_version`")
+        .default_text("a digest of the row, returned as `_version`")
         .example("\"rev\"")
         .aliases(&["version_column", "etag", "revision"]),
         Key::new(
             "version_required",
             ValueType::Boolean,
-            "Whether `update` and `delete` must be told which state of the record is meant.",
+            "Whether `update` and `delete` require `expected_version`.",
         )
         .default_text("`false`")
         .example("true"),
         Key::new(
             "confirm",
             ValueType::OneOf(confirm_values),
-            "Whether the user is asked before `update` and `delete`. Where a client cannot ask, it is refused.",
+            "Whether the user must approve each `update` and `delete`. Clients that cannot ask the user are refused.",
         )
         .default_text("`never`")
         .example("\"ask\"")
         .aliases(&["confirmation", "ask"]),
-        Key::new("fields", ValueType::NamedTables(&FIELD, NameRule::Any), "What there is to say about columns, by their names.")
+        Key::new("fields", ValueType::NamedTables(&FIELD, NameRule::Any), "Settings of columns, by column name.")
             .example("{ email = { format = \"email\" } }")
             .aliases(&["columns", "properties", "schema"]),
     ],
@@ -374,75 +372,76 @@ pub static COLLECTION: Section = Section {
 
 pub static FIELD: Section = Section {
     header: "[collections.NAME.fields]",
-    description: "One line for each column that there is something to say about: `email = { format = \"email\" }`.",
+    description: "One line for each column with settings: `email = { format = \"email\" }`.",
     keys: &[
-        Key::new("as", ValueType::OneOf(data_types), "What its values are.")
-            .default_text("what every value of it is")
+        Key::new("as", ValueType::OneOf(data_types), "The type of its values.")
+            .default_text("inferred from every value")
             .example("\"decimal\"")
             .aliases(&["kind", "datatype", "data_type"]),
-        Key::new(
-            "format",
-            ValueType::OneOf(|| FORMATS.to_vec()),
-            "What a text looks like, as JSON Schema names it.",
-        )
-        .example("\"email\""),
-        Key::new("enum", ValueType::Literals, "The only values there may be.")
+        Key::new("format", ValueType::OneOf(|| FORMATS.to_vec()), "The format of a text, as in JSON Schema.")
+            .example("\"email\""),
+        Key::new("enum", ValueType::Literals, "The allowed values.")
             .example("[\"free\", \"emerald\", \"ruby\"]")
             .aliases(&["values", "allowed", "options", "choices", "one_of"]),
         Key::new("description", DESCRIPTION, "What it means.")
             .example("\"The day they signed up.\"")
             .aliases(&["about", "comment"]),
-        Key::new("name", COLUMN, "As callers see it.")
-            .default_text("the column's name, in letters that every client takes")
+        Key::new("name", COLUMN, "The name that callers use.")
+            .default_text("generated from the column's name")
             .example("\"signup\"")
             .aliases(&["rename", "alias", "title"]),
-        Key::new("null", VALUE, "Text that means that there is no value.").example("\"-\""),
-        Key::new("hidden", ValueType::Boolean, "Nobody sees it.")
+        Key::new("null", VALUE, "The text that means NULL.").example("\"-\""),
+        Key::new("hidden", ValueType::Boolean, "Hides the column from callers.")
             .default_text("`false`")
             .example("true")
             .aliases(&["hide", "exclude", "ignore", "private"]),
-        Key::new("sensitive", ValueType::Boolean, "Callers see it; logs and recordings do not.")
-            .default_text("`false`")
-            .example("true")
-            .aliases(&["secret", "pii", "masked", "mask", "redact"]),
+        Key::new(
+            "sensitive",
+            ValueType::Boolean,
+            "Keeps its values out of logs and recordings. Callers still see them.",
+        )
+        .default_text("`false`")
+        .example("true")
+        .aliases(&["secret", "pii", "masked", "mask", "redact"]),
     ],
 };
 
 pub static TOOL: Section = Section {
     header: "[tools.NAME]",
-    description: "A tool of your own. It has either `uses` or `sql`.",
+    description: "A tool with either `uses` or `sql`.",
     keys: &[
-        Key::new("uses", COLUMN, "A collection and what to do with it: the tool that is generated gets this name.")
+        Key::new("uses", COLUMN, "A collection and an operation. The generated tool gets this name.")
             .example("\"customers.get\"")
             .aliases(&["use", "operation", "collection"]),
         Key::new(
             "sql",
             ValueType::Sql,
-            "A statement, with `:name` where arguments go. It is prepared and typed before anything is served.",
+            "An SQL statement, with `:name` for arguments. It is prepared and typed at compile time.",
         )
         .example("\"select plan, count(*) as customers from customers where signup_date >= :since group by plan\"")
         .aliases(&["query", "statement"]),
-        Key::new("source", COLUMN, "The source that the statement is for.")
-            .default_text("the only source there is")
+        Key::new("source", COLUMN, "The source that runs the statement.")
+            .default_text("the only source")
             .example("\"crm\"")
             .applies_to(AppliesTo::Statements),
         Key::new(
             "arguments",
             ValueType::NamedTables(&ARGUMENT, NameRule::Argument),
-            "What the statement takes: one for each `:name`.",
+            "The arguments, one for each `:name`, in the order in which clients see them.",
         )
         .example("{ since = { type = \"date\" } }")
         .aliases(&["args", "parameters", "params", "inputs", "input"])
         .applies_to(AppliesTo::Statements),
         Key::new("writes", ValueType::Boolean, "Whether the statement may change data.")
-            .default_text("`false`: a statement that would is an error")
+            .default_text("`false`: a statement that writes is an error")
             .example("true")
             .aliases(&["write", "writable", "readonly", "read_only"])
             .applies_to(AppliesTo::Statements),
         Key::new(
             "changes_max",
             ValueType::Integer { min: 1, max: CHANGES_MAX_LIMIT as u64 },
-            "A statement that would change more rows than this is undone. For `writes = true`.",
+            "The maximum number of changed rows; a statement that would change more is rolled back. Only with \
+             `writes = true`.",
         )
         .default_text("1")
         .example("10")
@@ -450,7 +449,7 @@ pub static TOOL: Section = Section {
         Key::new(
             "returns",
             ValueType::OneOf(|| vec!["many", "one"]),
-            "Rows as `items`, or one record; none is `not_found` then.",
+            "Rows as `items`, or exactly one row, with `not_found` if there is none.",
         )
         .default_text("`many`")
         .example("\"one\"")
@@ -459,51 +458,51 @@ pub static TOOL: Section = Section {
         Key::new(
             "fields",
             ValueType::NamedTables(&FIELD, NameRule::Any),
-            "What there is to say about columns of the result, as in a collection.",
+            "Settings of the result's columns, as in a collection.",
         )
         .example("{ customers = { description = \"How many.\" } }")
         .aliases(&["columns"])
         .applies_to(AppliesTo::Statements),
-        Key::new("rows_max", ROWS, "The most rows in one answer; what is beyond is cut, and that is said.")
+        Key::new("rows_max", ROWS, "The maximum number of rows. The result says if there are more.")
             .default_text("100")
             .example("20")
             .aliases(&["limit", "max_rows"])
             .applies_to(AppliesTo::Statements),
-        Key::new("bytes_max", BYTES, "The most bytes in one answer, likewise.")
+        Key::new("bytes_max", BYTES, "The maximum size of one page, in bytes.")
             .default_text("65536")
             .example("32768")
             .applies_to(AppliesTo::Statements),
-        Key::new("description", DESCRIPTION, "What it does and when to use it. Models choose by it.")
-            .default_text("a sentence that is made from the operation")
+        Key::new("description", DESCRIPTION, "What the tool does and when to use it. Models choose by it.")
+            .default_text("generated from the operation")
             .example("\"Return the customer record for a given email address.\"")
             .aliases(&["about"]),
-        Key::new("title", TITLE, "A name for people.").example("\"Find a customer\""),
+        Key::new("title", TITLE, "A short name for people.").default_text("generated").example("\"Find a customer\""),
         Key::new(
             "text",
             ValueType::Text(TextLength::NonBlank(4000)),
-            "How a record reads in the text of a result, with `{field}` where values go. One line.",
+            "A template for the text of a row, with `{field}` for values. One line.",
         )
-        .default_text("the record as JSON")
+        .default_text("all fields")
         .example("\"Found customer {email} on the {plan} plan.\"")
         .aliases(&["template", "message"]),
-        Key::new("hidden", ValueType::Boolean, "Leaves the tool out.")
+        Key::new("hidden", ValueType::Boolean, "Removes the tool.")
             .default_text("`false`")
             .example("true")
             .aliases(&["hide", "disabled", "enabled"]),
-        Key::new("rate_limit", ValueType::Rate, "How many calls of this tool one caller may make in how long.")
+        Key::new("rate_limit", ValueType::Rate, "The maximum rate of calls for each caller.")
             .default_text("no limit")
             .example("\"60/min\"")
             .aliases(&["rate", "throttle"]),
-        Key::new("call_timeout_ms", TIMEOUT, "How long one call may take, in milliseconds.")
-            .default_text("what the server has")
+        Key::new("call_timeout_ms", TIMEOUT, "The timeout of one call, in milliseconds.")
+            .default_text("the server's")
             .example("120000")
             .aliases(&["timeout", "timeout_ms"]),
-        Key::new("long_running", ValueType::Boolean, "Whether progress is sent to callers who want it.")
+        Key::new("long_running", ValueType::Boolean, "Whether the tool is slow: it gets a longer timeout and reports progress.")
             .default_text("`false`")
             .example("true")
             .aliases(&["progress", "slow"]),
-        Key::new("confirm", ValueType::OneOf(confirm_values), "Whether the user is asked first. For tools that write.")
-            .default_text("what the collection says")
+        Key::new("confirm", ValueType::OneOf(confirm_values), "Whether the user must approve each call. Only for tools that write.")
+            .default_text("the collection's")
             .example("\"ask\"")
             .aliases(&["confirmation", "ask"]),
     ],
@@ -516,37 +515,37 @@ pub static ARGUMENT: Section = Section {
         Key::new(
             "type",
             ValueType::OneOf(argument_types),
-            "What it is: a type of JSON Schema, or what `as` takes.",
+            "The type: one of JSON Schema, or one that `as` takes.",
         )
         .default_text("`string`; `integer` for an `enum` of integers")
         .example("\"string\""),
-        Key::new("as", ValueType::OneOf(argument_types), "Another word for `type`.").example("\"date\""),
+        Key::new("as", ValueType::OneOf(argument_types), "The same as `type`.").example("\"date\""),
         Key::new(
             "format",
             ValueType::OneOf(|| FORMATS.to_vec()),
-            "What a text looks like, as JSON Schema names it.",
+            "The format of a text, as in JSON Schema.",
         )
         .example("\"date\""),
-        Key::new("description", DESCRIPTION, "What it means, for whoever fills it in.")
+        Key::new("description", DESCRIPTION, "What it means.")
             .example("\"First signup date to count.\"")
             .aliases(&["about"]),
-        Key::new("enum", ValueType::Literals, "The only values there may be.")
+        Key::new("enum", ValueType::Literals, "The allowed values.")
             .example("[\"free\", \"emerald\", \"ruby\"]")
             .aliases(&["values", "allowed", "options", "choices"]),
-        Key::new("default", ValueType::Literal, "What it is where a caller says nothing.")
+        Key::new("default", ValueType::Literal, "The value for a caller that omits it.")
             .example("\"2026-01-01\""),
         Key::new(
             "required",
             ValueType::Boolean,
-            "Whether callers must say it. If not, `null` says nothing too, and without a default it is NULL.",
+            "Whether callers must give it. An omitted or `null` argument has its default, or is NULL in the statement.",
         )
-        .default_text("`true`, or `false` if there is a `default`")
+        .default_text("`true`, or `false` with a `default`")
         .example("false")
         .aliases(&["optional", "nullable"]),
     ],
 };
 
-/// In the order of a reference.
+/// In the order of the reference.
 pub static SECTIONS: [&Section; 6] = [&SERVER, &SOURCE, &COLLECTION, &FIELD, &TOOL, &ARGUMENT];
 
 fn source_kinds() -> Vec<&'static str> {
@@ -557,7 +556,7 @@ fn data_types() -> Vec<&'static str> {
     DataType::ALL.map(DataType::as_str).to_vec()
 }
 
-/// `string` is what JSON Schema calls a text; it has the same words for the others.
+/// `string` is JSON Schema's name for text; its other types have the same names.
 fn argument_types() -> Vec<&'static str> {
     let scalars = DataType::ALL.into_iter().filter(|kind| kind.is_scalar());
     std::iter::once("string").chain(scalars.map(DataType::as_str)).collect()

@@ -1,8 +1,7 @@
-//! What an author writes: `spile.toml`, read into types that cannot be half right.
+//! The manifest, `spile.toml`: its types and its parser.
 //!
-//! [`parse`] finds everything that is wrong with the text alone and tells all of it at once. Whether a source
-//! has the table, and the table the columns, is for the compiler to judge; what it may object to carries its
-//! place along.
+//! [`parse`] reports every error that can be found in the text alone, at once. The compiler checks the rest, such as
+//! whether a source has the table; whatever it may object to has its location.
 
 mod collections;
 pub mod keys;
@@ -30,9 +29,9 @@ pub use reference::{EXAMPLE, reference};
 pub use schema::schema;
 use syntax::SyntaxCheck;
 
-/// Longer manifests are not read.
+/// The maximum size of a manifest.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
-/// More than these are counted, not told.
+/// Further diagnostics are only counted.
 pub const DIAGNOSTICS_MAX: usize = 50;
 
 pub const ROWS_MAX_DEFAULT: u32 = 100;
@@ -45,13 +44,13 @@ pub const SEARCH_ROWS_MAX_DEFAULT: u32 = 100_000;
 pub const SEARCH_ROWS_MAX_LIMIT: u32 = 10_000_000;
 pub const CHANGES_MAX_DEFAULT: u32 = 1;
 pub const CHANGES_MAX_LIMIT: u32 = 100_000;
-/// No sheet has more rows.
+/// The number of rows of the largest sheet.
 pub const HEADER_ROW_LIMIT: u32 = 1_048_576;
 
 #[derive(Debug, Clone, Default)]
 pub struct Manifest {
     pub server: Server,
-    /// Sources, collections and tools stand in the order of the text.
+    /// Sources, collections and tools are in the order of the text.
     pub sources: Vec<Source>,
     pub collections: Vec<Collection>,
     pub tools: Vec<Tool>,
@@ -59,12 +58,12 @@ pub struct Manifest {
 
 #[derive(Debug, Clone, Default)]
 pub struct Server {
-    /// Without one, the caller chooses: the name of the folder or file.
+    /// `None`: the name of the folder or file.
     pub name: Option<String>,
     pub title: Option<String>,
     pub instructions: Option<String>,
     pub call_timeout_ms: Option<u64>,
-    /// For all callers together, over all tools.
+    /// For all callers and tools together.
     pub rate_limit: Option<RateLimit>,
 }
 
@@ -76,35 +75,33 @@ pub struct Source {
     pub settings: SourceSettings,
 }
 
-/// What a source is, and what only such sources have to say.
+/// The kind of a source, and its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceSettings {
     Sqlite,
     Csv {
-        /// ASCII; without one it is found in the text.
+        /// ASCII; `None` to detect it.
         delimiter: Option<u8>,
-        /// Text that means "no value".
+        /// The text that means NULL.
         null_text: Option<String>,
-        /// Whether a text that a spreadsheet would take for a formula may be written.
         formulas: FormulaPolicy,
     },
     /// A workbook: XLSX, XLS or ODS.
     Workbook(WorkbookFormat),
-    /// A JSON file that is an array of objects, or has one at `at`.
+    /// A JSON file that is an array of objects, or has one at `pointer`.
     Json {
-        /// A JSON pointer; the whole document if nothing is said.
+        /// `None`: the whole document.
         pointer: Option<String>,
     },
-    /// An object in each line.
+    /// One object per line.
     JsonLines,
 }
 
-/// What a text such as `=1+1` is in a CSV file.
+/// Whether a text such as `=1+1` may be written to a CSV file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FormulaPolicy {
-    /// It is written as it is.
     Keep,
-    /// It is refused: whoever opens the file would run it.
+    /// A spreadsheet that opens the file would run it.
     #[default]
     Refuse,
 }
@@ -165,12 +162,12 @@ impl SourceKind {
         matches!(self, Self::Xlsx | Self::Xls | Self::Ods)
     }
 
-    /// Whether there is a way to write such files at all.
+    /// Whether Spile can write such files.
     pub fn is_writable(self) -> bool {
         !matches!(self, Self::Xls | Self::Ods)
     }
 
-    /// The ending of a path says it, in any case.
+    /// The kind from the extension of a path, ignoring case.
     pub fn from_path(path: &str) -> Option<Self> {
         match file_extension(path).as_str() {
             "csv" | "tsv" => Some(Self::Csv),
@@ -189,38 +186,36 @@ impl SourceKind {
 #[derive(Debug, Clone)]
 pub struct Collection {
     pub name: Located<String>,
-    /// One of [`Manifest::sources`]. Stands at the collection's name if there is only one and none is said.
+    /// One of [`Manifest::sources`]. At the location of the collection's name if the author omits it.
     pub source: Located<String>,
-    /// Without one, the collection's name; a file has only one. `sheet` is another word for it.
+    /// `table` or `sheet`. `None`: the collection's name, or the only table.
     pub table: Option<Located<String>>,
-    /// The row of a sheet that has the names, from 1; the first one that has any if nothing is said.
+    /// The row of a sheet with the column names, from 1. `None`: the first row that is not empty.
     pub header_row: Option<u32>,
-    /// Columns; none said is empty.
+    /// Columns; empty if the author omits it.
     pub key: Vec<Located<String>>,
     pub description: Option<String>,
-    /// What is said, at least one; else all that the collection can do.
+    /// At least one. `None`: [`Operation::DEFAULT`].
     pub operations: Option<Vec<Located<Operation>>>,
     pub filters: FieldSelection,
     pub sort: FieldSelection,
     pub rows_max: u32,
     pub bytes_max: u32,
-    /// Text that means "no value".
+    /// The text that means NULL.
     pub null_text: Option<String>,
     pub fields: Vec<Field>,
-    /// What a search looks into.
     pub search: FieldSelection,
-    /// A search without an index looks at no more rows than this.
+    /// The maximum number of rows that a search without an index scans.
     pub search_rows_max: u32,
-    /// The column whose number grows with every update; without one, a row is told from another state of it by
-    /// its contents.
+    /// The integer column that every update increments. `None`: versions are digests of the row.
     pub version: Option<Located<String>>,
-    /// Whether `update` and `delete` must be told which state of the row they mean.
+    /// Whether `update` and `delete` require `expected_version`.
     pub version_required: bool,
-    /// Whether the user is asked before `update` and `delete`.
+    /// Whether the user must approve `update` and `delete`.
     pub confirm: Confirm,
 }
 
-/// Whether the user is asked before something is written.
+/// Whether the user must approve a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Confirm {
     #[default]
@@ -241,7 +236,7 @@ pub enum Operation {
 impl Operation {
     pub const ALL: [Self; 6] =
         [Self::Get, Self::List, Self::Search, Self::Create, Self::Update, Self::Delete];
-    /// What a collection has where nothing is said: reading is the default, writing is named.
+    /// The operations of a collection without `operations`. Writing must be listed explicitly.
     pub const DEFAULT: [Self; 2] = [Self::Get, Self::List];
 
     pub fn as_str(self) -> &'static str {
@@ -264,7 +259,7 @@ impl Operation {
     }
 }
 
-/// Which of the columns: `true`, `false`, or some by name.
+/// A selection of fields: `true`, `false`, or names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum FieldSelection {
     #[default]
@@ -274,23 +269,23 @@ pub enum FieldSelection {
     Only(Vec<Located<String>>),
 }
 
-/// `[collections.NAME.fields]`: what there is to say about a column.
+/// `[collections.NAME.fields]`: the settings of one column.
 #[derive(Debug, Clone)]
 pub struct Field {
-    /// As the source names it.
+    /// The name in the source.
     pub column: Located<String>,
     pub data_type: Option<Located<DataType>>,
     /// One of [`FORMATS`].
     pub format: Option<Located<&'static str>>,
     pub description: Option<String>,
-    /// The only values there may be, all of one sort; empty if nothing is said.
+    /// The allowed values, all texts or all integers; empty if the author omits it.
     pub allowed: Vec<Located<Literal>>,
     pub hidden: bool,
     /// Never written to logs, recordings or the call log.
     pub sensitive: bool,
-    /// As callers see it.
+    /// The name that callers use.
     pub name: Option<Located<String>>,
-    /// Text that means "no value".
+    /// The text that means NULL.
     pub null_text: Option<String>,
 }
 
@@ -298,13 +293,13 @@ pub struct Field {
 pub enum Literal {
     Text(String),
     Integer(i64),
-    /// A fraction, in digits. Only as a default.
+    /// The digits of a fraction. Only as a default.
     Number(String),
     /// Only as a default.
     Boolean(bool),
 }
 
-/// The formats of JSON Schema that are checked.
+/// The formats of JSON Schema that are validated.
 pub const FORMATS: [&str; 14] = [
     "date",
     "date-time",
@@ -322,27 +317,26 @@ pub const FORMATS: [&str; 14] = [
     "uuid",
 ];
 
-/// `[tools.NAME]`: another name or description for what is generated, or a statement of the author's own.
+/// `[tools.NAME]`: a generated tool under another name, or a statement.
 #[derive(Debug, Clone)]
 pub struct Tool {
     pub name: Located<String>,
     pub body: ToolBody,
     pub description: Option<String>,
     pub title: Option<String>,
-    /// How a row reads in the text of a result, with `{field}` where values go. One line.
+    /// A template for the text of a row. One line.
     pub text_template: Option<Located<String>>,
-    /// Leaves the tool out.
+    /// Removes the tool.
     pub hidden: bool,
     /// For each caller.
     pub rate_limit: Option<RateLimit>,
     pub call_timeout_ms: Option<u64>,
-    /// Progress is sent whenever the caller wants it.
     pub long_running: bool,
-    /// What its collection says if nothing is said here.
+    /// `None`: as its collection.
     pub confirm: Option<Confirm>,
 }
 
-/// What a tool does.
+/// Where a tool's operation comes from.
 #[derive(Debug, Clone)]
 pub enum ToolBody {
     /// `uses = "customers.get"`
@@ -351,19 +345,19 @@ pub enum ToolBody {
     Statement(Box<Statement>),
 }
 
-/// A statement of the author's own, prepared and typed when the manifest is compiled.
+/// An SQL statement, prepared and typed at compile time.
 #[derive(Debug, Clone)]
 pub struct Statement {
     /// One of [`Manifest::sources`].
     pub source: Located<String>,
     pub sql: Located<String>,
     pub arguments: Vec<Argument>,
-    /// Without this, a statement that would write is an error.
+    /// If `false`, a statement that writes is an error.
     pub writes: bool,
-    /// A statement that changes more rows than this is undone.
+    /// A statement that changes more rows is rolled back.
     pub changes_max: u32,
     pub returns: Returns,
-    /// What there is to say about columns of the result.
+    /// Settings of the result's columns.
     pub fields: Vec<Field>,
     pub rows_max: u32,
     pub bytes_max: u32,
@@ -371,25 +365,24 @@ pub struct Statement {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Returns {
-    /// `items`, as a list does.
+    /// `items`, as in a list.
     #[default]
     Many,
-    /// One record; none is `not_found`.
+    /// One row, or `not_found`.
     One,
 }
 
 /// `arguments.since = { type = "string", format = "date" }`
 #[derive(Debug, Clone)]
 pub struct Argument {
-    /// As it stands in the statement, without the colon.
+    /// As in the statement, without the colon.
     pub name: Located<String>,
     pub data_type: DataType,
     pub format: Option<Located<&'static str>>,
     pub description: Option<String>,
     pub allowed: Vec<Located<Literal>>,
-    /// An optional argument that is left out is NULL, or this, which fits its kind: an integer for
-    /// [`Kind::Integer`], a number or an integer for [`Kind::Number`], a boolean for [`Kind::Boolean`], a text for
-    /// the rest.
+    /// The value of an omitted argument; `None` is NULL. Fits the type: an integer for [`DataType::Integer`], a number
+    /// or an integer for [`DataType::Number`], a boolean for [`DataType::Boolean`], a text for the others.
     pub default: Option<Literal>,
     pub required: bool,
 }
@@ -401,8 +394,8 @@ pub struct CollectionOperation {
     pub operation: Operation,
 }
 
-/// Reads a manifest. `${VAR}` is asked of `env`. What is told stands in the order of the text; a manifest
-/// comes with its warnings, and errors come with theirs.
+/// Parses a manifest, with `env` for `${VAR}`. Returns the manifest with its warnings, or all errors and warnings, in
+/// the order of the text.
 pub fn parse(
     file_name: &str,
     text: &str,
@@ -410,20 +403,20 @@ pub fn parse(
 ) -> Result<(Manifest, Vec<Diagnostic>), Vec<Diagnostic>> {
     if text.len() > TEXT_BYTES_MAX {
         let mebibytes = TEXT_BYTES_MAX >> 20;
-        return Err(vec![Diagnostic::error(format!("`{file_name}` is longer than {mebibytes} MiB"))]);
+        return Err(vec![Diagnostic::error(format!("`{file_name}` exceeds the limit of {mebibytes} MiB"))]);
     }
     let origin = Arc::new(FileText::new(file_name, text));
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reader = ManifestReader::new(Arc::clone(&origin), env);
     let manifest = match syntax::check_syntax(&origin, &errors) {
-        SyntaxCheck::Readable(twice) => {
-            reader.diagnostics = twice;
+        SyntaxCheck::Readable(duplicates) => {
+            reader.diagnostics = duplicates;
             sections::parse_manifest(&mut reader, &document)
         }
-        // What could not be read would be missed a second time.
-        SyntaxCheck::Broken(why) => {
-            let told = sort_and_truncate(why).into_iter();
-            return Err(told.map(|one| Diagnostic { code: Some("manifest"), ..one }).collect());
+        // Keys that could not be read would be reported as missing, too.
+        SyntaxCheck::Broken(errors) => {
+            let errors = sort_and_truncate(errors).into_iter();
+            return Err(errors.map(|one| Diagnostic { code: Some("manifest"), ..one }).collect());
         }
     };
     let mut found = sort_and_truncate(reader.diagnostics);
@@ -431,13 +424,13 @@ pub fn parse(
     if found.iter().any(|one| one.severity == Severity::Error) { Err(found) } else { Ok((manifest, found)) }
 }
 
-/// By place, one for each, and no more than a person reads.
+/// Sorts by location, removes duplicates and truncates.
 fn sort_and_truncate(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     found.sort_by_key(|one| one.location.as_ref().map_or(0, |at| at.span().start));
     found.dedup();
     if found.len() > DIAGNOSTICS_MAX {
         let more = found.len() - DIAGNOSTICS_MAX;
-        // Errors first: a manifest must not pass because its error was one too many.
+        // Errors first: truncating must not turn an invalid manifest into a valid one.
         found.sort_by_key(|one| one.severity);
         found.truncate(DIAGNOSTICS_MAX);
         found.push(Diagnostic::note(format!("and {more} more")));
@@ -445,7 +438,7 @@ fn sort_and_truncate(mut found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     found
 }
 
-/// In lower case, without the dot.
+/// In lower case and without the dot.
 fn file_extension(path: &str) -> String {
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
     file.rsplit_once('.').map_or_else(String::new, |(_, ending)| ending.to_lowercase())

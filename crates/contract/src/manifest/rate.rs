@@ -1,12 +1,12 @@
-//! `60/min`: so many calls in so long a time.
+//! Parses a rate limit: `60/min`.
 
 use super::RateLimit;
 use crate::nearest::nearest;
 
-/// Beyond this a limit is none.
+/// The maximum number of calls.
 pub const CALLS_LIMIT: u32 = 1_000_000;
 
-/// Each with its length in milliseconds. The first of a length is how it is written.
+/// Units with their length in milliseconds. The first name of a unit is the canonical one.
 const UNITS: [(&str, u64); 12] = [
     ("s", 1000),
     ("sec", 1000),
@@ -26,37 +26,37 @@ pub(super) const PATTERN: &str = "^[0-9]{1,7} ?/ ?(s|sec|second|min|minute|h|hr|
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RateError {
-    /// Half a sentence.
+    /// A clause.
     pub(super) reason: String,
     pub(super) help: String,
 }
 
 pub(super) fn parse(text: &str) -> Result<RateLimit, RateError> {
-    let bad = |why: &str, help: String| Err(RateError { reason: why.into(), help });
+    let error = |reason: &str, help: String| Err(RateError { reason: reason.into(), help });
     let Some((calls, unit)) = text.split_once('/') else {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         let calls = if digits.is_empty() { "60" } else { &digits };
-        return bad("there is no `/`", format!("write it as `{calls}/min`; also `s`, `h` and `day`"));
+        return error("it has no `/`", format!("write `{calls}/min`; other units are `s`, `h` and `day`"));
     };
     let (calls, unit) = (calls.strip_suffix(' ').unwrap_or(calls), unit.strip_prefix(' ').unwrap_or(unit));
     let Some((_, per_ms)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         let help = match nearest(unit, UNITS.iter().map(|(name, _)| *name)) {
             Some(meant) if unit.len() > 1 => format!("did you mean `{calls}/{meant}`?"),
-            _ => "write `s`, `min`, `h` or `day` behind the `/`".into(),
+            _ => "write `s`, `min`, `h` or `day` after the `/`".into(),
         };
-        return bad(&format!("`{unit}` is no time"), help);
+        return error(&format!("unknown unit `{unit}`"), help);
     };
     let is_digits = !calls.is_empty() && calls.bytes().all(|b| b.is_ascii_digit());
     match calls.parse::<u32>() {
-        Ok(0) => bad("no call at all would be let through", "leave the tool out with `hidden = true`".into()),
+        Ok(0) => error("it would refuse every call", "remove the tool with `hidden = true`".into()),
         Ok(calls) if calls <= CALLS_LIMIT => Ok(RateLimit { calls, per_ms: *per_ms }),
-        _ if is_digits => bad(
-            "more calls than any server answers",
-            format!("{CALLS_LIMIT} are the most; leave it out for no limit"),
+        _ if is_digits => error(
+            "it has too many calls",
+            format!("the limit is {CALLS_LIMIT} calls; remove the key for no limit"),
         ),
-        _ => bad(
-            &format!("`{calls}` is no number of calls"),
-            "write a whole number of calls, in a longer time if need be: `60/h`".into(),
+        _ => error(
+            &format!("`{calls}` is not a number of calls"),
+            "write an integer, with a longer unit if necessary: `60/h`".into(),
         ),
     }
 }
@@ -66,12 +66,12 @@ mod tests {
     use super::{RateLimit, parse};
 
     fn check(text: &str, expected: Result<(u32, u64), &str>) {
-        let got = parse(text).map(|RateLimit { calls, per_ms }| (calls, per_ms)).map_err(|bad| bad.help);
+        let got = parse(text).map(|RateLimit { calls, per_ms }| (calls, per_ms)).map_err(|error| error.help);
         assert_eq!(got, expected.map_err(str::to_owned), "{text}");
     }
 
     #[test]
-    fn calls_and_a_time() {
+    fn parse_accepts_calls_and_a_unit() {
         check("60/min", Ok((60, 60_000)));
         check("1/s", Ok((1, 1000)));
         check("5/sec", Ok((5, 1000)));
@@ -81,18 +81,18 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_has_a_way_out() {
-        check("60", Err("write it as `60/min`; also `s`, `h` and `day`"));
-        check("60 per minute", Err("write it as `60/min`; also `s`, `h` and `day`"));
-        check("often", Err("write it as `60/min`; also `s`, `h` and `day`"));
-        check("60/m", Err("write `s`, `min`, `h` or `day` behind the `/`"));
+    fn parse_errors_suggest_a_fix() {
+        check("60", Err("write `60/min`; other units are `s`, `h` and `day`"));
+        check("60 per minute", Err("write `60/min`; other units are `s`, `h` and `day`"));
+        check("often", Err("write `60/min`; other units are `s`, `h` and `day`"));
+        check("60/m", Err("write `s`, `min`, `h` or `day` after the `/`"));
         check("60/mins", Err("did you mean `60/min`?"));
-        check("60/", Err("write `s`, `min`, `h` or `day` behind the `/`"));
-        check("0/min", Err("leave the tool out with `hidden = true`"));
-        check("-1/min", Err("write a whole number of calls, in a longer time if need be: `60/h`"));
-        check("1.5/s", Err("write a whole number of calls, in a longer time if need be: `60/h`"));
-        check("/s", Err("write a whole number of calls, in a longer time if need be: `60/h`"));
-        check("1000001/day", Err("1000000 are the most; leave it out for no limit"));
-        check("99999999999999999999/s", Err("1000000 are the most; leave it out for no limit"));
+        check("60/", Err("write `s`, `min`, `h` or `day` after the `/`"));
+        check("0/min", Err("remove the tool with `hidden = true`"));
+        check("-1/min", Err("write an integer, with a longer unit if necessary: `60/h`"));
+        check("1.5/s", Err("write an integer, with a longer unit if necessary: `60/h`"));
+        check("/s", Err("write an integer, with a longer unit if necessary: `60/h`"));
+        check("1000001/day", Err("the limit is 1000000 calls; remove the key for no limit"));
+        check("99999999999999999999/s", Err("the limit is 1000000 calls; remove the key for no limit"));
     }
 }

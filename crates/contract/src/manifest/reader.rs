@@ -1,7 +1,7 @@
-//! Takes values out of a table of TOML by key and type, and keeps what is wrong with them.
+//! Reads typed values from TOML tables, and collects diagnostics.
 //!
-//! What a key takes stands in the [table of keys](super::keys). A [`Table`] remembers what it was asked for:
-//! whatever is left in the end is unknown, and the nearest of its section's keys is probably meant.
+//! The [table of keys](super::keys) has the type of each key. A [`TomlTable`] removes the keys that are read; the
+//! remaining ones are unknown, and are reported with the nearest known key.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{FieldSelection, Literal, RateLimit, rate, variables};
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use crate::nearest::did_you_mean;
 
-/// Longer texts are not quoted in full.
+/// A longer text is truncated when it is quoted.
 const QUOTED_CHARS_MAX: usize = 60;
 
 pub(super) struct ManifestReader<'e> {
@@ -23,7 +23,7 @@ pub(super) struct ManifestReader<'e> {
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// What is left of a table.
+/// A TOML table with the keys that have not been read.
 pub(super) struct TomlTable<'t> {
     section: &'static Section,
     entries: Vec<Entry<'t>>,
@@ -37,11 +37,11 @@ pub(super) struct Entry<'t> {
     value: &'t Spanned<DeValue<'t>>,
 }
 
-/// A text, with its variables replaced.
+/// A text after its variables were replaced.
 pub(super) struct TextValue {
     pub(super) value: String,
     pub(super) location: FileLocation,
-    /// As it stands in the file. What is told about a text quotes this: a variable may hold a secret.
+    /// As written in the file. Diagnostics quote this, because a variable may hold a secret.
     pub(super) raw: String,
 }
 
@@ -69,7 +69,7 @@ impl<'t> TomlTable<'t> {
         Self { section, entries, requested_keys: Vec::new() }
     }
 
-    /// What a key takes, and what it has, if it is there.
+    /// Removes a key. Returns its definition, and its entry if it is present.
     pub(super) fn take(&mut self, name: &str) -> (&'static Key, Option<Entry<'t>>) {
         let key = self.section.key(name);
         self.requested_keys.push(key.name);
@@ -77,13 +77,13 @@ impl<'t> TomlTable<'t> {
         (key, at.map(|at| self.entries.remove(at)))
     }
 
-    /// A key that is none of the section's, but has words of its own.
+    /// Removes a key that is not in the section but has its own error message.
     pub(super) fn take_unknown(&mut self, name: &str) -> Option<Entry<'t>> {
         let at = self.entries.iter().position(|entry| entry.key == name)?;
         Some(self.entries.remove(at))
     }
 
-    /// Where a key stands, if it is there.
+    /// Where a key is, if it is present.
     pub(super) fn key_location(&self, name: &str) -> Option<FileLocation> {
         self.entries.iter().find(|entry| entry.key == name).map(|entry| entry.key_location.clone())
     }
@@ -95,12 +95,11 @@ impl<'t> TomlTable<'t> {
 }
 
 impl Entry<'_> {
-    /// The value as it stands in the file.
+    /// The value as written in the file.
     pub(super) fn raw_value(&self, reader: &ManifestReader<'_>) -> String {
         reader.file_text.text[self.value.span()].to_owned()
     }
 
-    /// Where the value stands.
     pub(super) fn value_location(&self, reader: &ManifestReader<'_>) -> FileLocation {
         FileLocation::new(&reader.file_text, self.value.span())
     }
@@ -136,17 +135,17 @@ impl<'e> ManifestReader<'e> {
         &mut self,
         entry: &Entry<'t>,
         section: &'static Section,
-        such_as: &str,
+        example: &str,
     ) -> Option<TomlTable<'t>> {
         match entry.value.get_ref() {
             DeValue::Table(table) => Some(TomlTable::new(&self.file_text, section, table)),
             DeValue::Array(items) if items.iter().any(|item| item.get_ref().is_table()) => {
-                let message = format!("{} is there as a list", quoted(entry.key));
-                self.error(&entry.key_location, message, format!("write it with single brackets: {such_as}"));
+                let message = format!("{} is an array of tables", quoted(entry.key));
+                self.error(&entry.key_location, message, format!("use single brackets: {example}"));
                 None
             }
             _ => {
-                self.type_error(entry, &format!("a table such as {such_as}"));
+                self.type_error(entry, &format!("a table such as {example}"));
                 None
             }
         }
@@ -161,30 +160,30 @@ impl<'e> ManifestReader<'e> {
         let (key, entry) = parent.take(name);
         let ValueType::NamedTables(section, _) = key.value_type else { unreachable!("`{name}` has tables") };
         let Some(entry) = entry else { return Vec::new() };
-        let (such_as, one_such) = match name {
+        let (example, entry_example) = match name {
             "fields" => ("`email = { format = \"email\" }`", "`{ format = \"email\" }`"),
             "arguments" => ("`since = { type = \"date\" }`", "`{ type = \"date\" }`"),
             "sources" => ("`[sources.crm]`", "`[sources.crm]`"),
             "collections" => ("`[collections.customers]`", "`[collections.customers]`"),
             _ => ("`[tools.lookup_customer]`", "`[tools.lookup_customer]`"),
         };
-        let Some(all) = self.entry_table(&entry, section, such_as) else { return Vec::new() };
+        let Some(all) = self.entry_table(&entry, section, example) else { return Vec::new() };
         let mut tables = Vec::new();
         for entry in all.entries {
-            if let Some(table) = self.entry_table(&entry, section, one_such) {
+            if let Some(table) = self.entry_table(&entry, section, entry_example) {
                 tables.push((entry, table));
             }
         }
         tables
     }
 
-    /// Nothing may be left.
+    /// Reports the remaining keys as unknown.
     pub(super) fn finish(&mut self, table: TomlTable<'_>) {
         let section = table.section;
-        // The table of keys has nothing that is never read.
+        // Every key of the section must have been read.
         debug_assert!(
             section.keys.iter().all(|key| table.requested_keys.contains(&key.name)),
-            "{} is not read whole: {:?}",
+            "not all keys of {} are read, only {:?}",
             section.header,
             table.requested_keys
         );
@@ -203,24 +202,24 @@ impl<'e> ManifestReader<'e> {
         }
     }
 
-    /// One of the words that a key takes.
+    /// The value of a key that takes one of several words.
     pub(super) fn one_of(
         &mut self,
         table: &mut TomlTable<'_>,
         name: &str,
     ) -> Option<(TextValue, &'static str)> {
-        let (said, known) = self.one_of_text(table, name)?;
-        let Some(word) = known.iter().find(|word| **word == said.value) else {
-            let message = format!("`{name}` cannot be {}", said.quoted());
-            let help = did_you_mean(&said.value, known.iter().copied())
+        let (text, known) = self.one_of_text(table, name)?;
+        let Some(word) = known.iter().find(|word| **word == text.value) else {
+            let message = format!("`{name}` cannot be {}", text.quoted());
+            let help = did_you_mean(&text.value, known.iter().copied())
                 .unwrap_or_else(|| format!("write {}", join_or(&known)));
-            self.error(&said.location, message, help);
+            self.error(&text.location, message, help);
             return None;
         };
-        Some((said, word))
+        Some((text, word))
     }
 
-    /// What stands where one of some words should.
+    /// The text of a key that takes one of several words, and those words.
     pub(super) fn one_of_text(
         &mut self,
         table: &mut TomlTable<'_>,
@@ -230,32 +229,32 @@ impl<'e> ManifestReader<'e> {
         let ValueType::OneOf(known) = key.value_type else { unreachable!("`{name}` is a word") };
         let (entry, known) = (entry?, known());
         if !entry.value.get_ref().is_str() {
-            let wanted =
+            let expected =
                 if known.len() > 3 { format!("a word such as `\"{}\"`", known[0]) } else { join_or(&known) };
             let help = match (name, entry.value.get_ref()) {
                 ("confirm", DeValue::Boolean(true)) => "write `confirm = \"ask\"`",
                 ("confirm", DeValue::Boolean(false)) => "write `confirm = \"never\"`, or leave it out",
                 _ => "write it in quotes",
             };
-            self.type_error_with_help(&entry, &wanted, Some(help.into()));
+            self.type_error_with_help(&entry, &expected, Some(help.into()));
             return None;
         }
         Some((self.entry_text(&entry, TextLength::NonEmpty(QUOTED_CHARS_MAX))?, known))
     }
 
-    /// A statement is the author's to the last letter: what the environment says must not become part of it.
+    /// Variables are not replaced in SQL, so that the environment cannot inject into a statement.
     fn entry_sql(&mut self, entry: &Entry<'_>) -> Option<TextValue> {
         if let DeValue::String(text) = entry.value.get_ref()
             && let Some(start) = text.find("${")
         {
             let end = text[start..].find('}').map_or(text.len(), |length| start + length + 1);
             let at = entry.value_location(self).inside(text, start..end);
-            let help = "write `:name` where a value goes, and say what it is in `arguments`";
+            let help = "write `:name` for the value, and declare it in `arguments`";
             self.error(&at, "variables are not replaced in a statement", help);
             return None;
         }
         if let DeValue::Array(_) = entry.value.get_ref() {
-            let help = "a tool runs one statement; make a tool for each";
+            let help = "a tool runs one statement; write one tool for each";
             self.type_error_with_help(entry, "a string", Some(help.into()));
             return None;
         }
@@ -278,7 +277,7 @@ impl<'e> ManifestReader<'e> {
         }
     }
 
-    /// A text with its variables replaced, not longer than it may be.
+    /// Replaces the variables of a text and checks its length.
     fn expand_text(
         &mut self,
         key: &str,
@@ -290,9 +289,9 @@ impl<'e> ManifestReader<'e> {
         let value = match variables::expand(text, self.env) {
             Ok(value) => value,
             Err(all) => {
-                for bad in all {
-                    let at = at.inside(text, bad.span);
-                    self.error(&at, bad.message, bad.help);
+                for error in all {
+                    let at = at.inside(text, error.span);
+                    self.error(&at, error.message, error.help);
                 }
                 return None;
             }
@@ -304,11 +303,11 @@ impl<'e> ManifestReader<'e> {
         };
         let length = value.chars().count();
         if is_empty {
-            self.error(&at, format!("`{key}` is empty"), "say something, or leave the key out");
+            self.error(&at, format!("`{key}` is empty"), "write a value, or remove the key");
             return None;
         }
         if length > chars_max {
-            let message = format!("`{key}` has {length} characters; {chars_max} are the most");
+            let message = format!("`{key}` has {length} characters, which exceeds the limit of {chars_max}");
             self.diagnostics.push(Diagnostic::error(message).at(&at));
             return None;
         }
@@ -317,7 +316,7 @@ impl<'e> ManifestReader<'e> {
 
     pub(super) fn boolean(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<bool> {
         let (key, entry) = table.take(name);
-        let ValueType::Boolean = key.value_type else { unreachable!("`{name}` is yes or no") };
+        let ValueType::Boolean = key.value_type else { unreachable!("`{name}` is a boolean") };
         let entry = entry?;
         match entry.value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
@@ -340,32 +339,30 @@ impl<'e> ManifestReader<'e> {
 
     pub(super) fn integer<N: TryFrom<u64>>(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<N> {
         let (key, entry) = table.take(name);
-        let ValueType::Integer { min: least, max: most } = key.value_type else {
-            unreachable!("`{name}` is a number")
-        };
+        let ValueType::Integer { min, max } = key.value_type else { unreachable!("`{name}` is an integer") };
         let entry = entry?;
         let DeValue::Integer(digits) = entry.value.get_ref() else {
-            let bare = match entry.value.get_ref() {
+            let unquoted = match entry.value.get_ref() {
                 DeValue::String(text) => text.parse::<i64>().ok(),
                 _ => None,
             };
-            let help = bare.map(|bare| format!("write `{bare}` without quotes"));
-            self.type_error_with_help(&entry, &format!("an integer from {least} to {most}"), help);
+            let help = unquoted.map(|unquoted| format!("write `{unquoted}` without quotes"));
+            self.type_error_with_help(&entry, &format!("an integer from {min} to {max}"), help);
             return None;
         };
         let value = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
         let value = value.and_then(|value| u64::try_from(value).ok());
         let value =
-            value.filter(|value| (least..=most).contains(value)).and_then(|value| N::try_from(value).ok());
+            value.filter(|value| (min..=max).contains(value)).and_then(|value| N::try_from(value).ok());
         if value.is_none() {
             let at = FileLocation::new(&self.file_text, entry.value.span());
-            let message = format!("`{name}` must be from {least} to {most}");
+            let message = format!("`{name}` must be from {min} to {max}");
             self.diagnostics.push(Diagnostic::error(message).at(&at));
         }
         value
     }
 
-    /// The names of columns, none twice: an array of them, or one alone.
+    /// Distinct names of columns: an array, or a single name.
     pub(super) fn columns(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Vec<TextValue>> {
         let (key, entry) = table.take(name);
         let ValueType::Columns = key.value_type else { unreachable!("`{name}` is columns") };
@@ -378,7 +375,7 @@ impl<'e> ManifestReader<'e> {
         }
     }
 
-    /// Texts, none twice, at least one. Whether they are among the words is for whoever knows what they are.
+    /// At least one distinct text. The caller checks whether they are among the known words.
     pub(super) fn some_of(&mut self, table: &mut TomlTable<'_>, name: &str) -> Option<Vec<TextValue>> {
         let (key, entry) = table.take(name);
         let ValueType::SomeOf(known) = key.value_type else { unreachable!("`{name}` is words") };
@@ -408,7 +405,7 @@ impl<'e> ManifestReader<'e> {
             }
             _ => match self.distinct_texts(&entry, "an array of field names, `true` or `false`", chars_max) {
                 Some(texts) => {
-                    FieldSelection::Only(texts.iter().map(|said| said.located(said.value.clone())).collect())
+                    FieldSelection::Only(texts.iter().map(|text| text.located(text.value.clone())).collect())
                 }
                 None => FieldSelection::Default,
             },
@@ -418,38 +415,38 @@ impl<'e> ManifestReader<'e> {
     fn distinct_texts(
         &mut self,
         entry: &Entry<'_>,
-        wanted: &str,
+        expected: &str,
         chars_max: usize,
     ) -> Option<Vec<TextValue>> {
-        let items = self.items(entry, wanted)?;
+        let items = self.items(entry, expected)?;
         let mut texts: Vec<TextValue> = Vec::new();
         for item in &items {
-            if let Some(said) = self.entry_text(item, TextLength::NonEmpty(chars_max)) {
-                texts.push(said);
+            if let Some(text) = self.entry_text(item, TextLength::NonEmpty(chars_max)) {
+                texts.push(text);
             }
         }
         let values: Vec<(&str, &FileLocation)> =
-            texts.iter().map(|said| (said.value.as_str(), &said.location)).collect();
-        let twice = duplicate_errors(&values);
-        self.diagnostics.extend(twice);
+            texts.iter().map(|text| (text.value.as_str(), &text.location)).collect();
+        let duplicates = duplicate_errors(&values);
+        self.diagnostics.extend(duplicates);
         Some(texts)
     }
 
-    /// The items of an array that is not empty.
-    fn items<'t>(&mut self, entry: &Entry<'t>, wanted: &str) -> Option<Vec<Entry<'t>>> {
+    /// The items of an array, which must not be empty.
+    fn items<'t>(&mut self, entry: &Entry<'t>, expected: &str) -> Option<Vec<Entry<'t>>> {
         let DeValue::Array(items) = entry.value.get_ref() else {
-            self.type_error(entry, wanted);
+            self.type_error(entry, expected);
             return None;
         };
         if items.is_empty() {
             let at = FileLocation::new(&self.file_text, entry.value.span());
-            self.error(&at, format!("`{}` is empty", entry.key), "name at least one, or leave the key out");
+            self.error(&at, format!("`{}` is empty", entry.key), "list at least one, or remove the key");
             return None;
         }
         Some(items.iter().map(|value| Entry { value, ..entry.clone() }).collect())
     }
 
-    /// Texts or integers, not both, none twice.
+    /// Distinct texts, or distinct integers.
     pub(super) fn literals(
         &mut self,
         table: &mut TomlTable<'_>,
@@ -459,9 +456,9 @@ impl<'e> ManifestReader<'e> {
         let ValueType::Literals = key.value_type else { unreachable!("`{name}` is values") };
         let (entry, chars_max) = (entry?, COLUMN_CHARS_MAX);
         let items = self.items(&entry, "an array of strings or of integers")?;
-        let wanted = match items.first()?.value.get_ref() {
-            DeValue::String(_) => "a string, like the first",
-            DeValue::Integer(_) => "an integer, like the first",
+        let expected = match items.first()?.value.get_ref() {
+            DeValue::String(_) => "a string like the first value",
+            DeValue::Integer(_) => "an integer like the first value",
             _ => "a string or an integer",
         };
         let mut out: Vec<Located<Literal>> = Vec::new();
@@ -469,8 +466,8 @@ impl<'e> ManifestReader<'e> {
             let at = FileLocation::new(&self.file_text, item.value.span());
             match (item.value.get_ref(), items.first()?.value.get_ref()) {
                 (DeValue::String(_), DeValue::String(_)) => {
-                    let said = self.entry_text(item, TextLength::Any(chars_max));
-                    out.extend(said.map(|said| Located::new(Literal::Text(said.value), at)));
+                    let text = self.entry_text(item, TextLength::Any(chars_max));
+                    out.extend(text.map(|text| Located::new(Literal::Text(text.value), at)));
                 }
                 (DeValue::Integer(digits), DeValue::Integer(_)) => {
                     match i64::from_str_radix(digits.as_str(), digits.radix()) {
@@ -479,20 +476,20 @@ impl<'e> ManifestReader<'e> {
                     }
                 }
                 (_, _) => {
-                    let help = "a list of values is for texts, dates and whole numbers, all of one sort";
-                    self.type_error_with_help(item, wanted, Some(help.into()));
+                    let help = "the values must be all strings or all integers";
+                    self.type_error_with_help(item, expected, Some(help.into()));
                 }
             }
         }
         let values: Vec<(&Literal, &FileLocation)> =
             out.iter().map(|one| (&one.value, &one.location)).collect();
-        let twice = duplicate_errors(&values);
-        self.diagnostics.extend(twice);
+        let duplicates = duplicate_errors(&values);
+        self.diagnostics.extend(duplicates);
         Some(out)
     }
 
     fn too_large(&mut self, at: &FileLocation) {
-        self.error(at, "this number has more than 64 bits", "write it in quotes, for `as = \"decimal\"`");
+        self.error(at, "this integer exceeds 64 bits", "write it in quotes, with `as = \"decimal\"`");
     }
 
     /// A text, a number, `true` or `false`.
@@ -532,30 +529,29 @@ impl<'e> ManifestReader<'e> {
         let ValueType::Rate = key.value_type else { unreachable!("`{name}` is a rate") };
         let entry = entry?;
         if let DeValue::Integer(calls) = entry.value.get_ref() {
-            let help = format!("write calls and a time: `\"{}/min\"`", calls.as_str());
+            let help = format!("write a number of calls and a unit: `\"{}/min\"`", calls.as_str());
             self.type_error_with_help(&entry, "a text such as `\"60/min\"`", Some(help));
             return None;
         }
-        let said = self.entry_text(&entry, TextLength::NonEmpty(QUOTED_CHARS_MAX))?;
-        match rate::parse(&said.value) {
+        let text = self.entry_text(&entry, TextLength::NonEmpty(QUOTED_CHARS_MAX))?;
+        match rate::parse(&text.value) {
             Ok(rate) => Some(rate),
-            Err(bad) => {
-                let message =
-                    format!("{} is not so many calls in so long a time: {}", said.quoted(), bad.reason);
-                self.error(&said.location, message, bad.help);
+            Err(error) => {
+                let message = format!("{} is not a rate limit: {}", text.quoted(), error.reason);
+                self.error(&text.location, message, error.help);
                 None
             }
         }
     }
 
-    fn type_error(&mut self, entry: &Entry<'_>, wanted: &str) {
-        self.type_error_with_help(entry, wanted, None);
+    fn type_error(&mut self, entry: &Entry<'_>, expected: &str) {
+        self.type_error_with_help(entry, expected, None);
     }
 
-    fn type_error_with_help(&mut self, entry: &Entry<'_>, wanted: &str, help: Option<String>) {
+    fn type_error_with_help(&mut self, entry: &Entry<'_>, expected: &str, help: Option<String>) {
         let at = FileLocation::new(&self.file_text, entry.value.span());
-        let there = type_name(entry.value.get_ref());
-        let message = format!("{}: expected {wanted}, found {there}", quoted(entry.key));
+        let found = type_name(entry.value.get_ref());
+        let message = format!("{}: expected {expected}, found {found}", quoted(entry.key));
         self.diagnostics.push(Diagnostic { help, ..Diagnostic::error(message).at(&at) });
     }
 }
@@ -563,7 +559,7 @@ impl<'e> ManifestReader<'e> {
 fn duplicate_errors<T: std::hash::Hash + Eq>(values: &[(T, &FileLocation)]) -> Vec<Diagnostic> {
     let mut seen = std::collections::HashSet::new();
     let again = values.iter().filter(|(value, _)| !seen.insert(value));
-    again.map(|(_, at)| Diagnostic::error("listed twice").at(at).help("keep one of the two")).collect()
+    again.map(|(_, at)| Diagnostic::error("listed twice").at(at).help("keep one of them")).collect()
 }
 
 fn type_name(value: &DeValue<'_>) -> &'static str {
@@ -578,7 +574,7 @@ fn type_name(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// In backticks, and not too long.
+/// In backticks, truncated if it is long.
 pub(super) fn quoted(text: &str) -> String {
     match text.char_indices().nth(QUOTED_CHARS_MAX) {
         Some((at, _)) => format!("`{}…`", &text[..at]),
@@ -586,7 +582,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Where a key belongs that is none of this section's: the one that is probably meant, or the section that has it.
+/// The help for an unknown key: the key that is probably meant, or the section that has it.
 fn unknown_key_help(section: &'static Section, unknown: &str) -> String {
     let lower = unknown.to_lowercase().replace('-', "_");
     let same = section.keys.iter().find(|key| key.name == lower);
@@ -597,18 +593,18 @@ fn unknown_key_help(section: &'static Section, unknown: &str) -> String {
     if let Some(key) = other() {
         return format!("did you mean `{}`, as in `{}`?", key.name, example_line(key));
     }
-    if let Some(slip) = did_you_mean(unknown, section.names()) {
-        return slip;
+    if let Some(suggestion) = did_you_mean(unknown, section.names()) {
+        return suggestion;
     }
     let others = SECTIONS.iter().filter(|other| other.keys.iter().any(|key| key.name == unknown));
-    let homes: Vec<&str> = others.map(|other| other.header).collect();
-    match homes.as_slice() {
-        [] => format!("known here: {}", join_and(&section.names())),
-        homes => format!("it belongs in {}", join_or(homes)),
+    let headers: Vec<&str> = others.map(|other| other.header).collect();
+    match headers.as_slice() {
+        [] => format!("known keys: {}", join_and(&section.names())),
+        headers => format!("it belongs in {}", join_or(headers)),
     }
 }
 
-/// A line with a key, or its header where it is a table of its own.
+/// An example line for a key, or the header of a table.
 fn example_line(key: &Key) -> String {
     match key.value_type {
         ValueType::Table(section) | ValueType::NamedTables(section, _) => section.header.to_owned(),
@@ -616,9 +612,9 @@ fn example_line(key: &Key) -> String {
     }
 }
 
-/// What would have been right, or all that would be.
-pub(super) fn suggest(said: &str, known: &[&str]) -> String {
-    did_you_mean(said, known.iter().copied()).unwrap_or_else(|| format!("known here: {}", join_and(known)))
+/// The nearest known word, or all known words.
+pub(super) fn suggest(text: &str, known: &[&str]) -> String {
+    did_you_mean(text, known.iter().copied()).unwrap_or_else(|| format!("known: {}", join_and(known)))
 }
 
 /// `a`, `b` and `c`

@@ -1,4 +1,4 @@
-//! `docs/manifest.md`: every key, printed from the [table of keys](super::keys).
+//! `docs/manifest.md`: the reference of every key, generated from the [table of keys](super::keys).
 
 use std::fmt::Write;
 
@@ -11,22 +11,22 @@ const HEADER: &str = "\
 
 <!-- Printed by `cargo xtask docs` from crates/contract/src/manifest/keys.rs. Do not edit. -->
 
-`spile.toml` says what a server offers and where it comes from. `spile init` writes one for your data, `spile check`
-says what it makes, and [docs/check.md](check.md) says what else is looked at.
+`spile.toml` declares the data that a server reads and the tools that it offers. `spile init` writes one for your data;
+`spile check` reports what it compiles to and [what else it found](check.md).
 
-- **Editors** complete and check it: the first line that `spile init` writes, `#:schema .spile/schema.json`, is read
-  by Even Better TOML and everything else that is built on taplo. `spile schema` prints the schema;
-  [spile.schema.json](spile.schema.json) is the same.
-- **An unknown key is an error** that names the nearest known one.
+- **Editors** complete and validate it: Even Better TOML, and every other editor based on taplo, reads the first line
+  that `spile init` writes, `#:schema .spile/schema.json`. `spile schema` prints the schema;
+  [spile.schema.json](spile.schema.json) is a copy.
+- **An unknown key is an error** that suggests the nearest known key.
 - **`${NAME}`** in a text is replaced from the environment, `${NAME:-default}` has a default, and `$${` is a literal
-  `${`. A variable that is not set is an error. In `sql` nothing is replaced: values come as arguments.
-- **A path** starts in the folder of the manifest.
-- **Kinds**, which `as` names: how each is told and kept, and which values survive, is in [docs/types.md](types.md).
+  `${`. An unset variable is an error. Variables are not replaced in `sql`: use arguments.
+- **Paths** are relative to the manifest.
+- **Types**, the values of `as`: [docs/types.md](types.md) explains how each is returned and stored.
 
 ```toml
 ";
 
-/// A whole manifest, as people write it. It must compile in the head of whoever reads it.
+/// A complete example manifest.
 pub const EXAMPLE: &str = r#"[server]
 name = "customers-lookup"
 instructions = "Customer records by email. Plans: free, emerald, ruby."
@@ -41,11 +41,11 @@ source = "crm"
 table = "customers"
 key = "email"
 description = "People who bought something, one row each."
-operations = ["get", "list", "update"]  # reading is the default; writing is named
+operations = ["get", "list", "update"]  # writing must be listed explicitly
 filters = ["plan", "signup_date"]       # become typed arguments of the list tool
 rows_max = 200
-version = "rev"                         # nobody overwrites what they have not seen
-confirm = "ask"                         # the user is asked before a record is changed
+version = "rev"                         # an update fails if the row has changed
+confirm = "ask"                         # the user must approve each update
 
 [collections.customers.fields]
 email = { format = "email", description = "Customer email, lowercase, no whitespace." }
@@ -53,15 +53,15 @@ plan = { enum = ["free", "emerald", "ruby"] }
 phone = { sensitive = true }            # callers see it; logs do not
 notes = { hidden = true }
 
-[tools.lookup_customer]                 # rename or describe what was generated
+[tools.lookup_customer]                 # rename or describe a generated tool
 uses = "customers.get"
 description = "Return the customer record for a given email address."
 rate_limit = "60/min"
 
-[tools.top_plans]                       # or write the statement: prepared, typed and checked before it is served
+[tools.top_plans]                       # or run a statement, prepared and typed at compile time
 source = "crm"
 sql = "select plan, count(*) as customers from customers where signup_date >= :since group by plan"
-description = "How many customers each plan has won since a day."
+description = "Count the customers of each plan who signed up since a date."
 arguments.since = { type = "string", format = "date", description = "First signup date to count." }
 "#;
 
@@ -69,12 +69,12 @@ pub fn reference() -> String {
     let mut out = format!("{HEADER}{EXAMPLE}```\n");
     for section in SECTIONS {
         let _ = write!(out, "\n## `{}`\n\n{}\n\n", section.header, section.description);
-        out += "| key | takes | without it | what it is |\n|---|---|---|---|\n";
+        out += "| key | type | default | description |\n|---|---|---|---|\n";
         for key in section.keys {
-            let unsaid = if key.default_text.is_empty() { "–" } else { key.default_text };
+            let default = if key.default_text.is_empty() { "–" } else { key.default_text };
             let _ = writeln!(
                 out,
-                "| `{}` | {} | {unsaid} | {} |",
+                "| `{}` | {} | {default} | {} |",
                 key.name,
                 describe_value_type(key),
                 describe_key(key)
@@ -85,41 +85,41 @@ pub fn reference() -> String {
 }
 
 fn describe_key(key: &Key) -> String {
-    let mut about = key.description.to_owned();
+    let mut text = key.description.to_owned();
     match key.applies_to {
         AppliesTo::Everywhere => {}
         AppliesTo::SourceKinds(kinds) => {
             let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-            about += &format!(" Only for {}.", join_or(&kinds));
+            text += &format!(" Only for {}.", join_or(&kinds));
         }
-        AppliesTo::Statements => about += " Only with `sql`.",
+        AppliesTo::Statements => text += " Only with `sql`.",
     }
     if !key.example.is_empty() {
-        about += &format!(" `{} = {}`", key.name, key.example);
+        text += &format!(" `{} = {}`", key.name, key.example);
     }
-    about.replace('|', "\\|")
+    text.replace('|', "\\|")
 }
 
 fn describe_value_type(key: &Key) -> String {
     match key.value_type {
-        ValueType::Text(TextLength::Any(most) | TextLength::NonEmpty(most) | TextLength::NonBlank(most)) => {
-            format!("a text, at most {most} characters")
+        ValueType::Text(TextLength::Any(max) | TextLength::NonEmpty(max) | TextLength::NonBlank(max)) => {
+            format!("text, at most {max} characters")
         }
-        ValueType::Sql => format!("a text, at most {SQL_CHARS_MAX} characters"),
+        ValueType::Sql => format!("text, at most {SQL_CHARS_MAX} characters"),
         ValueType::OneOf(words) => join_or(&words()),
-        ValueType::SomeOf(words) => format!("an array of {}", join_and(&words())),
+        ValueType::SomeOf(words) => format!("array of {}", join_and(&words())),
         ValueType::Boolean => "`true` or `false`".into(),
-        ValueType::Integer { min: least, max: most } => format!("an integer from {least} to {most}"),
+        ValueType::Integer { min, max } => format!("integer from {min} to {max}"),
         ValueType::Rate => {
             format!("calls, `/` and `s`, `min`, `h` or `day`; at most {} calls", rate::CALLS_LIMIT)
         }
-        ValueType::Columns => "the name of a column, or an array of several".into(),
+        ValueType::Columns => "column name, or an array of them".into(),
         ValueType::FieldSelection => "`true` (all), `false` (none) or an array of names".into(),
-        ValueType::Literals => "an array of texts or of integers".into(),
-        ValueType::Literal => "a text, a number, `true` or `false`".into(),
-        ValueType::Table(_) => "a table".into(),
+        ValueType::Literals => "array of texts or of integers".into(),
+        ValueType::Literal => "text, number, `true` or `false`".into(),
+        ValueType::Table(_) => "table".into(),
         ValueType::NamedTables(_, naming) => match naming {
-            NameRule::Any => "tables by the names of columns".into(),
+            NameRule::Any => "tables by column name".into(),
             NameRule::Collection | NameRule::Tool | NameRule::Argument => {
                 format!("tables by name (`{}`)", naming.pattern())
             }

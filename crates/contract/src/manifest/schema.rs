@@ -1,9 +1,9 @@
-//! The JSON Schema of a manifest, for editors: printed from the [table of keys](super::keys).
+//! The JSON Schema of a manifest, for editors: generated from the [table of keys](super::keys).
 //!
-//! It says what each table may have and of what type. What depends on other tables, on variables or on the data
-//! is not in it: `spile check` tells that. Nothing that the parser takes is wrong by the schema.
+//! It has the keys of each table and their types. Rules that depend on other tables, on variables or on the data are
+//! left to `spile check`. The schema accepts everything that the parser accepts.
 //!
-//! Draft 4: editors read TOML with `taplo`, which knows no later one for certain.
+//! Draft 4, because editors use `taplo` for TOML, which does not reliably support later ones.
 
 use serde_json::{Map, Value, json};
 
@@ -11,13 +11,13 @@ use super::keys::{AppliesTo, COLLECTION, Key, NameRule, ROOT, SOURCE, Section, T
 use super::rate;
 use super::reader::join_or;
 
-/// As a text, with a line break at its end.
+/// The schema as JSON text, with a final line break.
 pub fn schema() -> String {
     let mut schema = section_schema(&ROOT);
     let more = json!({
         "$schema": "http://json-schema.org/draft-04/schema#",
         "title": "spile.toml",
-        "description": "What a Spile server offers, and where it comes from.",
+        "description": "The data that a Spile server reads, and the tools that it offers.",
     });
     if let (Value::Object(all), Value::Object(more)) = (&mut schema, more) {
         all.extend(more);
@@ -50,8 +50,8 @@ fn key_schema(key: &'static Key) -> Value {
             json!({ "type": "array", "items": one_of_schema(&words()), "minItems": 1, "uniqueItems": true })
         }
         ValueType::Boolean => json!({ "type": "boolean" }),
-        ValueType::Integer { min: least, max: most } => {
-            json!({ "type": "integer", "minimum": least, "maximum": most })
+        ValueType::Integer { min, max } => {
+            json!({ "type": "integer", "minimum": min, "maximum": max })
         }
         ValueType::Rate => {
             json!({ "anyOf": [{ "type": "string", "pattern": rate::PATTERN }, variable_schema()] })
@@ -83,7 +83,7 @@ fn named_tables_schema(table: &'static Section, naming: NameRule) -> Value {
     }
 }
 
-/// Lengths are counted when variables have been replaced, so a schema has no largest.
+/// No `maxLength`: lengths are checked after variables are replaced.
 fn text_schema(chars: TextLength) -> Value {
     match chars {
         TextLength::Any(_) => json!({ "type": "string" }),
@@ -96,30 +96,30 @@ fn one_of_schema(words: &[&str]) -> Value {
     json!({ "anyOf": [{ "type": "string", "enum": words }, variable_schema()] })
 }
 
-/// `${NAME}` may become any word.
+/// A variable may expand to any word.
 fn variable_schema() -> Value {
     json!({ "type": "string", "pattern": "\\$\\{" })
 }
 
-fn names_schema(least: usize) -> Value {
-    json!({ "type": "array", "items": text_schema(TextLength::NonEmpty(0)), "minItems": least, "uniqueItems": true })
+fn names_schema(items_min: usize) -> Value {
+    json!({ "type": "array", "items": text_schema(TextLength::NonEmpty(0)), "minItems": items_min, "uniqueItems": true })
 }
 
 fn key_description(key: &Key) -> String {
-    let mut about = key.description.to_owned();
+    let mut text = key.description.to_owned();
     if !key.default_text.is_empty() {
-        about += &format!(" Default: {}.", key.default_text);
+        text += &format!(" Default: {}.", key.default_text);
     }
     if !key.example.is_empty() {
-        about += &format!(" Example: `{} = {}`.", key.name, key.example);
+        text += &format!(" Example: `{} = {}`.", key.name, key.example);
     }
     match key.applies_to {
         AppliesTo::Everywhere => {}
         AppliesTo::SourceKinds(kinds) => {
             let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-            about += &format!(" Only for sources of the kind {}.", join_or(&kinds));
+            text += &format!(" Only for sources of the kind {}.", join_or(&kinds));
         }
-        AppliesTo::Statements => about += " Only for tools with `sql`.",
+        AppliesTo::Statements => text += " Only for tools with `sql`.",
     }
-    about
+    text
 }

@@ -1,4 +1,4 @@
-//! A manifest from its tables; the server's own, and what all of them share.
+//! Parses the root and `[server]`, with helpers for all sections.
 
 use toml::Spanned;
 use toml::de::DeTable;
@@ -34,16 +34,12 @@ pub(super) fn parse_manifest(reader: &mut ManifestReader<'_>, document: &Spanned
 fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Server {
     let Some((_, mut table)) = reader.table(root, "server") else { return Server::default() };
     let t = &mut table;
-    let name = reader.text(t, "name").and_then(|said| {
-        let is_line = !said.value.contains(char::is_control);
+    let name = reader.text(t, "name").and_then(|text| {
+        let is_line = !text.value.contains(char::is_control);
         if !is_line {
-            reader.error(
-                &said.location,
-                "a server's name is one line of text",
-                "leave line breaks and tabs out",
-            );
+            reader.error(&text.location, "a server's name must be one line", "remove line breaks and tabs");
         }
-        is_line.then_some(said.value)
+        is_line.then_some(text.value)
     });
     let server = Server {
         name,
@@ -56,23 +52,23 @@ fn parse_server(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) -> Se
     server
 }
 
-pub(super) fn text_value(said: Option<TextValue>) -> Option<String> {
-    said.map(|said| said.value)
+pub(super) fn text_value(text: Option<TextValue>) -> Option<String> {
+    text.map(|text| text.value)
 }
 
-pub(super) fn located_text(said: TextValue) -> Located<String> {
-    Located::new(said.value, said.location)
+pub(super) fn located_text(text: TextValue) -> Located<String> {
+    Located::new(text.value, text.location)
 }
 
 pub(super) fn parse_confirm(
     reader: &mut ManifestReader<'_>,
     table: &mut TomlTable<'_>,
 ) -> Option<Located<Confirm>> {
-    let (said, word) = reader.one_of(table, "confirm")?;
-    Some(said.located(if word == "ask" { Confirm::Ask } else { Confirm::Never }))
+    let (text, word) = reader.one_of(table, "confirm")?;
+    Some(text.located(if word == "ask" { Confirm::Ask } else { Confirm::Never }))
 }
 
-/// The name of a source or a collection.
+/// Parses the name of a source or a collection.
 pub(super) fn parse_collection_name(
     reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
@@ -80,11 +76,11 @@ pub(super) fn parse_collection_name(
 ) -> Option<Located<String>> {
     let is_name = names::is_collection_name(entry.key);
     if !is_name {
-        let (most, such_as) = (names::COLLECTION_CHARS_MAX, names::collection_name(entry.key));
+        let (chars_max, example) = (names::COLLECTION_CHARS_MAX, names::collection_name(entry.key));
         reader.error(
             &entry.key_location,
-            format!("{} cannot be the name of a {what}", quoted(entry.key)),
-            format!("use letters without marks, digits and `_`, at most {most}: `{such_as}`"),
+            format!("{} is not a valid name for a {what}", quoted(entry.key)),
+            format!("use at most {chars_max} ASCII letters, digits and `_`, such as `{example}`"),
         );
     }
     is_name.then(|| Located::new(entry.key.to_owned(), entry.key_location.clone()))
@@ -94,13 +90,12 @@ pub(super) fn report_missing_key(
     reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
     key: &str,
-    such_as: &str,
+    example: &str,
 ) {
     let message = format!("{} has no `{key}`", quoted(entry.key));
-    reader.error(&entry.key_location, message, format!("add a line such as `{such_as}`"));
+    reader.error(&entry.key_location, message, format!("add a line such as `{example}`"));
 }
 
-/// A word that is none of those that are known.
-pub(super) fn report_unknown(reader: &mut ManifestReader<'_>, said: &TextValue, what: &str, known: &[&str]) {
-    reader.error(&said.location, format!("unknown {what} {}", said.quoted()), suggest(&said.value, known));
+pub(super) fn report_unknown(reader: &mut ManifestReader<'_>, text: &TextValue, what: &str, known: &[&str]) {
+    reader.error(&text.location, format!("unknown {what} {}", text.quoted()), suggest(&text.value, known));
 }

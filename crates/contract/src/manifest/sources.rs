@@ -1,4 +1,4 @@
-//! `[sources.NAME]`, and which of them a collection or a statement means.
+//! Parses `[sources.NAME]`, and resolves references to sources.
 
 use super::keys::AppliesTo;
 use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, join_or};
@@ -6,7 +6,7 @@ use super::sections::{located_text, parse_collection_name, report_missing_key, r
 use super::{FormulaPolicy, Source, SourceKind, SourceSettings, WorkbookFormat};
 use crate::diagnostic::{FileLocation, Located};
 
-/// Words that mean something in a later version, as people may write them.
+/// Kinds of sources that are planned for a later version.
 const UNSUPPORTED_KINDS: [&str; 8] =
     ["postgres", "postgresql", "mysql", "mariadb", "rest", "openapi", "files", "folder"];
 
@@ -21,12 +21,12 @@ pub(super) fn parse_source(
     let (has_kind, has_path) = (kind.is_some(), t.key_location("path").is_some());
     let path = reader.text(t, "path");
     let kind = match (kind, &path) {
-        (Some((said, known)), _) => parse_source_kind(reader, &said, &known),
+        (Some((text, known)), _) => parse_source_kind(reader, &text, &known),
         (None, Some(path)) => infer_source_kind(reader, path),
         (None, None) => None,
     };
     let Some(kind) = kind else {
-        // What such a source may say is not known, so nothing of it is wrong.
+        // Without a kind, the valid keys are unknown.
         if !has_path && !has_kind {
             report_missing_key(reader, entry, "path", "path = \"customers.csv\"");
         }
@@ -42,7 +42,7 @@ pub(super) fn parse_source(
     Some(Source { name: name?, path: located_text(path?), settings })
 }
 
-/// What such sources have to say. What others have is gone already.
+/// Parses the settings of this kind of source. Keys for other kinds have been removed.
 fn parse_settings(
     reader: &mut ManifestReader<'_>,
     t: &mut TomlTable<'_>,
@@ -51,7 +51,7 @@ fn parse_settings(
     let delimiter = parse_delimiter(reader, t);
     let null = text_value(reader.text(t, "null"));
     let formulas = reader.one_of(t, "formulas").map(|(_, word)| word);
-    let at = reader.text(t, "at").and_then(|said| parse_pointer(reader, said));
+    let at = reader.text(t, "at").and_then(|text| parse_pointer(reader, text));
     match kind {
         SourceKind::Sqlite => SourceSettings::Sqlite,
         SourceKind::Csv => {
@@ -66,7 +66,7 @@ fn parse_settings(
     }
 }
 
-/// Takes away, and says so, what is for sources of another kind.
+/// Removes and reports keys that are for other kinds of sources.
 pub(super) fn reject_misplaced_keys(
     reader: &mut ManifestReader<'_>,
     table: &mut TomlTable<'_>,
@@ -81,7 +81,7 @@ pub(super) fn reject_misplaced_keys(
         let Some(entry) = entry else { continue };
         let words: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
         let message = format!(
-            "`{}` is for sources of the kind {}, and this one is `{}`",
+            "`{}` is only for sources of the kind {}, and this one is `{}`",
             key.name,
             join_or(&words),
             kind.as_str()
@@ -89,62 +89,62 @@ pub(super) fn reject_misplaced_keys(
         let help = match (key.name, kind) {
             ("table", kind) if kind.is_workbook() => "write `sheet` instead",
             ("sheet", SourceKind::Sqlite) => "write `table` instead",
-            ("table" | "sheet", _) => "leave it out: such a file is one table",
-            ("header_row", SourceKind::Csv) => "leave it out: the first line of a csv file has the names",
-            ("at", SourceKind::JsonLines) => "leave it out: each line is a record",
-            ("null", _) => "write it for the collection, or for one of its fields",
-            _ => "leave it out",
+            ("table" | "sheet", _) => "remove it: such a file is one table",
+            ("header_row", SourceKind::Csv) => "remove it: the first line of a csv file has the column names",
+            ("at", SourceKind::JsonLines) => "remove it: each line is a record",
+            ("null", _) => "move it to the collection, or to one of its fields",
+            _ => "remove it",
         };
         reader.error(&entry.key_location, message, help);
     }
 }
 
 fn parse_delimiter(reader: &mut ManifestReader<'_>, table: &mut TomlTable<'_>) -> Option<u8> {
-    let said = reader.text(table, "delimiter")?;
-    let byte = match said.value.as_bytes() {
+    let text = reader.text(table, "delimiter")?;
+    let byte = match text.value.as_bytes() {
         b"tab" | b"\t" => Some(b'\t'),
         [b] if b.is_ascii_punctuation() && *b != b'"' || *b == b' ' => Some(*b),
         _ => None,
     };
     if byte.is_none() {
-        let message = format!("{} cannot stand between columns", said.quoted());
-        let help = "write one of `,` `;` `|` or `tab`, or leave it out to have it found";
-        reader.error(&said.location, message, help);
+        let message = format!("{} cannot be a delimiter", text.quoted());
+        let help = "use one of `,` `;` `|` or `tab`, or remove it to detect the delimiter";
+        reader.error(&text.location, message, help);
     }
     byte
 }
 
-/// RFC 6901: nothing, or `/` before each name, with `~0` for `~` and `~1` for `/`.
-fn parse_pointer(reader: &mut ManifestReader<'_>, said: TextValue) -> Option<String> {
-    let mut escapes = said.value.split('~').skip(1);
-    let help = if !said.value.is_empty() && !said.value.starts_with('/') {
-        // People know the paths of jq and JSONPath.
-        let path = said.value.trim_start_matches('$').replace("[*]", "").replace('.', "/");
+/// RFC 6901: empty, or `/` before each name, with `~0` for `~` and `~1` for `/`.
+fn parse_pointer(reader: &mut ManifestReader<'_>, text: TextValue) -> Option<String> {
+    let mut escapes = text.value.split('~').skip(1);
+    let help = if !text.value.is_empty() && !text.value.starts_with('/') {
+        // Authors may know the paths of jq and JSONPath.
+        let path = text.value.trim_start_matches('$').replace("[*]", "").replace('.', "/");
         format!("write a `/` before each name: `/{}`", path.trim_matches('/'))
     } else if !escapes.all(|rest| rest.starts_with(['0', '1'])) {
-        "`~` is written `~0`, and a `/` in a name `~1`".into()
+        "write `~0` for `~`, and `~1` for a `/` in a name".into()
     } else {
-        return Some(said.value).filter(|pointer| !pointer.is_empty());
+        return Some(text.value).filter(|pointer| !pointer.is_empty());
     };
-    reader.error(&said.location, format!("{} is not a JSON pointer", said.quoted()), help);
+    reader.error(&text.location, format!("{} is not a JSON pointer", text.quoted()), help);
     None
 }
 
 fn parse_source_kind(
     reader: &mut ManifestReader<'_>,
-    said: &TextValue,
+    text: &TextValue,
     known: &[&str],
 ) -> Option<SourceKind> {
-    if let Some(kind) = SourceKind::parse(&said.value) {
+    if let Some(kind) = SourceKind::parse(&text.value) {
         return Some(kind);
     }
-    let lower = said.value.to_lowercase();
+    let lower = text.value.to_lowercase();
     if UNSUPPORTED_KINDS.contains(&lower.as_str()) {
-        let message = format!("sources of the kind {} are not in this version yet", said.quoted());
-        reader.error(&said.location, message, format!("this version reads {}", join_and(known)));
+        let message = format!("sources of the kind {} are not in this version", text.quoted());
+        reader.error(&text.location, message, format!("this version supports {}", join_and(known)));
         return None;
     }
-    // Endings of files, and what people call them.
+    // File extensions, and other names for these kinds.
     let meant = match lower.as_str() {
         "excel" | "spreadsheet" | "workbook" => Some(SourceKind::Xlsx),
         "tsv" | "text" => Some(SourceKind::Csv),
@@ -154,10 +154,10 @@ fn parse_source_kind(
     };
     match meant {
         Some(meant) => {
-            let message = format!("unknown kind {}", said.quoted());
-            reader.error(&said.location, message, format!("did you mean `{}`?", meant.as_str()));
+            let message = format!("unknown kind {}", text.quoted());
+            reader.error(&text.location, message, format!("did you mean `{}`?", meant.as_str()));
         }
-        None => report_unknown(reader, said, "kind", known),
+        None => report_unknown(reader, text, "kind", known),
     }
     None
 }
@@ -168,27 +168,27 @@ fn infer_source_kind(reader: &mut ManifestReader<'_>, path: &TextValue) -> Optio
         let known = SourceKind::ALL.map(SourceKind::as_str);
         reader.error(
             &path.location,
-            format!("the ending of {} does not tell what it is", path.quoted()),
+            format!("the extension of {} is not known", path.quoted()),
             format!("add `kind = \"…\"` with one of {}", join_and(&known)),
         );
     }
     kind
 }
 
-/// The sources that are named, and those of them that could be read.
+/// The names of all declared sources, and the sources without errors.
 pub(super) struct DeclaredSources<'a> {
     pub(super) names: &'a [String],
     pub(super) parsed: &'a [Source],
 }
 
 impl DeclaredSources<'_> {
-    /// What a source is, if that is known.
+    /// The kind of a source, if its declaration has no error.
     pub(super) fn kind(&self, name: &str) -> Option<SourceKind> {
         self.parsed.iter().find(|one| one.name.value == name).map(|one| one.settings.kind())
     }
 }
 
-/// The source that a collection or a statement names, or the only one there is.
+/// The source of a collection or a statement: the declared one, or the only one.
 pub(super) fn resolve_source(
     reader: &mut ManifestReader<'_>,
     entry: &Entry<'_>,
@@ -196,9 +196,9 @@ pub(super) fn resolve_source(
     sources: &DeclaredSources<'_>,
 ) -> Option<Located<String>> {
     let known: Vec<&str> = sources.names.iter().map(String::as_str).collect();
-    let is_said = table.key_location("source").is_some();
-    let said = reader.text(table, "source");
-    if !is_said {
+    let is_present = table.key_location("source").is_some();
+    let text = reader.text(table, "source");
+    if !is_present {
         match known.as_slice() {
             [only] => return Some(Located::new((*only).to_owned(), entry.key_location.clone())),
             [] => report_no_source(reader, &entry.key_location),
@@ -206,18 +206,18 @@ pub(super) fn resolve_source(
         }
         return None;
     }
-    let said = said?;
+    let text = text?;
     if known.is_empty() {
-        report_no_source(reader, &said.location);
+        report_no_source(reader, &text.location);
         return None;
     }
-    if known.contains(&said.value.as_str()) {
-        return Some(located_text(said));
+    if known.contains(&text.value.as_str()) {
+        return Some(located_text(text));
     }
-    report_unknown(reader, &said, "source", &known);
+    report_unknown(reader, &text, "source", &known);
     None
 }
 
 fn report_no_source(reader: &mut ManifestReader<'_>, at: &FileLocation) {
-    reader.error(at, "there is no source to read from", "add `[sources.NAME]` with a `path`");
+    reader.error(at, "the manifest declares no source", "add `[sources.NAME]` with a `path`");
 }

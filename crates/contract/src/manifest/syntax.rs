@@ -1,4 +1,4 @@
-//! What the parser of TOML says: what of it is told, and whether the rest can be read.
+//! Turns the TOML parser's errors into diagnostics, and decides whether the manifest can still be read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use super::reader::quoted;
 use super::toml_errors::{self, ErrorContext};
 use crate::diagnostic::{Diagnostic, FileLocation, FileText};
 
-/// How the parser says that a key is there twice. The rest of such a text can be read all the same.
+/// The parser's message for a duplicate key. The rest of such a text can still be read.
 const DUPLICATE_KEY: &str = "duplicate key";
 
-/// What keeps a text from being read, or that it can be read all the same.
+/// Whether a text can be read.
 pub(super) enum SyntaxCheck {
-    /// With what is there twice.
+    /// With errors for duplicate keys.
     Readable(Vec<Diagnostic>),
     Broken(Vec<Diagnostic>),
 }
@@ -31,25 +31,25 @@ pub(super) fn check_syntax(origin: &Arc<FileText>, errors: &[toml::de::Error]) -
         let at = FileLocation::new(origin, broken[0].0.clone());
         return SyntaxCheck::Broken(vec![Diagnostic::error(message).at(&at).help(help)]);
     }
-    let mut told: Vec<Diagnostic> = Vec::new();
-    let mut seen_until = 0;
+    let mut diagnostics: Vec<Diagnostic> = Vec::new();
+    let mut reported_until = 0;
     for (span, message) in broken {
-        // What follows on the same line is most often the same slip.
-        if told.is_empty() || origin.text[seen_until..span.start.min(end)].contains('\n') {
+        // Further errors on the same line usually have the same cause.
+        if diagnostics.is_empty() || origin.text[reported_until..span.start.min(end)].contains('\n') {
             let (what, help) = toml_errors::explain(message, &ErrorContext::new(&origin.text, span));
-            told.push(Diagnostic::error(what).at(&FileLocation::new(origin, span.clone())).help(help));
-            seen_until = span.start.min(end);
+            diagnostics.push(Diagnostic::error(what).at(&FileLocation::new(origin, span.clone())).help(help));
+            reported_until = span.start.min(end);
         }
     }
-    SyntaxCheck::Broken(told)
+    SyntaxCheck::Broken(diagnostics)
 }
 
-/// A table that is there twice has its keys twice, too; that is not told.
+/// Reports duplicate keys and tables. The keys of a duplicate table are duplicates too; they are not reported.
 fn duplicate_key_errors(
     origin: &Arc<FileText>,
     spans: impl Iterator<Item = Range<usize>>,
 ) -> Vec<Diagnostic> {
-    let mut told = Vec::new();
+    let mut diagnostics = Vec::new();
     let mut header_at = None;
     for span in spans {
         let before = &origin.text[..span.start];
@@ -60,11 +60,11 @@ fn duplicate_key_errors(
             header_at = Some(span.start);
         }
         if is_header || !is_below {
-            let message = format!("{} is there twice", quoted(&origin.text[span.clone()]));
-            told.push(
-                Diagnostic::error(message).at(&FileLocation::new(origin, span)).help("keep one of the two"),
+            let message = format!("{} is defined twice", quoted(&origin.text[span.clone()]));
+            diagnostics.push(
+                Diagnostic::error(message).at(&FileLocation::new(origin, span)).help("keep one of them"),
             );
         }
     }
-    told
+    diagnostics
 }

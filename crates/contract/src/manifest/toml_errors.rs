@@ -1,16 +1,16 @@
-//! Slips in TOML, in words for people who do not know it, each with its way out. What the parser calls things is
-//! for those who know the grammar: it helps to tell slips apart, and is never shown.
+//! Explains TOML syntax errors to authors who may not know TOML, each with a fix. The parser's own messages are written
+//! for readers of the grammar; they are used to recognize an error, and never shown.
 
 use std::ops::Range;
 
-/// What is wrong, and the way out.
+/// The message and the help.
 pub(super) type Explanation = (String, String);
 
-/// Where the parser stopped.
+/// Where the parser reported an error.
 pub(super) struct ErrorContext<'a> {
-    /// What it minds. Often nothing: the place is all there is.
+    /// The reported text. Often empty: then only the position is known.
     token: &'a str,
-    /// Its line up to there, and from there on.
+    /// The line before the position, and from there on.
     line_before: &'a str,
     line_rest: &'a str,
 }
@@ -28,7 +28,7 @@ impl<'a> ErrorContext<'a> {
     }
 }
 
-/// A text that is no TOML at all.
+/// A text in another format than TOML.
 pub(super) fn explain_other_format(text: &str) -> Option<Explanation> {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let first = text.lines().next().unwrap_or_default().trim_end();
@@ -42,186 +42,185 @@ pub(super) fn explain_other_format(text: &str) -> Option<Explanation> {
         _ if is_yaml() => "YAML",
         _ => return None,
     };
-    let help = "write `[sources.NAME]` and below it `path = \"…\"`; `spile init` writes one for your data";
-    Some((format!("this looks like {format}, and a manifest is TOML"), help.to_owned()))
+    let help =
+        "write `[sources.NAME]` and `path = \"…\"` below it; `spile init` writes a manifest for your data";
+    Some((format!("this looks like {format}, but a manifest is TOML"), help.to_owned()))
 }
 
-/// What the parser minds, in our words.
-pub(super) fn explain(message: &str, spot: &ErrorContext<'_>) -> Explanation {
+/// Explains a message of the parser.
+pub(super) fn explain(message: &str, context: &ErrorContext<'_>) -> Explanation {
     let (what, _) = message.split_once(", expected").unwrap_or((message, ""));
-    if let Some(words) = explain_character(spot) {
+    if let Some(words) = explain_character(context) {
         return words;
     }
     let (what, help) = match what {
-        "unexpected key or value" | "unexpected content" => return explain_trailing(spot),
+        "unexpected key or value" | "unexpected content" => return explain_trailing(context),
         "string values must be quoted" | "invalid boolean" | "invalid float" => {
-            return explain_unquoted(spot);
+            return explain_unquoted(context);
         }
         "invalid unquoted key"
         | "unquoted keys cannot be empty"
         | "key with no value"
         | "missing assignment between key-value pairs"
         | "extra `=`"
-        | "unclosed table" => return explain_key(what, spot),
+        | "unclosed table" => return explain_key(what, context),
         "invalid basic string" => (
-            "this text does not end on its line",
-            "end it with `\"`; a text of several lines stands in `\"\"\"`",
+            "this string is not closed on its line",
+            "end it with `\"`; write a string of several lines in `\"\"\"`",
         ),
-        "invalid literal string" => {
-            ("this text does not end on its line", "end it with `'`; a text of several lines stands in `'''`")
-        }
-        "invalid multi-line basic string" => ("this text has no end", "end it with `\"\"\"`"),
-        "invalid multi-line literal string" => ("this text has no end", "end it with `'''`"),
+        "invalid literal string" => (
+            "this string is not closed on its line",
+            "end it with `'`; write a string of several lines in `'''`",
+        ),
+        "invalid multi-line basic string" => ("this string is not closed", "end it with `\"\"\"`"),
+        "invalid multi-line literal string" => ("this string is not closed", "end it with `'''`"),
         "missing escaped value" | "too few unicode value digits" | "invalid value" => (
-            "a `\\` in double quotes must be followed by one of its letters",
-            "write the text in single quotes, as in `'C:\\data'`, or each `\\` twice",
+            "a `\\` in double quotes starts an escape, and this one is invalid",
+            "write the string in single quotes, as in `'C:\\data'`, or double each `\\`",
         ),
         "missing comma between array elements" => {
-            ("a `,` is missing in an array", "or is it the `]` of the line before?")
+            ("a `,` is missing in an array", "add it, or the `]` of the line before")
         }
         "missing comma between key-value pairs" => {
-            ("a `,` is missing between `{` and `}`", "write it before the next key")
+            ("a `,` is missing between `{` and `}`", "add it before the next key")
         }
-        "extra comma in array" | "extra comma in inline table" => ("a `,` too many", "leave it out"),
+        "extra comma in array" | "extra comma in inline table" => ("there is an extra `,`", "remove it"),
         "unexpected `=` in array" => {
-            ("an array has values without keys", "write `[\"a\", \"b\"]`; keys stand between `{` and `}`")
+            ("an array has no keys", "write `[\"a\", \"b\"]`; keys go between `{` and `}`")
         }
-        "unclosed array" => ("an array has no `]`", "write `]` behind its last value"),
-        "unclosed array table" => ("a header has no `]`", "write `]` behind its name"),
-        "unclosed inline table" => ("a `{` has no `}`", "write `}` behind the last value"),
-        "missing value" | "missing value for key" => ("there is no value", "write one behind the `=`"),
-        "unexpected leading zero" => (
-            "a number does not begin with `0`",
-            "leave the `0` out; a text such as a postal code needs quotes",
-        ),
+        "unclosed array" => ("this array is not closed", "add `]` after its last value"),
+        "unclosed array table" => ("this header is not closed", "add `]` after its name"),
+        "unclosed inline table" => ("a `{` has no `}`", "add `}` after the last value"),
+        "missing value" | "missing value for key" => ("the value is missing", "write one after the `=`"),
+        "unexpected leading zero" => {
+            ("a number cannot start with `0`", "remove the `0`; a string such as a postal code needs quotes")
+        }
         "cannot recurse further; max recursion depth met" => {
-            ("too many brackets within brackets", "no manifest needs that many; leave some out")
+            ("brackets are nested too deeply", "remove some of them")
         }
         "keys cannot be multi-line basic strings" | "keys cannot be multi-line literal strings" => {
-            ("a key stands on one line", "write it in `\"`, once before and once behind it")
+            ("a key must be on one line", "write it between `\"` and `\"`")
         }
         _ if what.starts_with("invalid date") || what.starts_with("invalid time") => {
-            ("this is no date or time", "write it as in `2026-01-31`; a text needs quotes")
+            ("this is not a date or time", "write it like `2026-01-31`; a string needs quotes")
         }
         _ if what.starts_with("cannot extend") => {
-            ("this has a value already", "give it a value or keys of its own, not both")
+            ("this key already has a value", "give it a value or keys of its own, not both")
         }
-        // All else that is said of one word is about numbers.
-        _ if spot.line_rest.starts_with(|c: char| c.is_ascii_digit() || "+-._".contains(c))
+        // The other messages about a single word are about numbers.
+        _ if context.line_rest.starts_with(|c: char| c.is_ascii_digit() || "+-._".contains(c))
             || what.starts_with("invalid fraction") =>
         {
-            ("this is no number", "write digits, as in `100` or `0.5`; a text needs quotes")
+            ("this is not a number", "write digits, as in `100` or `0.5`; a string needs quotes")
         }
         _ => (
-            "this cannot be read as TOML",
-            "a line is a `[header]`, a `key = value` or a `# remark`; `spile init` writes an example",
+            "this is not valid TOML",
+            "a line is a `[header]`, a `key = value` or a `# comment`; `spile init` writes an example",
         ),
     };
     (what.to_owned(), help.to_owned())
 }
 
-/// Characters that are wrong wherever they stand.
-fn explain_character(spot: &ErrorContext<'_>) -> Option<Explanation> {
-    let c = spot.line_rest.chars().next()?;
+/// Characters that are never valid.
+fn explain_character(context: &ErrorContext<'_>) -> Option<Explanation> {
+    let c = context.line_rest.chars().next()?;
     match c {
         '\u{feff}' | '\u{200b}' | '\u{a0}' => Some((
-            format!("there is an invisible character here (U+{:04X})", u32::from(c)),
-            "take it out, and write the line again if you do not find it".to_owned(),
+            format!("invisible character (U+{:04X})", u32::from(c)),
+            "remove it; retype the line if you cannot find it".to_owned(),
         )),
         _ if c.is_control() && c != '\t' && c != '\r' => Some((
-            format!("there is a control character here (U+{:04X})", u32::from(c)),
-            format!("take it out; a text in double quotes has it as `\\u{:04X}`", u32::from(c)),
+            format!("control character (U+{:04X})", u32::from(c)),
+            format!("remove it; in double quotes, write it as `\\u{:04X}`", u32::from(c)),
         )),
         '“' | '”' | '„' | '‘' | '’' | '‚' | '«' | '»' | '`' => Some((
             format!(
-                "{} is no quote of TOML",
+                "{} is not a quotation mark in TOML",
                 if c == '`' { "a backtick".to_owned() } else { format!("`{c}`") }
             ),
-            "write plain quotes: `\"…\"`".to_owned(),
+            "use plain quotes: `\"…\"`".to_owned(),
         )),
         _ => None,
     }
 }
 
-/// A value without quotes that is neither a number nor anything else.
-fn explain_unquoted(spot: &ErrorContext<'_>) -> Explanation {
-    let word = spot.token.trim();
+/// A value without quotes that is not valid TOML.
+fn explain_unquoted(context: &ErrorContext<'_>) -> Explanation {
+    let word = context.token.trim();
     let (what, help) = match word.to_ascii_lowercase().as_str() {
-        "" => ("there is no value".into(), "write one behind the `=`".into()),
-        "null" | "none" | "nil" | "undefined" => ("TOML has no null".into(), "leave the line out".to_owned()),
-        small @ ("true" | "false") => {
-            (format!("`{word}` is written in small letters"), format!("write `{small}`"))
-        }
+        "" => ("the value is missing".into(), "write one after the `=`".into()),
+        "null" | "none" | "nil" | "undefined" => ("TOML has no null".into(), "remove the line".to_owned()),
+        small @ ("true" | "false") => (format!("`{word}` must be in lower case"), format!("write `{small}`")),
         "yes" | "on" => {
-            (format!("`{word}` is no value of TOML"), "write `true`, or quotes if it is a text".into())
+            (format!("`{word}` is not a TOML value"), "write `true`, or add quotes if it is a string".into())
         }
         "no" | "off" => {
-            (format!("`{word}` is no value of TOML"), "write `false`, or quotes if it is a text".into())
+            (format!("`{word}` is not a TOML value"), "write `false`, or add quotes if it is a string".into())
         }
         _ if word.starts_with('(') => {
-            ("an array stands between `[` and `]`".into(), "write `[\"a\", \"b\"]`".into())
+            ("an array goes between `[` and `]`".into(), "write `[\"a\", \"b\"]`".into())
         }
         _ if word.starts_with(|c: char| c.is_ascii_digit()) => (
-            "this is no number, and a text needs quotes".into(),
-            "write digits alone, or quotes: `\"…\"`".into(),
+            "this is not a number, and a string needs quotes".into(),
+            "write digits only, or add quotes: `\"…\"`".into(),
         ),
-        _ => ("a text needs quotes".into(), "write it in quotes: `\"…\"`".into()),
+        _ => ("a string needs quotes".into(), "add quotes: `\"…\"`".into()),
     };
     (what, help)
 }
 
-/// What stands behind a value or a header on its line.
-fn explain_trailing(spot: &ErrorContext<'_>) -> Explanation {
-    let (before, rest) = (spot.line_before.trim_end(), spot.line_rest.trim_end());
+/// Text after a value or a header on the same line.
+fn explain_trailing(context: &ErrorContext<'_>) -> Explanation {
+    let (before, rest) = (context.line_before.trim_end(), context.line_rest.trim_end());
     let is_grouped = before.ends_with(|c: char| c.is_ascii_digit())
         && rest.strip_prefix(',').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let (what, help) = match rest.chars().next() {
-        _ if spot.is_in_header() => ("something stands behind a header", "write it on a line of its own"),
-        _ if is_grouped => ("a number has no `,` between its digits", "write `1000`, or `1_000`"),
+        _ if context.is_in_header() => ("unexpected text after a header", "move it to its own line"),
+        _ if is_grouped => ("a number cannot have a `,` between its digits", "write `1000` or `1_000`"),
         _ if rest.starts_with("//") || rest.starts_with("--") => return explain_comment(),
-        Some(',' | ';') if rest.len() == 1 => ("a line needs no sign at its end", "leave it out"),
-        Some(',') => ("several values are an array", "write `[` before the first and `]` behind the last"),
+        Some(',' | ';') if rest.len() == 1 => ("a line does not end with a sign", "remove it"),
+        Some(',') => ("several values need an array", "write `[` before the first and `]` after the last"),
         _ if before.ends_with('"') => (
-            "a text ends at its next `\"`, and here it goes on",
-            "write a text that has quotes in it between `'''` and `'''`; a text in SQL has single quotes",
+            "the string ends at this `\"`, but more text follows",
+            "write a string that contains quotes between `'''` and `'''`; SQL strings have single quotes",
         ),
         _ if before.ends_with('\'') => (
-            "a text ends at its next `'`, and here it goes on",
-            "write a text that has a `'` in it in double quotes: `\"it's\"`",
+            "the string ends at this `'`, but more text follows",
+            "write a string that contains a `'` in double quotes: `\"it's\"`",
         ),
-        _ => ("something stands behind a value", "write it on a line of its own, or a `#` before a remark"),
+        _ => ("unexpected text after a value", "move it to its own line, or write `#` before a comment"),
     };
     (what.to_owned(), help.to_owned())
 }
 
 fn explain_comment() -> Explanation {
-    ("a remark begins with `#`".to_owned(), "write `# …`".to_owned())
+    ("a comment starts with `#`".to_owned(), "write `# …`".to_owned())
 }
 
-/// A key, or what stands between it and its value.
-fn explain_key(message: &str, spot: &ErrorContext<'_>) -> Explanation {
-    let (before, rest) = (spot.line_before.trim(), spot.line_rest);
+/// An error in a key, or between a key and its value.
+fn explain_key(message: &str, context: &ErrorContext<'_>) -> Explanation {
+    let (before, rest) = (context.line_before.trim(), context.line_rest);
     let (what, help) = match message {
         _ if rest.starts_with("//") || before.starts_with("--") => return explain_comment(),
         _ if rest.starts_with(':') || before.ends_with(':') => {
-            ("a `:` where a `=` belongs", "write `key = value`")
+            ("found `:` where `=` is expected", "write `key = value`")
         }
-        "extra `=`" => ("a `=` too many", "write `key = value`"),
+        "extra `=`" => ("there is an extra `=`", "write `key = value`"),
         "unclosed table" if rest.contains(']') => {
-            ("a name with a blank in it needs quotes", "write it in `\"…\"`, or `_` in place of the blank")
+            ("a name with a blank needs quotes", "write it in `\"…\"`, or replace the blank by `_`")
         }
-        "unclosed table" => ("a header has no `]`", "write `]` behind its name"),
+        "unclosed table" => ("this header is not closed", "add `]` after its name"),
         "unquoted keys cannot be empty" if before.ends_with('[') => {
-            ("a header without a name", "write one, as in `[sources.crm]`")
+            ("the header has no name", "write one, as in `[sources.crm]`")
         }
         "unquoted keys cannot be empty" if rest.starts_with('=') => {
-            ("a value without a key", "write `key = value`")
+            ("the key is missing", "write `key = value`")
         }
         "invalid unquoted key" | "unquoted keys cannot be empty" => (
-            "this cannot stand in a key",
-            "write `key = value`; a key with other characters than letters, digits, `-` and `_` needs quotes",
+            "invalid character in a key",
+            "write `key = value`; a key with characters other than letters, digits, `-` and `_` needs quotes",
         ),
-        _ => ("a key without a value", "write `key = value`"),
+        _ => ("the key has no value", "write `key = value`"),
     };
     (what.to_owned(), help.to_owned())
 }

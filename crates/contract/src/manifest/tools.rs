@@ -1,4 +1,4 @@
-//! `[tools.NAME]`: another name for what is generated, or a statement with its arguments.
+//! Parses `[tools.NAME]`: a generated tool under another name, or a statement with its arguments.
 
 use super::collections::{parse_fields, parse_format, parse_operation, report_unknown_type};
 use super::keys::AppliesTo;
@@ -14,7 +14,7 @@ use crate::diagnostic::{Diagnostic, FileLocation, Located};
 use crate::infer;
 use crate::names;
 
-/// What a tool that writes takes besides.
+/// The arguments that every writing tool has.
 const WRITE_ARGUMENTS: [&str; 2] = ["idempotency_key", "dry_run"];
 
 pub(super) fn parse_tool(
@@ -31,19 +31,19 @@ pub(super) fn parse_tool(
     let text = reader.text(t, "text");
     let hidden = reader.boolean(t, "hidden").unwrap_or(false);
     if hidden {
-        for said in [&description, &title, &text].into_iter().flatten() {
-            let message = "nobody will read this: the tool is hidden";
+        for given in [&description, &title, &text].into_iter().flatten() {
+            let message = "this has no effect: the tool is hidden";
             reader
                 .diagnostics
-                .push(Diagnostic::warning(message).at(&said.location).help("leave it or `hidden` out"));
+                .push(Diagnostic::warning(message).at(&given.location).help("remove it or `hidden`"));
         }
     }
-    let text = text.and_then(|said| {
-        let is_line = !said.value.contains(char::is_control);
+    let text = text.and_then(|given| {
+        let is_line = !given.value.contains(char::is_control);
         if !is_line {
-            reader.error(&said.location, "`text` is one line for each row", "leave line breaks and tabs out");
+            reader.error(&given.location, "`text` must be one line", "remove line breaks and tabs");
         }
-        is_line.then(|| located_text(said))
+        is_line.then(|| located_text(given))
     });
     let rate_limit = reader.rate_limit(t, "rate_limit");
     let call_timeout_ms = reader.integer(t, "call_timeout_ms");
@@ -75,7 +75,7 @@ fn parse_body(
     let (uses_at, sql_at) = (t.key_location("uses"), t.key_location("sql"));
     if let (Some(_), Some(sql_at)) = (&uses_at, &sql_at) {
         let message = format!("{} has both `uses` and `sql`", quoted(entry.key));
-        reader.error(sql_at, message, "keep one: what is generated, or a statement of your own");
+        reader.error(sql_at, message, "keep one of them");
     }
     if uses_at.is_none() && sql_at.is_none() {
         let message = format!("{} has neither `uses` nor `sql`", quoted(entry.key));
@@ -96,12 +96,12 @@ fn parse_body(
         }
         let (_, misplaced) = t.take(key.name);
         if let Some(misplaced) = misplaced.filter(|_| uses_at.is_some()) {
-            let message = format!("`{}` is for tools with `sql`, and this one has `uses`", key.name);
+            let message = format!("`{}` is only for tools with `sql`, and this one has `uses`", key.name);
             let help = match key.name {
-                "writes" => "whether it writes follows from the operation; leave it out",
-                "source" => "its collection has a source; leave it out",
-                "rows_max" | "bytes_max" | "fields" => "say it for the collection instead",
-                _ => "leave it out",
+                "writes" => "remove it: the operation decides whether the tool writes",
+                "source" => "remove it: the collection has a source",
+                "rows_max" | "bytes_max" | "fields" => "move it to the collection",
+                _ => "remove it",
             };
             reader.error(&misplaced.key_location, message, help);
         }
@@ -114,9 +114,9 @@ fn check_confirm(reader: &mut ManifestReader<'_>, confirm: Option<&Located<Confi
     let Some(confirm) = confirm else { return };
     let (reads, help) = match body {
         ToolBody::Uses(uses) => {
-            (!uses.value.operation.writes(), "it is for `create`, `update` and `delete`; leave it out")
+            (!uses.value.operation.writes(), "remove it; it is for `create`, `update` and `delete`")
         }
-        ToolBody::Statement(statement) => (!statement.writes, "leave it out, or say `writes = true`"),
+        ToolBody::Statement(statement) => (!statement.writes, "remove it, or add `writes = true`"),
     };
     if reads {
         reader.error(
@@ -157,15 +157,11 @@ fn parse_statement(
     let rows_max = reader.integer(t, "rows_max");
     let bytes_max = reader.integer(t, "bytes_max");
     if let (Some(at), None | Some(false)) = (changes_at, writes) {
-        let message = "`changes_max` is for statements that write";
-        reader.error(&at, message, "add `writes = true`, or leave it out");
+        let message = "`changes_max` is only for statements that write";
+        reader.error(&at, message, "add `writes = true`, or remove it");
     }
     if let (Some(at), Some("one")) = (rows_at, returns) {
-        reader.error(
-            &at,
-            "`rows_max` is for many rows, and this tool returns one",
-            "leave it or `returns` out",
-        );
+        reader.error(&at, "`rows_max` has no effect: this tool returns one row", "remove it or `returns`");
     }
     Some(Statement {
         source: source?,
@@ -190,11 +186,11 @@ fn parse_argument(
     let name = parse_argument_name(reader, entry, writes);
     let as_at = t.key_location("as").filter(|_| t.key_location("type").is_some());
     if let Some(at) = as_at {
-        reader.error(&at, "`as` and `type` mean the same here", "keep one of the two");
+        reader.error(&at, "`as` and `type` mean the same", "keep one of them");
     }
     let mut kind = parse_argument_type(reader, t, "type");
-    let also = parse_argument_type(reader, t, "as");
-    kind = kind.or(also);
+    let alias = parse_argument_type(reader, t, "as");
+    kind = kind.or(alias);
     let mut format = parse_format(reader, t);
     let allowed = reader.literals(t, "enum").unwrap_or_default();
     let is_integers = matches!(allowed.first().map(|one| &one.value), Some(Literal::Integer(_)));
@@ -205,11 +201,11 @@ fn parse_argument(
     if let Some(format) = &format
         && kind != DataType::Text
     {
-        let message = format!("`{}` is `{}`, and has no format", entry.key, kind.as_str());
+        let message = format!("`{}` is `{}`, which has no format", entry.key, kind.as_str());
         reader.error(
             &format.location,
             message,
-            "formats are for texts; leave it out, or say `type = \"string\"`",
+            "only text has a format; remove it, or write `type = \"string\"`",
         );
     }
     check_allowed(reader, entry.key, kind, &allowed);
@@ -221,8 +217,8 @@ fn parse_argument(
     if let Some(default) = &default {
         check_default(reader, entry.key, kind, &allowed, default);
         if let (Some(at), Some(true)) = (required_at, required) {
-            let message = format!("`{}` is required, so its default is never used", entry.key);
-            reader.error(&at, message, "leave `required` or `default` out");
+            let message = format!("`{}` is required, so its default has no effect", entry.key);
+            reader.error(&at, message, "remove `required` or `default`");
         }
     }
     Some(Argument {
@@ -241,13 +237,17 @@ fn parse_argument_type(
     t: &mut TomlTable<'_>,
     key: &'static str,
 ) -> Option<DataType> {
-    let (said, known) = reader.one_of_text(t, key)?;
-    let kind = if said.value == "string" { Some(DataType::Text) } else { DataType::parse(&said.value) };
+    let (given, known) = reader.one_of_text(t, key)?;
+    let kind = if given.value == "string" { Some(DataType::Text) } else { DataType::parse(&given.value) };
     match kind {
-        None => report_unknown_type(reader, &said, &known),
+        None => report_unknown_type(reader, &given, &known),
         Some(kind) if !kind.is_scalar() => {
-            let message = format!("an argument cannot be {}", said.quoted());
-            reader.error(&said.location, message, "write `string`, and what it holds in the description");
+            let message = format!("an argument cannot be {}", given.quoted());
+            reader.error(
+                &given.location,
+                message,
+                "write `string`, and describe the content in `description`",
+            );
         }
         Some(_) => return kind,
     }
@@ -260,7 +260,7 @@ fn parse_argument_name(
     writes: bool,
 ) -> Option<Located<String>> {
     let key = entry.key;
-    let bare = key.trim_start_matches([':', '@', '$']);
+    let unprefixed = key.trim_start_matches([':', '@', '$']);
     let is_name = |name: &str| {
         let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         starts
@@ -268,20 +268,20 @@ fn parse_argument_name(
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     };
     if writes && WRITE_ARGUMENTS.contains(&key) {
-        let message = format!("{} cannot be an argument of yours", quoted(key));
-        let help = format!("every tool that writes has {}; choose another", join_and(&WRITE_ARGUMENTS));
+        let message = format!("{} is a reserved argument", quoted(key));
+        let help = format!("every tool that writes has {}; choose another name", join_and(&WRITE_ARGUMENTS));
         reader.error(&entry.key_location, message, help);
         return None;
     }
     if is_name(key) {
         return Some(Located::new(key.to_owned(), entry.key_location.clone()));
     }
-    let message = format!("{} cannot be the name of an argument", quoted(key));
-    let help = if bare != key && is_name(bare) {
-        format!("only the statement has the sign: write `{bare}` here")
+    let message = format!("{} is not a valid name for an argument", quoted(key));
+    let help = if unprefixed != key && is_name(unprefixed) {
+        format!("the sign belongs in the statement only: write `{unprefixed}` here")
     } else {
-        let most = names::ARGUMENT_CHARS_MAX;
-        format!("use letters without marks, digits and `_`, a letter first, at most {most}")
+        let chars_max = names::ARGUMENT_CHARS_MAX;
+        format!("use at most {chars_max} ASCII letters, digits and `_`, starting with a letter")
     };
     reader.error(&entry.key_location, message, help);
     None
@@ -290,13 +290,13 @@ fn parse_argument_name(
 fn check_allowed(reader: &mut ManifestReader<'_>, name: &str, kind: DataType, allowed: &[Located<Literal>]) {
     let help = match kind {
         DataType::Text | DataType::Date | DataType::Decimal | DataType::Int64 => "write it in quotes",
-        DataType::Integer => "write a whole number without quotes",
+        DataType::Integer => "write an integer without quotes",
         DataType::Number
         | DataType::Boolean
         | DataType::Timestamp
         | DataType::LocalTimestamp
         | DataType::Json
-        | DataType::Blob => "leave the list out: it is for texts, dates and whole numbers",
+        | DataType::Blob => "remove `enum`: it is for texts, dates and integers",
     };
     let is_listed = |literal: &Literal| match literal {
         Literal::Text(_) => {
@@ -305,7 +305,7 @@ fn check_allowed(reader: &mut ManifestReader<'_>, name: &str, kind: DataType, al
         Literal::Integer(_) => kind == DataType::Integer,
         Literal::Number(_) | Literal::Boolean(_) => false,
     };
-    // One is enough: they are all of one sort.
+    // All values have the same type, so one error is enough.
     if let Some(odd) = allowed.iter().find(|one| !is_listed(&one.value)) {
         reader.error(&odd.location, format!("`{name}` is `{}`, and this value is not", kind.as_str()), help);
         return;
@@ -322,14 +322,14 @@ fn check_default(
     allowed: &[Located<Literal>],
     default: &Located<Literal>,
 ) {
-    let (fits, such_as) = match kind {
+    let (fits, expected) = match kind {
         DataType::Text
         | DataType::Date
         | DataType::Timestamp
         | DataType::LocalTimestamp
         | DataType::Decimal
         | DataType::Int64 => (matches!(default.value, Literal::Text(_)), "a text in quotes"),
-        DataType::Integer => (matches!(default.value, Literal::Integer(_)), "a whole number without quotes"),
+        DataType::Integer => (matches!(default.value, Literal::Integer(_)), "an integer without quotes"),
         DataType::Number => {
             (matches!(default.value, Literal::Integer(_) | Literal::Number(_)), "a number without quotes")
         }
@@ -340,53 +340,53 @@ fn check_default(
     };
     if !fits {
         let message = format!("`{name}` is `{}`, and its default is not", kind.as_str());
-        reader.error(&default.location, message, format!("write {such_as}"));
+        reader.error(&default.location, message, format!("write {expected}"));
     } else if !allowed.is_empty() && allowed.iter().all(|one| one.value != default.value) {
-        let message = format!("the default of `{name}` is not one of its values");
-        reader.error(&default.location, message, "add it to `enum`, or choose one that is there");
+        let message = format!("the default of `{name}` is not in its `enum`");
+        reader.error(&default.location, message, "add it to `enum`, or choose one of the values");
     } else {
         check_text(reader, kind, default);
     }
 }
 
-/// A text that should read as a value of its kind.
+/// Checks that a text is a value of the type.
 fn check_text(reader: &mut ManifestReader<'_>, kind: DataType, literal: &Located<Literal>) {
     let Literal::Text(text) = &literal.value else { return };
     if infer::matches_type(kind, text) {
         return;
     }
-    let such_as = match kind {
+    let example = match kind {
         DataType::Date => "2026-01-31",
         DataType::Timestamp => "2026-01-31T12:00:00Z",
         DataType::LocalTimestamp => "2026-01-31T12:00:00",
         DataType::Int64 => "42",
         _ => "12.50",
     };
-    let message = format!("{} is no `{}`", quoted(text), kind.as_str());
-    reader.error(&literal.location, message, format!("write it as `{such_as}`"));
+    let message = format!("{} is not of the type `{}`", quoted(text), kind.as_str());
+    reader.error(&literal.location, message, format!("write it like `{example}`"));
 }
 
 /// `customers.get`
-fn parse_uses(reader: &mut ManifestReader<'_>, said: &TextValue) -> Option<Located<CollectionOperation>> {
-    let parts = said.value.split_once('.');
+fn parse_uses(reader: &mut ManifestReader<'_>, given: &TextValue) -> Option<Located<CollectionOperation>> {
+    let parts = given.value.split_once('.');
     let Some((collection, word)) = parts.filter(|(name, _)| names::is_collection_name(name)) else {
-        let message = format!("{} is not a collection and what to do with it", said.quoted());
-        reader.error(&said.location, message, "write a collection, a dot and an operation: `customers.get`");
+        let message = format!("{} is not a collection and an operation", given.quoted());
+        reader.error(&given.location, message, "write a collection, a dot and an operation: `customers.get`");
         return None;
     };
-    let at: FileLocation = said.location.inside(&said.value, collection.len() + 1..said.value.len());
-    let operation = parse_operation(reader, said, word, &at)?;
-    Some(said.located(CollectionOperation { collection: collection.into(), operation }))
+    let at: FileLocation = given.location.inside(&given.value, collection.len() + 1..given.value.len());
+    let operation = parse_operation(reader, given, word, &at)?;
+    Some(given.located(CollectionOperation { collection: collection.into(), operation }))
 }
 
 fn parse_tool_name(reader: &mut ManifestReader<'_>, entry: &Entry<'_>) -> Option<Located<String>> {
     let is_name = names::is_tool_name(entry.key);
     if !is_name {
-        let most = names::TOOL_CHARS_MAX;
+        let chars_max = names::TOOL_CHARS_MAX;
         reader.error(
             &entry.key_location,
-            format!("{} cannot be the name of a tool", quoted(entry.key)),
-            format!("use letters without marks, digits, `_` and `-`, at most {most}"),
+            format!("{} is not a valid name for a tool", quoted(entry.key)),
+            format!("use at most {chars_max} ASCII letters, digits, `_` and `-`"),
         );
     }
     is_name.then(|| Located::new(entry.key.to_owned(), entry.key_location.clone()))

@@ -1,20 +1,19 @@
-//! `${VAR}` and `${VAR:-default}` in a text; `$${` is a literal `${`.
+//! Expands `${VAR}` and `${VAR:-default}` in a text; `$${` is a literal `${`.
 
 use std::ops::Range;
 
-/// A variable that has no value, or something that is none.
+/// An unset or malformed variable.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct VariableError {
-    /// Where in the text.
+    /// A byte range of the text.
     pub(super) span: Range<usize>,
     pub(super) message: String,
     pub(super) help: String,
 }
 
-/// The text with the values of its variables, or all that is wrong with them. As in a shell, a default stands
-/// in for an empty value too.
+/// Replaces the variables of a text, or returns all errors. As in a shell, the default also replaces an empty value.
 pub(super) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, Vec<VariableError>> {
-    let (mut out, mut bad) = (String::with_capacity(text.len()), Vec::new());
+    let (mut out, mut errors) = (String::with_capacity(text.len()), Vec::new());
     let mut at = 0;
     while let Some(found) = text[at..].find("${") {
         let start = at + found;
@@ -26,21 +25,21 @@ pub(super) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result
         }
         out.push_str(&text[at..start]);
         let Some(length) = text[start..].find('}') else {
-            bad.push(VariableError {
+            errors.push(VariableError {
                 span: start..text.len(),
-                message: "`${` without its `}`".into(),
+                message: "`${` has no `}`".into(),
                 help: "write `$${` for a literal `${`".into(),
             });
-            return Err(bad);
+            return Err(errors);
         };
         at = start + length + 1;
         match resolve(&text[start + 2..at - 1], env) {
             Ok(value) => out.push_str(&value),
-            Err((message, help)) => bad.push(VariableError { span: start..at, message, help }),
+            Err((message, help)) => errors.push(VariableError { span: start..at, message, help }),
         }
     }
     out.push_str(&text[at..]);
-    if bad.is_empty() { Ok(out) } else { Err(bad) }
+    if errors.is_empty() { Ok(out) } else { Err(errors) }
 }
 
 fn resolve(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, (String, String)> {
@@ -52,7 +51,7 @@ fn resolve(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String,
         && name.starts_with(|c: char| !c.is_ascii_digit());
     if !is_name {
         let help = "write `${NAME}` or `${NAME:-default}`, or `$${` for a literal `${`";
-        return Err((format!("`{name}` is not the name of a variable"), help.into()));
+        return Err((format!("`{name}` is not a valid variable name"), help.into()));
     }
     match (env(name), default) {
         (Some(value), None) => Ok(value),
@@ -60,7 +59,7 @@ fn resolve(inside: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String,
         (_, Some(default)) => Ok(default.into()),
         (None, None) => Err((
             format!("the variable `{name}` is not set"),
-            format!("set it, or give it a default: `${{{name}:-…}}`"),
+            format!("set it, or add a default: `${{{name}:-…}}`"),
         )),
     }
 }
@@ -76,14 +75,15 @@ mod tests {
             "ODD" => Some("${HOME}".to_owned()),
             _ => None,
         };
-        let got = expand(text, &env)
-            .map_err(|bad| bad.into_iter().map(|bad| text[bad.span].to_owned()).collect::<Vec<_>>());
+        let got = expand(text, &env).map_err(|errors| {
+            errors.into_iter().map(|error| text[error.span].to_owned()).collect::<Vec<_>>()
+        });
         let expected = expected.map(str::to_owned);
         assert_eq!(got, expected.map_err(|all| all.iter().map(|s| (*s).to_owned()).collect()), "{text}");
     }
 
     #[test]
-    fn variables_are_replaced() {
+    fn expand_replaces_variables() {
         check("", Ok(""));
         check("$5 {a} } $", Ok("$5 {a} } $"));
         check("${HOME}/crm.db", Ok("/home/dana/crm.db"));
@@ -94,12 +94,12 @@ mod tests {
         check("${EMPTY}", Ok(""));
         check("${EMPTY:-x}", Ok("x"));
         check("${HOME:-x}", Ok("/home/dana"));
-        // A value is a value, whatever it looks like.
+        // The value of a variable is not expanded again.
         check("${ODD}", Ok("${HOME}"));
     }
 
     #[test]
-    fn two_dollars_are_one() {
+    fn a_double_dollar_is_a_literal_dollar() {
         check("$${HOME}", Ok("${HOME}"));
         check("$$${HOME}", Ok("$${HOME}"));
         check("$$", Ok("$$"));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replaced_is_told_by_its_place() {
+    fn expand_errors_have_their_location() {
         check("a ${NONE} b", Err(&["${NONE}"]));
         check("${A}${B}", Err(&["${A}", "${B}"]));
         check("${HOME", Err(&["${HOME"]));

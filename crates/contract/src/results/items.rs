@@ -1,5 +1,4 @@
-//! Rows as `items`, one after the other, under a row cap and a byte budget: what pages, searches and statements
-//! have in common.
+//! Collects rows as `items` within a row limit and a byte limit: for pages, searches and statements.
 
 use spile_core::ToolResult;
 
@@ -46,7 +45,7 @@ impl<'c> Items<'c> {
         }
     }
 
-    /// Takes a row, if there is still room for it. Without room the row is not taken, and no more are wanted.
+    /// Adds a row, unless a limit is reached; then the result is truncated and no more rows are needed.
     pub(super) fn push(&mut self, cells: &[ValueRef<'_>]) -> RowFlow {
         if self.row_count == self.rows_max {
             self.truncated = true;
@@ -58,12 +57,12 @@ impl<'c> Items<'c> {
         }
         let version = match self.write_row(cells) {
             Ok(version) => version,
-            Err(unfit) => {
-                self.error = Some(unfit);
+            Err(error) => {
+                self.error = Some(error);
                 return RowFlow::Stop;
             }
         };
-        // The first row is told whatever its size: without it no page would ever get further.
+        // The first row is returned whatever its size, or paging would never get past it.
         if self.json.len() > self.collection.bytes_max && self.row_count > 0 {
             self.json.truncate(before);
             self.truncated = true;
@@ -79,14 +78,14 @@ impl<'c> Items<'c> {
     }
 
     fn write_row(&mut self, cells: &[ValueRef<'_>]) -> Result<Option<String>, RecordError> {
-        let Some(shown) = &self.projection else {
+        let Some(projection) = &self.projection else {
             return write_record(&mut self.json, self.collection, cells);
         };
         let fields = &self.collection.fields;
-        let bad = |field: &Field| type_mismatch(self.collection, field, cells);
-        write_object(&mut self.json, shown.fields.iter().map(|at| (&fields[*at], cells[*at])))
-            .map_err(bad)?;
-        if !shown.include_version || !self.collection.has_version_field() {
+        let mismatch = |field: &Field| type_mismatch(self.collection, field, cells);
+        write_object(&mut self.json, projection.fields.iter().map(|at| (&fields[*at], cells[*at])))
+            .map_err(mismatch)?;
+        if !projection.include_version || !self.collection.has_version_field() {
             return Ok(None);
         }
         let version = record_version(self.collection, cells)?;
@@ -97,8 +96,8 @@ impl<'c> Items<'c> {
     fn push_text_row(&mut self, cells: &[ValueRef<'_>], version: Option<&str>) {
         self.text.push('\n');
         let fields = &self.collection.fields;
-        if let Some(line) = self.template {
-            self.text.push_str(&line.render(fields, cells));
+        if let Some(template) = self.template {
+            self.text.push_str(&template.render(fields, cells));
             return;
         }
         let mut first = true;
@@ -114,12 +113,12 @@ impl<'c> Items<'c> {
         }
     }
 
-    /// The fields that are shown, by place.
+    /// The indexes of the selected fields.
     fn field_indexes(&self) -> impl Iterator<Item = usize> + use<> {
         let all = 0..self.collection.fields.len();
         match &self.projection {
             None => all.collect::<Vec<_>>().into_iter(),
-            Some(shown) => shown.fields.clone().into_iter(),
+            Some(projection) => projection.fields.clone().into_iter(),
         }
     }
 
@@ -144,7 +143,7 @@ impl<'c> Items<'c> {
         out.extend_from_slice(if self.truncated { b",\"truncated\":true" } else { b",\"truncated\":false" });
     }
 
-    /// The table under a line that says how much of it this is: `of` so many, and what to do about more.
+    /// A summary line, then the rows as a table. `of` completes the count; `more` tells how to get further rows.
     pub(super) fn to_text(&self, of: &str, more: &str) -> String {
         let name = &self.collection.name;
         let more = if self.truncated { more } else { "" };
@@ -153,7 +152,7 @@ impl<'c> Items<'c> {
             out.push('\n');
             let fields = &self.collection.fields;
             let mut names: Vec<&str> = self.field_indexes().map(|at| fields[at].name.as_str()).collect();
-            let version = self.projection.as_ref().is_none_or(|shown| shown.include_version);
+            let version = self.projection.as_ref().is_none_or(|projection| projection.include_version);
             names.extend((version && self.collection.has_version_field()).then_some(VERSION_FIELD));
             out.push_str(&names.join(" | "));
         }
@@ -162,35 +161,35 @@ impl<'c> Items<'c> {
     }
 }
 
-/// Rows without pages: what a search found, or a statement gave.
+/// Rows without a cursor: the result of a search or a statement.
 pub struct RowList<'c>(Items<'c>);
 
 impl<'c> RowList<'c> {
     pub fn new(
         collection: &'c Collection,
-        line: Option<&'c TextTemplate>,
-        shown: Option<Projection>,
+        template: Option<&'c TextTemplate>,
+        projection: Option<Projection>,
         rows_max: usize,
     ) -> Self {
-        Self(Items::new(collection, line, shown, rows_max))
+        Self(Items::new(collection, template, projection, rows_max))
     }
 
     pub fn push(&mut self, cells: &[ValueRef<'_>]) -> RowFlow {
         self.0.push(cells)
     }
 
-    /// What a search found, and how far it looked.
+    /// The result of a search.
     pub fn into_search_result(
         self,
-        searched: SearchCoverage,
+        coverage: SearchCoverage,
         scan_rows_max: usize,
     ) -> Result<ToolResult, RecordError> {
         self.0.check()?;
         let mut items = self.0;
-        // Rows that were not looked at may match as well.
+        // Rows that were not searched may match as well.
         let found_more = items.truncated;
-        items.truncated |= searched == SearchCoverage::Truncated;
-        let looked = match searched {
+        items.truncated |= coverage == SearchCoverage::Truncated;
+        let searched = match coverage {
             SearchCoverage::Complete => "all".to_owned(),
             SearchCoverage::Truncated => format!("first {scan_rows_max} rows"),
         };
@@ -198,19 +197,19 @@ impl<'c> RowList<'c> {
         items.write_items(&mut out);
         items.write_truncated(&mut out);
         out.extend_from_slice(b",\"searched\":");
-        json::write::string(&mut out, &looked);
+        json::write::string(&mut out, &searched);
         out.push(b'}');
         let of =
-            if searched == SearchCoverage::Truncated { format!(" in the {looked}") } else { String::new() };
+            if coverage == SearchCoverage::Truncated { format!(" in the {searched}") } else { String::new() };
         let more = if found_more {
-            "; there are more: add words to the query"
+            "; more rows match: add terms to the query"
         } else {
             "; other rows were not searched"
         };
         Ok(tool_result(items.to_text(&of, more), out))
     }
 
-    /// What a statement gave.
+    /// The result of a statement that reads.
     pub fn into_statement_result(self) -> Result<ToolResult, RecordError> {
         self.0.check()?;
         let mut out = vec![b'{'];
@@ -220,7 +219,7 @@ impl<'c> RowList<'c> {
         Ok(tool_result(self.0.to_text("", MORE_ROWS_TEXT), out))
     }
 
-    /// What a statement that writes gave, and how many rows it changed.
+    /// The result of a statement that writes.
     pub fn to_write_result(&self, changed: u64) -> Result<WriteResult, RecordError> {
         self.0.check()?;
         let mut structured = format!("{{\"changed\":{changed}").into_bytes();
@@ -237,7 +236,7 @@ impl<'c> RowList<'c> {
     }
 }
 
-const MORE_ROWS_TEXT: &str = "; there are more";
+const MORE_ROWS_TEXT: &str = "; more rows match";
 
 pub(super) fn rows_changed_text(changed: u64) -> String {
     if changed == 1 { "1 row changed".to_owned() } else { format!("{changed} rows changed") }

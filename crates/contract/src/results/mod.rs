@@ -1,4 +1,4 @@
-//! From rows to results: typed records under a row cap and a byte budget, and a text to read beside them.
+//! Turns rows into tool results: structured content within row and byte limits, and text for people and models.
 
 mod items;
 mod page;
@@ -19,26 +19,25 @@ pub use items::RowList;
 pub use page::Page;
 pub use write_result::{WriteResult, replayed_tool_result, write_tool_result};
 
-/// Why a row cannot be told.
+/// Why a row cannot be returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordError {
-    /// A value is not what the contract says of its field, in the row with this key.
+    /// A value does not have its field's type, in the row with this key.
     TypeMismatch { field: String, row: String },
-    /// It is larger than anything that should travel.
+    /// The row exceeds [`RECORD_BYTES_MAX`].
     TooLarge { bytes: usize },
-    /// A page would end with a value that no cursor can name: bytes where there should be text, or a text that
-    /// is too long for one.
+    /// The page would end at a value that a cursor cannot hold: a blob in a text column, or a text that is too long.
     InvalidCursorValue { field: String },
 }
 
-/// The largest record. A page has its own, smaller bound, which only its first record may exceed.
+/// The maximum size of one row. A page has its own, smaller limit, which only its first row may exceed.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// One record as a result.
+/// The result for one row.
 #[inline]
 pub fn record(
     collection: &Collection,
-    line: Option<&TextTemplate>,
+    template: Option<&TextTemplate>,
     cells: &[ValueRef<'_>],
 ) -> Result<ToolResult, RecordError> {
     let mut out = Vec::with_capacity(48 * collection.fields.len() + 32);
@@ -46,10 +45,10 @@ pub fn record(
     if out.len() > RECORD_BYTES_MAX {
         return Err(RecordError::TooLarge { bytes: out.len() });
     }
-    Ok(tool_result(record_text(collection, line, cells, version.as_deref()), out))
+    Ok(tool_result(record_text(collection, template, cells, version.as_deref()), out))
 }
 
-/// Writes a record with all its fields, and says its version where that is told.
+/// Writes a row with all its fields, and returns its `_version` if the collection has one.
 #[inline]
 fn write_record(
     out: &mut Vec<u8>,
@@ -67,7 +66,7 @@ fn write_record(
     Ok(Some(version))
 }
 
-/// What tells this state of a row from another: a digest of all that is told of it, and of what is too long to be.
+/// The digest of a row: of everything that is returned, and of blobs that are too long to be returned.
 pub fn record_version(collection: &Collection, cells: &[ValueRef<'_>]) -> Result<String, RecordError> {
     let mut out = Vec::with_capacity(48 * collection.fields.len() + 32);
     write_object(&mut out, collection.fields.iter().zip(cells.iter().copied()))
@@ -75,7 +74,7 @@ pub fn record_version(collection: &Collection, cells: &[ValueRef<'_>]) -> Result
     Ok(version_digest(&out, cells))
 }
 
-/// 72 bits: nobody gains by finding two states that are told apart by chance only.
+/// 72 bits are enough: nobody gains by making two versions of a row collide.
 const VERSION_BYTES: usize = 9;
 
 fn version_digest(record: &[u8], cells: &[ValueRef<'_>]) -> String {
@@ -92,7 +91,7 @@ fn version_digest(record: &[u8], cells: &[ValueRef<'_>]) -> String {
     URL_SAFE_NO_PAD.encode(&context.finish().as_ref()[..VERSION_BYTES])
 }
 
-/// Adds the version to the object that `out` ends with.
+/// Adds `_version` to the object at the end of `out`.
 fn append_version(out: &mut Vec<u8>, version: &str) {
     out.pop();
     if out.last() != Some(&b'{') {
@@ -104,18 +103,18 @@ fn append_version(out: &mut Vec<u8>, version: &str) {
     out.push(b'}');
 }
 
-/// How a record reads.
+/// The text for one row.
 fn record_text(
     collection: &Collection,
-    line: Option<&TextTemplate>,
+    template: Option<&TextTemplate>,
     cells: &[ValueRef<'_>],
     version: Option<&str>,
 ) -> String {
-    let mut text = match line {
-        Some(line) => return line.render(&collection.fields, cells),
+    let mut text = match template {
+        Some(template) => return template.render(&collection.fields, cells),
         None => default_text(&collection.fields, cells),
     };
-    // Some clients show their model the text alone.
+    // Some clients show only the text to the model.
     if let Some(version) = version {
         text.push_str(&format!(" · {VERSION_FIELD}: {version}"));
     }
@@ -148,7 +147,7 @@ fn write_object<'a>(
     Ok(())
 }
 
-/// Says which row it is, for the log.
+/// Names the row for the log.
 #[cold]
 fn type_mismatch(collection: &Collection, field: &Field, cells: &[ValueRef<'_>]) -> RecordError {
     let key = &collection.shape.key;
@@ -166,10 +165,10 @@ fn type_mismatch(collection: &Collection, field: &Field, cells: &[ValueRef<'_>])
     RecordError::TypeMismatch { field: field.name.clone(), row }
 }
 
-/// What stands for a value that must not be seen.
+/// Replaces a sensitive value.
 pub const MASK: &str = "•••";
 
-/// `email: dana@acme.test · plan: emerald`. What has no value is left out.
+/// `email: dana@acme.test · plan: emerald`, without the fields that have no value.
 fn default_text(fields: &[Field], cells: &[ValueRef<'_>]) -> String {
     let mut out = String::with_capacity(32 * fields.len());
     for (field, cell) in fields.iter().zip(cells) {
@@ -186,7 +185,7 @@ fn default_text(fields: &[Field], cells: &[ValueRef<'_>]) -> String {
     out
 }
 
-/// A text is for reading: one line, and no longer than a line should be. The record has all of it.
+/// The text shows a longer value truncated; the structured content has all of it.
 const VALUE_CHARS_MAX: usize = 200;
 
 pub(crate) fn push_readable(out: &mut String, field: &Field, cell: ValueRef<'_>) {

@@ -1,4 +1,4 @@
-//! A page of a list, and the place where it ended.
+//! One page of a list, with the cursor of the next page.
 
 use spile_core::ToolResult;
 
@@ -12,7 +12,7 @@ use crate::source::{CursorPosition, RowFlow, RowPosition, Sort, Total};
 use crate::text_template::TextTemplate;
 use crate::value::{Value, ValueRef};
 
-/// A page that is being filled.
+/// Collects the rows of a page.
 pub struct Page<'c> {
     items: Items<'c>,
     sort: Option<Sort>,
@@ -22,32 +22,32 @@ pub struct Page<'c> {
 impl<'c> Page<'c> {
     pub fn new(
         collection: &'c Collection,
-        line: Option<&'c TextTemplate>,
-        shown: Option<Projection>,
+        template: Option<&'c TextTemplate>,
+        projection: Option<Projection>,
         sort: Option<Sort>,
         rows_max: usize,
     ) -> Self {
-        Self { items: Items::new(collection, line, shown, rows_max), sort, last_position: None }
+        Self { items: Items::new(collection, template, projection, rows_max), sort, last_position: None }
     }
 
-    /// Takes a row, if there is still room for it.
-    pub fn push(&mut self, cells: &[ValueRef<'_>], place: RowPosition) -> RowFlow {
-        let more = self.items.push(cells);
-        if more == RowFlow::Continue {
+    /// Adds a row, unless a limit is reached.
+    pub fn push(&mut self, cells: &[ValueRef<'_>], position: RowPosition) -> RowFlow {
+        let flow = self.items.push(cells);
+        if flow == RowFlow::Continue {
             let key = match &*self.items.collection.shape.key {
                 [] => vec![
-                    ValueRef::Integer(place.row_number).to_value(),
-                    ValueRef::Integer(place.table_version).to_value(),
+                    ValueRef::Integer(position.row_number).to_value(),
+                    ValueRef::Integer(position.table_version).to_value(),
                 ],
                 key => key.iter().map(|at| cells[*at].to_value()).collect(),
             };
             self.last_position =
                 Some(CursorPosition { sort_value: self.sort.map(|sort| cells[sort.column].to_value()), key });
         }
-        more
+        flow
     }
 
-    /// The result. `seal` makes a cursor of the place where the page ended.
+    /// The result. `seal` turns the position where the page ended into a cursor.
     pub fn finish(
         self,
         total: Option<Total>,
@@ -78,19 +78,19 @@ impl<'c> Page<'c> {
             None => String::new(),
         };
         out.push(b'}');
-        Ok(tool_result(self.items.to_text(&of, "; there are more: pass `nextCursor` as `cursor`"), out))
+        Ok(tool_result(self.items.to_text(&of, "; more rows: pass `nextCursor` as `cursor`"), out))
     }
 
-    /// The field whose value a cursor could not name.
+    /// The field whose value a cursor cannot hold.
     fn invalid_cursor_field(&self, last: &CursorPosition) -> Option<&'c Field> {
         let collection = self.items.collection;
         let key = last.key.iter().zip(&collection.shape.key).map(|(value, at)| (value, *at));
         let sorted = last.sort_value.iter().zip(self.sort).map(|(value, sort)| (value, sort.column));
-        let named = || sorted.clone().chain(key.clone());
-        let is_long = named().map(|(value, _)| cursor::encoded_len(value)).sum::<usize>() > CURSOR_BYTES_MAX;
-        let bytes = named().find(|(value, _)| matches!(value, Value::Blob(_)));
-        let blamed =
-            bytes.or_else(|| named().max_by_key(|(value, _)| cursor::encoded_len(value)).filter(|_| is_long));
-        blamed.map(|(_, at)| &collection.fields[at])
+        let values = || sorted.clone().chain(key.clone());
+        let is_long = values().map(|(value, _)| cursor::encoded_len(value)).sum::<usize>() > CURSOR_BYTES_MAX;
+        let blob = values().find(|(value, _)| matches!(value, Value::Blob(_)));
+        let invalid =
+            blob.or_else(|| values().max_by_key(|(value, _)| cursor::encoded_len(value)).filter(|_| is_long));
+        invalid.map(|(_, at)| &collection.fields[at])
     }
 }

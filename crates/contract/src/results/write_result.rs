@@ -1,4 +1,4 @@
-//! What is told of a write: once when it is done, and the same again to whoever repeats it.
+//! The result of a write, and its replay for a repeated idempotency key.
 
 use json::Json;
 use spile_core::ToolResult;
@@ -9,7 +9,7 @@ use crate::contract::Collection;
 use crate::text_template::TextTemplate;
 use crate::value::ValueRef;
 
-/// What came of a write. `structured` is an object, kept with the claim of whoever asked.
+/// The result of a write. `structured` is a JSON object; it is stored with the idempotency record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteResult {
     pub structured: Vec<u8>,
@@ -17,10 +17,10 @@ pub struct WriteResult {
 }
 
 impl WriteResult {
-    /// One record, and what became of it: `created`, `updated`, `unchanged` or `deleted`.
+    /// The result for one row. `outcome` is `created`, `updated`, `unchanged` or `deleted`.
     pub fn record(
         collection: &Collection,
-        line: Option<&TextTemplate>,
+        template: Option<&TextTemplate>,
         outcome: &str,
         cells: &[ValueRef<'_>],
     ) -> Result<Self, RecordError> {
@@ -28,14 +28,14 @@ impl WriteResult {
         let version = write_record(&mut structured, collection, cells)?;
         structured.push(b'}');
         check_size(&structured)?;
-        let words = record_text(collection, line, cells, version.as_deref());
-        Ok(Self { structured, text: format!("{outcome}: {words}") })
+        let text = record_text(collection, template, cells, version.as_deref());
+        Ok(Self { structured, text: format!("{outcome}: {text}") })
     }
 
-    /// The only record that a statement gave, and how many rows it changed.
+    /// The result of a statement that returned one row.
     pub fn statement_record(
         collection: &Collection,
-        line: Option<&TextTemplate>,
+        template: Option<&TextTemplate>,
         changed: u64,
         cells: &[ValueRef<'_>],
     ) -> Result<Self, RecordError> {
@@ -43,8 +43,8 @@ impl WriteResult {
         let version = write_record(&mut structured, collection, cells)?;
         structured.push(b'}');
         check_size(&structured)?;
-        let words = record_text(collection, line, cells, version.as_deref());
-        Ok(Self { structured, text: format!("{}: {words}", rows_changed_text(changed)) })
+        let text = record_text(collection, template, cells, version.as_deref());
+        Ok(Self { structured, text: format!("{}: {text}", rows_changed_text(changed)) })
     }
 }
 
@@ -52,24 +52,25 @@ fn check_size(bytes: &[u8]) -> Result<(), RecordError> {
     if bytes.len() > RECORD_BYTES_MAX { Err(RecordError::TooLarge { bytes: bytes.len() }) } else { Ok(()) }
 }
 
-/// What was done, or would be.
-pub fn write_tool_result(told: WriteResult, dry_run: bool) -> ToolResult {
+/// The tool result of a write or of its preview.
+pub fn write_tool_result(result: WriteResult, dry_run: bool) -> ToolResult {
     if dry_run {
-        let text = format!("dry run, nothing was written: {}", told.text);
-        return tool_result(text, with_flag(told.structured, "dry_run"));
+        let text = format!("dry run, nothing was written: {}", result.text);
+        return tool_result(text, with_flag(result.structured, "dry_run"));
     }
-    tool_result(told.text, told.structured)
+    tool_result(result.text, result.structured)
 }
 
-/// What was told when it was done. `None` if that is nothing that we could have told.
-pub fn replayed_tool_result(kept: &[u8]) -> Option<ToolResult> {
-    let json = Json::parse(std::str::from_utf8(kept).ok()?).ok().filter(Json::is_object)?;
-    let text = "this was done before; nothing was written now. It was: ";
-    let text = format!("{text}{json}");
+/// The stored result of an earlier call. `None` if it is not a JSON object, which we never store.
+pub fn replayed_tool_result(stored: &[u8]) -> Option<ToolResult> {
+    let json = Json::parse(std::str::from_utf8(stored).ok()?).ok().filter(Json::is_object)?;
+    let text = format!(
+        "an earlier call with this idempotency_key did this; nothing was written now. Its result: {json}"
+    );
     Some(tool_result(text, with_flag(json.as_str().as_bytes().to_vec(), "replayed")))
 }
 
-/// The object with one more member, which is true.
+/// Adds a member with the value `true` to an object.
 fn with_flag(mut object: Vec<u8>, member: &str) -> Vec<u8> {
     object.pop();
     if object.last() != Some(&b'{') {

@@ -1,10 +1,10 @@
-//! Collections and fields that make no sense, and what their author is told.
+//! Diagnostics for invalid collections and fields.
 
 use insta::assert_snapshot;
 
 use crate::bad_manifests::render_diagnostics;
 
-/// What is told of customers with these lines more, in a file of this name.
+/// The diagnostics for a collection with these lines, in a file of this name.
 fn diagnostics_of(path: &str, more: &str) -> String {
     render_diagnostics(&format!(
         "[sources.crm]\npath = \"{path}\"\n[collections.customers]\n{}",
@@ -13,9 +13,9 @@ fn diagnostics_of(path: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_sheet_of_a_database() {
+fn rejects_a_sheet_of_a_database() {
     assert_snapshot!(diagnostics_of("crm.db", r#"sheet = "Customers""#), @r#"
-    error: `sheet` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `sqlite`
+    error: `sheet` is only for sources of the kind `xlsx`, `xls` or `ods`, and this one is `sqlite`
      --> spile.toml:4:1
       |
     4 | sheet = "Customers"
@@ -25,9 +25,9 @@ fn a_sheet_of_a_database() {
 }
 
 #[test]
-fn a_table_of_a_workbook() {
+fn rejects_a_table_of_a_workbook() {
     assert_snapshot!(diagnostics_of("crm.xlsx", r#"table = "Customers""#), @r#"
-    error: `table` is for sources of the kind `sqlite`, and this one is `xlsx`
+    error: `table` is only for sources of the kind `sqlite`, and this one is `xlsx`
      --> spile.toml:4:1
       |
     4 | table = "Customers"
@@ -37,31 +37,31 @@ fn a_table_of_a_workbook() {
 }
 
 #[test]
-fn a_sheet_of_a_file_of_lines() {
+fn rejects_a_sheet_of_a_json_lines_file() {
     assert_snapshot!(diagnostics_of("crm.jsonl", r#"sheet = "Customers""#), @r#"
-    error: `sheet` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `jsonl`
+    error: `sheet` is only for sources of the kind `xlsx`, `xls` or `ods`, and this one is `jsonl`
      --> spile.toml:4:1
       |
     4 | sheet = "Customers"
       | ^^^^^
-      = help: leave it out: such a file is one table
+      = help: remove it: such a file is one table
     "#);
 }
 
 #[test]
-fn a_header_row_of_a_csv_file() {
+fn rejects_a_header_row_of_a_csv_file() {
     assert_snapshot!(diagnostics_of("crm.csv", "header_row = 2"), @r"
-    error: `header_row` is for sources of the kind `xlsx`, `xls` or `ods`, and this one is `csv`
+    error: `header_row` is only for sources of the kind `xlsx`, `xls` or `ods`, and this one is `csv`
      --> spile.toml:4:1
       |
     4 | header_row = 2
       | ^^^^^^^^^^
-      = help: leave it out: the first line of a csv file has the names
+      = help: remove it: the first line of a csv file has the column names
     ");
 }
 
 #[test]
-fn a_header_row_before_the_first() {
+fn rejects_a_header_row_before_the_first() {
     assert_snapshot!(diagnostics_of("crm.xlsx", "header_row = 0"), @r"
     error: `header_row` must be from 1 to 1048576
      --> spile.toml:4:14
@@ -72,7 +72,7 @@ fn a_header_row_before_the_first() {
 }
 
 #[test]
-fn a_header_row_that_is_a_text() {
+fn rejects_a_header_row_that_is_a_text() {
     assert_snapshot!(diagnostics_of("crm.xlsx", r#"header_row = "3""#), @r#"
     error: `header_row`: expected an integer from 1 to 1048576, found a string
      --> spile.toml:4:14
@@ -84,38 +84,38 @@ fn a_header_row_that_is_a_text() {
 }
 
 #[test]
-fn writing_to_what_is_only_read() {
+fn rejects_writing_to_an_xls_file() {
     assert_snapshot!(diagnostics_of("crm.xls", r#"operations = ["get", "create"]"#), @r#"
-    error: `create`: files of the kind `xls` are only read
+    error: `create` is not possible: files of the kind `xls` are read-only
      --> spile.toml:4:22
       |
     4 | operations = ["get", "create"]
       |                      ^^^^^^^^
-      = help: save it as xlsx, or leave the operation out; `get`, `list` and `search` work
+      = help: save the file as xlsx, or remove the operation; `get`, `list` and `search` work
     "#);
 }
 
 #[test]
-fn writing_to_an_open_document() {
+fn rejects_writing_to_an_ods_file() {
     assert_snapshot!(diagnostics_of("crm.ods", r#"operations = ["delete"]"#), @r#"
-    error: `delete`: files of the kind `ods` are only read
+    error: `delete` is not possible: files of the kind `ods` are read-only
      --> spile.toml:4:15
       |
     4 | operations = ["delete"]
       |               ^^^^^^^^
-      = help: save it as xlsx, or leave the operation out; `get`, `list` and `search` work
+      = help: save the file as xlsx, or remove the operation; `get`, `list` and `search` work
     "#);
 }
 
 #[test]
-fn an_operation_by_another_name() {
+fn suggests_an_operation_for_another_name() {
     assert_snapshot!(diagnostics_of("crm.db", r#"operations = ["read", "insert", "remove"]"#), @r#"
     error: unknown operation `read`
      --> spile.toml:4:15
       |
     4 | operations = ["read", "insert", "remove"]
       |               ^^^^^^
-      = help: write what you mean: `get` and `list`
+      = help: write the operations: `get` and `list`
 
     error: unknown operation `insert`
      --> spile.toml:4:23
@@ -134,7 +134,7 @@ fn an_operation_by_another_name() {
 }
 
 #[test]
-fn an_operation_with_a_slip() {
+fn suggests_an_operation_for_a_typo() {
     assert_snapshot!(diagnostics_of("crm.db", r#"operations = ["get", "udpate"]"#), @r#"
     error: unknown operation `udpate`
      --> spile.toml:4:22
@@ -146,19 +146,19 @@ fn an_operation_with_a_slip() {
 }
 
 #[test]
-fn an_operation_of_all_sorts() {
+fn suggests_all_operations_for_a_star() {
     assert_snapshot!(diagnostics_of("crm.db", r#"operations = ["*"]"#), @r#"
     error: unknown operation `*`
      --> spile.toml:4:15
       |
     4 | operations = ["*"]
       |               ^^^
-      = help: write what you mean: `get`, `list`, `search`, `create`, `update` and `delete`
+      = help: write the operations: `get`, `list`, `search`, `create`, `update` and `delete`
     "#);
 }
 
 #[test]
-fn an_operation_alone() {
+fn rejects_an_operation_that_is_not_in_an_array() {
     assert_snapshot!(diagnostics_of("crm.db", r#"operations = "list""#), @r#"
     error: `operations`: expected an array of strings, found a string
      --> spile.toml:4:14
@@ -170,41 +170,41 @@ fn an_operation_alone() {
 }
 
 #[test]
-fn no_operation() {
+fn rejects_an_empty_list_of_operations() {
     assert_snapshot!(diagnostics_of("crm.db", "operations = []"), @r"
     error: `operations` is empty
      --> spile.toml:4:14
       |
     4 | operations = []
       |              ^^
-      = help: name at least one, or leave the key out
+      = help: list at least one, or remove the key
     ");
 }
 
 #[test]
-fn what_to_search_without_a_search() {
+fn rejects_search_keys_without_the_operation() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 search = ["name"]
 search_rows_max = 100
 "#), @r#"
-    error: `search` is for the operation `search`, which is not here
+    error: `search` needs the operation `search`
      --> spile.toml:4:1
       |
     4 | search = ["name"]
       | ^^^^^^
-      = help: write `operations = ["get", "list", "search"]`, or leave it out
+      = help: write `operations = ["get", "list", "search"]`, or remove the key
 
-    error: `search_rows_max` is for the operation `search`, which is not here
+    error: `search_rows_max` needs the operation `search`
      --> spile.toml:5:1
       |
     5 | search_rows_max = 100
       | ^^^^^^^^^^^^^^^
-      = help: write `operations = ["get", "list", "search"]`, or leave it out
+      = help: write `operations = ["get", "list", "search"]`, or remove the key
     "#);
 }
 
 #[test]
-fn a_search_of_too_many_rows() {
+fn rejects_a_search_of_too_many_rows() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["search"]
 search_rows_max = 100_000_000
@@ -218,7 +218,7 @@ search_rows_max = 100_000_000
 }
 
 #[test]
-fn a_search_in_one_field() {
+fn rejects_a_search_in_one_field() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["search"]
 search = "name"
@@ -233,85 +233,85 @@ search = "name"
 }
 
 #[test]
-fn filters_without_a_list() {
+fn rejects_filters_without_a_list() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["get"]
 filters = ["plan"]
 sort = true
 "#), @r#"
-    error: `filters` is for the operation `list`, which is not here
+    error: `filters` needs the operation `list`
      --> spile.toml:5:1
       |
     5 | filters = ["plan"]
       | ^^^^^^^
-      = help: write `operations = ["get", "list"]`, or leave it out
+      = help: write `operations = ["get", "list"]`, or remove the key
 
-    error: `sort` is for the operation `list`, which is not here
+    error: `sort` needs the operation `list`
      --> spile.toml:6:1
       |
     6 | sort = true
       | ^^^^
-      = help: write `operations = ["get", "list"]`, or leave it out
+      = help: write `operations = ["get", "list"]`, or remove the key
     "#);
 }
 
 #[test]
-fn a_version_without_a_change() {
+fn rejects_a_version_without_update_or_delete() {
     assert_snapshot!(diagnostics_of("crm.db", r#"version = "rev""#), @r#"
-    error: `version` is for the operations `update` and `delete`, and neither is here
+    error: `version` needs the operation `update` or `delete`
      --> spile.toml:4:1
       |
     4 | version = "rev"
       | ^^^^^^^
-      = help: write `operations = ["get", "list", "update"]`, or leave it out
+      = help: write `operations = ["get", "list", "update"]`, or remove the key
     "#);
 }
 
 #[test]
-fn a_version_for_new_records_alone() {
+fn rejects_a_version_with_create_only() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["create"]
 version_required = true
 "#), @r#"
-    error: `version_required` is for the operations `update` and `delete`, and neither is here
+    error: `version_required` needs the operation `update` or `delete`
      --> spile.toml:5:1
       |
     5 | version_required = true
       | ^^^^^^^^^^^^^^^^
-      = help: write `operations = ["create", "update"]`, or leave it out
+      = help: write `operations = ["create", "update"]`, or remove the key
     "#);
 }
 
 #[test]
-fn asking_before_reading() {
+fn rejects_confirm_for_reading() {
     assert_snapshot!(diagnostics_of("crm.db", r#"confirm = "ask""#), @r#"
-    error: `confirm` is for the operations `update` and `delete`, and neither is here
+    error: `confirm` needs the operation `update` or `delete`
      --> spile.toml:4:1
       |
     4 | confirm = "ask"
       | ^^^^^^^
-      = help: write `operations = ["get", "list", "update"]`, or leave it out
+      = help: write `operations = ["get", "list", "update"]`, or remove the key
     "#);
 }
 
 #[test]
-fn a_version_that_is_the_key() {
+fn rejects_a_version_that_is_the_key() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 key = "id"
 operations = ["update"]
 version = "id"
 "#), @r#"
-    error: `id` cannot be key and version
+    error: `id` cannot be both key and version
      --> spile.toml:6:11
       |
     6 | version = "id"
       |           ^^^^
-      = help: a key stays the same, and a version grows with every update; choose another column
+      = help: a key cannot change, and a version changes with every update; choose another column
     "#);
 }
 
 #[test]
-fn a_version_that_is_hidden() {
+fn rejects_a_version_that_is_hidden() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 version = "rev"
@@ -322,28 +322,28 @@ fields.rev = { hidden = true }
       |
     5 | version = "rev"
       |           ^^^^^
-      = help: callers must see it to say which state they mean; show it
+      = help: callers need it for `expected_version`; remove `hidden`
     "#);
 }
 
 #[test]
-fn a_version_that_is_no_number() {
+fn rejects_a_version_that_is_not_an_integer() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 version = "rev"
 fields.rev = { as = "text" }
 "#), @r#"
-    error: the version `rev` is text here
+    error: the version `rev` is declared text
      --> spile.toml:6:21
       |
     6 | fields.rev = { as = "text" }
       |                     ^^^^^^
-      = help: a version is a whole number: write `as = "integer"`
+      = help: a version must be an integer: write `as = "integer"`
     "#);
 }
 
 #[test]
-fn a_version_that_is_a_number() {
+fn rejects_a_version_of_type_number() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 version = 2
@@ -358,7 +358,7 @@ version = 2
 }
 
 #[test]
-fn an_answer_to_confirm_that_is_none() {
+fn rejects_an_unknown_value_of_confirm() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 confirm = "yes"
@@ -373,7 +373,7 @@ confirm = "yes"
 }
 
 #[test]
-fn a_confirm_that_is_a_boolean() {
+fn rejects_a_confirm_that_is_a_boolean() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 operations = ["update"]
 confirm = true
@@ -388,7 +388,7 @@ confirm = true
 }
 
 #[test]
-fn a_key_that_is_sensitive() {
+fn rejects_a_key_that_is_sensitive() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 key = "ssn"
 fields.ssn = { sensitive = true }
@@ -398,14 +398,14 @@ fields.ssn = { sensitive = true }
       |
     4 | key = "ssn"
       |       ^^^^^
-      = help: a key is in every call, cursor and question, so it cannot be kept secret; choose another key, or leave `sensitive` out
+      = help: a key appears in calls, cursors and confirmations, so it cannot be sensitive; choose another key, or remove `sensitive`
     "#);
 }
 
 #[test]
-fn a_field_that_says_type() {
+fn suggests_as_for_type() {
     assert_snapshot!(diagnostics_of("crm.db", r#"fields.joined = { type = "date" }"#), @r#"
-    error: a field has `as`, not `type`
+    error: a field has no `type`; its type is `as`
      --> spile.toml:4:19
       |
     4 | fields.joined = { type = "date" }
@@ -415,7 +415,7 @@ fn a_field_that_says_type() {
 }
 
 #[test]
-fn a_type_by_the_name_of_a_database() {
+fn suggests_a_type_for_a_database_type() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 fields.price = { as = "money" }
 fields.n = { as = "int" }
@@ -437,7 +437,7 @@ fields.n = { as = "int" }
 }
 
 #[test]
-fn a_format_by_another_name() {
+fn suggests_a_format_for_another_name() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 fields.site = { format = "url" }
 fields.at = { format = "datetime" }
@@ -459,7 +459,7 @@ fields.at = { format = "datetime" }
 }
 
 #[test]
-fn a_field_that_is_a_text() {
+fn rejects_a_field_that_is_a_text() {
     assert_snapshot!(diagnostics_of("crm.db", r#"fields.email = "email""#), @r#"
     error: `email`: expected a table such as `{ format = "email" }`, found a string
      --> spile.toml:4:16
@@ -470,7 +470,7 @@ fn a_field_that_is_a_text() {
 }
 
 #[test]
-fn a_field_that_says_values() {
+fn suggests_enum_for_values() {
     assert_snapshot!(diagnostics_of("crm.db", r#"fields.plan = { values = ["free"] }"#), @r#"
     error: unknown key `values`
      --> spile.toml:4:17
@@ -482,43 +482,43 @@ fn a_field_that_says_values() {
 }
 
 #[test]
-fn values_of_two_sorts() {
+fn rejects_an_enum_of_texts_and_integers() {
     assert_snapshot!(diagnostics_of("crm.db", r#"fields.plan = { enum = ["free", 2] }"#), @r#"
-    error: `enum`: expected a string, like the first, found an integer
+    error: `enum`: expected a string like the first value, found an integer
      --> spile.toml:4:33
       |
     4 | fields.plan = { enum = ["free", 2] }
       |                                 ^
-      = help: a list of values is for texts, dates and whole numbers, all of one sort
+      = help: the values must be all strings or all integers
     "#);
 }
 
 #[test]
-fn values_of_fractions() {
+fn rejects_an_enum_of_fractions() {
     assert_snapshot!(diagnostics_of("crm.db", "fields.plan = { enum = [0.5] }"), @r"
     error: `enum`: expected a string or an integer, found a fraction
      --> spile.toml:4:25
       |
     4 | fields.plan = { enum = [0.5] }
       |                         ^^^
-      = help: a list of values is for texts, dates and whole numbers, all of one sort
+      = help: the values must be all strings or all integers
     ");
 }
 
 #[test]
-fn a_value_beyond_64_bits() {
+fn rejects_an_integer_beyond_64_bits() {
     assert_snapshot!(diagnostics_of("crm.db", "fields.plan = { enum = [99999999999999999999] }"), @r#"
-    error: this number has more than 64 bits
+    error: this integer exceeds 64 bits
      --> spile.toml:4:25
       |
     4 | fields.plan = { enum = [99999999999999999999] }
       |                         ^^^^^^^^^^^^^^^^^^^^
-      = help: write it in quotes, for `as = "decimal"`
+      = help: write it in quotes, with `as = "decimal"`
     "#);
 }
 
 #[test]
-fn a_key_by_another_name() {
+fn suggests_key_for_another_name() {
     assert_snapshot!(diagnostics_of("crm.db", r#"primary_key = "id""#), @r#"
     error: unknown key `primary_key`
      --> spile.toml:4:1
@@ -530,7 +530,7 @@ fn a_key_by_another_name() {
 }
 
 #[test]
-fn columns_instead_of_fields() {
+fn suggests_fields_for_columns() {
     assert_snapshot!(diagnostics_of("crm.db", r#"
 [collections.customers.columns]
 email = { format = "email" }
@@ -545,7 +545,7 @@ email = { format = "email" }
 }
 
 #[test]
-fn a_limit_by_another_name() {
+fn suggests_rows_max_for_another_name() {
     assert_snapshot!(diagnostics_of("crm.db", "page_size = 50"), @r"
     error: unknown key `page_size`
      --> spile.toml:4:1

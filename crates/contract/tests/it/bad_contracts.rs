@@ -1,4 +1,4 @@
-//! Manifests that read well and do not fit the data: what their author is told, and the way out.
+//! Diagnostics for manifests that parse but do not fit the data.
 
 use contract::DataType;
 use contract::compile::{KnownSource, compile};
@@ -20,7 +20,7 @@ fn table(key: Vec<usize>, rows: Option<u64>) -> TableFacts {
     TableFacts { key, row_count: rows, ..TableFacts::new("people", columns) }
 }
 
-/// What is told about a collection of people with these lines more.
+/// The diagnostics for a collection of people with these lines.
 fn diagnostics_of_table(table: TableFacts, more: &str) -> String {
     let text = format!("[sources.s]\npath = \"s.db\"\n[collections.people]\n{more}");
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
@@ -36,9 +36,9 @@ fn diagnostics_of(more: &str) -> String {
 }
 
 #[test]
-fn a_text_marks_the_place_that_is_wrong() {
+fn template_errors_mark_the_wrong_part() {
     assert_snapshot!(diagnostics_of("[tools.find]\nuses = \"people.get\"\ntext = \"Found {nmae} here.\"\n"), @r#"
-    error: no field `nmae` in `people`
+    error: `people` has no field `nmae`
      --> spile.toml:6:15
       |
     6 | text = "Found {nmae} here."
@@ -46,121 +46,121 @@ fn a_text_marks_the_place_that_is_wrong() {
       = help: did you mean `name`?
     "#);
     assert_snapshot!(diagnostics_of("[tools.find]\nuses = \"people.get\"\ntext = \"{zebra}\"\n"), @r#"
-    error: no field `zebra` in `people`
+    error: `people` has no field `zebra`
      --> spile.toml:6:9
       |
     6 | text = "{zebra}"
       |         ^^^^^^^
-      = help: there are: name, age, extra
+      = help: known names: name, age, extra
     "#);
     assert_snapshot!(diagnostics_of("[tools.find]\nuses = \"people.get\"\ntext = \"Found {name\"\n"), @r#"
-    error: a `{` without its `}`
+    error: a `{` has no `}`
      --> spile.toml:6:15
       |
     6 | text = "Found {name"
       |               ^^^^^
-      = help: a brace itself is `{{`
+      = help: write `{{` for a literal brace
     "#);
 }
 
 #[test]
-fn a_tool_that_uses_nothing_there_is() {
+fn rejects_a_tool_that_uses_an_unknown_collection() {
     assert_snapshot!(diagnostics_of("[tools.find]\nuses = \"zebras.get\"\n"), @r#"
-    error: no collection `zebras`
+    error: unknown collection `zebras`
      --> spile.toml:5:9
       |
     5 | uses = "zebras.get"
       |         ^^^^^^
-      = help: there are: people
+      = help: known names: people
     "#);
 }
 
 #[test]
-fn names_that_are_none() {
+fn rejects_unknown_names() {
     assert_snapshot!(diagnostics_of("filters = [\"zebra\"]\nsort = [\"extra\"]\n"), @r#"
-    error: no field `zebra`
+    error: unknown field `zebra`
      --> spile.toml:4:12
       |
     4 | filters = ["zebra"]
       |            ^^^^^^^
-      = help: there are: name, age, extra
+      = help: known names: name, age, extra
 
-    error: `extra` is json: no use in sort
+    error: `extra` cannot be in `sort`: its type is json
      --> spile.toml:5:9
       |
     5 | sort = ["extra"]
       |         ^^^^^^^
-      = help: leave it out
+      = help: remove it
     "#);
     assert_snapshot!(diagnostics_of("key = \"extra\"\n[collections.people.fields]\nage = { name = \"name\" }\n"), @r#"
-    error: two fields would be called `name`
+    error: two fields would have the name `name`
      --> spile.toml:6:16
       |
     6 | age = { name = "name" }
       |                ^^^^^^
-      = help: give one of them another name
+      = help: rename one of them
 
-    error: `extra` cannot be a key: it is json
+    error: `extra` cannot be a key: its type is json
      --> spile.toml:4:7
       |
     4 | key = "extra"
       |       ^^^^^^^
-      = help: choose a column that callers can write down
+      = help: choose a column of texts, numbers or dates
     "#);
     assert_snapshot!(diagnostics_of("[collections.people.fields]\nage = { enum = [\"7\"] }\n"), @r#"
-    error: `age` is integer here, and this value is not
+    error: `age` is integer, and this value is not
      --> spile.toml:5:17
       |
     5 | age = { enum = ["7"] }
       |                 ^^^
-      = help: write a whole number without quotes, or leave the list out
+      = help: write an integer without quotes, or remove `enum`
     "#);
 }
 
 #[test]
-fn a_table_that_is_left_out_says_why() {
+fn a_skipped_table_is_reported_with_its_reason() {
     assert_snapshot!(diagnostics_of("table = \"films\"\n"), @r#"
-    error: the table `films` cannot be served: it has a value of more than 64 MiB
+    error: cannot serve the table `films`: it has a value of more than 64 MiB
      --> spile.toml:4:9
       |
     4 | table = "films"
       |         ^^^^^^^
-      = help: leave the collection out, or make a table that can be read
+      = help: remove the collection, or change the table so that it can be read
     "#);
 }
 
 #[test]
-fn a_collection_without_a_key_says_why() {
+fn a_missing_key_is_reported_with_its_reason() {
     assert_snapshot!(diagnostics_of_table(table(vec![], Some(9)), ""), @r#"
-    note: `people` has no key: no column of text or whole numbers has a value in every row and none twice; it can be listed only
+    note: `people` has no key: no column of texts or integers has a unique value in every row; it can only be listed
      --> spile.toml:3:14
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: say which with key = "…", or key = ["…", "…"]
+      = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
     "#);
     assert_snapshot!(diagnostics_of_table(table(vec![], Some(0)), ""), @r#"
-    note: `people` has no key: it has no rows in which one could be found; it can be listed only
+    note: `people` has no key: it has no rows, so none could be detected; it can only be listed
      --> spile.toml:3:14
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: say which with key = "…", or key = ["…", "…"]
+      = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
     "#);
     assert_snapshot!(diagnostics_of_table(table(vec![], None), ""), @r#"
-    note: `people` has no key: none is declared, and not all rows were seen; it can be listed only
+    note: `people` has no key: none is declared, and not all rows were scanned; it can only be listed
      --> spile.toml:3:14
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: say which with key = "…", or key = ["…", "…"]
+      = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
     "#);
     assert_snapshot!(diagnostics_of_table(table(vec![0], Some(9)), "[collections.people.fields]\nname = { hidden = true }\n"), @r#"
-    note: `people` has no key: its key `name` is hidden; it can be listed only
+    note: `people` has no key: its key `name` is hidden; it can only be listed
      --> spile.toml:3:14
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: say which with key = "…", or key = ["…", "…"]
+      = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
     "#);
 }

@@ -1,4 +1,4 @@
-//! Manifests that cannot be read, and what their author is told: syntax, variables, keys, types, limits.
+//! Diagnostics for manifests that do not parse: syntax, variables, keys, types, limits.
 
 use contract::diagnostic::{Severity, render_all};
 use contract::manifest::{DIAGNOSTICS_MAX, TEXT_BYTES_MAX, parse};
@@ -7,14 +7,14 @@ use proptest::prelude::*;
 
 use crate::manifest::env;
 
-/// Everything that is told about a text that is no manifest.
+/// All diagnostics for an invalid manifest.
 pub fn render_diagnostics(text: &str) -> String {
     let told = parse("spile.toml", text, &env).expect_err(text);
     render_all(&told, false)
 }
 
 #[test]
-fn an_unknown_key_names_the_nearest_one() {
+fn an_unknown_key_suggests_the_nearest_one() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -32,7 +32,7 @@ filter = ["plan"]
 }
 
 #[test]
-fn an_unknown_key_without_a_near_one_lists_what_there_is() {
+fn an_unknown_key_without_a_near_one_lists_known_keys() {
     let text = r#"
 [server]
 colour = "green"
@@ -43,12 +43,12 @@ colour = "green"
       |
     2 | colour = "green"
       | ^^^^^^
-      = help: known here: `name`, `title`, `instructions`, `call_timeout_ms` and `rate_limit`
+      = help: known keys: `name`, `title`, `instructions`, `call_timeout_ms` and `rate_limit`
     "#);
 }
 
 #[test]
-fn an_unknown_section() {
+fn rejects_an_unknown_section() {
     let text = r#"
 [source.crm]
 path = "crm.db"
@@ -64,7 +64,7 @@ path = "crm.db"
 }
 
 #[test]
-fn a_key_of_another_table() {
+fn rejects_a_key_of_another_table() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -81,7 +81,7 @@ table = "customers"
 }
 
 #[test]
-fn an_unset_variable() {
+fn rejects_an_unset_variable() {
     let text = r#"
 [sources.crm]
 path = "data/${CRM_FOLDER}/crm.db"
@@ -92,12 +92,12 @@ path = "data/${CRM_FOLDER}/crm.db"
       |
     2 | path = "data/${CRM_FOLDER}/crm.db"
       |              ^^^^^^^^^^^^^
-      = help: set it, or give it a default: `${CRM_FOLDER:-…}`
+      = help: set it, or add a default: `${CRM_FOLDER:-…}`
     "#);
 }
 
 #[test]
-fn two_variables_in_a_text_with_escapes() {
+fn rejects_two_variables_in_a_text_with_escapes() {
     let text = r#"
 [server]
 name = "a\t${ONE}${TWO}"
@@ -108,25 +108,25 @@ name = "a\t${ONE}${TWO}"
       |
     2 | name = "a\t${ONE}${TWO}"
       |        ^^^^^^^^^^^^^^^^^
-      = help: set it, or give it a default: `${ONE:-…}`
+      = help: set it, or add a default: `${ONE:-…}`
 
     error: the variable `TWO` is not set
      --> spile.toml:2:8
       |
     2 | name = "a\t${ONE}${TWO}"
       |        ^^^^^^^^^^^^^^^^^
-      = help: set it, or give it a default: `${TWO:-…}`
+      = help: set it, or add a default: `${TWO:-…}`
     "#);
 }
 
 #[test]
-fn a_variable_without_its_end() {
+fn rejects_an_unclosed_variable() {
     let text = r#"
 [server]
 name = "${DATA"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `${` without its `}`
+    error: `${` has no `}`
      --> spile.toml:2:9
       |
     2 | name = "${DATA"
@@ -136,13 +136,13 @@ name = "${DATA"
 }
 
 #[test]
-fn something_that_is_no_variable() {
+fn rejects_an_invalid_variable_name() {
     let text = r#"
 [server]
 name = "${not a name}"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `not a name` is not the name of a variable
+    error: `not a name` is not a valid variable name
      --> spile.toml:2:9
       |
     2 | name = "${not a name}"
@@ -152,7 +152,7 @@ name = "${not a name}"
 }
 
 #[test]
-fn a_secret_is_not_told() {
+fn diagnostics_do_not_show_values_of_variables() {
     let text = r#"
 [sources.crm]
 kind = "${SECRET}"
@@ -164,12 +164,12 @@ path = "crm.db"
       |
     2 | kind = "${SECRET}"
       |        ^^^^^^^^^^^
-      = help: known here: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+      = help: known: `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
     "#);
 }
 
 #[test]
-fn a_number_where_a_text_belongs() {
+fn rejects_a_number_for_a_text() {
     let text = r#"
 [server]
 name = 2026
@@ -185,7 +185,7 @@ name = 2026
 }
 
 #[test]
-fn a_text_where_a_number_belongs() {
+fn rejects_a_text_for_a_number() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -203,7 +203,7 @@ rows_max = "200"
 }
 
 #[test]
-fn a_number_that_is_too_large() {
+fn rejects_a_number_that_is_too_large() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -227,7 +227,7 @@ bytes_max = 12
 }
 
 #[test]
-fn a_number_of_too_many_digits() {
+fn rejects_an_integer_with_too_many_digits() {
     let text = r#"
 [server]
 call_timeout_ms = 99999999999999999999
@@ -242,7 +242,7 @@ call_timeout_ms = 99999999999999999999
 }
 
 #[test]
-fn no_time_at_all() {
+fn rejects_a_timeout_of_zero() {
     let text = r#"
 [server]
 call_timeout_ms = 0
@@ -257,7 +257,7 @@ call_timeout_ms = 0
 }
 
 #[test]
-fn a_fraction_of_a_row() {
+fn rejects_a_fraction_for_an_integer() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -274,7 +274,7 @@ rows_max = 1.5
 }
 
 #[test]
-fn a_flag_in_quotes() {
+fn rejects_a_boolean_in_quotes() {
     let text = r#"
 [tools.lookup]
 uses = "customers.get"
@@ -291,7 +291,7 @@ hidden = "true"
 }
 
 #[test]
-fn one_filter_without_brackets() {
+fn rejects_a_filter_without_brackets() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -309,7 +309,7 @@ filters = "plan"
 }
 
 #[test]
-fn a_number_among_filters() {
+fn rejects_a_number_among_filters() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -329,12 +329,12 @@ filters = ["plan", 7, "plan"]
       |
     4 | filters = ["plan", 7, "plan"]
       |                       ^^^^^^
-      = help: keep one of the two
+      = help: keep one of them
     "#);
 }
 
 #[test]
-fn an_empty_key() {
+fn rejects_an_empty_key() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -347,28 +347,28 @@ key = []
       |
     4 | key = []
       |       ^^
-      = help: name at least one, or leave the key out
+      = help: list at least one, or remove the key
     ");
 }
 
 #[test]
-fn tables_in_an_array() {
+fn rejects_an_array_of_tables() {
     let text = r#"
 [[collections]]
 name = "customers"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r"
-    error: `collections` is there as a list
+    error: `collections` is an array of tables
      --> spile.toml:1:3
       |
     1 | [[collections]]
       |   ^^^^^^^^^^^
-      = help: write it with single brackets: `[collections.customers]`
+      = help: use single brackets: `[collections.customers]`
     ");
 }
 
 #[test]
-fn a_section_that_is_no_table() {
+fn rejects_a_section_that_is_not_a_table() {
     let text = r#"
 sources = "crm.db"
 "#;
@@ -382,7 +382,7 @@ sources = "crm.db"
 }
 
 #[test]
-fn a_key_that_is_there_twice() {
+fn rejects_a_duplicate_key() {
     let text = r#"
 [server]
 name = "a"
@@ -397,17 +397,17 @@ name = "c"
       | ^^^
       = help: did you mean `name`?
 
-    error: `name` is there twice
+    error: `name` is defined twice
      --> spile.toml:4:1
       |
     4 | name = "c"
       | ^^^^
-      = help: keep one of the two
+      = help: keep one of them
     "#);
 }
 
 #[test]
-fn a_table_that_is_there_twice() {
+fn rejects_a_duplicate_table() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -415,74 +415,74 @@ path = "crm.db"
 path = "shop.db"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r"
-    error: `crm` is there twice
+    error: `crm` is defined twice
      --> spile.toml:3:10
       |
     3 | [sources.crm]
       |          ^^^
-      = help: keep one of the two
+      = help: keep one of them
     ");
 }
 
 #[test]
-fn a_text_without_quotes() {
+fn rejects_a_text_without_quotes() {
     let text = r#"
 [server]
 name = customers
 title = also this
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: a text needs quotes
+    error: a string needs quotes
      --> spile.toml:2:8
       |
     2 | name = customers
       |        ^^^^^^^^^
-      = help: write it in quotes: `"…"`
+      = help: add quotes: `"…"`
 
-    error: a text needs quotes
+    error: a string needs quotes
      --> spile.toml:3:9
       |
     3 | title = also this
       |         ^^^^^^^^^
-      = help: write it in quotes: `"…"`
+      = help: add quotes: `"…"`
     "#);
 }
 
 #[test]
-fn a_text_that_does_not_end() {
+fn rejects_an_unclosed_string() {
     let text = r#"
 [server]
 name = "customers
 title = "Customers"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: this text does not end on its line
+    error: this string is not closed on its line
      --> spile.toml:2:18
       |
     2 | name = "customers
       |                  ^
-      = help: end it with `"`; a text of several lines stands in `"""`
+      = help: end it with `"`; write a string of several lines in `"""`
     "#);
 }
 
 #[test]
-fn a_path_with_single_backslashes() {
+fn rejects_a_path_with_single_backslashes() {
     let text = r#"
 [sources.crm]
 path = "C:\data\crm.db"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: a `\` in double quotes must be followed by one of its letters
+    error: a `\` in double quotes starts an escape, and this one is invalid
      --> spile.toml:2:12
       |
     2 | path = "C:\data\crm.db"
       |            ^
-      = help: write the text in single quotes, as in `'C:\data'`, or each `\` twice
+      = help: write the string in single quotes, as in `'C:\data'`, or double each `\`
     "#);
 }
 
 #[test]
-fn an_array_that_does_not_end() {
+fn rejects_an_unclosed_array() {
     let text = r#"
 [collections.customers]
 filters = ["plan", "email"
@@ -494,18 +494,18 @@ rows_max = 10
       |
     3 | rows_max = 10
       | ^
-      = help: or is it the `]` of the line before?
+      = help: add it, or the `]` of the line before
     ");
 }
 
 #[test]
-fn a_key_without_a_value() {
+fn rejects_a_key_without_a_value() {
     let text = r#"
 [server]
 name
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r"
-    error: a key without a value
+    error: the key has no value
      --> spile.toml:2:5
       |
     2 | name
@@ -515,28 +515,28 @@ name
 }
 
 #[test]
-fn a_header_that_does_not_end() {
+fn rejects_an_unclosed_header() {
     let text = r#"
 [server
 name = "a"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r"
-    error: a header has no `]`
+    error: this header is not closed
      --> spile.toml:1:8
       |
     1 | [server
       |        ^
-      = help: write `]` behind its name
+      = help: add `]` after its name
     ");
 }
 
 #[test]
-fn a_line_in_another_language() {
+fn rejects_a_line_of_another_format() {
     let text = r#"
 name: customers
 "#;
-    assert_snapshot!(render_diagnostics(text.trim_start()), @"
-    error: a `:` where a `=` belongs
+    assert_snapshot!(render_diagnostics(text.trim_start()), @r"
+    error: found `:` where `=` is expected
      --> spile.toml:1:5
       |
     1 | name: customers
@@ -546,7 +546,7 @@ name: customers
 }
 
 #[test]
-fn many_mistakes_are_counted() {
+fn diagnostics_beyond_the_limit_are_counted() {
     let text: String = (0..DIAGNOSTICS_MAX + 7).map(|i| format!("mistake_{i} = 1\n")).collect();
     let told = render_diagnostics(&text);
     assert_eq!(told.matches("error: unknown key").count(), DIAGNOSTICS_MAX);
@@ -554,7 +554,7 @@ fn many_mistakes_are_counted() {
 }
 
 #[test]
-fn an_error_is_not_lost_behind_warnings() {
+fn an_error_is_reported_before_warnings() {
     let tool = |i| format!("[tools.t{i}]\nuses = 'a.get'\nhidden = true\ntitle = 'x'\n");
     let text: String = (0..DIAGNOSTICS_MAX + 7).map(tool).collect();
     assert!(parse("spile.toml", &text, &env).is_ok());
@@ -562,17 +562,15 @@ fn an_error_is_not_lost_behind_warnings() {
 }
 
 #[test]
-fn a_manifest_has_a_largest_size() {
+fn rejects_a_manifest_that_is_too_large() {
     let text = "#".repeat(TEXT_BYTES_MAX);
     assert!(parse("spile.toml", &text, &env).is_ok());
-    assert_snapshot!(render_diagnostics(&format!("{text}#")), @r"
-    error: `spile.toml` is longer than 4 MiB
-    ");
+    assert_snapshot!(render_diagnostics(&format!("{text}#")), @"error: `spile.toml` exceeds the limit of 4 MiB");
 }
 
 proptest! {
     #[test]
-    fn whatever_is_written_is_told_and_nothing_breaks(
+    fn parse_never_panics_and_every_error_has_help(
         text in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..40),
     ) {
         let text = text.concat();
@@ -633,9 +631,9 @@ const PIECES: [&str; 44] = [
     "2026-01-01",
 ];
 
-/// What is told counts once, whatever names are in it.
+/// A diagnostic counts once, whatever names are in it.
 #[test]
-fn there_are_at_least_a_hundred_different_things_to_be_told() {
+fn at_least_a_hundred_distinct_diagnostics_are_tested() {
     let files = [
         include_str!("bad_manifests.rs"),
         include_str!("bad_sections.rs"),

@@ -1,4 +1,4 @@
-//! Operations and statements that cannot be had, and what their author is told.
+//! Diagnostics for invalid operations and statements.
 
 use contract::DataType;
 use contract::diagnostic::render_all;
@@ -25,61 +25,61 @@ fn diagnostics_of_statement(facts: Result<StatementFacts, StatementError>, more:
 }
 
 #[test]
-fn writing_to_what_is_read_only() {
+fn rejects_writing_to_a_read_only_table() {
     let table = TableFacts { read_only_reason: Some("it is a view".into()), ..people_table() };
     assert_snapshot!(diagnostics_of_table(table, "operations = [\"get\", \"create\", \"delete\"]"), @r#"
-    error: `people` cannot be written to: it is a view
+    error: cannot write to `people`: it is a view
      --> spile.toml:4:22
       |
     4 | operations = ["get", "create", "delete"]
       |                      ^^^^^^^^
-      = help: leave "create", "delete" out of its operations
+      = help: remove "create", "delete" from its operations
     "#);
 }
 
 #[test]
-fn changing_what_has_no_key() {
+fn rejects_update_and_delete_without_a_key() {
     let table = TableFacts { key: vec![], ..people_table() };
     assert_snapshot!(diagnostics_of_table(table, "operations = [\"list\", \"update\", \"delete\"]"), @r#"
-    error: `people` has no key: no column of text or whole numbers has a value in every row and none twice
+    error: `people` has no key: no column of texts or integers has a unique value in every row
      --> spile.toml:4:23
       |
     4 | operations = ["list", "update", "delete"]
       |                       ^^^^^^^^
-      = help: say which with key = "…", or key = ["…", "…"]
+      = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
 
-    error: `people` has no key: no column of text or whole numbers has a value in every row and none twice
+    error: `people` has no key: no column of texts or integers has a unique value in every row
      --> spile.toml:4:33
       |
     4 | operations = ["list", "update", "delete"]
       |                                 ^^^^^^^^
-      = help: say which with key = "…", or key = ["…", "…"]
+      = help: name the key column with `key = "…"`, or several with `key = ["…", "…"]`
     "#);
 }
 
 #[test]
-fn a_new_record_without_what_it_needs() {
+fn rejects_create_without_a_required_column() {
     let more = "operations = [\"create\"]\nfields = { name = { hidden = true } }";
     assert_snapshot!(diagnostics_of(more), @r#"
-    error: a new record of `people` needs `name`, which is hidden
+    error: a new row of `people` needs a value for `name`, which is hidden
      --> spile.toml:4:15
       |
     4 | operations = ["create"]
       |               ^^^^^^^^
-      = help: show it, give it a default in the source, or leave "create" out
+      = help: remove `hidden`, give the column a default in the source, or remove the operation `create`
     "#);
 }
 
 #[test]
-fn nothing_that_could_be_changed() {
+fn rejects_writes_without_a_writable_field() {
     let only = TableFacts { columns: people_table().columns[..1].to_vec(), ..people_table() };
     assert_snapshot!(diagnostics_of_table(only, "operations = [\"update\"]"), @r#"
-    error: nothing of `people` can be changed but its key, and that stays
+    error: `people` has no field that can be updated: the key cannot change
      --> spile.toml:4:15
       |
     4 | operations = ["update"]
       |               ^^^^^^^^
-      = help: leave "update" out
+      = help: remove the operation `update`
     "#);
     let computed = ColumnFacts {
         read_only_reason: Some("it is computed".into()),
@@ -87,27 +87,27 @@ fn nothing_that_could_be_changed() {
     };
     let computed = TableFacts { columns: vec![computed], ..people_table() };
     assert_snapshot!(diagnostics_of_table(computed, "operations = [\"create\"]"), @r#"
-    error: no field of `people` can be set by a caller
+    error: `people` has no field that a caller can set
      --> spile.toml:4:15
       |
     4 | operations = ["create"]
       |               ^^^^^^^^
-      = help: leave "create" out
+      = help: remove the operation `create`
     "#);
 }
 
 #[test]
-fn a_version_that_is_none() {
+fn rejects_a_version_that_is_not_an_integer_column() {
     assert_snapshot!(diagnostics_of("operations = [\"update\"]\nversion = \"name\""), @r#"
-    error: the version `name` is text, and no whole number
+    error: the version column `name` is text, not an integer
      --> spile.toml:5:11
       |
     5 | version = "name"
       |           ^^^^^^
-      = help: choose a column of whole numbers, or leave `version` out: then contents are compared
+      = help: choose an integer column, or remove `version` to compare the contents of the row
     "#);
     assert_snapshot!(diagnostics_of("operations = [\"update\"]\nversion = \"rve\""), @r#"
-    error: no field `rve`
+    error: unknown field `rve`
      --> spile.toml:5:11
       |
     5 | version = "rve"
@@ -115,70 +115,70 @@ fn a_version_that_is_none() {
       = help: did you mean `rev`?
     "#);
     assert_snapshot!(diagnostics_of("operations = [\"update\"]\nversion = \"id\""), @r#"
-    error: the version `id` is part of the key, which stays
+    error: the version column `id` is part of the key, which cannot change
      --> spile.toml:5:11
       |
     5 | version = "id"
       |           ^^^^
-      = help: choose a column of whole numbers, or leave `version` out: then contents are compared
+      = help: choose an integer column, or remove `version` to compare the contents of the row
     "#);
     let mut table = people_table();
     table.columns[5].mixed = true;
     assert_snapshot!(diagnostics_of_table(table.clone(), "operations = [\"update\"]\nversion = \"rev\""), @r#"
-    error: the version `rev` is not a whole number in every row
+    error: the version column `rev` is not an integer in every row
      --> spile.toml:5:11
       |
     5 | version = "rev"
       |           ^^^^^
-      = help: choose a column of whole numbers, or leave `version` out: then contents are compared
+      = help: choose an integer column, or remove `version` to compare the contents of the row
     "#);
     table.columns[5] =
         ColumnFacts { read_only_reason: Some("it is computed".into()), ..people_table().columns[5].clone() };
     assert_snapshot!(diagnostics_of_table(table, "operations = [\"update\"]\nversion = \"rev\""), @r#"
-    error: the version `rev` cannot be set: it is computed
+    error: the version column `rev` cannot be set: it is computed
      --> spile.toml:5:11
       |
     5 | version = "rev"
       |           ^^^^^
-      = help: choose a column of whole numbers, or leave `version` out: then contents are compared
+      = help: choose an integer column, or remove `version` to compare the contents of the row
     "#);
 }
 
 #[test]
-fn a_key_that_nobody_may_see() {
-    assert_snapshot!(diagnostics_of("fields = { id = { sensitive = true } }"), @r#"
+fn rejects_a_sensitive_key() {
+    assert_snapshot!(diagnostics_of("fields = { id = { sensitive = true } }"), @r"
     error: the key `id` is sensitive
      --> spile.toml:3:14
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: a key is in every call, cursor and question; choose another with `key`, or leave `sensitive` out
-    "#);
+      = help: a key appears in calls, cursors and confirmations; choose another with `key`, or remove `sensitive`
+    ");
 }
 
 #[test]
-fn an_operation_that_is_not_named() {
+fn rejects_a_tool_that_uses_an_undeclared_operation() {
     assert_snapshot!(diagnostics_of("[tools.add]\nuses = \"people.create\""), @r#"
-    error: `people` does not have `create`
+    error: `people` does not have the operation `create`
      --> spile.toml:5:8
       |
     5 | uses = "people.create"
       |        ^^^^^^^^^^^^^^^
-      = help: add it to the collection's operations
+      = help: add it to the collection's `operations`
     "#);
 }
 
 #[test]
-fn a_search_that_finds_nothing() {
+fn rejects_a_search_without_text_fields() {
     assert_snapshot!(diagnostics_of("operations = [\"search\"]\nsearch = [\"balance\", \"nmae\"]"), @r#"
-    error: `balance` is decimal, and words are looked for in text
+    error: `balance` is decimal, and only text fields can be searched
      --> spile.toml:5:11
       |
     5 | search = ["balance", "nmae"]
       |           ^^^^^^^^^
-      = help: leave it out; a list can filter by it
+      = help: remove it; a list can filter by it
 
-    error: no field `nmae`
+    error: unknown field `nmae`
      --> spile.toml:5:22
       |
     5 | search = ["balance", "nmae"]
@@ -186,53 +186,53 @@ fn a_search_that_finds_nothing() {
       = help: did you mean `name`?
     "#);
     assert_snapshot!(diagnostics_of("operations = [\"search\"]\nsearch = false"), @r#"
-    error: `people` is to be searched, and nothing in it may be
+    error: `people` has the operation `search` and `search = false`
      --> spile.toml:4:15
       |
     4 | operations = ["search"]
       |               ^^^^^^^^
-      = help: choose fields with search = ["…"], or leave the operation out
+      = help: choose fields with `search = ["…"]`, or remove the operation
     "#);
     let numbers = TableFacts { columns: people_table().columns[..1].to_vec(), ..people_table() };
     assert_snapshot!(diagnostics_of_table(numbers, "operations = [\"search\"]"), @r#"
-    error: `people` has no text to be searched
+    error: `people` has no text field to search
      --> spile.toml:4:15
       |
     4 | operations = ["search"]
       |               ^^^^^^^^
-      = help: leave "search" out, or say `as = "text"` for one of its fields
+      = help: remove the operation `search`, or declare a field with `as = "text"`
     "#);
 }
 
 #[test]
-fn a_type_that_the_column_has_not() {
+fn rejects_a_type_that_does_not_fit_the_column() {
     assert_snapshot!(diagnostics_of("fields = { balance = { as = \"date\" }, photo = { as = \"text\" } }"), @r#"
-    error: `balance` is decimal, and cannot be date
+    error: `balance` is decimal and cannot be date
      --> spile.toml:4:29
       |
     4 | fields = { balance = { as = "date" }, photo = { as = "text" } }
       |                             ^^^^^^
-      = help: leave the type out, or say `as = "text"`
+      = help: remove `as`, or write `as = "text"`
 
-    error: `photo` is blob, and cannot be text
+    error: `photo` is blob and cannot be text
      --> spile.toml:4:54
       |
     4 | fields = { balance = { as = "date" }, photo = { as = "text" } }
       |                                                      ^^^^^^
-      = help: leave the type out, or say `as = "blob"`
+      = help: remove `as`, or write `as = "blob"`
     "#);
     assert_snapshot!(diagnostics_of("fields = { name = { as = \"blob\" } }"), @r#"
-    error: `name` is text, and cannot be blob
+    error: `name` is text and cannot be blob
      --> spile.toml:4:26
       |
     4 | fields = { name = { as = "blob" } }
       |                          ^^^^^^
-      = help: leave the type out, or say `as = "text"`; only columns of bytes are blobs, and columns of a JSON file that are all base64
+      = help: remove `as`, or write `as = "text"`; only binary columns, and JSON columns in which every text is base64, can be blobs
     "#);
     let mut base64 = people_table();
     base64.columns.iter_mut().for_each(|column| column.is_base64 = column.name == "name");
     assert_eq!(diagnostics_of_table(base64, "fields = { name = { as = \"blob\" } }"), "");
-    // These can be.
+    // These types fit.
     assert_eq!(
         diagnostics_of(
             "fields = { id = { as = \"int64\" }, rev = { as = \"boolean\" }, extra = { as = \"text\" } }"
@@ -242,7 +242,7 @@ fn a_type_that_the_column_has_not() {
 }
 
 #[test]
-fn a_statement_that_its_source_does_not_take() {
+fn reports_errors_of_the_source_in_a_statement() {
     let bad = StatementError {
         message: "no such column: plna".into(),
         help: Some("did you mean `plan`?".into()),
@@ -268,34 +268,34 @@ fn a_statement_that_its_source_does_not_take() {
 }
 
 #[test]
-fn arguments_and_parameters_that_do_not_meet() {
+fn rejects_arguments_without_a_parameter_and_parameters_without_an_argument() {
     assert_snapshot!(diagnostics_of_statement(Ok(top_statement()), r#"
 sql = "select plan, count(*) as n from people where since >= :since and plan = :plan"
 arguments.sinec = { type = "date" }
 arguments.zebra = { type = "date" }
 "#), @r#"
-    error: the statement has no `:sinec`
+    error: the statement has no parameter `:sinec`
      --> spile.toml:5:11
       |
     5 | arguments.sinec = { type = "date" }
       |           ^^^^^
       = help: did you mean `since`?
 
-    error: the statement has no `:zebra`
+    error: the statement has no parameter `:zebra`
      --> spile.toml:6:11
       |
     6 | arguments.zebra = { type = "date" }
       |           ^^^^^
-      = help: write `:zebra` where it belongs, or leave it out
+      = help: use `:zebra` in the statement, or remove the argument
 
-    error: nothing says what `:since` is
+    error: the parameter `:since` is not declared
      --> spile.toml:4:62
       |
     4 | sql = "select plan, count(*) as n from people where since >= :since and plan = :plan"
       |                                                              ^^^^^^
       = help: did you mean `sinec`?
 
-    error: nothing says what `:plan` is
+    error: the parameter `:plan` is not declared
      --> spile.toml:4:80
       |
     4 | sql = "select plan, count(*) as n from people where since >= :since and plan = :plan"
@@ -305,7 +305,7 @@ arguments.zebra = { type = "date" }
 }
 
 #[test]
-fn texts_and_decimals_on_their_way_into_columns_of_numbers() {
+fn warns_about_arguments_that_a_column_does_not_accept() {
     let kept = |name: &str, declared: &str, keeps: AcceptedValues| ColumnAssignment {
         parameter: name.into(),
         column: name.to_uppercase(),
@@ -332,45 +332,45 @@ fn texts_and_decimals_on_their_way_into_columns_of_numbers() {
                 arguments.total = { type = \"decimal\" }\narguments.n = { type = \"integer\" }\n\
                 arguments.day = { type = \"date\" }\narguments.on = { type = \"boolean\" }";
     assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r#"
-    warning: `:code` is a text, and the column `CODE`, declared as `NUMERIC`, keeps numbers
+    warning: `:code` is a text, but the column `CODE`, declared as `NUMERIC`, stores numbers
      --> spile.toml:6:11
       |
     6 | arguments.code = {}
       |           ^^^^
-      = help: a text such as `007` is refused there; say what it is with `type`, or `cast` it
+      = help: the column rejects texts such as `007`; declare a numeric `type`, or use `cast`
 
-    warning: `:total` is a decimal, and the column `TOTAL`, declared as `NUMERIC`, keeps numbers
+    warning: `:total` is a decimal, but the column `TOTAL`, declared as `NUMERIC`, stores numbers
      --> spile.toml:7:11
       |
     7 | arguments.total = { type = "decimal" }
       |           ^^^^^
-      = help: more than 15 digits are refused there; for exact digits declare the column TEXT
+      = help: the column rejects more than 15 digits; for exact digits declare the column as TEXT
 
-    warning: `:code` is a text, and the column `CODE`, declared as `INTEGER`, keeps numbers
+    warning: `:code` is a text, but the column `CODE`, declared as `INTEGER`, stores numbers
      --> spile.toml:6:11
       |
     6 | arguments.code = {}
       |           ^^^^
-      = help: a text that is no number, and one such as `007`, is refused there; say what it is with `type`, or `cast` it
+      = help: the column rejects texts that are not numbers, and texts such as `007`; declare a numeric `type`, or use `cast`
 
-    warning: `:day` is a date, and the column `DAY`, declared as `INTEGER`, keeps numbers
+    warning: `:day` is a date, but the column `DAY`, declared as `INTEGER`, stores numbers
      --> spile.toml:9:11
       |
     9 | arguments.day = { type = "date" }
       |           ^^^
-      = help: it is refused there; declare the column DATE or TEXT
+      = help: the column rejects it; declare the column as DATE or TEXT
 
-    warning: `:on` is true or false, and the column `ON`, declared as `TEXT`, keeps texts
+    warning: `:on` is true or false, but the column `ON`, declared as `TEXT`, stores texts
       --> spile.toml:10:11
        |
     10 | arguments.on = { type = "boolean" }
        |           ^^
-       = help: it is refused there, because the statement has it elsewhere too; write `iif(:…, 'true', 'false')`
+       = help: the column rejects it, because the statement also uses the parameter elsewhere; write `iif(:…, 'true', 'false')`
     "#);
 }
 
 #[test]
-fn limits_that_are_no_integers() {
+fn warns_about_limits_that_are_not_integers() {
     let facts = StatementFacts {
         parameters: vec!["n".into(), "from".into(), "all".into()],
         limit_parameters: vec!["n".into(), "from".into(), "all".into()],
@@ -380,36 +380,36 @@ fn limits_that_are_no_integers() {
                 arguments.from = { type = \"integer\", required = false }\n\
                 arguments.all = { type = \"integer\", default = -1 }";
     assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r#"
-    warning: `:n` is text, and a limit has to be an integer
+    warning: `:n` is text, but a limit must be an integer
      --> spile.toml:5:11
       |
     5 | arguments.n = {}
       |           ^
-      = help: say `type = "integer"`
+      = help: declare it with `type = "integer"`
 
-    warning: `:from` may be left out, and a limit that is NULL is an error
+    warning: `:from` is optional, but a limit that is NULL is an error
      --> spile.toml:6:11
       |
     6 | arguments.from = { type = "integer", required = false }
       |           ^^^^
-      = help: give it a `default`: -1 is no limit
+      = help: give it a `default`; -1 means no limit
     "#);
 }
 
 #[test]
-fn a_statement_that_writes_and_does_not_say_so() {
+fn rejects_an_undeclared_writing_statement() {
     let nothing = StatementFacts { writes: true, ..StatementFacts::default() };
     assert_snapshot!(diagnostics_of_statement(Ok(nothing.clone()), "sql = \"delete from people\""), @r#"
-    error: this statement writes
+    error: this statement writes, and the tool does not have `writes = true`
      --> spile.toml:4:7
       |
     4 | sql = "delete from people"
       |       ^^^^^^^^^^^^^^^^^^^^
-      = help: say `writes = true` if that is what you want, or let it only read
+      = help: add `writes = true` to allow it, or use a statement that only reads
     "#);
     let text = "sql = \"delete from people\"\nwrites = true\nreturns = \"one\"";
     assert_snapshot!(diagnostics_of_statement(Ok(nothing), text), @r#"
-    error: this statement gives no columns
+    error: this statement returns no columns
      --> spile.toml:4:7
       |
     4 | sql = "delete from people"
@@ -426,29 +426,29 @@ fn a_statement_that_writes_and_does_not_say_so() {
       = help: leave `writes = true` out
     "#);
     assert_snapshot!(diagnostics_of_statement(Ok(StatementFacts::default()), "sql = \"pragma x\""), @r#"
-    error: this statement gives no columns
+    error: this statement returns no columns
      --> spile.toml:4:7
       |
     4 | sql = "pragma x"
       |       ^^^^^^^^^^
-      = help: a statement that reads is a `select`
+      = help: use a `select` statement
     "#);
 }
 
 #[test]
-fn columns_of_a_result_that_are_twice_there_or_not_at_all() {
+fn rejects_duplicate_and_unknown_result_columns() {
     let columns = vec![ColumnFacts::new("plan", DataType::Text), ColumnFacts::new("plan", DataType::Text)];
     let facts = StatementFacts { columns, ..StatementFacts::default() };
     let text = "sql = \"select a.plan, b.plan from a, b\"\nfields = { paln = { hidden = true } }";
     assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r#"
-    error: two columns of the result are called `plan`
+    error: two columns of the result have the name `plan`
      --> spile.toml:4:7
       |
     4 | sql = "select a.plan, b.plan from a, b"
       |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: name one of them with `as`
+      = help: rename one of them with `as`
 
-    error: the statement gives no column `paln`
+    error: the statement returns no column `paln`
      --> spile.toml:5:12
       |
     5 | fields = { paln = { hidden = true } }
@@ -460,12 +460,12 @@ fn columns_of_a_result_that_are_twice_there_or_not_at_all() {
         ..StatementFacts::default()
     };
     let text = "sql = \"select plan from a\"\nfields = { plan = { hidden = true } }";
-    assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r#"
-    error: `top` has no field to show
+    assert_snapshot!(diagnostics_of_statement(Ok(facts), text), @r"
+    error: `top` has no visible field
      --> spile.toml:3:8
       |
     3 | [tools.top]
       |        ^^^
-      = help: leave `hidden = true` out for one of its columns
-    "#);
+      = help: remove `hidden = true` from one of its columns
+    ");
 }

@@ -1,4 +1,4 @@
-//! Manifests that can be read and make no sense, table by table, and what their author is told.
+//! Diagnostics for invalid sections of a manifest.
 
 use contract::diagnostic::render_all;
 use contract::manifest::parse;
@@ -8,7 +8,7 @@ use crate::bad_manifests::render_diagnostics;
 use crate::manifest::env;
 
 #[test]
-fn an_unknown_kind() {
+fn rejects_an_unknown_kind() {
     let text = r#"
 [sources.crm]
 kind = "sqllite"
@@ -25,30 +25,30 @@ path = "crm"
 }
 
 #[test]
-fn a_kind_of_a_later_version() {
+fn rejects_a_kind_of_a_later_version() {
     let text = r#"
 [sources.crm]
 kind = "postgres"
 url = "postgres://localhost/crm"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: sources of the kind `postgres` are not in this version yet
+    error: sources of the kind `postgres` are not in this version
      --> spile.toml:2:8
       |
     2 | kind = "postgres"
       |        ^^^^^^^^^^
-      = help: this version reads `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
+      = help: this version supports `sqlite`, `csv`, `xlsx`, `xls`, `ods`, `json` and `jsonl`
     "#);
 }
 
 #[test]
-fn an_ending_that_tells_nothing() {
+fn rejects_an_unknown_extension() {
     let text = r#"
 [sources.crm]
 path = "data/export.bin"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: the ending of `data/export.bin` does not tell what it is
+    error: the extension of `data/export.bin` is not known
      --> spile.toml:2:8
       |
     2 | path = "data/export.bin"
@@ -58,7 +58,7 @@ path = "data/export.bin"
 }
 
 #[test]
-fn a_source_without_a_path() {
+fn rejects_a_source_without_a_path() {
     let text = r#"
 [sources.crm]
 kind = "csv"
@@ -82,47 +82,47 @@ kind = "csv"
 }
 
 #[test]
-fn a_delimiter_for_a_database() {
+fn rejects_a_delimiter_for_a_database() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
 delimiter = ";"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `delimiter` is for sources of the kind `csv`, and this one is `sqlite`
+    error: `delimiter` is only for sources of the kind `csv`, and this one is `sqlite`
      --> spile.toml:3:1
       |
     3 | delimiter = ";"
       | ^^^^^^^^^
-      = help: leave it out
+      = help: remove it
     "#);
 }
 
 #[test]
-fn a_delimiter_of_two_characters() {
+fn rejects_a_delimiter_of_two_characters() {
     let text = r#"
 [sources.crm]
 path = "crm.csv"
 delimiter = "::"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `::` cannot stand between columns
+    error: `::` cannot be a delimiter
      --> spile.toml:3:13
       |
     3 | delimiter = "::"
       |             ^^^^
-      = help: write one of `,` `;` `|` or `tab`, or leave it out to have it found
+      = help: use one of `,` `;` `|` or `tab`, or remove it to detect the delimiter
     "#);
 }
 
 #[test]
-fn a_collection_without_any_source() {
+fn rejects_a_collection_without_any_source() {
     let text = r#"
 [collections.customers]
 key = "email"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r"
-    error: there is no source to read from
+    error: the manifest declares no source
      --> spile.toml:1:14
       |
     1 | [collections.customers]
@@ -132,7 +132,7 @@ key = "email"
 }
 
 #[test]
-fn a_collection_that_could_be_of_two_sources() {
+fn rejects_a_collection_without_source_if_there_are_two() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -152,7 +152,7 @@ key = "email"
 }
 
 #[test]
-fn a_source_that_is_not_there() {
+fn rejects_an_unknown_source() {
     let text = r#"
 [sources.customers]
 path = "customers.csv"
@@ -170,7 +170,7 @@ source = "custommers"
 }
 
 #[test]
-fn a_table_in_a_file() {
+fn rejects_a_table_in_a_file() {
     let text = r#"
 [sources.crm]
 path = "customers.csv"
@@ -178,17 +178,17 @@ path = "customers.csv"
 table = "Sheet1"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `table` is for sources of the kind `sqlite`, and this one is `csv`
+    error: `table` is only for sources of the kind `sqlite`, and this one is `csv`
      --> spile.toml:4:1
       |
     4 | table = "Sheet1"
       | ^^^^^
-      = help: leave it out: such a file is one table
+      = help: remove it: such a file is one table
     "#);
 }
 
 #[test]
-fn a_name_with_blanks() {
+fn rejects_a_name_with_blanks() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -196,17 +196,17 @@ path = "crm.db"
 key = "email"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `My Customers (2026)` cannot be the name of a collection
+    error: `My Customers (2026)` is not a valid name for a collection
      --> spile.toml:3:14
       |
     3 | [collections."My Customers (2026)"]
       |              ^^^^^^^^^^^^^^^^^^^^^
-      = help: use letters without marks, digits and `_`, at most 40: `my_customers_2026`
+      = help: use at most 40 ASCII letters, digits and `_`, such as `my_customers_2026`
     "#);
 }
 
 #[test]
-fn names_of_tools() {
+fn rejects_invalid_tool_names() {
     let text = r#"
 [tools."find customer"]
 uses = "customers.get"
@@ -214,24 +214,24 @@ uses = "customers.get"
 uses = "customers.get"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `find customer` cannot be the name of a tool
+    error: `find customer` is not a valid name for a tool
      --> spile.toml:1:8
       |
     1 | [tools."find customer"]
       |        ^^^^^^^^^^^^^^^
-      = help: use letters without marks, digits, `_` and `-`, at most 48
+      = help: use at most 48 ASCII letters, digits, `_` and `-`
 
-    error: `find_the_customer_who_bought_most_in_the_whole_of_last_year` cannot be the name of a tool
+    error: `find_the_customer_who_bought_most_in_the_whole_of_last_year` is not a valid name for a tool
      --> spile.toml:3:8
       |
     3 | [tools.find_the_customer_who_bought_most_in_the_whole_of_last_year]
       |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: use letters without marks, digits, `_` and `-`, at most 48
+      = help: use at most 48 ASCII letters, digits, `_` and `-`
     "#);
 }
 
 #[test]
-fn writing() {
+fn rejects_writing_operations_of_a_read_only_file() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -249,7 +249,7 @@ operations = ["get", "delete", "lst"]
 }
 
 #[test]
-fn an_unknown_type_and_an_unknown_format() {
+fn rejects_an_unknown_type_and_an_unknown_format() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -283,7 +283,7 @@ mail = { format = "e-mail" }
 }
 
 #[test]
-fn a_field_under_a_name_that_is_taken() {
+fn rejects_a_reserved_field_name() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -292,24 +292,24 @@ max = { name = "limit" }
 size = { name = "Größe" }
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `limit` cannot be the name of a field
+    error: `limit` is not a valid name for a field
      --> spile.toml:4:16
       |
     4 | max = { name = "limit" }
       |                ^^^^^^^
-      = help: tools have an argument `limit` of their own; choose another
+      = help: `limit` is the name of another argument; choose a different one
 
-    error: `Größe` cannot be the name of a field
+    error: `Größe` is not a valid name for a field
      --> spile.toml:5:17
       |
     5 | size = { name = "Größe" }
       |                 ^^^^^^^
-      = help: use letters without marks, digits and `_`, at most 60
+      = help: use at most 60 ASCII letters, digits and `_`
     "#);
 }
 
 #[test]
-fn an_enum_of_two_sorts() {
+fn rejects_an_enum_of_two_types() {
     let text = r#"
 [sources.crm]
 path = "crm.db"
@@ -317,17 +317,17 @@ path = "crm.db"
 plan = { enum = ["free", 2] }
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `enum`: expected a string, like the first, found an integer
+    error: `enum`: expected a string like the first value, found an integer
      --> spile.toml:4:26
       |
     4 | plan = { enum = ["free", 2] }
       |                          ^
-      = help: a list of values is for texts, dates and whole numbers, all of one sort
+      = help: the values must be all strings or all integers
     "#);
 }
 
 #[test]
-fn a_tool_that_uses_nothing() {
+fn rejects_a_tool_without_uses() {
     let text = r#"
 [tools.lookup]
 description = "Return the record."
@@ -343,7 +343,7 @@ description = "Return the record."
 }
 
 #[test]
-fn tools_that_use_what_there_is_not() {
+fn rejects_tools_that_use_unknown_operations() {
     let text = r#"
 [tools.a]
 uses = "customers"
@@ -353,7 +353,7 @@ uses = "customers.gett"
 uses = "customers.update"
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `customers` is not a collection and what to do with it
+    error: `customers` is not a collection and an operation
      --> spile.toml:2:8
       |
     2 | uses = "customers"
@@ -370,7 +370,7 @@ uses = "customers.update"
 }
 
 #[test]
-fn a_text_of_two_lines() {
+fn rejects_a_template_of_two_lines() {
     let text = r#"
 [tools.lookup]
 uses = "customers.get"
@@ -378,17 +378,17 @@ text = """{email}
 {plan}"""
 "#;
     assert_snapshot!(render_diagnostics(text.trim_start()), @r#"
-    error: `text` is one line for each row
+    error: `text` must be one line
      --> spile.toml:3:8
       |
     3 | text = """{email}
       |        ^^^^^^^^^^
-      = help: leave line breaks and tabs out
+      = help: remove line breaks and tabs
     "#);
 }
 
 #[test]
-fn an_empty_description() {
+fn rejects_an_empty_description() {
     let text = r#"
 [tools.lookup]
 uses = "customers.get"
@@ -400,21 +400,21 @@ description = "  "
       |
     3 | description = "  "
       |               ^^^^
-      = help: say something, or leave the key out
+      = help: write a value, or remove the key
     "#);
 }
 
 #[test]
-fn what_nobody_will_read_is_a_warning() {
+fn warns_about_settings_of_hidden_tools_and_fields() {
     let text = "[tools.a]\nuses = 'a.get'\nhidden = true\ndescription = 'Long and fine.'\n";
     let (manifest, warnings) = parse("spile.toml", text, &env).expect("no error");
     assert!(manifest.tools[0].hidden);
     assert_snapshot!(render_all(&warnings, false), @r"
-    warning: nobody will read this: the tool is hidden
+    warning: this has no effect: the tool is hidden
      --> spile.toml:4:15
       |
     4 | description = 'Long and fine.'
       |               ^^^^^^^^^^^^^^^^
-      = help: leave it or `hidden` out
+      = help: remove it or `hidden`
     ");
 }

@@ -1,4 +1,4 @@
-//! Sources and servers that make no sense, and what their author is told.
+//! Diagnostics for invalid sources and servers.
 
 use insta::assert_snapshot;
 
@@ -9,7 +9,7 @@ fn diagnostics_of(text: &str) -> String {
 }
 
 #[test]
-fn what_is_for_csv_on_a_workbook() {
+fn rejects_csv_settings_of_a_workbook() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.xlsx"
@@ -17,63 +17,63 @@ delimiter = ";"
 null = "-"
 formulas = "keep"
 "#), @r#"
-    error: `delimiter` is for sources of the kind `csv`, and this one is `xlsx`
+    error: `delimiter` is only for sources of the kind `csv`, and this one is `xlsx`
      --> spile.toml:3:1
       |
     3 | delimiter = ";"
       | ^^^^^^^^^
-      = help: leave it out
+      = help: remove it
 
-    error: `null` is for sources of the kind `csv`, and this one is `xlsx`
+    error: `null` is only for sources of the kind `csv`, and this one is `xlsx`
      --> spile.toml:4:1
       |
     4 | null = "-"
       | ^^^^
-      = help: write it for the collection, or for one of its fields
+      = help: move it to the collection, or to one of its fields
 
-    error: `formulas` is for sources of the kind `csv`, and this one is `xlsx`
+    error: `formulas` is only for sources of the kind `csv`, and this one is `xlsx`
      --> spile.toml:5:1
       |
     5 | formulas = "keep"
       | ^^^^^^^^
-      = help: leave it out
+      = help: remove it
     "#);
 }
 
 #[test]
-fn a_pointer_for_json_lines() {
+fn rejects_a_pointer_for_json_lines() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.jsonl"
 at = "/items"
 "#), @r#"
-    error: `at` is for sources of the kind `json`, and this one is `jsonl`
+    error: `at` is only for sources of the kind `json`, and this one is `jsonl`
      --> spile.toml:3:1
       |
     3 | at = "/items"
       | ^^
-      = help: leave it out: each line is a record
+      = help: remove it: each line is a record
     "#);
 }
 
 #[test]
-fn a_pointer_for_a_database() {
+fn rejects_a_pointer_for_a_database() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.db"
 at = "/items"
 "#), @r#"
-    error: `at` is for sources of the kind `json`, and this one is `sqlite`
+    error: `at` is only for sources of the kind `json`, and this one is `sqlite`
      --> spile.toml:3:1
       |
     3 | at = "/items"
       | ^^
-      = help: leave it out
+      = help: remove it
     "#);
 }
 
 #[test]
-fn a_path_of_jsonpath_is_no_pointer() {
+fn suggests_a_pointer_for_a_jsonpath() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.json"
@@ -89,7 +89,7 @@ at = "$.data.items[*]"
 }
 
 #[test]
-fn a_pointer_without_its_slash() {
+fn rejects_a_pointer_without_a_slash() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.json"
@@ -105,7 +105,7 @@ at = "data.items"
 }
 
 #[test]
-fn a_pointer_with_a_lone_tilde() {
+fn rejects_a_pointer_with_a_lone_tilde() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.json"
@@ -116,12 +116,12 @@ at = "/a~b"
       |
     3 | at = "/a~b"
       |      ^^^^^^
-      = help: `~` is written `~0`, and a `/` in a name `~1`
+      = help: write `~0` for `~`, and `~1` for a `/` in a name
     "#);
 }
 
 #[test]
-fn formulas_are_kept_or_refused() {
+fn rejects_an_unknown_value_of_formulas() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.csv"
@@ -137,7 +137,7 @@ formulas = "allow"
 }
 
 #[test]
-fn formulas_are_no_boolean() {
+fn rejects_a_boolean_for_formulas() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.csv"
@@ -153,7 +153,7 @@ formulas = true
 }
 
 #[test]
-fn a_kind_by_the_name_of_its_program() {
+fn suggests_a_kind_for_the_name_of_a_program() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 kind = "excel"
@@ -169,7 +169,7 @@ path = "crm.xlsx"
 }
 
 #[test]
-fn a_kind_by_another_ending() {
+fn suggests_a_kind_for_an_extension() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 kind = "tsv"
@@ -185,7 +185,7 @@ path = "crm.tsv"
 }
 
 #[test]
-fn a_source_that_says_type() {
+fn suggests_kind_for_type() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 type = "csv"
@@ -201,7 +201,7 @@ path = "crm.csv"
 }
 
 #[test]
-fn a_source_that_says_file() {
+fn suggests_path_for_file() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 kind = "csv"
@@ -224,23 +224,23 @@ file = "crm.csv"
 }
 
 #[test]
-fn sources_as_a_list() {
+fn rejects_sources_as_a_list() {
     assert_snapshot!(diagnostics_of(r#"
 [[sources]]
 name = "crm"
 path = "crm.csv"
 "#), @r"
-    error: `sources` is there as a list
+    error: `sources` is an array of tables
      --> spile.toml:1:3
       |
     1 | [[sources]]
       |   ^^^^^^^
-      = help: write it with single brackets: `[sources.crm]`
+      = help: use single brackets: `[sources.crm]`
     ");
 }
 
 #[test]
-fn what_is_known_elsewhere() {
+fn names_the_section_that_has_an_unknown_key() {
     assert_snapshot!(diagnostics_of(r#"
 rows_max = 10
 [server]
@@ -263,7 +263,7 @@ key = "email"
 }
 
 #[test]
-fn a_key_in_another_case() {
+fn suggests_a_key_in_another_case() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 Name = "crm"
@@ -286,7 +286,7 @@ Rate-Limit = "60/min"
 }
 
 #[test]
-fn a_rate_that_is_a_number() {
+fn rejects_a_rate_that_is_a_number() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = 60
@@ -296,47 +296,47 @@ rate_limit = 60
       |
     2 | rate_limit = 60
       |              ^^
-      = help: write calls and a time: `"60/min"`
+      = help: write a number of calls and a unit: `"60/min"`
     "#);
 }
 
 #[test]
-fn a_rate_without_a_time() {
+fn rejects_a_rate_without_a_unit() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "60"
 "#), @r#"
-    error: `60` is not so many calls in so long a time: there is no `/`
+    error: `60` is not a rate limit: it has no `/`
      --> spile.toml:2:14
       |
     2 | rate_limit = "60"
       |              ^^^^
-      = help: write it as `60/min`; also `s`, `h` and `day`
+      = help: write `60/min`; other units are `s`, `h` and `day`
     "#);
 }
 
 #[test]
-fn a_rate_of_an_unknown_time() {
+fn rejects_a_rate_with_an_unknown_unit() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "60/fortnight"
 "#), @r#"
-    error: `60/fortnight` is not so many calls in so long a time: `fortnight` is no time
+    error: `60/fortnight` is not a rate limit: unknown unit `fortnight`
      --> spile.toml:2:14
       |
     2 | rate_limit = "60/fortnight"
       |              ^^^^^^^^^^^^^^
-      = help: write `s`, `min`, `h` or `day` behind the `/`
+      = help: write `s`, `min`, `h` or `day` after the `/`
     "#);
 }
 
 #[test]
-fn a_rate_with_a_slip() {
+fn suggests_a_unit_for_a_typo() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "60/mintue"
 "#), @r#"
-    error: `60/mintue` is not so many calls in so long a time: `mintue` is no time
+    error: `60/mintue` is not a rate limit: unknown unit `mintue`
      --> spile.toml:2:14
       |
     2 | rate_limit = "60/mintue"
@@ -346,52 +346,52 @@ rate_limit = "60/mintue"
 }
 
 #[test]
-fn a_rate_of_nothing() {
+fn rejects_a_rate_of_zero() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "0/min"
 "#), @r#"
-    error: `0/min` is not so many calls in so long a time: no call at all would be let through
+    error: `0/min` is not a rate limit: it would refuse every call
      --> spile.toml:2:14
       |
     2 | rate_limit = "0/min"
       |              ^^^^^^^
-      = help: leave the tool out with `hidden = true`
+      = help: remove the tool with `hidden = true`
     "#);
 }
 
 #[test]
-fn a_rate_of_a_fraction() {
+fn rejects_a_rate_of_a_fraction() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "0.5/s"
 "#), @r#"
-    error: `0.5/s` is not so many calls in so long a time: `0.5` is no number of calls
+    error: `0.5/s` is not a rate limit: `0.5` is not a number of calls
      --> spile.toml:2:14
       |
     2 | rate_limit = "0.5/s"
       |              ^^^^^^^
-      = help: write a whole number of calls, in a longer time if need be: `60/h`
+      = help: write an integer, with a longer unit if necessary: `60/h`
     "#);
 }
 
 #[test]
-fn a_rate_beyond_all() {
+fn rejects_a_rate_beyond_the_limit() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 rate_limit = "5000000/s"
 "#), @r#"
-    error: `5000000/s` is not so many calls in so long a time: more calls than any server answers
+    error: `5000000/s` is not a rate limit: it has too many calls
      --> spile.toml:2:14
       |
     2 | rate_limit = "5000000/s"
       |              ^^^^^^^^^^^
-      = help: 1000000 are the most; leave it out for no limit
+      = help: the limit is 1000000 calls; remove the key for no limit
     "#);
 }
 
 #[test]
-fn a_server_that_says_description() {
+fn suggests_instructions_for_description() {
     assert_snapshot!(diagnostics_of(r#"
 [server]
 description = "Customers by email."
@@ -414,18 +414,18 @@ timeout = 30
 }
 
 #[test]
-fn a_file_of_one_table() {
+fn rejects_a_table_of_a_single_table_file() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]
 path = "crm.csv"
 [collections.customers]
 table = "customers"
 "#), @r#"
-    error: `table` is for sources of the kind `sqlite`, and this one is `csv`
+    error: `table` is only for sources of the kind `sqlite`, and this one is `csv`
      --> spile.toml:4:1
       |
     4 | table = "customers"
       | ^^^^^
-      = help: leave it out: such a file is one table
+      = help: remove it: such a file is one table
     "#);
 }

@@ -1,17 +1,17 @@
-//! Tools and their statements that make no sense, and what their author is told.
+//! Diagnostics for invalid tools and statements.
 
 use insta::assert_snapshot;
 
 use crate::bad_manifests::render_diagnostics;
 
-/// What is told of a tool with these lines.
+/// The diagnostics for a tool with these lines.
 fn diagnostics_of(more: &str) -> String {
     let source = "[sources.crm]\npath = \"crm.db\"\n[collections.customers]\n";
     render_diagnostics(&format!("{source}[tools.find]\n{}", more.trim_start()))
 }
 
 #[test]
-fn a_tool_of_two_bodies() {
+fn rejects_a_tool_with_uses_and_sql() {
     assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 sql = "select 1"
@@ -21,12 +21,12 @@ sql = "select 1"
       |
     6 | sql = "select 1"
       | ^^^
-      = help: keep one: what is generated, or a statement of your own
+      = help: keep one of them
     "#);
 }
 
 #[test]
-fn a_tool_without_a_body() {
+fn rejects_a_tool_without_uses_and_sql() {
     assert_snapshot!(diagnostics_of(r#"description = "Finds a customer.""#), @r#"
     error: `find` has neither `uses` nor `sql`
      --> spile.toml:4:8
@@ -38,7 +38,7 @@ fn a_tool_without_a_body() {
 }
 
 #[test]
-fn what_is_for_statements() {
+fn rejects_statement_keys_of_a_tool_with_uses() {
     assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 writes = true
@@ -46,38 +46,38 @@ rows_max = 5
 source = "crm"
 arguments.a = { type = "date" }
 "#), @r#"
-    error: `writes` is for tools with `sql`, and this one has `uses`
+    error: `writes` is only for tools with `sql`, and this one has `uses`
      --> spile.toml:6:1
       |
     6 | writes = true
       | ^^^^^^
-      = help: whether it writes follows from the operation; leave it out
+      = help: remove it: the operation decides whether the tool writes
 
-    error: `rows_max` is for tools with `sql`, and this one has `uses`
+    error: `rows_max` is only for tools with `sql`, and this one has `uses`
      --> spile.toml:7:1
       |
     7 | rows_max = 5
       | ^^^^^^^^
-      = help: say it for the collection instead
+      = help: move it to the collection
 
-    error: `source` is for tools with `sql`, and this one has `uses`
+    error: `source` is only for tools with `sql`, and this one has `uses`
      --> spile.toml:8:1
       |
     8 | source = "crm"
       | ^^^^^^
-      = help: its collection has a source; leave it out
+      = help: remove it: the collection has a source
 
-    error: `arguments` is for tools with `sql`, and this one has `uses`
+    error: `arguments` is only for tools with `sql`, and this one has `uses`
      --> spile.toml:9:1
       |
     9 | arguments.a = { type = "date" }
       | ^^^^^^^^^
-      = help: leave it out
+      = help: remove it
     "#);
 }
 
 #[test]
-fn asking_before_a_tool_reads() {
+fn rejects_confirm_for_a_reading_tool() {
     assert_snapshot!(diagnostics_of(r#"
 uses = "customers.list"
 confirm = "ask"
@@ -87,12 +87,12 @@ confirm = "ask"
       |
     6 | confirm = "ask"
       |           ^^^^^
-      = help: it is for `create`, `update` and `delete`; leave it out
+      = help: remove it; it is for `create`, `update` and `delete`
     "#);
 }
 
 #[test]
-fn asking_before_a_statement_reads() {
+fn rejects_confirm_for_a_reading_statement() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 confirm = "ask"
@@ -102,63 +102,63 @@ confirm = "ask"
       |
     6 | confirm = "ask"
       |           ^^^^^
-      = help: leave it out, or say `writes = true`
+      = help: remove it, or add `writes = true`
     "#);
 }
 
 #[test]
-fn a_variable_in_a_statement() {
+fn rejects_a_variable_in_a_statement() {
     assert_snapshot!(diagnostics_of(r#"sql = "select * from customers where email = '${email}'""#), @r#"
     error: variables are not replaced in a statement
      --> spile.toml:5:47
       |
     5 | sql = "select * from customers where email = '${email}'"
       |                                               ^^^^^^^^
-      = help: write `:name` where a value goes, and say what it is in `arguments`
+      = help: write `:name` for the value, and declare it in `arguments`
     "#);
 }
 
 #[test]
-fn an_empty_statement() {
+fn rejects_an_empty_statement() {
     assert_snapshot!(diagnostics_of(r#"sql = " ""#), @r#"
     error: `sql` is empty
      --> spile.toml:5:7
       |
     5 | sql = " "
       |       ^^^
-      = help: say something, or leave the key out
+      = help: write a value, or remove the key
     "#);
 }
 
 #[test]
-fn a_statement_that_is_a_list() {
+fn rejects_a_statement_that_is_a_list() {
     assert_snapshot!(diagnostics_of(r#"sql = ["select 1", "select 2"]"#), @r#"
     error: `sql`: expected a string, found an array
      --> spile.toml:5:7
       |
     5 | sql = ["select 1", "select 2"]
       |       ^^^^^^^^^^^^^^^^^^^^^^^^
-      = help: a tool runs one statement; make a tool for each
+      = help: a tool runs one statement; write one tool for each
     "#);
 }
 
 #[test]
-fn changes_without_writes() {
+fn rejects_changes_max_without_writes() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 changes_max = 5
 "#), @r"
-    error: `changes_max` is for statements that write
+    error: `changes_max` is only for statements that write
      --> spile.toml:6:1
       |
     6 | changes_max = 5
       | ^^^^^^^^^^^
-      = help: add `writes = true`, or leave it out
+      = help: add `writes = true`, or remove it
     ");
 }
 
 #[test]
-fn changes_that_are_none() {
+fn rejects_changes_max_of_zero() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "delete from customers"
 writes = true
@@ -173,7 +173,7 @@ changes_max = 0
 }
 
 #[test]
-fn writes_that_is_a_word() {
+fn rejects_a_word_for_writes() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "delete from customers"
 writes = "yes"
@@ -188,7 +188,7 @@ writes = "yes"
 }
 
 #[test]
-fn a_return_that_is_unknown() {
+fn rejects_an_unknown_value_of_returns() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 returns = "first"
@@ -203,84 +203,84 @@ returns = "first"
 }
 
 #[test]
-fn rows_of_a_tool_that_returns_one() {
+fn rejects_rows_of_a_tool_that_returns_one() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 returns = "one"
 rows_max = 5
 "#), @r"
-    error: `rows_max` is for many rows, and this tool returns one
+    error: `rows_max` has no effect: this tool returns one row
      --> spile.toml:7:1
       |
     7 | rows_max = 5
       | ^^^^^^^^
-      = help: leave it or `returns` out
+      = help: remove it or `returns`
     ");
 }
 
 #[test]
-fn an_argument_with_its_colon() {
+fn rejects_an_argument_with_its_colon() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :since"
 arguments.":since" = { type = "date" }
 "#), @r#"
-    error: `:since` cannot be the name of an argument
+    error: `:since` is not a valid name for an argument
      --> spile.toml:6:11
       |
     6 | arguments.":since" = { type = "date" }
       |           ^^^^^^^^
-      = help: only the statement has the sign: write `since` here
+      = help: the sign belongs in the statement only: write `since` here
     "#);
 }
 
 #[test]
-fn an_argument_that_begins_with_a_digit() {
+fn rejects_an_argument_that_begins_with_a_digit() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select ?1"
 arguments.1 = { type = "date" }
 "#), @r#"
-    error: `1` cannot be the name of an argument
+    error: `1` is not a valid name for an argument
      --> spile.toml:6:11
       |
     6 | arguments.1 = { type = "date" }
       |           ^
-      = help: use letters without marks, digits and `_`, a letter first, at most 64
+      = help: use at most 64 ASCII letters, digits and `_`, starting with a letter
     "#);
 }
 
 #[test]
-fn an_argument_with_an_umlaut() {
+fn rejects_an_argument_with_an_umlaut() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select 1"
 arguments."größe" = { type = "integer" }
 "#), @r#"
-    error: `größe` cannot be the name of an argument
+    error: `größe` is not a valid name for an argument
      --> spile.toml:6:11
       |
     6 | arguments."größe" = { type = "integer" }
       |           ^^^^^^^
-      = help: use letters without marks, digits and `_`, a letter first, at most 64
+      = help: use at most 64 ASCII letters, digits and `_`, starting with a letter
     "#);
 }
 
 #[test]
-fn an_argument_that_every_writing_tool_has() {
+fn rejects_an_argument_that_every_writing_tool_has() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "delete from customers where id = :dry_run"
 writes = true
 arguments.dry_run = { type = "boolean" }
 "#), @r#"
-    error: `dry_run` cannot be an argument of yours
+    error: `dry_run` is a reserved argument
      --> spile.toml:7:11
       |
     7 | arguments.dry_run = { type = "boolean" }
       |           ^^^^^^^
-      = help: every tool that writes has `idempotency_key` and `dry_run`; choose another
+      = help: every tool that writes has `idempotency_key` and `dry_run`; choose another name
     "#);
 }
 
 #[test]
-fn an_argument_that_is_a_text() {
+fn rejects_an_argument_that_is_a_text() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :since"
 arguments.since = "date"
@@ -294,7 +294,7 @@ arguments.since = "date"
 }
 
 #[test]
-fn arguments_as_a_list() {
+fn rejects_arguments_as_a_list() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :since"
 arguments = ["since"]
@@ -308,7 +308,7 @@ arguments = ["since"]
 }
 
 #[test]
-fn an_argument_of_an_unknown_type() {
+fn rejects_an_argument_of_an_unknown_type() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a, :b"
 arguments.a = { type = "datetime" }
@@ -331,7 +331,7 @@ arguments.b = { type = "strnig" }
 }
 
 #[test]
-fn an_argument_that_is_a_structure() {
+fn rejects_an_argument_that_is_a_structure() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "json" }
@@ -341,42 +341,42 @@ arguments.a = { type = "json" }
       |
     6 | arguments.a = { type = "json" }
       |                        ^^^^^^
-      = help: write `string`, and what it holds in the description
+      = help: write `string`, and describe the content in `description`
     "#);
 }
 
 #[test]
-fn an_argument_of_two_types() {
+fn rejects_an_argument_of_two_types() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "string", as = "date" }
 "#), @r#"
-    error: `as` and `type` mean the same here
+    error: `as` and `type` mean the same
      --> spile.toml:6:34
       |
     6 | arguments.a = { type = "string", as = "date" }
       |                                  ^^
-      = help: keep one of the two
+      = help: keep one of them
     "#);
 }
 
 #[test]
-fn a_format_of_a_number() {
+fn rejects_a_format_of_a_number() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "integer", format = "email" }
 "#), @r#"
-    error: `a` is `integer`, and has no format
+    error: `a` is `integer`, which has no format
      --> spile.toml:6:44
       |
     6 | arguments.a = { type = "integer", format = "email" }
       |                                            ^^^^^^^
-      = help: formats are for texts; leave it out, or say `type = "string"`
+      = help: only text has a format; remove it, or write `type = "string"`
     "#);
 }
 
 #[test]
-fn values_that_are_not_of_the_type() {
+fn rejects_values_that_are_not_of_the_type() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "integer", enum = ["1", "2"] }
@@ -386,12 +386,12 @@ arguments.a = { type = "integer", enum = ["1", "2"] }
       |
     6 | arguments.a = { type = "integer", enum = ["1", "2"] }
       |                                           ^^^
-      = help: write a whole number without quotes
+      = help: write an integer without quotes
     "#);
 }
 
 #[test]
-fn values_for_what_has_none() {
+fn rejects_an_enum_for_a_type_without_one() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "boolean", enum = ["yes", "no"] }
@@ -401,27 +401,27 @@ arguments.a = { type = "boolean", enum = ["yes", "no"] }
       |
     6 | arguments.a = { type = "boolean", enum = ["yes", "no"] }
       |                                           ^^^^^
-      = help: leave the list out: it is for texts, dates and whole numbers
+      = help: remove `enum`: it is for texts, dates and integers
     "#);
 }
 
 #[test]
-fn dates_that_are_none() {
+fn rejects_invalid_dates() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "date", enum = ["31.1.2026"] }
 "#), @r#"
-    error: `31.1.2026` is no `date`
+    error: `31.1.2026` is not of the type `date`
      --> spile.toml:6:40
       |
     6 | arguments.a = { type = "date", enum = ["31.1.2026"] }
       |                                        ^^^^^^^^^^^
-      = help: write it as `2026-01-31`
+      = help: write it like `2026-01-31`
     "#);
 }
 
 #[test]
-fn a_default_of_another_type() {
+fn rejects_a_default_of_another_type() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "integer", default = "10" }
@@ -431,12 +431,12 @@ arguments.a = { type = "integer", default = "10" }
       |
     6 | arguments.a = { type = "integer", default = "10" }
       |                                             ^^^^
-      = help: write a whole number without quotes
+      = help: write an integer without quotes
     "#);
 }
 
 #[test]
-fn a_default_that_is_no_boolean() {
+fn rejects_a_default_that_is_not_a_boolean() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "boolean", default = 1 }
@@ -451,22 +451,22 @@ arguments.a = { type = "boolean", default = 1 }
 }
 
 #[test]
-fn a_default_that_is_no_date() {
+fn rejects_a_default_that_is_not_a_date() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "date", default = "yesterday" }
 "#), @r#"
-    error: `yesterday` is no `date`
+    error: `yesterday` is not of the type `date`
      --> spile.toml:6:42
       |
     6 | arguments.a = { type = "date", default = "yesterday" }
       |                                          ^^^^^^^^^^^
-      = help: write it as `2026-01-31`
+      = help: write it like `2026-01-31`
     "#);
 }
 
 #[test]
-fn a_default_without_quotes() {
+fn rejects_a_default_without_quotes() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { type = "date", default = 2026-01-31 }
@@ -481,7 +481,7 @@ arguments.a = { type = "date", default = 2026-01-31 }
 }
 
 #[test]
-fn a_default_that_is_a_list() {
+fn rejects_a_default_that_is_a_list() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { default = ["x"] }
@@ -495,37 +495,37 @@ arguments.a = { default = ["x"] }
 }
 
 #[test]
-fn a_default_that_is_not_allowed() {
+fn rejects_a_default_that_is_not_allowed() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { enum = ["x", "y"], default = "z" }
 "#), @r#"
-    error: the default of `a` is not one of its values
+    error: the default of `a` is not in its `enum`
      --> spile.toml:6:46
       |
     6 | arguments.a = { enum = ["x", "y"], default = "z" }
       |                                              ^^^
-      = help: add it to `enum`, or choose one that is there
+      = help: add it to `enum`, or choose one of the values
     "#);
 }
 
 #[test]
-fn a_default_that_is_never_used() {
+fn rejects_a_default_that_is_never_used() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 arguments.a = { default = "x", required = true }
 "#), @r#"
-    error: `a` is required, so its default is never used
+    error: `a` is required, so its default has no effect
      --> spile.toml:6:32
       |
     6 | arguments.a = { default = "x", required = true }
       |                                ^^^^^^^^
-      = help: leave `required` or `default` out
+      = help: remove `required` or `default`
     "#);
 }
 
 #[test]
-fn parameters_instead_of_arguments() {
+fn suggests_arguments_for_parameters() {
     assert_snapshot!(diagnostics_of(r#"
 sql = "select :a"
 parameters.a = { type = "date" }
@@ -540,22 +540,22 @@ parameters.a = { type = "date" }
 }
 
 #[test]
-fn a_rate_of_a_tool() {
+fn rejects_a_rate_of_a_tool() {
     assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 rate_limit = "often"
 "#), @r#"
-    error: `often` is not so many calls in so long a time: there is no `/`
+    error: `often` is not a rate limit: it has no `/`
      --> spile.toml:6:14
       |
     6 | rate_limit = "often"
       |              ^^^^^^^
-      = help: write it as `60/min`; also `s`, `h` and `day`
+      = help: write `60/min`; other units are `s`, `h` and `day`
     "#);
 }
 
 #[test]
-fn a_timeout_of_a_tool() {
+fn rejects_a_timeout_of_a_tool() {
     assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 call_timeout_ms = 0
@@ -569,7 +569,7 @@ call_timeout_ms = 0
 }
 
 #[test]
-fn a_long_running_word() {
+fn rejects_a_word_for_long_running() {
     assert_snapshot!(diagnostics_of(r#"
 uses = "customers.get"
 long_running = "true"
@@ -584,7 +584,7 @@ long_running = "true"
 }
 
 #[test]
-fn an_operation_that_is_none() {
+fn rejects_an_unknown_operation() {
     assert_snapshot!(diagnostics_of(r#"uses = "customers.remove""#), @r#"
     error: unknown operation `remove`
      --> spile.toml:5:19
@@ -596,9 +596,9 @@ fn an_operation_that_is_none() {
 }
 
 #[test]
-fn uses_without_an_operation() {
+fn rejects_uses_without_an_operation() {
     assert_snapshot!(diagnostics_of(r#"uses = "customers""#), @r#"
-    error: `customers` is not a collection and what to do with it
+    error: `customers` is not a collection and an operation
      --> spile.toml:5:8
       |
     5 | uses = "customers"

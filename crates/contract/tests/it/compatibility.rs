@@ -1,4 +1,4 @@
-//! Which change breaks whom, as a table: what was, what is, and what is said of it.
+//! The compatibility of changes, as a table.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn contract_with(promise: ToolInterface) -> ContractInterface {
     }
 }
 
-/// An object with these properties, of which some must be there.
+/// An object schema with these properties, some of them required.
 fn object(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
@@ -44,18 +44,18 @@ fn assert_differences(
     let all: Vec<String> = found.iter().map(|one| format!("{} {one}", one.compatibility.as_str())).collect();
     assert_eq!(all, lines);
     assert_eq!(overall_compatibility(&found), verdict);
-    // Whatever can be said of it, nothing is said of what is the same.
+    // A schema has no differences from itself.
     assert_eq!((compare_interfaces(old, old), compare_interfaces(new, new)), (vec![], vec![]));
 }
 
-/// As an argument `a`.
+/// The schema as an argument `a`.
 #[track_caller]
 fn assert_input_change(was: Value, is: Value, verdict: Compatibility, line: &str) {
     let whole = |a: Value| contract_with(tool_interface(object(json!({ "a": a }), &[]), json!({})));
     assert_differences(&whole(was), &whole(is), verdict, &[line]);
 }
 
-/// As a field `a` of the items of a list.
+/// The schema as a field `a` of the items of a list.
 #[track_caller]
 fn assert_output_change(was: Value, is: Value, verdict: Compatibility, line: &str) {
     let list = |a: Value| {
@@ -69,12 +69,12 @@ fn assert_output_change(was: Value, is: Value, verdict: Compatibility, line: &st
 
 use Compatibility::{Breaking, Compatible, TextOnly};
 
-const TAKES_MORE: &str = "more is taken than before";
-const TAKES_LESS: &str = "what was taken before may be refused";
-const TELLS_LESS: &str = "no more is told than before";
-const TELLS_MORE: &str = "readers may be told what they do not expect";
+const TAKES_MORE: &str = "it accepts more than before";
+const TAKES_LESS: &str = "arguments that were valid may be refused";
+const TELLS_LESS: &str = "it returns nothing new";
+const TELLS_MORE: &str = "clients may receive values that they do not expect";
 
-/// A keyword that gets narrower from left to right, on both sides and in both directions.
+/// Asserts the compatibility of a keyword that narrows from left to right, on both sides and in both directions.
 #[track_caller]
 fn assert_narrowing(wide: Value, narrow: Value, narrower: &str, wider: &str) {
     let of = |side: &str, verdict: &str, what: &str, why: &str| format!("{verdict} t {side}: {what}; {why}");
@@ -91,7 +91,7 @@ fn assert_narrowing(wide: Value, narrow: Value, narrower: &str, wider: &str) {
 }
 
 #[test]
-fn what_is_narrower_breaks_callers_and_what_is_wider_breaks_readers() {
+fn a_narrower_input_and_a_wider_output_are_breaking() {
     let text = || json!({"type": "string"});
     assert_narrowing(
         json!({"type": ["string", "null"]}),
@@ -114,20 +114,20 @@ fn what_is_narrower_breaks_callers_and_what_is_wider_breaks_readers() {
     assert_narrowing(
         json!({"enum": ["free", "ruby", 7]}),
         json!({"enum": [7, "free"]}),
-        "without \"ruby\" now",
-        "with \"ruby\" now",
+        "\"ruby\" is no longer allowed",
+        "\"ruby\" is allowed now",
     );
     assert_narrowing(
         json!({"enum": ["x", "y"]}),
         json!({"const": "x"}),
-        "without \"y\" now",
-        "with \"y\" now",
+        "\"y\" is no longer allowed",
+        "\"y\" is allowed now",
     );
     assert_narrowing(
         text(),
         json!({"type": "string", "enum": ["a"]}),
-        "only some values may stand here now",
-        "any value may stand here now",
+        "only some values are allowed now",
+        "every value is allowed now",
     );
     for (least, low, high) in
         [("minimum", 0, 1), ("minLength", 1, 2), ("minItems", 0, 3), ("exclusiveMinimum", 4, 5)]
@@ -150,48 +150,48 @@ fn what_is_narrower_breaks_callers_and_what_is_wider_breaks_readers() {
             json!({}),
             json!({most: 50}),
             &format!("`{most}` is 50 now"),
-            &format!("`{most}` was 50 and is gone"),
+            &format!("`{most}` was 50 and was removed"),
         );
     }
     assert_narrowing(
         text(),
         json!({"type": "string", "format": "email"}),
         "`format` is \"email\" now",
-        "`format` was \"email\" and is gone",
+        "`format` was \"email\" and was removed",
     );
     assert_narrowing(
         text(),
         json!({"type": "string", "pattern": "^x$"}),
         "`pattern` is \"^x$\" now",
-        "`pattern` was \"^x$\" and is gone",
+        "`pattern` was \"^x$\" and was removed",
     );
     assert_narrowing(
         json!({"type": "array"}),
         json!({"type": "array", "uniqueItems": true}),
-        "nothing may come twice now",
-        "the same may come twice now",
+        "duplicates are no longer allowed",
+        "duplicates are allowed now",
     );
     assert_narrowing(
         json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
         json!({"anyOf": [{"type": "string"}]}),
-        "it has one shape less",
-        "it may have another shape too",
+        "a shape is no longer allowed",
+        "another shape is allowed too",
     );
     assert_narrowing(
         json!({}),
         json!({"anyOf": [{"type": "string"}]}),
-        "only some shapes may stand here now",
-        "any shape may stand here now",
+        "only some shapes are allowed now",
+        "every shape is allowed now",
     );
 }
 
 #[test]
-fn what_is_not_understood_breaks_both() {
-    const UNSHOWN: &str = "it cannot be shown to be compatible";
+fn an_unknown_keyword_is_breaking_on_both_sides() {
+    const UNSHOWN: &str = "cannot be shown to be compatible";
     for (was, is, what) in [
         (json!({"format": "date"}), json!({"format": "email"}), "`format` was \"date\" and is \"email\" now"),
         (json!({"pattern": "a"}), json!({"pattern": "b"}), "`pattern` was \"a\" and is \"b\" now"),
-        (json!({"not": {}}), json!({}), "`not` was {} and is gone"),
+        (json!({"not": {}}), json!({}), "`not` was {} and was removed"),
         (json!({}), json!({"$ref": "#/x"}), "`$ref` is \"#/x\" now"),
         (json!({"oneOf": []}), json!({"oneOf": [{}]}), "`oneOf` was [] and is [{}] now"),
         (
@@ -200,13 +200,13 @@ fn what_is_not_understood_breaks_both() {
             "`x-mcp-header` was \"A\" and is \"B\" now",
         ),
         (json!({"maximum": 1}), json!({"maximum": "2"}), "`maximum` was 1 and is \"2\" now"),
-        (json!({"anyOf": 1}), json!({"anyOf": []}), "`anyOf` is no list"),
+        (json!({"anyOf": 1}), json!({"anyOf": []}), "`anyOf` is not a list"),
         (
             json!({"anyOf": [{"type": "string"}]}),
             json!({"anyOf": [{"type": "null"}, {"type": "integer"}]}),
-            "it has other shapes",
+            "its shapes changed",
         ),
-        (json!(false), json!({}), "a schema that is `false` came or went"),
+        (json!(false), json!({}), "a schema that is `false` was added or removed"),
     ] {
         assert_input_change(
             was.clone(),
@@ -232,8 +232,8 @@ fn what_is_not_understood_breaks_both() {
 }
 
 #[test]
-fn a_default_is_no_promise_and_says_what_it_does() {
-    let why = "`default` was 100 and is 50 now; whoever leaves it out gets something else than before";
+fn a_changed_default_is_compatible() {
+    let why = "`default` was 100 and is 50 now; calls without it behave differently";
     assert_input_change(
         json!({"default": 100}),
         json!({"default": 50}),
@@ -243,12 +243,14 @@ fn a_default_is_no_promise_and_says_what_it_does() {
 }
 
 #[test]
-fn how_long_a_list_may_be_is_no_promise_to_readers() {
+fn a_longer_list_is_compatible_in_the_output() {
     let (short, long, any) = (json!({"maxItems": 50}), json!({"maxItems": 100}), json!({}));
     let of = |side: &str, what: &str, why: &str| format!("{side}.a: `maxItems` {what}; {why}");
-    let longer = "a list may be longer; readers find all that they knew, and a client that holds results to the \
-                  old schema has to fetch the list again";
-    for (was, is, what) in [(&short, &long, "was 50 and is 100 now"), (&long, &any, "was 100 and is gone")] {
+    let longer = "a list may be longer; a client that validates results with the old schema must list the tools \
+                  again";
+    for (was, is, what) in
+        [(&short, &long, "was 50 and is 100 now"), (&long, &any, "was 100 and was removed")]
+    {
         let (reader, caller) = ("compatible t output.items[]", "compatible t input");
         assert_output_change(was.clone(), is.clone(), Compatible, &of(reader, what, longer));
         assert_input_change(was.clone(), is.clone(), Compatible, &of(caller, what, TAKES_MORE));
@@ -258,17 +260,18 @@ fn how_long_a_list_may_be_is_no_promise_to_readers() {
         assert_output_change(was.clone(), is.clone(), Compatible, &of(reader, what, TELLS_LESS));
         assert_input_change(was.clone(), is.clone(), Breaking, &of(caller, what, TAKES_LESS));
     }
-    // No schema of ours has one that is no number.
-    let why = "breaking t output.items[].a: `maxItems` was 50 and is \"9\" now; it cannot be shown to be compatible";
+    // No generated schema has such a value.
+    let why =
+        "breaking t output.items[].a: `maxItems` was 50 and is \"9\" now; cannot be shown to be compatible";
     assert_output_change(short, json!({"maxItems": "9"}), Breaking, why);
 }
 
 #[test]
-fn what_is_sensitive_is_words() {
+fn a_changed_sensitive_flag_is_text_only() {
     let (open, sensitive) = (json!({"type": "string"}), json!({"type": "string", "x-sensitive": true}));
     for (was, is, why) in [
-        (&open, &sensitive, "it is sensitive now; nobody should write it down"),
-        (&sensitive, &open, "it is not sensitive any more"),
+        (&open, &sensitive, "it is sensitive now and must not be logged"),
+        (&sensitive, &open, "it is no longer sensitive"),
     ] {
         assert_input_change(was.clone(), is.clone(), TextOnly, &format!("compatible t input.a: {why}"));
         assert_output_change(
@@ -281,135 +284,130 @@ fn what_is_sensitive_is_words() {
 }
 
 #[test]
-fn arguments_come_and_go() {
+fn added_and_removed_arguments() {
     let text = || json!({"type": "string"});
     let of = |properties: Value, required: &[&str]| {
         contract_with(tool_interface(object(properties, required), json!({})))
     };
     let (a, b) = (of(json!({"a": text()}), &["a"]), of(json!({"a": text(), "b": text()}), &["a"]));
-    assert_differences(&a, &b, Compatible, &["compatible t input.b: a new argument that may be left out"]);
+    assert_differences(&a, &b, Compatible, &["compatible t input.b: a new optional argument"]);
     assert_differences(
         &b,
         &a,
         Breaking,
-        &["breaking t input.b: the argument is gone; whoever says it is refused"],
+        &["breaking t input.b: the argument was removed; calls with it are refused"],
     );
     let must = of(json!({"a": text(), "b": text()}), &["b", "a"]);
-    let why = "breaking t input.b: a new argument that must be said; whoever does not know it is refused";
+    let why = "breaking t input.b: a new required argument; calls without it are refused";
     assert_differences(&a, &must, Breaking, &[why]);
     assert_differences(
         &b,
         &must,
         Breaking,
-        &["breaking t input.b: it must be said now; whoever leaves it out is refused"],
+        &["breaking t input.b: it is required now; calls without it are refused"],
     );
-    assert_differences(&must, &b, Compatible, &["compatible t input.b: it may be left out now"]);
-    // Whether it is described or not.
+    assert_differences(&must, &b, Compatible, &["compatible t input.b: it is optional now"]);
+    // With or without a description.
     let unnamed = of(json!({"a": text()}), &["a", "c"]);
     assert_differences(
         &a,
         &unnamed,
         Breaking,
-        &["breaking t input.c: it must be said now; whoever leaves it out is refused"],
+        &["breaking t input.c: it is required now; calls without it are refused"],
     );
     let open = |properties: Value| {
         contract_with(tool_interface(json!({"type": "object", "properties": properties}), json!({})))
     };
-    let why = "breaking t input.a: the argument is gone; whoever says it is not heard";
+    let why = "breaking t input.a: the argument was removed; calls with it ignore it";
     assert_differences(&open(json!({"a": {}})), &open(json!({})), Breaking, &[why]);
     assert_differences(
         &of(json!({}), &[]),
         &open(json!({})),
         Compatible,
-        &["compatible t input: other names may stand here now; more is taken than before"],
+        &["compatible t input: other names are allowed now; it accepts more than before"],
     );
     assert_differences(
         &open(json!({})),
         &of(json!({}), &[]),
         Breaking,
-        &["breaking t input: no other names may stand here now; what was taken before may be refused"],
+        &["breaking t input: other names are no longer allowed; arguments that were valid may be refused"],
     );
 }
 
 #[test]
-fn fields_come_and_go() {
+fn added_and_removed_fields() {
     let of = |properties: Value, required: &[&str]| {
         contract_with(tool_interface(json!({}), object(properties, required)))
     };
     let (a, b) = (of(json!({"a": {}}), &["a"]), of(json!({"a": {}, "b": {}}), &["a", "b"]));
-    let why = "compatible t output.b: a new field; readers find all that they knew, and a client that holds results \
-               to the old schema has to fetch the list again";
+    let why = "compatible t output.b: a new field; a client that validates results with the old schema must list \
+               the tools again";
     assert_differences(&a, &b, Compatible, &[why]);
     assert_differences(
         &b,
         &a,
         Breaking,
-        &["breaking t output.b: the field is gone; whoever reads it finds nothing"],
+        &["breaking t output.b: the field was removed; clients that read it find nothing"],
     );
     let may = of(json!({"a": {}, "b": {}}), &["a"]);
     assert_differences(
         &b,
         &may,
         Breaking,
-        &["breaking t output.b: it may be missing now; whoever relies on it finds nothing"],
+        &["breaking t output.b: it may be missing now; clients that rely on it find nothing"],
     );
-    assert_differences(&may, &b, Compatible, &["compatible t output.b: it is always there now"]);
+    assert_differences(&may, &b, Compatible, &["compatible t output.b: it is always present now"]);
     let open = contract_with(tool_interface(
         json!({}),
         json!({"type": "object", "properties": {"a": {}}, "required": ["a"]}),
     ));
-    let why = "compatible t output: there may be fields that are not named; readers pass over them";
+    let why = "compatible t output: other fields may occur now; clients ignore them";
     assert_differences(&a, &open, Compatible, &[why]);
     let other = |what: Value| contract_with(tool_interface(json!({}), json!({"additionalProperties": what})));
     assert_differences(
         &other(json!({"type": "string"})),
         &other(json!({"type": ["string", "null"]})),
         Breaking,
-        &["breaking t output.*: it may be null too; readers may be told what they do not expect"],
+        &["breaking t output.*: it may be null too; clients may receive values that they do not expect"],
     );
     assert_differences(
         &other(json!({})),
         &other(json!(false)),
         Breaking,
-        &["breaking t output: what may stand under other names changed; it cannot be shown to be compatible"],
+        &["breaking t output: the schema of other names changed; cannot be shown to be compatible"],
     );
 }
 
 #[test]
-fn tools_come_and_go() {
+fn added_and_removed_tools() {
     let tool = || tool_interface(json!({}), json!({}));
     let none = ContractInterface::default();
-    assert_differences(&none, &contract_with(tool()), Compatible, &["compatible t: a new tool"]);
+    assert_differences(&none, &contract_with(tool()), Compatible, &["compatible t: the tool is new"]);
     assert_differences(
         &contract_with(tool()),
         &none,
         Breaking,
-        &["breaking t: the tool is gone; whoever calls it fails"],
+        &["breaking t: the tool was removed; calls to it fail"],
     );
     let words = contract_with(ToolInterface { text_digest: "other".into(), ..tool() });
-    assert_differences(
-        &contract_with(tool()),
-        &words,
-        TextOnly,
-        &["compatible t: it is described in other words"],
-    );
+    assert_differences(&contract_with(tool()), &words, TextOnly, &["compatible t: a description changed"]);
     let instructed = ContractInterface { instructions_digest: "x".into(), ..contract_with(tool()) };
     assert_differences(
         &contract_with(tool()),
         &instructed,
         TextOnly,
-        &["compatible the instructions are other words"],
+        &["compatible the instructions changed"],
     );
 }
 
 #[test]
-fn hints_are_what_clients_decide_by() {
+fn changed_hints() {
     let hinted =
         |annotations| contract_with(ToolInterface { annotations, ..tool_interface(json!({}), json!({})) });
     let reads = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
     let writes = ToolAnnotations { read_only: Some(false), ..ToolAnnotations::default() };
     let unsaid = ToolAnnotations::default();
-    let why = "breaking t readOnlyHint: it writes now; a client that lets reading pass would not ask";
+    let why = "breaking t readOnlyHint: the tool writes now; a client that allows reads without asking would not ask";
     assert_differences(&hinted(reads), &hinted(writes), Breaking, &[why]);
     assert_differences(&hinted(reads), &hinted(unsaid), Breaking, &[why]);
     assert_differences(&hinted(unsaid), &hinted(writes), Compatibility::Same, &[]);
@@ -417,19 +415,19 @@ fn hints_are_what_clients_decide_by() {
         &hinted(writes),
         &hinted(reads),
         Compatible,
-        &["compatible t readOnlyHint: it is true now"],
+        &["compatible t readOnlyHint: the hint is true now"],
     );
     let adds = ToolAnnotations { destructive: Some(false), ..writes };
-    let why = "breaking t destructiveHint: it can destroy now; a client that lets adding pass would not ask";
+    let why = "breaking t destructiveHint: the tool can destroy data now; a client that allows additions without asking would not ask";
     assert_differences(&hinted(adds), &hinted(writes), Breaking, &[why]);
     assert_differences(
         &hinted(writes),
         &hinted(adds),
         Compatible,
-        &["compatible t destructiveHint: it is false now"],
+        &["compatible t destructiveHint: the hint is false now"],
     );
     let again = ToolAnnotations { idempotent: Some(true), ..writes };
-    let why = "breaking t idempotentHint: it does more when it is repeated; a client that repeats it would";
+    let why = "breaking t idempotentHint: the tool is not idempotent any more; a client that retries it would repeat its effect";
     assert_differences(&hinted(again), &hinted(writes), Breaking, &[why]);
     let far = ToolAnnotations { open_world: Some(true), ..writes };
     let near = ToolAnnotations { open_world: Some(false), ..writes };
@@ -437,21 +435,26 @@ fn hints_are_what_clients_decide_by() {
         &hinted(near),
         &hinted(far),
         Compatible,
-        &["compatible t openWorldHint: it is true now"],
+        &["compatible t openWorldHint: the hint is true now"],
     );
 }
 
 #[test]
-fn who_cannot_ask_is_refused_where_the_user_is_asked() {
+fn a_new_confirmation_is_breaking() {
     let tool = |confirm| contract_with(ToolInterface { confirm, ..tool_interface(json!({}), json!({})) });
     let (never, ask) = (tool(Confirm::Never), tool(Confirm::Ask));
-    let why = "breaking t confirm: the user is asked now; a client that shows no questions is refused";
+    let why = "breaking t confirm: the user must confirm now; a client without elicitation is refused";
     assert_differences(&never, &ask, Breaking, &[why]);
-    assert_differences(&ask, &never, Compatible, &["compatible t confirm: the user is not asked any more"]);
+    assert_differences(
+        &ask,
+        &never,
+        Compatible,
+        &["compatible t confirm: the user no longer has to confirm"],
+    );
     assert_ne!(never.tools["t"].hash(), ask.tools["t"].hash());
 }
 
-/// Schemas of the shapes that ours have.
+/// Schemas like the generated ones.
 fn schema() -> impl Strategy<Value = Value> {
     let types = prop::sample::subsequence(vec!["string", "integer", "number", "null"], 1..=4);
     let leaf = (types, prop::option::of(0..3i64), prop::option::of(3..6i64)).prop_map(|(types, min, max)| {
@@ -488,9 +491,9 @@ fn is_valid(schema: &Value, value: &Value) -> bool {
 }
 
 proptest! {
-    /// What is called compatible is: whatever the old schema took, the new one takes.
+    /// If the change is compatible, the new schema accepts everything that the old one accepts.
     #[test]
-    fn compatible_input_takes_whatever_was_taken(was in schema(), is in schema(), values in prop::collection::vec(value(), 20)) {
+    fn a_compatible_input_accepts_everything_the_old_one_accepted(was in schema(), is in schema(), values in prop::collection::vec(value(), 20)) {
         let of = |input: &Value| contract_with(tool_interface(input.clone(), json!({})));
         if overall_compatibility(&compare_interfaces(&of(&was), &of(&is))) < Breaking {
             for value in &values {
@@ -499,9 +502,9 @@ proptest! {
         }
     }
 
-    /// And whatever is told now, the old schema knew, but for fields that are new.
+    /// If the change is compatible, the old schema accepts everything that the new one accepts, except new fields.
     #[test]
-    fn compatible_output_tells_nothing_unexpected(was in schema(), is in schema(), values in prop::collection::vec(value(), 20)) {
+    fn a_compatible_output_is_valid_for_the_old_schema(was in schema(), is in schema(), values in prop::collection::vec(value(), 20)) {
         let of = |output: &Value| contract_with(tool_interface(json!({}), output.clone()));
         if overall_compatibility(&compare_interfaces(&of(&was), &of(&is))) < Breaking {
             for value in &values {

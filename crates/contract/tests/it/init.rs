@@ -1,4 +1,4 @@
-//! The manifest that is written for data: what people read, and that it means what the data says.
+//! The generated manifest: its text, and that it means the same as the facts.
 
 use contract::DataType;
 use contract::compile::{KnownSource, compile};
@@ -15,7 +15,7 @@ fn column(name: &str, kind: DataType) -> ColumnFacts {
 }
 
 #[test]
-fn what_is_written_can_be_read_by_people() {
+fn manifest_snapshot() {
     let plan =
         ColumnFacts { distinct_values: vec!["free".into(), "ruby".into()], ..column("plan", DataType::Text) };
     let people = TableFacts {
@@ -82,12 +82,12 @@ fn what_is_written_can_be_read_by_people() {
 }
 
 #[test]
-fn nothing_found_is_a_manifest_too() {
+fn no_sources_give_a_valid_manifest() {
     assert_eq!(parse_manifest(&render_manifest(&[], "")).server.name.as_deref(), Some("data"));
 }
 
 #[test]
-fn a_database_of_thousands_of_columns_is_still_a_manifest() {
+fn a_database_with_thousands_of_columns_gives_a_valid_manifest() {
     let columns: Vec<ColumnFacts> =
         (0..2000).map(|i| column(&format!("Column number {i}"), DataType::Decimal)).collect();
     let table = |i| TableFacts {
@@ -113,7 +113,7 @@ fn a_database_of_thousands_of_columns_is_still_a_manifest() {
     assert!(text.contains("\n# and 2000 more\n"));
 }
 
-/// Names as people and programs make them, and as nobody should.
+/// Ordinary names and hostile ones.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-c]{1,2}",
@@ -142,7 +142,7 @@ fn table() -> impl Strategy<Value = TableFacts> {
 fn facts() -> impl Strategy<Value = SourceFacts> {
     (prop::collection::vec(table(), 0..4), prop::collection::vec(name(), 0..2)).prop_map(
         |(mut tables, notes)| {
-            // A source has no two tables of one name.
+            // The tables of a source have distinct names.
             tables.sort_by(|a, b| a.name.cmp(&b.name));
             tables.dedup_by(|a, b| a.name == b.name);
             SourceFacts { tables, notes, ..SourceFacts::default() }
@@ -150,7 +150,7 @@ fn facts() -> impl Strategy<Value = SourceFacts> {
     )
 }
 
-/// The settings that are in comments and only say what holds anyway.
+/// Uncomments the settings that show their default.
 fn uncomment_settings(text: &str) -> String {
     let examples = [
         "#:schema",
@@ -171,7 +171,7 @@ fn uncomment_settings(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is served, as text; without where in the manifest it stands.
+/// The compiled contract as text, without locations.
 fn compiled_debug(text: &str, known: &[KnownSource<'_>]) -> String {
     let manifest = parse_manifest(text);
     let (contract, told) = compile(&manifest, known, "x");
@@ -185,7 +185,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn what_is_written_means_what_the_data_says(
+    fn generated_manifest_compiles_like_the_facts_alone(
         server in name(),
         csv in table(),
         sqlite in facts(),
@@ -224,7 +224,7 @@ proptest! {
             prop_assert_eq!(kinds, table.columns.iter().map(|column| column.data_type).collect::<Vec<_>>());
             prop_assert_eq!(&collection.shape.key, &table.key, "{}", text);
         }
-        // What stands in comments holds anyway.
+        // Uncommenting a default changes nothing.
         prop_assert_eq!(compiled_debug(&uncomment_settings(&text), &known), compiled_debug(&text, &known), "{}", text);
     }
 }

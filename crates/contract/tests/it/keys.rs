@@ -1,4 +1,4 @@
-//! The table of keys, the parser that reads by it and the schema that editors read: none says what another does not.
+//! The table of keys, the parser and the JSON Schema agree with each other.
 
 use contract::manifest::keys::{
     ARGUMENT, AppliesTo, COLLECTION, FIELD, Key, ROOT, SECTIONS, SERVER, SOURCE, Section, TOOL, ValueType,
@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::manifest::{FULL_MANIFEST, env, parse_manifest};
 
-/// A manifest in which a key has the value that the table shows for it.
+/// A manifest in which a key has its example value.
 fn manifest_with(section: &'static Section, key: &Key) -> String {
     let line = format!("{} = {}\n", key.name, key.example);
     let path = match key.applies_to {
@@ -48,7 +48,7 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
 }
 
 #[test]
-fn every_example_of_the_table_is_taken() {
+fn every_example_in_the_table_parses() {
     for section in SECTIONS.into_iter().chain([&ROOT]) {
         for key in section.keys {
             assert!(
@@ -58,7 +58,7 @@ fn every_example_of_the_table_is_taken() {
                 key.name
             );
             let text = manifest_with(section, key);
-            // A variable in the table would be one of the reader's environment.
+            // An example must not depend on the environment.
             assert!(!text.contains("${"), "{text}");
             parse_manifest(&text);
             assert_valid(&text);
@@ -67,7 +67,7 @@ fn every_example_of_the_table_is_taken() {
 }
 
 #[test]
-fn an_argument_has_the_types_that_the_table_lists_and_no_others() {
+fn arguments_accept_exactly_the_listed_types() {
     for key in ARGUMENT.keys {
         let ValueType::OneOf(words) = key.value_type else { continue };
         if key.name == "format" {
@@ -90,7 +90,7 @@ fn an_argument_has_the_types_that_the_table_lists_and_no_others() {
 }
 
 #[test]
-fn what_people_from_elsewhere_write_is_no_key_of_ours() {
+fn no_alias_is_a_key() {
     for section in SECTIONS {
         for key in section.keys {
             for other in key.aliases {
@@ -104,7 +104,7 @@ fn what_people_from_elsewhere_write_is_no_key_of_ours() {
 }
 
 #[test]
-fn a_key_that_is_not_in_the_table_is_refused_everywhere() {
+fn every_section_rejects_unknown_keys() {
     for section in SECTIONS.into_iter().chain([&ROOT]) {
         let key = section
             .keys
@@ -121,7 +121,7 @@ fn a_key_that_is_not_in_the_table_is_refused_everywhere() {
 }
 
 #[test]
-fn what_the_parser_takes_is_right_by_the_schema() {
+fn the_schema_accepts_what_the_parser_accepts() {
     for text in [
         "",
         FULL_MANIFEST,
@@ -137,7 +137,7 @@ fn what_the_parser_takes_is_right_by_the_schema() {
 }
 
 #[test]
-fn what_is_wrong_by_the_schema_the_parser_refuses() {
+fn the_parser_rejects_what_the_schema_rejects() {
     for text in [
         "[server]\nname = 7",
         "[server]\nname = ' '",
@@ -183,7 +183,7 @@ fn is_valid(text: &str) -> bool {
     validator().is_valid(&value_of(text))
 }
 
-/// As editors see it.
+/// The manifest as JSON, as editors validate it.
 fn value_of(text: &str) -> Value {
     table(DeTable::parse(text).expect("TOML").get_ref())
 }

@@ -1,4 +1,4 @@
-//! What goes in comes out: a column's kind never changes what its cells say.
+//! Type inference and writing never change a value.
 
 use contract::field::{Field, SchemaUse};
 use contract::infer::TypeInference;
@@ -6,7 +6,7 @@ use contract::{CompiledSchema, DataType, ValueRef};
 use json::Json;
 use proptest::prelude::*;
 
-/// Texts as people write them: numbers in every disguise, dates that are none, words.
+/// Numbers in many spellings, dates and invalid dates, words.
 fn cell() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<i64>().prop_map(|n| n.to_string()),
@@ -22,7 +22,7 @@ fn cell() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A whole column, mostly of one sort: those are the columns that get a kind.
+/// A column of mostly one type: others would always be inferred as text.
 fn column() -> impl Strategy<Value = Vec<String>> {
     prop_oneof![
         prop::collection::vec(cell(), 0..6),
@@ -35,7 +35,7 @@ fn column() -> impl Strategy<Value = Vec<String>> {
 
 proptest! {
     #[test]
-    fn a_text_is_told_as_it_was_or_its_column_is_text(texts in column()) {
+    fn an_inferred_type_prints_every_text_back(texts in column()) {
         let mut guess = TypeInference::default();
         texts.iter().for_each(|text| guess.observe(text));
         let kind = guess.data_type();
@@ -53,9 +53,9 @@ proptest! {
         }
     }
 
-    /// As an argument, a text of the column is accepted too: what was read can be asked for.
+    /// The input schema accepts a value that was read.
     #[test]
-    fn what_was_read_can_be_asked_for(texts in column()) {
+    fn a_value_that_was_read_matches_a_filter_for_itself(texts in column()) {
         let mut guess = TypeInference::default();
         texts.iter().for_each(|text| guess.observe(text));
         let field = Field::new("f", "f", guess.data_type());
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn a_misfit_is_never_told(kind in 0..DataType::ALL.len(), text in cell()) {
+    fn a_value_of_another_type_is_never_written(kind in 0..DataType::ALL.len(), text in cell()) {
         let field = Field::new("f", "f", DataType::ALL[kind]);
         let schema = Json::object(|o| field.write_schema(o, SchemaUse::Output, None));
         let check = CompiledSchema::compile(&schema).expect("a schema");

@@ -1,4 +1,4 @@
-//! What is worth a look in contracts that can be served, and that nothing else is.
+//! Findings about valid contracts.
 
 use contract::compile::{KnownSource, compile};
 use contract::diagnostic::{Diagnostic, render_all};
@@ -51,9 +51,9 @@ fn render_lints(facts: &SourceFacts, text: &str) -> String {
 const GOOD: &str = "[collections.people]\ndescription = 'People who work here.'\n";
 
 #[test]
-fn what_is_good_is_left_alone() {
+fn a_good_contract_has_no_findings() {
     assert_eq!(codes(&lint_diagnostics(&facts(columns()), GOOD)), [] as [&str; 0]);
-    // A description of its own is as good as the collection's.
+    // A tool's own description is enough.
     let own = "[collections.people]\noperations = ['get']\n[tools.find]\nuses = 'people.get'\ndescription = 'Find.'";
     assert_eq!(codes(&lint_diagnostics(&facts(columns()), own)), [] as [&str; 0]);
 }
@@ -66,7 +66,7 @@ fn collections_without_a_description_are_one_note() {
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: say what a record is in a sentence; models choose their tools by it
+      = help: describe what one row is, in one sentence; models choose their tools by it
     ");
     assert_snapshot!(render_lints(&facts(columns()), &format!("{GOOD}[collections.orders]\n")), @r"
     note: 1 collection has no description: `orders`
@@ -74,12 +74,12 @@ fn collections_without_a_description_are_one_note() {
       |
     5 | [collections.orders]
       |              ^^^^^^
-      = help: say what a record is in a sentence; models choose their tools by it
+      = help: describe what one row is, in one sentence; models choose their tools by it
     ");
 }
 
 #[test]
-fn tools_that_read_alike() {
+fn warns_about_tools_with_similar_descriptions() {
     let tools = |a: &str, b: &str| {
         format!(
             "{GOOD}[tools.find]\nuses = 'people.get'\ndescription = '{a}'\n[tools.all]\nuses = 'people.list'\ndescription = '{b}'\n"
@@ -92,17 +92,17 @@ fn tools_that_read_alike() {
       |
     8 | [tools.all]
       |        ^^^
-      = help: a model cannot tell which to use; say in each what the other does not do
+      = help: models cannot tell which to use; describe in each what the other does not do
     ");
     assert_snapshot!(
         render_lints(&facts, &tools("Return the people who work in an office.", "Return people that work in the office.")),
         @r"
-    warning: the tools `find` and `all` read almost the same
+    warning: the tools `find` and `all` have almost the same description
      --> spile.toml:8:8
       |
     8 | [tools.all]
       |        ^^^
-      = help: a model cannot tell which to use; say in each what the other does not do
+      = help: models cannot tell which to use; describe in each what the other does not do
     "
     );
     for (a, b) in [
@@ -115,7 +115,7 @@ fn tools_that_read_alike() {
 }
 
 #[test]
-fn collections_that_read_alike() {
+fn warns_about_collections_with_similar_descriptions() {
     let text = "[collections.people]\ndescription = 'Rows of the shop.'\n[collections.orders]\ndescription = 'Rows of the shop.'\n";
     assert_snapshot!(render_lints(&facts(columns()), text), @r"
     warning: the collections `people` and `orders` have the same description
@@ -123,12 +123,12 @@ fn collections_that_read_alike() {
       |
     5 | [collections.orders]
       |              ^^^^^^
-      = help: a model cannot tell which to use; say in each what the other does not do
+      = help: models cannot tell which to use; describe in each what the other does not do
     ");
 }
 
 #[test]
-fn schemas_that_clients_refuse() {
+fn warns_about_schemas_that_clients_refuse() {
     let facts = facts(columns());
     let (contract, manifest) = compiled(&facts, GOOD);
     for (schema, expected) in [
@@ -156,19 +156,19 @@ fn schemas_that_clients_refuse() {
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: make two tools of it
+      = help: split it into two tools
 
     warning: the arguments of `list_people` have names that some clients refuse: `a-b`
      --> spile.toml:3:14
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: use letters without marks, digits and `_`; a field gets another name with `name = "…"`
+      = help: use ASCII letters, digits and `_`; rename a field with `name = "…"`
     "#);
 }
 
 #[test]
-fn what_is_too_long_or_too_many() {
+fn warns_about_long_texts_and_many_tools() {
     let facts = facts(columns());
     let (contract, manifest) = compiled(&facts, GOOD);
     let known = [KnownSource::new("s", &facts)];
@@ -189,9 +189,9 @@ fn what_is_too_long_or_too_many() {
 }
 
 #[test]
-fn types_that_hold_are_left_alone_but_where_digits_are_lost() {
+fn notes_a_declared_type_that_loses_digits() {
     let check = |kind: DataType, declared: DataType, expected: &[&str]| {
-        // What no value can be is refused by the compiler, and what some are not by whoever reads them.
+        // Types that do not fit are errors elsewhere, not findings.
         let mixed = ColumnFacts { mixed: true, ..ColumnFacts::new("x", kind) };
         let facts = facts(vec![ColumnFacts::new("id", DataType::Integer), mixed]);
         let text = format!("{GOOD}fields.x = {{ as = '{}' }}", declared.as_str());
@@ -210,17 +210,17 @@ fn types_that_hold_are_left_alone_but_where_digits_are_lost() {
     let facts =
         facts(vec![ColumnFacts::new("id", DataType::Integer), ColumnFacts::new("price", DataType::Decimal)]);
     assert_snapshot!(render_lints(&facts, &format!("{GOOD}fields.price = {{ as = 'number' }}")), @r#"
-    note: `price` is declared `number`, and its values are `decimal`: digits may be lost
+    note: `price` is declared `number`, but its values are `decimal`: digits may be lost
      --> spile.toml:5:23
       |
     5 | fields.price = { as = 'number' }
       |                       ^^^^^^^^
-      = help: leave `as` out, or say `as = "decimal"`
+      = help: remove `as`, or write `as = "decimal"`
     "#);
 }
 
 #[test]
-fn a_table_without_rows_is_what_it_is_said_to_be() {
+fn an_empty_table_may_have_any_declared_type() {
     let mut facts =
         facts(vec![ColumnFacts::new("id", DataType::Integer), ColumnFacts::new("x", DataType::Text)]);
     facts.tables.iter_mut().for_each(|table| table.row_count = Some(0));
@@ -231,7 +231,7 @@ fn a_table_without_rows_is_what_it_is_said_to_be() {
 }
 
 #[test]
-fn columns_that_round() {
+fn reports_columns_that_round() {
     let price = ColumnFacts {
         precision_loss: Some(
             "keeps 15 digits of a decimal, because SQLite itself rounds what is beyond".into(),
@@ -245,7 +245,7 @@ fn columns_that_round() {
       |
     3 | [collections.people]
       |              ^^^^^^
-      = help: what is stored already is told as it is; for exact digits declare the column TEXT in the database
+      = help: stored values are returned as they are; for exact digits declare the column as TEXT in the database
     ");
     let hidden = format!("{GOOD}fields.price = {{ hidden = true }}");
     assert_eq!(codes(&lint_diagnostics(&facts, &hidden)), [] as [&str; 0]);
@@ -254,7 +254,7 @@ fn columns_that_round() {
 }
 
 #[test]
-fn a_statement_without_a_description_is_a_tool_that_nobody_can_choose() {
+fn warns_about_a_statement_without_a_description() {
     let facts = facts(columns());
     let text = format!(
         "[sources.s]\npath = \"s.db\"\n{GOOD}[tools.count]\nsql = 'select 1 as n'\n[tools.most]\nsql = 'select 2 as n'\n\
@@ -277,6 +277,6 @@ fn a_statement_without_a_description_is_a_tool_that_nobody_can_choose() {
       |
     5 | [tools.count]
       |        ^^^^^
-      = help: say what a statement answers and when to use it; nobody sees the statement itself
+      = help: describe what the statement returns and when to use it; models do not see the SQL
     ");
 }

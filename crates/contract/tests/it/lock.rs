@@ -1,4 +1,4 @@
-//! `spile.lock`: what is written is read, and what somebody did to it is found.
+//! `spile.lock`: writing, parsing and detecting changes.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,10 @@ fn lock() -> Lock {
 }
 
 #[test]
-fn it_reads_like_this() {
+fn lock_file_snapshot() {
     insta::assert_snapshot!(lock().to_toml(), @r#"
-    # What this server promises, written by `spile compile`: keep it in version control.
-    # `spile diff` says what a change means to those who call.
+    # The published interface of this server, written by `spile compile`. Keep it in version control.
+    # `spile diff` reports what a change means for clients.
 
     format = 1
     version = "1.2.3"
@@ -99,23 +99,23 @@ fn it_reads_like_this() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn parse_reverses_to_toml() {
     let written = lock().to_toml();
     assert_eq!(Lock::parse("spile.lock", &written).expect("it is ours"), lock());
-    // As git hands it out on Windows.
+    // With the line endings of git on Windows.
     assert_eq!(Lock::parse("spile.lock", &written.replace('\n', "\r\n")).expect("it is ours"), lock());
     let empty = Lock::new(ContractVersion::FIRST, ContractInterface::default());
     assert_eq!(Lock::parse("spile.lock", &empty.to_toml()).expect("it is ours"), empty);
 }
 
 #[test]
-fn who_is_asked_is_written_down() {
+fn confirm_is_stored() {
     let never = lock();
     let mut asks = lock();
     asks.interface.tools.get_mut("get_customers").expect("it is there").confirm = Confirm::Ask;
     let written = asks.to_toml();
     assert_eq!(Lock::parse("spile.lock", &written).expect("it is ours"), asks);
-    // A file that says nothing of it is from before, or asks nobody.
+    // A file without `confirm` means `never`.
     assert!(written.contains("confirm = \"ask\"\n") && !never.to_toml().contains("confirm"), "{written}");
     let altered = written.replace("confirm = \"ask\"\n", "");
     let altered = Lock::parse("spile.lock", &altered).expect("it is readable");
@@ -129,130 +129,130 @@ fn who_is_asked_is_written_down() {
        |
     12 | confirm = "maybe"
        |           ^^^^^^^
-       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     "#);
 }
 
 #[test]
-fn tools_that_two_branches_add_stand_apart() {
+fn each_tool_has_its_own_table() {
     let lines = lock().to_toml();
     let (before, after) = lines.split_once("\n[tools.\"odd").expect("in the order of their names");
     assert!(before.contains("[tools.get_customers]") && !after.contains("get_customers"));
 }
 
 #[test]
-fn what_was_changed_by_hand_is_named() {
+fn a_hash_mismatch_names_the_tool() {
     let changed = lock().to_toml().replacen("\"email\"", "\"phone\"", 1);
     let lock = Lock::parse("spile.lock", &changed).expect("it is readable");
     assert_eq!(lock.hash_mismatches, ["get_customers"]);
 }
 
-/// What is told about a file that cannot be used.
+/// The diagnostic for an invalid lock file.
 #[track_caller]
 fn parse_error(text: &str) -> String {
     render(&Lock::parse("spile.lock", text).expect_err("it cannot be used"), false)
 }
 
 #[test]
-fn what_cannot_be_read_says_why_and_the_way_out() {
+fn parse_errors_have_a_reason_and_help() {
     let good = lock().to_toml();
     let merged = good.replace(
         "version = \"1.2.3\"",
         "<<<<<<< HEAD\nversion = \"1.2.3\"\n=======\nversion = \"1.3.0\"\n>>>>>>> other",
     );
-    insta::assert_snapshot!(parse_error(&merged), @r#"
-    error: two versions of this file were merged, and both are still here
+    insta::assert_snapshot!(parse_error(&merged), @r"
+    error: this file has an unresolved merge conflict
      --> spile.lock:5:1
       |
     5 | <<<<<<< HEAD
       | ^^^^^^^^^^^^
-      = help: keep one side, with the higher `version`; then `spile compile` makes it right
-    "#);
+      = help: keep the side with the higher `version`, then run `spile compile`
+    ");
     insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.2\"\n"), @r#"
     error: expected a version such as "1.0.0"
      --> spile.lock:2:11
       |
     2 | version = "1.2"
       |           ^^^^^
-      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+      = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     "#);
-    insta::assert_snapshot!(parse_error("format = 2\n"), @r#"
-    error: this lock file is of another kind than this version of spile knows
+    insta::assert_snapshot!(parse_error("format = 2\n"), @r"
+    error: this version of spile does not support this lock file format
      --> spile.lock:1:10
       |
     1 | format = 2
       |          ^
-      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
-    "#);
+      = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
+    ");
     insta::assert_snapshot!(parse_error("version = \"1.0.0\"\n"), @r#"
     error: `format` is missing
      --> spile.lock:1:1
       |
     1 | version = "1.0.0"
       | ^
-      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
+      = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
     "#);
-    insta::assert_snapshot!(parse_error("format = 1\nversion = \n"), @r#"
+    insta::assert_snapshot!(parse_error("format = 1\nversion = \n"), @r"
     error: string values must be quoted, expected literal string
      --> spile.lock:2:11
       |
     2 | version =
       |           ^
-      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
-    "#);
-    insta::assert_snapshot!(parse_error("format = 1\nversion = 1\n"), @r#"
-    error: expected a text in quotes
+      = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
+    ");
+    insta::assert_snapshot!(parse_error("format = 1\nversion = 1\n"), @r"
+    error: expected a string
      --> spile.lock:2:11
       |
     2 | version = 1
       |           ^
-      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
-    "#);
-    insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.0.0\"\ntools = 3\n"), @r#"
+      = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
+    ");
+    insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.0.0\"\ntools = 3\n"), @r"
     error: expected a table
      --> spile.lock:3:9
       |
     3 | tools = 3
       |         ^
-      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
-    "#);
-    insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.0.0\"\n[tools.x]\nhash = \"\"\n"), @r#"
+      = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
+    ");
+    insta::assert_snapshot!(parse_error("format = 1\nversion = \"1.0.0\"\n[tools.x]\nhash = \"\"\n"), @r"
     error: `words` is missing
      --> spile.lock:3:8
       |
     3 | [tools.x]
       |        ^
-      = help: `spile compile` writes this file; take it from version control, or delete it and begin again
-    "#);
-    insta::assert_snapshot!(parse_error(&good.replacen("readOnlyHint = true", "readOnlyHint = 1", 1)), @r#"
+      = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
+    ");
+    insta::assert_snapshot!(parse_error(&good.replacen("readOnlyHint = true", "readOnlyHint = 1", 1)), @r"
     error: expected true or false
       --> spile.lock:11:26
        |
     11 | hints = { readOnlyHint = 1, openWorldHint = false }
        |                          ^
-       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
-    "#);
-    insta::assert_snapshot!(parse_error(&good.replacen("readOnlyHint", "readonly", 1)), @r#"
-    error: no such hint
+       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
+    ");
+    insta::assert_snapshot!(parse_error(&good.replacen("readOnlyHint", "readonly", 1)), @r"
+    error: unknown hint
       --> spile.lock:11:11
        |
     11 | hints = { readonly = true, openWorldHint = false }
        |           ^^^^^^^^
-       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
-    "#);
-    insta::assert_snapshot!(parse_error(&good.replacen("'''\n{", "'''\n[", 1)), @r#"
-    error: not a schema: expected `,` or `]` at line 2 column 15
+       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
+    ");
+    insta::assert_snapshot!(parse_error(&good.replacen("'''\n{", "'''\n[", 1)), @r"
+    error: invalid JSON in a schema: expected `,` or `]` at line 2 column 15
       --> spile.lock:12:9
        |
     12 | input = '''
        |         ^^^
-       = help: `spile compile` writes this file; take it from version control, or delete it and begin again
-    "#);
-    assert!(parse_error(&" ".repeat(TEXT_BYTES_MAX + 1)).contains("longer than 16 MiB"));
+       = help: `spile compile` writes this file; restore it from version control, or delete it and compile again
+    ");
+    assert!(parse_error(&" ".repeat(TEXT_BYTES_MAX + 1)).contains("exceeds the limit of 16 MiB"));
 }
 
 #[test]
-fn numbers_are_plain() {
+fn versions_are_plain_numbers() {
     for bad in [
         "",
         "1",
@@ -273,7 +273,7 @@ fn numbers_are_plain() {
 }
 
 #[test]
-fn the_next_number_says_how_much_changed() {
+fn bump_follows_the_compatibility() {
     let number = ContractVersion { major: 1, minor: 2, patch: 3 };
     for (verdict, then) in [
         (Compatibility::Same, "1.2.3"),
@@ -301,7 +301,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_is_written_is_read(name in any::<String>(), input in any_json(), output in any_json(), asks in any::<bool>()) {
+    fn parse_reverses_to_toml_for_any_interface(name in any::<String>(), input in any_json(), output in any_json(), asks in any::<bool>()) {
         let confirm = if asks { Confirm::Ask } else { Confirm::Never };
         let promise = ToolInterface { text_digest: "w".into(), annotations: ToolAnnotations::default(), confirm, input_schema: input, output_schema: output };
         let promises = ContractInterface { instructions_digest: String::new(), tools: BTreeMap::from([(name, promise)]) };
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic(text in any::<String>(), at in 0..2000usize, put in "[\\PC\n]{0,4}") {
+    fn parse_never_panics(text in any::<String>(), at in 0..2000usize, put in "[\\PC\n]{0,4}") {
         let _ = Lock::parse("spile.lock", &text);
         let mut written = lock().to_toml();
         if written.is_char_boundary(at) {

@@ -1,4 +1,4 @@
-//! Manifests that are right, and what they mean.
+//! Valid manifests, and what they parse to.
 
 use contract::DataType;
 use contract::diagnostic::Located;
@@ -7,7 +7,7 @@ use contract::manifest::{
     SourceKind, SourceSettings, Statement, Tool, ToolBody, WorkbookFormat, parse,
 };
 
-/// What a manifest means; it must not have anything to be told about.
+/// Parses a manifest that must have no diagnostics.
 pub fn parse_manifest(text: &str) -> Manifest {
     match parse("spile.toml", text, &env) {
         Ok((manifest, warnings)) => {
@@ -79,7 +79,7 @@ hidden = true
 "#;
 
 #[test]
-fn everything_there_is_to_say_is_understood() {
+fn every_key_is_parsed() {
     let manifest = parse_manifest(FULL_MANIFEST);
     let server = &manifest.server;
     assert_eq!(server.name.as_deref(), Some("customers-lookup"));
@@ -129,7 +129,7 @@ fn everything_there_is_to_say_is_understood() {
 }
 
 #[test]
-fn what_can_be_left_out_may_be() {
+fn optional_keys_have_defaults() {
     assert!(parse_manifest("").sources.is_empty());
     assert!(parse_manifest("# nothing yet\r\n[server]\r\n").server.name.is_none());
     for (path, kind) in [
@@ -147,7 +147,7 @@ fn what_can_be_left_out_may_be() {
 }
 
 #[test]
-fn a_kind_that_is_said_counts_more_than_an_ending() {
+fn a_declared_kind_overrides_the_extension() {
     let manifest = parse_manifest("sources.a = { kind = 'csv', path = 'export.db' }");
     assert_eq!(manifest.sources[0].settings.kind(), SourceKind::Csv);
 }
@@ -163,7 +163,7 @@ fn variables_are_replaced_in_every_text() {
 }
 
 #[test]
-fn order_is_that_of_the_text() {
+fn order_is_the_order_of_the_text() {
     let manifest =
         parse_manifest("[sources.z]\npath='z.csv'\n[sources.a]\npath='a.csv'\n[sources.m]\npath='m.csv'");
     assert_eq!(
@@ -179,14 +179,14 @@ fn tool_operation(tool: &Tool) -> (&str, Operation) {
     }
 }
 
-/// A database and a collection that can be written to, with more lines behind.
+/// A manifest with a writable collection and these lines.
 fn shop(more: &str) -> Manifest {
     let text = "[sources.crm]\npath = 'crm.db'\n[collections.customers]\noperations = ['list', 'search', 'update']\n";
     parse_manifest(&format!("{text}{more}"))
 }
 
 #[test]
-fn the_example_of_the_reference_means_what_it_says() {
+fn the_example_of_the_reference_parses() {
     let manifest = parse_manifest(EXAMPLE);
     assert_eq!(manifest.server.rate_limit, Some(RateLimit { calls: 600, per_ms: 60_000 }));
     let [customers] = manifest.collections.as_slice() else { panic!("one collection") };
@@ -197,7 +197,7 @@ fn the_example_of_the_reference_means_what_it_says() {
     let top = statement(&manifest.tools[1]);
     assert_eq!((top.source.value.as_str(), top.writes, top.changes_max), ("crm", false, 1));
     let [since] = top.arguments.as_slice() else { panic!("one argument") };
-    // A string that is a date is a date.
+    // A string with the format `date` is a date.
     assert_eq!((since.name.value.as_str(), since.data_type, since.required), ("since", DataType::Date, true));
     assert_eq!(since.format, None);
 }
@@ -228,7 +228,7 @@ fn every_kind_of_source_has_its_own_settings() {
 }
 
 #[test]
-fn a_sheet_is_a_table_by_another_name() {
+fn sheet_is_an_alias_of_table() {
     let text = "[sources.a]\npath = 'a.xlsx'\n[collections.b]\nsheet = 'Q1 2026'\nheader_row = 3";
     let manifest = parse_manifest(text);
     let [b] = manifest.collections.as_slice() else { panic!("one") };
@@ -237,7 +237,7 @@ fn a_sheet_is_a_table_by_another_name() {
 }
 
 #[test]
-fn writing_and_searching_are_declared() {
+fn write_and_search_settings_are_parsed() {
     let manifest = shop(
         "search = ['name']\nsearch_rows_max = 5\nversion = 'rev'\nversion_required = true\nconfirm = 'ask'\n\
          fields.rev = { as = 'integer' }\n[tools.change]\nuses = 'customers.update'\nconfirm = 'never'\n\
@@ -256,7 +256,7 @@ fn writing_and_searching_are_declared() {
 }
 
 #[test]
-fn a_statement_says_what_it_takes_and_gives() {
+fn statements_are_parsed() {
     let manifest = shop(
         "[tools.close]\nsql = 'update a set b = :b where c = :c'\nwrites = true\nchanges_max = 7\nreturns = 'one'\n\
          confirm = 'ask'\nbytes_max = 2048\nfields.b = { as = 'decimal' }\n[tools.close.arguments]\n\
@@ -292,7 +292,7 @@ fn a_statement_says_what_it_takes_and_gives() {
 }
 
 #[test]
-fn a_place_is_kept_for_whoever_compiles() {
+fn values_keep_their_locations() {
     let manifest = shop("version = 'rev'\n[tools.t]\nsql = 'select 1'");
     let version: &Located<String> = manifest.collections[0].version.as_ref().expect("said");
     assert_eq!(format!("{:?}", version.location), "spile.toml:5:11");

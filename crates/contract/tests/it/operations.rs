@@ -1,5 +1,4 @@
-//! From manifest and facts to tools that search, write and run statements: what callers may say, and what they are
-//! told.
+//! Compiled tools that search, write and run statements: schemas, descriptions, settings.
 
 use contract::compile::{KnownSource, compile};
 use contract::source::{ColumnFacts, SearchFacts, SourceFacts, StatementError, StatementFacts, TableFacts};
@@ -7,8 +6,7 @@ use contract::{CompiledSchema, Confirm, Contract, DataType, Tool, ToolOperation,
 use insta::assert_snapshot;
 use json::Json;
 
-/// `people` as a database would have them: a number that it gives out itself, a column that it computes, one that
-/// must be there.
+/// `people` as in a database: a generated id, a computed column, a required column.
 pub fn people_table() -> TableFacts {
     let column = ColumnFacts::new;
     let nullable = |name: &str, kind| ColumnFacts { nullable: true, ..ColumnFacts::new(name, kind) };
@@ -29,7 +27,7 @@ pub fn people_table() -> TableFacts {
     }
 }
 
-/// What a database says of `sql`: two parameters, two columns.
+/// A described statement with two parameters and two columns.
 pub fn top_statement() -> StatementFacts {
     StatementFacts {
         parameters: vec!["since".into(), "plan".into()],
@@ -66,7 +64,7 @@ fn tool<'c>(contract: &'c Contract, name: &str) -> &'c Tool {
 const ALL: &str = "[collections.people]\noperations = [\"get\", \"list\", \"search\", \"create\", \"update\", \"delete\"]\n";
 
 #[test]
-fn what_each_operation_takes_and_tells() {
+fn tools_of_every_operation_snapshot() {
     let contract = compile_people(&format!("{ALL}description = \"All of them.\"\n"));
     let names: Vec<&str> = contract.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(
@@ -75,34 +73,34 @@ fn what_each_operation_takes_and_tells() {
     );
     let told: Vec<&str> = contract.tools[2..].iter().map(|tool| tool.description.as_str()).collect();
     assert_snapshot!(told.join("\n"), @r#"
-    Records of people that have every word of a query in name, initial. All of them.
-    Adds a record to people. All of them.
-    Changes fields of the record of people with this id. All of them.
-    Deletes the record of people with this id. All of them.
+    Search "people" (s.db) for rows that contain every term of a query, in name, initial. All of them.
+    Add one row to "people" (s.db). All of them.
+    Update fields of one row of "people" (s.db), found by id. All of them.
+    Delete one row of "people" (s.db), found by id. All of them.
     "#);
-    assert_snapshot!(tool(&contract, "search_people").input_schema, @r#"{"type":"object","properties":{"query":{"type":"string","pattern":"\\S","maxLength":1000,"description":"words, all of which a record must have"},"fields":{"type":"array","items":{"enum":["id","name","balance","photo","extra","rev","initial","_version"]},"minItems":1,"uniqueItems":true,"description":"only these fields; default all"},"limit":{"type":"integer","minimum":1,"maximum":100,"default":100}},"required":["query"],"additionalProperties":false}"#);
-    assert_snapshot!(tool(&contract, "search_people").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal"},"photo":{"anyOf":[{"type":"string","contentEncoding":"base64"},{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]},{"type":"null"}]},"extra":{},"rev":{"type":"integer"},"initial":{"type":"string"},"_version":{"type":"string","description":"of its state; see expected_version"}},"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"},"searched":{"type":"string","description":"`all`, or how many rows were looked at"}},"required":["items","truncated","searched"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
-    assert_snapshot!(tool(&contract, "create_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"},"photo":{"type":["string","null"],"contentEncoding":"base64"},"extra":{},"rev":{"type":"integer"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["name"],"additionalProperties":false}"#);
-    assert_snapshot!(tool(&contract, "create_people").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"outcome":{"enum":["created"]},"record":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal"},"photo":{"anyOf":[{"type":"string","contentEncoding":"base64"},{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]},{"type":"null"}]},"extra":{},"rev":{"type":"integer"},"initial":{"type":"string"},"_version":{"type":"string","description":"of its state; see expected_version"}},"required":["id","name","balance","photo","extra","rev","initial","_version"],"additionalProperties":false},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["outcome","record"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
-    assert_snapshot!(tool(&contract, "update_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"},"photo":{"type":["string","null"],"contentEncoding":"base64"},"extra":{},"rev":{"type":"integer"},"expected_version":{"type":"string","description":"_version of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id"],"minProperties":2,"additionalProperties":false}"#);
-    assert_snapshot!(tool(&contract, "delete_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"expected_version":{"type":"string","description":"_version of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "search_people").input_schema, @r#"{"type":"object","properties":{"query":{"type":"string","pattern":"\\S","maxLength":1000,"description":"search terms; every term must match"},"fields":{"type":"array","items":{"enum":["id","name","balance","photo","extra","rev","initial","_version"]},"minItems":1,"uniqueItems":true,"description":"return only these fields; default all"},"limit":{"type":"integer","minimum":1,"maximum":100,"default":100}},"required":["query"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "search_people").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes in total","items":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal"},"photo":{"anyOf":[{"type":"string","contentEncoding":"base64"},{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]},{"type":"null"}]},"extra":{},"rev":{"type":"integer"},"initial":{"type":"string"},"_version":{"type":"string","description":"version of this row; pass it as expected_version"}},"additionalProperties":false}},"truncated":{"type":"boolean","description":"true if more rows match"},"searched":{"type":"string","description":"`all`, or how many rows were scanned"}},"required":["items","truncated","searched"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(tool(&contract, "create_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"},"photo":{"type":["string","null"],"contentEncoding":"base64"},"extra":{},"rev":{"type":"integer"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"client-chosen key; repeating the call with the same key has no further effect"},"dry_run":{"type":"boolean","description":"preview the change without writing it"}},"required":["name"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "create_people").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"outcome":{"enum":["created"]},"record":{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal"},"photo":{"anyOf":[{"type":"string","contentEncoding":"base64"},{"type":"object","properties":{"omitted":{"const":true},"bytes":{"type":"integer"}},"required":["omitted","bytes"]},{"type":"null"}]},"extra":{},"rev":{"type":"integer"},"initial":{"type":"string"},"_version":{"type":"string","description":"version of this row; pass it as expected_version"}},"required":["id","name","balance","photo","extra","rev","initial","_version"],"additionalProperties":false},"dry_run":{"const":true,"description":"nothing was written; this is a preview"},"replayed":{"const":true,"description":"an earlier call with this idempotency_key did this; nothing was written now"}},"required":["outcome","record"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(tool(&contract, "update_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"name":{"type":"string"},"balance":{"type":["string","null"],"format":"decimal","pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"},"photo":{"type":["string","null"],"contentEncoding":"base64"},"extra":{},"rev":{"type":"integer"},"expected_version":{"type":"string","description":"`_version` of the row when you read it; fails with `conflict` if the row has changed since"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"client-chosen key; repeating the call with the same key has no further effect"},"dry_run":{"type":"boolean","description":"preview the change without writing it"}},"required":["id"],"minProperties":2,"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "delete_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"expected_version":{"type":"string","description":"`_version` of the row when you read it; fails with `conflict` if the row has changed since"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"client-chosen key; repeating the call with the same key has no further effect"},"dry_run":{"type":"boolean","description":"preview the change without writing it"}},"required":["id"],"additionalProperties":false}"#);
 }
 
 #[test]
-fn a_version_of_its_own_is_no_argument_but_that_which_is_expected() {
+fn a_version_field_is_only_an_expected_version() {
     let contract = compile_people(&format!("{ALL}version = \"rev\"\nversion_required = true\n"));
     assert_eq!(
         contract.collections[0].write_policy.as_ref().map(|writes| writes.versioning),
         Some(Versioning::Field(5))
     );
-    assert_snapshot!(tool(&contract, "delete_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"expected_version":{"type":"integer","description":"rev of the record as you know it; another is a conflict"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["id","expected_version"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "delete_people").input_schema, @r#"{"type":"object","properties":{"id":{"type":"integer"},"expected_version":{"type":"integer","description":"`rev` of the row when you read it; fails with `conflict` if the row has changed since"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"client-chosen key; repeating the call with the same key has no further effect"},"dry_run":{"type":"boolean","description":"preview the change without writing it"}},"required":["id","expected_version"],"additionalProperties":false}"#);
     let update = tool(&contract, "update_people").input_schema.as_str();
     assert!(!update.contains("\"rev\":") && update.contains("\"minProperties\":3"), "{update}");
     assert!(!tool(&contract, "get_people").output_schema.as_str().contains("_version"));
 }
 
 #[test]
-fn what_is_only_read_has_no_version() {
+fn a_read_only_collection_has_no_version() {
     let contract = compile_people("[collections.people]\n");
     assert!(contract.collections[0].write_policy.is_none());
     for tool in &contract.tools {
@@ -112,7 +110,7 @@ fn what_is_only_read_has_no_version() {
     assert_eq!(names, ["get_people", "list_people"]);
 }
 
-/// What clients refuse: anything but a plain object at the root, and names that are no words.
+/// Clients refuse a root that is not a plain object, and unusual property names.
 #[test]
 fn every_input_is_a_plain_object() {
     let contract = compile_people(&format!("{ALL}{TOP}"));
@@ -140,12 +138,12 @@ fields = { "count(*)" = { name = "people", as = "integer" } }
 "#;
 
 #[test]
-fn what_a_statement_takes_and_tells() {
+fn statement_schema_snapshot() {
     let contract = compile_people(TOP);
     let top = tool(&contract, "top");
-    assert_eq!(top.description, "Gives plan, people.");
+    assert_eq!(top.description, "Return plan, people.");
     assert_snapshot!(top.input_schema, @r#"{"type":"object","properties":{"since":{"type":"string","format":"date","description":"First day."},"plan":{"type":["string","null"],"enum":["free","ruby",null],"default":"free"}},"required":["since"],"additionalProperties":false}"#);
-    assert_snapshot!(top.output_schema, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"}},"required":["items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(top.output_schema, @r#"{"type":"object","anyOf":[{"properties":{"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes in total","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"true if more rows match"}},"required":["items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
     let one = compile_people(&format!("{TOP}returns = \"one\"\n"));
     assert_snapshot!(tool(&one, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
 }
@@ -155,24 +153,24 @@ fn writing_statement(columns: Vec<ColumnFacts>) -> StatementFacts {
 }
 
 #[test]
-fn what_a_statement_that_writes_takes_and_tells() {
+fn writing_statement_schema_snapshot() {
     let text = TOP.replace("fields = ", "writes = true\nfields = ");
     let (contract, _) = compile_table(people_table(), Ok(writing_statement(top_statement().columns)), &text);
     let contract = contract.expect("a contract");
-    assert_snapshot!(tool(&contract, "top").input_schema, @r#"{"type":"object","properties":{"since":{"type":"string","format":"date","description":"First day."},"plan":{"type":["string","null"],"enum":["free","ruby",null],"default":"free"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"any text of your own; the same again does nothing twice"},"dry_run":{"type":"boolean","description":"say what would be, and write nothing"}},"required":["since"],"additionalProperties":false}"#);
-    assert_snapshot!(tool(&contract, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"how many rows were changed"},"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes together","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"whether there are more"},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["changed","items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(tool(&contract, "top").input_schema, @r#"{"type":"object","properties":{"since":{"type":"string","format":"date","description":"First day."},"plan":{"type":["string","null"],"enum":["free","ruby",null],"default":"free"},"idempotency_key":{"type":"string","minLength":1,"maxLength":200,"description":"client-chosen key; repeating the call with the same key has no further effect"},"dry_run":{"type":"boolean","description":"preview the change without writing it"}},"required":["since"],"additionalProperties":false}"#);
+    assert_snapshot!(tool(&contract, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"number of rows changed"},"items":{"type":"array","maxItems":100,"description":"at most 65536 bytes in total","items":{"type":"object","properties":{"plan":{"type":"string"},"people":{"type":["integer","null"],"description":"count(*)"}},"required":["plan","people"],"additionalProperties":false}},"truncated":{"type":"boolean","description":"true if more rows match"},"dry_run":{"const":true,"description":"nothing was written; this is a preview"},"replayed":{"const":true,"description":"an earlier call with this idempotency_key did this; nothing was written now"}},"required":["changed","items","truncated"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
     let text = text.split("fields").next().expect("a part");
     let (contract, _) = compile_table(people_table(), Ok(writing_statement(Vec::new())), text);
     let contract = contract.expect("a contract");
-    assert_snapshot!(tool(&contract, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"how many rows were changed"},"dry_run":{"const":true,"description":"nothing was written"},"replayed":{"const":true,"description":"it was done before, with this idempotency_key"}},"required":["changed"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
+    assert_snapshot!(tool(&contract, "top").output_schema, @r#"{"type":"object","anyOf":[{"properties":{"changed":{"type":"integer","description":"number of rows changed"},"dry_run":{"const":true,"description":"nothing was written; this is a preview"},"replayed":{"const":true,"description":"an earlier call with this idempotency_key did this; nothing was written now"}},"required":["changed"],"additionalProperties":false},{"properties":{"code":{"type":"string"},"message":{"type":"string"},"field":{"type":"string"},"reason":{"type":"string"},"retryable":{"type":"boolean"},"ref":{"type":"string"}},"required":["code","message","retryable"]}]}"#);
     assert_eq!(
         tool(&contract, "top").description,
-        "Changes what its statement says, and tells how many rows."
+        "Run the statement and return the number of rows changed."
     );
 }
 
 #[test]
-fn what_is_said_of_a_tool_is_kept() {
+fn tool_settings_are_applied() {
     let text = format!(
         "{ALL}confirm = \"ask\"\n[tools.add]\nuses = \"people.create\"\nconfirm = \"ask\"\nrate_limit = \"5/min\"\n\
          [tools.change]\nuses = \"people.update\"\nconfirm = \"never\"\ncall_timeout_ms = 7\n\
@@ -200,7 +198,7 @@ fn what_is_said_of_a_tool_is_kept() {
 }
 
 #[test]
-fn a_search_looks_into_texts_or_what_there_is_an_index_for() {
+fn a_search_uses_indexed_or_text_fields() {
     let searched = |table: TableFacts, more: &str| {
         let text = format!("[collections.people]\noperations = [\"search\"]\n{more}");
         let (contract, found) = compile_table(table, Ok(top_statement()), &text);
@@ -221,7 +219,7 @@ fn a_search_looks_into_texts_or_what_there_is_an_index_for() {
 }
 
 #[test]
-fn a_sensitive_field_is_marked_where_it_is_told_and_taken() {
+fn a_sensitive_field_is_marked_in_input_and_output() {
     let contract = compile_people(&format!("{ALL}fields = {{ name = {{ sensitive = true }} }}\n"));
     assert!(contract.collections[0].fields[1].sensitive);
     for name in ["get_people", "list_people"] {
@@ -232,9 +230,9 @@ fn a_sensitive_field_is_marked_where_it_is_told_and_taken() {
     assert!(input.contains(r#""name":{"type":"string","x-sensitive":true}"#), "{input}");
 }
 
-/// A field of a name that tools have for something else gets another, whatever its collection can do.
+/// A field with a reserved name is renamed, whatever operations its collection has.
 #[test]
-fn names_that_tools_have_are_left_to_them() {
+fn fields_with_reserved_names_are_renamed() {
     let columns = ["query", "idempotency_key", "dry_run", "expected_version", "_version"];
     let columns = columns.map(|name| ColumnFacts::new(name, DataType::Text));
     let table =
@@ -246,7 +244,7 @@ fn names_that_tools_have_are_left_to_them() {
 }
 
 #[test]
-fn null_clears_what_can_be_without_a_value_and_nothing_else() {
+fn null_is_accepted_for_nullable_fields_only() {
     let contract = compile_people(ALL);
     let update = CompiledSchema::compile(&tool(&contract, "update_people").input_schema).expect("a schema");
     for (arguments, good) in [

@@ -1,4 +1,4 @@
-//! From manifest and facts to tools, and from rows to pages that match what the tools promise.
+//! Compiled tools, and pages that match their schemas.
 
 use contract::compile::{KnownSource, compile};
 use contract::cursor::CURSOR_BYTES_MAX;
@@ -37,7 +37,7 @@ fn compile_people(more: &str) -> Contract {
     compile_table(more, vec![column("name", DataType::Text), column("age", DataType::Integer)])
 }
 
-/// Fills a page with people of this many bytes each.
+/// Fills a page with rows of these sizes in bytes.
 fn filled_page(contract: &Contract, rows: &[(&str, i64)], rows_max: usize) -> Result<String, RecordError> {
     let collection = &contract.collections[0];
     let sort = Some(Sort { column: 1, descending: false });
@@ -73,7 +73,7 @@ fn a_total_that_was_not_counted_to_its_end_is_a_lower_bound() {
 }
 
 #[test]
-fn a_page_ends_at_its_bounds_and_matches_its_schema() {
+fn a_page_stops_at_its_limits_and_matches_its_schema() {
     let contract = compile_people("");
     let two = [("Ada", 36), ("Bob", 41)];
     assert_eq!(
@@ -89,14 +89,14 @@ fn a_page_ends_at_its_bounds_and_matches_its_schema() {
     let long = "x".repeat(600);
     let cut = filled_page(&narrow, &[(&long, 1), (&long, 2)], 5).expect("fits");
     assert!(cut.contains(r#""age":1}],"#) && cut.contains(r#""truncated":true"#), "{cut}");
-    // Without its first row no page would ever get further.
+    // The first row is always returned, or paging would never get past it.
     let longer = "x".repeat(3000);
     let cut = filled_page(&narrow, &[(&longer, 1), ("y", 2)], 5).expect("fits");
     assert!(cut.contains(&longer) && cut.contains(r#""truncated":true"#));
 }
 
 #[test]
-fn what_is_too_large_is_not_told() {
+fn a_row_that_is_too_large_is_an_error() {
     let contract = compile_people("");
     let huge = "x".repeat(RECORD_BYTES_MAX);
     assert!(matches!(filled_page(&contract, &[(&huge, 1)], 5), Err(RecordError::TooLarge { .. })));
@@ -105,7 +105,7 @@ fn what_is_too_large_is_not_told() {
 }
 
 #[test]
-fn a_page_does_not_end_where_no_cursor_can_name_the_place() {
+fn a_page_cannot_end_at_a_blob_in_the_key() {
     let contract = compile_table(
         "",
         vec![column("name", DataType::Text), ColumnFacts { mixed: true, ..column("age", DataType::Integer) }],
@@ -126,13 +126,13 @@ fn a_page_does_not_end_at_a_value_too_long_for_a_cursor() {
     let long = "x".repeat(CURSOR_BYTES_MAX);
     let nameless = Err(RecordError::InvalidCursorValue { field: "name".into() });
     assert_eq!(filled_page(&contract, &[(&long, 1), ("y", 2)], 1), nameless);
-    // Where the page ends elsewhere, it is a value like any other.
+    // A page that ends at another row is fine.
     assert!(filled_page(&contract, &[(&long, 1), ("y", 2), ("z", 3)], 2).is_ok());
     assert!(filled_page(&contract, &[(&long, 1)], 1).is_ok());
 }
 
 #[test]
-fn headers_are_told_in_one_plain_line() {
+fn headers_are_described_in_one_plain_line() {
     let header = format!("Full\nName\u{202e}{}", "x".repeat(500));
     let contract = compile_table("", vec![column(&header, DataType::Text), column("age", DataType::Integer)]);
     let input = Json::parse(tool(&contract, "list_people").input_schema.as_str()).expect("JSON").to_string();
@@ -141,7 +141,7 @@ fn headers_are_told_in_one_plain_line() {
 }
 
 #[test]
-fn what_is_told_as_text_can_be_asked_for_as_text() {
+fn a_value_returned_as_text_can_be_filtered_as_text() {
     let strays =
         vec![ColumnFacts { mixed: true, ..column("age", DataType::Integer) }, column("name", DataType::Text)];
     let contract = compile_table("", strays);

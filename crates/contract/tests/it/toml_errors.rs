@@ -1,4 +1,4 @@
-//! Slips of people who do not know TOML: each is told in our words and has a way out.
+//! Explanations of TOML syntax errors.
 
 use contract::manifest::parse;
 use insta::assert_snapshot;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::manifest::env;
 
-/// One line for each thing that is told: where, what, and the way out.
+/// One line per diagnostic: location, message, help.
 fn render_diagnostics(text: &str) -> String {
     let told = parse("spile.toml", text, &env).expect_err(text);
     let lines = told.iter().map(|one| {
@@ -17,7 +17,7 @@ fn render_diagnostics(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What is told of lines that are each a text of their own.
+/// The diagnostics of several texts of one line each.
 fn render_each(lines: &[&str]) -> String {
     let is_unseen = |c: char| c.is_control() && c != '\n' || c == '\u{feff}';
     lines
@@ -27,7 +27,7 @@ fn render_each(lines: &[&str]) -> String {
 }
 
 #[test]
-fn texts() {
+fn explains_string_errors() {
     let texts = [
         r#"path = "C:\users\x.csv""#,
         r#"path = "C:\temp\new\Users\x.csv""#,
@@ -55,78 +55,78 @@ fn texts() {
     ];
     assert_snapshot!(render_each(&texts), @r#"
     path = "C:\users\x.csv"
-    1:13 a `\` in double quotes must be followed by one of its letters → write the text in single quotes, as in `'C:\data'`, or each `\` twice
+    1:13 a `\` in double quotes starts an escape, and this one is invalid → write the string in single quotes, as in `'C:\data'`, or double each `\`
 
     path = "C:\temp\new\Users\x.csv"
-    1:22 a `\` in double quotes must be followed by one of its letters → write the text in single quotes, as in `'C:\data'`, or each `\` twice
+    1:22 a `\` in double quotes starts an escape, and this one is invalid → write the string in single quotes, as in `'C:\data'`, or double each `\`
 
     path = "\\server\x.csv"
-    1:19 a `\` in double quotes must be followed by one of its letters → write the text in single quotes, as in `'C:\data'`, or each `\` twice
+    1:19 a `\` in double quotes starts an escape, and this one is invalid → write the string in single quotes, as in `'C:\data'`, or double each `\`
 
     sql = "select * from t where plan = "free""
-    1:38 a text ends at its next `"`, and here it goes on → write a text that has quotes in it between `'''` and `'''`; a text in SQL has single quotes
+    1:38 the string ends at this `"`, but more text follows → write a string that contains quotes between `'''` and `'''`; SQL strings have single quotes
 
     sql = "select "a" from t"
-    1:16 a text ends at its next `"`, and here it goes on → write a text that has quotes in it between `'''` and `'''`; a text in SQL has single quotes
+    1:16 the string ends at this `"`, but more text follows → write a string that contains quotes between `'''` and `'''`; SQL strings have single quotes
 
     title = 'it's'
-    1:13 a text ends at its next `'`, and here it goes on → write a text that has a `'` in it in double quotes: `"it's"`
+    1:13 the string ends at this `'`, but more text follows → write a string that contains a `'` in double quotes: `"it's"`
 
     name = “crm”
-    1:8 `“` is no quote of TOML → write plain quotes: `"…"`
+    1:8 `“` is not a quotation mark in TOML → use plain quotes: `"…"`
 
     name = ‘crm’
-    1:8 `‘` is no quote of TOML → write plain quotes: `"…"`
+    1:8 `‘` is not a quotation mark in TOML → use plain quotes: `"…"`
 
     name = `crm`
-    1:8 a backtick is no quote of TOML → write plain quotes: `"…"`
+    1:8 a backtick is not a quotation mark in TOML → use plain quotes: `"…"`
 
     name = crm
-    1:8 a text needs quotes → write it in quotes: `"…"`
+    1:8 a string needs quotes → add quotes: `"…"`
 
     name = "a·b·c"
-    1:12 there is a control character here (U+0001) → take it out; a text in double quotes has it as `\u0001`
+    1:12 control character (U+0001) → remove it; in double quotes, write it as `\u0001`
 
     name = 'a·c'
-    1:10 there is a control character here (U+0001) → take it out; a text in double quotes has it as `\u0001`
+    1:10 control character (U+0001) → remove it; in double quotes, write it as `\u0001`
 
     name = """abc
-    1:14 this text has no end → end it with `"""`
+    1:14 this string is not closed → end it with `"""`
 
     name = '''abc
-    1:14 this text has no end → end it with `'''`
+    1:14 this string is not closed → end it with `'''`
 
     # a · comment
-    1:5 there is a control character here (U+0001) → take it out; a text in double quotes has it as `\u0001`
+    1:5 control character (U+0001) → remove it; in double quotes, write it as `\u0001`
 
     name = "a" "b"
-    1:12 a text ends at its next `"`, and here it goes on → write a text that has quotes in it between `'''` and `'''`; a text in SQL has single quotes
+    1:12 the string ends at this `"`, but more text follows → write a string that contains quotes between `'''` and `'''`; SQL strings have single quotes
 
     name = "a" + "b"
-    1:12 a text ends at its next `"`, and here it goes on → write a text that has quotes in it between `'''` and `'''`; a text in SQL has single quotes
+    1:12 the string ends at this `"`, but more text follows → write a string that contains quotes between `'''` and `'''`; SQL strings have single quotes
 
     name = "a";
-    1:11 a line needs no sign at its end → leave it out
+    1:11 a line does not end with a sign → remove it
 
     name = "a",
-    1:11 a line needs no sign at its end → leave it out
+    1:11 a line does not end with a sign → remove it
 
     name = "a" // why
-    1:12 a remark begins with `#` → write `# …`
+    1:12 a comment starts with `#` → write `# …`
 
     // why
-    1:1 a remark begins with `#` → write `# …`
+    1:1 a comment starts with `#` → write `# …`
 
     -- why
-    1:4 a remark begins with `#` → write `# …`
+    1:4 a comment starts with `#` → write `# …`
 
     name = f"a"
-    1:8 a text needs quotes → write it in quotes: `"…"`
+    1:8 a string needs quotes → add quotes: `"…"`
     "#);
 }
 
 #[test]
-fn other_values() {
+fn explains_other_errors() {
     let values = [
         "key = null",
         "key = None",
@@ -179,154 +179,154 @@ fn other_values() {
     ];
     assert_snapshot!(render_each(&values), @r#"
     key = null
-    1:7 TOML has no null → leave the line out
+    1:7 TOML has no null → remove the line
 
     key = None
-    1:7 TOML has no null → leave the line out
+    1:7 TOML has no null → remove the line
 
     hidden = True
-    1:10 `True` is written in small letters → write `true`
+    1:10 `True` must be in lower case → write `true`
 
     hidden = FALSE
-    1:10 `FALSE` is written in small letters → write `false`
+    1:10 `FALSE` must be in lower case → write `false`
 
     hidden = yes
-    1:10 `yes` is no value of TOML → write `true`, or quotes if it is a text
+    1:10 `yes` is not a TOML value → write `true`, or add quotes if it is a string
 
     rows_max = 0100
-    1:12 a number does not begin with `0` → leave the `0` out; a text such as a postal code needs quotes
+    1:12 a number cannot start with `0` → remove the `0`; a string such as a postal code needs quotes
 
     rows_max = 1,000
-    1:13 a number has no `,` between its digits → write `1000`, or `1_000`
+    1:13 a number cannot have a `,` between its digits → write `1000` or `1_000`
 
     rows_max = 1 000
-    1:12 this is no number, and a text needs quotes → write digits alone, or quotes: `"…"`
+    1:12 this is not a number, and a string needs quotes → write digits only, or add quotes: `"…"`
 
     rows_max = 10k
-    1:12 this is no number, and a text needs quotes → write digits alone, or quotes: `"…"`
+    1:12 this is not a number, and a string needs quotes → write digits only, or add quotes: `"…"`
 
     rows_max = +-1
-    1:13 this is no number → write digits, as in `100` or `0.5`; a text needs quotes
+    1:13 this is not a number → write digits, as in `100` or `0.5`; a string needs quotes
 
     rows_max = 1__0
-    1:13 this is no number → write digits, as in `100` or `0.5`; a text needs quotes
+    1:13 this is not a number → write digits, as in `100` or `0.5`; a string needs quotes
 
     rows_max = 0X1F
-    1:12 this is no number → write digits, as in `100` or `0.5`; a text needs quotes
+    1:12 this is not a number → write digits, as in `100` or `0.5`; a string needs quotes
 
     rows_max = 1.
-    1:14 this is no number → write digits, as in `100` or `0.5`; a text needs quotes
+    1:14 this is not a number → write digits, as in `100` or `0.5`; a string needs quotes
 
     rows_max = .5
-    1:12 this is no number → write digits, as in `100` or `0.5`; a text needs quotes
+    1:12 this is not a number → write digits, as in `100` or `0.5`; a string needs quotes
 
     rows_max = 99999999999999999999
     1:1 unknown key `rows_max` → it belongs in `[collections.NAME]` or `[tools.NAME]`
 
     rate = 600/min
-    1:8 this is no number, and a text needs quotes → write digits alone, or quotes: `"…"`
+    1:8 this is not a number, and a string needs quotes → write digits only, or add quotes: `"…"`
 
     since = 2026-13-45
-    1:9 this is no date or time → write it as in `2026-01-31`; a text needs quotes
+    1:9 this is not a date or time → write it like `2026-01-31`; a string needs quotes
 
     since = 2026-1-5
-    1:9 this is no date or time → write it as in `2026-01-31`; a text needs quotes
+    1:9 this is not a date or time → write it like `2026-01-31`; a string needs quotes
 
     name == "x"
-    1:7 a `=` too many → write `key = value`
+    1:7 there is an extra `=` → write `key = value`
 
     name := "x"
-    1:6 a `:` where a `=` belongs → write `key = value`
+    1:6 found `:` where `=` is expected → write `key = value`
 
     name: "x"
-    1:5 a `:` where a `=` belongs → write `key = value`
+    1:5 found `:` where `=` is expected → write `key = value`
 
     name "x"
-    1:6 a key without a value → write `key = value`
+    1:6 the key has no value → write `key = value`
 
     = 3
-    1:1 a value without a key → write `key = value`
+    1:1 the key is missing → write `key = value`
 
     name =
-    1:7 there is no value → write one behind the `=`
+    1:7 the value is missing → write one after the `=`
 
     name
-    1:5 a key without a value → write `key = value`
+    1:5 the key has no value → write `key = value`
 
     filters = ["a" "b"]
-    1:16 a `,` is missing in an array → or is it the `]` of the line before?
+    1:16 a `,` is missing in an array → add it, or the `]` of the line before
 
     filters = ["a",, "b"]
-    1:16 a `,` too many → leave it out
+    1:16 there is an extra `,` → remove it
 
     filters = ["a"
-    1:15 an array has no `]` → write `]` behind its last value
+    1:15 this array is not closed → add `]` after its last value
 
     filters = ("a")
-    1:11 an array stands between `[` and `]` → write `["a", "b"]`
+    1:11 an array goes between `[` and `]` → write `["a", "b"]`
 
     filters = "a", "b"
-    1:14 several values are an array → write `[` before the first and `]` behind the last
+    1:14 several values need an array → write `[` before the first and `]` after the last
 
     x = { a = 1 b = 2 }
-    1:11 this is no number, and a text needs quotes → write digits alone, or quotes: `"…"`
+    1:11 this is not a number, and a string needs quotes → write digits only, or add quotes: `"…"`
 
     x = { a: 1 }
-    1:8 a `:` where a `=` belongs → write `key = value`
+    1:8 found `:` where `=` is expected → write `key = value`
 
     x = { "a": 1 }
-    1:10 a `:` where a `=` belongs → write `key = value`
+    1:10 found `:` where `=` is expected → write `key = value`
 
     x = { a = 1
-    1:12 a `{` has no `}` → write `}` behind the last value
+    1:12 a `{` has no `}` → add `}` after the last value
 
     filters = [a = 1]
-    1:12 a text needs quotes → write it in quotes: `"…"`
+    1:12 a string needs quotes → add quotes: `"…"`
 
     [server
-    1:8 a header has no `]` → write `]` behind its name
+    1:8 this header is not closed → add `]` after its name
 
     [[server
-    1:9 a header has no `]` → write `]` behind its name
+    1:9 this header is not closed → add `]` after its name
 
     [server]]
-    1:9 something stands behind a header → write it on a line of its own
+    1:9 unexpected text after a header → move it to its own line
 
     [ser ver]
-    1:5 a name with a blank in it needs quotes → write it in `"…"`, or `_` in place of the blank
+    1:5 a name with a blank needs quotes → write it in `"…"`, or replace the blank by `_`
 
     []
-    1:2 a header without a name → write one, as in `[sources.crm]`
+    1:2 the header has no name → write one, as in `[sources.crm]`
 
     [server] name = "x"
-    1:10 something stands behind a header → write it on a line of its own
+    1:10 unexpected text after a header → move it to its own line
 
     <server>
-    1:1 this looks like XML, and a manifest is TOML → write `[sources.NAME]` and below it `path = "…"`; `spile init` writes one for your data
+    1:1 this looks like XML, but a manifest is TOML → write `[sources.NAME]` and `path = "…"` below it; `spile init` writes a manifest for your data
 
     server:
       name: x
-    1:7 this looks like YAML, and a manifest is TOML → write `[sources.NAME]` and below it `path = "…"`; `spile init` writes one for your data
+    1:7 this looks like YAML, but a manifest is TOML → write `[sources.NAME]` and `path = "…"` below it; `spile init` writes a manifest for your data
 
     a.b c = 1
-    1:5 a key without a value → write `key = value`
+    1:5 the key has no value → write `key = value`
 
     ··name = 1
-    1:1 there is an invisible character here (U+FEFF) → take it out, and write the line again if you do not find it
+    1:1 invisible character (U+FEFF) → remove it; retype the line if you cannot find it
 
     Größe = 1
-    1:3 this cannot stand in a key → write `key = value`; a key with other characters than letters, digits, `-` and `_` needs quotes
+    1:3 invalid character in a key → write `key = value`; a key with characters other than letters, digits, `-` and `_` needs quotes
 
     a = 1 b = 2
-    1:5 this is no number, and a text needs quotes → write digits alone, or quotes: `"…"`
+    1:5 this is not a number, and a string needs quotes → write digits only, or add quotes: `"…"`
 
     name = "x·"
-    1:10 this text does not end on its line → end it with `"`; a text of several lines stands in `"""`
+    1:10 this string is not closed on its line → end it with `"`; write a string of several lines in `"""`
     "#);
 }
 
 #[test]
-fn another_format() {
+fn recognizes_other_formats() {
     let texts = [
         "{\n  \"sources\": {\n    \"crm\": { \"path\": \"crm.db\" }\n  }\n}\n",
         "[{\"a\": 1}]",
@@ -341,32 +341,32 @@ fn another_format() {
       }
     }
 
-    1:1 this looks like JSON, and a manifest is TOML → write `[sources.NAME]` and below it `path = "…"`; `spile init` writes one for your data
+    1:1 this looks like JSON, but a manifest is TOML → write `[sources.NAME]` and `path = "…"` below it; `spile init` writes a manifest for your data
 
     [{"a": 1}]
-    1:2 this looks like JSON, and a manifest is TOML → write `[sources.NAME]` and below it `path = "…"`; `spile init` writes one for your data
+    1:2 this looks like JSON, but a manifest is TOML → write `[sources.NAME]` and `path = "…"` below it; `spile init` writes a manifest for your data
 
     sources:
       crm:
         path: crm.db
 
-    1:8 this looks like YAML, and a manifest is TOML → write `[sources.NAME]` and below it `path = "…"`; `spile init` writes one for your data
+    1:8 this looks like YAML, but a manifest is TOML → write `[sources.NAME]` and `path = "…"` below it; `spile init` writes a manifest for your data
 
     ---
     sources:
       crm: 1
 
-    1:4 this looks like YAML, and a manifest is TOML → write `[sources.NAME]` and below it `path = "…"`; `spile init` writes one for your data
+    1:4 this looks like YAML, but a manifest is TOML → write `[sources.NAME]` and `path = "…"` below it; `spile init` writes a manifest for your data
 
     <sources/>
-    1:1 this looks like XML, and a manifest is TOML → write `[sources.NAME]` and below it `path = "…"`; `spile init` writes one for your data
+    1:1 this looks like XML, but a manifest is TOML → write `[sources.NAME]` and `path = "…"` below it; `spile init` writes a manifest for your data
     "#);
 }
 
 proptest! {
-    /// What the parser calls things is for those who know the grammar of TOML.
+    /// The parser's own messages are never shown.
     #[test]
-    fn nothing_is_told_without_a_way_out(text in "[a-c\\[\\]{}=,.:\"'\\\\0-9 \n#-]{0,30}") {
+    fn every_syntax_error_has_help(text in "[a-c\\[\\]{}=,.:\"'\\\\0-9 \n#-]{0,30}") {
         if let Err(told) = parse("spile.toml", &text, &env) {
             for one in told {
                 prop_assert!(one.help.is_some(), "{text:?}: {}", one.message);

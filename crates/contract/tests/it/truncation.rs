@@ -1,4 +1,4 @@
-//! However few rows and bytes a result may have, and whatever is in the rows: it is what its tool promises.
+//! Truncated results match their output schema, whatever the limits and rows.
 
 use contract::bind::Projection;
 use contract::compile::{KnownSource, compile};
@@ -10,7 +10,7 @@ use contract::{CompiledSchema, Contract, DataType, Value, ValueRef, manifest};
 use json::Json;
 use proptest::prelude::*;
 
-/// A table with a column of each kind, nullable or mixed where `strays` says so.
+/// A table with a column of each type, nullable or mixed as the bits of `strays` say.
 fn columns(strays: u32) -> Vec<ColumnFacts> {
     let mut columns = vec![ColumnFacts::new("key", DataType::Int64)];
     for (at, kind) in DataType::ALL.into_iter().enumerate() {
@@ -38,7 +38,7 @@ fn contract(strays: u32, rows_max: usize) -> Contract {
     contract.unwrap_or_else(|| panic!("{}", contract::diagnostic::render_all(&found, false)))
 }
 
-/// A value of a kind, or a stray.
+/// A value of a type, or of another type.
 fn value(kind: DataType) -> BoxedStrategy<Value> {
     let text = |pattern: &'static str| pattern.prop_map(Value::Text).boxed();
     let good = match kind {
@@ -75,14 +75,14 @@ fn assert_matches_output_schema(contract: &Contract, tool: &str, result: &Json) 
     Ok(())
 }
 
-/// Whether there is a result, and that it says whether there are more.
+/// Asserts that a result is valid and has the right `truncated` flag.
 fn assert_result(
     contract: &Contract,
     tool: &str,
     reply: Result<spile_core::ToolResult, RecordError>,
     is_cut: bool,
 ) -> Result<(), TestCaseError> {
-    // A row that is not what its column promises is told to nobody.
+    // A row with a value of the wrong type is an error.
     let Ok(reply) = reply else { return Ok(()) };
     let result = reply.structured.expect("typed");
     let truncated = result.as_str().contains(r#","truncated":true"#);
@@ -93,7 +93,7 @@ fn assert_result(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn a_cut_result_is_what_its_tool_promises(
+    fn a_truncated_result_matches_its_schema(
         strays in any::<u32>(),
         rows_max in 1..4_usize,
         rows in prop::collection::vec(row(), 0..6),
@@ -110,7 +110,7 @@ proptest! {
         for (key, row) in (0..).zip(&rows) {
             let key = Value::Integer(key);
             let cells: Vec<ValueRef<'_>> = std::iter::once(&key).chain(row).map(Value::as_value_ref).collect();
-            // Who wants no more is asked no more.
+            // A reader stops when the page does.
             let takes: [&mut dyn FnMut() -> RowFlow; 3] = [
                 &mut || page.push(&cells, RowPosition::default()),
                 &mut || found.push(&cells),

@@ -66,7 +66,7 @@ async fn a_record_is_created_changed_and_deleted() {
 #[tokio::test]
 async fn a_missing_or_duplicate_key_or_an_empty_change_is_refused() {
     let mut client = people(Era::Newest, "");
-    let exists = "conflict id there is a record with this key already";
+    let exists = "conflict id a row with this key already exists";
     let missing = "not_found id no record in `people` has id `x`";
     for (tool, arguments, expected) in [
         ("create_people", DANA, exists),
@@ -76,7 +76,7 @@ async fn a_missing_or_duplicate_key_or_an_empty_change_is_refused() {
         (
             "update_people",
             r#"{"id":"d","dry_run":true}"#,
-            "invalid_arguments - nothing to change is said; there are: name, age, balance, score, born, seen, \
+            "invalid_arguments - no field to update was given; set at least one of: name, age, balance, score, born, seen, \
              big, active, extra, photo, secret, rev, loose",
         ),
         ("create_people", r#"{"id":"x"}"#, "invalid_arguments name `name` is required"),
@@ -105,12 +105,12 @@ async fn a_value_that_the_source_would_alter_is_refused() {
         (
             json!({"age": 9_007_199_254_740_993_i64}),
             "age",
-            "a whole number between -(2^53 - 1) and 2^53 - 1 is wanted",
+            "must be an integer between -(2^53 - 1) and 2^53 - 1",
         ),
         (
             json!({"score": 9_007_199_254_740_993_i64}),
             "score",
-            "cannot be kept exactly: too large, or too many digits",
+            "cannot be stored exactly: it is too large or has too many digits",
         ),
         (json!({"balance": "1.50.0"}), "balance", r"does not match `^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`"),
         (json!({"balance": "007"}), "balance", r"does not match `^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`"),
@@ -120,16 +120,12 @@ async fn a_value_that_the_source_would_alter_is_refused() {
         (
             json!({"seen": "2026-02-11t10:00:00z"}),
             "seen",
-            "not a moment with a zone such as `2026-02-11T10:00:00Z`",
+            "must be a date and time with a time zone, such as `2026-02-11T10:00:00Z`",
         ),
-        (
-            json!({"big": "9223372036854775808"}),
-            "big",
-            "a whole number of 64 bits is wanted, without zeros before it",
-        ),
+        (json!({"big": "9223372036854775808"}), "big", "must be a 64-bit integer without leading zeros"),
         (json!({"active": "yes"}), "active", "expected null or boolean"),
-        (json!({"photo": "AP8"}), "photo", "not base64 (RFC 4648, with padding, on one line)"),
-        (json!({"photo": "AP8Q\n"}), "photo", "not base64 (RFC 4648, with padding, on one line)"),
+        (json!({"photo": "AP8"}), "photo", "must be base64 (RFC 4648, with padding, on one line)"),
+        (json!({"photo": "AP8Q\n"}), "photo", "must be base64 (RFC 4648, with padding, on one line)"),
     ] {
         let mut arguments = value.clone();
         arguments["id"] = "d".into();
@@ -252,14 +248,14 @@ async fn the_user_is_asked_before_a_destructive_write() {
         assert_eq!(
             client.questions,
             [
-                "Change this record of people?\nid: d\nname: Dana → Di\nage: (nothing) → 7\nsecret: (nothing) → •••"
+                "Update this row of people?\nid: d\nname: Dana → Di\nage: (nothing) → 7\nsecret: (nothing) → •••"
             ]
         );
         let result = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| accept()).await;
         assert_eq!(member(&result, "outcome"), "deleted", "{era:?}");
         assert_eq!(
             client.questions[1],
-            "Delete this record of people?\nid: d\nname: Di\nage: 7\nsecret: •••\nrev: 1"
+            "Delete this row of people?\nid: d\nname: Di\nage: 7\nsecret: •••\nrev: 1"
         );
         // A create, a change that changes nothing and a replay need no confirmation.
         client.call("create_people", DANA).await;
@@ -476,7 +472,7 @@ async fn a_statement_writes_once_and_within_changes_max() {
         let result = client.call("rename", r#"{"old":"Di","new":"Do"}"#).await;
         assert_eq!(
             result,
-            "forbidden - this would change 3 rows, and at most 2 are allowed; nothing was changed"
+            "forbidden - this would change 3 rows, which exceeds the limit of 2; nothing was changed"
         );
         let other = r#"{"old":"Bob","new":"Rob"}"#;
         let result = client.call_with_user("rename", other, &mut |_| json!({"action": "decline"})).await;

@@ -108,7 +108,7 @@ fn what_is_refused_changes_nothing() {
     let folder = TestFolder::new(b"a");
     let keeper = AtomicFile::new(&folder.path);
     let result = keeper.replace(replace_options(1), &mut |_| Err(WriteError::NotFound));
-    assert_eq!(outcome_text(result), "nothing has this key");
+    assert_eq!(outcome_text(result), "no row has this key");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
 }
 
@@ -123,7 +123,7 @@ fn a_claim_is_made_good_once() {
         let other = IdempotencyKey { request_digest: [8; 32], ..idempotency_key(1) };
         let other =
             append(keeper, ReplaceOptions { idempotency_key: Some(other), ..replace_options(None) }, b"b");
-        assert_eq!(outcome_text(other), "this idempotency key was used for something else");
+        assert_eq!(outcome_text(other), "this idempotency key was already used for a different request");
     }
     assert_eq!(outcome_text(append(&keeper, replace_options(2), b"c")), "done");
     assert_eq!(folder.content(), b"abc");
@@ -163,7 +163,7 @@ fn who_was_killed_is_settled_by_what_the_file_holds() {
         // After it.
         (b"ab", r"replayed told\n\\n ab", b"ab"),
         // After it, and then somebody else was there.
-        (b"xy", "whether this was done before cannot be told any more; read the record and decide", b"xy"),
+        (b"xy", "cannot determine whether this write was applied; read the row before trying again", b"xy"),
     ];
     for (found, expected, left) in table {
         for dry_first in [false, true] {

@@ -183,7 +183,7 @@ fn wide_sheets_are_left_out() {
     let cells: String = (0..1025).map(|n| format!(r#"<c t="inlineStr"><is><t>c{n}</t></is></c>"#)).collect();
     let inside = format!("<sheetData><row>{cells}</row><row><c><v>1</v></c></row></sheetData>");
     let told = describe(&PackageParts::new(&inside).to_zip(), &xlsx());
-    assert_eq!(told, "`Sheet1` is left out: it has more than 1024 columns");
+    assert_eq!(told, "`Sheet1` is not served: it has more than 1024 columns");
 }
 
 /// A part cannot lead out of the file: its name is only ever compared with other names.

@@ -107,14 +107,14 @@ fn the_header_is_the_first_row_with_a_text_or_the_one_that_is_named() {
     );
     check_sheet(&rows, None, "Sheet1: |Prices|\n\"  \"|2|-\n2024|\"b\"|-\n1|-|9");
     check_sheet(&rows, Some(4), "Sheet1: 2024|b|\n1|-|9");
-    check_sheet(&rows, Some(3), "`Sheet1` is left out: its row 3 has no names for columns");
-    check_sheet(&rows, Some(5), "`Sheet1` is left out: its row 5 has no names for columns");
-    check_sheet("<sheetData/>", None, "`Sheet1` is left out: it has no row of names");
-    check_sheet("", None, "`Sheet1` is left out: it has no row of names");
+    check_sheet(&rows, Some(3), "`Sheet1` is not served: its row 3 has no names for columns");
+    check_sheet(&rows, Some(5), "`Sheet1` is not served: its row 5 has no names for columns");
+    check_sheet("<sheetData/>", None, "`Sheet1` is not served: it has no row of names");
+    check_sheet("", None, "`Sheet1` is not served: it has no row of names");
     check_sheet(
         r#"<sheetData><row><c><v>1</v></c></row></sheetData>"#,
         None,
-        "`Sheet1` is left out: it has no row of names",
+        "`Sheet1` is not served: it has no row of names",
     );
 }
 
@@ -186,14 +186,14 @@ fn a_workbook_says_which_sheets_it_has_and_when_its_days_begin() {
     let parts = parts
         .replacing("xl/workbook.xml", "<sheets>", r#"<workbookPr date1904="1"/><sheets>"#)
         .replacing("xl/workbook.xml", r#"name="Three""#, r#"name="Three" state="veryHidden""#);
-    let expected = "One: day\n@1904-01-02\nTwo & more: day\n@1904-01-02\n`Three` is left out: it is hidden in the workbook";
+    let expected = "One: day\n@1904-01-02\nTwo & more: day\n@1904-01-02\n`Three` is not served: it is hidden in the workbook";
     assert_eq!(describe(&parts.to_zip(), &xlsx()), expected);
     let parts = parts.replacing(
         "xl/_rels/workbook.xml.rels",
         "/worksheet\" Target=\"worksheets/sheet2",
         "/chartsheet\" Target=\"worksheets/sheet2",
     );
-    let expected = "One: day\n@1904-01-02\n`Two & more` is left out: it is a chart or a macro, and has no cells\n`Three` is left out: it is hidden in the workbook";
+    let expected = "One: day\n@1904-01-02\n`Two & more` is not served: it is a chart or a macro, and has no cells\n`Three` is not served: it is hidden in the workbook";
     assert_eq!(describe(&parts.to_zip(), &xlsx()), expected);
 }
 

@@ -406,7 +406,7 @@ fn sheets_that_nobody_may_write_to_are_not_written() {
         &RowEdit::Set { row: 0, updates: &[cell_update(2, StoredValue::DateTime("1899-01-01"))] },
         "no cell of this column",
     );
-    check_rejected(ROWS, &RowEdit::Set { row: 9, updates: &[] }, "nothing has this key");
+    check_rejected(ROWS, &RowEdit::Set { row: 9, updates: &[] }, "no row has this key");
     check_rejected(
         ROWS,
         &RowEdit::Set { row: 0, updates: &[cell_update(9, StoredValue::Integer(5))] },

@@ -350,11 +350,11 @@ fn no_value_and_an_empty_text_are_told_apart_or_refused() {
 #[test]
 fn keys_stay_keys() {
     let before = "id,name\n1,Ann\n2,Bob\n";
-    let exists = "there is a record with this key already";
+    let exists = "a row with this key already exists";
     create(before, &[(0, ValueRef::Integer(2)), (1, text("x"))], Err(exists));
     update(before, ValueRef::Integer(1), &[(0, ValueRef::Integer(2))], Err(exists));
     update(before, ValueRef::Integer(1), &[(0, ValueRef::Integer(3))], Ok(b"id,name\n3,Ann\n2,Bob\n"));
-    let nothing = "nothing has this key";
+    let nothing = "no row has this key";
     update(before, ValueRef::Integer(3), &[(1, text("x"))], Err(nothing));
     update(before, ValueRef::Null, &[(1, text("x"))], Err(nothing));
     delete(before, text("x"), Err(nothing));
@@ -403,7 +403,7 @@ fn the_clerk_sees_the_row_before_and_after() {
     assert_eq!(content, b"id,name,rev\n1,Eve,8\n3,C,1\n");
     // Where the clerk objects, nothing is done.
     let mut clerk = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
-    assert_eq!(outcome_text(writer.write(&update, &mut clerk)), "the record changed since it was read");
+    assert_eq!(outcome_text(writer.write(&update, &mut clerk)), "the row has changed since it was read");
     let cells = [(1, text("Mallory"))];
     let update = plain_write(RowChange::Update { key: &one, values: &cells });
     let mut clerk = RecordingChecks { unwritable_text: Some("Mallory"), ..RecordingChecks::default() };
@@ -470,7 +470,7 @@ fn a_dry_run_leaves_nothing_and_a_claim_leaves_one_row() {
         cancelled: None,
     };
     let told = outcome_text(writer.write(&other, &mut RecordingChecks::default()));
-    assert_eq!(told, "this idempotency key was used for something else");
+    assert_eq!(told, "this idempotency key was already used for a different request");
 }
 
 #[test]

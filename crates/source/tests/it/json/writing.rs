@@ -287,14 +287,14 @@ fn keys_are_there_once() {
     let null = [(0, ValueRef::Null)];
     let missing = [ValueRef::Integer(9)];
     for (change, expected) in [
-        (RowChange::Create { values: &two }, "there is a record with this key already"),
+        (RowChange::Create { values: &two }, "a row with this key already exists"),
         (RowChange::Create { values: &none }, "a key must have a value"),
         (RowChange::Create { values: &null }, "a key must have a value"),
-        (set(&one), "there is a record with this key already"),
+        (set(&one), "a row with this key already exists"),
         (set(&null), "a key must have a value"),
-        (RowChange::Update { key: &missing, values: &none }, "nothing has this key"),
-        (RowChange::Delete { key: &missing }, "nothing has this key"),
-        (RowChange::Delete { key: &[] }, "nothing has this key"),
+        (RowChange::Update { key: &missing, values: &none }, "no row has this key"),
+        (RowChange::Delete { key: &missing }, "no row has this key"),
+        (RowChange::Delete { key: &[] }, "no row has this key"),
     ] {
         let disk = TestFile::new(JsonLayout::Lines, content);
         let json = disk.json();
@@ -326,8 +326,8 @@ fn the_clerk_sees_the_record_before_and_after_and_may_object() {
     assert_eq!(clerk.after.as_deref(), Some(r#"{"id":2,"n":"b","rev":8}"#));
     let now = disk.text();
     for (is_stale, is_unwritable, expected) in [
-        (true, false, "the record changed since it was read"),
-        (false, true, "the record as it would be does not fit its contract"),
+        (true, false, "the row has changed since it was read"),
+        (false, true, "the new row would not match the schema of this collection"),
     ] {
         for change in [set(&cells), RowChange::Delete { key: &KEY }] {
             let mut clerk = recording_checks(&shape);

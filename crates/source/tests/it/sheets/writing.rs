@@ -119,7 +119,7 @@ fn what_cannot_be_written_changes_nothing() {
         ((4, ValueRef::Real(f64::INFINITY)), "Some(4): a workbook has no infinite numbers"),
         ((4, ValueRef::Real(5e-324)), "Some(4): the number is too large or too small"),
         ((0, ValueRef::Integer(9_007_199_254_740_993)), "Some(0): a workbook keeps no more than 53 bits"),
-        ((0, ValueRef::Integer(2)), "there is a record with this key already"),
+        ((0, ValueRef::Integer(2)), "a row with this key already exists"),
         ((0, ValueRef::Null), "Some(0): a key must have a value"),
     ] {
         let told = update(cell);

@@ -30,7 +30,7 @@ fn a_repeated_call_returns_the_first_result_and_changes_nothing() {
             "again: 1 'a'"
         );
         let response = table.change_with(create(), idempotency_key(1, 2), &mut RecordingChecks::default());
-        assert_eq!(response, "this idempotency key was used for something else");
+        assert_eq!(response, "this idempotency key was already used for a different request");
         assert_eq!(
             table.change_with(create(), idempotency_key(2, 1), &mut RecordingChecks::default()),
             "2 'a'"
@@ -57,7 +57,7 @@ fn rejected_writes_and_dry_runs_store_no_record() {
         idempotency_key(1, 1),
         &mut RecordingChecks::default(),
     );
-    assert_eq!(response, "there is a record with this key already");
+    assert_eq!(response, "a row with this key already exists");
     let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
     let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &[(1, ValueRef::Text("b"))] };
     table.change_with(update(), idempotency_key(1, 1), &mut stale);

@@ -131,7 +131,7 @@ fn an_endless_view_is_interrupted() {
     assert!(!reader.can_run_inline(&contract::source::ReadRequest::Get));
     let query = Query { rows_max: 9, ..Query::default() };
     let error = list(reader.as_ref(), &query).expect_err("a fault");
-    assert_eq!(error.to_string(), "this takes too long; ask for less");
+    assert_eq!(error.to_string(), "this takes too long; narrow the request");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn a_generated_column_is_returned_but_cannot_be_set() {
 fn constraint_errors_name_the_column() {
     let (db, table) = shop();
     let email = |text| ("email", ValueRef::Text(text));
-    let taken = "there is a record with this key already";
+    let taken = "a row with this key already exists";
     assert_eq!(table.create(&[("id", ValueRef::Integer(1)), email("new@x")]), taken);
     assert_eq!(table.create(&[email("ann@x")]), "`email`: another record already has this value");
     assert_eq!(table.create(&[("age", ValueRef::Integer(3))]), "`email`: a value is required");
@@ -131,8 +131,8 @@ fn constraint_errors_name_the_column() {
         table.update(&[ValueRef::Integer(1)], &[("email", ValueRef::Null)]),
         "`email`: a value is required"
     );
-    assert_eq!(table.update(&[ValueRef::Integer(9)], &[email("z@x")]), "nothing has this key");
-    assert_eq!(table.delete(&[ValueRef::Integer(9)]), "nothing has this key");
+    assert_eq!(table.update(&[ValueRef::Integer(9)], &[email("z@x")]), "no row has this key");
+    assert_eq!(table.delete(&[ValueRef::Integer(9)]), "no row has this key");
     assert_eq!(table.delete(&[ValueRef::Integer(1)]), "other records reference it");
     let orders = TestTable::new(&db, "orders");
     let missing = "it references a record that does not exist";
@@ -216,7 +216,7 @@ fn create_does_not_replace_a_row() {
     );
     let table = TestTable::new(&db, "t");
     let created = table.create(&[("k", ValueRef::Text("a")), ("v", ValueRef::Text("new"))]);
-    assert_eq!(created, "there is a record with this key already");
+    assert_eq!(created, "a row with this key already exists");
     let response = table.update(&[ValueRef::Text("b")], &[("v", ValueRef::Text("old"))]);
     assert_eq!(response, "`v`: another record already has this value");
     assert_eq!(rows(&db, "SELECT k || v FROM t ORDER BY k"), ["aold", "bother"]);
@@ -233,17 +233,17 @@ fn every_kind_of_key_is_supported() {
     let pair = TestTable::new(&db, "pair");
     let key = |a, b| [("a", ValueRef::Text(a)), ("b", ValueRef::Integer(b))];
     assert_eq!(pair.create(&key("x", 1)), "'x' 1 null");
-    assert_eq!(pair.create(&key("x", 1)), "there is a record with this key already");
+    assert_eq!(pair.create(&key("x", 1)), "a row with this key already exists");
     let keyed = [ValueRef::Integer(1), ValueRef::Text("x")];
     assert_eq!(pair.update(&keyed, &[("v", ValueRef::Text("z"))]), "'x' 1 'z'");
     assert_eq!(pair.update(&keyed, &[("a", ValueRef::Text("w"))]), "'w' 1 'z'", "a part of the key");
     assert_eq!(pair.delete(&[ValueRef::Integer(1), ValueRef::Text("w")]), "'w' 1 'z'");
     // A key that the schema does not declare stays unique.
     let loose = TestTable::new(&db, "loose");
-    assert_eq!(loose.create(&[("name", ValueRef::Text("x"))]), "there is a record with this key already");
+    assert_eq!(loose.create(&[("name", ValueRef::Text("x"))]), "a row with this key already exists");
     assert_eq!(loose.create(&[("v", ValueRef::Text("3"))]), "`name`: a value is required");
     let response = loose.update(&[ValueRef::Text("x")], &[("name", ValueRef::Text("y"))]);
-    assert_eq!(response, "there is a record with this key already");
+    assert_eq!(response, "a row with this key already exists");
     assert_eq!(loose.update(&[ValueRef::Text("x")], &[("name", ValueRef::Text("w"))]), "'w' '1'");
     db.execute("INSERT INTO loose VALUES('w', '4')");
     assert!(loose.delete(&[ValueRef::Text("w")]).contains("the key `name` is not unique"));
@@ -260,11 +260,11 @@ fn checks_can_reject_a_write_and_add_values() {
     let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &said };
     let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
     let response = table.change_with(update(), None, &mut stale);
-    assert_eq!(response, "the record changed since it was read");
+    assert_eq!(response, "the row has changed since it was read");
     assert_eq!(stale.before.as_deref(), Some("1 'ann@x' 'free' 30 1"));
     let mut speechless = RecordingChecks { is_unwritable: true, ..RecordingChecks::default() };
     let response = table.change_with(update(), None, &mut speechless);
-    assert_eq!(response, "the record as it would be does not fit its contract");
+    assert_eq!(response, "the new row would not match the schema of this collection");
     assert_eq!(table.get(&[ValueRef::Integer(1)]).expect("the row")[3], Value::Integer(30));
     let mut counting =
         RecordingChecks { extra_values: vec![(4, Value::Integer(2))], ..RecordingChecks::default() };
