@@ -215,6 +215,12 @@ pub trait Reader: Send + Sync {
     /// Whether such a read is short enough to run on the thread that received the call.
     fn can_run_inline(&self, read: &ReadRequest<'_>) -> bool;
 
+    /// What callers should know about the values that this reader returns now, as a sentence: for example that some
+    /// are withdrawn. Results carry it as a text of its own.
+    fn notice(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Passes the row with this key to `row`; returns `false` if there is none.
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError>;
 
@@ -342,6 +348,10 @@ pub const IDEMPOTENCY_RECORDS_MAX: usize = 10_000;
 pub trait WriteChecks {
     /// Called with the current row before an update or a delete. Returns additional values to set in an update.
     fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict>;
+
+    /// What the caller should know about other effects of the write, as a sentence. The result carries it as a text of
+    /// its own. Called before [`after_write`](Self::after_write).
+    fn add_notice(&mut self, _notice: &str) {}
 
     /// Called with the row after the change; for a delete, the row before it. The returned bytes are stored with the
     /// idempotency record.
@@ -519,6 +529,8 @@ pub struct StatementWriteOptions<'a> {
 pub struct RowPosition {
     pub row_number: i64,
     pub table_version: i64,
+    /// How many rows before it in the order have the same key. 0 as long as keys are unique.
+    pub ties: u32,
 }
 
 /// The kind of read that a caller is about to make.

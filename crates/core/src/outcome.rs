@@ -126,6 +126,22 @@ impl ToolResult {
         self.is_error = true;
         self
     }
+
+    /// Adds a text block after the others: something to know about the result that is not part of it.
+    #[must_use]
+    pub fn with_notice(mut self, notice: &str) -> Self {
+        let mut blocks = match self.content {
+            ToolContent::Structured => {
+                let json = self.structured.as_ref().map(ToString::to_string).unwrap_or_default();
+                vec![ContentBlock::Text(json)]
+            }
+            ToolContent::Text(text) => vec![ContentBlock::Text(text)],
+            ToolContent::Blocks(blocks) => blocks,
+        };
+        blocks.push(ContentBlock::Text(notice.to_owned()));
+        self.content = ToolContent::Blocks(blocks);
+        self
+    }
 }
 
 /// A content block. Binary data is base64.

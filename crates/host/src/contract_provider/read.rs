@@ -67,7 +67,7 @@ impl ProviderInner {
         });
         match (read, result) {
             (Err(error), _) => source_error_outcome(&error, collection, platform),
-            (Ok(_), Some(Ok(result))) => result.into(),
+            (Ok(_), Some(Ok(result))) => with_notice(result, reader),
             (Ok(_), Some(Err(error))) => record_error_outcome(&error, collection, platform),
             (Ok(_), None) => not_found_error(collection, key).into(),
         }
@@ -94,7 +94,7 @@ impl ProviderInner {
             self.sealer.seal(Purpose::Cursor, &binding, cursor::encode(position), platform)
         };
         match page.finish(total, seal) {
-            Ok(result) => result.into(),
+            Ok(result) => with_notice(result, reader),
             Err(error) => record_error_outcome(&error, collection, platform),
         }
     }
@@ -125,7 +125,7 @@ impl ProviderInner {
         match reader.search(&search, &mut |cells| rows.push(cells)) {
             Err(error) => source_error_outcome(&error, collection, platform),
             Ok(outcome) => match rows.into_search_result(outcome, scope.scan_rows_max) {
-                Ok(result) => result.into(),
+                Ok(result) => with_notice(result, reader),
                 Err(error) => record_error_outcome(&error, collection, platform),
             },
         }
@@ -156,5 +156,13 @@ impl ProviderInner {
             &[]
         };
         digest_parts(&[shape, tool.name.as_bytes(), filters.as_bytes(), sort.as_bytes()])
+    }
+}
+
+/// The result, with the reader's notice about the data if it has one.
+fn with_notice(result: ToolResult, reader: &dyn Reader) -> Outcome {
+    match reader.notice() {
+        Some(notice) => result.with_notice(&notice).into(),
+        None => result.into(),
     }
 }

@@ -62,10 +62,14 @@ impl ProviderInner {
             row_before: None,
             result: None,
             rejection: None,
+            notices: Vec::new(),
         };
         let written = writer.write(&write, &mut checks);
         match (written, checks.rejection, checks.result) {
-            (Ok(WriteOutcome::Done), _, Some(result)) => results::write_tool_result(result, dry_run).into(),
+            (Ok(WriteOutcome::Done), _, Some(result)) => {
+                let result = results::write_tool_result(result, dry_run);
+                checks.notices.iter().fold(result, |result, notice| result.with_notice(notice)).into()
+            }
             (Ok(WriteOutcome::Done), _, None) => Outcome::Failed(CallError::Internal {
                 detail: "the writer skipped the checks after the write".into(),
             }),
@@ -162,6 +166,8 @@ struct RecordWriteChecks<'a> {
     row_before: Option<RowBefore>,
     result: Option<WriteResult>,
     rejection: Option<WriteRejection>,
+    /// Other effects of the write that the caller should know.
+    notices: Vec<String>,
 }
 
 /// The row before the write.
@@ -203,6 +209,10 @@ impl WriteChecks for RecordWriteChecks<'_> {
             }
             _ => Vec::new(),
         })
+    }
+
+    fn add_notice(&mut self, notice: &str) {
+        self.notices.push(notice.to_owned());
     }
 
     fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {

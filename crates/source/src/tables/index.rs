@@ -1,4 +1,4 @@
-//! Which row has a key, by what makes one of its values.
+//! An index from keys to rows, by key values.
 
 use std::hash::Hasher;
 
@@ -6,28 +6,25 @@ use contract::ValueRef;
 
 use super::column::{KeyValue, TableColumn};
 use super::table::Table;
-use crate::key_index::{self, DuplicateKey, KeyHasher, hash_text};
+use crate::key_index::{self, DuplicateKey, DuplicateRows, KeyHasher, hash_text};
 
 pub(super) struct TableKeyIndex(key_index::KeyIndex);
 
 impl TableKeyIndex {
-    /// Of the first `len` rows.
+    /// Indexes the first `len` rows.
     pub(super) fn build(table: &Table, key: &[&TableColumn], len: u32) -> Result<Self, DuplicateKey> {
-        let write_row = |row: u32, hasher: &mut KeyHasher| {
-            for column in key {
-                hash_value(hasher, column, column.value(table, row).as_value_ref());
-            }
-        };
-        let is_same = |a: u32, b: u32| {
-            key.iter().all(|column| {
-                column.key_value(column.value(table, a).as_value_ref())
-                    == column.key_value(column.value(table, b).as_value_ref())
-            })
-        };
+        let (write_row, is_same) = key_functions(table, key);
         key_index::KeyIndex::build(len, write_row, is_same).map(Self)
     }
 
-    /// The row with this key.
+    /// Indexes all rows. Of rows with the same key, finds the first.
+    pub(super) fn build_with_duplicates(table: &Table, key: &[&TableColumn]) -> (Self, DuplicateRows) {
+        let (write_row, is_same) = key_functions(table, key);
+        let (index, duplicates) = key_index::KeyIndex::build_with_duplicates(table.len(), write_row, is_same);
+        (Self(index), duplicates)
+    }
+
+    /// Finds the row with this key.
     pub(super) fn find(&self, table: &Table, columns: &[&TableColumn], key: &[ValueRef<'_>]) -> Option<u32> {
         if key.len() != columns.len() {
             return None;
@@ -38,15 +35,34 @@ impl TableKeyIndex {
                 hash_value(hasher, column, *cell);
             }
         };
-        let is_it = |row: u32| {
+        let is_match = |row: u32| {
             pairs().all(|(column, cell)| {
-                let told = column.value(table, row);
-                let own = column.key_value(told.as_value_ref());
+                let value = column.value(table, row);
+                let own = column.key_value(value.as_value_ref());
                 own.is_some() && own == column.key_value(*cell)
             })
         };
-        self.0.find(write_key, is_it)
+        self.0.find(write_key, is_match)
     }
+}
+
+/// How to hash the key of a row, and how to compare the keys of two.
+fn key_functions<'a>(
+    table: &'a Table,
+    key: &'a [&'a TableColumn],
+) -> (impl Fn(u32, &mut KeyHasher) + 'a, impl Fn(u32, u32) -> bool + 'a) {
+    let write_row = move |row: u32, hasher: &mut KeyHasher| {
+        for column in key {
+            hash_value(hasher, column, column.value(table, row).as_value_ref());
+        }
+    };
+    let is_same = move |a: u32, b: u32| {
+        key.iter().all(|column| {
+            column.key_value(column.value(table, a).as_value_ref())
+                == column.key_value(column.value(table, b).as_value_ref())
+        })
+    };
+    (write_row, is_same)
 }
 
 #[inline]

@@ -527,7 +527,7 @@ impl TableReader {
             if !self.key_is_declared && !self.key.is_empty() && self.key.iter().all(same) {
                 return Err(self.duplicate_key_error());
             }
-            let position = RowPosition { row_number: page.position(index), table_version: 0 };
+            let position = RowPosition { row_number: page.position(index), table_version: 0, ties: 0 };
             if row(&page.row(index), position) == RowFlow::Stop {
                 return Ok(RowFlow::Stop);
             }
