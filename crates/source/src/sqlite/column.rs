@@ -34,6 +34,24 @@ pub(super) struct Column {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExpectedType(pub(super) &'static str);
 
+impl ExpectedType {
+    pub(super) fn of(data_type: DataType) -> Self {
+        Self(match data_type {
+            DataType::Text => "text",
+            DataType::Integer => "an integer below 2^53",
+            DataType::Int64 => "an integer",
+            DataType::Decimal => "a decimal number",
+            DataType::Number => "a number",
+            DataType::Boolean => "true or false",
+            DataType::Date => "a date such as 2026-02-11",
+            DataType::Timestamp => "a time with its zone",
+            DataType::LocalTimestamp => "a time without a zone",
+            DataType::Json => "JSON",
+            DataType::Blob => "bytes",
+        })
+    }
+}
+
 /// A value to bind to a statement.
 #[derive(Debug, Clone)]
 pub(super) enum SqlParam<'a> {
@@ -196,20 +214,10 @@ impl Column {
     }
 
     fn expected_type(&self, value_ref: ValueRef<'_>) -> ExpectedType {
-        ExpectedType(match (self.data_type, value_ref) {
-            (_, ValueRef::Null) => "a value in every row",
-            (DataType::Text, _) => "text",
-            (DataType::Integer, _) => "an integer below 2^53",
-            (DataType::Int64, _) => "an integer",
-            (DataType::Decimal, _) => "a decimal number",
-            (DataType::Number, _) => "a number",
-            (DataType::Boolean, _) => "true or false",
-            (DataType::Date, _) => "a date such as 2026-02-11",
-            (DataType::Timestamp, _) => "a time with its zone",
-            (DataType::LocalTimestamp, _) => "a time without a zone",
-            (DataType::Json, _) => "JSON",
-            (DataType::Blob, _) => "bytes",
-        })
+        match value_ref {
+            ValueRef::Null => ExpectedType("a value in every row"),
+            _ => ExpectedType::of(self.data_type),
+        }
     }
 
     /// Equal texts are equal in every encoding.

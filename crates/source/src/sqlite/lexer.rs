@@ -134,6 +134,92 @@ impl Token {
     }
 }
 
+/// A part of a statement's tokens, with the questions that several readers ask of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TokenSlice<'s> {
+    pub(super) sql: &'s str,
+    pub(super) tokens: &'s [Token],
+}
+
+impl<'s> TokenSlice<'s> {
+    pub(super) fn is_word(&self, index: usize, word: &str) -> bool {
+        self.tokens.get(index).is_some_and(|token| token.is_word(self.sql, word))
+    }
+
+    pub(super) fn is_any_word(&self, index: usize, words: &[&str]) -> bool {
+        words.iter().any(|word| self.is_word(index, word))
+    }
+
+    pub(super) fn is_symbol(&self, index: usize, symbol: &str) -> bool {
+        self.tokens.get(index).is_some_and(|token| token.is_symbol(self.sql, symbol))
+    }
+
+    /// The name at this index, without its quotes.
+    pub(super) fn name_at(&self, index: usize) -> Option<String> {
+        let token = self.tokens.get(index)?;
+        let text = token.text(self.sql);
+        match token.kind {
+            TokenKind::Word => Some(text.to_owned()),
+            TokenKind::QuotedName => {
+                let inner = text.get(1..text.len() - 1)?;
+                let quote = &text[..1];
+                Some(if quote == "[" { inner.to_owned() } else { inner.replace(&quote.repeat(2), quote) })
+            }
+            TokenKind::Literal | TokenKind::Number | TokenKind::Parameter | TokenKind::Symbol => None,
+        }
+    }
+
+    /// The index of the parenthesis that closes this one.
+    pub(super) fn closing_paren(&self, open: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        (open..self.tokens.len()).find(|index| {
+            depth += usize::from(self.is_symbol(*index, "("));
+            depth -= usize::from(self.is_symbol(*index, ")"));
+            depth == 0
+        })
+    }
+
+    /// The index after this token, or after the parenthesis that closes it.
+    pub(super) fn skip(&self, index: usize) -> usize {
+        if self.is_symbol(index, "(") {
+            self.closing_paren(index).map_or(self.tokens.len(), |end| end + 1)
+        } else {
+            index + 1
+        }
+    }
+
+    /// The first index from here, outside parentheses, for which `is_end` holds; else the end.
+    pub(super) fn find_outside_parens(&self, from: usize, is_end: impl Fn(usize) -> bool) -> usize {
+        let mut index = from;
+        while index < self.tokens.len() && !is_end(index) {
+            index = self.skip(index);
+        }
+        index.min(self.tokens.len())
+    }
+
+    pub(super) fn part(&self, from: usize, to: usize) -> Self {
+        let to = to.min(self.tokens.len());
+        Self { sql: self.sql, tokens: &self.tokens[from.min(to)..to] }
+    }
+
+    /// Splits at commas outside parentheses.
+    pub(super) fn split_at_commas(&self) -> Vec<Self> {
+        let (mut items, mut start) = (Vec::new(), 0);
+        loop {
+            let end = self.find_outside_parens(start, |index| self.is_symbol(index, ","));
+            items.push(self.part(start, end));
+            if end == self.tokens.len() {
+                return items;
+            }
+            start = end + 1;
+        }
+    }
+
+    pub(super) fn has_parameter(&self) -> bool {
+        self.tokens.iter().any(|token| token.kind == TokenKind::Parameter)
+    }
+}
+
 /// Whether the text asks for `REPLACE`, which deletes rows without counting them.
 pub(super) fn may_replace(sql: &str, tokens: &[Token]) -> bool {
     let is_call = |position: usize| tokens.get(position + 1).is_some_and(|next| next.is_symbol(sql, "("));

@@ -55,6 +55,7 @@ use contract::source::{
 
 use connection::pool::ConnectionPool;
 pub use copy::copy;
+use read::served_tables::ServedTables;
 use schema::Schema;
 use write::write_connection::WriteConnection;
 
@@ -69,6 +70,8 @@ pub struct Sqlite {
     cached_schema: Mutex<Option<Arc<Schema>>>,
     /// The facts of the last introspection: columns of statements have the same types.
     cached_facts: Mutex<Option<Arc<SourceFacts>>>,
+    /// The column types that readers serve.
+    served_tables: Arc<ServedTables>,
 }
 
 /// Limits.
@@ -101,6 +104,7 @@ impl Sqlite {
             options,
             cached_schema: Mutex::default(),
             cached_facts: Mutex::default(),
+            served_tables: Arc::default(),
         }
     }
 
@@ -136,7 +140,9 @@ impl Source for Sqlite {
     }
 
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
-        Ok(Arc::new(read::TableReader::new(&self.pool, &self.options, &*self.schema()?, shape)?))
+        let mut reader = read::TableReader::new(&self.pool, &self.options, &*self.schema()?, shape)?;
+        reader.serve(&self.served_tables, shape);
+        Ok(Arc::new(reader))
     }
 
     fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
@@ -157,6 +163,7 @@ impl Source for Sqlite {
         Ok(Arc::new(statement::SqliteStatement::new(
             &self.pool,
             &self.write_connection,
+            &self.served_tables,
             &self.options,
             &schema,
             statement,

@@ -6,6 +6,7 @@ pub(crate) mod row_buffer;
 pub(crate) mod scan_page;
 pub(crate) mod search;
 pub(crate) mod select_builder;
+pub(crate) mod served_tables;
 pub(crate) mod table_scan;
 
 use std::sync::atomic::Ordering;
@@ -30,6 +31,7 @@ use crate::sqlite::connection::pool::ConnectionPool;
 use crate::sqlite::error::{DbError, file_name_of};
 use crate::sqlite::read::row_buffer::RowBuffer;
 use crate::sqlite::read::select_builder::{PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate};
+use crate::sqlite::read::served_tables::{ServedTable, ServedTables};
 use crate::sqlite::schema::{RowLocator, Schema, Table};
 
 /// How long a statement may hold its lock. A writer with a busy timeout of 50 ms gets through, even if our
@@ -67,6 +69,8 @@ pub(crate) struct TableReader {
     counts_total: bool,
     key_lookup: SqlTemplate,
     query_cache: RwLock<HashMap<QueryShape, Arc<CachedQuery>, RandomState>>,
+    /// Counted among the served tables while this reader is in use.
+    _served_table: Option<Arc<ServedTable>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,9 +152,15 @@ impl TableReader {
             counts_total: false,
             key_lookup: SqlTemplate::default(),
             query_cache: RwLock::default(),
+            _served_table: None,
         };
         reader.prepare()?;
         Ok(reader)
+    }
+
+    /// Keeps statements from storing what this reader could not return.
+    pub(crate) fn serve(&mut self, served: &ServedTables, shape: &TableShape) {
+        self._served_table = Some(served.add(shape));
     }
 
     /// Prepares what every call needs, and finds errors before the first call.

@@ -18,7 +18,7 @@ use crate::sqlite::error::DbError;
 use crate::sqlite::lexer::{self, Token, TokenKind};
 use crate::sqlite::schema::Schema;
 use crate::sqlite::schema::TableKind::View;
-use crate::sqlite::statement::direct_params;
+use crate::sqlite::statement::direct_params::{self, UntracedColumn};
 
 /// The keywords that a statement may begin with.
 const STATEMENT_KEYWORDS: [&str; 7] = ["SELECT", "WITH", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"];
@@ -90,8 +90,11 @@ fn describe_on(
     if statement.is_explain() != 0 {
         return Err(statement_error("`EXPLAIN` is not supported", Some("remove `EXPLAIN`".into()), None));
     }
-    let direct = direct_params::find_all(text.sql, &text.tokens, schema);
-    let assignments = direct.into_iter().filter_map(|param| {
+    let stored = direct_params::find_all(text.sql, &text.tokens, schema);
+    if let Some(value) = stored.untraced.first() {
+        return Err(untraced_error(value));
+    }
+    let assignments = stored.direct.into_iter().filter_map(|param| {
         let accepts = param.accepted_values()?;
         Some(ColumnAssignment {
             parameter: param.parameter,
@@ -109,6 +112,22 @@ fn describe_on(
         assignments: assignments.collect(),
         limit_parameters: direct_params::limit_parameters(text.sql, &text.tokens),
     })
+}
+
+/// A numeric column stores `007` as 7, and SQLite does not say so.
+fn untraced_error(value: &UntracedColumn) -> StatementError {
+    let UntracedColumn { column, declared_type, span } = value;
+    statement_error(
+        format!(
+            "cannot prove that the column `{column}`, declared as `{declared_type}`, stores what a caller sends: the \
+             value comes from an argument through a subquery"
+        ),
+        Some(
+            "store the argument directly, as in `VALUES (:a)`, or convert it: `CAST(value AS INTEGER)`"
+                .into(),
+        ),
+        Some(span.clone()),
+    )
 }
 
 /// The type of each column, as far as it can be known.

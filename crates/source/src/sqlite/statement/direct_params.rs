@@ -2,20 +2,26 @@
 //! `coalesce(:a, c)`; and the arguments of `LIMIT` and `OFFSET`.
 //!
 //! SQLite converts a value to the column's affinity without an error. For these arguments that can be checked
-//! in advance; values that the statement computes are the author's responsibility. This works on tokens, not
-//! on parsed SQL: where it is not sure that an argument is stored unchanged, it reports nothing.
+//! before the statement runs. Values that the statement computes are the author's responsibility. A value whose
+//! origin cannot be followed (`value_flow`) is reported, and the statement is rejected.
+
+use std::ops::Range;
 
 use contract::source::AcceptedValues;
 use contract::{Value, ValueRef};
 
-use crate::sqlite::lexer::{Token, TokenKind};
-use crate::sqlite::schema::{Affinity, RowLocator, Schema, Table, TableKind};
+use crate::sqlite::column::ExpectedType;
+use crate::sqlite::lexer::{Token, TokenKind, TokenSlice};
+use crate::sqlite::read::served_tables::ServedTables;
+use crate::sqlite::schema::{Affinity, ColumnDef, RowLocator, Schema, Table};
+use crate::sqlite::statement::value_flow;
 use crate::sqlite::write::roundtrip;
 
 /// An argument that is stored in a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DirectParam {
     pub(crate) parameter: String,
+    pub(crate) table: String,
     pub(crate) column: String,
     /// The column's type as the table declares it.
     pub(crate) declared_type: String,
@@ -44,95 +50,97 @@ impl DirectParam {
         matches!(self.affinity, Affinity::Integer | Affinity::Real) && !is_other
     }
 
-    /// Why the column would store another value, or `None`.
-    pub(crate) fn describe_difference(
+    /// Why the column would store another value, or one that a collection could not return; `None` if it would not.
+    pub(crate) fn rejection(
         &self,
-        kind: contract::DataType,
-        said: ValueRef<'_>,
+        data_type: contract::DataType,
+        sent: ValueRef<'_>,
+        served: &ServedTables,
     ) -> rusqlite::Result<Option<String>> {
-        let stored = roundtrip::apply_affinity(self.affinity, said)?;
-        let is_same = stored
-            .as_ref()
-            .is_none_or(|stored| roundtrip::is_equivalent_for_statement(kind, said, stored.as_value_ref()));
-        let kept = stored.as_ref().map_or(said, Value::as_value_ref);
-        if self.accepts_numbers_only() && matches!(kept, ValueRef::Text(_) | ValueRef::Blob(_)) {
-            let why = format!(
+        let stored = roundtrip::apply_affinity(self.affinity, sent)?;
+        let is_same = stored.as_ref().is_none_or(|stored| {
+            roundtrip::is_equivalent_for_statement(data_type, sent, stored.as_value_ref())
+        });
+        let kept_value = stored.as_ref().map_or(sent, Value::as_value_ref);
+        if self.accepts_numbers_only() && matches!(kept_value, ValueRef::Text(_) | ValueRef::Blob(_)) {
+            let reason = format!(
                 "it is not a number, but the column `{}`, declared as `{}`, holds numbers",
                 self.column, self.declared_type
             );
-            return Ok(Some(why));
+            return Ok(Some(reason));
         }
-        Ok((!is_same).then(|| {
-            format!(
+        if !is_same {
+            return Ok(Some(format!(
                 "the column `{}` is declared as `{}` and would not store it exactly",
                 self.column, self.declared_type
-            )
+            )));
+        }
+        let expected = served.expected_instead(&self.table, &self.column, kept_value);
+        Ok(expected.map(|ExpectedType(expected)| {
+            format!("the column `{}` holds {expected}, and this is not one", self.column)
         }))
     }
 }
 
-/// Functions that return one of their arguments unchanged: the first and last index of those arguments.
-const PASS_THROUGH_FUNCTIONS: [(&str, usize, usize); 5] = [
-    ("coalesce", 0, usize::MAX),
-    ("ifnull", 0, usize::MAX),
-    ("nullif", 0, 0),
-    ("iif", 1, usize::MAX),
-    ("if", 1, usize::MAX),
-];
-/// Keywords that end a list of assignments or of result columns.
-const LIST_END_KEYWORDS: [&str; 13] = [
-    "FROM",
-    "WHERE",
-    "GROUP",
-    "HAVING",
-    "ORDER",
-    "LIMIT",
-    "WINDOW",
-    "UNION",
-    "INTERSECT",
-    "EXCEPT",
-    "RETURNING",
-    "ON",
-    "SET",
-];
+/// The values that a statement stores in columns.
+#[derive(Debug, Default)]
+pub(crate) struct StoredParams {
+    /// The arguments that are stored unchanged, each once for each column.
+    pub(crate) direct: Vec<DirectParam>,
+    /// The numeric columns for which that cannot be proven.
+    pub(crate) untraced: Vec<UntracedColumn>,
+}
 
-/// All of them, each once.
-pub(crate) fn find_all(sql: &str, tokens: &[Token], schema: &Schema) -> Vec<DirectParam> {
-    let words = TokenSlice { sql, tokens };
-    let (mut found, mut into_text): (Vec<DirectParam>, Vec<String>) = (Vec::new(), Vec::new());
-    let Some((table, begin)) = words.target_table(schema) else { return found };
-    let mut put = |column: &str, item: &[Token]| {
-        let known = table.columns.iter().find(|known| known.name.eq_ignore_ascii_case(column));
-        let (declared, affinity) = match known {
-            Some(known) => (known.declared_type.as_str(), known.affinity),
-            None if is_rowid(table, column) => ("INTEGER", Affinity::Integer),
-            None => return,
+/// A column that may store an argument in a way that cannot be followed, and would convert it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UntracedColumn {
+    pub(crate) column: String,
+    pub(crate) declared_type: String,
+    /// The expression's bytes in the statement.
+    pub(crate) span: Range<usize>,
+}
+
+pub(crate) fn find_all(sql: &str, tokens: &[Token], schema: &Schema) -> StoredParams {
+    let mut found = StoredParams::default();
+    let Some((table, values)) = value_flow::stored_values(sql, tokens, schema) else { return found };
+    // Offsets of the parameters that are stored in columns of text, and of those that go elsewhere too.
+    let (mut into_text, mut elsewhere) = (Vec::new(), Vec::new());
+    for value in values {
+        let known = table.columns.iter().find(|known| known.name.eq_ignore_ascii_case(&value.column));
+        let (declared_type, affinity) = match known {
+            Some(ColumnDef { declared_type, affinity, .. }) => (declared_type.as_str(), *affinity),
+            None if is_rowid(table, &value.column) => ("INTEGER", Affinity::Integer),
+            None => continue,
         };
-        for parameter in words.passed_params(item) {
-            let one = DirectParam {
-                parameter: parameter.to_owned(),
-                column: known.map_or(column, |known| &known.name).to_owned(),
-                declared_type: declared.to_owned(),
+        let column = known.map_or(value.column.as_str(), |known| &known.name).to_owned();
+        for param in &value.flow.params {
+            let is_text = affinity == Affinity::Text && !param.is_through_query;
+            if is_text { &mut into_text } else { &mut elsewhere }.push(param.offset);
+            let param = DirectParam {
+                parameter: param.name.to_owned(),
+                table: table.name.clone(),
+                column: column.clone(),
+                declared_type: declared_type.to_owned(),
                 affinity,
                 is_text_only: false,
             };
-            if one.affinity == Affinity::Text {
-                into_text.push(one.parameter.clone());
-            }
-            if !found.contains(&one) {
-                found.push(one);
+            if !found.direct.contains(&param) {
+                found.direct.push(param);
             }
         }
-    };
-    words.visit_inserted(table, begin, &mut put);
-    words.visit_assigned(begin, &mut put);
-    let is_it = |token: &&Token, name: &str| {
-        token.kind == TokenKind::Parameter && token.text(sql).trim_start_matches(':') == name
-    };
-    for one in &mut found {
-        let places = tokens.iter().filter(|token| is_it(token, &one.parameter)).count();
-        let texts = into_text.iter().filter(|name| **name == one.parameter).count();
-        one.is_text_only = places == texts;
+        if value.flow.is_untraced && affinity.is_numeric() {
+            let declared_type = declared_type.to_owned();
+            found.untraced.push(UntracedColumn { column, declared_type, span: value.span });
+        }
+    }
+    for param in &mut found.direct {
+        let is_it = |token: &&Token| {
+            token.kind == TokenKind::Parameter && token.text(sql).trim_start_matches(':') == param.parameter
+        };
+        param.is_text_only = tokens.iter().filter(is_it).all(|token| {
+            let offset = token.span.start;
+            into_text.contains(&offset) && !elsewhere.contains(&offset)
+        });
     }
     found
 }
@@ -152,11 +160,11 @@ pub(crate) fn only_inserts(sql: &str, tokens: &[Token]) -> bool {
 pub(crate) fn limit_parameters(sql: &str, tokens: &[Token]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let words = TokenSlice { sql, tokens };
-    for (at, token) in tokens.iter().enumerate().skip(1) {
-        let is_behind = |at: usize| words.is_word(at, "LIMIT") || words.is_word(at, "OFFSET");
+    for (index, token) in tokens.iter().enumerate().skip(1) {
+        let is_behind = |index: usize| words.is_any_word(index, &["LIMIT", "OFFSET"]);
         // `LIMIT :from, :rows`
-        let is_second = || words.is_symbol(at - 1, ",") && at > 2 && words.is_word(at - 3, "LIMIT");
-        if token.kind == TokenKind::Parameter && (is_behind(at - 1) || is_second()) {
+        let is_second = || words.is_symbol(index - 1, ",") && index > 2 && words.is_word(index - 3, "LIMIT");
+        if token.kind == TokenKind::Parameter && (is_behind(index - 1) || is_second()) {
             let name = token.text(sql).trim_start_matches(':');
             if !found.iter().any(|known| known == name) {
                 found.push(name.to_owned());
@@ -164,240 +172,6 @@ pub(crate) fn limit_parameters(sql: &str, tokens: &[Token]) -> Vec<String> {
         }
     }
     found
-}
-
-#[derive(Clone, Copy)]
-struct TokenSlice<'s> {
-    sql: &'s str,
-    tokens: &'s [Token],
-}
-
-impl<'s> TokenSlice<'s> {
-    fn is_word(&self, at: usize, word: &str) -> bool {
-        self.tokens.get(at).is_some_and(|token| token.is_word(self.sql, word))
-    }
-
-    fn is_symbol(&self, at: usize, sign: &str) -> bool {
-        self.tokens.get(at).is_some_and(|token| token.is_symbol(self.sql, sign))
-    }
-
-    /// A name without its quotes.
-    fn unquoted_name(&self, token: &Token) -> Option<String> {
-        let text = token.text(self.sql);
-        match token.kind {
-            TokenKind::Word => Some(text.to_owned()),
-            TokenKind::QuotedName => {
-                let inner = text.get(1..text.len() - 1)?;
-                let quote = &text[..1];
-                Some(if quote == "[" { inner.to_owned() } else { inner.replace(&quote.repeat(2), quote) })
-            }
-            TokenKind::Literal | TokenKind::Number | TokenKind::Parameter | TokenKind::Symbol => None,
-        }
-    }
-
-    /// The index of the parenthesis that closes this one.
-    fn closing_paren(&self, open: usize) -> Option<usize> {
-        let mut depth = 0_usize;
-        (open..self.tokens.len()).find(|at| {
-            depth += usize::from(self.is_symbol(*at, "("));
-            depth -= usize::from(self.is_symbol(*at, ")"));
-            depth == 0
-        })
-    }
-
-    /// The table that is written to, and the index of the token after its name.
-    fn target_table<'t>(&self, schema: &'t Schema) -> Option<(&'t Table, usize)> {
-        let mut at = 0;
-        // Before the verb there can only be `WITH`, whose queries are in parentheses.
-        while !["INSERT", "REPLACE", "UPDATE"].iter().any(|verb| self.is_word(at, verb)) {
-            at = if self.is_symbol(at, "(") { self.closing_paren(at)? + 1 } else { at + 1 };
-            if at >= self.tokens.len() {
-                return None;
-            }
-        }
-        at += if self.is_word(at + 1, "OR") { 3 } else { 1 };
-        at += usize::from(self.is_word(at, "INTO"));
-        let mut name = self.unquoted_name(self.tokens.get(at)?)?;
-        if self.is_symbol(at + 1, ".") {
-            at += 2;
-            name = self.unquoted_name(self.tokens.get(at)?)?;
-        }
-        let table = schema.tables.iter().find(|table| table.name.eq_ignore_ascii_case(&name))?;
-        (table.kind == TableKind::Ordinary).then_some((table, at + 1))
-    }
-
-    /// Items between commas, up to a keyword or a closing parenthesis; and the index of that end.
-    fn split_items(&self, from: usize) -> (Vec<&'s [Token]>, usize) {
-        let (mut items, mut begin, mut at) = (Vec::new(), from, from);
-        while at < self.tokens.len() {
-            if self.is_symbol(at, "(") {
-                at = self.closing_paren(at).map_or(self.tokens.len(), |end| end + 1);
-                continue;
-            }
-            // `IS DISTINCT FROM` is a comparison.
-            let is_comparison = at > 0 && self.is_word(at - 1, "DISTINCT") && self.is_word(at, "FROM");
-            let is_end = self.is_symbol(at, ")")
-                || self.is_symbol(at, ";")
-                || (!is_comparison && LIST_END_KEYWORDS.iter().any(|word| self.is_word(at, word)));
-            if is_end {
-                break;
-            }
-            if self.is_symbol(at, ",") {
-                items.push(&self.tokens[begin..at]);
-                begin = at + 1;
-            }
-            at += 1;
-        }
-        let at = at.min(self.tokens.len());
-        items.push(&self.tokens[begin.min(at)..at]);
-        (items, at)
-    }
-
-    /// Which expression an `INSERT` stores in which column.
-    fn visit_inserted(&self, table: &Table, begin: usize, put: &mut impl FnMut(&str, &[Token])) {
-        let mut at = begin;
-        at += if self.is_word(at, "AS") { 2 } else { 0 };
-        let columns: Vec<String> = if self.is_symbol(at, "(") {
-            let (items, end) = self.split_items(at + 1);
-            at = end + 1;
-            items
-                .iter()
-                .map(|item| item.first().and_then(|token| self.unquoted_name(token)).unwrap_or_default())
-                .collect()
-        } else {
-            let set = table.columns.iter().filter(|column| !column.is_generated);
-            set.map(|column| column.name.clone()).collect()
-        };
-        let mut put_all = |items: &[&[Token]]| {
-            for (column, item) in columns.iter().zip(items) {
-                // `*` stands for any number of columns.
-                if item.last().is_some_and(|token| token.is_symbol(self.sql, "*")) {
-                    break;
-                }
-                put(column, item);
-            }
-        };
-        if self.is_word(at, "VALUES") {
-            at += 1;
-            while self.is_symbol(at, "(") {
-                let (items, end) = self.split_items(at + 1);
-                put_all(&items);
-                at = end + 1;
-                at += usize::from(self.is_symbol(at, ","));
-            }
-            return;
-        }
-        // One or more `SELECT`s, outside parentheses.
-        while at < self.tokens.len() {
-            if self.is_word(at, "SELECT") {
-                at += 1;
-                at += usize::from(self.is_word(at, "ALL") || self.is_word(at, "DISTINCT"));
-                let (items, end) = self.split_items(at);
-                put_all(&items);
-                at = end;
-            } else if self.is_symbol(at, "(") {
-                at = self.closing_paren(at).map_or(self.tokens.len(), |end| end + 1);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    /// Which expression a `SET` stores in which column, in an `UPDATE` or after `ON CONFLICT`.
-    fn visit_assigned(&self, begin: usize, put: &mut impl FnMut(&str, &[Token])) {
-        let mut at = begin;
-        while at < self.tokens.len() {
-            if self.is_symbol(at, "(") {
-                at = self.closing_paren(at).map_or(self.tokens.len(), |end| end + 1);
-                continue;
-            }
-            if !self.is_word(at, "SET") {
-                at += 1;
-                continue;
-            }
-            let (items, end) = self.split_items(at + 1);
-            at = end;
-            for item in items {
-                let Some(equals) = item.iter().position(|token| token.is_symbol(self.sql, "=")) else {
-                    continue;
-                };
-                let (left, right) = (&item[..equals], &item[equals + 1..]);
-                match left {
-                    [name] => {
-                        put(&self.unquoted_name(name).unwrap_or_default(), right);
-                    }
-                    // `(a, b) = (:a, :b)`
-                    [open, .., _] if open.is_symbol(self.sql, "(") => {
-                        let (left, right) =
-                            (TokenSlice { tokens: left, ..*self }, TokenSlice { tokens: right, ..*self });
-                        if !right.is_symbol(0, "(") {
-                            continue;
-                        }
-                        let ((names, _), (values, _)) = (left.split_items(1), right.split_items(1));
-                        for (name, value) in names.iter().zip(values) {
-                            let name = name.first().and_then(|token| self.unquoted_name(token));
-                            put(&name.unwrap_or_default(), value);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// The parameters that an expression may return unchanged.
-    fn passed_params(&self, item: &'s [Token]) -> Vec<&'s str> {
-        let words = TokenSlice { sql: self.sql, tokens: item };
-        let is_name = |at: usize| item.get(at).is_some_and(|token| token.kind == TokenKind::Word);
-        match item {
-            [value] if value.kind == TokenKind::Parameter => {
-                vec![value.text(self.sql).trim_start_matches(':')]
-            }
-            [expression @ .., word, _] if !expression.is_empty() && word.is_word(self.sql, "AS") => {
-                self.passed_params(expression)
-            }
-            [first, .., last] if first.is_word(self.sql, "CASE") && last.is_word(self.sql, "END") => {
-                words.case_branches().into_iter().flat_map(|branch| self.passed_params(branch)).collect()
-            }
-            _ if words.is_symbol(0, "(") && words.closing_paren(0) == Some(item.len() - 1) => {
-                // `(SELECT :a)` returns what `(:a)` does, or NULL.
-                let is_word = |word| words.is_word(1, "SELECT") && words.is_word(2, word);
-                let begin = 1 + usize::from(words.is_word(1, "SELECT"));
-                let begin = begin + usize::from(is_word("ALL") || is_word("DISTINCT"));
-                let (items, _) = words.split_items(begin);
-                if let [only] = items[..] { self.passed_params(only) } else { Vec::new() }
-            }
-            _ if is_name(0) && words.is_symbol(1, "(") && words.closing_paren(1) == Some(item.len() - 1) => {
-                let known = PASS_THROUGH_FUNCTIONS.iter().find(|(name, ..)| words.is_word(0, name));
-                let Some((_, first, last)) = known else { return Vec::new() };
-                let (items, _) = words.split_items(2);
-                let parts = items.into_iter().enumerate().filter(|(at, _)| (first..=last).contains(&at));
-                parts.flat_map(|(_, part)| self.passed_params(part)).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// The expressions after `THEN` and `ELSE` of a `CASE` that is the whole expression.
-    fn case_branches(&self) -> Vec<&'s [Token]> {
-        let (mut branches, mut begin, mut depth, mut at) = (Vec::new(), None, 0_usize, 0);
-        while at < self.tokens.len() {
-            if self.is_symbol(at, "(") {
-                at = self.closing_paren(at).map_or(self.tokens.len(), |end| end + 1);
-                continue;
-            }
-            if depth == 1 && ["WHEN", "ELSE", "END"].iter().any(|word| self.is_word(at, word)) {
-                branches.extend(begin.take().map(|begin: usize| &self.tokens[begin..at]));
-            }
-            if depth == 1 && (self.is_word(at, "THEN") || self.is_word(at, "ELSE")) {
-                begin = Some(at + 1);
-            }
-            depth += usize::from(self.is_word(at, "CASE"));
-            depth = depth.saturating_sub(usize::from(self.is_word(at, "END")));
-            at += 1;
-        }
-        branches
-    }
 }
 
 #[cfg(test)]
@@ -415,15 +189,16 @@ mod tests {
         let schema = schema::read(&connection).expect("a schema");
         let tokens = lexer::tokenize(sql).expect("tokens");
         let found = find_all(sql, &tokens, &schema);
-        let found: Vec<String> =
-            found.iter().map(|one| format!("{}>{}", one.parameter, one.column)).collect();
+        let direct = found.direct.iter().map(|param| format!("{}>{}", param.parameter, param.column));
+        let untraced = found.untraced.iter().map(|value| format!("?>{}", value.column));
+        let found: Vec<String> = direct.chain(untraced).collect();
         assert_eq!(found, expected, "{sql}");
     }
 
     #[test]
     fn direct_parameters_are_found() {
         check("INSERT INTO t(a, b) VALUES(:x, :y)", &["x>a", "y>b"]);
-        check("insert into main.t values(:x, :y, :z), (1, :w, 2)", &["x>a", "y>b", "z>d e", "w>b"]);
+        check("insert into main.t values(:x, :y, :z), (1, :w, 2)", &["x>a", "y>b", "w>b", "z>d e"]);
         check("REPLACE INTO \"t\" (\"d e\", [b]) VALUES(:x, (:y))", &["x>d e", "y>b"]);
         check("INSERT OR IGNORE INTO t AS u(b) SELECT :x AS n FROM t WHERE a = :y", &["x>b"]);
         check("INSERT INTO t(a, b) SELECT :x, b FROM t UNION ALL SELECT 1, :y", &["x>a", "y>b"]);
@@ -449,6 +224,63 @@ mod tests {
         );
         check("INSERT INTO t(rowid, b) VALUES(:x, (SELECT :y AS n))", &["x>rowid", "y>b"]);
         check("UPDATE t SET OID = :x, b = (SELECT coalesce(:y, b))", &["x>OID", "y>b"]);
+    }
+
+    #[test]
+    fn parameters_are_traced_through_subqueries() {
+        check("INSERT INTO t(a) SELECT x FROM (SELECT :x AS x)", &["x>a"]);
+        check("INSERT INTO t(a, b) SELECT * FROM (SELECT :x, :y)", &["x>a", "y>b"]);
+        check("INSERT INTO t(a, b) SELECT n.*, t.b FROM (SELECT :x AS a) AS n, t", &["x>a"]);
+        check(
+            "WITH n(p, q) AS (VALUES(:x, :y), (1, :z)) INSERT INTO t(b, a) SELECT p, q FROM n",
+            &["x>b", "y>a", "z>a"],
+        );
+        check(
+            "INSERT INTO t(a) WITH n AS (SELECT :x AS x), m AS (SELECT x AS y FROM n) SELECT m.y FROM m",
+            &["x>a"],
+        );
+        check("UPDATE t SET a = n.x FROM (SELECT :x AS x, :y AS y) AS n WHERE b = n.y", &["x>a"]);
+        check("UPDATE t SET a = (SELECT max(x) FROM (SELECT :x x UNION ALL SELECT a FROM t))", &["x>a"]);
+        check("UPDATE t SET (a, b) = (SELECT :x, :y)", &["x>a", "y>b"]);
+        check("WITH n AS (SELECT :x AS x) UPDATE t SET a = (SELECT x FROM n WHERE n.x <> :y)", &["x>a"]);
+        check(
+            "WITH RECURSIVE n(i) AS (SELECT :x UNION ALL SELECT i + 1 FROM n WHERE i < :y) INSERT INTO t(a) SELECT i FROM n",
+            &["x>a"],
+        );
+        check(
+            "INSERT INTO t(a, b) VALUES(1, :y) ON CONFLICT DO UPDATE SET a = excluded.b, b = b",
+            &["y>b", "y>a"],
+        );
+        check("INSERT INTO t(a) VALUES(+:x), (:y COLLATE NOCASE), (max(:z, 1))", &["x>a", "y>a", "z>a"]);
+        check("INSERT INTO t(a) SELECT x FROM t JOIN (SELECT :x AS x) ON t.b = x", &["x>a"]);
+    }
+
+    #[test]
+    fn parameters_that_cannot_be_traced_are_reported_for_numeric_columns() {
+        check("INSERT INTO t(a, b) SELECT value, key FROM json_each(:x)", &["?>a"]);
+        check("UPDATE t SET a = (SELECT value FROM json_each(:x) LIMIT 1)", &["?>a"]);
+        check("UPDATE t SET a = j.value FROM json_each(:x) AS j WHERE t.b = j.key", &["?>a"]);
+        check(
+            "INSERT INTO t(a) SELECT j.value FROM (SELECT :x AS doc) AS n, json_each(n.doc) AS j",
+            &["?>a"],
+        );
+        check("INSERT INTO t(a) SELECT * FROM (SELECT j.value FROM json_each(:x) AS j)", &["?>a"]);
+    }
+
+    #[test]
+    fn subqueries_that_convert_or_only_compare_their_parameters_are_accepted() {
+        for sql in [
+            "INSERT INTO t(a) SELECT cast(value AS INTEGER) FROM json_each(:x)",
+            "INSERT INTO t(b) SELECT value FROM json_each(:x)",
+            "INSERT INTO t(a) SELECT a FROM t WHERE b IN (SELECT value FROM json_each(:x))",
+            "INSERT INTO t(a) SELECT n.a FROM (SELECT a FROM t WHERE b = :x) AS n",
+            "UPDATE t SET a = a + 1 FROM json_each(:x) AS j WHERE t.b = j.value",
+            "INSERT INTO t(a) SELECT x + 1 FROM (SELECT :x AS x)",
+            "INSERT INTO t(a) SELECT count(*) FROM json_each(:x)",
+            "UPDATE t SET a = (SELECT v.a FROM v WHERE v.a = :x)",
+        ] {
+            check(sql, &[]);
+        }
     }
 
     #[test]

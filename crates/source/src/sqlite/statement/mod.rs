@@ -8,6 +8,7 @@
 pub(crate) mod change_capture;
 pub(crate) mod describe;
 pub(crate) mod direct_params;
+mod value_flow;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::sqlite::connection::cancellation::{self, CANCEL_CHECK_INTERVAL};
 use crate::sqlite::connection::pool::ConnectionPool;
 use crate::sqlite::error::{self, ConstraintContext, DbError};
 use crate::sqlite::lexer::{self, Token};
+use crate::sqlite::read::served_tables::ServedTables;
 use crate::sqlite::schema::{ForeignKeyGraph, Schema, Table, quote_identifier};
 use crate::sqlite::write::idempotency;
 use crate::sqlite::write::write_connection::{TransactionEnd, WriteConnection};
@@ -45,6 +47,7 @@ const SMALL_ROWS: i64 = 2_000;
 pub(crate) struct SqliteStatement {
     pool: Arc<ConnectionPool>,
     write_connection: Arc<WriteConnection>,
+    served_tables: Arc<ServedTables>,
     sql: String,
     parameters: Vec<String>,
     parameter_types: Vec<DataType>,
@@ -74,6 +77,7 @@ impl SqliteStatement {
     pub(crate) fn new(
         pool: &Arc<ConnectionPool>,
         write_connection: &Arc<WriteConnection>,
+        served_tables: &Arc<ServedTables>,
         options: &Options,
         schema: &Schema,
         shape: &StatementShape,
@@ -91,6 +95,7 @@ impl SqliteStatement {
         let mut prepared = Self {
             pool: Arc::clone(pool),
             write_connection: Arc::clone(write_connection),
+            served_tables: Arc::clone(served_tables),
             sql: shape.sql.clone(),
             parameters: shape.parameters.clone(),
             parameter_types: shape.parameter_types.clone(),
@@ -187,7 +192,7 @@ impl SqliteStatement {
                 continue;
             };
             let reason = param
-                .describe_difference(*kind, *value)
+                .rejection(*kind, *value, &self.served_tables)
                 .map_err(|error| self.write_connection.source_error(error))?;
             if let Some(reason) = reason {
                 return Err(WriteError::Rejected { column: Some(*index), reason });
@@ -492,7 +497,7 @@ fn locate_direct_params(
         let index = shape.parameters.iter().position(|parameter| *parameter == param.parameter)?;
         Some((index, param))
     };
-    direct_params::find_all(&shape.sql, tokens, schema).into_iter().filter_map(index_of).collect()
+    direct_params::find_all(&shape.sql, tokens, schema).direct.into_iter().filter_map(index_of).collect()
 }
 
 /// Gives a pooled connection the access of an author's statement until this is dropped.

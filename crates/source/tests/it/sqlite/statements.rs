@@ -551,8 +551,8 @@ fn columns_that_cannot_store_all_digits_are_noted() {
     assert_eq!(facts.notes.len(), 2, "{:?}", facts.notes);
     assert_eq!(
         facts.notes[0],
-        "`t`: `a` is declared as `DECIMAL(20,4)`, and SQLite keeps 15 digits of a fraction; what has more is not \
-         written; a column of the type TEXT keeps them all"
+        "`t`: `a` is declared as `DECIMAL(20,4)`, but SQLite stores 15 significant digits; writes with more are \
+         rejected; use a TEXT column to store all digits"
     );
     assert_eq!(facts.tables[0].columns[1].data_type, DataType::Decimal);
 }
@@ -607,6 +607,73 @@ fn values_that_a_column_would_convert_are_rejected() {
     ] {
         assert_eq!(write_through_statement(declared, kind, said), refused(declared), "{declared} {said:?}");
     }
+}
+
+#[test]
+fn values_that_reach_a_column_through_a_subquery_are_checked_or_the_statement_is_rejected() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, w TEXT); INSERT INTO t VALUES(1, 1, 'x')",
+    );
+    let source = db.source();
+    for sql in [
+        "INSERT INTO t(v) SELECT x FROM (SELECT :v AS x)",
+        "WITH n AS (SELECT :v AS x) INSERT INTO t(v) SELECT x FROM n",
+        "WITH n(x) AS (VALUES(:v)) UPDATE t SET v = (SELECT x FROM n)",
+        "UPDATE t SET v = n.x FROM (SELECT :v AS x) AS n",
+        "INSERT INTO t(id, w) VALUES(1, :v) ON CONFLICT DO UPDATE SET v = excluded.w",
+    ] {
+        let statement = prepare(&source, sql).expect(sql);
+        let run = |value| run_write(statement.as_ref(), &[ValueRef::Text(value)], &terms(None)).map(drop);
+        let rejected = run("007");
+        assert!(
+            matches!(&rejected, Err(WriteError::Rejected { column: Some(0), .. })),
+            "{sql}: {rejected:?}"
+        );
+        run("7").expect(sql);
+    }
+    let sql = "INSERT INTO t(v) SELECT value FROM json_each(:list)";
+    let error = source.describe_statement(sql).expect_err("it cannot be proven");
+    assert_eq!(
+        error.message,
+        "cannot prove that the column `v`, declared as `INTEGER`, stores what a caller sends: the value comes from an \
+         argument through a subquery"
+    );
+    assert_eq!(&sql[error.span.expect("a position")], "SELECT value FROM json_each(:list)");
+    for sql in [
+        "INSERT INTO t(v) SELECT cast(value AS INTEGER) FROM json_each(:list)",
+        "INSERT INTO t(w) SELECT value FROM json_each(:list)",
+    ] {
+        source.describe_statement(sql).expect(sql);
+    }
+}
+
+#[test]
+fn a_value_that_a_collection_could_not_return_is_rejected() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, d TEXT); INSERT INTO t VALUES(1, 1, '2026-02-11')",
+    );
+    let source = db.source();
+    let facts = source.introspect().expect("facts");
+    let collection = source.reader(&crate::shape::shape_of(&facts.tables[0])).expect("a reader");
+    let run = |sql: &str, data_type, value: ValueRef<'_>| {
+        let facts = source.describe_statement(sql).expect("a statement");
+        let shape = contract::source::StatementShape {
+            parameter_types: vec![data_type],
+            ..statement_shape(sql, &facts, 1)
+        };
+        let statement = source.prepare(&shape).expect("prepared");
+        run_write(statement.as_ref(), &[value], &terms(None)).map(drop).map_err(|error| error.to_string())
+    };
+    let (large, update) = (ValueRef::Integer((1 << 53) + 1), "UPDATE t SET v = :v");
+    let reason = "the column `v` holds an integer below 2^53, and this is not one";
+    assert_eq!(run(update, DataType::Int64, large), Err(reason.to_owned()));
+    let reason = "the column `d` holds a date such as 2026-02-11, and this is not one";
+    assert_eq!(run("UPDATE t SET d = :d", DataType::Text, ValueRef::Text("soon")), Err(reason.to_owned()));
+    assert_eq!(run("UPDATE t SET d = :d", DataType::Date, ValueRef::Text("2026-02-12")), Ok(()));
+    assert_eq!(super::kit::all(collection.as_ref()).len(), 1);
+    // Once no collection serves the column, nothing keeps it from storing the value.
+    drop(collection);
+    assert_eq!(run(update, DataType::Int64, large), Ok(()));
 }
 
 #[test]
