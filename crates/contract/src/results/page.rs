@@ -40,7 +40,7 @@ impl<'c> Page<'c> {
                     ValueRef::Integer(position.table_version).to_value(),
                 ],
                 key => {
-                    let ties = (place.ties > 0).then(|| Value::Integer(place.ties.into()));
+                    let ties = (position.ties > 0).then(|| Value::Integer(position.ties.into()));
                     key.iter().map(|at| cells[*at].to_value()).chain(ties).collect()
                 }
             };

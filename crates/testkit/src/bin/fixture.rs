@@ -38,5 +38,5 @@ fn main() -> anyhow::Result<()> {
         Fixture::Bench { tools, serve } => ("bench", Arc::new(BenchProvider::with_tools(tools)), serve),
     };
     start_logging(&args);
-    serve(vec![Service::new(name, env!("CARGO_PKG_VERSION"), provider)], &args)
+    serve(vec![Service::new(name, env!("CARGO_PKG_VERSION"), provider)], &[], &args)
 }
