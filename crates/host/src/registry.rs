@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
+use contract::compatibility::schema_structure;
 use contract::{CompiledSchema, HeaderParam, header_params};
 use hashbrown::HashMap;
 use json::Json;
@@ -326,10 +327,14 @@ impl Registry {
     }
 }
 
+/// Hash of what a tool takes, returns and does. Titles and descriptions are left out: they may contain current data, and
+/// a pending confirmation must survive a change of unrelated data.
 fn tool_fingerprint(tool: &spile_core::Tool) -> u64 {
-    let words = (&tool.title, &tool.description);
-    let schemas = (tool.input_schema.as_str(), tool.output_schema.as_ref().map(Json::as_str));
-    foldhash::fast::FixedState::default().hash_one((&tool.name, words, schemas))
+    let structure = |schema: &Json| schema_structure(schema.as_str()).map(|schema| schema.to_string());
+    let schemas = (structure(&tool.input_schema), tool.output_schema.as_ref().map(structure));
+    let hints = &tool.annotations;
+    let hints = (hints.read_only, hints.destructive, hints.idempotent, hints.open_world);
+    foldhash::fast::FixedState::default().hash_one((&tool.name, schemas, hints))
 }
 
 fn insert_unique<V>(map: &mut Map<V>, kind: ItemKind, name: &str, value: V) -> Result<(), CatalogError> {
