@@ -73,7 +73,11 @@ impl MessageSink for ReusingSink {
 }
 
 fn call(id: u32) -> Vec<u8> {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"wait"}}}}"#).into_bytes()
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"wait","_meta":{meta}}}}}"#
+    )
+    .into_bytes()
 }
 
 #[tokio::test]
