@@ -63,8 +63,10 @@ pub(crate) struct ToolEntry {
     pub(crate) call_timeout_ms: u64,
     /// Whether its annotations say that it writes.
     pub(crate) writes: bool,
-    /// Hash of what the tool promises; see [`tool_fingerprint`].
-    pub(crate) fingerprint: u64,
+    /// Its place in the catalog.
+    index: usize,
+    /// Hash of what the tool promises, computed when a call first needs it; see [`tool_fingerprint`].
+    fingerprint: OnceLock<u64>,
     output_schema: Option<Json>,
     compiled_output_schema: OnceLock<Option<CompiledSchema>>,
 }
@@ -142,7 +144,7 @@ impl Registry {
         let counted =
             previous.and_then(|previous| previous.shared_limits.get(self.shared_limits.len())?.as_ref());
         let shared_limit = catalog.rate_limit.map(|rate| SharedLimit::new_or_reuse(rate, counted));
-        for tool in &catalog.tools {
+        for (index, tool) in catalog.tools.iter().enumerate() {
             let schema_error = |reason| CatalogError::InvalidToolSchema { name: tool.name.clone(), reason };
             let previous_entry = previous.and_then(|previous| previous.tool(&tool.name));
             let entry = ToolEntry {
@@ -157,7 +159,8 @@ impl Registry {
                 ),
                 call_timeout_ms: tool.call_timeout_ms.unwrap_or(self.config.call_timeout_ms),
                 writes: tool.annotations.read_only == Some(false),
-                fingerprint: tool_fingerprint(tool),
+                index: self.catalog.tools.len() + index,
+                fingerprint: OnceLock::new(),
                 output_schema: tool.output_schema.clone(),
                 compiled_output_schema: OnceLock::new(),
             };
@@ -226,6 +229,12 @@ impl Registry {
 
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolEntry> {
         self.tools.get(name)
+    }
+
+    /// What a pending input request of this tool is bound to.
+    pub(crate) fn tool_fingerprint(&self, name: &str) -> Option<u64> {
+        let entry = self.tool(name)?;
+        Some(*entry.fingerprint.get_or_init(|| tool_fingerprint(&self.catalog.tools[entry.index])))
     }
 
     /// Finds the provider of a call.
