@@ -15,6 +15,7 @@ use spile_core::ToolAnnotations;
 use spile_core::text::hex;
 
 use crate::contract::{Confirm, Contract, Tool};
+pub use schema::schema_structure;
 use schema::{SchemaSide, canonical, compare_side};
 
 /// What a change means for clients of the old contract.

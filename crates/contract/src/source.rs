@@ -224,6 +224,16 @@ pub trait Reader: Send + Sync {
     /// Passes the row with this key to `row`; returns `false` if there is none.
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError>;
 
+    /// Like [`Reader::get`], on a thread that must not block: a read that would have to wait for a lock, a file or
+    /// another process returns [`SourceError::WouldBlock`] instead, and the caller repeats it where it may wait.
+    fn get_inline(
+        &self,
+        key: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        self.get(key, row)
+    }
+
     /// Passes rows to `row` in order, each with its [`RowPosition`], until `row` stops. Returns how many rows pass the
     /// filters in total, regardless of [`Query::after`]. A local source always knows a [`Total`]; `None` is for sources
     /// that cannot count without another request.
@@ -232,6 +242,15 @@ pub trait Reader: Send + Sync {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError>;
+
+    /// Like [`Reader::list`], on a thread that must not block; see [`Reader::get_inline`].
+    fn list_inline(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Option<Total>, SourceError> {
+        self.list(query, row)
+    }
 
     /// Passes rows that contain every term to `row` until `row` stops: the best match first with an index, else in
     /// the order of the table.
@@ -486,6 +505,15 @@ pub trait PreparedStatement: Send + Sync {
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError>;
 
+    /// Like [`PreparedStatement::read`], on a thread that must not block; see [`Reader::get_inline`].
+    fn read_inline(
+        &self,
+        arguments: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        self.read(arguments, None, row)
+    }
+
     /// Runs a statement that writes, completely or not at all. `render_result` renders the result from the changed
     /// and returned rows; it is stored with the idempotency record. In a [`WriteError::Rejected`], `column` is the
     /// index of a parameter.
@@ -616,6 +644,9 @@ pub enum SourceError {
     StaleCursor,
     #[error("cancelled")]
     Cancelled,
+    /// An inline read would have to wait. The host repeats it on the blocking pool; callers never see this.
+    #[error("the source is busy; try again")]
+    WouldBlock,
 }
 
 impl SourceError {

@@ -184,17 +184,13 @@ impl Sessions {
         Ok(connection)
     }
 
-    /// The HTTP+SSE connection with this key, if it belongs to `principal`.
-    pub(crate) fn sse_connection(
-        &self,
-        key: &[u8; 16],
-        principal: &Principal,
-    ) -> Option<Arc<ConnectionState>> {
+    /// The HTTP+SSE connection with this key, if it belongs to `caller`.
+    pub(crate) fn sse_connection(&self, key: &[u8; 16], caller: &Principal) -> Option<Arc<ConnectionState>> {
         let table = self.lock();
         let (owner, connection) = table.active.get(key)?;
         let is_owner = match owner {
-            SessionOwner::Named(principal) => principal == principal,
-            SessionOwner::Anonymous(_) => *principal == Principal::Anonymous,
+            SessionOwner::Named(principal) => principal == caller,
+            SessionOwner::Anonymous(_) => *caller == Principal::Anonymous,
         };
         // Sessions with a ticket are in the same table; their key alone gives no access.
         (is_owner && connection.key().is_some() && !connection.outgoing.is_closed())

@@ -318,8 +318,8 @@ fn plan_argument(call: &Call) -> Result<&'static Plan, Box<ToolError>> {
     PLANS.iter().find(|plan| plan.name == name).ok_or_else(|| not_found("plan", "there is no such plan"))
 }
 
-fn not_found(field: &str, why: &str) -> Box<ToolError> {
-    Box::new(ToolError { field: Some(field.into()), ..ToolError::new(ToolErrorCode::NotFound, why) })
+fn not_found(field: &str, message: &str) -> Box<ToolError> {
+    Box::new(ToolError { field: Some(field.into()), ..ToolError::new(ToolErrorCode::NotFound, message) })
 }
 
 fn structured_result(fill: impl FnOnce(&mut write::ObjectWriter<'_>)) -> ToolResult {

@@ -54,9 +54,9 @@ fn splitmix64(mut z: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn bytes(world: &FakePlatform) -> [u8; 20] {
+    fn bytes(platform: &FakePlatform) -> [u8; 20] {
         let mut bytes = [0; 20];
-        world.fill_random(&mut bytes);
+        platform.fill_random(&mut bytes);
         bytes
     }
 
@@ -72,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_moves_only_when_told_to() {
-        let world = FakePlatform::new(0);
-        assert_eq!(world.now_ms(), FakePlatform::START_MS);
-        world.advance_ms(5);
-        assert_eq!(world.now_ms(), FakePlatform::START_MS + 5);
-        world.set_ms(7);
-        assert_eq!(world.now_ms(), 7);
+    fn the_clock_moves_only_when_a_test_moves_it() {
+        let platform = FakePlatform::new(0);
+        assert_eq!(platform.now_ms(), FakePlatform::START_MS);
+        platform.advance_ms(5);
+        assert_eq!(platform.now_ms(), FakePlatform::START_MS + 5);
+        platform.set_ms(7);
+        assert_eq!(platform.now_ms(), 7);
     }
 }

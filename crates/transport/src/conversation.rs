@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use host::{
-    CallerIdentity, ConnectionState, Dispatched, InFlightGuard, OutgoingMessage, PendingResponse,
-    ReplyChannel, Server, SubscriptionEvent, SubscriptionStream,
+    CallerIdentity, ConnectionState, Dispatched, OutgoingMessage, PendingResponse, ReplyChannel, Server,
+    SubscriptionEvent, SubscriptionStream,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -213,13 +213,21 @@ impl<O: MessageSink> Conversation<O> {
             self.sink.write_batch(batch);
         }
         let sink = self.sink.clone();
-        self.spawn_tracked(pending_response.register(&self.state), async move {
+        let mut guard = pending_response.register(&self.state);
+        self.spawn_tracked(guard.entry(), async move {
             loop {
                 match poll_fn(|cx| pending_response.poll_next(cx)).await {
                     OutgoingMessage::Notification(body) => sink.send_lossy(body),
                     OutgoingMessage::Request(body) => send_when_ready(&sink, body).await,
                     OutgoingMessage::Pause { .. } => {}
-                    OutgoingMessage::Response { body, .. } => return send_when_ready(&sink, body).await,
+                    OutgoingMessage::Response { body, .. } => {
+                        poll_fn(|cx| sink.poll_ready(cx)).await;
+                        // A client may reuse the id as soon as it reads the response.
+                        drop(pending_response);
+                        guard.release();
+                        sink.send(body);
+                        return;
+                    }
                 }
             }
         });
@@ -238,7 +246,8 @@ impl<O: MessageSink> Conversation<O> {
             ShutdownSource::Own(shutdown) => Some(shutdown.subscribe()),
             ShutdownSource::Server => None,
         };
-        self.spawn_tracked(self.state.register(id.clone()), async move {
+        let mut guard = self.state.register(id.clone());
+        self.spawn_tracked(guard.entry(), async move {
             loop {
                 // Without room, changes stay in the subscription, which keeps each of them once.
                 poll_fn(|cx| sink.poll_ready(cx)).await;
@@ -250,7 +259,12 @@ impl<O: MessageSink> Conversation<O> {
                     }
                 };
                 match next {
-                    Some(message) => sink.send(message),
+                    Some(message) => {
+                        if subscription.is_finished() {
+                            guard.release();
+                        }
+                        sink.send(message);
+                    }
                     None => break,
                 }
             }
@@ -261,12 +275,8 @@ impl<O: MessageSink> Conversation<O> {
     }
 
     /// Runs the rest of a call on the runtime.
-    fn spawn_tracked(&self, guard: InFlightGuard, work: impl Future<Output = ()> + Send + 'static) {
-        let entry = guard.entry();
-        let task = self.runtime.spawn(async move {
-            let _waiting = guard;
-            work.await;
-        });
+    fn spawn_tracked(&self, entry: u64, work: impl Future<Output = ()> + Send + 'static) {
+        let task = self.runtime.spawn(work);
         self.state.set_abort_handle(entry, task.abort_handle());
     }
 }
@@ -292,3 +302,6 @@ fn shutting_down_response(id: &RequestId, version: Version) -> Vec<u8> {
     RpcError::busy(503, 1000, "the server is shutting down; connect again later")
         .to_response(Some(id), version)
 }
+
+#[cfg(test)]
+mod tests;

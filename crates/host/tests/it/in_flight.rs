@@ -8,7 +8,7 @@ use host::{
     CallerIdentity, Config, ConnectionState, Dispatched, PendingResponse, ReplyChannel, Server, SessionTicket,
 };
 use json::Json;
-use spile_core::{Call, CallContext, Catalog, Limits, Provider, Run, Tool};
+use spile_core::{Call, CallContext, Catalog, Limits, Principal, Provider, Run, Tool};
 use testkit::FakePlatform;
 use wire::{Decoded, Defaults, Headers, HttpDefaults, Notification, Peer, SessionLookup, Version};
 
@@ -158,4 +158,23 @@ async fn an_ended_session_gets_no_new_state() {
     client.server.end_session(&ticket);
     assert!(client.server.ensure_session_state(&ticket, &CallerIdentity::default()).is_err());
     assert_eq!(client.server.status().sessions, 0);
+}
+
+#[tokio::test]
+async fn an_sse_connection_is_found_only_by_its_own_principal() {
+    let client = Client::new();
+    let named = |name: &str| CallerIdentity { principal: Principal::Named(name.into()), address: None };
+    let anonymous = CallerIdentity::default();
+    for (owner, others) in
+        [(named("ada"), [named("eve"), anonymous.clone()]), (anonymous, [named("ada"), named("eve")])]
+    {
+        let sse = client.server.open_sse(&owner).expect("room");
+        assert!(client.server.sse_connection(&sse.connection_id(), &owner).is_some());
+        for other in others {
+            assert!(
+                client.server.sse_connection(&sse.connection_id(), &other).is_none(),
+                "{owner:?} {other:?}"
+            );
+        }
+    }
 }

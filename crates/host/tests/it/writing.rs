@@ -276,13 +276,12 @@ async fn a_declined_confirmation_writes_nothing() {
             (json!({"action": "accept", "content": {"confirm": false}}), "the user declined"),
             (json!({"action": "accept"}), "the answer has no `confirm`"),
             (json!({"action": "accept", "content": {}}), "the answer has no `confirm`"),
-            (json!({"action": "accept", "content": {"confirm": "true"}}), "the answer has no `confirm`"),
         ] {
             let result =
                 client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answer.clone()).await;
             assert_eq!(result, format!("input_refused - {message}; nothing was written"), "{era:?}");
         }
-        assert_eq!((client.questions.len(), client.table.state().writes), (6, 0), "each call asks once");
+        assert_eq!((client.questions.len(), client.table.state().writes), (5, 0), "each call asks once");
     }
 }
 
@@ -312,11 +311,41 @@ async fn a_confirmation_holds_only_for_the_record_that_was_shown() {
 async fn an_invalid_answer_is_asked_for_again() {
     for era in ERAS {
         let mut client = people(era, ASK);
-        let mut answers = [json!({"action": "perhaps"}), accept()].into_iter();
+        let mut answers = [
+            json!({"action": "perhaps"}),
+            json!({"action": "accept", "content": {"confirm": "true"}}),
+            json!({"action": "accept", "content": "yes"}),
+            accept(),
+        ]
+        .into_iter();
         let result = client
-            .call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("twice"))
+            .call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| answers.next().expect("four times"))
             .await;
-        assert_eq!((member(&result, "outcome"), client.questions.len()), (json!("deleted"), 2), "{era:?}");
+        assert_eq!((member(&result, "outcome"), client.questions.len()), (json!("deleted"), 4), "{era:?}");
+        // The user reads what was wrong with the answer before.
+        let question = client.questions[0].clone();
+        for (asked_again, reason) in [
+            (1, "`action` must be `accept`, `decline` or `cancel`"),
+            (2, "`confirm`: expected boolean"),
+            (3, "expected object"),
+        ] {
+            let again = &client.questions[asked_again];
+            let expected = format!("{question}\n\nThe previous answer was not accepted: ");
+            assert!(again.starts_with(&expected) && again.contains(reason), "{era:?}: {again}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_answers_validly_is_refused_with_the_reason() {
+    for era in ERAS {
+        let mut client = people(era, ASK);
+        let wrong = || json!({"action": "accept", "content": {"confirm": "yes"}});
+        let result = client.call_with_user("delete_people", r#"{"id":"d"}"#, &mut |_| wrong()).await;
+        let expected = "input_refused - the client's answers do not match the requested form: `confirm`: expected \
+                        boolean";
+        assert_eq!(result, expected, "{era:?}");
+        assert_eq!((client.questions.len(), client.table.state().writes), (16, 0), "{era:?}");
     }
 }
 
@@ -505,26 +534,63 @@ async fn a_long_running_tool_reports_its_start_and_end() {
     assert_eq!(client.progress.len(), 2, "a short call reports no progress");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_long_read_reports_the_rows_scanned() {
-    let mut client = people(Era::Newest, "");
-    client.table.slow.store(true, Ordering::SeqCst);
+/// Calls a tool of a table that is slow for 600 ms, and then for another second.
+async fn call_slowly(client: &mut Client, tool: &str, arguments: &str) {
     let table = client.table.clone();
-    let finish_after_two_seconds = async {
+    table.slow.store(true, Ordering::SeqCst);
+    let finish = async {
         while !table.entered.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
-        for _ in 0..2 {
-            tokio::time::advance(std::time::Duration::from_millis(1100)).await;
+        for elapsed_ms in [600, 1000] {
+            tokio::time::advance(std::time::Duration::from_millis(elapsed_ms)).await;
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
         }
         table.slow.store(false, Ordering::SeqCst);
         std::future::pending::<()>().await
     };
     tokio::select! {
-        result = client.call("list_people", "{}") => assert!(result.contains("Dana"), "{result}"),
-        () = finish_after_two_seconds => unreachable!("it waits for ever"),
+        result = client.call(tool, arguments) => assert!(result.contains("Dana"), "{result}"),
+        () = finish => unreachable!("it waits for ever"),
     }
-    assert_eq!(client.progress, ["1000 1000 rows scanned"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_reports_progress_after_half_a_second() {
+    let mut client = people(Era::Newest, "");
+    call_slowly(&mut client, "list_people", "{}").await;
+    assert_eq!(client.progress, ["1000 1000 rows scanned", "1001 1000 rows scanned"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_counts_no_rows_reports_how_long_it_has_been_running() {
+    let mut client = people(Era::Newest, "");
+    call_slowly(&mut client, "update_people", r#"{"id":"d","age":7}"#).await;
+    assert_eq!(client.progress.len(), 2);
+    for (progress, seconds) in client.progress.iter().zip(["1 running for 0.", "2 running for 1."]) {
+        assert!(progress.starts_with(seconds), "{progress}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_would_block_runs_on_the_blocking_pool() {
+    let mut client = people(Era::Newest, "");
+    let here = std::thread::current().id();
+    for (tool, arguments) in [("get_people", r#"{"id":"d"}"#), ("count", "{}")] {
+        client.call(tool, arguments).await;
+        assert_eq!(client.table.last_read_thread(), Some(here), "{tool}: a free table is read inline");
+        client.table.locked.store(true, Ordering::SeqCst);
+        let result = client.call(tool, arguments).await;
+        assert!(result.contains("Dana"), "{result}");
+        let thread = client.table.last_read_thread();
+        assert!(
+            thread.is_some() && thread != Some(here),
+            "{tool}: a locked table must not block the caller's thread"
+        );
+        client.table.locked.store(false, Ordering::SeqCst);
+    }
 }
 
 #[tokio::test]

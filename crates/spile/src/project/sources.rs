@@ -193,6 +193,7 @@ pub(super) fn error_message(error: &SourceError, file: &str) -> String {
         SourceError::Timeout => format!("reading `{file}` took too long"),
         SourceError::Cancelled
         | SourceError::StaleCursor
+        | SourceError::WouldBlock
         | SourceError::InvalidArgument { .. }
         | SourceError::Unavailable { .. }
         | SourceError::Incompatible { .. } => error.to_string(),

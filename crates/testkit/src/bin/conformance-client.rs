@@ -36,15 +36,11 @@ async fn run() -> Result<()> {
         Ok(date) => VersionPolicy::Only(Version::parse(&date).context("an unknown protocol version")?),
         Err(_) => VersionPolicy::Any,
     };
-    let caps = ClientCapabilities::ELICITATION_FORM
+    let capabilities = ClientCapabilities::ELICITATION_FORM
         .with(ClientCapabilities::SAMPLING)
         .with(ClientCapabilities::ROOTS);
     let options = Options {
-        client_options: ClientOptions {
-            capabilities: caps,
-            version_policy: speak,
-            ..ClientOptions::default()
-        },
+        client_options: ClientOptions { capabilities, version_policy: speak, ..ClientOptions::default() },
         ..Options::default()
     };
     let server = Connection::open(&Target::parse(&url)?, options, Arc::new(AcceptingHandler)).await?;
@@ -112,7 +108,7 @@ async fn run_scenario(server: &Connection, scenario: &str) -> Result<()> {
             }
             Ok(())
         }
-        other => bail!("nobody knows what to do in the scenario `{other}`"),
+        other => bail!("unknown scenario `{other}`"),
     }
 }
 
@@ -191,7 +187,7 @@ impl ClientHandler for AcceptingHandler {
         Box::pin(async { InputReply::Result(answer) })
     }
 
-    fn on_event(&self, news: ConnectionEvent) {
-        eprintln!("{news:?}");
+    fn on_event(&self, event: ConnectionEvent) {
+        eprintln!("{event:?}");
     }
 }

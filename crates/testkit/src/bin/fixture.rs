@@ -17,7 +17,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Fixture {
-    /// What the official conformance suite asks for
+    /// Everything that the official conformance suite expects
     Conformance {
         #[command(flatten)]
         serve: ServeArgs,

@@ -134,16 +134,16 @@ fn capabilities(cx: &CallContext<'_>) -> RoundResult {
         (ClientCapabilities::SAMPLING, "sample_input", sampling_request("Sample request", 50)),
     ];
     let mut received = Vec::new();
-    let mut asks = InputRequests::default();
+    let mut requests = InputRequests::default();
     for (needed, key, ask) in questions {
         if cx.journal.response(key).is_some() {
             received.push(key);
         } else if cx.caller.capabilities.has(needed) {
-            asks = asks.with(key, ask);
+            requests = requests.with(key, ask);
         }
     }
-    match (asks.is_empty(), received.is_empty()) {
-        (false, _) => Err(Outcome::InputRequired(asks)),
+    match (requests.is_empty(), received.is_empty()) {
+        (false, _) => Err(Outcome::InputRequired(requests)),
         (true, false) => Ok(text_outcome(format!("capabilities-ok: received {}", received.join(",")))),
         (true, true) => Ok(text_outcome("No supported capabilities declared")),
     }
@@ -152,9 +152,9 @@ fn capabilities(cx: &CallContext<'_>) -> RoundResult {
 /// Log messages come before the input request on the same stream.
 fn streaming_elicitation(_: &ConformanceProvider, _: &Call, cx: &CallContext<'_>) -> Run {
     let answered = user_name(cx).map(|name| text_outcome(format!("Streaming complete, {name}")));
-    let emit = cx.events.clone();
+    let events = cx.events.clone();
     Run::later(async move {
-        emit.progress(50.0, Some(100.0), None);
+        events.progress(50.0, Some(100.0), None);
         tokio::time::sleep(Duration::from_millis(20)).await;
         answered.unwrap_or_else(|instead| instead)
     })
@@ -237,8 +237,8 @@ pub(super) fn merge_input_requests(instead: impl IntoIterator<Item = Option<Outc
     let mut all = InputRequests::default();
     for outcome in instead.into_iter().flatten() {
         match outcome {
-            Outcome::InputRequired(asks) => {
-                all = asks.iter().fold(all, |all, (key, ask)| all.with(key, ask.clone()));
+            Outcome::InputRequired(requests) => {
+                all = requests.iter().fold(all, |all, (key, ask)| all.with(key, ask.clone()));
             }
             other => return other,
         }

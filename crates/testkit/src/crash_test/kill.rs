@@ -78,29 +78,29 @@ impl CrashTest<'_> {
         let path = self.write_project(folder.path())?;
         let mut tally = CrashReport::default();
         // The acknowledged ids.
-        let mut there = BTreeSet::new();
+        let mut acknowledged = BTreeSet::new();
         let mut unanswered: Vec<Value> = Vec::new();
         let mut chance = self.seed;
         for round in 0..self.rounds {
             let mut pipe = StdioClient::start(self.spile, folder.path())?;
             for arguments in std::mem::take(&mut unanswered) {
-                let told =
-                    pipe.call("create_log", &arguments).context("what got no answer is asked for again")?;
-                match told["replayed"].as_bool() {
+                let result =
+                    pipe.call("create_log", &arguments).context("repeating an unanswered call")?;
+                match result["replayed"].as_bool() {
                     Some(true) => tally.replayed += 1,
                     _ => tally.reapplied += 1,
                 }
-                there.insert(record_id(&arguments));
+                acknowledged.insert(record_id(&arguments));
             }
             let mut sent = BTreeMap::new();
             let alive = Duration::from_micros(next_random(&mut chance) % KILL_DELAY_US_MAX);
             // Wait for the first response, so that the program is up: an earlier kill would prove little.
             let first = record(round, 0);
             pipe.call("create_log", &first)?;
-            there.insert(record_id(&first));
+            acknowledged.insert(record_id(&first));
             tally.acknowledged += 1;
-            for at in 1..CALLS_PER_ROUND {
-                let arguments = record(round, at);
+            for index in 1..CALLS_PER_ROUND {
+                let arguments = record(round, index);
                 let Some(id) = pipe.send("create_log", &arguments) else { break };
                 sent.insert(id, arguments);
             }
@@ -110,7 +110,7 @@ impl CrashTest<'_> {
                 match answered.get(&id) {
                     Some(Ok(_)) => {
                         tally.acknowledged += 1;
-                        there.insert(record_id(&arguments));
+                        acknowledged.insert(record_id(&arguments));
                     }
                     Some(Err(error)) => bail!("round {round}: {error}"),
                     None => unanswered.push(arguments),
@@ -118,19 +118,19 @@ impl CrashTest<'_> {
             }
             tally.rounds += 1;
             if round % CHECK_EVERY_ROUNDS == CHECK_EVERY_ROUNDS - 1 {
-                self.check_records(folder.path(), &path, &there, &unanswered)
+                self.check_records(folder.path(), &path, &acknowledged, &unanswered)
                     .with_context(|| format!("round {round}"))?;
             }
         }
         let mut pipe = StdioClient::start(self.spile, folder.path())?;
         for arguments in std::mem::take(&mut unanswered) {
             pipe.call("create_log", &arguments)?;
-            there.insert(record_id(&arguments));
+            acknowledged.insert(record_id(&arguments));
         }
         pipe.close()?;
-        self.check_records(folder.path(), &path, &there, &[])?;
+        self.check_records(folder.path(), &path, &acknowledged, &[])?;
         let left = temporary_files(folder.path())?;
-        ensure!(left.is_empty(), "half-made files are left: {left:?}");
+        ensure!(left.is_empty(), "temporary files are left: {left:?}");
         Ok(tally)
     }
 
@@ -152,42 +152,45 @@ impl CrashTest<'_> {
         &self,
         folder: &Path,
         path: &Path,
-        there: &BTreeSet<String>,
+        acknowledged: &BTreeSet<String>,
         open: &[Value],
     ) -> Result<()> {
         let mut pipe = StdioClient::start(self.spile, folder)?;
-        let mut ours = Vec::new();
+        let mut listed = Vec::new();
         let mut cursor = Value::Null;
         loop {
             let arguments = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
             let page = pipe.call("list_log", &arguments)?;
             let items = page["items"].as_array().context("a page has items")?;
-            ours.extend(items.iter().map(|item| item["id"].as_str().unwrap_or_default().to_owned()));
+            listed.extend(items.iter().map(|item| item["id"].as_str().unwrap_or_default().to_owned()));
             cursor = page["nextCursor"].clone();
             if cursor.is_null() {
                 break;
             }
         }
         pipe.close()?;
-        let theirs = (self.read_ids)(path).context("another reader")?;
-        let may: BTreeSet<String> = open.iter().map(record_id).collect();
-        for (who, ids) in [("our list", ours), ("another reader", theirs)] {
-            let mut seen = BTreeSet::new();
+        let read_elsewhere = (self.read_ids)(path).context("another reader")?;
+        let unanswered: BTreeSet<String> = open.iter().map(record_id).collect();
+        for (reader, ids) in [("our list", listed), ("another reader", read_elsewhere)] {
+            let mut unique = BTreeSet::new();
             for id in ids.into_iter().filter(|id| id != "first") {
-                ensure!(there.contains(&id) || may.contains(&id), "{who}: `{id}` was never asked for");
-                ensure!(seen.insert(id.clone()), "{who}: `{id}` is there twice");
+                ensure!(
+                    acknowledged.contains(&id) || unanswered.contains(&id),
+                    "{reader}: `{id}` was never created"
+                );
+                ensure!(unique.insert(id.clone()), "{reader}: `{id}` is there twice");
             }
-            if let Some(lost) = there.iter().find(|id| !seen.contains(*id)) {
-                bail!("{who}: `{lost}` was acknowledged and is lost");
+            if let Some(lost) = acknowledged.iter().find(|id| !unique.contains(*id)) {
+                bail!("{reader}: `{lost}` was acknowledged and is lost");
             }
         }
         Ok(())
     }
 }
 
-fn record(round: u32, at: u32) -> Value {
-    let id = format!("r{round}-{at}");
-    json!({ "id": id, "word": format!("word {at}, \"quoted\" é"), "idempotency_key": format!("key-{id}") })
+fn record(round: u32, index: u32) -> Value {
+    let id = format!("r{round}-{index}");
+    json!({ "id": id, "word": format!("word {index}, \"quoted\" é"), "idempotency_key": format!("key-{id}") })
 }
 
 fn record_id(arguments: &Value) -> String {

@@ -6,10 +6,10 @@ use super::FuzzInput;
 
 /// Takes a limit and chunk sizes from `data`; the rest is the stream.
 pub fn frames(data: &[u8]) {
-    let mut dice = FuzzInput::new(data);
-    let frame_bytes_max = dice.choose(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
-    let cuts: Vec<usize> = dice.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
-    let stream = dice.rest();
+    let mut input = FuzzInput::new(data);
+    let frame_bytes_max = input.choose(&[0, 1, 2, 7, 16, 40, 300, 4096, 5000, 100_000]);
+    let cuts: Vec<usize> = input.bytes().iter().map(|cut| usize::from(*cut).max(1)).collect();
+    let stream = input.rest();
 
     let whole = read_frames(stream, &[], frame_bytes_max);
     assert_eq!(read_frames(stream, &[1], frame_bytes_max), whole, "byte by byte");

@@ -10,11 +10,11 @@ use wire::headers::{HeaderField, check_matches_argument, check_matches_body, dec
 use super::FuzzInput;
 
 pub fn headers(data: &[u8]) {
-    let mut dice = FuzzInput::new(data);
-    let header = dice.bytes();
+    let mut input = FuzzInput::new(data);
+    let header = input.bytes();
     let mut argument = String::new();
-    dice.json(1, &mut argument);
-    let text = String::from_utf8_lossy(dice.rest()).into_owned();
+    input.json(1, &mut argument);
+    let text = String::from_utf8_lossy(input.rest()).into_owned();
 
     check_decode(data);
     check_decode(header);
@@ -75,13 +75,13 @@ fn check_number_mirror(header: &[u8], argument: &str) {
     let doc = json::scan(argument.as_bytes().to_vec(), &ScanLimits::default()).expect("made to be JSON");
     let node = doc.root();
     let taken = check_matches_argument(HeaderField::Single(header), Some(node)).is_ok();
-    let said = decode_header_value(header).map(|value| String::from_utf8_lossy(&value).into_owned());
+    let decoded = decode_header_value(header).map(|value| String::from_utf8_lossy(&value).into_owned());
     match node.kind() {
         json::NodeKind::Number if taken => {
-            let said = said.expect("taken, so readable");
+            let decoded = decoded.expect("taken, so readable");
             assert!(
-                decimal_parts(&said).is_some() && decimal_parts(&said) == decimal_parts(node.raw()),
-                "`{said}` is not {}",
+                decimal_parts(&decoded).is_some() && decimal_parts(&decoded) == decimal_parts(node.raw()),
+                "`{decoded}` is not {}",
                 node.raw()
             );
         }
@@ -90,9 +90,9 @@ fn check_number_mirror(header: &[u8], argument: &str) {
             assert_eq!(own, Ok(()), "{}", node.raw());
         }
         json::NodeKind::True | json::NodeKind::False => {
-            assert_eq!(taken, said.as_deref() == Some(node.raw()))
+            assert_eq!(taken, decoded.as_deref() == Some(node.raw()))
         }
-        json::NodeKind::String => assert_eq!(taken, said.as_deref() == node.str().as_deref()),
+        json::NodeKind::String => assert_eq!(taken, decoded.as_deref() == node.str().as_deref()),
         json::NodeKind::Null | json::NodeKind::Array | json::NodeKind::Object => assert!(!taken),
     }
 }
@@ -109,10 +109,11 @@ fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
     if whole.is_empty() || !digits.bytes().all(|c| c.is_ascii_digit()) {
         return None;
     }
-    let kept = digits.trim_end_matches('0');
-    let power = exponent.parse::<i64>().ok()? - fraction.len() as i64 + (digits.len() - kept.len()) as i64;
-    let kept = kept.trim_start_matches('0').to_owned();
-    if kept.is_empty() { Some((false, kept, 0)) } else { Some((negative, kept, power)) }
+    let significant = digits.trim_end_matches('0');
+    let power =
+        exponent.parse::<i64>().ok()? - fraction.len() as i64 + (digits.len() - significant.len()) as i64;
+    let significant = significant.trim_start_matches('0').to_owned();
+    if significant.is_empty() { Some((false, significant, 0)) } else { Some((negative, significant, power)) }
 }
 
 /// A `Last-Event-ID` that comes back is the position that was sent, or invalid.

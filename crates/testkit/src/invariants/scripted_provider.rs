@@ -58,7 +58,7 @@ impl Provider for ScriptedProvider {
                 o.raw("properties", r#"{"n":{"type":"integer","x-mcp-header":"Number"}}"#);
             }
         });
-        let mut tool = Tool::new("t", "does what it is told", schema);
+        let mut tool = Tool::new("t", "Does what its script says", schema);
         tool.task_support = TaskSupport::Optional;
         Arc::new(Catalog {
             tools: vec![tool],
@@ -76,13 +76,13 @@ impl Provider for ScriptedProvider {
         // Each input request ends a round.
         let mut rounds = script.split('a').skip(round);
         let acts = rounds.next().unwrap_or_default().to_owned();
-        let asks = rounds.next().is_some().then(|| format!("q{round}"));
+        let requests = rounds.next().is_some().then(|| format!("q{round}"));
         *self.log().rounds_started.entry((n, cx.journal.round)).or_default() += 1;
         let part = ScriptRound {
             number: n,
             actions: acts,
-            request_key: asks,
-            emit: cx.events.clone(),
+            request_key: requests,
+            events: cx.events.clone(),
             log: self.log.clone(),
         };
         if part.actions.contains('d') {
@@ -109,7 +109,7 @@ struct ScriptRound {
     number: u64,
     actions: String,
     request_key: Option<String>,
-    emit: EventSink,
+    events: EventSink,
     log: Arc<Mutex<ScriptLog>>,
 }
 
@@ -121,11 +121,11 @@ impl ScriptRound {
                 'l' => self.emit_log(),
                 'p' => {
                     let said = lock(&self.log).logged.get(&self.number).map_or(0, Vec::len);
-                    self.emit.progress(said as f64, None, None);
+                    self.events.progress(said as f64, None, None);
                 }
                 'w' => tokio::time::sleep(Duration::from_secs(1)).await,
                 's' => tokio::time::sleep(Duration::from_secs(40)).await,
-                'z' => self.emit.pause_stream(10),
+                'z' => self.events.pause_stream(10),
                 'f' => {
                     return CallError::Provider {
                         code: -1,
@@ -154,7 +154,7 @@ impl ScriptRound {
     }
 
     fn emit_log(&self) {
-        if !self.emit.wants_log(LogLevel::Info) {
+        if !self.events.wants_log(LogLevel::Info) {
             return;
         }
         let i = {
@@ -167,7 +167,7 @@ impl ScriptRound {
         let data = Json::object(|o| {
             o.int("n", self.number as i64).int("i", i as i64);
         });
-        self.emit.log(LogLevel::Info, None, data);
+        self.events.log(LogLevel::Info, None, data);
     }
 }
 

@@ -209,17 +209,17 @@ impl Client {
     }
 
     fn read_result(&mut self, tool: &str, result: &Value) -> String {
-        let result = &result["structuredContent"];
+        let structured = &result["structuredContent"];
         let tool = self.contract.tools.iter().find(|item| item.name == tool).expect("the tool");
         let schema = CompiledSchema::compile(&tool.output_schema).expect("a schema");
-        assert!(schema.is_valid(&Json::parse(&result.to_string()).expect("JSON")), "{result}");
+        assert!(schema.is_valid(&Json::parse(&structured.to_string()).expect("JSON")), "{structured}");
         assert!(result["content"][0]["text"].as_str().is_some_and(|text| !text.is_empty()), "{result}");
         if result["isError"] == true {
-            self.last_error.clone_from(result);
-            let text = |key: &str| result[key].as_str().unwrap_or("-").to_owned();
+            self.last_error.clone_from(structured);
+            let text = |key: &str| structured[key].as_str().unwrap_or("-").to_owned();
             return format!("{} {} {}", text("code"), text("field"), text("message"));
         }
-        result.to_string()
+        structured.to_string()
     }
 }
 

@@ -13,10 +13,10 @@ pub(super) enum KnownVersions {
 }
 
 impl KnownVersions {
-    pub(super) fn pick(dice: &mut FuzzInput<'_>) -> Self {
-        match dice.below(3) {
+    pub(super) fn pick(input: &mut FuzzInput<'_>) -> Self {
+        match input.below(3) {
             0 | 1 => Self::All,
-            _ => Self::Only(dice.choose(&Version::ALL).0),
+            _ => Self::Only(input.choose(&Version::ALL).0),
         }
     }
 }
@@ -40,8 +40,8 @@ pub(super) enum Interception {
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
 impl LegacyServer {
-    pub(super) fn new(known_versions: KnownVersions, dice: &mut FuzzInput<'_>) -> Self {
-        Self { known_versions, refusal_style: dice.below(12) }
+    pub(super) fn new(known_versions: KnownVersions, input: &mut FuzzInput<'_>) -> Self {
+        Self { known_versions, refusal_style: input.below(12) }
     }
 
     pub(super) fn intercept(&self, body: &[u8], message: &Value) -> Interception {

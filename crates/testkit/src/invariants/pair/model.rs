@@ -154,15 +154,15 @@ impl PairModel {
         line.cancelled |= !line.ended;
     }
 
-    pub(super) fn any_ticket(&self, dice: &mut FuzzInput<'_>) -> Option<CallId> {
+    pub(super) fn any_ticket(&self, input: &mut FuzzInput<'_>) -> Option<CallId> {
         // The latest are chosen more often.
-        let nth = dice.below(4).min(self.pending.len().checked_sub(1)?);
+        let nth = input.below(4).min(self.pending.len().checked_sub(1)?);
         self.pending.keys().rev().nth(nth).copied()
     }
 
     /// Any input request that was ever sent.
-    pub(super) fn any_input_request(&self, dice: &mut FuzzInput<'_>) -> Option<InputRequestId> {
-        let nth = dice.below(3).min(self.input_requests.len().checked_sub(1)?);
+    pub(super) fn any_input_request(&self, input: &mut FuzzInput<'_>) -> Option<InputRequestId> {
+        let nth = input.below(3).min(self.input_requests.len().checked_sub(1)?);
         self.input_requests.keys().rev().nth(nth).copied()
     }
 
@@ -201,8 +201,8 @@ impl PairModel {
     pub(super) fn disconnect_one(&mut self, id: u64) {
         self.trace(format_args!("        the connection of {id} breaks"));
         self.cuts += 1;
-        let Some(asked) = self.sent_requests.get(&id) else { return };
-        let Some(n) = asked.number else { return self.disconnect_all() };
+        let Some(request) = self.sent_requests.get(&id) else { return };
+        let Some(n) = request.number else { return self.disconnect_all() };
         let is_it =
             |line: &&mut PendingRequest| matches!(line.kind, RequestType::Call { n: own, .. } if own == n);
         self.pending.values_mut().filter(is_it).for_each(|line| line.is_disconnected = true);
@@ -210,10 +210,10 @@ impl PairModel {
 
     /// The caller of this request has gone away, and the server has seen that.
     pub(super) fn mark_stopped(&mut self, id: u64) {
-        if let Some(asked) = self.sent_requests.get_mut(&id) {
-            asked.cancel_received = true;
-            if asked.arrived && !asked.answered {
-                self.stopped.extend(asked.number);
+        if let Some(request) = self.sent_requests.get_mut(&id) {
+            request.cancel_received = true;
+            if request.arrived && !request.answered {
+                self.stopped.extend(request.number);
             }
         }
     }
@@ -232,8 +232,8 @@ impl PairModel {
         assert_eq!(message["jsonrpc"], "2.0");
         if let (Some(method), Some(id)) = (message["method"].as_str(), message["id"].as_u64()) {
             let n = message["params"]["arguments"]["n"].as_u64();
-            let asked = SentRequest { method: method.to_owned(), number: n, ..SentRequest::default() };
-            assert!(self.sent_requests.insert(id, asked).is_none(), "the id {id} is used twice");
+            let request = SentRequest { method: method.to_owned(), number: n, ..SentRequest::default() };
+            assert!(self.sent_requests.insert(id, request).is_none(), "the id {id} is used twice");
         } else if message["method"] == "notifications/cancelled" {
             let id = message["params"]["requestId"].as_u64().expect("our ids are numbers");
             self.sent_requests.get_mut(&id).expect("what was asked").cancel_sent = true;
@@ -246,17 +246,17 @@ impl PairModel {
         match opened {
             Decoded::Request(_) => {
                 let id = message["id"].as_u64().expect("our ids are numbers");
-                let asked = self.sent_requests.get_mut(&id).expect("what comes was sent");
-                assert!(!std::mem::replace(&mut asked.arrived, true), "{message} came twice");
+                let request = self.sent_requests.get_mut(&id).expect("what comes was sent");
+                assert!(!std::mem::replace(&mut request.arrived, true), "{message} came twice");
                 // A client that did the handshake gets list changes, even if it uses the newest version afterwards.
                 self.has_misbehaved |=
-                    asked.method == "initialize" && self.expected_version == Some(Version::NEWEST);
+                    request.method == "initialize" && self.expected_version == Some(Version::NEWEST);
             }
             Decoded::Notification(Notification::Initialized) => {}
             Decoded::Notification(Notification::Cancelled(_)) => {
                 let id = message["params"]["requestId"].as_u64().expect("our ids are numbers");
-                let asked = self.sent_requests.get(&id).unwrap_or_else(|| panic!("{message}: never asked"));
-                assert!(asked.method != "initialize", "a handshake is not cancelled");
+                let request = self.sent_requests.get(&id).unwrap_or_else(|| panic!("{message}: never asked"));
+                assert!(request.method != "initialize", "a handshake is not cancelled");
                 self.mark_stopped(id);
             }
             Decoded::Response { id, .. } => {
@@ -275,11 +275,11 @@ impl PairModel {
                     }
                     _ => false,
                 };
-                let told = String::from_utf8_lossy(&refusal.body);
-                assert!(is_expected, "{message} is refused with {} {told}", refusal.http_status);
+                let body = String::from_utf8_lossy(&refusal.body);
+                assert!(is_expected, "{message} is refused with {} {body}", refusal.http_status);
             }
             Decoded::Notification(Notification::Other) => {
-                panic!("a notification that nobody knows: {message}")
+                panic!("an unknown notification: {message}")
             }
             Decoded::Batch(_) => panic!("we send no batches: {message}"),
         }
@@ -289,13 +289,14 @@ impl PairModel {
     pub(super) fn server_sent(&mut self, message: &Value) {
         self.trace(format_args!("        < {message}"));
         let id = message["id"].as_u64();
-        let asked = |id: u64| self.sent_requests.get(&id).unwrap_or_else(|| panic!("{message}: never asked"));
+        let request =
+            |id: u64| self.sent_requests.get(&id).unwrap_or_else(|| panic!("{message}: never asked"));
         if message["method"] == "notifications/progress" {
             let token = message["params"]["progressToken"].as_u64().expect("our tokens are numbers");
-            let asked = asked(token);
-            assert!(!asked.answered, "{message} comes after the answer");
+            let request = request(token);
+            assert!(!request.answered, "{message} comes after the answer");
             assert!(
-                !asked.cancel_received || self.link == TransportKind::Http,
+                !request.cancel_received || self.link == TransportKind::Http,
                 "{message} comes after it was cancelled"
             );
         } else if message["method"].is_string() {
@@ -306,10 +307,10 @@ impl PairModel {
             }
         } else {
             let id = id.unwrap_or_else(|| panic!("{message} answers nothing"));
-            let asked = asked(id);
-            assert!(!asked.answered, "{message} answers again");
+            let request = request(id);
+            assert!(!request.answered, "{message} answers again");
             assert!(
-                !asked.cancel_received || self.link == TransportKind::Http,
+                !request.cancel_received || self.link == TransportKind::Http,
                 "{message} comes after it was cancelled"
             );
             self.sent_requests.entry(id).or_default().answered = true;
@@ -330,7 +331,7 @@ impl PairModel {
                     self.expected_version,
                     "not the newest that both know"
                 );
-                assert!(self.handshakes <= 1 + self.lost_sessions, "greeted again, and nobody forgot");
+                assert!(self.handshakes <= 1 + self.lost_sessions, "a second handshake without a lost session");
             }
             ClientEvent::Done { ticket, result } => {
                 let line = self.mark_ended(ticket);
@@ -361,7 +362,7 @@ impl PairModel {
                 assert!(!line.ended, "progress after the end of {line:?}");
                 assert!(
                     matches!(line.kind, RequestType::Call { progress: true, .. }),
-                    "nobody asked for progress"
+                    "progress without a token"
                 );
                 assert!(line.progress.is_none_or(|last| progress > last), "progress goes back: {line:?}");
                 line.progress = Some(progress);
@@ -403,9 +404,9 @@ impl PairModel {
                     ClientError::ConnectionClosed(_) => self.is_closing || self.cuts > 0,
                     _ => self.lost_sessions > 0 && self.cuts > 0,
                 };
-                assert!(may, "at {now}: it is over: {why:?}");
-                assert!(self.closed_with.is_none(), "it is over twice");
-                assert!(self.pending.values().all(|line| line.ended), "over, and somebody waits");
+                assert!(may, "at {now}: unexpected end: {why:?}");
+                assert!(self.closed_with.is_none(), "ended twice");
+                assert!(self.pending.values().all(|line| line.ended), "ended with a waiting caller");
                 self.closed_with = Some(why);
             }
         }
@@ -444,9 +445,9 @@ impl PairModel {
         // In a session that is gone there is nothing to cancel.
         let is_told = self.lost_sessions > 0
             || (self.link == TransportKind::Http && self.expected_version == Some(Version::NEWEST));
-        let last = self.sent_requests.iter().rev().find(|(_, asked)| asked.number == Some(n));
-        if let Some((id, asked)) = last.filter(|_| !is_told) {
-            assert!(asked.answered || asked.cancel_sent, "{id} is given up in silence");
+        let last = self.sent_requests.iter().rev().find(|(_, request)| request.number == Some(n));
+        if let Some((id, request)) = last.filter(|_| !is_told) {
+            assert!(request.answered || request.cancel_sent, "{id} is dropped without a cancellation");
         }
     }
 
@@ -459,9 +460,9 @@ impl PairModel {
                     line.timeout_ms == Some(*after_ms) && line.deadline_ms.is_some_and(|by| by <= now);
                 is_due || (*after_ms == self.handshake_ms && now >= self.handshake_ms)
             }
-            ClientError::Server(told) => {
-                let is_busy = self.has_tight_limits && told.code == ErrorCode::Busy.number();
-                let is_left = told.code == ErrorCode::SessionNotFound.number() && line.is_disconnected;
+            ClientError::Server(body) => {
+                let is_busy = self.has_tight_limits && body.code == ErrorCode::Busy.number();
+                let is_left = body.code == ErrorCode::SessionNotFound.number() && line.is_disconnected;
                 line.script_has(&['a', 's', 'f'])
                     || line.kind == RequestType::List(ListKind::Prompts)
                     || is_busy
@@ -478,7 +479,7 @@ impl PairModel {
 
     fn record_input_request(&mut self, question: IncomingInputRequest) {
         if let Some(of) = question.call {
-            assert!(!self.pending[&of].ended, "a question of a call that is over");
+            assert!(!self.pending[&of].ended, "an input request of an ended call");
         }
         let ask = InputRequestRecord { ticket: question.call, is_open: true };
         assert!(self.input_requests.insert(question.id, ask).is_none(), "one id for two questions");
@@ -488,12 +489,12 @@ impl PairModel {
 
     /// The client has not forgotten a request with a waiting caller, and cancelled calls do not run.
     pub(super) fn check_consistent(&self, client: &Client) {
-        let [calls, ids, asks, due] = client.table_sizes();
+        let [calls, ids, requests, due] = client.table_sizes();
         let waiting = self.pending.values().filter(|line| !line.ended).count();
         assert!(calls >= waiting, "{waiting} wait, and the client knows of {calls}");
-        let fits = calls <= self.calls_max && ids <= calls && due <= calls && asks <= self.asks_max;
-        assert!(fits, "{calls} calls, {ids} ids, {due} deadlines, {asks} questions");
-        assert_eq!(asks, self.input_requests.values().filter(|ask| ask.is_open).count());
+        let fits = calls <= self.calls_max && ids <= calls && due <= calls && requests <= self.asks_max;
+        assert!(fits, "{calls} calls, {ids} ids, {due} deadlines, {requests} questions");
+        assert_eq!(requests, self.input_requests.values().filter(|ask| ask.is_open).count());
         let notes = self.provider.log();
         for n in &self.stopped {
             let works = notes.running.get(n).is_some_and(|count| *count > 0);
@@ -509,7 +510,7 @@ impl PairModel {
             assert!(line.ended, "the link is up, and this never ends: {line:?}");
         }
         assert!(self.handshakes > 0, "the client is neither ready nor over");
-        assert_eq!(self.open_input_requests(), [], "questions that nobody wants answered");
+        assert_eq!(self.open_input_requests(), [], "input requests of ended calls");
     }
 
     pub(super) fn check_final_state(&self, client: &Client) {

@@ -25,12 +25,12 @@ use crate::FakePlatform;
 
 /// Runs the simulation that `data` encodes. `advance` moves the runtime's clock, which must be paused.
 pub async fn session(data: &[u8], advance: impl AsyncFn(Duration)) {
-    let mut dice = FuzzInput::new(data);
-    let mut game = SessionSimulation::new(dice.one_in(2));
-    while !dice.is_exhausted() {
-        game.step(&mut dice, &advance).await;
+    let mut input = FuzzInput::new(data);
+    let mut simulation = SessionSimulation::new(input.one_in(2));
+    while !input.is_exhausted() {
+        simulation.step(&mut input, &advance).await;
     }
-    game.finish(&advance).await;
+    simulation.finish(&advance).await;
 }
 
 struct SessionSimulation {
@@ -102,37 +102,37 @@ impl SessionSimulation {
         }
     }
 
-    async fn step(&mut self, dice: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
-        match dice.below(20) {
-            0 => self.initialize(dice),
-            1..5 => self.call_in_session(dice),
-            5 => self.batch_in_session(dice),
-            6 | 7 => self.read_stream(dice),
+    async fn step(&mut self, input: &mut FuzzInput<'_>, advance: &impl AsyncFn(Duration)) {
+        match input.below(20) {
+            0 => self.initialize(input),
+            1..5 => self.call_in_session(input),
+            5 => self.batch_in_session(input),
+            6 | 7 => self.read_stream(input),
             8 => {
                 if !self.readers.is_empty() {
-                    let at = dice.below(self.readers.len());
+                    let at = input.below(self.readers.len());
                     self.readers.swap_remove(at);
                 }
             }
-            9 | 10 => self.resume_stream(dice),
-            11 => self.cancel_in_session(dice),
-            12 => self.answer_in_session(dice),
-            13 => self.delete_session(dice).await,
-            14 => self.step_pipe(dice),
-            15 | 16 => self.step_stateless(dice),
-            17 => self.step_task(dice),
-            18 => self.provider.notify(if dice.one_in(2) {
+            9 | 10 => self.resume_stream(input),
+            11 => self.cancel_in_session(input),
+            12 => self.answer_in_session(input),
+            13 => self.delete_session(input).await,
+            14 => self.step_pipe(input),
+            15 | 16 => self.step_stateless(input),
+            17 => self.step_task(input),
+            18 => self.provider.notify(if input.one_in(2) {
                 CatalogChange::Tools
             } else {
                 CatalogChange::Resource("a:b".into())
             }),
             _ => {
-                let ms = [1, 1000, 31_000, 600_000, 9 * 3_600_000][dice.below(5)];
+                let ms = [1, 1000, 31_000, 600_000, 9 * 3_600_000][input.below(5)];
                 self.platform.advance_ms(ms);
                 advance(Duration::from_millis(ms)).await;
             }
         }
-        if dice.one_in(2) {
+        if input.one_in(2) {
             run_until_idle().await;
             self.check_counts();
         }
@@ -144,7 +144,7 @@ impl SessionSimulation {
             .sessions
             .iter()
             .filter_map(|s| self.server.session_state(&s.ticket))
-            .map(|live| live.call_count())
+            .map(|connection| connection.call_count())
             .sum();
         let status = self.server.status();
         // The calls of a batch stay registered until the last has ended.
@@ -159,10 +159,10 @@ impl SessionSimulation {
     }
 
     /// A new call of the script: its number, its request id from a small pool, and the request.
-    fn new_call(&mut self, dice: &mut FuzzInput<'_>, more: Value) -> (u64, u64, Value) {
+    fn new_call(&mut self, input: &mut FuzzInput<'_>, more: Value) -> (u64, u64, Value) {
         self.call_count += 1;
-        let (n, id) = (self.call_count, dice.below(5) as u64);
-        let script: String = (0..dice.below(6)).map(|_| dice.choose(&ACTIONS)).collect();
+        let (n, id) = (self.call_count, input.below(5) as u64);
+        let script: String = (0..input.below(6)).map(|_| input.choose(&ACTIONS)).collect();
         if script.contains('d') {
             self.detached.insert(n);
         }
@@ -199,11 +199,11 @@ impl SessionSimulation {
     }
 
     /// A call in flight can be cancelled.
-    fn cancel(&mut self, live: &ConnectionState, named: &RequestId, calls: &[(u64, u64)], id: u64) {
+    fn cancel(&mut self, connection: &ConnectionState, named: &RequestId, calls: &[(u64, u64)], id: u64) {
         let last = calls.iter().rev().find(|(_, own)| *own == id).map(|(n, _)| *n);
-        let before = live.call_count();
-        live.cancel(named);
-        if live.call_count() < before {
+        let before = connection.call_count();
+        connection.cancel(named);
+        if connection.call_count() < before {
             self.cancelled.insert(last.expect("a call of this id was made"));
         } else if let Some(n) = last {
             assert!(self.cancelled.contains(&n) || !self.is_running(n), "call {n} cannot be cancelled");
@@ -242,7 +242,7 @@ impl SessionSimulation {
         run_until_idle().await;
         let status = self.server.status();
         let left = (status.sessions, status.calls_active, status.subscriptions);
-        assert_eq!(left, (0, 0, 0), "somebody is still there");
+        assert_eq!(left, (0, 0, 0), "state is left after all clients have left");
         let notes = self.provider.log();
         assert!(notes.running.values().all(|count| *count == 0), "work goes on: {:?}", notes.running);
     }
@@ -261,9 +261,9 @@ fn parse_json(body: &[u8]) -> Value {
     serde_json::from_slice(body).expect("what we send is JSON")
 }
 
-fn initialize_request(dice: &mut FuzzInput<'_>) -> Value {
-    let capabilities = if dice.one_in(4) { json!({}) } else { json!({"elicitation": {}}) };
-    let version = dice.choose(&VERSIONS).as_str();
+fn initialize_request(input: &mut FuzzInput<'_>) -> Value {
+    let capabilities = if input.one_in(4) { json!({}) } else { json!({"elicitation": {}}) };
+    let version = input.choose(&VERSIONS).as_str();
     let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": {}});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
 }
@@ -273,12 +273,12 @@ fn cancelled_notification(id: u64) -> Value {
 }
 
 /// A response to an open request, or to none.
-fn random_response(dice: &mut FuzzInput<'_>, questions: &mut Vec<u64>) -> Value {
+fn random_response(input: &mut FuzzInput<'_>, questions: &mut Vec<u64>) -> Value {
     let id = match questions.len() {
-        0 => u64::from(dice.byte()),
-        len => questions.swap_remove(dice.below(len.min(256))),
+        0 => u64::from(input.byte()),
+        len => questions.swap_remove(input.below(len.min(256))),
     };
-    match dice.below(4) {
+    match input.below(4) {
         0 => json!({"jsonrpc": "2.0", "id": id, "error": {"code": -1, "message": "no"}}),
         _ => json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"x": "y"}}}),
     }
