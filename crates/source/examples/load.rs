@@ -1,7 +1,7 @@
-//! Loads a file of many rows, and says how long that takes and how much memory they keep.
+//! Loads a file of many rows, and prints how long it takes and how much memory it needs.
 //!
-//! `cargo run --release -p source --example load -- csv 1000000`, and likewise `jsonl`, `json` and `xlsx`. A CSV file
-//! is compared with a bare scan of the same file in the same process.
+//! `cargo run --release -p source --example load -- csv 1000000`, and likewise `jsonl`, `json` and `xlsx`. A
+//! CSV file is compared with a plain scan of the same file in the same process.
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::hint::black_box;
@@ -55,7 +55,7 @@ fn main() -> Fallible<()> {
     let (took, _) = timed(|| Ok(file.source().writer(&shape)?.write(&update, &mut Nobody)?))?;
     println!("one update     {:>8.1} ms", ms(took));
 
-    // A reload, with the old state still answering.
+    // A reload, while reads still see the old snapshot.
     std::fs::write("/proc/self/clear_refs", "5")?;
     let other = folder.path().join("other");
     write(&kind, &other, rows, 1)?;
@@ -187,7 +187,7 @@ fn people(rows: u64, salt: u64) -> impl Iterator<Item = Person> {
     })
 }
 
-/// Every number below `rows`, once each, in no order, if `rows` is no multiple of the prime.
+/// Every number below `rows`, once each, in scattered order, unless `rows` is a multiple of the prime.
 fn email(i: u64, rows: u64) -> String {
     format!("user{}@example.com", i.wrapping_mul(2_654_435_761) % rows)
 }
@@ -270,7 +270,7 @@ fn timed<T>(run: impl FnOnce() -> Fallible<T>) -> Fallible<(Duration, T)> {
     Ok((begun.elapsed(), done))
 }
 
-/// A line of the kernel's account of this process, in bytes.
+/// A line of `/proc/self/status`, in bytes.
 fn memory(what: &str) -> Fallible<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(what)).ok_or("no such line")?;

@@ -1,4 +1,4 @@
-//! How people are told what is wrong with a file, whatever kind of file it is: what is wrong, and the way out.
+//! Error texts that all kinds of files share: what is wrong, and how to fix it.
 
 use std::path::Path;
 
@@ -9,47 +9,53 @@ use contract::source::SourceError;
 use crate::location::TextLocation;
 use crate::watch::FileError;
 
-/// What is wrong, and the way out. Names the file and never its folder, and shows no value of a row.
+/// What is wrong, and how to fix it. Names the file but never its folder, and shows no value of a row.
 pub(crate) type ErrorText = (String, String);
 
-/// For whoever calls, and for the log. What may pass is another fault than what must be mended.
+/// The error for the caller, with `log` as the detail for the log. `file_error` decides whether a retry may help.
 pub(crate) fn source_error(
-    (what, way_out): ErrorText,
-    log: String,
-    out_of_reach: Option<&FileError>,
+    (problem, help): ErrorText,
+    detail: String,
+    file_error: Option<&FileError>,
 ) -> SourceError {
-    let told = format!("{what}; {way_out}");
-    match out_of_reach {
-        Some(file) if file.is_transient() => SourceError::Unavailable { message: told, detail: log },
-        Some(_) | None => SourceError::Incompatible { message: told, detail: log },
+    let message = format!("{problem}; {help}");
+    match file_error {
+        Some(file) if file.is_transient() => SourceError::Unavailable { message, detail },
+        Some(_) | None => SourceError::Incompatible { message, detail },
     }
 }
 
-/// For whoever starts the server: with the line itself, where it is about one.
-pub(crate) fn diagnostic((what, way_out): ErrorText, spot: Option<&TextLocation>, path: &Path) -> Diagnostic {
-    match spot {
-        Some(spot) => Diagnostic::error(what).at(&spot.in_file(&path.display().to_string())).help(way_out),
-        None => Diagnostic::error(format!("{what}; {way_out}")),
+/// The error for the person who starts the server. Quotes the line if `location` names one.
+pub(crate) fn diagnostic(
+    (problem, help): ErrorText,
+    location: Option<&TextLocation>,
+    path: &Path,
+) -> Diagnostic {
+    match location {
+        Some(location) => {
+            Diagnostic::error(problem).at(&location.in_file(&path.display().to_string())).help(help)
+        }
+        None => Diagnostic::error(format!("{problem}; {help}")),
     }
 }
 
-/// A table or a column that a contract knows is not there.
-pub(crate) fn missing_item(file: &str, what: &str, name: &str, near: Option<&str>) -> ErrorText {
-    match near {
-        Some(near) => (
-            format!("`{file}` has no {what} `{name}`, but `{near}`"),
-            "name it as it was, or make the contract anew".into(),
+/// The contract names a table or a column that the file does not have.
+pub(crate) fn missing_item(file: &str, item: &str, name: &str, suggestion: Option<&str>) -> ErrorText {
+    match suggestion {
+        Some(suggestion) => (
+            format!("`{file}` has no {item} `{name}`; the most similar is `{suggestion}`"),
+            "rename it back, or update the contract".into(),
         ),
-        None => (format!("`{file}` has no {what} `{name}`"), "put it back, or make the contract anew".into()),
+        None => (format!("`{file}` has no {item} `{name}`"), "put it back, or update the contract".into()),
     }
 }
 
-/// Half a sentence, after `expected`.
-pub(crate) fn expected_type(kind: DataType) -> &'static str {
-    match kind {
+/// Completes the sentence "expected …".
+pub(crate) fn expected_type(data_type: DataType) -> &'static str {
+    match data_type {
         DataType::Text => "text",
         DataType::Integer => "a whole number, such as `42`",
-        DataType::Int64 => "a whole number of 64 bits",
+        DataType::Int64 => "a 64-bit whole number",
         DataType::Decimal | DataType::Number => "a number, such as `12.50`",
         DataType::Boolean => "`true` or `false`",
         DataType::Date => "a date, such as `2026-02-28`",
@@ -60,7 +66,7 @@ pub(crate) fn expected_type(kind: DataType) -> &'static str {
     }
 }
 
-/// As much of a value as the log shows.
+/// Cuts a value to the length that the log shows.
 pub(crate) fn truncate(text: &str) -> &str {
     const BYTES_MAX: usize = 80;
     &text[..text.floor_char_boundary(BYTES_MAX)]

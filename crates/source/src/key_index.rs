@@ -1,4 +1,4 @@
-//! Which row has a key: row numbers by the hash of their key.
+//! An index from keys to rows: row numbers by the hash of their key.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -8,70 +8,69 @@ use hashbrown::hash_table::Entry;
 
 pub(crate) struct KeyIndex {
     rows: HashTable<u32>,
-    // Seeded by chance, so that no file can be made to fall into one bucket.
+    // Seeded at random, so that nobody can prepare a file whose keys all fall into one bucket.
     hash_builder: RandomState,
 }
 
-/// Takes what makes a key, one part after the other.
+/// Hashes the values of a key, one after another.
 pub(crate) type KeyHasher = <RandomState as BuildHasher>::Hasher;
 
-/// Two rows with one key.
+/// Two rows with the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DuplicateKey {
     pub(crate) first: u32,
     pub(crate) second: u32,
 }
 
-/// Rows are put in by parts of the index, so that each part is at hand while it fills. Their number is a power
-/// of two.
+/// The index is filled partition by partition, so that each partition stays in the CPU cache. Must be a power of two.
 const PARTITIONS: usize = 256;
 const ROWS_PER_PARTITION_MIN: usize = 256;
-/// Columns after which the search for a key is given up, and rows by which most show that they are none.
+/// How many columns to try as a key, and how many rows to try first: most columns repeat a value early.
 const KEY_CANDIDATES_MAX: usize = 64;
 const KEY_SAMPLE_ROWS: u32 = 1024;
 
 impl KeyIndex {
-    /// Of the first `len` rows. If two have one key, the first that repeats one is told.
+    /// Indexes the first `len` rows. Fails with the first row that repeats a key.
     pub(crate) fn build(
         len: u32,
         write: impl Fn(u32, &mut KeyHasher),
         is_same: impl Fn(u32, u32) -> bool,
     ) -> Result<Self, DuplicateKey> {
-        let state = RandomState::default();
-        let hash = |row: u32| hash_key(&state, |hasher| write(row, hasher));
+        let hash_builder = RandomState::default();
+        let hash = |row: u32| hash_key(&hash_builder, |hasher| write(row, hasher));
         let mut rows = HashTable::with_capacity(len as usize);
-        let mut twice: Option<DuplicateKey> = None;
-        for part in partition_rows(len, rows.num_buckets(), hash) {
-            for (own, row) in part {
+        let mut duplicate: Option<DuplicateKey> = None;
+        for partition in partition_rows(len, rows.num_buckets(), hash) {
+            for (hash_value, row) in partition {
                 let is_same = |other: &u32| is_same(row, *other);
-                match rows.entry(widen_hash(own), is_same, |other| widen_hash(hash(*other))) {
-                    // Rows with one key are in one part, in the order of the file.
-                    Entry::Occupied(first) if twice.is_none_or(|twice| row < twice.second) => {
-                        twice = Some(DuplicateKey { first: *first.get(), second: row });
+                match rows.entry(widen_hash(hash_value), is_same, |other| widen_hash(hash(*other))) {
+                    // Rows with the same key are in the same partition, in file order.
+                    Entry::Occupied(first) if duplicate.is_none_or(|duplicate| row < duplicate.second) => {
+                        duplicate = Some(DuplicateKey { first: *first.get(), second: row });
                         break;
                     }
                     Entry::Occupied(_) => break,
-                    Entry::Vacant(place) => {
-                        place.insert(row);
+                    Entry::Vacant(slot) => {
+                        slot.insert(row);
                     }
                 }
             }
         }
-        twice.map_or(Ok(Self { rows, hash_builder: state }), Err)
+        duplicate.map_or(Ok(Self { rows, hash_builder }), Err)
     }
 
-    /// The row with the key that `write` makes.
+    /// Finds the row whose key is the one that `write` hashes.
     #[inline]
     pub(crate) fn find(
         &self,
         write: impl FnOnce(&mut KeyHasher),
-        is_it: impl Fn(u32) -> bool,
+        is_match: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        self.rows.find(widen_hash(hash_key(&self.hash_builder, write)), |row| is_it(*row)).copied()
+        self.rows.find(widen_hash(hash_key(&self.hash_builder, write)), |row| is_match(*row)).copied()
     }
 }
 
-/// The first column that tells rows apart, if one does: `is_key` says so of a column and the first so many rows.
+/// The first column whose values are unique. `is_key` tests a column over a number of leading rows.
 pub(crate) fn find_key_column(
     columns: impl Iterator<Item = usize>,
     rows: u32,
@@ -81,36 +80,36 @@ pub(crate) fn find_key_column(
     if rows == 0 { None } else { columns.take(KEY_CANDIDATES_MAX).find(is_first) }
 }
 
-/// A text as part of a key.
+/// Hashes one text of a key.
 #[inline]
 pub(crate) fn hash_text(hasher: &mut KeyHasher, text: &str) {
     hasher.write(text.as_bytes());
-    // No text has this byte, so `ab`, `c` is not `a`, `bc`.
+    // UTF-8 never contains this byte, so the key (`ab`, `c`) differs from (`a`, `bc`).
     hasher.write_u8(0xFF);
 }
 
-/// Rows and their hashes, by where in the index they will come to lie: its place is a hash's lowest bits.
+/// Rows with their hashes, partitioned by where the index will put them: a hash's lowest bits choose the bucket.
 fn partition_rows(len: u32, buckets: usize, hash: impl Fn(u32) -> u32) -> Vec<Vec<(u32, u32)>> {
     let count = if len as usize >= PARTITIONS * ROWS_PER_PARTITION_MIN { PARTITIONS } else { 1 };
     let capacity = len as usize / count;
-    let mut parts: Vec<_> = (0..count).map(|_| Vec::with_capacity(capacity + capacity / 8)).collect();
+    let mut partitions: Vec<_> = (0..count).map(|_| Vec::with_capacity(capacity + capacity / 8)).collect();
     let shift = (buckets / count).max(1).ilog2();
     for row in 0..len {
         let hash = hash(row);
-        parts[(hash >> shift) as usize & (count - 1)].push((hash, row));
+        partitions[(hash >> shift) as usize & (count - 1)].push((hash, row));
     }
-    parts
+    partitions
 }
 
 #[inline]
-fn hash_key(state: &RandomState, write: impl FnOnce(&mut KeyHasher)) -> u32 {
-    let mut hasher = state.build_hasher();
+fn hash_key(hash_builder: &RandomState, write: impl FnOnce(&mut KeyHasher)) -> u32 {
+    let mut hasher = hash_builder.build_hasher();
     write(&mut hasher);
     hasher.finish() as u32
 }
 
-/// The index wants its hashes in both the lowest and the highest bits. Half of one is enough for as many rows as
-/// there can be, and takes half the memory.
+/// The hash table uses both the lowest and the highest bits of a hash. 32 bits are enough for the largest possible
+/// number of rows, and take half the memory of 64.
 #[inline]
 fn widen_hash(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)

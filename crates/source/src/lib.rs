@@ -1,4 +1,5 @@
-//! Where data lives: CSV and JSON files, workbooks and SQLite databases, read through one seam, [`contract::source::Source`].
+//! Sources of data: CSV and JSON files, workbooks and SQLite databases, behind the trait
+//! [`contract::source::Source`].
 
 mod atomic_file;
 pub mod csv;

@@ -1,4 +1,4 @@
-//! A place in a file: its line, its column, and as much of the line as is shown.
+//! A position in a text file: line, column, and an excerpt of the line to quote.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use contract::diagnostic::{FileLocation, FileText};
 use memchr::memchr2;
 
-/// Kept after the file is gone from memory, so it holds no more of a line than anybody sees.
+/// Outlives the text of the file, so it keeps only the excerpt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextLocation {
-    /// Both counted from 1; a column is a character.
+    /// Line and column count from 1. A column is a character.
     pub(crate) line: usize,
     pub(crate) column: usize,
-    /// What stands around the place, on its line.
+    /// The excerpt of the line.
     text: String,
-    /// The column at which `text` begins.
+    /// The column at which the excerpt begins.
     text_column: usize,
     highlight: Range<usize>,
 }
@@ -22,36 +22,36 @@ pub(crate) struct TextLocation {
 const CONTEXT_CHARS_MAX: usize = 200;
 
 impl TextLocation {
-    /// The bytes `span` of a text. What of it lies on other lines is not marked.
+    /// Locates the bytes `span` of a text. Highlights only what is on the first line of the span.
     pub(crate) fn new(text: &str, span: Range<usize>) -> Self {
         let is_end = |c: char| matches!(c, '\n' | '\r');
         let start = text[..span.start].rfind(is_end).map_or(0, |end| end + 1);
         let end = text[span.start..].find(is_end).map_or(text.len(), |ahead| span.start + ahead);
         let before = text[start..span.start].trim_start_matches('\u{feff}');
         let marked = &text[span.start..span.end.min(end)];
-        let kept = tail(before);
-        let shown = [kept, head(marked), head(&text[span.start + marked.len()..end])];
+        let context = tail(before);
+        let shown = [context, head(marked), head(&text[span.start + marked.len()..end])];
         let columns = before.chars().count();
         Self {
             line: line_at(text.as_bytes(), span.start),
             column: 1 + columns,
-            text_column: 1 + columns - kept.chars().count(),
-            highlight: kept.len()..kept.len() + shown[1].len(),
+            text_column: 1 + columns - context.chars().count(),
+            highlight: context.len()..context.len() + shown[1].len(),
             text: shown.concat(),
         }
     }
 
-    /// A byte of something that is no text.
+    /// Locates a byte of a file that may not be valid text.
     pub(crate) fn at_byte(bytes: &[u8], at: usize) -> Self {
         let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
         let start = bytes[..at].iter().rposition(is_end).map_or(0, |end| end + 1);
         let end = bytes[at..].iter().position(is_end).map_or(bytes.len(), |ahead| at + ahead);
-        // One byte is at most three of what stands for it.
+        // A byte that is not valid UTF-8 becomes a replacement character of three bytes.
         let before = String::from_utf8_lossy(&bytes[start..at]);
-        let behind = String::from_utf8_lossy(&bytes[at..end.min(at + CONTEXT_CHARS_MAX)]);
-        let marked = behind.chars().next().map_or(0, char::len_utf8);
-        let spot = Self::new(&format!("{before}{behind}"), before.len()..before.len() + marked);
-        Self { line: line_at(bytes, at), ..spot }
+        let after = String::from_utf8_lossy(&bytes[at..end.min(at + CONTEXT_CHARS_MAX)]);
+        let marked = after.chars().next().map_or(0, char::len_utf8);
+        let location = Self::new(&format!("{before}{after}"), before.len()..before.len() + marked);
+        Self { line: line_at(bytes, at), ..location }
     }
 
     pub(crate) fn in_file(&self, file: &str) -> FileLocation {
@@ -65,15 +65,15 @@ impl TextLocation {
     }
 }
 
-/// The line, from 1, on which a byte lies.
+/// The number of the line, from 1, that contains a byte.
 pub(crate) fn line_at(text: &[u8], at: usize) -> usize {
     let before = &text[..at];
     let mut line = 1;
     let mut from = 0;
     while let Some(ahead) = memchr2(b'\n', b'\r', &before[from..]) {
         let end = from + ahead;
-        let is_pair = before[end] == b'\r' && text.get(end + 1) == Some(&b'\n');
-        from = if is_pair { (end + 2).min(at) } else { end + 1 };
+        let is_crlf = before[end] == b'\r' && text.get(end + 1) == Some(&b'\n');
+        from = if is_crlf { (end + 2).min(at) } else { end + 1 };
         line += 1;
     }
     line
@@ -94,9 +94,9 @@ mod tests {
 
     use super::TextLocation;
 
-    /// The place, the quoted line, the mark.
-    fn check(spot: &TextLocation, expected: [&str; 3]) {
-        let rendered = render(&Diagnostic::error("wrong").at(&spot.in_file("people.csv")), false);
+    /// Compares the position, the quoted line, and the highlight.
+    fn check(location: &TextLocation, expected: [&str; 3]) {
+        let rendered = render(&Diagnostic::error("wrong").at(&location.in_file("people.csv")), false);
         let lines: Vec<&str> = rendered.lines().collect();
         assert_eq!([lines[1], lines[3], lines[4]], expected, "{rendered}");
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_a_line_and_a_column_whatever_ends_lines() {
+    fn a_location_has_line_and_column_for_every_line_ending() {
         check(&location_of("a,b\n1,x\n", "x"), [" --> people.csv:2:3", "2 | 1,x", "  |   ^"]);
         check(&location_of("a,b\r\nö,xyz\r\n", "xyz"), [" --> people.csv:2:3", "2 | ö,xyz", "  |   ^^^"]);
         check(&location_of("a,b\r1,x\r", "x"), [" --> people.csv:2:3", "2 | 1,x", "  |   ^"]);
@@ -117,17 +117,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_and_its_column_is_not() {
+    fn a_long_line_is_cut_but_its_column_number_is_exact() {
         let text = format!("{},here,{}", "x".repeat(100_000), "y".repeat(100_000));
-        let spot = location_of(&text, "here");
-        assert_eq!((spot.line, spot.column), (1, 100_002));
-        assert!(spot.text.len() < 1000);
-        let rendered = render(&Diagnostic::error("wrong").at(&spot.in_file("people.csv")), false);
+        let location = location_of(&text, "here");
+        assert_eq!((location.line, location.column), (1, 100_002));
+        assert!(location.text.len() < 1000);
+        let rendered = render(&Diagnostic::error("wrong").at(&location.in_file("people.csv")), false);
         assert!(rendered.contains("people.csv:1:100002\n"), "{rendered}");
     }
 
     #[test]
-    fn a_byte_has_a_place_too() {
+    fn an_invalid_byte_has_a_location() {
         check(
             &TextLocation::at_byte(b"a,b\n1,\0x\n", 6),
             [" --> people.csv:2:3", r"2 | 1,\u{0}x", "  |   ^^^^^"],

@@ -1,13 +1,13 @@
-//! Rows are looked at for somebody: whether they still wait, and how far it is.
+//! Progress and cancellation of a scan over rows.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use contract::source::{Query, Search, SourceError};
 
-/// So many rows are looked at before anybody asks or is told.
+/// The scan checks for cancellation and reports progress once per this many rows.
 const ROWS_PER_CHECK: u32 = 4096;
 
-/// Counts rows for whoever asked. What it has not told yet it tells when it is dropped.
+/// Counts scanned rows for one request. Reports the remaining rows when it is dropped.
 pub(crate) struct ScanProgress<'a> {
     cancelled: Option<&'a AtomicBool>,
     progress: Option<&'a AtomicU64>,
@@ -23,7 +23,7 @@ impl<'a> ScanProgress<'a> {
         Self { cancelled: search.cancelled, progress: search.progress, unreported: 0 }
     }
 
-    /// One row more is looked at, if anybody still waits.
+    /// Counts one row. Fails with `Cancelled` if the caller has gone away.
     #[inline]
     pub(crate) fn count_row(&mut self) -> Result<(), SourceError> {
         if self.unreported.is_multiple_of(ROWS_PER_CHECK) {
@@ -53,7 +53,7 @@ impl Drop for ScanProgress<'_> {
     }
 }
 
-/// So many rows more were looked at.
+/// Adds to the number of rows scanned so far.
 pub(crate) fn report_rows(progress: Option<&AtomicU64>, rows: u64) {
     if let Some(progress) = progress {
         progress.fetch_add(rows, Ordering::Relaxed);

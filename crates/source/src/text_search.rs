@@ -1,8 +1,8 @@
-//! Looks for words in texts, in any case of their letters.
+//! Case-insensitive search for terms in texts.
 
 use memchr::memmem::Finder;
 
-/// Looks for all of some words in one row after the other.
+/// Matches one row after another against a list of terms.
 pub(crate) struct TermMatcher {
     terms: Vec<Term>,
     unmatched: usize,
@@ -15,29 +15,29 @@ struct Term {
 }
 
 impl TermMatcher {
-    pub(crate) fn new(words: &[&str]) -> Self {
-        let word = |word: &&str| {
-            let mut lowered = String::new();
-            push_lowercase(word, &mut lowered);
-            Term { finder: Finder::new(lowered.as_bytes()).into_owned(), is_found: false }
+    pub(crate) fn new(terms: &[&str]) -> Self {
+        let term = |term: &&str| {
+            let mut lowercase = String::new();
+            push_lowercase(term, &mut lowercase);
+            Term { finder: Finder::new(lowercase.as_bytes()).into_owned(), is_found: false }
         };
-        Self { terms: words.iter().map(word).collect(), unmatched: words.len(), lowercase: String::new() }
+        Self { terms: terms.iter().map(term).collect(), unmatched: terms.len(), lowercase: String::new() }
     }
 
-    /// Another row.
+    /// Forgets the matches of the previous row.
     pub(crate) fn start_row(&mut self) {
         self.unmatched = self.terms.len();
-        self.terms.iter_mut().for_each(|word| word.is_found = false);
+        self.terms.iter_mut().for_each(|term| term.is_found = false);
     }
 
-    /// Looks into one of the row's texts. Whether each word has been part of one of them by now.
+    /// Searches one text of the row. Returns whether every term has now been found in some text of the row.
     pub(crate) fn match_text(&mut self, text: &str) -> bool {
         if self.unmatched > 0 {
             self.lowercase.clear();
             push_lowercase(text, &mut self.lowercase);
-            for word in self.terms.iter_mut().filter(|word| !word.is_found) {
-                if word.finder.find(self.lowercase.as_bytes()).is_some() {
-                    word.is_found = true;
+            for term in self.terms.iter_mut().filter(|term| !term.is_found) {
+                if term.finder.find(self.lowercase.as_bytes()).is_some() {
+                    term.is_found = true;
                     self.unmatched -= 1;
                 }
             }
@@ -46,7 +46,7 @@ impl TermMatcher {
     }
 }
 
-/// One letter at a time, so that a part of a text becomes a part of what the text becomes: `Σ` is `σ` at the end too.
+/// Lowers one character at a time, so that a substring stays a substring: `Σ` becomes `σ` at the end of a word too.
 fn push_lowercase(text: &str, out: &mut String) {
     if text.is_ascii() {
         out.push_str(text);
@@ -60,17 +60,17 @@ fn push_lowercase(text: &str, out: &mut String) {
 mod tests {
     use super::TermMatcher;
 
-    fn check(words: &[&str], texts: &[&str], expected: bool) {
-        let mut hunt = TermMatcher::new(words);
+    fn check(terms: &[&str], texts: &[&str], expected: bool) {
+        let mut matcher = TermMatcher::new(terms);
         for _ in 0..2 {
-            hunt.start_row();
-            let found = texts.iter().fold(false, |_, text| hunt.match_text(text));
-            assert_eq!(found, expected, "{words:?} in {texts:?}");
+            matcher.start_row();
+            let found = texts.iter().fold(false, |_, text| matcher.match_text(text));
+            assert_eq!(found, expected, "{terms:?} in {texts:?}");
         }
     }
 
     #[test]
-    fn every_word_is_part_of_a_text() {
+    fn terms_match_parts_of_texts_ignoring_case() {
         check(&["ann"], &["Joanna"], true);
         check(&["ann", "smith"], &["Anna", "SMITHSON"], true);
         check(&["ann", "smith"], &["Anna Smith"], true);

@@ -1,5 +1,6 @@
-//! Notices that a file changed, and reads it again: a small one at once, a large one in the background
-//! while the old state answers. What is written here is known before whoever wrote it is answered.
+//! Polls a file and reads it again when it has changed: a small file at once, a large one in the background while
+//! reads still see the old snapshot. After a write, every reader sees the new snapshot before the writer gets its
+//! answer.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -14,37 +15,38 @@ use contract::source::{SourceError, WriteError, WriteOutcome, WriteRequest};
 use crate::atomic_file::{AtomicFile, EditResult, ReplaceOptions};
 use crate::error_text::ErrorText;
 
-/// A file up to this size is read again before the call is answered.
+/// A file up to this size is read again within the call that notices the change.
 const INLINE_RELOAD_BYTES_MAX: u64 = 2 << 20;
-/// File systems count time in steps of some milliseconds: within this, another write may leave no trace.
+/// File systems round timestamps to some milliseconds: within this time, another write may leave the timestamp as it
+/// is.
 const TIMESTAMP_GRANULARITY: Duration = Duration::from_millis(50);
 
-/// What a file is read into.
+/// Parses a kind of file into snapshots.
 pub(crate) trait FileLoader: Send + Sync + 'static {
     type Snapshot: Send + Sync + 'static;
     type Error: Clone + From<FileError> + Send + Sync + 'static;
 
-    /// Larger files are not read.
+    /// Larger files are refused.
     fn file_bytes_max(&self) -> u64;
 
     fn load(&self, bytes: Vec<u8>) -> Result<Self::Snapshot, Self::Error>;
 
-    /// Whether it was made of these very bytes.
-    fn is_snapshot_of(&self, loaded: &Self::Snapshot, bytes: &[u8]) -> bool;
+    /// Whether the snapshot was parsed from exactly these bytes.
+    fn is_snapshot_of(&self, snapshot: &Self::Snapshot, bytes: &[u8]) -> bool;
 
-    /// A trouble as callers and the log are told of it.
-    fn source_error(&self, trouble: &Self::Error, file: &str, path: &Path) -> SourceError;
+    /// Converts an error for callers and for the log.
+    fn source_error(&self, error: &Self::Error, file: &str, path: &Path) -> SourceError;
 }
 
-/// Whoever is to know what the file holds now, or why nobody can tell.
+/// Gets every new snapshot of a file, or the error that prevents one.
 pub(crate) trait SnapshotObserver<C: FileLoader>: Send + Sync + 'static {
     fn snapshot_changed(&self, now: Result<&Arc<C::Snapshot>, &C::Error>);
 
-    /// Why it can read the old state and not the new one, if that is so.
+    /// The error if this observer can read the old snapshot but not the new one.
     fn would_break(&self, old: &C::Snapshot, new: &C::Snapshot) -> Option<C::Error>;
 }
 
-/// Why nobody knows what a file holds.
+/// Why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FileError {
     NotFound,
@@ -57,26 +59,26 @@ pub(crate) enum FileError {
 pub(crate) struct WatchedFile<C: FileLoader> {
     pub(crate) path: PathBuf,
     pub(crate) atomic_file: AtomicFile,
-    /// The last part of the path: what people are told.
+    /// The last component of the path. Messages to callers show only this.
     pub(crate) file_name: String,
     pub(crate) loader: C,
     poll_interval_ms: u64,
     started_at: Instant,
     last_poll_ms: AtomicU64,
     cached: Mutex<CachedSnapshot<C>>,
-    /// Whoever reads the file holds it, until everybody has what was read.
+    /// Held while the file is read, until every observer has the new snapshot.
     load_lock: Mutex<()>,
     observers: Mutex<Vec<Weak<dyn SnapshotObserver<C>>>>,
     background_load: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What was read last, and what the file looked like then.
+/// The last snapshot, and the file's stamp when it was read.
 struct CachedSnapshot<C: FileLoader> {
     stamp: FileStamp,
     snapshot: Result<Arc<C::Snapshot>, C::Error>,
 }
 
-/// What tells one state of a file from another without reading it.
+/// Distinguishes one version of a file from another without reading it.
 #[derive(Debug, Clone, Copy)]
 enum FileStamp {
     Unread,
@@ -85,7 +87,7 @@ enum FileStamp {
 }
 
 impl<C: FileLoader> WatchedFile<C> {
-    /// Nothing is read yet.
+    /// Does not read the file yet.
     pub(crate) fn new(path: &Path, loader: C, poll_interval_ms: u64) -> Self {
         Self {
             path: path.to_owned(),
@@ -105,79 +107,80 @@ impl<C: FileLoader> WatchedFile<C> {
         }
     }
 
-    pub(crate) fn source_error(&self, trouble: &C::Error) -> SourceError {
-        self.loader.source_error(trouble, &self.file_name, &self.path)
+    pub(crate) fn source_error(&self, error: &C::Error) -> SourceError {
+        self.loader.source_error(error, &self.file_name, &self.path)
     }
 
-    /// What the file holds now, however long it takes.
+    /// Reads the file if it changed, however long that takes.
     pub(crate) fn load_current(&self) -> Result<Arc<C::Snapshot>, C::Error> {
-        let one = lock(&self.load_lock);
-        let mut held = lock(&self.cached);
-        // Read within the step in which it was written, it may have changed since.
-        if held.stamp.is_recent() {
-            held.stamp = FileStamp::Unread;
+        let guard = lock(&self.load_lock);
+        let mut cached = lock(&self.cached);
+        // The file was read within one timestamp step of its last write, so it may have changed since without a
+        // trace.
+        if cached.stamp.is_recent() {
+            cached.stamp = FileStamp::Unread;
         }
-        drop(held);
-        self.reload(&one, None);
+        drop(cached);
+        self.reload(&guard, None);
         lock(&self.cached).snapshot.clone()
     }
 
-    /// What these bytes of the file say: what was read last, if they are still the same.
+    /// The snapshot of these bytes: the cached one if it was parsed from the same bytes.
     pub(crate) fn snapshot_of(&self, bytes: &[u8]) -> Result<Arc<C::Snapshot>, C::Error> {
         match self.cached_snapshot_of(bytes) {
-            Some(loaded) => Ok(loaded),
+            Some(snapshot) => Ok(snapshot),
             None => self.loader.load(bytes.to_vec()).map(Arc::new),
         }
     }
 
     fn cached_snapshot_of(&self, bytes: &[u8]) -> Option<Arc<C::Snapshot>> {
-        let loaded = lock(&self.cached).snapshot.as_ref().ok().cloned()?;
-        self.loader.is_snapshot_of(&loaded, bytes).then_some(loaded)
+        let snapshot = lock(&self.cached).snapshot.as_ref().ok().cloned()?;
+        self.loader.is_snapshot_of(&snapshot, bytes).then_some(snapshot)
     }
 
-    /// Makes somebody who follows the file from what it holds now.
+    /// Creates an observer from the current snapshot and registers it.
     pub(crate) fn subscribe<F: SnapshotObserver<C>, E>(
         &self,
         make: impl FnOnce(Result<Arc<C::Snapshot>, C::Error>) -> Result<Arc<F>, E>,
     ) -> Result<Arc<F>, E> {
-        // Held until the follower is known, so that it misses no change.
-        let one = lock(&self.load_lock);
-        self.reload(&one, None);
-        let loaded = lock(&self.cached).snapshot.clone();
-        let follower = make(loaded)?;
-        let mut followers = lock(&self.observers);
-        followers.retain(|one| one.strong_count() > 0);
-        let weak: Weak<F> = Arc::downgrade(&follower);
-        followers.push(weak);
-        Ok(follower)
+        // Held until the observer is registered, so that it misses no change.
+        let guard = lock(&self.load_lock);
+        self.reload(&guard, None);
+        let snapshot = lock(&self.cached).snapshot.clone();
+        let observer = make(snapshot)?;
+        let mut observers = lock(&self.observers);
+        observers.retain(|guard| guard.strong_count() > 0);
+        let weak: Weak<F> = Arc::downgrade(&observer);
+        observers.push(weak);
+        Ok(observer)
     }
 
-    /// Followers who can read one state of the file and not the other.
+    /// The error of the first observer that can read the old snapshot but not the new one.
     pub(crate) fn observer_error(&self, old: &C::Snapshot, new: &C::Snapshot) -> Option<C::Error> {
-        self.observers().iter().find_map(|follower| follower.would_break(old, new))
+        self.observers().iter().find_map(|observer| observer.would_break(old, new))
     }
 
-    /// Puts in the file what `edit` makes of its bytes. It also says what they hold then, if that is something else:
-    /// everybody has it before anybody is told that it was written.
+    /// Replaces the file's bytes by what `edit` makes of them. `edit` also returns the snapshot of the new bytes if
+    /// they differ. Every observer has it before this returns.
     pub(crate) fn write(
         &self,
         write: &WriteRequest<'_>,
         mut edit: impl FnMut(&[u8]) -> Result<(EditResult, Option<Arc<C::Snapshot>>), WriteError>,
     ) -> Result<WriteOutcome, WriteError> {
-        let mut likely = None;
+        let mut expected = None;
         let written = self.atomic_file.replace(ReplaceOptions::of(write), &mut |bytes| {
             let (edited, new) = edit(bytes)?;
-            likely = new;
+            expected = new;
             Ok(edited)
         });
-        // Also where it went wrong: it may have been too late for nothing to have happened.
+        // Also after an error: the file may have been replaced before the error occurred.
         if !write.dry_run {
-            self.reload(&lock(&self.load_lock), likely);
+            self.reload(&lock(&self.load_lock), expected);
         }
         written
     }
 
-    /// Reads the file again if it changed and the last look was not just now.
+    /// Reads the file again if it changed, unless it was checked within the poll interval.
     #[inline]
     pub(crate) fn poll(self: &Arc<Self>) {
         if self.is_poll_due() {
@@ -187,79 +190,79 @@ impl<C: FileLoader> WatchedFile<C> {
 
     #[inline]
     fn is_poll_due(&self) -> bool {
-        let every_ms = self.poll_interval_ms;
+        let interval_ms = self.poll_interval_ms;
         let now_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let looked_ms = self.last_poll_ms.load(Ordering::Relaxed);
-        let is_due = now_ms.saturating_sub(looked_ms) >= every_ms;
-        // One of those who come at the same time looks.
+        let last_poll_ms = self.last_poll_ms.load(Ordering::Relaxed);
+        let is_due = now_ms.saturating_sub(last_poll_ms) >= interval_ms;
+        // Of several concurrent callers, one polls.
         is_due
             && (self
                 .last_poll_ms
-                .compare_exchange(looked_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(last_poll_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
-                || every_ms == 0)
+                || interval_ms == 0)
     }
 
     #[cold]
     fn poll_now(self: &Arc<Self>) {
-        let mark = FileStamp::of_path(&self.path);
-        if !mark.may_differ_from(lock(&self.cached).stamp) {
+        let stamp = FileStamp::of_path(&self.path);
+        if !stamp.may_differ_from(lock(&self.cached).stamp) {
             return;
         }
-        if mark.bytes() > INLINE_RELOAD_BYTES_MAX {
+        if stamp.bytes() > INLINE_RELOAD_BYTES_MAX {
             return self.reload_in_background();
         }
-        // If somebody is reading it already, the old state answers once more.
+        // If another thread is reading the file already, this call uses the old snapshot.
         match self.load_lock.try_lock() {
-            Ok(one) => self.reload(&one, None),
+            Ok(guard) => self.reload(&guard, None),
             Err(TryLockError::Poisoned(poisoned)) => self.reload(&poisoned.into_inner(), None),
             Err(TryLockError::WouldBlock) => {}
         }
     }
 
     fn reload_in_background(self: &Arc<Self>) {
-        let mut behind = lock(&self.background_load);
-        if behind.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        let mut background = lock(&self.background_load);
+        if background.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
         }
-        let watch = self.clone();
+        let file = self.clone();
         let thread = std::thread::Builder::new().name("watch".to_owned());
-        // Without a thread the old state answers, and the next look tries again.
-        *behind = thread.spawn(move || watch.reload(&lock(&watch.load_lock), None)).ok();
+        // If no thread can be started, reads use the old snapshot and the next poll tries again.
+        *background = thread.spawn(move || file.reload(&lock(&file.load_lock), None)).ok();
     }
 
-    /// Waits until a file that is being read again in the background has been read.
+    /// Waits until a reload in the background has finished.
     pub(crate) fn wait_for_reload(&self) {
         let thread = lock(&self.background_load).take();
         if let Some(thread) = thread {
-            // It only ends early by a panic, and then there is nothing new.
+            // The thread ends early only by a panic, and then there is no new snapshot.
             let _ = thread.join();
         }
     }
 
-    /// Reads the file if it changed, and gives every follower what was read or why it cannot be. What is likely is
-    /// what will be read, if nobody wrote since: then it need not be taken apart again.
-    fn reload(&self, _one: &MutexGuard<'_, ()>, likely: Option<Arc<C::Snapshot>>) {
+    /// Reads the file if it changed, and hands the snapshot or the error to every observer. `expected` is the
+    /// snapshot of the bytes that were just written; if the file holds those bytes, it need not be parsed again.
+    fn reload(&self, _one: &MutexGuard<'_, ()>, expected: Option<Arc<C::Snapshot>>) {
         let before = lock(&self.cached).stamp;
-        if likely.is_none() && !FileStamp::of_path(&self.path).may_differ_from(before) {
+        if expected.is_none() && !FileStamp::of_path(&self.path).may_differ_from(before) {
             return;
         }
-        let (mark, bytes) = self.read_file();
-        let loaded = match bytes {
-            Ok(bytes) => match likely.filter(|likely| self.loader.is_snapshot_of(likely, &bytes)) {
-                Some(likely) => Ok(likely),
-                // Touched, and not changed.
+        let (stamp, bytes) = self.read_file();
+        let snapshot = match bytes {
+            Ok(bytes) => match expected.filter(|expected| self.loader.is_snapshot_of(expected, &bytes)) {
+                Some(expected) => Ok(expected),
+                // Touched, but not changed.
                 None if self.cached_snapshot_of(&bytes).is_some() => {
-                    lock(&self.cached).stamp = mark;
+                    lock(&self.cached).stamp = stamp;
                     return;
                 }
                 None => self.loader.load(bytes).map(Arc::new),
             },
-            Err(out_of_reach) => Err(out_of_reach.into()),
+            Err(file_error) => Err(file_error.into()),
         };
-        *lock(&self.cached) = CachedSnapshot { stamp: mark, snapshot: loaded.clone() };
-        for follower in self.observers() {
-            follower.snapshot_changed(loaded.as_ref());
+        *lock(&self.cached) = CachedSnapshot { stamp, snapshot: snapshot.clone() };
+        for observer in self.observers() {
+            observer.snapshot_changed(snapshot.as_ref());
         }
     }
 
@@ -271,37 +274,37 @@ impl<C: FileLoader> WatchedFile<C> {
         let bytes_max = self.loader.file_bytes_max();
         let mut file = match open(&self.path, bytes_max) {
             Ok(file) => file,
-            Err(out_of_reach) => return (FileStamp::of_path(&self.path), Err(out_of_reach)),
+            Err(file_error) => return (FileStamp::of_path(&self.path), Err(file_error)),
         };
-        // Of the file that was opened, before it is read: what is written meanwhile makes another mark.
-        let mark = FileStamp::of_file(&file);
-        (mark, read_all(&mut file, bytes_max))
+        // The stamp of the open file, taken before reading: a write during the read leads to another stamp.
+        let stamp = FileStamp::of_file(&file);
+        (stamp, read_all(&mut file, bytes_max))
     }
 
-    /// What the file holds now, without reading anything into it.
+    /// The current bytes of the file, without parsing them.
     pub(crate) fn read_bytes(&self) -> Option<Vec<u8>> {
         self.read_file().1.ok()
     }
 }
 
-/// Opens a file for reading, if it is one and not too large.
+/// Opens a regular file of bounded size for reading.
 fn open(path: &Path, bytes_max: u64) -> Result<File, FileError> {
-    // Looked at before it is opened: opening a pipe waits for somebody to write.
-    let what = std::fs::metadata(path).map_err(file_error)?;
-    if !what.is_file() {
+    // Checks the metadata before opening: opening a pipe would block until a process writes to it.
+    let metadata = std::fs::metadata(path).map_err(file_error)?;
+    if !metadata.is_file() {
         return Err(FileError::NotAFile);
     }
-    if what.len() > bytes_max {
-        return Err(FileError::TooLarge { bytes: what.len(), bytes_max });
+    if metadata.len() > bytes_max {
+        return Err(FileError::TooLarge { bytes: metadata.len(), bytes_max });
     }
     File::open(path).map_err(file_error)
 }
 
 fn read_all(file: &mut File, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
-    if let Ok(what) = file.metadata() {
-        // One more, so that the end is seen without growing.
-        bytes.reserve_exact(usize::try_from(what.len().min(bytes_max)).unwrap_or(0) + 1);
+    if let Ok(metadata) = file.metadata() {
+        // One byte more, so that `read_to_end` sees the end without growing the buffer.
+        bytes.reserve_exact(usize::try_from(metadata.len().min(bytes_max)).unwrap_or(0) + 1);
     }
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(file_error)?;
     match bytes.len() as u64 {
@@ -319,7 +322,7 @@ fn file_error(error: io::Error) -> FileError {
 }
 
 impl FileError {
-    /// Whether the file may hold what it should, for all that anybody knows.
+    /// Whether the error may go away without a change of the contents.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::NotFound | Self::NotAFile | Self::PermissionDenied | Self::Io(_) => true,
@@ -327,17 +330,18 @@ impl FileError {
         }
     }
 
-    /// What is wrong, and the way out. `what` is what such files are called: `JSON file`.
-    pub(crate) fn error_text(&self, file: &str, what: &str) -> ErrorText {
+    /// What is wrong, and how to fix it. `kind_name` names the kind of file: `JSON file`.
+    pub(crate) fn error_text(&self, file: &str, kind_name: &str) -> ErrorText {
         match self {
-            Self::NotFound => (format!("`{file}` is not there"), "check its name, or put it back".into()),
-            Self::NotAFile => (format!("`{file}` is not a file"), format!("give the path of a {what}")),
-            Self::PermissionDenied => {
-                (format!("`{file}` may not be read"), "give the server permission to read it".into())
-            }
-            Self::Io(_) => (format!("`{file}` cannot be read"), "the log says why".into()),
+            Self::NotFound => (format!("`{file}` was not found"), "check its name, or put it back".into()),
+            Self::NotAFile => (format!("`{file}` is not a file"), format!("give the path of a {kind_name}")),
+            Self::PermissionDenied => (
+                format!("`{file}` cannot be read: permission denied"),
+                "give the server permission to read it".into(),
+            ),
+            Self::Io(_) => (format!("`{file}` cannot be read"), "see the log for the reason".into()),
             Self::TooLarge { bytes, bytes_max } => (
-                format!("`{file}` has {bytes} bytes, and {bytes_max} is the most"),
+                format!("`{file}` has {bytes} bytes, which exceeds the limit of {bytes_max}"),
                 "put the data into a SQLite database".into(),
             ),
         }
@@ -346,23 +350,23 @@ impl FileError {
 
 impl FileStamp {
     fn of_path(path: &Path) -> Self {
-        std::fs::metadata(path).map_or(Self::Missing, |what| Self::of_metadata(&what))
+        std::fs::metadata(path).map_or(Self::Missing, |metadata| Self::of_metadata(&metadata))
     }
 
     fn of_file(file: &File) -> Self {
-        file.metadata().map_or(Self::Missing, |what| Self::of_metadata(&what))
+        file.metadata().map_or(Self::Missing, |metadata| Self::of_metadata(&metadata))
     }
 
-    fn of_metadata(what: &Metadata) -> Self {
-        let modified = what.modified().ok();
+    fn of_metadata(metadata: &Metadata) -> Self {
+        let modified = metadata.modified().ok();
         let distance = |modified: SystemTime| {
             let now = SystemTime::now();
             now.duration_since(modified).unwrap_or_else(|ahead| ahead.duration())
         };
-        let id = FileId::of(what);
+        let id = FileId::of(metadata);
         let is_recent =
             [modified, id.changed()].iter().flatten().any(|time| distance(*time) < TIMESTAMP_GRANULARITY);
-        Self::Present { bytes: what.len(), modified, id, is_recent }
+        Self::Present { bytes: metadata.len(), modified, id, is_recent }
     }
 
     fn bytes(self) -> u64 {
@@ -375,30 +379,30 @@ impl FileStamp {
     fn is_recent(self) -> bool {
         match self {
             Self::Unread | Self::Missing => false,
-            Self::Present { is_recent: is_young, .. } => is_young,
+            Self::Present { is_recent, .. } => is_recent,
         }
     }
 
-    /// Whether there may be something else than what was read under `before`.
+    /// Whether the file may have other contents than when it was read under the stamp `before`.
     fn may_differ_from(self, before: Self) -> bool {
         match (self, before) {
             (Self::Missing, Self::Missing) => false,
             (
-                Self::Present { bytes, modified, id, is_recent: is_young },
-                Self::Present { bytes: old_bytes, modified: old_modified, id: old_id, is_recent: was_young },
+                Self::Present { bytes, modified, id, is_recent },
+                Self::Present { bytes: old_bytes, modified: old_modified, id: old_id, is_recent: was_recent },
             ) => {
-                let is_other = (bytes, modified, id) != (old_bytes, old_modified, old_id);
-                // Read while it was young, it may have changed within the step: a small file is read at every
-                // look, a large one once more when it no longer is young.
-                is_other || (was_young && (!is_young || bytes <= INLINE_RELOAD_BYTES_MAX))
+                let is_different = (bytes, modified, id) != (old_bytes, old_modified, old_id);
+                // Read while its timestamp was recent, the file may have changed within one timestamp step. A small
+                // file is read at every poll, a large one once more when the timestamp is no longer recent.
+                is_different || (was_recent && (!is_recent || bytes <= INLINE_RELOAD_BYTES_MAX))
             }
             (Self::Unread | Self::Missing | Self::Present { .. }, _) => true,
         }
     }
 }
 
-/// Which file it is, and when the system last saw it change: that time nobody can set back, as `cp -p`, `rsync`
-/// and editors do with the other.
+/// The inode, and the time of the last change of status. `cp -p`, `rsync` and editors can set the modification time
+/// back, but not this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     inode: u64,
@@ -407,9 +411,9 @@ struct FileId {
 
 impl FileId {
     #[cfg(unix)]
-    fn of(what: &Metadata) -> Self {
+    fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
-        Self { inode: what.ino(), changed: Some((what.ctime(), what.ctime_nsec())) }
+        Self { inode: metadata.ino(), changed: Some((metadata.ctime(), metadata.ctime_nsec())) }
     }
 
     #[cfg(not(unix))]
@@ -424,7 +428,8 @@ impl FileId {
     }
 }
 
-/// What a lock guards is whole whenever it is not held, so a panic elsewhere does not spoil it.
+/// The data behind these locks is consistent whenever the lock is free, so a panic in another thread does not spoil
+/// it.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

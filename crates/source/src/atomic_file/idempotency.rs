@@ -1,18 +1,19 @@
-//! What was done under which claim: a file of lines beside the data, written behind its end and never within.
+//! The idempotency log: which write was applied under which idempotency key. A file of lines next to the data file,
+//! append-only.
 //!
-//! A claim is begun, durably, before the data file is replaced, with what the file holds before and after; and
-//! ended afterwards. Of a process that was killed in between there is a claim without an end: the next one to hold
-//! the lock looks at the file. It holds what it would after: done. What it did before: not done. Anything else:
-//! somebody else was there, and nobody can tell any more.
+//! An entry is begun, durably, before the data file is replaced, with the digests of the file before and after. It is
+//! finished afterwards. If a process is killed in between, the entry stays pending, and the next process that holds
+//! the lock compares the data file: with the digest after, the write was applied; with the digest before, it was not.
+//! With any other, another program changed the file meanwhile, and the outcome is unknown.
 //!
 //! ```text
 //! spile-claims 1 5a0c44cf5e1f7a02
-//! 8be1b6f1c0a7d0e4 begun <id> <asked> <ms> <before> <after> <told>
+//! 8be1b6f1c0a7d0e4 begun <id> <request> <ms> <before> <after> <response>
 //! 1e2a09b3cc51f6aa done <id>
 //! ```
 //!
-//! Each line begins with the check of its rest. What was being written when the power went is at the end and is cut
-//! off; a line that is wrong elsewhere is told, and then no claim is trusted.
+//! Each line begins with a checksum of its rest. A line torn by a power cut is at the end, and is cut off. An invalid
+//! line elsewhere means that the log is damaged, and then no entry is trusted.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -27,27 +28,27 @@ use super::target::{FileState, TargetFile, no_follow};
 use super::temp_file::{TempFile, random_u64, temp_name};
 use super::{EditResult, RESPONSE_BYTES_MAX, error};
 
-/// A file with more is made anew, with the newer half of it.
+/// A larger log is compacted to its newer half.
 const BYTES_MAX: u64 = 64 << 20;
-/// So much more there can be before that happens: one claim, escaped.
+/// How far a log may exceed that: one escaped response.
 const OVERRUN_BYTES_MAX: u64 = 2 * RESPONSE_BYTES_MAX as u64 + LINE_BYTES_MAX;
-/// All of a line but what is told.
+/// The longest line, without the response.
 const LINE_BYTES_MAX: u64 = 1024;
-/// In front of a line.
+/// At the start of a line.
 const CHECKSUM_BYTES: usize = 16;
 const MAGIC: &[u8] = b"spile-claims 1 ";
 
 type Digest = [u8; 32];
 
-/// What was read so far. Holds no more than where things are.
+/// An index of the log: where things are, not what they are.
 #[derive(Default)]
 pub(super) struct IdempotencyIndex {
-    /// Another first line is another file.
+    /// A log with another first line is another log.
     header: Vec<u8>,
-    /// Up to where lines are whole and right.
+    /// The length of the valid prefix.
     valid_bytes: u64,
     entries: HashMap<Digest, IdempotencyEntry>,
-    /// The claim that was begun and has no end.
+    /// The entry that was begun and not finished.
     pending: Option<Digest>,
     oldest_ms: Option<u64>,
     is_damaged: bool,
@@ -68,7 +69,7 @@ enum EntryState {
     Unknown,
 }
 
-/// How a claim ended.
+/// How an entry was finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryOutcome {
     Applied,
@@ -76,7 +77,7 @@ pub(super) enum EntryOutcome {
     Unknown,
 }
 
-/// What is known of a claim.
+/// What the log has for an idempotency key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum IdempotencyLookup {
     NotFound,
@@ -92,42 +93,40 @@ pub(super) struct IdempotencyLog<'a> {
 }
 
 impl<'a> IdempotencyLog<'a> {
-    /// Under the lock: what was torn is cut off.
-    pub(super) fn open(target: &'a TargetFile, known: &'a mut IdempotencyIndex) -> Result<Self, SourceError> {
-        let failed = |error: io::Error| error::write_error(target, "reading its claims", &error);
+    /// Opens the log under the lock, and cuts off a torn last line.
+    pub(super) fn open(target: &'a TargetFile, index: &'a mut IdempotencyIndex) -> Result<Self, SourceError> {
+        let to_error = |error: io::Error| error::write_error(target, "reading the idempotency log", &error);
         let mut options = OpenOptions::new();
         options.read(true).write(true);
-        let mut claims =
-            Self { file: open_log(&log_path(target), options).map_err(failed)?, target, index: known };
-        let length = claims.read_new_lines().map_err(failed)?;
-        if let Some(file) = &claims.file
-            && length > claims.index.valid_bytes
-            && !claims.index.is_damaged
+        let mut log = Self { file: open_log(&log_path(target), options).map_err(to_error)?, target, index };
+        let length = log.read_new_lines().map_err(to_error)?;
+        if let Some(file) = &log.file
+            && length > log.index.valid_bytes
+            && !log.index.is_damaged
         {
-            file.set_len(claims.index.valid_bytes).map_err(failed)?;
+            file.set_len(log.index.valid_bytes).map_err(to_error)?;
         }
-        Ok(claims)
+        Ok(log)
     }
 
-    /// Without the lock, and without a trace.
+    /// Opens the log without the lock, and changes nothing.
     pub(super) fn open_read_only(
         target: &'a TargetFile,
-        known: &'a mut IdempotencyIndex,
+        index: &'a mut IdempotencyIndex,
         bytes: &[u8],
     ) -> Result<Self, SourceError> {
-        let failed = |error: io::Error| error::write_error(target, "reading its claims", &error);
+        let to_error = |error: io::Error| error::write_error(target, "reading the idempotency log", &error);
         let mut options = OpenOptions::new();
         options.read(true);
-        let mut claims =
-            Self { file: open_log(&log_path(target), options).map_err(failed)?, target, index: known };
-        claims.read_new_lines().map_err(failed)?;
-        if let Some((id, end)) = claims.pending_outcome(bytes) {
-            claims.index.finish(id, end);
+        let mut log = Self { file: open_log(&log_path(target), options).map_err(to_error)?, target, index };
+        log.read_new_lines().map_err(to_error)?;
+        if let Some((id, end)) = log.pending_outcome(bytes) {
+            log.index.finish(id, end);
         }
-        Ok(claims)
+        Ok(log)
     }
 
-    /// Reads what is new, and returns how long the file is.
+    /// Reads the lines added since the last read. Returns the length of the log.
     fn read_new_lines(&mut self) -> io::Result<u64> {
         let Some(file) = &mut self.file else {
             *self.index = IdempotencyIndex::default();
@@ -143,22 +142,23 @@ impl<'a> IdempotencyLog<'a> {
             *self.index = IdempotencyIndex::default();
         }
         if length > BYTES_MAX + OVERRUN_BYTES_MAX {
-            // Not of our making.
+            // Spile never writes such a log.
             self.index.is_damaged = true;
             return Ok(length);
         }
         file.seek(SeekFrom::Start(self.index.valid_bytes))?;
-        let mut news = Vec::new();
-        file.take(length - self.index.valid_bytes).read_to_end(&mut news)?;
-        self.index.ingest(&news);
+        let mut new_bytes = Vec::new();
+        file.take(length - self.index.valid_bytes).read_to_end(&mut new_bytes)?;
+        self.index.ingest(&new_bytes);
         Ok(length)
     }
 
-    /// Ends the claim that has no end, by what the file holds.
+    /// Finishes the pending entry by what the data file holds.
     pub(super) fn resolve_pending(&mut self, bytes: &[u8]) -> Result<(), SourceError> {
         let Some((id, end)) = self.pending_outcome(bytes) else { return Ok(()) };
         let line = outcome_line(&id, end);
-        self.append(&line).map_err(|error| error::write_error(self.target, "ending a claim", &error))?;
+        self.append(&line)
+            .map_err(|error| error::write_error(self.target, "finishing a log entry", &error))?;
         self.index.ingest(&line);
         Ok(())
     }
@@ -176,84 +176,83 @@ impl<'a> IdempotencyLog<'a> {
 
     pub(super) fn lookup(
         &mut self,
-        claim: IdempotencyKey,
+        key: IdempotencyKey,
         now_ms: u64,
     ) -> Result<IdempotencyLookup, SourceError> {
         if self.index.is_damaged {
             let file = self.target.file_name();
-            let told = format!(
-                "what was done under which idempotency key is damaged for `{file}`; write without one, or let \
-                 the owner remove the claims beside the file"
+            let message = format!(
+                "the idempotency log of `{file}` is damaged; write without an idempotency key, or ask the \
+                 owner to delete the log next to the file"
             );
             return Err(SourceError::Incompatible {
-                message: told,
+                message,
                 detail: format!("{}: damaged", log_path(self.target).display()),
             });
         }
-        let Some(entry) = self.index.entries.get(&claim.key_digest) else {
+        let Some(entry) = self.index.entries.get(&key.key_digest) else {
             return Ok(IdempotencyLookup::NotFound);
         };
         if is_expired(entry.created_ms, now_ms) {
             return Ok(IdempotencyLookup::NotFound);
         }
-        if entry.request_digest != claim.request_digest {
+        if entry.request_digest != key.request_digest {
             return Ok(IdempotencyLookup::KeyReused);
         }
         match entry.state {
             EntryState::Pending { .. } | EntryState::Unknown => Ok(IdempotencyLookup::Unknown),
             EntryState::Applied => {
-                let told = self.read_range(entry.response.clone());
-                let told =
-                    told.map_err(|error| error::write_error(self.target, "reading a claim", &error))?;
-                Ok(IdempotencyLookup::Applied(unescape(&told)))
+                let response = self.read_range(entry.response.clone());
+                let response = response
+                    .map_err(|error| error::write_error(self.target, "reading a log entry", &error))?;
+                Ok(IdempotencyLookup::Applied(unescape(&response)))
             }
         }
     }
 
-    /// Durable when this returns, as is that the file of claims is there.
+    /// The entry is durable when this returns, and so is the existence of the log.
     pub(super) fn begin(
         &mut self,
-        claim: IdempotencyKey,
+        key: IdempotencyKey,
         before: &FileState,
         edited: &EditResult,
         now_ms: u64,
     ) -> Result<(), SourceError> {
-        let line =
-            pending_line(claim, sha256(&before.bytes), sha256(&edited.bytes), &edited.response, now_ms);
+        let line = pending_line(key, sha256(&before.bytes), sha256(&edited.bytes), &edited.response, now_ms);
         self.append_durably(before, &line, now_ms)
     }
 
-    /// For a change that leaves the file as it is.
+    /// Records a write that leaves the file as it is.
     pub(super) fn record_unchanged(
         &mut self,
-        claim: IdempotencyKey,
+        key: IdempotencyKey,
         before: &FileState,
         edited: &EditResult,
         now_ms: u64,
     ) -> Result<(), SourceError> {
         let same = sha256(&before.bytes);
-        let mut lines = pending_line(claim, same, same, &edited.response, now_ms);
-        lines.extend_from_slice(&outcome_line(&claim.key_digest, EntryOutcome::Applied));
+        let mut lines = pending_line(key, same, same, &edited.response, now_ms);
+        lines.extend_from_slice(&outcome_line(&key.key_digest, EntryOutcome::Applied));
         self.append_durably(before, &lines, now_ms)
     }
 
-    fn append_durably(&mut self, like: &FileState, lines: &[u8], now_ms: u64) -> Result<(), SourceError> {
-        let added = self.compact_if_needed(like, now_ms).and_then(|()| {
+    fn append_durably(&mut self, old: &FileState, lines: &[u8], now_ms: u64) -> Result<(), SourceError> {
+        let added = self.compact_if_needed(old, now_ms).and_then(|()| {
             self.append(lines)?;
             self.file.as_ref().map_or(Ok(()), File::sync_data)
         });
         if let Err(error) = added {
-            // Half a line would be cut off by the next one to write; it is as well gone now.
+            // The next writer would cut off the torn line; better to cut it off now.
             if let Some(file) = &self.file {
                 let _ = file.set_len(self.index.valid_bytes);
             }
-            return Err(error::write_error(self.target, "writing down a claim", &error));
+            return Err(error::write_error(self.target, "writing a log entry", &error));
         }
         self.index.ingest(lines);
         Ok(())
     }
 
-    /// Ends the claim that was begun. If this cannot be written down, the file itself tells it later.
+    /// Finishes the pending entry. If that cannot be written, the next writer derives the outcome from the data file.
     pub(super) fn finish(&mut self, end: EntryOutcome) {
         let Some(id) = self.index.pending else { return };
         let line = outcome_line(&id, end);
@@ -271,15 +270,15 @@ impl<'a> IdempotencyLog<'a> {
         file.write_all(lines)
     }
 
-    /// Makes the file if there is none, and anew if there is too much or too old in it.
-    fn compact_if_needed(&mut self, like: &FileState, now_ms: u64) -> io::Result<()> {
-        let known = &self.index;
-        let is_old = known
-            .oldest_ms
-            .is_some_and(|at_ms| is_expired(at_ms.saturating_add(IDEMPOTENCY_RETENTION_MS), now_ms));
-        let is_full = known.entries.len() > IDEMPOTENCY_RECORDS_MAX + IDEMPOTENCY_RECORDS_MAX / 4
-            || known.valid_bytes > BYTES_MAX;
-        if self.file.is_some() && !known.header.is_empty() && !is_old && !is_full {
+    /// Creates the log if there is none. Rewrites it if it is too large or too old.
+    fn compact_if_needed(&mut self, old: &FileState, now_ms: u64) -> io::Result<()> {
+        let index = &self.index;
+        let is_old = index.oldest_ms.is_some_and(|created_ms| {
+            is_expired(created_ms.saturating_add(IDEMPOTENCY_RETENTION_MS), now_ms)
+        });
+        let is_full = index.entries.len() > IDEMPOTENCY_RECORDS_MAX + IDEMPOTENCY_RECORDS_MAX / 4
+            || index.valid_bytes > BYTES_MAX;
+        if self.file.is_some() && !index.header.is_empty() && !is_old && !is_full {
             return Ok(());
         }
         let mut content = MAGIC.to_vec();
@@ -288,8 +287,8 @@ impl<'a> IdempotencyLog<'a> {
             let line = self.read_range(line)?;
             let id = line.split(|byte| *byte == b' ').nth(2).and_then(parse_hex);
             content.extend_from_slice(&line);
-            let stage = id.and_then(|id| Some((id, self.index.entries.get(&id)?.state)));
-            match stage {
+            let entry_state = id.and_then(|id| Some((id, self.index.entries.get(&id)?.state)));
+            match entry_state {
                 Some((id, EntryState::Applied)) => {
                     content.extend_from_slice(&outcome_line(&id, EntryOutcome::Applied))
                 }
@@ -299,9 +298,9 @@ impl<'a> IdempotencyLog<'a> {
                 Some((_, EntryState::Pending { .. })) | None => {}
             }
         }
-        let fresh = self.target.sidecar_path(&temp_name("claims"));
-        let fresh = TempFile::create(fresh, like, |file| file.write_all(&content))?;
-        fresh.rename_to(&log_path(self.target))?;
+        let temp_file = self.target.sidecar_path(&temp_name("claims"));
+        let temp_file = TempFile::create(temp_file, old, |file| file.write_all(&content))?;
+        temp_file.rename_to(&log_path(self.target))?;
         self.target.sync_folder()?;
         let mut options = OpenOptions::new();
         options.read(true).write(true);
@@ -311,7 +310,7 @@ impl<'a> IdempotencyLog<'a> {
         Ok(())
     }
 
-    /// Which lines outlast the making anew, the oldest first.
+    /// The lines to keep when the log is rewritten, oldest first.
     fn retained_lines(&self, now_ms: u64) -> Vec<Range<u64>> {
         let entries = self.index.entries.values();
         let mut lines: Vec<Range<u64>> = entries
@@ -340,10 +339,10 @@ impl<'a> IdempotencyLog<'a> {
 }
 
 impl IdempotencyIndex {
-    /// Takes in what stands behind what is known, as far as it is whole and right.
-    fn ingest(&mut self, news: &[u8]) {
+    /// Indexes further lines, up to the first invalid one.
+    fn ingest(&mut self, new_bytes: &[u8]) {
         let mut lines =
-            news.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
+            new_bytes.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
         for line in lines.by_ref() {
             let is_right = match self.header.is_empty() {
                 true if line.starts_with(MAGIC) => {
@@ -358,13 +357,13 @@ impl IdempotencyIndex {
             }
             self.valid_bytes += line.len() as u64 + 1;
         }
-        // Something right behind what is wrong: it is not only the end that was torn. Nor is a file torn that does
-        // not begin as ours do: they are there with their first line or not at all.
-        let is_other = self.header.is_empty() && news.contains(&b'\n');
+        // A valid line after an invalid one: more than the end is torn. A log that does not start with our header is
+        // not torn either: its first line is written together with the file.
+        let is_other = self.header.is_empty() && new_bytes.contains(&b'\n');
         self.is_damaged |= is_other || lines.any(has_valid_checksum);
     }
 
-    /// Whether a line says something, which is then known.
+    /// Whether a line is valid. Indexes it if so.
     fn ingest_line(&mut self, line: &[u8], from: u64) -> bool {
         if !has_valid_checksum(line) {
             return false;
@@ -379,23 +378,24 @@ impl IdempotencyIndex {
             Some(b"unknowable") => self.finish(id, EntryOutcome::Unknown),
             Some(b"begun") => {
                 let entry = (|| {
-                    let asked = next().and_then(parse_hex)?;
-                    let at_ms = std::str::from_utf8(next()?).ok()?.parse().ok()?;
+                    let request_digest = next().and_then(parse_hex)?;
+                    let created_ms = std::str::from_utf8(next()?).ok()?.parse().ok()?;
                     let (before, after) = (next().and_then(parse_hex)?, next().and_then(parse_hex)?);
-                    let told = next()?.len() as u64;
+                    let response = next()?.len() as u64;
                     let end = from + line.len() as u64;
-                    let stage = EntryState::Pending { before, after };
+                    let entry_state = EntryState::Pending { before, after };
                     Some(IdempotencyEntry {
-                        request_digest: asked,
-                        created_ms: at_ms,
+                        request_digest,
+                        created_ms,
                         line: from..end + 1,
-                        response: end - told..end,
-                        state: stage,
+                        response: end - response..end,
+                        state: entry_state,
                     })
                 })();
                 let Some(entry) = entry else { return false };
-                self.oldest_ms =
-                    Some(self.oldest_ms.map_or(entry.created_ms, |at_ms| at_ms.min(entry.created_ms)));
+                self.oldest_ms = Some(
+                    self.oldest_ms.map_or(entry.created_ms, |created_ms| created_ms.min(entry.created_ms)),
+                );
                 self.entries.insert(id, entry);
                 self.pending = Some(id);
             }
@@ -432,21 +432,21 @@ fn open_log(path: &PathBuf, mut options: OpenOptions) -> io::Result<Option<File>
     }
 }
 
-fn is_expired(at_ms: u64, now_ms: u64) -> bool {
-    at_ms.saturating_add(IDEMPOTENCY_RETENTION_MS) < now_ms
+fn is_expired(created_ms: u64, now_ms: u64) -> bool {
+    created_ms.saturating_add(IDEMPOTENCY_RETENTION_MS) < now_ms
 }
 
 pub(super) fn pending_line(
-    claim: IdempotencyKey,
+    key: IdempotencyKey,
     before: Digest,
     after: Digest,
-    told: &[u8],
+    response: &[u8],
     now_ms: u64,
 ) -> Vec<u8> {
-    let [id, asked, before, after] =
-        [claim.key_digest, claim.request_digest, before, after].map(|digest| to_hex(&digest));
-    let mut rest = format!("begun {id} {asked} {now_ms} {before} {after} ").into_bytes();
-    rest.extend_from_slice(&escape(told));
+    let [id, request_digest, before, after] =
+        [key.key_digest, key.request_digest, before, after].map(|digest| to_hex(&digest));
+    let mut rest = format!("begun {id} {request_digest} {now_ms} {before} {after} ").into_bytes();
+    rest.extend_from_slice(&escape(response));
     with_checksum(&rest)
 }
 
@@ -503,10 +503,10 @@ fn parse_hex(text: &[u8]) -> Option<Digest> {
     Some(out)
 }
 
-/// A line has no other end than its own.
-fn escape(told: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(told.len() + told.len() / 8);
-    for byte in told {
+/// A response must not contain a line end.
+fn escape(response: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(response.len() + response.len() / 8);
+    for byte in response {
         match byte {
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -516,9 +516,9 @@ fn escape(told: &[u8]) -> Vec<u8> {
     out
 }
 
-fn unescape(told: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(told.len());
-    let mut bytes = told.iter();
+fn unescape(response: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(response.len());
+    let mut bytes = response.iter();
     while let Some(byte) = bytes.next() {
         match byte {
             b'\\' => out.extend(bytes.next().map(|byte| if *byte == b'n' { b'\n' } else { *byte })),

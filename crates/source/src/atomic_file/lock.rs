@@ -1,7 +1,7 @@
-//! One writer at a time, among all processes: a file that is locked while it is there.
+//! The writer lock: one writer at a time among all processes, by a lock on a file next to the data file.
 //!
-//! The system drops a lock when its process ends, however it ends, so a lock file that was left behind keeps nobody
-//! out. The data file itself cannot be locked: another takes its place.
+//! The operating system releases the lock when its process ends, however it ends, so an abandoned lock file blocks no
+//! one. The data file itself cannot carry the lock, because a write replaces it.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -14,7 +14,7 @@ use super::WaitDeadline;
 use super::error;
 use super::target::TargetFile;
 
-/// Held until it is dropped.
+/// Held until dropped.
 pub(super) struct FileLock {
     path: PathBuf,
     file: File,
@@ -23,36 +23,36 @@ pub(super) struct FileLock {
 
 const BACKOFF_MIN: Duration = Duration::from_millis(1);
 const BACKOFF_MAX: Duration = Duration::from_millis(4);
-/// How long somebody who was waited for does not come back. Longer than a pause, or others would never find the
-/// lock free between two of its writes.
+/// How long a process that others waited for keeps off the lock. Longer than their backoff, or they would never find
+/// it free between two of its writes.
 const YIELD_AFTER_RELEASE: Duration = Duration::from_millis(8);
 
 impl FileLock {
-    pub(super) fn acquire(target: &TargetFile, patience: WaitDeadline<'_>) -> Result<Self, SourceError> {
+    pub(super) fn acquire(target: &TargetFile, deadline: WaitDeadline<'_>) -> Result<Self, SourceError> {
         let path = target.sidecar_path("lock");
-        let failed = |error: io::Error| error::write_error(target, "locking it", &error);
+        let to_error = |error: io::Error| error::write_error(target, "locking it", &error);
         loop {
-            if let Some((file, is_new)) = open_lock_file(&path).map_err(failed)? {
-                wait_for_lock(&file, patience, failed)?;
-                // Whoever held it before has removed it, and somebody may have made another.
+            if let Some((file, is_new)) = open_lock_file(&path).map_err(to_error)? {
+                wait_for_lock(&file, deadline, to_error)?;
+                // The previous holder removes the file, and another process may have created a new one.
                 if is_still_linked(&path, &file) {
                     return Ok(Self { path, file, was_abandoned: !is_new });
                 }
             }
-            patience.check_cancelled()?;
-            if patience.is_expired() {
-                return Err(error::busy_error(target.path(), "others write it"));
+            deadline.check_cancelled()?;
+            if deadline.is_expired() {
+                return Err(error::busy_error(target.path(), "other processes are writing it"));
             }
         }
     }
 
-    /// Until when to leave it to others, if others are waiting.
+    /// Releases the lock. Returns until when to leave it to other processes, if some are waiting.
     pub(super) fn release(self) -> Option<Instant> {
-        let is_waited_for = self.file.metadata().is_ok_and(|what| what.len() > 0);
-        is_waited_for.then(|| Instant::now() + YIELD_AFTER_RELEASE)
+        let has_waiters = self.file.metadata().is_ok_and(|metadata| metadata.len() > 0);
+        has_waiters.then(|| Instant::now() + YIELD_AFTER_RELEASE)
     }
 
-    /// Whoever held it last did not come to its end.
+    /// Whether the last holder ended without releasing the lock.
     pub(super) fn was_abandoned(&self) -> bool {
         self.was_abandoned
     }
@@ -60,14 +60,15 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // While it is still locked: who waits for it sees that it is gone, and makes another.
+        // Removes the file while it is still locked: a waiting process then sees that it is gone, and creates
+        // another.
         if cfg!(unix) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The file and whether it is new; nothing if somebody removed it in between.
+/// Opens the lock file and tells whether it is new. `None` if it was removed in between.
 fn open_lock_file(path: &Path) -> io::Result<Option<(File, bool)>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -78,7 +79,7 @@ fn open_lock_file(path: &Path) -> io::Result<Option<(File, bool)>> {
         Err(error) => return Err(error),
     }
     let opened = match options.open(path) {
-        // Left by another user. Locking takes no right to write, where the disk is our own.
+        // Another user left it. Locking needs no write permission on a local disk.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => options.write(false).open(path),
         opened => opened,
     };
@@ -91,25 +92,26 @@ fn open_lock_file(path: &Path) -> io::Result<Option<(File, bool)>> {
 
 fn wait_for_lock(
     mut file: &File,
-    patience: WaitDeadline<'_>,
-    failed: impl Fn(io::Error) -> SourceError,
+    deadline: WaitDeadline<'_>,
+    to_error: impl Fn(io::Error) -> SourceError,
 ) -> Result<(), SourceError> {
-    let mut pause = BACKOFF_MIN;
+    let mut backoff = BACKOFF_MIN;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if patience.is_expired() => {
-                return Err(failed(ErrorKind::WouldBlock.into()));
+            Err(TryLockError::WouldBlock) if deadline.is_expired() => {
+                return Err(to_error(ErrorKind::WouldBlock.into()));
             }
-            Err(TryLockError::WouldBlock) => patience.check_cancelled()?,
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) => deadline.check_cancelled()?,
+            Err(TryLockError::Error(error)) => return Err(to_error(error)),
         }
-        if pause == BACKOFF_MIN {
-            // Whoever holds it sees by this that somebody waits. Where that cannot be written it takes some luck.
+        if backoff == BACKOFF_MIN {
+            // Tells the holder that someone waits. Without write permission, this process has to find the lock free
+            // by luck.
             let _ = file.write(b".");
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(BACKOFF_MAX);
+        std::thread::sleep(backoff);
+        backoff = (backoff * 2).min(BACKOFF_MAX);
     }
 }
 
@@ -126,7 +128,7 @@ fn is_same(a: &Metadata, b: &Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// Where nobody removes it, it is the same.
+/// No process removes the file on this platform, so it is always the same one.
 #[cfg(not(unix))]
 fn is_same(_: &Metadata, _: &Metadata) -> bool {
     true

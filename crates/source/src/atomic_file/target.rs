@@ -1,4 +1,4 @@
-//! The file that is written: found behind links, read whole, and compared before another takes its place.
+//! The file to write: resolved through links, read whole, and compared before it is replaced.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -8,15 +8,15 @@ use contract::source::SourceError;
 
 use super::{WRITABLE_BYTES_MAX, error};
 
-/// Where the bytes are: what links led to.
+/// The resolved path of the file.
 pub(super) struct TargetFile {
     path: PathBuf,
     folder: PathBuf,
-    /// What people are told: the name they know, which may be a link's.
+    /// The name in messages: the one in the configured path, which may be a link.
     file_name: String,
 }
 
-/// A state of the file.
+/// One state of the file.
 pub(super) struct FileState {
     pub(super) bytes: Vec<u8>,
     pub(super) metadata: Metadata,
@@ -63,66 +63,66 @@ impl TargetFile {
     pub(super) fn check_writable(&self) -> Result<(), SourceError> {
         match self.read_only_reason() {
             None => Ok(()),
-            Some(why) => {
-                let told = format!("`{}` cannot be written, nothing was changed: {why}", self.file_name);
+            Some(reason) => {
+                let message = format!("cannot write `{}`, nothing was changed: {reason}", self.file_name);
                 Err(SourceError::Unavailable {
-                    message: told,
-                    detail: format!("{}: {why}", self.path.display()),
+                    message,
+                    detail: format!("{}: {reason}", self.path.display()),
                 })
             }
         }
     }
 
-    /// Why the file is not to be replaced. What replacing would change besides the bytes is not done.
+    /// Why the file must not be replaced. A write must change nothing but the bytes.
     pub(super) fn read_only_reason(&self) -> Option<String> {
-        let what = match std::fs::metadata(&self.path) {
-            Ok(what) => what,
+        let metadata = match std::fs::metadata(&self.path) {
+            Ok(metadata) => metadata,
             Err(error) => {
                 return Some(
-                    error::io_write_error(&self.file_name, &self.path, "looking", &error).to_string(),
+                    error::io_write_error(&self.file_name, &self.path, "checking it", &error).to_string(),
                 );
             }
         };
-        if !what.is_file() {
+        if !metadata.is_file() {
             return Some("it is not a file".into());
         }
-        if what.len() > WRITABLE_BYTES_MAX {
+        if metadata.len() > WRITABLE_BYTES_MAX {
             return Some(format!("it is larger than {} MB", WRITABLE_BYTES_MAX >> 20));
         }
-        // Whoever may write anything could; it says that it is not to be written.
-        if what.permissions().readonly() {
+        // Root could write it anyway; but its owner marked it.
+        if metadata.permissions().readonly() {
             return Some("it is marked read-only".into());
         }
-        platform::read_only_reason(self, &what)
+        platform::read_only_reason(self, &metadata)
     }
 
     pub(super) fn read(&self) -> Result<FileState, SourceError> {
-        let failed = |error: io::Error| error::write_error(self, "reading it", &error);
-        let mut file = File::open(&self.path).map_err(failed)?;
-        let what = file.metadata().map_err(failed)?;
+        let to_error = |error: io::Error| error::write_error(self, "reading it", &error);
+        let mut file = File::open(&self.path).map_err(to_error)?;
+        let metadata = file.metadata().map_err(to_error)?;
         let mut bytes = Vec::new();
-        // One more, so that the end is seen without growing.
-        bytes.reserve_exact(usize::try_from(what.len().min(WRITABLE_BYTES_MAX)).unwrap_or(0) + 1);
-        (&mut file).take(WRITABLE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        // One byte more, so that `read_to_end` sees the end without growing the buffer.
+        bytes.reserve_exact(usize::try_from(metadata.len().min(WRITABLE_BYTES_MAX)).unwrap_or(0) + 1);
+        (&mut file).take(WRITABLE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(to_error)?;
         if bytes.len() as u64 > WRITABLE_BYTES_MAX {
             return Err(error::busy_error(&self.path, "it grows while it is read"));
         }
-        Ok(FileState { bytes, metadata: what, file })
+        Ok(FileState { bytes, metadata, file })
     }
 
-    /// Others do not know our lock: what they did since the file was read is not written over.
+    /// Other programs do not know our lock: their changes since the file was read must not be overwritten.
     pub(super) fn check_unchanged(&self, path: &Path, before: &FileState) -> Result<(), SourceError> {
-        let failed = |error: io::Error| error::write_error(self, "looking at it again", &error);
-        let is_there = std::fs::canonicalize(path).map_err(failed)? == self.path;
-        let mut file = File::open(&self.path).map_err(failed)?;
-        let what = file.metadata().map_err(failed)?;
+        let to_error = |error: io::Error| error::write_error(self, "checking it again", &error);
+        let is_there = std::fs::canonicalize(path).map_err(to_error)? == self.path;
+        let mut file = File::open(&self.path).map_err(to_error)?;
+        let metadata = file.metadata().map_err(to_error)?;
         if is_there
-            && platform::is_same(&what, &before.metadata)
-            && content_equals(&mut file, &before.bytes).map_err(failed)?
+            && platform::is_same(&metadata, &before.metadata)
+            && content_equals(&mut file, &before.bytes).map_err(to_error)?
         {
             Ok(())
         } else {
-            Err(error::busy_error(&self.path, "somebody else changed it meanwhile"))
+            Err(error::busy_error(&self.path, "another program changed it meanwhile"))
         }
     }
 
@@ -149,12 +149,12 @@ fn content_equals(file: &mut File, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// What lies beside the data is a file of ours or nothing.
+/// Refuses links for files next to the data file.
 pub(super) fn no_follow(options: &mut OpenOptions) {
     platform::no_follow(options);
 }
 
-/// Makes a file what another is for the system: its owner, its mode, its attributes.
+/// Copies owner, mode and extended attributes from the old file.
 pub(super) fn copy_metadata(new: &File, old: &FileState) -> io::Result<()> {
     platform::copy_metadata(new, old)
 }
@@ -171,26 +171,36 @@ mod platform {
 
     use super::{FileState, TargetFile};
 
-    pub(super) fn read_only_reason(target: &TargetFile, what: &Metadata) -> Option<String> {
+    pub(super) fn read_only_reason(target: &TargetFile, metadata: &Metadata) -> Option<String> {
         if access(&target.path, Access::WRITE_OK).is_err() {
-            return Some("the server may not write it".into());
+            return Some("the server has no permission to write it".into());
         }
         if access(&target.folder, Access::WRITE_OK | Access::EXEC_OK).is_err() {
-            return Some("the server may not write its folder, where the new file is made".into());
+            return Some(
+                "the server has no permission to write its folder, where it creates the new file".into(),
+            );
         }
-        if what.nlink() > 1 {
-            return Some("it has several names (hard links), which a new file would part".into());
+        if metadata.nlink() > 1 {
+            return Some("it has hard links, which a new file would break".into());
         }
         let me = geteuid();
-        if !me.is_root() && what.uid() != me.as_raw() {
+        if !me.is_root() && metadata.uid() != me.as_raw() {
             return Some("it belongs to another user, and a new file would not".into());
         }
         None
     }
 
     pub(super) fn is_same(now: &Metadata, before: &Metadata) -> bool {
-        let which = |what: &Metadata| {
-            (what.dev(), what.ino(), what.mode(), what.uid(), what.gid(), what.nlink(), what.len())
+        let which = |metadata: &Metadata| {
+            (
+                metadata.dev(),
+                metadata.ino(),
+                metadata.mode(),
+                metadata.uid(),
+                metadata.gid(),
+                metadata.nlink(),
+                metadata.len(),
+            )
         };
         which(now) == which(before)
     }
@@ -204,8 +214,7 @@ mod platform {
         copy_attributes(new, &old.file)
     }
 
-    /// Access lists are attributes too, and so is what people mark files with. The system's own labels are not
-    /// ours to set.
+    /// Includes access control lists and user attributes. Security labels are for the system to set.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     fn copy_attributes(new: &File, old: &File) -> io::Result<()> {
         use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
@@ -264,7 +273,7 @@ mod platform {
         new.set_permissions(old.metadata.permissions())
     }
 
-    /// Renaming is as durable as the system makes it.
+    /// A rename is as durable as the platform makes it.
     pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
         Ok(())
     }

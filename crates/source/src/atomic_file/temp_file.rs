@@ -1,4 +1,4 @@
-//! A file that is made beside another and takes its place, or is gone.
+//! A file that is created next to another and replaces it, or is removed.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -10,22 +10,22 @@ use contract::source::SourceError;
 use super::error;
 use super::target::{FileState, TargetFile, copy_metadata};
 
-/// Gone when dropped, unless it was put.
+/// Removed when dropped, unless it was renamed.
 pub(super) struct TempFile {
     path: PathBuf,
     is_committed: bool,
 }
 
 const SUFFIX: &str = ".tmp";
-/// Folders with more entries are not swept: it would take longer than the write.
+/// Larger folders are not searched for stale files: that would take longer than the write.
 const CLEANUP_ENTRIES_MAX: usize = 100_000;
 
 impl TempFile {
-    /// Durable, and like the old one for the system.
+    /// Durable, with the metadata of the old file.
     pub(super) fn write(target: &TargetFile, old: &FileState, bytes: &[u8]) -> Result<Self, SourceError> {
         let name = format!("{:016x}{SUFFIX}", random_u64());
         Self::create(target.sidecar_path(&name), old, |file| file.write_all(bytes))
-            .map_err(|error| error::write_error(target, "making the new file", &error))
+            .map_err(|error| error::write_error(target, "creating the new file", &error))
     }
 
     pub(super) fn create(
@@ -34,11 +34,11 @@ impl TempFile {
         write: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> io::Result<Self> {
         let mut file = open_new(&path)?;
-        let beside = Self { path, is_committed: false };
+        let temp_file = Self { path, is_committed: false };
         write(&mut file)?;
         copy_metadata(&file, old)?;
         file.sync_all()?;
-        Ok(beside)
+        Ok(temp_file)
     }
 
     pub(super) fn commit(self, target: &TargetFile) -> Result<(), SourceError> {
@@ -55,13 +55,13 @@ impl TempFile {
 impl Drop for TempFile {
     fn drop(&mut self) {
         if !self.is_committed {
-            // What cannot be removed now is swept later.
+            // If this fails, a later cleanup removes it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Nobody else reads it until it is like the old one.
+/// Readable by no one else until it gets the metadata of the old file.
 fn open_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -70,14 +70,14 @@ fn open_new(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Removes what others left who were killed. Whoever holds the lock has made none yet, and nobody else may.
+/// Removes temporary files of killed writers. The lock holder has not created one yet, and no one else may.
 pub(super) fn remove_stale(target: &TargetFile) {
     let prefix = target.sidecar_prefix();
     let is_ours = |name: &std::ffi::OsStr| {
         let name = name.as_encoded_bytes();
         name.starts_with(prefix.as_encoded_bytes()) && name.ends_with(SUFFIX.as_bytes())
     };
-    // A folder that cannot be read can still be written to; then they stay.
+    // A folder that cannot be listed can still be written; then they stay.
     let Ok(entries) = std::fs::read_dir(target.folder()) else { return };
     for entry in entries.take(CLEANUP_ENTRIES_MAX).flatten() {
         if is_ours(&entry.file_name()) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
@@ -86,12 +86,12 @@ pub(super) fn remove_stale(target: &TargetFile) {
     }
 }
 
-/// A number that nobody else has, as far as 64 bits go.
+/// A random 64-bit number.
 pub(super) fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The name of a temporary file for what is kept beside the target.
-pub(super) fn temp_name(what: &str) -> String {
-    format!("{what}-{:016x}{SUFFIX}", random_u64())
+/// A temporary name for a file next to the target.
+pub(super) fn temp_name(metadata: &str) -> String {
+    format!("{metadata}-{:016x}{SUFFIX}", random_u64())
 }

@@ -1,18 +1,18 @@
-//! Bytes in, text out: which encoding a file has, and whether it is text at all.
+//! Detects the encoding of a file, and decodes it.
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use memchr::memchr;
 
-use super::encode::TextEncoding as Written;
+use super::encode::TextEncoding;
 use super::error::{CsvError, ForeignFormat};
 use super::location::TextLocation;
 
 pub(super) struct DecodedText {
     pub(super) text: String,
-    /// Where the text begins, behind a byte order mark.
+    /// Where the text begins, after a byte order mark.
     pub(super) start: usize,
-    /// How the text is written in the file.
-    pub(super) encoding: Written,
+    /// The encoding of the file.
+    pub(super) encoding: TextEncoding,
     pub(super) note: Option<&'static str>,
 }
 
@@ -33,43 +33,44 @@ pub(super) fn decode(bytes: Vec<u8>) -> Result<DecodedText, CsvError> {
     if let Some((_, format)) = MAGIC_NUMBERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Err(CsvError::WrongFormat(*format));
     }
-    let marked = "read as UTF-16, because it begins with the mark of UTF-16";
+    let bom_note = "read as UTF-16, because it begins with a UTF-16 byte order mark";
     if let Some(rest) = bytes.strip_prefix(UTF16_LE_BOM) {
-        return decode_utf16(UTF_16LE, rest, Written::Utf16Le { has_bom: true }, marked);
+        return decode_utf16(UTF_16LE, rest, TextEncoding::Utf16Le { has_bom: true }, bom_note);
     }
     if let Some(rest) = bytes.strip_prefix(UTF16_BE_BOM) {
-        return decode_utf16(UTF_16BE, rest, Written::Utf16Be { has_bom: true }, marked);
+        return decode_utf16(UTF_16BE, rest, TextEncoding::Utf16Be { has_bom: true }, bom_note);
     }
-    if let Some(encoding) = detect_utf16_without_bom(&bytes) {
-        let written = match encoding == UTF_16LE {
-            true => Written::Utf16Le { has_bom: false },
-            false => Written::Utf16Be { has_bom: false },
+    if let Some(decoder) = detect_utf16_without_bom(&bytes) {
+        let encoding = match decoder == UTF_16LE {
+            true => TextEncoding::Utf16Le { has_bom: false },
+            false => TextEncoding::Utf16Be { has_bom: false },
         };
-        let note = "read as UTF-16 without its mark, because every other byte is zero";
-        return decode_utf16(encoding, &bytes, written, note);
+        let note = "read as UTF-16 without a byte order mark, because every other byte is zero";
+        return decode_utf16(decoder, &bytes, encoding, note);
     }
     check_no_nul(&bytes)?;
     let start = if bytes.starts_with(UTF8_BOM) { UTF8_BOM.len() } else { 0 };
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(DecodedText { text, start, encoding: Written::Utf8, note: None }),
+        Ok(text) => Ok(DecodedText { text, start, encoding: TextEncoding::Utf8, note: None }),
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
             let at_end = error.utf8_error().error_len().is_none();
             let bytes = error.into_bytes();
-            // Behind a mark, or cut within a character where others are whole, it is UTF-8 and broken: perhaps
-            // somebody is still writing.
+            // A file with a byte order mark, or one that is cut in the middle of a character after other valid ones,
+            // is broken UTF-8: another process may still be writing it.
             if start > 0 || (at_end && !bytes[..valid].is_ascii()) {
                 return Err(CsvError::InvalidUtf8 { location: TextLocation::at_byte(&bytes, valid) });
             }
             let (text, _) = WINDOWS_1252.decode_without_bom_handling(&bytes);
             let note = "read as Windows-1252, because it is not UTF-8";
-            let written = Written::Windows1252;
-            Ok(DecodedText { text: text.into_owned(), start: 0, encoding: written, note: Some(note) })
+            let encoding = TextEncoding::Windows1252;
+            Ok(DecodedText { text: text.into_owned(), start: 0, encoding, note: Some(note) })
         }
     }
 }
 
-/// UTF-16 that does not say so: in a header, one byte of each character is zero, and always the same one.
+/// Detects UTF-16 without a byte order mark: in a header, one byte of most characters is zero, and always the same
+/// one.
 fn detect_utf16_without_bom(bytes: &[u8]) -> Option<&'static Encoding> {
     const SAMPLE_BYTES_MAX: usize = 256;
     const PAIRS_MIN: usize = 2;
@@ -77,7 +78,7 @@ fn detect_utf16_without_bom(bytes: &[u8]) -> Option<&'static Encoding> {
     let (pairs, _) = bytes[..first_line.min(SAMPLE_BYTES_MAX)].as_chunks::<2>();
     let zeros = |at: usize| pairs.iter().filter(|pair| pair[at] == 0).count();
     let (first, second) = (zeros(0), zeros(1));
-    // Letters beyond Latin-1 have no zero at all; delimiters and digits do.
+    // Letters beyond Latin-1 have no zero byte; delimiters and digits do.
     let is_most = |zeros: usize| pairs.len() >= PAIRS_MIN && zeros * 2 > pairs.len();
     match (first, second) {
         (0, low) if is_most(low) => Some(UTF_16LE),
@@ -87,17 +88,17 @@ fn detect_utf16_without_bom(bytes: &[u8]) -> Option<&'static Encoding> {
 }
 
 fn decode_utf16(
-    encoding: &'static Encoding,
+    decoder: &'static Encoding,
     bytes: &[u8],
-    written: Written,
+    encoding: TextEncoding,
     note: &'static str,
 ) -> Result<DecodedText, CsvError> {
-    let (text, broken) = encoding.decode_without_bom_handling(bytes);
+    let (text, broken) = decoder.decode_without_bom_handling(bytes);
     if broken {
         return Err(CsvError::InvalidUtf16);
     }
     check_no_nul(text.as_bytes())?;
-    Ok(DecodedText { text: text.into_owned(), start: 0, encoding: written, note: Some(note) })
+    Ok(DecodedText { text: text.into_owned(), start: 0, encoding, note: Some(note) })
 }
 
 fn check_no_nul(bytes: &[u8]) -> Result<(), CsvError> {

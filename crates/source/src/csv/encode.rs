@@ -1,11 +1,11 @@
-//! Text in, bytes out: as the file was written.
+//! Encodes text as the file is encoded.
 
 use encoding_rs::WINDOWS_1252;
 
-/// How a text stands in a file. Each of them has one way only to write a text, so what is not touched stays.
+/// A text encoding. Each of them encodes a text in exactly one way, so untouched parts keep their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextEncoding {
-    /// A mark is part of the text.
+    /// A byte order mark is part of the text.
     Utf8,
     Utf16Le {
         has_bom: bool,
@@ -17,7 +17,7 @@ pub(super) enum TextEncoding {
 }
 
 impl TextEncoding {
-    /// How many bytes of the file stand before what follows `before` in its text.
+    /// The number of bytes that encode the text `before`, with the byte order mark.
     pub(super) fn encoded_len(self, before: &str) -> usize {
         match self {
             Self::Utf8 => before.len(),
@@ -29,7 +29,7 @@ impl TextEncoding {
         }
     }
 
-    /// A text as it is written, or the first character that cannot be.
+    /// Encodes a text, or returns the first character that the encoding lacks.
     pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, char> {
         match self {
             Self::Utf8 => Ok(text.as_bytes().to_vec()),

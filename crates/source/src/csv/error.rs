@@ -1,6 +1,6 @@
-//! What can be wrong with a file, and how a person is told: the file, the line, the way out.
+//! What can be wrong with a CSV file, and the message for it: the file, the line, how to fix it.
 //!
-//! The log has the path and the value, too. Whoever starts the server is shown the line itself.
+//! The log also gets the path and the value. The person who starts the server also sees the line itself.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::location::TextLocation;
 use crate::error_text::{self, ErrorText, expected_type, truncate};
 use crate::watch::FileError;
 
-/// Why a file is not a table, or not the table it was.
+/// Why a file is not a table, or no longer the table of the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CsvError {
     File(FileError),
@@ -62,7 +62,7 @@ pub(super) enum CsvError {
     },
 }
 
-/// Which line begins with `#`, as comments do elsewhere.
+/// Which line begins with `#`, as comments do in other formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommentLine {
     First,
@@ -81,26 +81,26 @@ pub(super) enum ForeignFormat {
 }
 
 impl From<FileError> for CsvError {
-    fn from(out_of_reach: FileError) -> Self {
-        Self::File(out_of_reach)
+    fn from(file_error: FileError) -> Self {
+        Self::File(file_error)
     }
 }
 
 impl CsvError {
     pub(super) fn to_source_error(&self, file: &str, path: &Path) -> SourceError {
-        let out_of_reach = if let Self::File(file) = self { Some(file) } else { None };
-        error_text::source_error(self.error_text(file), self.log_detail(file, path), out_of_reach)
+        let file_error = if let Self::File(file) = self { Some(file) } else { None };
+        error_text::source_error(self.error_text(file), self.log_detail(file, path), file_error)
     }
 
     fn location(&self) -> Option<&TextLocation> {
         match self {
-            Self::Nul { location: at }
-            | Self::InvalidUtf8 { location: at }
-            | Self::Ragged { location: at, .. }
-            | Self::UnclosedQuote { location: at }
-            | Self::TypeMismatch { location: at, .. }
-            | Self::MissingValue { location: at, .. }
-            | Self::MissingKey { location: at, .. } => Some(at),
+            Self::Nul { location }
+            | Self::InvalidUtf8 { location }
+            | Self::Ragged { location, .. }
+            | Self::UnclosedQuote { location }
+            | Self::TypeMismatch { location, .. }
+            | Self::MissingValue { location, .. }
+            | Self::MissingKey { location, .. } => Some(location),
             Self::File(_)
             | Self::Empty
             | Self::WrongFormat(_)
@@ -116,18 +116,20 @@ impl CsvError {
         error_text::diagnostic(self.error_text(file), self.location(), path)
     }
 
-    /// For whoever runs the server: the path, the place, and the value where there is one.
+    /// For the log: the path, the position, and the value if there is one.
     fn log_detail(&self, file: &str, path: &Path) -> String {
         let path = path.display();
-        let place = self.location().map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
-        let (what, _) = self.error_text(file);
+        let position = self
+            .location()
+            .map_or_else(String::new, |location| format!(":{}:{}", location.line, location.column));
+        let (problem, _) = self.error_text(file);
         match self {
             Self::File(FileError::Io(error)) => format!("{path}: {error}"),
-            Self::TypeMismatch { text, .. } => format!("{path}{place}: {what}: `{}`", truncate(text)),
-            Self::DuplicateKey { values: texts, .. } => {
-                format!("{path}: {what}: `{}`", truncate(&texts.join("`, `")))
+            Self::TypeMismatch { text, .. } => format!("{path}{position}: {problem}: `{}`", truncate(text)),
+            Self::DuplicateKey { values, .. } => {
+                format!("{path}: {problem}: `{}`", truncate(&values.join("`, `")))
             }
-            _ => format!("{path}{place}: {what}"),
+            _ => format!("{path}{position}: {problem}"),
         }
     }
 
@@ -135,38 +137,39 @@ impl CsvError {
         match self {
             Self::File(FileError::TooLarge { bytes, .. }) => {
                 let gib = *bytes as f64 / f64::from(1 << 30);
-                let what = format!("`{file}` has {gib:.1} GiB, and must have less than 4");
-                (what, "split it, or load it into SQLite".into())
+                let problem = format!("`{file}` has {gib:.1} GiB, which exceeds the limit of 4");
+                (problem, "split it, or load it into SQLite".into())
             }
-            Self::File(out_of_reach) => out_of_reach.error_text(file, "CSV file"),
+            Self::File(file_error) => file_error.error_text(file, "CSV file"),
             Self::Empty => (format!("`{file}` is empty"), "its first line must name the columns".into()),
             Self::WrongFormat(format) => {
-                let (what, way_out) = format.description_and_help();
-                (format!("`{file}` looks like {what}"), way_out.into())
+                let (problem, help) = format.description_and_help();
+                (format!("`{file}` looks like {problem}"), help.into())
             }
-            Self::Nul { location: at } => (
-                format!("`{file}` line {} has a NUL byte, so it is not text", at.line),
+            Self::Nul { location } => (
+                format!("`{file}` line {} has a NUL byte, so it is not text", location.line),
                 "save it again as CSV in UTF-8".into(),
             ),
-            Self::InvalidUtf8 { location: at } => (
-                format!("`{file}` line {} is not UTF-8, though what comes before is", at.line),
+            Self::InvalidUtf8 { location } => (
+                format!("`{file}` line {} is not valid UTF-8, but the lines before are", location.line),
                 "save it again as UTF-8".into(),
             ),
-            Self::InvalidUtf16 => {
-                (format!("`{file}` is UTF-16, but broken"), "save it again as UTF-8".into())
-            }
+            Self::InvalidUtf16 => (format!("`{file}` is not valid UTF-16"), "save it again as UTF-8".into()),
             Self::InvalidDelimiter(byte) => (
                 format!("`{}` cannot separate fields", byte.escape_ascii()),
                 "use a comma, a semicolon, a tab or `|`".into(),
             ),
             Self::TooManyColumns(columns) => {
-                let most = super::COLUMNS_MAX;
-                (format!("`{file}` has {columns} columns, and {most} is the most"), "leave some out".into())
+                let max = super::COLUMNS_MAX;
+                (
+                    format!("`{file}` has {columns} columns, which exceeds the limit of {max}"),
+                    "remove some".into(),
+                )
             }
-            Self::Ragged { location: at, fields, header, delimiter, comment } => (
+            Self::Ragged { location, fields, header, delimiter, comment } => (
                 format!(
                     "`{file}` line {} has {}, the header has {header}",
-                    at.line,
+                    location.line,
                     field_count_text(*fields)
                 ),
                 match comment {
@@ -179,23 +182,31 @@ impl CsvError {
                     None => ragged_row_help(*fields, *header, *delimiter),
                 },
             ),
-            Self::UnclosedQuote { location: at } => (
-                format!("`{file}` line {} opens a quote that is never closed", at.line),
+            Self::UnclosedQuote { location } => (
+                format!("`{file}` line {} opens a quote that is never closed", location.line),
                 "close it, or write `\"\"` for a quote in a field".into(),
             ),
-            Self::ColumnNotFound { name, suggestion: near } => {
-                error_text::missing_item(file, "column", name, near.as_deref())
+            Self::ColumnNotFound { name, suggestion } => {
+                error_text::missing_item(file, "column", name, suggestion.as_deref())
             }
-            Self::TypeMismatch { location: at, column, data_type: kind, text: _ } => (
-                format!("`{file}` line {}, column `{column}`: expected {}", at.line, expected_type(*kind)),
+            Self::TypeMismatch { location, column, data_type, text: _ } => (
+                format!(
+                    "`{file}` line {}, column `{column}`: expected {}",
+                    location.line,
+                    expected_type(*data_type)
+                ),
                 "correct the value".into(),
             ),
-            Self::MissingValue { location: at, column } => (
-                format!("`{file}` line {}, column `{column}`: expected a value, but there is none", at.line),
-                "fill it in, or let it be missing: `null = \"\"` for this column in the manifest".into(),
+            Self::MissingValue { location, column } => (
+                format!(
+                    "`{file}` line {}, column `{column}`: expected a value, but there is none",
+                    location.line
+                ),
+                "fill it in, or allow missing values with `null = \"\"` for this column in the manifest"
+                    .into(),
             ),
-            Self::MissingKey { location: at, column } => (
-                format!("`{file}` line {} has no `{column}`, which is a key", at.line),
+            Self::MissingKey { location, column } => (
+                format!("`{file}` line {} has no `{column}`, which is a key", location.line),
                 "fill it in, or choose another key".into(),
             ),
             Self::DuplicateKey { lines: [first, second], columns, values: _ } => (

@@ -1,16 +1,16 @@
-//! Which row has a key, by the texts of its fields.
+//! An index from keys to rows, by the texts of the key fields.
 
 use super::table::CsvTable;
 use crate::key_index::{self, DuplicateKey, KeyHasher, hash_text};
 
 pub(super) struct CsvKeyIndex {
-    /// Places in the file.
+    /// Positions in the file.
     pub(super) columns: Vec<usize>,
     key_index: key_index::KeyIndex,
 }
 
 impl CsvKeyIndex {
-    /// Of the first `len` rows.
+    /// Indexes the first `len` rows.
     pub(super) fn build(table: &CsvTable, columns: &[usize], len: u32) -> Result<Self, DuplicateKey> {
         let write = |row: u32, hasher: &mut KeyHasher| match columns {
             [column] => hash_text(hasher, &table.field_text(row, *column)),
@@ -22,7 +22,7 @@ impl CsvKeyIndex {
         Ok(Self { columns: columns.to_vec(), key_index: rows })
     }
 
-    /// The row whose key has these texts, in the order of the columns.
+    /// Finds the row whose key has these texts, in the order of the columns.
     pub(super) fn find(&self, table: &CsvTable, key: &[impl AsRef<str>]) -> Option<u32> {
         if key.len() != self.columns.len() {
             return None;
@@ -32,9 +32,9 @@ impl CsvKeyIndex {
                 hash_text(hasher, text.as_ref());
             }
         };
-        let is_it = |row: u32| {
+        let is_match = |row: u32| {
             self.columns.iter().zip(key).all(|(c, text)| table.field_text(row, *c) == text.as_ref())
         };
-        self.key_index.find(write, is_it)
+        self.key_index.find(write, is_match)
     }
 }

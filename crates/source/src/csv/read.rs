@@ -1,4 +1,4 @@
-//! Reads rows of the file: found by their key, taken apart into cells, tried by filters and words.
+//! Reads rows: finds them by key, splits them into values, applies filters and search terms.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use super::view::{CsvColumn, CsvView};
 use crate::snapshot_reader;
 use crate::text_search::TermMatcher;
 
-/// Where the cells of one row lie; used for one row after the other.
+/// The spans of one row's values; reused from row to row.
 #[derive(Default)]
 pub(super) struct RowScratch {
     spans: Vec<ValueSpan>,
-    /// What does not stand in the file as it is.
+    /// Texts that the file does not hold verbatim, because they are escaped.
     text: String,
 }
 
@@ -24,7 +24,7 @@ enum ValueSpan {
     Scratch { from: usize, to: usize },
 }
 
-/// A filter, with its value as the file would write it.
+/// A filter, with its value as the file would spell it.
 pub(super) struct CsvFilter<'a> {
     column: &'a CsvColumn,
     filter: Filter<'a>,
@@ -60,9 +60,9 @@ impl snapshot_reader::ReadableTable for CsvView {
         snapshot_reader::with_values(&scratch.spans, cell, then);
     }
 
-    /// In the order in which their fields come.
+    /// Sorted by the position of their fields, so that one pass over a row tests them all.
     fn prepare_filters<'a>(&'a self, filters: &[Filter<'a>]) -> Vec<CsvFilter<'a>> {
-        let mut sieves: Vec<CsvFilter<'a>> = filters
+        let mut prepared: Vec<CsvFilter<'a>> = filters
             .iter()
             .map(|filter| {
                 let column = &self.columns[filter.column];
@@ -75,21 +75,22 @@ impl snapshot_reader::ReadableTable for CsvView {
                 CsvFilter { column, filter: *filter, value }
             })
             .collect();
-        sieves.sort_by_key(|sieve| sieve.column.field_index);
-        sieves
+        prepared.sort_by_key(|filter| filter.column.field_index);
+        prepared
     }
 
-    fn matches_filters(&self, row: u32, sieves: &[CsvFilter<'_>], scratch: &mut RowScratch) -> bool {
+    fn matches_filters(&self, row: u32, prepared: &[CsvFilter<'_>], scratch: &mut RowScratch) -> bool {
         let mut fields = self.table.fields(row);
-        sieves.iter().all(|sieve| {
-            let field = fields.seek(sieve.column.field_index);
-            sieve.matches(field.text_with_scratch(&self.table.text, &mut scratch.text))
+        prepared.iter().all(|filter| {
+            let field = fields.seek(filter.column.field_index);
+            filter.matches(field.text_with_scratch(&self.table.text, &mut scratch.text))
         })
     }
 
-    /// In the order in which their fields come.
-    fn search_columns(&self, places: &[usize]) -> Vec<&CsvColumn> {
-        let mut columns: Vec<&CsvColumn> = places.iter().map(|place| &self.columns[*place]).collect();
+    /// Sorted by the position of their fields.
+    fn search_columns(&self, positions: &[usize]) -> Vec<&CsvColumn> {
+        let mut columns: Vec<&CsvColumn> =
+            positions.iter().map(|position| &self.columns[*position]).collect();
         columns.sort_unstable_by_key(|column| column.field_index);
         columns
     }
@@ -98,14 +99,14 @@ impl snapshot_reader::ReadableTable for CsvView {
         &self,
         row: u32,
         columns: &[&CsvColumn],
-        hunt: &mut TermMatcher,
+        matcher: &mut TermMatcher,
         scratch: &mut RowScratch,
     ) -> bool {
         let mut fields = self.table.fields(row);
         columns.iter().any(|column| {
             let field = fields.seek(column.field_index);
             let text = field.text_with_scratch(&self.table.text, &mut scratch.text);
-            !column.is_null(text) && hunt.match_text(text)
+            !column.is_null(text) && matcher.match_text(text)
         })
     }
 }
@@ -117,24 +118,26 @@ impl CsvView {
         spans.clear();
         spans.resize(self.columns.len(), ValueSpan::Null);
         let mut fields = self.table.fields(row);
-        for (place, at) in &self.read_order {
-            let field = fields.seek(*place);
-            let (said, span) = match field.as_plain(&self.table.text) {
-                Some(said) => (said, ValueSpan::File { from: field.text_start, to: field.text_end }),
+        for (position, at) in &self.read_order {
+            let field = fields.seek(*position);
+            let (value_text, span) = match field.as_plain(&self.table.text) {
+                Some(value_text) => {
+                    (value_text, ValueSpan::File { from: field.text_start, to: field.text_end })
+                }
                 None => {
                     let from = text.len();
                     field.unescape(&self.table.text, text);
                     (&text[from..], ValueSpan::Scratch { from, to: text.len() })
                 }
             };
-            if !self.columns[*at].is_null(said) {
+            if !self.columns[*at].is_null(value_text) {
                 spans[*at] = span;
             }
         }
     }
 }
 
-/// Whether an integer is compared with what is written in the file.
+/// Whether an integer operand is compared with the field's text.
 fn compares_as_text(kind: DataType) -> bool {
     match kind {
         DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number | DataType::Boolean => {

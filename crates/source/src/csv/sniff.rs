@@ -1,15 +1,15 @@
-//! What separates the fields of a file, from how well its first records agree.
+//! Detects the delimiter of a file by how consistent its first records are.
 
 use std::path::Path;
 
 use super::splitter::{FieldSplitter, Terminator, skip_blank_lines};
 
-/// In the order in which they are preferred.
+/// In order of preference.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const RECORDS_MAX: usize = 100;
 const SAMPLE_BYTES_MAX: usize = 64 << 10;
 
-/// What a file's ending says.
+/// What the file name's extension tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileExtension {
     Tsv,
@@ -19,7 +19,9 @@ pub(super) enum FileExtension {
 impl FileExtension {
     pub(super) fn of(path: &Path) -> Self {
         match path.extension() {
-            Some(ending) if ending.eq_ignore_ascii_case("tsv") || ending.eq_ignore_ascii_case("tab") => {
+            Some(extension)
+                if extension.eq_ignore_ascii_case("tsv") || extension.eq_ignore_ascii_case("tab") =>
+            {
                 Self::Tsv
             }
             _ => Self::Other,
@@ -27,7 +29,7 @@ impl FileExtension {
     }
 }
 
-/// How the first records look with a delimiter.
+/// How the first records look when split at a delimiter.
 struct DelimiterScore {
     delimiter: u8,
     header_fields: usize,
@@ -36,26 +38,26 @@ struct DelimiterScore {
     matching_records: usize,
 }
 
-pub(super) fn sniff(text: &[u8], ending: FileExtension) -> u8 {
-    let looks = DELIMITERS.map(|delimiter| score_delimiter(text, delimiter));
-    let is_tsv = |look: &&DelimiterScore| ending == FileExtension::Tsv && look.delimiter == b'\t';
-    if let Some(tab) = looks.iter().find(is_tsv)
-        && (tab.is_consistent() || !looks.iter().any(DelimiterScore::is_consistent))
+pub(super) fn sniff(text: &[u8], extension: FileExtension) -> u8 {
+    let scores = DELIMITERS.map(|delimiter| score_delimiter(text, delimiter));
+    let is_tsv = |score: &&DelimiterScore| extension == FileExtension::Tsv && score.delimiter == b'\t';
+    if let Some(tab) = scores.iter().find(is_tsv)
+        && (tab.is_consistent() || !scores.iter().any(DelimiterScore::is_consistent))
     {
         return tab.delimiter;
     }
-    let [first, rest @ ..] = &looks;
+    let [first, rest @ ..] = &scores;
     rest.iter().fold(first, |best, next| if next.is_better_than(best) { next } else { best }).delimiter
 }
 
-/// Excel writes `sep=;` as a first line. Returns the delimiter, and where the table begins.
+/// Excel writes `sep=;` as a first line. Returns the delimiter and the length of that line without its end.
 pub(super) fn declared_delimiter(text: &[u8]) -> Option<(u8, usize)> {
     let [delimiter, rest @ ..] = text.strip_prefix(b"sep=")? else { return None };
     let is_line = matches!(rest.first(), Some(b'\n' | b'\r'));
     (is_line && is_valid_delimiter(*delimiter)).then_some((*delimiter, b"sep=;".len()))
 }
 
-/// Whether a byte can separate fields of text.
+/// Whether a byte can separate fields of a text.
 pub(super) fn is_valid_delimiter(delimiter: u8) -> bool {
     delimiter.is_ascii() && !matches!(delimiter, 0 | b'"' | b'\n' | b'\r')
 }
@@ -80,9 +82,9 @@ impl DelimiterScore {
 fn score_delimiter(text: &[u8], delimiter: u8) -> DelimiterScore {
     let split = FieldSplitter::new(delimiter);
     let sample = &text[..text.len().min(SAMPLE_BYTES_MAX)];
-    let mut look = DelimiterScore { delimiter, header_fields: 1, records: 0, matching_records: 0 };
+    let mut score = DelimiterScore { delimiter, header_fields: 1, records: 0, matching_records: 0 };
     let mut at = skip_blank_lines(sample, 0);
-    while at < sample.len() && look.records < RECORDS_MAX {
+    while at < sample.len() && score.records < RECORDS_MAX {
         let mut fields = 1;
         let end = loop {
             let field = split.field_at(sample, at);
@@ -92,17 +94,17 @@ fn score_delimiter(text: &[u8], delimiter: u8) -> DelimiterScore {
                 end @ (Terminator::RecordEnd | Terminator::UnclosedQuote) => break end,
             }
         };
-        // The last record of a sample may be cut.
+        // The last record of a sample may be incomplete.
         let is_cut = at == sample.len() && sample.len() < text.len();
-        if look.records > 0 && (is_cut || end == Terminator::UnclosedQuote) {
+        if score.records > 0 && (is_cut || end == Terminator::UnclosedQuote) {
             break;
         }
-        if look.records == 0 {
-            look.header_fields = fields;
+        if score.records == 0 {
+            score.header_fields = fields;
         }
-        look.records += 1;
-        look.matching_records += usize::from(fields == look.header_fields);
+        score.records += 1;
+        score.matching_records += usize::from(fields == score.header_fields);
         at = skip_blank_lines(sample, at);
     }
-    look
+    score
 }

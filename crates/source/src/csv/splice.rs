@@ -1,29 +1,29 @@
-//! Where a row stands in the text, and what stands there instead.
+//! Edits of a CSV text: where a row is, and what replaces it.
 //!
-//! A splice is as short as it can be. Line ends, quotes, blanks: what a touched row or its neighbours have is kept or
-//! taken after.
+//! A splice is as short as possible. It keeps line ends, quotes and spaces of the row, or copies the style of the
+//! rows around it.
 
 use std::ops::Range;
 
 use super::splitter::{Field, Terminator};
 use super::table::CsvTable;
 
-/// A text in place of another.
+/// Replaces a range of the text by another text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Splice {
     pub(super) range: Range<usize>,
     pub(super) replacement: String,
 }
 
-/// How far back to look for how fields of a column are quoted.
+/// How many rows to look back for how fields of a column are quoted.
 const QUOTE_STYLE_ROWS_MAX: u32 = 64;
 
-/// One record where it stands.
+/// Where one record is.
 struct RecordSpan {
     start: usize,
-    /// Behind its last field.
+    /// After its last field.
     end: usize,
-    /// Behind what ends its line.
+    /// After its line end.
     next: usize,
     is_all_quoted: bool,
 }
@@ -55,14 +55,14 @@ impl CsvTable {
         self.text.as_bytes().get(at) == Some(&b'"')
     }
 
-    /// The record before a row: another row, or the header.
+    /// The record before a row: the previous row, or the header.
     fn record_before(&self, row: u32) -> RecordSpan {
         let before =
             row.checked_sub(1).map_or(self.header_start, |before| self.row_starts[before as usize] as usize);
         self.record_at(before)
     }
 
-    /// A new row behind the last one. Has a text for each column.
+    /// Appends a row after the last one. `texts` has one text per column.
     pub(super) fn append_row(&self, texts: &[&str]) -> Splice {
         let last = self.record_before(self.len());
         let mut row = String::new();
@@ -75,7 +75,7 @@ impl CsvTable {
         }
         let ended = &self.text[last.end..last.next];
         let with = match ended {
-            // It keeps having none.
+            // A file without a final line end stays without one.
             "" => {
                 let header = self.record_at(self.header_start);
                 let line_end = &self.text[header.end..header.next];
@@ -86,7 +86,7 @@ impl CsvTable {
         Splice { range: last.next..last.next, replacement: with }
     }
 
-    /// A row without its line. The last line of a file that ends without a line's end leaves it so.
+    /// Removes a row with its line end. A file without a final line end stays without one.
     pub(super) fn remove_row(&self, row: u32) -> Splice {
         let record = self.record_at(self.row_starts[row as usize] as usize);
         let mut from = record.start;
@@ -98,14 +98,14 @@ impl CsvTable {
         Splice { range: from..record.next, replacement: String::new() }
     }
 
-    /// A row with other texts in some columns, by their places. Nothing if it has them already.
+    /// Sets the texts of some columns of a row, by their positions. `None` if the row has them already.
     pub(super) fn set_fields(&self, row: u32, texts: &[(usize, &str)]) -> Option<Splice> {
         let mut splice: Option<Splice> = None;
         let mut at = self.row_starts[row as usize] as usize;
         for column in 0..self.header.len() {
             let field = self.field_at(at);
             let whole = field.raw_span(at);
-            let new = texts.iter().rev().find(|(place, _)| *place == column).map(|(_, text)| *text);
+            let new = texts.iter().rev().find(|(position, _)| *position == column).map(|(_, text)| *text);
             if let Some(new) = new.filter(|new| field.text(&self.text) != *new) {
                 let splice = splice
                     .get_or_insert(Splice { range: whole.start..whole.start, replacement: String::new() });
@@ -123,8 +123,8 @@ impl CsvTable {
         splice
     }
 
-    /// Whether a field of this column would be quoted, going by the rows before: texts by texts, and nothing by
-    /// nothing.
+    /// Whether a field of this column should be quoted, judging by the rows before: empty fields by empty fields,
+    /// others by others.
     fn should_quote(&self, row: u32, column: usize, is_empty: bool) -> bool {
         for before in (0..row).rev().take(QUOTE_STYLE_ROWS_MAX as usize) {
             let at = self.field_start(before, column) as usize;
@@ -152,7 +152,7 @@ impl Splice {
         [&text[..self.range.start], &self.replacement, &text[self.range.end..]].concat()
     }
 
-    /// The same in the file's own bytes. `with` can be written in them.
+    /// Applies the splice to the file's bytes. Fails with the first character that the encoding lacks.
     pub(super) fn apply_to_bytes(&self, table: &CsvTable, bytes: &[u8]) -> Result<Vec<u8>, char> {
         let encoding = table.encoding;
         let from = encoding.encoded_len(&table.text[..self.range.start]);

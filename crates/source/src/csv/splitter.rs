@@ -1,36 +1,36 @@
-//! Where fields and records end: RFC 4180, and what files in the wild make of it.
+//! Splits text into fields and records: RFC 4180, and common deviations from it.
 //!
-//! A quote means something only where a field begins; elsewhere it is a character. What follows a closing
-//! quote belongs to the field. `\n`, `\r\n` and `\r` end a record; blank lines are no records.
+//! A quote is special only where a field begins; elsewhere it is an ordinary character. Text after a closing quote
+//! belongs to the field. `\n`, `\r\n` and `\r` end a record; blank lines are not records.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::memchr;
 
-/// Knows what ends a field that is not quoted.
+/// Splits at one delimiter.
 pub(super) struct FieldSplitter {
     pub(super) delimiter: u8,
-    /// What ends a field, eight times each.
+    /// The bytes that end a field, each repeated eight times.
     end_patterns: [u64; 3],
 }
 
-/// One field where it lies.
+/// The position of one field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
     pub(super) text_start: usize,
     pub(super) text_end: usize,
     form: FieldForm,
-    /// Where the next field or record begins.
+    /// Where the next field or record starts.
     pub(super) next: usize,
     pub(super) terminator: Terminator,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum FieldForm {
-    /// As it stands, or between its quotes.
+    /// The text is in the file verbatim, possibly between quotes.
     Plain,
-    /// With its quotes, because there are some within or something behind them.
+    /// The span includes the quotes, because the text contains quotes or goes on after the closing one.
     Escaped,
 }
 
@@ -39,18 +39,18 @@ enum FieldForm {
 pub(super) enum Terminator {
     Delimiter,
     RecordEnd,
-    /// Nothing: the text ended within quotes.
+    /// The end of the text, inside quotes.
     UnclosedQuote,
 }
 
 impl FieldSplitter {
-    /// Fields between `delimiter`, which is neither a quote nor a line's end.
+    /// `delimiter` is neither a quote nor a line end.
     pub(super) fn new(delimiter: u8) -> Self {
         let end_patterns = [delimiter, b'\n', b'\r'].map(|byte| u64::from_le_bytes([byte; 8]));
         Self { delimiter, end_patterns }
     }
 
-    /// The field that begins at `at`.
+    /// The field that starts at `at`.
     #[inline(always)]
     pub(super) fn field_at(&self, text: &[u8], at: usize) -> Field {
         if text.get(at) == Some(&b'"') {
@@ -111,8 +111,8 @@ impl FieldSplitter {
         self.with_terminator(text, to, field)
     }
 
-    /// Where a field that is not quoted ends. Eight bytes at a time: fields are too short for a call of `memchr`
-    /// to pay.
+    /// Where an unquoted field ends. Compares eight bytes at a time: fields are too short for a call of `memchr` to
+    /// pay.
     #[inline(always)]
     fn unquoted_end(&self, text: &[u8], mut at: usize) -> usize {
         while let Some(bytes) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -141,7 +141,7 @@ impl FieldSplitter {
 }
 
 impl Field {
-    /// What the field says, if it stands there as it is.
+    /// The field's text, if the file holds it verbatim.
     #[inline]
     pub(super) fn as_plain(self, whole: &str) -> Option<&str> {
         match self.form {
@@ -150,12 +150,12 @@ impl Field {
         }
     }
 
-    /// Where a field that begins at `begin` stands, with its quotes.
+    /// The span of the field that starts at `begin`, with its quotes.
     pub(super) fn raw_span(self, begin: usize) -> Range<usize> {
         begin..if self.text_start > begin { self.text_end + 1 } else { self.text_end }
     }
 
-    /// What the field says.
+    /// The field's text.
     #[inline]
     pub(super) fn text(self, whole: &str) -> Cow<'_, str> {
         match self.as_plain(whole) {
@@ -168,7 +168,7 @@ impl Field {
         }
     }
 
-    /// What the field says, in `scratch` where it has to be made.
+    /// The field's text; uses `scratch` if it has to be unescaped.
     #[inline]
     pub(super) fn text_with_scratch<'a>(self, whole: &'a str, scratch: &'a mut String) -> &'a str {
         match self.as_plain(whole) {
@@ -181,7 +181,7 @@ impl Field {
         }
     }
 
-    /// Writes what a field that is not plain says behind `out`.
+    /// Appends the text of an escaped field to `out`.
     pub(super) fn unescape(self, whole: &str, out: &mut String) {
         let mut rest = &whole[self.text_start + 1..self.text_end];
         while let Some((before, behind)) = rest.split_once('"') {
@@ -191,7 +191,7 @@ impl Field {
                     out.push('"');
                     rest = behind;
                 }
-                // The closing quote. Quotes behind it are characters.
+                // The closing quote. Later quotes are ordinary characters.
                 None => {
                     rest = behind;
                     break;
@@ -202,7 +202,7 @@ impl Field {
     }
 }
 
-/// The highest bit of the lowest byte that is zero, and perhaps of others above it.
+/// The highest bit of the lowest zero byte, and perhaps of others above it.
 #[inline]
 fn zero_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([0x01; 8]);
@@ -210,7 +210,7 @@ fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
-/// Where the next record begins: behind blank lines.
+/// Where the next record starts, after blank lines.
 #[inline]
 pub(super) fn skip_blank_lines(text: &[u8], mut at: usize) -> usize {
     while let Some(b'\n' | b'\r') = text.get(at) {

@@ -1,4 +1,4 @@
-//! A table seen through the shape that was compiled, or the line on which it no longer has that shape.
+//! A CSV table seen through the compiled shape.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,12 +16,12 @@ use super::table::CsvTable;
 use crate::snapshot_reader::column_lookup::{self, Requirement};
 use crate::snapshot_reader::{CowValue, SortOrders, SortableColumn, SortableTable, TableLoader};
 
-/// What a contract reads, by the names in the file. Outlives any one state of it.
+/// The contract's columns by their names in the file. Outlives every single snapshot.
 pub(super) struct CsvMapping {
     pub(super) columns: Vec<CsvColumnMapping>,
-    /// Places in `columns`.
+    /// Positions in `columns`.
     pub(super) key_columns: Vec<usize>,
-    /// What means "no value" in the whole file.
+    /// The text that means "no value" in the whole file.
     pub(super) null_text: Option<String>,
 }
 
@@ -35,33 +35,33 @@ pub(super) struct CsvColumnMapping {
     pub(super) null_text: Option<String>,
 }
 
-/// One state of the file, ready to be read.
+/// One snapshot of the file, ready to be read.
 pub(super) struct CsvView {
     pub(super) table: Arc<CsvTable>,
     /// In the order of the shape.
     pub(super) columns: Vec<CsvColumn>,
-    /// Places in the file, ascending, and in the shape.
+    /// Positions in the file, ascending, each with its position in the shape.
     pub(super) read_order: Vec<(usize, usize)>,
     pub(super) index: Option<Arc<CsvKeyIndex>>,
     pub(super) orders: SortOrders,
 }
 
 pub(super) struct CsvColumn {
-    /// The place in the file.
+    /// The position in the file.
     pub(super) field_index: usize,
     pub(super) data_type: DataType,
     null_text: Option<String>,
 }
 
 impl CsvColumn {
-    /// Whether a text means that there is no value.
+    /// Whether a text means "no value".
     #[inline]
     pub(super) fn is_null(&self, text: &str) -> bool {
         (text.is_empty() && self.data_type != DataType::Text)
             || self.null_text.as_deref().is_some_and(|null| null == text)
     }
 
-    /// A value from outside as this column would write it.
+    /// A caller's value as the file would spell it.
     pub(super) fn to_field_text<'a>(&self, cell: ValueRef<'a>) -> Option<Cow<'a, str>> {
         match cell {
             ValueRef::Text(text) => Some(Cow::Borrowed(text)),
@@ -79,12 +79,12 @@ impl TableLoader for CsvLoader {
     type Mapping = CsvMapping;
     type View = CsvView;
 
-    fn map_columns(&self, shape: &TableShape, loaded: &CsvSnapshot) -> CsvMapping {
-        CsvMapping::new(shape, &loaded.table, self.options.null_text.as_deref())
+    fn map_columns(&self, shape: &TableShape, snapshot: &CsvSnapshot) -> CsvMapping {
+        CsvMapping::new(shape, &snapshot.table, self.options.null_text.as_deref())
     }
 
-    fn open_view(plan: &CsvMapping, loaded: &CsvSnapshot) -> Result<CsvView, CsvError> {
-        plan.open_view(loaded)
+    fn open_view(mapping: &CsvMapping, snapshot: &CsvSnapshot) -> Result<CsvView, CsvError> {
+        mapping.open_view(snapshot)
     }
 }
 
@@ -102,8 +102,8 @@ impl SortableColumn for CsvColumn {
     }
 
     #[inline]
-    fn normalize<'a>(&self, told: CowValue<'a>) -> CowValue<'a> {
-        told
+    fn normalize<'a>(&self, value: CowValue<'a>) -> CowValue<'a> {
+        value
     }
 
     fn break_tie(&self, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
@@ -129,15 +129,15 @@ impl SortableTable for CsvView {
         &self.orders
     }
 
-    /// The byte at which the field begins.
+    /// The byte at which the field starts.
     #[inline]
     fn value_position(&self, row: u32, column: &CsvColumn) -> u32 {
         self.table.field_start(row, column.field_index)
     }
 
     #[inline]
-    fn value_at(&self, spot: u32, column: &CsvColumn) -> CowValue<'_> {
-        match self.table.field_text_at(spot) {
+    fn value_at(&self, position: u32, column: &CsvColumn) -> CowValue<'_> {
+        match self.table.field_text_at(position) {
             text if column.is_null(&text) => CowValue::Borrowed(ValueRef::Null),
             Cow::Borrowed(text) => CowValue::Borrowed(ValueRef::Text(text)),
             Cow::Owned(text) => CowValue::Text(text),
@@ -162,17 +162,17 @@ impl CsvMapping {
         }
     }
 
-    pub(super) fn open_view(&self, loaded: &CsvSnapshot) -> Result<CsvView, CsvError> {
-        let table = &loaded.table;
+    pub(super) fn open_view(&self, snapshot: &CsvSnapshot) -> Result<CsvView, CsvError> {
+        let table = &snapshot.table;
         let fields = self.columns.iter().map(|wanted| self.find_field(wanted, table));
         let fields = fields.collect::<Result<Vec<usize>, CsvError>>()?;
-        for (place, (wanted, field)) in self.columns.iter().zip(&fields).enumerate() {
-            let need = Requirement::of(self.key_columns.contains(&place), wanted.nullable);
-            self.check_column(wanted, need, *field, table)?;
+        for (position, (wanted, field)) in self.columns.iter().zip(&fields).enumerate() {
+            let requirement = Requirement::of(self.key_columns.contains(&position), wanted.nullable);
+            self.check_column(wanted, requirement, *field, table)?;
         }
-        let index = self.build_index(&fields, loaded)?;
-        let mut walk: Vec<(usize, usize)> = fields.iter().copied().zip(0..).collect();
-        walk.sort_unstable();
+        let index = self.build_index(&fields, snapshot)?;
+        let mut read_order: Vec<(usize, usize)> = fields.iter().copied().zip(0..).collect();
+        read_order.sort_unstable();
         let columns = self.columns.iter().zip(&fields).map(|(wanted, field)| CsvColumn {
             field_index: *field,
             data_type: wanted.data_type,
@@ -181,10 +181,10 @@ impl CsvMapping {
         Ok(CsvView {
             table: table.clone(),
             columns: columns.collect(),
-            read_order: walk,
+            read_order,
             orders: SortOrders::new(
                 &self.key_columns,
-                if index.is_some() { 0 } else { loaded.content_hash() },
+                if index.is_some() { 0 } else { snapshot.content_hash() },
             ),
             index,
         })
@@ -193,27 +193,28 @@ impl CsvMapping {
     fn find_field(&self, wanted: &CsvColumnMapping, table: &CsvTable) -> Result<usize, CsvError> {
         column_lookup::find_column(&wanted.name, wanted.occurrence, &table.header).ok_or_else(|| {
             let is_ours = |name: &str| self.columns.iter().any(|column| column.name == name);
-            let near = column_lookup::similar_column(&wanted.name, &table.header, is_ours);
-            CsvError::ColumnNotFound { name: wanted.name.clone(), suggestion: near }
+            let suggestion = column_lookup::similar_column(&wanted.name, &table.header, is_ours);
+            CsvError::ColumnNotFound { name: wanted.name.clone(), suggestion }
         })
     }
 
-    /// Most columns are settled by what was seen while loading; the others are walked, to name the line.
+    /// The column's profile decides most cases. Otherwise every row is checked, so that the error can name the line.
     fn check_column(
         &self,
         wanted: &CsvColumnMapping,
-        need: Requirement,
+        requirement: Requirement,
         field: usize,
         table: &CsvTable,
     ) -> Result<(), CsvError> {
-        let seen = &table.profiles[field];
+        let profile = &table.profiles[field];
         let same_null = wanted.null_text == self.null_text;
         let knows_kind = same_null || self.null_text.is_none();
         let fits = wanted.mixed
             || wanted.data_type == DataType::Text
-            || (knows_kind && wanted.data_type == seen.data_type);
-        let no_empty = !seen.has_empty || (need == Requirement::Value && wanted.data_type == DataType::Text);
-        if fits && (need == Requirement::Optional || (same_null && !seen.has_null && no_empty)) {
+            || (knows_kind && wanted.data_type == profile.data_type);
+        let no_empty =
+            !profile.has_empty || (requirement == Requirement::Value && wanted.data_type == DataType::Text);
+        if fits && (requirement == Requirement::Optional || (same_null && !profile.has_null && no_empty)) {
             return Ok(());
         }
         let column = CsvColumn {
@@ -225,8 +226,8 @@ impl CsvMapping {
             let text = table.field_text(row, field);
             let at = || table.field_location(row, field);
             let name = || wanted.name.clone();
-            let is_absent = column.is_null(&text) || (need == Requirement::Key && text.is_empty());
-            match need {
+            let is_absent = column.is_null(&text) || (requirement == Requirement::Key && text.is_empty());
+            match requirement {
                 Requirement::Key if is_absent => {
                     return Err(CsvError::MissingKey { location: at(), column: name() });
                 }
@@ -251,18 +252,25 @@ impl CsvMapping {
     fn build_index(
         &self,
         fields: &[usize],
-        loaded: &CsvSnapshot,
+        snapshot: &CsvSnapshot,
     ) -> Result<Option<Arc<CsvKeyIndex>>, CsvError> {
         if self.key_columns.is_empty() {
             return Ok(None);
         }
-        let key: Vec<usize> = self.key_columns.iter().map(|place| fields[*place]).collect();
-        let index = loaded.index(&key).map_err(|twice| {
-            let table = &loaded.table;
+        let key: Vec<usize> = self.key_columns.iter().map(|position| fields[*position]).collect();
+        let index = snapshot.index(&key).map_err(|duplicate| {
+            let table = &snapshot.table;
             CsvError::DuplicateKey {
-                lines: [table.row_line(twice.first), table.row_line(twice.second)],
-                columns: self.key_columns.iter().map(|place| self.columns[*place].name.clone()).collect(),
-                values: key.iter().map(|field| table.field_text(twice.second, *field).into_owned()).collect(),
+                lines: [table.row_line(duplicate.first), table.row_line(duplicate.second)],
+                columns: self
+                    .key_columns
+                    .iter()
+                    .map(|position| self.columns[*position].name.clone())
+                    .collect(),
+                values: key
+                    .iter()
+                    .map(|field| table.field_text(duplicate.second, *field).into_owned())
+                    .collect(),
             }
         })?;
         Ok(Some(index))

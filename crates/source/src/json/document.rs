@@ -1,7 +1,7 @@
-//! One JSON document that is an array of objects, or has one inside.
+//! A JSON document that is an array of objects, or contains one.
 //!
-//! The array is taken apart without a tape over all of it: each element is scanned on its own, and what stands
-//! around the array once, with nothing in it.
+//! Each element of the array is scanned separately. What surrounds the array is scanned once, with the array emptied,
+//! so no tape covers the whole file.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::location::TextLocation;
 use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit};
 
 pub(super) struct JsonDocument {
-    /// Of the table.
+    /// The name of the table.
     pub(super) name: String,
     /// A JSON pointer to the array.
     pub(super) pointer: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct JsonDocument {
 
 const LIMITS: ScanLimits = ScanLimits { depth_max: 64, slots_max: 500_000 };
 
-/// Where the array is, and where its elements are.
+/// The span of the array and of its elements.
 struct ArraySpan {
     /// With its brackets.
     array: Range<usize>,
@@ -42,30 +42,30 @@ impl FileFormat for JsonDocument {
     }
 
     fn load(&self, bytes: &[u8]) -> Result<ParsedFile, ParseError> {
-        let found = self.find_array(bytes)?;
-        self.check_surroundings(bytes, &found.array)?;
-        let mut filling = TableBuilder::new(&self.name, "element");
-        for (number, (from, to)) in (1..).zip(&found.elements) {
+        let array = self.find_array(bytes)?;
+        self.check_surroundings(bytes, &array.array)?;
+        let mut builder = TableBuilder::new(&self.name, "element");
+        for (number, (from, to)) in (1..).zip(&array.elements) {
             let (from, to) = (*from as usize, *to as usize);
             let at = ErrorContext { bytes, record: Some(("element", number)) };
             let doc = parse_object(bytes, from, to, &at)?;
-            filling.push_object(number, doc.root()).map_err(|too_many| too_many.to_parse_error(&at, from))?;
+            builder.push_object(number, doc.root()).map_err(|too_many| too_many.to_parse_error(&at, from))?;
         }
-        Ok(ParsedFile { tables: vec![filling.table], ..ParsedFile::default() })
+        Ok(ParsedFile { tables: vec![builder.table], ..ParsedFile::default() })
     }
 
     fn rewrite(&self, bytes: &[u8], _table: usize, edit: &RowEdit<'_>) -> Result<Vec<u8>, WriteError> {
-        let found = self.find_array(bytes).map_err(|_| edit::changed_error())?;
+        let array = self.find_array(bytes).map_err(|_| edit::changed_error())?;
         match edit {
             RowEdit::Append { updates: cells } => {
-                let last = found.elements.len().checked_sub(1).and_then(|last| found.element(last));
+                let last = array.elements.len().checked_sub(1).and_then(|last| array.element(last));
                 let (at, lead, style) = match &last {
-                    None => (found.array.start + 1, Vec::new(), ObjectStyle::default()),
+                    None => (array.array.start + 1, Vec::new(), ObjectStyle::default()),
                     Some(last) => {
-                        let before = found.elements.len().checked_sub(2).and_then(|row| found.element(row));
+                        let before = array.elements.len().checked_sub(2).and_then(|row| array.element(row));
                         let lead = match before {
                             Some(before) => bytes[before.end..last.start].to_vec(),
-                            None => [b",", &bytes[found.array.start + 1..last.start]].concat(),
+                            None => [b",", &bytes[array.array.start + 1..last.start]].concat(),
                         };
                         (last.end, lead, ObjectStyle::of_object(&bytes[last.clone()]))
                     }
@@ -75,16 +75,16 @@ impl FileFormat for JsonDocument {
                 Ok(edit::splice(bytes, at..at, &new))
             }
             RowEdit::Set { row, updates: cells } => {
-                let element = found.element(*row).ok_or_else(edit::changed_error)?;
+                let element = array.element(*row).ok_or_else(edit::changed_error)?;
                 let mut new = Vec::new();
                 edit::write_updated_object(&mut new, &bytes[element.clone()], cells)?;
                 Ok(edit::splice(bytes, element, &new))
             }
             RowEdit::Remove { row } => {
-                let element = found.element(*row).ok_or_else(edit::changed_error)?;
-                let before = row.checked_sub(1).and_then(|before| found.element(before));
-                // With the comma that belongs to it: the next one, or for the last the one before.
-                let span = match (found.element(row + 1), before) {
+                let element = array.element(*row).ok_or_else(edit::changed_error)?;
+                let before = row.checked_sub(1).and_then(|before| array.element(before));
+                // With one comma: the one after it or, for the last element, the one before.
+                let span = match (array.element(row + 1), before) {
                     (Some(next), _) => element.start..next.start,
                     (None, Some(before)) => before.end..element.end,
                     (None, None) => element,
@@ -103,67 +103,67 @@ impl FileFormat for JsonDocument {
 impl JsonDocument {
     fn find_array(&self, bytes: &[u8]) -> Result<ArraySpan, ParseError> {
         let file = ErrorContext { bytes, record: None };
-        let mut walk = JsonCursor { bytes, position: content_start(bytes)? };
-        if bytes[walk.position..].trim_ascii().is_empty() {
-            return Err(file.error_at(walk.position, "is empty", "an array without records is `[]`"));
+        let mut cursor = JsonCursor { bytes, position: content_start(bytes)? };
+        if bytes[cursor.position..].trim_ascii().is_empty() {
+            return Err(file.error_at(cursor.position, "is empty", "an array without records is `[]`"));
         }
-        walk.skip_whitespace();
+        cursor.skip_whitespace();
         for name in self.pointer_segments(&file)? {
-            if !walk.enter_member(&name).ok_or_else(|| self.syntax_error(bytes))? {
+            if !cursor.enter_member(&name).ok_or_else(|| self.syntax_error(bytes))? {
                 let at = self.pointer.as_deref().unwrap_or_default();
-                let why = format!("has nothing at `{at}`");
+                let message = format!("has nothing at `{at}`");
                 return Err(file.error_at(
-                    walk.position,
-                    &why,
+                    cursor.position,
+                    &message,
                     "correct `at` in the manifest, or put it back",
                 ));
             }
         }
-        if walk.peek() != b'[' {
-            return Err(self.not_an_array_error(bytes, walk.position));
+        if cursor.peek() != b'[' {
+            return Err(self.not_an_array_error(bytes, cursor.position));
         }
-        walk.elements().ok_or_else(|| self.syntax_error(bytes))
+        cursor.elements().ok_or_else(|| self.syntax_error(bytes))
     }
 
-    /// The names on the way to the array (RFC 6901).
+    /// The reference tokens of the JSON pointer (RFC 6901).
     fn pointer_segments(&self, file: &ErrorContext<'_>) -> Result<Vec<String>, ParseError> {
         let at = self.pointer.as_deref().unwrap_or_default();
         if at.is_empty() {
             return Ok(Vec::new());
         }
-        let wrong = || {
-            let why = format!("is to be read at `{at}`, which is no JSON pointer");
-            ParseError { location: None, ..file.error_at(0, &why, "write it like `/data/customers`") }
+        let error = || {
+            let message = format!("cannot be read at `{at}`, which is not a JSON pointer");
+            ParseError { location: None, ..file.error_at(0, &message, "write it like `/data/customers`") }
         };
-        let names = at.strip_prefix('/').ok_or_else(wrong)?.split('/').map(|name| {
+        let names = at.strip_prefix('/').ok_or_else(error)?.split('/').map(|name| {
             let is_right = name.match_indices('~').all(|(at, _)| name[at + 1..].starts_with(['0', '1']));
-            is_right.then(|| name.replace("~1", "/").replace("~0", "~")).ok_or_else(wrong)
+            is_right.then(|| name.replace("~1", "/").replace("~0", "~")).ok_or_else(error)
         });
         names.collect()
     }
 
-    /// What is wrong with brackets or quotes is found by whoever reads all of it.
+    /// Scans the whole document to find what is wrong with a bracket or a quote.
     fn syntax_error(&self, bytes: &[u8]) -> ParseError {
         let from = content_start(bytes).unwrap_or(0);
         let file = ErrorContext { bytes, record: None };
         let limits = ScanLimits { slots_max: 50_000_000, ..LIMITS };
         match scan(bytes[from..].to_vec(), &limits) {
-            Err(bad) if bad.kind != ScanErrorKind::TooManyValues => {
-                suggest_json_lines(bytes, file.scan_error(from, bad))
+            Err(error) if error.kind != ScanErrorKind::TooManyValues => {
+                suggest_json_lines(bytes, file.scan_error(from, error))
             }
             _ => file.error_at(from, "is not valid JSON", "correct it"),
         }
     }
 
-    /// The document without the elements of the array.
+    /// Checks the document without the elements of the array.
     fn check_surroundings(&self, bytes: &[u8], array: &Range<usize>) -> Result<(), ParseError> {
         let from = content_start(bytes)?;
         let around = [&bytes[from..array.start], b"[]", &bytes[array.end..]].concat();
         let file = ErrorContext { bytes, record: None };
-        scan(around, &LIMITS).map(drop).map_err(|mut bad| {
+        scan(around, &LIMITS).map(drop).map_err(|mut error| {
             let gap = array.end - array.start - 2;
-            bad.offset += if from + bad.offset > array.start { gap } else { 0 };
-            file.scan_error(from, bad)
+            error.offset += if from + error.offset > array.start { gap } else { 0 };
+            file.scan_error(from, error)
         })
     }
 
@@ -171,51 +171,53 @@ impl JsonDocument {
         let file = ErrorContext { bytes, record: None };
         let from = content_start(bytes).unwrap_or(0);
         let what = match bytes.get(at) {
-            Some(b'{') => "is an object, and not an array of objects",
+            Some(b'{') => "is an object, not an array of objects",
             _ => "is not an array of objects",
         };
-        let why = match self.pointer.as_deref() {
+        let message = match self.pointer.as_deref() {
             None | Some("") => what.to_owned(),
             Some(pointer) => format!("at `{pointer}` {what}"),
         };
         match scan(bytes[from..].to_vec(), &LIMITS) {
-            Err(bad) if bad.kind != ScanErrorKind::TooManyValues => {
-                suggest_json_lines(bytes, file.scan_error(from, bad))
+            Err(error) if error.kind != ScanErrorKind::TooManyValues => {
+                suggest_json_lines(bytes, file.scan_error(from, error))
             }
             scanned => {
                 let arrays = record_arrays(bytes, at, self.pointer.as_deref().unwrap_or_default(), DEPTH_MAX);
                 let help = match (arrays.as_slice(), scanned) {
                     ([], Ok(doc)) => no_array_help(&doc, at - from).to_owned(),
-                    ([], Err(_)) => "say `at = \"/name\"`, where `name` has the array".to_owned(),
-                    ([one], _) => format!("say `at = \"{one}\"` for the array in it"),
+                    ([], Err(_)) => {
+                        "set `at = \"/name\"` in a manifest, where `name` holds the array".to_owned()
+                    }
+                    ([one], _) => format!("set `at = \"{one}\"` in a manifest for the array in it"),
                     (several, _) => {
                         let several: Vec<String> =
                             several.iter().map(|one| format!("`at = \"{one}\"`")).collect();
-                        format!("say in a manifest which array it is: {}", several.join(" or "))
+                        format!("choose an array in a manifest: {}", several.join(" or "))
                     }
                 };
-                file.error_at(at, &why, &help)
+                file.error_at(at, &message, &help)
             }
         }
     }
 }
 
-/// So deep inside a document, and so many arrays, are looked for.
+/// How deep inside a document to search for arrays, and how many to list.
 const DEPTH_MAX: usize = 4;
 const ARRAYS_MAX: usize = 4;
-/// An object with more members than this holds no list: it is one.
+/// An object with more members than this is a list itself, and is not searched for one.
 const MEMBERS_MAX: usize = 1000;
 
-/// Where in a document the records are, if it is no array itself and there is one place only that could be meant.
+/// A JSON pointer to the only array of records inside an object; `None` if the document is an array or has several.
 pub(super) fn find_records(bytes: &[u8]) -> Option<String> {
-    let mut walk = JsonCursor { bytes, position: content_start(bytes).ok()? };
-    walk.skip_whitespace();
-    let mut arrays = record_arrays(bytes, walk.position, "", DEPTH_MAX);
+    let mut cursor = JsonCursor { bytes, position: content_start(bytes).ok()? };
+    cursor.skip_whitespace();
+    let mut arrays = record_arrays(bytes, cursor.position, "", DEPTH_MAX);
     arrays.pop().filter(|_| arrays.is_empty())
 }
 
-/// JSON pointers to the arrays of objects that are members of the object that begins here; or, where there is none,
-/// of the only object that is one.
+/// JSON pointers to the arrays of objects among the members of the object that starts here. If there are none and
+/// exactly one member is an object, searches that object.
 fn record_arrays(bytes: &[u8], at: usize, pointer: &str, depth_max: usize) -> Vec<String> {
     let Some(members) = (JsonCursor { bytes, position: at }).members() else { return Vec::new() };
     let begins_with = |at: usize, first: u8| bytes.get(at) == Some(&first);
@@ -226,42 +228,42 @@ fn record_arrays(bytes: &[u8], at: usize, pointer: &str, depth_max: usize) -> Ve
                 !all.is_empty() && all.iter().all(|(from, _)| begins_with(*from as usize, b'{'))
             })
     };
-    let inside = |name: &str| format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+    let record = |name: &str| format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
     let arrays = members.iter().filter(|(_, at)| is_array(*at));
-    let arrays: Vec<String> = arrays.map(|(name, _)| inside(name)).take(ARRAYS_MAX).collect();
+    let arrays: Vec<String> = arrays.map(|(name, _)| record(name)).take(ARRAYS_MAX).collect();
     let mut objects = members.iter().filter(|(_, at)| begins_with(*at, b'{'));
     match (arrays.is_empty(), objects.next(), objects.next()) {
         (true, Some((name, at)), None) if depth_max > 1 => {
-            record_arrays(bytes, *at, &inside(name), depth_max - 1)
+            record_arrays(bytes, *at, &record(name), depth_max - 1)
         }
         _ => arrays,
     }
 }
 
-/// What to do with a document that has no array.
+/// How to fix a document that contains no array.
 fn no_array_help(doc: &Doc, at: usize) -> &'static str {
     let node = (0..).map(|slot| doc.node(slot)).find(|node| node.span().start == at);
     let Some(node) = node else { return "make it an array of objects" };
     let are_records = !node.is_empty() && node.members().all(|(_, value)| value.is_object());
     if are_records {
-        return "an object whose members are records is not read: make it an array, with the names as a column";
+        return "an object of records is not supported: make it an array, with the names as a column";
     }
     "make it an array of objects"
 }
 
-/// What is many documents is read as such where somebody says so.
-fn suggest_json_lines(bytes: &[u8], wrong: ParseError) -> ParseError {
+/// Suggests JSON Lines if the first line is a whole object.
+fn suggest_json_lines(bytes: &[u8], error: ParseError) -> ParseError {
     let text = &bytes[content_start(bytes).unwrap_or(0)..];
     let first = text.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
     let is_object = first.starts_with(b"{") && scan(first.to_vec(), &LIMITS).is_ok();
     if is_object {
-        let help = "it looks like JSON Lines: name it `.jsonl`, or say `kind = \"jsonl\"`";
-        return ParseError { help: Some(help.into()), ..wrong };
+        let help = "it looks like JSON Lines: name it `.jsonl`, or set `kind = \"jsonl\"`";
+        return ParseError { help: Some(help.into()), ..error };
     }
-    wrong
+    error
 }
 
-/// Finds its way by brackets, quotes and commas. Whether what lies between is JSON is for others to say.
+/// Finds its way by brackets, quotes and commas. Does not validate what is between them.
 struct JsonCursor<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -278,7 +280,7 @@ impl JsonCursor<'_> {
         }
     }
 
-    /// Behind a string that begins here.
+    /// Skips a string that starts here.
     fn skip_string(&mut self) -> Option<()> {
         if self.peek() != b'"' {
             return None;
@@ -294,7 +296,7 @@ impl JsonCursor<'_> {
         }
     }
 
-    /// Behind a value that begins here.
+    /// Skips a value that starts here.
     fn skip_value(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -324,7 +326,7 @@ impl JsonCursor<'_> {
         }
     }
 
-    /// To a member of the object or an element of the array that begins here; `false` if there is none.
+    /// Moves to a member of the object, or an element of the array, that starts here. `false` if there is none.
     fn enter_member(&mut self, name: &str) -> Option<bool> {
         let is_object = match self.peek() {
             b'{' => true,
@@ -353,7 +355,7 @@ impl JsonCursor<'_> {
         Some(false)
     }
 
-    /// The members of the object that begins here: their names, and where their values begin.
+    /// The members of the object that starts here: their names, and where their values start.
     fn members(mut self) -> Option<Vec<(String, usize)>> {
         if self.peek() != b'{' {
             return None;
@@ -375,7 +377,7 @@ impl JsonCursor<'_> {
         Some(members)
     }
 
-    /// The name of the member that begins here; then its value does.
+    /// Reads the name of the member that starts here, and moves to its value.
     fn read_name(&mut self) -> Option<Doc> {
         let from = self.position;
         self.skip_string()?;
@@ -389,7 +391,7 @@ impl JsonCursor<'_> {
         Some(name)
     }
 
-    /// Behind a value: to the next one, or `false` at the end.
+    /// Moves from the end of a value to the next one; `false` if there is none.
     fn skip_separator(&mut self) -> Option<bool> {
         self.skip_whitespace();
         match self.peek() {
@@ -401,7 +403,7 @@ impl JsonCursor<'_> {
         Some(true)
     }
 
-    /// The elements of the array that begins here.
+    /// The elements of the array that starts here.
     fn elements(mut self) -> Option<ArraySpan> {
         let begin = self.position;
         let mut elements = Vec::new();

@@ -1,4 +1,4 @@
-//! Changes an object of JSON where it stands: the bytes of what is not named stay as they are.
+//! Edits a JSON object in place: the bytes of all other members stay as they are.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::value::{is_equal_to, write_json};
 use crate::location::TextLocation;
 use crate::tables::CellUpdate;
 
-/// What an author writes between the parts of an object.
+/// The whitespace and punctuation between the parts of an object, as its author writes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ObjectStyle {
-    /// Behind the opening brace, between members, around the colon, before the closing brace.
+    /// After the opening brace, between members, around the colon, before the closing brace.
     open: Vec<u8>,
     separator: Vec<u8>,
     colon: Vec<u8>,
@@ -26,7 +26,7 @@ impl Default for ObjectStyle {
 }
 
 impl ObjectStyle {
-    /// Of an object that has been written. One that has no members shows none.
+    /// The style of an existing object. An object without members has the default style.
     pub(super) fn of_object(object: &[u8]) -> Self {
         scan_object(object).map(|doc| Self::of_doc(&doc)).unwrap_or_default()
     }
@@ -39,17 +39,17 @@ impl ObjectStyle {
         let (last, last_value) = members[members.len() - 1];
         let open = text[object.span().start + 1..first.span().start].to_vec();
         let colon = text[last.span().end..last_value.span().start].to_vec();
-        let between = match members.len() {
+        let separator = match members.len() {
             1 if open.contains(&b'\n') => [b",", &open[..]].concat(),
             1 if colon.ends_with(b" ") => b", ".to_vec(),
             1 => b",".to_vec(),
             count => text[members[count - 2].1.span().end..last.span().start].to_vec(),
         };
         let close = text[last_value.span().end..object.span().end - 1].to_vec();
-        Self { open, separator: between, colon, close }
+        Self { open, separator, colon, close }
     }
 
-    /// The same without line ends: for files where a line is a record.
+    /// The same style without line ends, for files in which a line is a record.
     pub(super) fn single_line(self) -> Self {
         let flat = |part: Vec<u8>| part.into_iter().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
         Self {
@@ -61,7 +61,7 @@ impl ObjectStyle {
     }
 }
 
-/// Nothing is written where the bytes are not what was read.
+/// The bytes are not those that were parsed, so nothing is written.
 pub(super) fn changed_error() -> WriteError {
     SourceError::Busy { detail: "the file is not what it was when it was read".into() }.into()
 }
@@ -70,18 +70,18 @@ fn scan_object(object: &[u8]) -> Option<Doc> {
     scan(object.to_vec(), &ScanLimits { depth_max: 64, slots_max: 500_000 }).ok()
 }
 
-/// Writes a new object in the style of another. Members stand in the order of the table's columns.
+/// Writes a new object in the style of another. Its members are in the order of the table's columns.
 pub(super) fn write_object(
     out: &mut Vec<u8>,
     style: &ObjectStyle,
     cells: &[CellUpdate<'_>],
 ) -> Result<(), WriteError> {
     let mut cells: Vec<&CellUpdate<'_>> = cells.iter().collect();
-    cells.sort_by_key(|put| put.column);
+    cells.sort_by_key(|update| update.column);
     out.push(b'{');
-    for (at, put) in cells.iter().enumerate() {
+    for (at, update) in cells.iter().enumerate() {
         out.extend_from_slice(if at == 0 { &style.open } else { &style.separator });
-        write_member(out, style, put)?;
+        write_member(out, style, update)?;
     }
     if !cells.is_empty() {
         out.extend_from_slice(&style.close);
@@ -90,18 +90,18 @@ pub(super) fn write_object(
     Ok(())
 }
 
-fn write_member(out: &mut Vec<u8>, style: &ObjectStyle, put: &CellUpdate<'_>) -> Result<(), WriteError> {
-    json::write::string(out, put.name);
+fn write_member(out: &mut Vec<u8>, style: &ObjectStyle, update: &CellUpdate<'_>) -> Result<(), WriteError> {
+    json::write::string(out, update.name);
     out.extend_from_slice(&style.colon);
-    write_value(out, put)
+    write_value(out, update)
 }
 
-fn write_value(out: &mut Vec<u8>, put: &CellUpdate<'_>) -> Result<(), WriteError> {
-    write_json(out, put.value)
-        .map_err(|why| WriteError::Rejected { column: Some(put.column), reason: why.into() })
+fn write_value(out: &mut Vec<u8>, update: &CellUpdate<'_>) -> Result<(), WriteError> {
+    write_json(out, update.value)
+        .map_err(|message| WriteError::Rejected { column: Some(update.column), reason: message.into() })
 }
 
-/// Writes an object with some of its members changed, and new ones behind the others.
+/// Writes an object with some members changed. New members go after the others.
 pub(super) fn write_updated_object(
     out: &mut Vec<u8>,
     object: &[u8],
@@ -111,36 +111,36 @@ pub(super) fn write_updated_object(
     let (root, style) = (doc.root(), ObjectStyle::of_doc(&doc));
     let mut copied = 0;
     for (name, node) in root.members() {
-        let Some(put) = cells.iter().find(|put| name.eq_str(put.name)) else { continue };
-        if is_equal_to(node, put.value) {
+        let Some(update) = cells.iter().find(|update| name.eq_str(update.name)) else { continue };
+        if is_equal_to(node, update.value) {
             continue;
         }
         out.extend_from_slice(&object[copied..node.span().start]);
-        write_value(out, put)?;
+        write_value(out, update)?;
         copied = node.span().end;
     }
     let new = cells
         .iter()
-        .filter(|put| put.value != crate::tables::StoredValue::Null && root.get(put.name).is_none());
+        .filter(|update| update.value != crate::tables::StoredValue::Null && root.get(update.name).is_none());
     let end = root.members().last().map_or(root.span().start + 1, |(_, last)| last.span().end);
     out.extend_from_slice(&object[copied..end]);
     let mut is_first = root.is_empty();
-    for put in new {
+    for update in new {
         if !std::mem::take(&mut is_first) {
             out.extend_from_slice(&style.separator);
         }
-        write_member(out, &style, put)?;
+        write_member(out, &style, update)?;
     }
     out.extend_from_slice(&object[end..]);
     Ok(())
 }
 
-/// `bytes` with a piece of them replaced.
+/// Replaces a range of `bytes`.
 pub(super) fn splice(bytes: &[u8], span: Range<usize>, new: &[u8]) -> Vec<u8> {
     [&bytes[..span.start], new, &bytes[span.end..]].concat()
 }
 
-/// Where a member's value stands; the object, if it has no such member.
+/// The location of a member's value; of the object, if it has no such member.
 pub(super) fn member_location(
     bytes: &[u8],
     object: Range<usize>,

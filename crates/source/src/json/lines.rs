@@ -1,4 +1,4 @@
-//! JSON Lines: an object in each line. Blank lines are no records, and are left where they are.
+//! JSON Lines: one object per line. Blank lines are not records, and stay where they are.
 
 use std::ops::Range;
 
@@ -12,20 +12,20 @@ use crate::location::TextLocation;
 use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit};
 
 pub(super) struct JsonLines {
-    /// Of the table.
+    /// The name of the table.
     pub(super) name: String,
 }
 
-/// One line that is not blank.
+/// A line that is not blank.
 struct Line {
     number: u32,
-    /// Without its end, and without what stands around the object.
+    /// Without the line end and the whitespace around the object.
     span: Range<usize>,
-    /// Where the next line begins.
+    /// Where the next line starts.
     next: usize,
 }
 
-/// Lines that are not blank, from the first.
+/// Iterates over the lines that are not blank.
 struct LineIter<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -66,15 +66,15 @@ impl FileFormat for JsonLines {
     }
 
     fn load(&self, bytes: &[u8]) -> Result<ParsedFile, ParseError> {
-        let mut filling = TableBuilder::new(&self.name, "line");
+        let mut builder = TableBuilder::new(&self.name, "line");
         for line in lines(bytes)? {
             let Line { number, span: Range { start: from, end: to }, .. } = line;
             let at = ErrorContext { bytes, record: Some(("line", number)) };
             let doc =
-                parse_object(bytes, from, to, &at).map_err(|wrong| suggest_json_document(bytes, wrong))?;
-            filling.push_object(number, doc.root()).map_err(|too_many| too_many.to_parse_error(&at, from))?;
+                parse_object(bytes, from, to, &at).map_err(|error| suggest_json_document(bytes, error))?;
+            builder.push_object(number, doc.root()).map_err(|too_many| too_many.to_parse_error(&at, from))?;
         }
-        Ok(ParsedFile { tables: vec![filling.table], ..ParsedFile::default() })
+        Ok(ParsedFile { tables: vec![builder.table], ..ParsedFile::default() })
     }
 
     fn rewrite(&self, bytes: &[u8], _table: usize, edit: &RowEdit<'_>) -> Result<Vec<u8>, WriteError> {
@@ -91,7 +91,7 @@ impl FileFormat for JsonLines {
                 let end = line_ending(bytes);
                 let mut out = Vec::with_capacity(bytes.len() + new.len() + 2 * end.len());
                 out.extend_from_slice(bytes);
-                // Whoever leaves the last line without an end finds it so again.
+                // A file without a final line end stays without one.
                 let is_open = last.is_some() && !bytes.ends_with(b"\n");
                 if is_open {
                     out.extend_from_slice(end);
@@ -136,15 +136,15 @@ fn line_ending(bytes: &[u8]) -> &'static [u8] {
     }
 }
 
-/// What is one document is read as one where somebody says so.
-fn suggest_json_document(bytes: &[u8], wrong: ParseError) -> ParseError {
+/// Suggests a JSON document if the whole file is one.
+fn suggest_json_document(bytes: &[u8], error: ParseError) -> ParseError {
     let text = &bytes[content_start(bytes).unwrap_or(0)..];
-    let begins = text.trim_ascii_start();
+    let start = text.trim_ascii_start();
     const LOOKED_BYTES_MAX: usize = 1 << 20;
     let is_whole = || text.len() <= LOOKED_BYTES_MAX && scan(text.to_vec(), &ScanLimits::default()).is_ok();
-    if begins.starts_with(b"[") || (begins.starts_with(b"{") && is_whole()) {
-        let help = "it looks like one JSON document: name it `.json`, or say `kind = \"json\"`";
-        return ParseError { help: Some(help.into()), ..wrong };
+    if start.starts_with(b"[") || (start.starts_with(b"{") && is_whole()) {
+        let help = "it looks like one JSON document: name it `.json`, or set `kind = \"json\"`";
+        return ParseError { help: Some(help.into()), ..error };
     }
-    wrong
+    error
 }

@@ -1,8 +1,8 @@
-//! JSON files: an object in each line, or an array of objects.
+//! JSON files: one object per line, or an array of objects.
 //!
-//! Columns are the members of all objects, in the order in which they first appear; a member that is missing and
-//! one that is `null` are both no value. Numbers keep their digits. A change touches the bytes of its own object
-//! and no others.
+//! The columns are the members of all objects, in the order in which they first occur. A missing member and one that
+//! is `null` are both "no value". Numbers keep their digits. A write changes the bytes of its own object and no
+//! others.
 //!
 //! Deliberately absent: objects whose members are records, comments, and guessing what broken text meant.
 
@@ -19,19 +19,19 @@ use crate::tables::{FileFormat, TableFile};
 use document::JsonDocument;
 use lines::JsonLines;
 
-/// What a file is, and how often it is looked at.
+/// The layout of a file, and how often to check it for changes.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub layout: JsonLayout,
-    /// How long to trust that the file is what it was. 0: not beyond one call.
+    /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonLayout {
-    /// JSON Lines: an object in each line.
+    /// JSON Lines: one object per line.
     Lines,
-    /// One document that is an array of objects, or has one at this JSON pointer.
+    /// One document: an array of objects, or an object that contains one at this JSON pointer.
     Document { pointer: Option<String> },
 }
 
@@ -41,10 +41,10 @@ impl Options {
     }
 }
 
-/// More of a document is not looked at to find its records: what is so large is nobody's first try.
+/// Files beyond this size are searched for records only up to here.
 const SCANNED_BYTES_MAX: u64 = 256 << 20;
 
-/// A file with one table, which is named as the file. Nothing is read yet.
+/// A file with one table, which is named after the file. Does not read the file yet.
 pub fn open(path: &Path, options: Options) -> TableFile {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let format: Box<dyn FileFormat> = match options.layout {
@@ -54,10 +54,11 @@ pub fn open(path: &Path, options: Options) -> TableFile {
     TableFile::open(path, format, options.poll_interval_ms)
 }
 
-/// Where in a document the records are, if it is no array itself and there is one place only that could be meant: a
-/// JSON pointer. What cannot be read is for [`Source::facts`](contract::source::Source::facts) to tell.
+/// The JSON pointer to the records of a document, if it is not an array itself and contains exactly one. If the file
+/// cannot be read, returns `None`, and [`Source::introspect`](contract::source::Source::introspect) reports the
+/// error.
 pub fn find_records(path: &Path) -> Option<String> {
-    // To open a pipe is to wait for somebody to write.
+    // Opening a pipe would block until a process writes to it.
     std::fs::metadata(path).ok().filter(|what| what.is_file())?;
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(SCANNED_BYTES_MAX).read_to_end(&mut bytes).ok()?;

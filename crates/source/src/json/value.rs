@@ -1,4 +1,4 @@
-//! Objects of JSON as rows: their members, and what a number is.
+//! Converts JSON objects to rows.
 
 use std::borrow::Cow;
 
@@ -13,11 +13,11 @@ use crate::tables::{ParseError, StoredValue, Table};
 
 const UTF8_BOM: &[u8] = b"\xEF\xBB\xBF";
 const COLUMNS_MAX: usize = 1024;
-/// Of one object, with everything in it.
+/// The largest object, with everything in it.
 pub(super) const RECORD_BYTES_MAX: usize = 16 << 20;
 const LIMITS: ScanLimits = ScanLimits { depth_max: 64, slots_max: 500_000 };
 
-/// Where the text begins, behind a mark that says it is UTF-8.
+/// Where the text begins, after a byte order mark.
 pub(super) fn content_start(bytes: &[u8]) -> Result<usize, ParseError> {
     let is_utf16 = bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF");
     if is_utf16 || bytes.starts_with(b"{\0") || bytes.starts_with(b"[\0") {
@@ -30,53 +30,53 @@ pub(super) fn content_start(bytes: &[u8]) -> Result<usize, ParseError> {
     Ok(if bytes.starts_with(UTF8_BOM) { UTF8_BOM.len() } else { 0 })
 }
 
-/// Where something is wrong, and with what: `line 7`, `element 7`, nothing for the file itself.
+/// What an error is about: `line 7`, `element 7`, or the file itself.
 pub(super) struct ErrorContext<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) record: Option<(&'static str, u32)>,
 }
 
 impl ErrorContext<'_> {
-    pub(super) fn error_at(&self, at: usize, why: &str, help: &str) -> ParseError {
-        let why = match self.record {
-            Some((unit, number)) => format!("{unit} {number} {why}"),
-            None => why.to_owned(),
+    pub(super) fn error_at(&self, at: usize, message: &str, help: &str) -> ParseError {
+        let message = match self.record {
+            Some((unit, number)) => format!("{unit} {number} {message}"),
+            None => message.to_owned(),
         };
         let at = at.min(self.bytes.len());
         ParseError {
-            message: why,
+            message,
             help: Some(help.to_owned()),
             location: Some(TextLocation::at_byte(self.bytes, at)),
         }
     }
 
-    /// `from` is where the text begins that was scanned.
-    pub(super) fn scan_error(&self, from: usize, bad: ScanError) -> ParseError {
-        let (why, help) = match bad.kind {
+    /// `from` is where the scanned text begins.
+    pub(super) fn scan_error(&self, from: usize, error: ScanError) -> ParseError {
+        let (message, help) = match error.kind {
             ScanErrorKind::InvalidUtf8 => ("is not UTF-8", "save the file as UTF-8"),
             ScanErrorKind::Syntax => {
-                ("is not valid JSON", syntax_help(self.bytes, from + bad.offset, self.record))
+                ("is not valid JSON", syntax_help(self.bytes, from + error.offset, self.record))
             }
             ScanErrorKind::TooDeep => ("is nested deeper than 64 levels", "flatten it"),
-            ScanErrorKind::DuplicateKey => ("names a member twice", "leave one of the two"),
+            ScanErrorKind::DuplicateKey => ("names a member twice", "remove one of the two"),
             ScanErrorKind::TooManyValues => ("has more than 500000 values", "make it smaller"),
             ScanErrorKind::TooLong => ("is too long", "make it smaller"),
         };
-        self.error_at(from + bad.offset, why, help)
+        self.error_at(from + error.offset, message, help)
     }
 }
 
-/// What people write that JSON does not have.
-fn syntax_help(bytes: &[u8], at: usize, inside: Option<(&str, u32)>) -> &'static str {
+/// Hints for common mistakes.
+fn syntax_help(bytes: &[u8], at: usize, record: Option<(&str, u32)>) -> &'static str {
     let before = bytes.get(..at).unwrap_or_default().trim_ascii_end().last();
     match (before, bytes.get(at)) {
         (Some(b','), Some(b']' | b'}')) => "remove the comma before it",
-        (_, Some(b'\'')) => "a text stands in double quotes: `\"…\"`",
+        (_, Some(b'\'')) => "put the text in double quotes: `\"…\"`",
         (_, Some(b'/' | b'#')) => "JSON has no comments; remove it",
         (Some(b'{' | b','), Some(first)) if first.is_ascii_alphabetic() => {
-            "a name or a text stands in double quotes: `\"…\"`"
+            "put names and texts in double quotes: `\"…\"`"
         }
-        (Some(b'}'), Some(b'{')) if inside.is_some_and(|(unit, _)| unit == "line") => {
+        (Some(b'}'), Some(b'{')) if record.is_some_and(|(unit, _)| unit == "line") => {
             "give it a line of its own"
         }
         (Some(b'}' | b']' | b'"' | b'0'..=b'9'), Some(b'{' | b'[' | b'"')) => "put a comma before it",
@@ -84,7 +84,7 @@ fn syntax_help(bytes: &[u8], at: usize, inside: Option<(&str, u32)>) -> &'static
     }
 }
 
-/// Reads one object that begins at `from`.
+/// Parses the object that starts at `from`.
 pub(super) fn parse_object(
     bytes: &[u8],
     from: usize,
@@ -92,10 +92,10 @@ pub(super) fn parse_object(
     at: &ErrorContext<'_>,
 ) -> Result<Doc, ParseError> {
     if to - from > RECORD_BYTES_MAX {
-        let why = format!("has more than {RECORD_BYTES_MAX} bytes");
-        return Err(at.error_at(from, &why, "make it smaller, or put the data into a SQLite database"));
+        let message = format!("has more than {RECORD_BYTES_MAX} bytes");
+        return Err(at.error_at(from, &message, "make it smaller, or put the data into a SQLite database"));
     }
-    let doc = scan(bytes[from..to].to_vec(), &LIMITS).map_err(|bad| at.scan_error(from, bad))?;
+    let doc = scan(bytes[from..to].to_vec(), &LIMITS).map_err(|error| at.scan_error(from, error))?;
     if doc.root().kind() != NodeKind::Object {
         let help = "make it an object, such as `{\"id\": 1}`: each record is one";
         return Err(at.error_at(from + doc.root().span().start, "is not an object", help));
@@ -103,7 +103,7 @@ pub(super) fn parse_object(
     Ok(doc)
 }
 
-/// A table while objects are read into it.
+/// Builds a table from JSON objects.
 pub(super) struct TableBuilder {
     pub(super) table: Table,
     column_indexes: HashMap<String, usize, RandomState>,
@@ -121,7 +121,7 @@ impl TableBuilder {
         for (at, (name, _)) in object.members().enumerate() {
             columns.push(self.column_for(at, name)?);
         }
-        // Texts with escapes and nested values are made here, and kept by the table.
+        // Unescaped texts and compacted nested values live here until the table has copied them.
         let values: Vec<JsonValue<'_>> =
             object.members().map(|(_, value)| JsonValue::from_node(value)).collect();
         self.table.push_row(number, columns.into_iter().zip(values.iter().map(JsonValue::as_stored)));
@@ -134,16 +134,16 @@ impl TableBuilder {
             return Ok(at);
         }
         let name = name.str().unwrap_or_default();
-        if let Some(place) = self.column_indexes.get(&*name) {
-            return Ok(*place);
+        if let Some(index) = self.column_indexes.get(&*name) {
+            return Ok(*index);
         }
-        let place = self.table.header.len();
-        if place == COLUMNS_MAX {
+        let index = self.table.header.len();
+        if index == COLUMNS_MAX {
             return Err(TooManyColumns);
         }
-        self.column_indexes.insert(name.clone().into_owned(), place);
+        self.column_indexes.insert(name.clone().into_owned(), index);
         self.table.add_column(name.into_owned());
-        Ok(place)
+        Ok(index)
     }
 }
 
@@ -151,12 +151,12 @@ pub(super) struct TooManyColumns;
 
 impl TooManyColumns {
     pub(super) fn to_parse_error(&self, at: &ErrorContext<'_>, from: usize) -> ParseError {
-        let why = format!("has a member with which there are more than {COLUMNS_MAX} columns");
-        at.error_at(from, &why, "leave some out, or nest what belongs together")
+        let message = format!("has a member that exceeds the limit of {COLUMNS_MAX} columns");
+        at.error_at(from, &message, "remove some, or nest what belongs together")
     }
 }
 
-/// A value and what had to be made to tell it.
+/// A stored value that owns its text where the text had to be made.
 enum JsonValue<'d> {
     Plain(StoredValue<'d>),
     Text(Cow<'d, str>),
@@ -181,16 +181,16 @@ impl<'d> JsonValue<'d> {
 
     fn as_stored(&self) -> StoredValue<'_> {
         match self {
-            Self::Plain(held) => *held,
+            Self::Plain(stored) => *stored,
             Self::Text(text) => StoredValue::Text(text),
             Self::Nested(text) => StoredValue::Json(text),
         }
     }
 }
 
-/// Whether a member says this already.
-pub(super) fn is_equal_to(node: Node<'_>, held: StoredValue<'_>) -> bool {
-    match held {
+/// Whether a member has this value already.
+pub(super) fn is_equal_to(node: Node<'_>, stored: StoredValue<'_>) -> bool {
+    match stored {
         StoredValue::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) => {
                 let (mut new, mut old) = (Vec::new(), Vec::new());
@@ -200,20 +200,20 @@ pub(super) fn is_equal_to(node: Node<'_>, held: StoredValue<'_>) -> bool {
             }
             Err(_) => false,
         },
-        // Two ways to write one number are not the same digits, and NaN is nothing that stands in a file.
+        // Numbers are compared by spelling: `1.0` and `1.00` differ.
         StoredValue::Real(_) | StoredValue::Integer(_) | StoredValue::NumberText(_) => {
             let mut out = Vec::new();
-            write_json(&mut out, held).is_ok() && node.raw().as_bytes() == out
+            write_json(&mut out, stored).is_ok() && node.raw().as_bytes() == out
         }
         StoredValue::DateTime(text) => node.eq_str(text),
         StoredValue::Blob(bytes) => node.eq_str(&STANDARD.encode(bytes)),
         StoredValue::Null | StoredValue::Text(_) | StoredValue::Boolean(_) => {
-            JsonValue::from_node(node).as_stored() == held
+            JsonValue::from_node(node).as_stored() == stored
         }
     }
 }
 
-/// A number by its digits: what does not print back as it is written stays as it is written.
+/// A number that does not print back as it is spelled keeps its spelling.
 fn parse_number(node: Node<'_>) -> StoredValue<'_> {
     let raw = node.raw();
     if node.is_plain_integer() {
@@ -230,13 +230,13 @@ fn parse_number(node: Node<'_>) -> StoredValue<'_> {
     }
 }
 
-/// Whether a number that is written with an exponent is the shortest decimal that means this binary fraction.
+/// Whether a number spelled with an exponent is the shortest decimal for this float.
 fn is_shortest_exponent(raw: &str, n: f64) -> bool {
     raw.contains(['e', 'E'])
         && decimal_parts(raw).is_some_and(|own| decimal_parts(&format!("{n:e}")) == Some(own))
 }
 
-/// The sign, the digits without zeros at either end, and the power of ten of the last of them.
+/// The sign, the digits without zeros at either end, and the power of ten of the last digit.
 fn decimal_parts(raw: &str) -> Option<(bool, String, i64)> {
     let (mantissa, exponent) = raw.split_once(['e', 'E'])?;
     let exponent: i64 = exponent.parse().ok()?;
@@ -256,24 +256,24 @@ fn decimal_parts(raw: &str) -> Option<(bool, String, i64)> {
     Some((is_negative, kept.to_owned(), power))
 }
 
-/// Writes a value as JSON, on one line; or says in half a sentence why there is no JSON for it.
-pub(super) fn write_json(out: &mut Vec<u8>, held: StoredValue<'_>) -> Result<(), &'static str> {
-    match held {
+/// Writes a value as JSON on one line, or returns why JSON cannot represent it.
+pub(super) fn write_json(out: &mut Vec<u8>, stored: StoredValue<'_>) -> Result<(), &'static str> {
+    match stored {
         StoredValue::Null => out.extend_from_slice(b"null"),
         StoredValue::Boolean(yes) => out.extend_from_slice(if yes { b"true" } else { b"false" }),
         StoredValue::Text(text) | StoredValue::DateTime(text) => write::string(out, text),
         StoredValue::Integer(n) => write::integer(out, n),
         StoredValue::Real(n) if n.is_finite() => write::number(out, n),
-        StoredValue::Real(_) => return Err("JSON has no such number"),
+        StoredValue::Real(_) => return Err("JSON cannot represent this number"),
         StoredValue::NumberText(digits) => match scan(digits.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) if doc.root().kind() == NodeKind::Number && doc.root().raw() == digits => {
                 out.extend_from_slice(digits.as_bytes());
             }
-            _ => return Err("JSON has no such number"),
+            _ => return Err("JSON cannot represent this number"),
         },
         StoredValue::Json(text) => match scan(text.as_bytes().to_vec(), &LIMITS) {
             Ok(doc) => doc.root().write_compact(out),
-            Err(_) => return Err("it is not valid JSON"),
+            Err(_) => return Err("the value is not valid JSON"),
         },
         StoredValue::Blob(bytes) => write::string(out, &STANDARD.encode(bytes)),
     }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_kept_as_what_prints_back_as_it() {
+    fn a_number_is_stored_as_what_prints_back_identically() {
         for (raw, n) in [("0", 0), ("-7", -7), ("9007199254740993", 9_007_199_254_740_993)] {
             check(raw, StoredValue::Integer(n));
         }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_a_digit_keeps_them_all() {
+    fn a_number_that_would_lose_digits_keeps_its_text() {
         for raw in [
             "-0",
             "-0.0",

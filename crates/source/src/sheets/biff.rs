@@ -1,4 +1,4 @@
-//! Records of an old workbook (BIFF8), and the texts in them, which may go on in further records.
+//! Records of an XLS workbook (BIFF8), and their texts, which may continue in further records.
 
 use super::budget::{Budget, invalid_file_error};
 use super::cfb::{u16_at, u32_at};
@@ -6,7 +6,7 @@ use crate::tables::ParseError;
 
 pub(super) const CONTINUE: u16 = 0x3c;
 
-/// One record after the other, from a place in the stream on.
+/// Iterates over the records from an offset on.
 pub(super) struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -29,7 +29,7 @@ impl<'a> Records<'a> {
         Some((Record { id, data: self.bytes.get(from..from + len)? }, from + len))
     }
 
-    /// The record, and what continues it.
+    /// The next record with its continuations.
     pub(super) fn next(&mut self, budget: &mut Budget) -> Result<Option<ContinuedRecord<'a>>, ParseError> {
         budget.step()?;
         let Some((record, end)) = self.peek() else { return Ok(None) };
@@ -44,7 +44,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// A record that goes on in others.
+/// A record with its continuations.
 pub(super) struct ContinuedRecord<'a> {
     pub(super) id: u16,
     parts: Vec<&'a [u8]>,
@@ -57,7 +57,7 @@ fn truncated_error() -> ParseError {
 }
 
 impl<'a> ContinuedRecord<'a> {
-    /// The record itself, without what continues it.
+    /// The first part of the record, without continuations.
     pub(super) fn data(&self) -> &'a [u8] {
         self.parts[0]
     }
@@ -70,7 +70,7 @@ impl<'a> ContinuedRecord<'a> {
         self.parts.get(self.part).and_then(|part| part.get(self.at..)).unwrap_or_default()
     }
 
-    /// Moves on to the next record where this one has ended; says whether there is more.
+    /// Moves on to the next part at the end of one. Returns whether there is more.
     pub(super) fn has_more(&mut self) -> bool {
         while self.rest().is_empty() {
             if self.part + 1 >= self.parts.len() {
@@ -104,13 +104,13 @@ impl<'a> ContinuedRecord<'a> {
         Ok(())
     }
 
-    /// A text with 16 bits for its length.
+    /// A text with a 16-bit length.
     pub(super) fn text(&mut self, budget: &mut Budget) -> Result<String, ParseError> {
         let count = u16::from_le_bytes(self.take()?);
         self.text_of_len(count.into(), budget)
     }
 
-    /// A text with 8 bits for its length.
+    /// A text with an 8-bit length.
     pub(super) fn short_text(&mut self, budget: &mut Budget) -> Result<String, ParseError> {
         let [count] = self.take()?;
         self.text_of_len(count.into(), budget)
@@ -119,12 +119,12 @@ impl<'a> ContinuedRecord<'a> {
     fn text_of_len(&mut self, count: usize, budget: &mut Budget) -> Result<String, ParseError> {
         let [flags] = self.take()?;
         let runs = if flags & 8 != 0 { usize::from(u16::from_le_bytes(self.take()?)) } else { 0 };
-        let aloud = if flags & 4 != 0 { u32::from_le_bytes(self.take()?) as usize } else { 0 };
+        let phonetic_bytes = if flags & 4 != 0 { u32::from_le_bytes(self.take()?) as usize } else { 0 };
         let mut is_wide = flags & 1 != 0;
         let mut units: Vec<u16> = Vec::new();
         while units.len() < count {
             if self.rest().is_empty() {
-                // The rest of the text stands in the next record, which says anew how wide its characters are.
+                // The text continues in the next record, which tells again how wide its characters are.
                 if !self.has_more() {
                     return Err(truncated_error());
                 }
@@ -149,13 +149,13 @@ impl<'a> ContinuedRecord<'a> {
             }
         }
         self.skip(runs * 4)?;
-        self.skip(aloud)?;
+        self.skip(phonetic_bytes)?;
         budget.charge_text(count * 2)?;
         Ok(char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect())
     }
 }
 
-/// A number in 32 bits: the upper ones of a binary fraction, or a whole number, of hundredths perhaps.
+/// A 32-bit number: the upper bits of a float, or an integer; possibly in hundredths.
 pub(super) fn decode_rk(word: u32) -> f64 {
     let n = match word & 2 {
         0 => f64::from_bits(u64::from(word & !3) << 32),
@@ -181,19 +181,19 @@ mod tests {
     fn texts(stream: &[u8]) -> Result<Vec<String>, String> {
         let mut budget = Budget::new();
         let mut record =
-            Records::new(stream, 0).next(&mut budget).map_err(|why| why.message)?.ok_or("nothing")?;
+            Records::new(stream, 0).next(&mut budget).map_err(|reason| reason.message)?.ok_or("nothing")?;
         let mut texts = Vec::new();
         while record.has_more() {
-            texts.push(record.text(&mut budget).map_err(|why| why.message)?);
+            texts.push(record.text(&mut budget).map_err(|reason| reason.message)?);
         }
         Ok(texts)
     }
 
     #[test]
-    fn texts_go_on_in_other_records() {
+    fn texts_continue_in_further_records() {
         let plain = record(0xfc, b"\x03\0\0abc");
         assert_eq!(texts(&plain).unwrap(), ["abc"]);
-        // Narrow here, wide there, with runs of formats and words to be read aloud that are cut too.
+        // Narrow first, then wide, with formatting runs and phonetic text that are cut too.
         let cut = [
             record(0xfc, b"\x04\0\x0dA\0\x01\0\x02\0\0\0B\0"),
             record(0x3c, b"\x01C\0D\0"),
@@ -206,7 +206,7 @@ mod tests {
             record(0x3c, b"\x02\0\x08\x01\0xy1234"),
         ];
         assert_eq!(texts(&wide.concat()).unwrap(), ["ABCD", "E", "xy"]);
-        for bad in [
+        for invalid in [
             &b""[..],
             b"\x05\0\0ab",
             b"\x05\0",
@@ -215,13 +215,13 @@ mod tests {
             b"\x01\0\x08\xff\xffa",
             b"\x01\0\x04\xff\xff\xff\xffa",
         ] {
-            let told = texts(&record(0xfc, bad));
-            assert!(bad.is_empty() || told.is_err(), "{bad:?}: {told:?}");
+            let result = texts(&record(0xfc, invalid));
+            assert!(invalid.is_empty() || result.is_err(), "{invalid:?}: {result:?}");
         }
     }
 
     #[test]
-    fn compact_numbers_are_unfolded() {
+    fn rk_numbers_are_decoded() {
         for (word, expected) in [
             (0x3ff0_0000, 1.0),
             (0x3ff0_0001, 0.01),

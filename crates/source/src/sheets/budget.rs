@@ -1,40 +1,41 @@
-//! How much of a file is read before enough is enough.
+//! Limits on what a workbook may cost to read.
 //!
-//! Whoever made a workbook decides what its bytes say, so no number in them is believed: what is unpacked, kept
-//! and walked is counted as it happens, and the time it takes too.
+//! A workbook may be hostile, so no number in it is trusted: what is inflated, stored and walked is counted as it
+//! happens, and so is the time.
 
 use std::time::{Duration, Instant};
 
 use crate::tables::ParseError;
 
-/// A file that is longer is not looked at.
+/// A larger file is not opened.
 pub(super) const FILE_BYTES_MAX: usize = 128 << 20;
 /// Parts of a package.
 pub(super) const ENTRIES_MAX: usize = 10_000;
-/// One part, unpacked.
+/// One part, inflated.
 pub(super) const PART_BYTES_MAX: u64 = 512 << 20;
-/// All parts that are read, unpacked.
+/// All parts that are read, inflated.
 pub(super) const INFLATED_BYTES_MAX: u64 = 1 << 30;
-/// A part that unpacks to more than so many times its size is a bomb. Sheets of one repeated row reach about 100.
+/// A part that inflates to more than this many times its size is a ZIP bomb. Sheets of one repeated row reach about
+/// 100.
 pub(super) const COMPRESSION_RATIO_MAX: u64 = 400;
-/// Below this nobody asks for the ratio.
+/// The ratio of smaller parts does not matter.
 pub(super) const RATIO_EXEMPT_BYTES_MAX: u64 = 4 << 20;
-/// Cells that have something in them, over all sheets; and cells of all tables, blank ones too.
+/// Cells with a value, over all sheets; and cells of all tables, empty ones too.
 pub(super) const CELLS_MAX: usize = 10_000_000;
-/// As in a CSV file.
+/// The same as for a CSV file.
 pub(super) const COLUMNS_MAX: usize = 1024;
 pub(super) const DEPTH_MAX: usize = 128;
-/// All sheets of a workbook, hidden ones too.
+/// Sheets of a workbook, hidden ones too.
 pub(super) const SHEETS_MAX: usize = 1000;
 /// All texts of a workbook.
 pub(super) const TEXT_BYTES_MAX: usize = 1 << 30;
-/// Reading takes no longer.
+/// The longest time that reading may take.
 pub(super) const LOAD_MS_MAX: u64 = 60_000;
 
-/// So many small steps are taken between two looks at the clock.
+/// How many small steps to take between two looks at the clock.
 const STEPS_PER_CLOCK_CHECK: u32 = 4096;
 
-/// What is left of all that.
+/// What is left of these limits.
 pub(super) struct Budget {
     deadline: Instant,
     steps_until_check: u32,
@@ -58,7 +59,7 @@ impl Budget {
         }
     }
 
-    /// One small step.
+    /// Counts one small step.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), ParseError> {
         if self.steps_until_check == 0 {
@@ -69,7 +70,7 @@ impl Budget {
         Ok(())
     }
 
-    /// A large one.
+    /// Checks the clock, for a large step.
     pub(super) fn check_deadline(&self) -> Result<(), ParseError> {
         if Instant::now() < self.deadline {
             return Ok(());
@@ -103,20 +104,20 @@ impl Budget {
     }
 }
 
-/// It may be fine, and there is too much of it.
-pub(super) fn too_large_error(why: impl Into<String>) -> ParseError {
-    error_with_help(why, "keep what is served in a workbook of its own, or in a SQLite database")
+/// The workbook may be valid, but is too large.
+pub(super) fn too_large_error(reason: impl Into<String>) -> ParseError {
+    error_with_help(reason, "move the data to a smaller workbook, or to a SQLite database")
 }
 
-/// It is not what its name says, or damaged.
-pub(super) fn invalid_file_error(why: impl Into<String>) -> ParseError {
-    error_with_help(why, "open it in a spreadsheet program and save it again")
+/// The file is not what its name says, or is damaged.
+pub(super) fn invalid_file_error(reason: impl Into<String>) -> ParseError {
+    error_with_help(reason, "open it in a spreadsheet program and save it again")
 }
 
-pub(super) fn error_with_help(why: impl Into<String>, help: &str) -> ParseError {
-    // It stands behind the name of the file.
+pub(super) fn error_with_help(reason: impl Into<String>, help: &str) -> ParseError {
+    // The message follows the name of the file.
     ParseError {
-        message: format!("cannot be read: {}", why.into()),
+        message: format!("cannot be read: {}", reason.into()),
         help: Some(help.to_owned()),
         location: None,
     }

@@ -1,6 +1,6 @@
-//! The container of an old workbook: a file of sectors, chained into streams.
+//! The container of an XLS workbook: a compound file of sectors, chained into streams.
 //!
-//! Numbers in it are not believed: nothing is reserved for what they promise, and no chain is longer than the file.
+//! No number in it is trusted: nothing is allocated for what it promises, and no chain is longer than the file.
 
 use super::budget::{Budget, invalid_file_error};
 use crate::tables::ParseError;
@@ -9,14 +9,14 @@ const MAGIC: [u8; 8] = [0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1];
 const HEADER_BYTES: usize = 512;
 const ENTRY_BYTES: usize = 128;
 const MINI_BYTES: usize = 64;
-/// Shorter streams lie in small sectors.
+/// Shorter streams are in the mini stream.
 const MINI_STREAM_BYTES_MAX: u64 = 4096;
-/// Larger numbers of sectors mean something else: free, the end of a chain, the table itself.
+/// Higher sector numbers have special meanings: free, end of chain, the table itself.
 const SECTOR_MAX: u32 = 0xffff_fffa;
 
 pub(super) struct CompoundFile<'a> {
     sectors: Sectors<'a>,
-    /// Which sector follows each.
+    /// The successor of each sector.
     fat: Vec<u32>,
     mini_fat: Vec<u32>,
     mini_stream: Vec<u8>,
@@ -43,7 +43,7 @@ impl<'a> Sectors<'a> {
     fn get(self, sector: u32) -> Option<&'a [u8]> {
         let at = usize::try_from(sector).ok()?.checked_add(1)?.checked_mul(self.size)?;
         let rest = self.bytes.get(at..).filter(|rest| !rest.is_empty())?;
-        // The last sector of a file may be cut.
+        // The last sector of a file may be incomplete.
         Some(&rest[..rest.len().min(self.size)])
     }
 
@@ -116,7 +116,7 @@ impl<'a> CompoundFile<'a> {
         self.streams.iter().any(|one| one.name.eq_ignore_ascii_case(name))
     }
 
-    /// A stream by its name, in any case of its letters.
+    /// A stream by its name, ignoring case.
     pub(super) fn stream(&self, name: &str, budget: &mut Budget) -> Result<Option<Vec<u8>>, ParseError> {
         let Some(stream) = self.streams.iter().find(|one| one.name.eq_ignore_ascii_case(name)) else {
             return Ok(None);
@@ -144,7 +144,7 @@ impl<'a> CompoundFile<'a> {
     }
 }
 
-/// The table of which sector follows which. Its own sectors are listed in the header, and in a chain from there.
+/// Reads the table of each sector's successor. The header, and a chain that starts there, list its sectors.
 fn read_fat(sectors: Sectors<'_>, header: &[u8], budget: &mut Budget) -> Result<Vec<u32>, ParseError> {
     let mut lists: Vec<u32> = u32_words(&header[76..]).collect();
     let mut more = u32_at(header, 68).ok_or_else(damaged_error)?;
@@ -160,7 +160,7 @@ fn read_fat(sectors: Sectors<'_>, header: &[u8], budget: &mut Budget) -> Result<
     let mut next = Vec::new();
     for sector in lists.into_iter().filter(|sector| *sector < SECTOR_MAX) {
         budget.step()?;
-        // What lies behind the end of the file is of no use.
+        // Entries for sectors beyond the end of the file are useless.
         if next.len() > sectors.count() {
             break;
         }

@@ -1,4 +1,4 @@
-//! A value as a cell of a sheet's part, or why a workbook cannot hold it exactly.
+//! Encodes a value as a cell of a sheet's XML, or says why a workbook cannot hold it exactly.
 
 use contract::infer::SAFE_INTEGER_MAX;
 
@@ -7,12 +7,12 @@ use super::workbook::Styles;
 use super::xml::escape_text;
 use crate::tables::StoredValue;
 
-/// Excel's own.
+/// Excel's limit.
 pub(super) const TEXT_UNITS_MAX: usize = 32_767;
-/// Excel takes nothing larger.
+/// Excel's limit.
 const NUMBER_MAX: f64 = 9.999_999_999_999_99e307;
 
-/// What stands in a cell: its type, and its content with the tags around it.
+/// A cell's type, its content with the tags around it, and its style.
 #[derive(Debug, PartialEq)]
 pub(super) struct EncodedCell {
     pub(super) cell_type: Option<&'static str>,
@@ -20,11 +20,11 @@ pub(super) struct EncodedCell {
     pub(super) style: u32,
 }
 
-/// `styles_like` are those that the column's moments have, the nearest first. `prefix` goes before tags.
+/// `column_styles` are the date styles used in the column, nearest first. `prefix` precedes tag names.
 pub(super) fn encode_cell(
-    held: StoredValue<'_>,
+    stored: StoredValue<'_>,
     style: u32,
-    styles_like: &mut dyn Iterator<Item = u32>,
+    column_styles: &mut dyn Iterator<Item = u32>,
     styles: &Styles,
     prefix: &str,
 ) -> Result<EncodedCell, String> {
@@ -34,30 +34,30 @@ pub(super) fn encode_cell(
         }
         Ok(EncodedCell { cell_type: None, content: value_element(prefix, &shortest_digits(n)), style })
     };
-    match held {
+    match stored {
         StoredValue::Null => Ok(EncodedCell { cell_type: None, content: String::new(), style }),
-        StoredValue::Boolean(yes) => Ok(EncodedCell {
+        StoredValue::Boolean(value) => Ok(EncodedCell {
             cell_type: Some("b"),
-            content: value_element(prefix, if yes { "1" } else { "0" }),
+            content: value_element(prefix, if value { "1" } else { "0" }),
             style,
         }),
         StoredValue::Integer(n) if (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n) => number(n as f64),
         StoredValue::Integer(_) => {
-            Err("a workbook keeps no more than 53 bits of a whole number; keep such numbers as text".into())
+            Err("a workbook stores only 53 bits of a whole number; store such numbers as text".into())
         }
-        StoredValue::Real(n) if !n.is_finite() => Err("a workbook has no infinite numbers".into()),
+        StoredValue::Real(n) if !n.is_finite() => Err("a workbook cannot hold infinite numbers".into()),
         StoredValue::Real(n) if n.abs() > NUMBER_MAX || n.is_subnormal() => {
             Err("the number is too large or too small for a workbook".into())
         }
         StoredValue::Real(n) => number(n),
         StoredValue::NumberText(text) => match parse_exact(text) {
             Some(n) => number(n),
-            None => Err("a workbook keeps about 15 digits of a number, and these are more".into()),
+            None => Err("a workbook stores about 15 digits of a number, and this one has more".into()),
         },
         StoredValue::Text(text) | StoredValue::Json(text) => string_cell(text, style, prefix),
         StoredValue::DateTime(text) => {
             let mut all = vec![style];
-            for style in styles_like {
+            for style in column_styles {
                 if !all.contains(&style) {
                     all.push(style);
                 }
@@ -83,7 +83,7 @@ pub(super) fn encode_cell(
             })?;
             Ok(EncodedCell { cell_type: None, content: value_element(prefix, &shortest_digits(n)), style })
         }
-        StoredValue::Blob(_) => Err("a workbook has no place for bytes".into()),
+        StoredValue::Blob(_) => Err("a workbook cannot hold bytes".into()),
     }
 }
 
@@ -91,16 +91,16 @@ fn value_element(prefix: &str, text: &str) -> String {
     format!("<{prefix}v>{text}</{prefix}v>")
 }
 
-/// A text is always a text, however much it looks like a formula.
+/// A text stays a text, even if it looks like a formula.
 fn string_cell(text: &str, style: u32, prefix: &str) -> Result<EncodedCell, String> {
     let units = text.encode_utf16().count();
     if units > TEXT_UNITS_MAX {
         return Err(format!(
-            "a cell of a workbook holds {TEXT_UNITS_MAX} characters, and this text has {units}"
+            "a cell of a workbook holds at most {TEXT_UNITS_MAX} characters, and this text has {units}"
         ));
     }
     if text.contains('\0') {
-        return Err("a workbook has no NUL characters".into());
+        return Err("a workbook cannot hold a NUL character".into());
     }
     let text = escape_text(text);
     let content = format!("<{prefix}is><{prefix}t xml:space=\"preserve\">{text}</{prefix}t></{prefix}is>");
@@ -113,14 +113,14 @@ fn shortest_digits(n: f64) -> String {
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// The binary fraction that has exactly these digits when it is written as short as can be.
+/// The float whose shortest spelling has exactly these digits.
 fn parse_exact(text: &str) -> Option<f64> {
     let n =
         text.parse::<f64>().ok().filter(|n| n.is_finite() && n.abs() <= NUMBER_MAX && !n.is_subnormal())?;
     (decimal_parts(&shortest_digits(n))? == decimal_parts(text)?).then_some(n)
 }
 
-/// Sign, digits without zeros at either end, and where the point stands.
+/// The sign, the digits without zeros at either end, and the position of the decimal point.
 fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
     let (is_negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -143,17 +143,17 @@ fn decimal_parts(text: &str) -> Option<(bool, String, i64)> {
 mod tests {
     use super::{StoredValue, Styles, encode_cell, parse_exact};
 
-    fn check(held: StoredValue<'_>, expected: Result<&str, &str>) {
-        let told = encode_cell(held, 0, &mut std::iter::empty(), &Styles::default(), "");
-        match (told, expected) {
-            (Ok(cell), Ok(expected)) => assert_eq!(cell.content, expected, "{held:?}"),
-            (Err(why), Err(expected)) => assert!(why.contains(expected), "{held:?}: {why}"),
-            (told, expected) => panic!("{held:?}: {told:?}, not {expected:?}"),
+    fn check(stored: StoredValue<'_>, expected: Result<&str, &str>) {
+        let result = encode_cell(stored, 0, &mut std::iter::empty(), &Styles::default(), "");
+        match (result, expected) {
+            (Ok(cell), Ok(expected)) => assert_eq!(cell.content, expected, "{stored:?}"),
+            (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{stored:?}: {reason}"),
+            (result, expected) => panic!("{stored:?}: {result:?}, not {expected:?}"),
         }
     }
 
     #[test]
-    fn values_are_written_so_that_they_read_back() {
+    fn values_are_encoded_to_read_back() {
         check(StoredValue::Integer(-7), Ok("<v>-7</v>"));
         check(StoredValue::Integer(9_007_199_254_740_991), Ok("<v>9007199254740991</v>"));
         check(StoredValue::Real(0.1), Ok("<v>0.1</v>"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workbook_cannot_hold_is_refused_by_name() {
+    fn values_that_a_workbook_cannot_hold_are_rejected() {
         let long = "é".repeat(32_768);
         check(StoredValue::Integer(9_007_199_254_740_992), Err("53 bits"));
         check(StoredValue::Integer(i64::MIN), Err("53 bits"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_exact_or_not() {
+    fn digits_parse_only_if_exact() {
         for (text, expected) in [
             ("0.10", Some(0.1)),
             ("100", Some(100.0)),

@@ -1,7 +1,7 @@
-//! ODS: one XML part has all the sheets. Only read.
+//! ODS: one XML part contains all the sheets. Read only.
 //!
-//! Cells and rows can be said to be there a million times over. What is empty is counted, and nothing more; what
-//! is not has to fit the budget, each time.
+//! A cell or row can claim to be repeated a million times. Empty ones are only counted; every copy of the others is
+//! charged to the budget.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use super::xml::{StartTag, XmlEvent, XmlReader, utf8_text};
 use super::zip::{ZipArchive, password_error};
 use crate::tables::{ParseError, ParsedFile};
 
-/// Blanks that one element stands for.
+/// The most spaces that one element may stand for.
 const BLANKS_MAX: usize = 32_767;
 
 pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Result<ParsedFile, ParseError> {
@@ -27,28 +27,29 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             return Err(password_error());
         }
     }
-    let at = archive.find("content.xml").ok_or_else(|| invalid_file_error("the file is no ODS workbook"))?;
+    let at =
+        archive.find("content.xml").ok_or_else(|| invalid_file_error("the file is not an ODS workbook"))?;
     let content = archive.read(at, budget)?;
-    let mut reading =
+    let mut reader =
         OdsReader { xml: XmlReader::new(utf8_text(&content)?), budget, hidden_styles: HashSet::new() };
-    let mut loaded = ParsedFile::default();
-    for sheet in reading.read_sheets()? {
-        let mut leave_out =
-            |why: String| loaded.skipped_tables.push(SkippedTable { table: sheet.name.clone(), reason: why });
+    let mut parsed = ParsedFile::default();
+    for sheet in reader.read_sheets()? {
+        let mut skip =
+            |reason: String| parsed.skipped_tables.push(SkippedTable { table: sheet.name.clone(), reason });
         if sheet.is_hidden {
-            leave_out("it is hidden in the workbook".into());
+            skip("it is hidden in the workbook".into());
             continue;
         }
         match sheet.grid.find_table(&[], options.header_row_for(&sheet.name)) {
             Ok(layout) => {
-                let (table, notes) = sheet.grid.build_table(&sheet.name, &layout, &[], reading.budget)?;
-                loaded.tables.push(table);
-                loaded.notes.extend(notes);
+                let (table, notes) = sheet.grid.build_table(&sheet.name, &layout, &[], reader.budget)?;
+                parsed.tables.push(table);
+                parsed.notes.extend(notes);
             }
-            Err(why) => leave_out(why),
+            Err(reason) => skip(reason),
         }
     }
-    Ok(loaded)
+    Ok(parsed)
 }
 
 struct OdsSheet {
@@ -60,7 +61,7 @@ struct OdsSheet {
 struct OdsReader<'a, 'b> {
     xml: XmlReader<'a>,
     budget: &'b mut Budget,
-    /// Styles of sheets that nobody sees.
+    /// Styles of hidden sheets.
     hidden_styles: HashSet<String>,
 }
 
@@ -90,7 +91,7 @@ impl OdsReader<'_, '_> {
                         let grid = if is_empty { Grid::default() } else { self.read_grid()? };
                         sheets.push(OdsSheet { name, is_hidden, grid });
                     }
-                    // What was changed when, and by whom: not what is there.
+                    // The history of changes, not the contents.
                     "tracked-changes" if !is_empty => self.xml.skip(self.budget)?,
                     _ => {}
                 },
@@ -119,7 +120,7 @@ impl OdsReader<'_, '_> {
                         }
                         number = number.saturating_add(times);
                     }
-                    // Rows stand in these as if they were not there.
+                    // Rows may be inside of groups.
                     "table-row-group" | "table-rows" | "table-header-rows" => {}
                     _ if !is_empty => self.xml.skip(self.budget)?,
                     _ => {}
@@ -131,7 +132,7 @@ impl OdsReader<'_, '_> {
         }
     }
 
-    /// The same row, `times` over.
+    /// Adds the same row `times` times.
     fn push_repeated_rows(
         &mut self,
         grid: &mut Grid,
@@ -231,7 +232,7 @@ impl OdsReader<'_, '_> {
         }))
     }
 
-    /// What a person sees in a cell that was opened: its paragraphs, without comments and pictures.
+    /// The visible text of the cell that was opened: its paragraphs, without comments and pictures.
     fn read_cell_text(&mut self) -> Result<Option<String>, ParseError> {
         let inside = self.xml.depth();
         let mut out: Option<String> = None;
@@ -252,7 +253,7 @@ impl OdsReader<'_, '_> {
     fn read_paragraph(&mut self, mut out: String) -> Result<String, ParseError> {
         let inside = self.xml.depth();
         let start = out.len();
-        // Several blanks are one, and none stands at the beginning: what is meant has an element of its own.
+        // XML whitespace collapses, and is dropped at the start; spaces that count have an element of their own.
         let mut after_blank = true;
         loop {
             match self.xml.next(self.budget)? {
@@ -306,7 +307,7 @@ fn text_bytes(value: &CellValue) -> usize {
     }
 }
 
-/// How often a cell or row is there.
+/// How often a cell or row is repeated.
 fn repeat_count(tag: &StartTag<'_>, name: &str) -> Result<u32, ParseError> {
     let times = tag.attribute(name)?.map_or(Some(1), |times| times.parse::<u32>().ok());
     times.filter(|times| *times > 0).ok_or_else(|| invalid_file_error("a cell of the workbook is damaged"))

@@ -1,37 +1,37 @@
-//! Days as workbooks count them, and which cells are shown as dates.
+//! Serial dates: numbers of days, as workbooks store dates, and the number formats that show them.
 //!
-//! A date is a number and a number format. The number counts days, from 1 on 1900-01-01 or from 0 on 1904-01-01;
-//! the format says whether somebody sees a day, a time, both, or plain digits.
+//! A date is a number with a number format. The number counts days, from 1 on 1900-01-01 or from 0 on 1904-01-01. The
+//! format decides whether the cell shows a date, a time, both, or a plain number.
 
 use contract::time;
 
-/// What a number format shows of a number.
+/// How a number format shows a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NumberFormat {
     Number,
     Date,
     Time,
     DateTime,
-    /// Hours that go on beyond a day.
+    /// Hours that count beyond a day.
     Duration,
 }
 
-/// From which day on days are counted.
+/// The day from which days are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Epoch {
-    /// 1900 had no 29th of February, but day 60 is that day: Lotus 1-2-3 said so, and all others after it.
+    /// 1900 was not a leap year, but day 60 is its February 29: a bug of Lotus 1-2-3 that every program copied.
     #[default]
     Date1900,
     Date1904,
 }
 
 const DAY_MS: i64 = 86_400_000;
-/// Between 1970-01-01 and the day before the first one.
+/// From the day before the first one to 1970-01-01.
 const DAYS_TO_1900: i64 = 25_569;
 const DAYS_TO_1904: i64 = 24_107;
 
-/// The formats that have a number instead of a code. ECMA-376 part 1, 18.8.30; those from 27 on differ by
-/// language, and are dates or times in all of them.
+/// The built-in formats, which have a number instead of a code. ECMA-376 part 1, 18.8.30. Those from 27 on depend on
+/// the language, but are dates or times in all languages.
 pub(super) fn builtin_format(id: u32) -> NumberFormat {
     match id {
         14..=17 | 27..=31 | 36 | 50..=54 | 57 | 58 => NumberFormat::Date,
@@ -42,7 +42,7 @@ pub(super) fn builtin_format(id: u32) -> NumberFormat {
     }
 }
 
-/// What a format code shows: `yyyy-mm-dd`, `[h]:mm`, `0.00 "days"`.
+/// How a format code shows a number: `yyyy-mm-dd`, `[h]:mm`, `0.00 "days"`.
 pub(super) fn format_of_code(code: &str) -> NumberFormat {
     let tokens = format_tokens(code);
     let is_minute = |at: usize| {
@@ -61,8 +61,8 @@ pub(super) fn format_of_code(code: &str) -> NumberFormat {
     }
 }
 
-/// The letters for years, months, days, hours and seconds, each run of one letter once; `[` for hours, minutes or
-/// seconds that go on. Only the part for positive numbers counts.
+/// The letters for years, months, days, hours and seconds, each run of one letter once; `[` for elapsed hours,
+/// minutes or seconds. Reads only the section for positive numbers.
 fn format_tokens(code: &str) -> Vec<char> {
     let mut tokens = Vec::new();
     let mut chars = code.chars().peekable();
@@ -100,12 +100,13 @@ fn format_tokens(code: &str) -> Vec<char> {
     tokens
 }
 
-/// A number as the format shows it, in ISO 8601; nothing if there is no such day, or if it is a number after all.
+/// The number as the format shows it, in ISO 8601. `None` if there is no such day, or if the format shows a plain
+/// number.
 pub(super) fn format_serial(serial: f64, shown: NumberFormat, epoch: Epoch) -> Option<String> {
     if shown == NumberFormat::Number || !(0.0..2_958_466.0).contains(&serial) {
         return None;
     }
-    // Nobody counts in less than milliseconds: a day of noon plus 1e-12 is noon.
+    // Rounds to milliseconds: noon plus 1e-12 days is noon.
     let ms = (serial * DAY_MS as f64).round() as i64;
     let (days, of_day) = (ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS));
     match shown {
@@ -119,7 +120,7 @@ pub(super) fn format_serial(serial: f64, shown: NumberFormat, epoch: Epoch) -> O
     }
 }
 
-/// The number for a text that [`told`] would give back; nothing if no number does.
+/// The number that [`format_serial`] formats as this text; `None` if there is none.
 pub(super) fn parse_serial(text: &str, shown: NumberFormat, epoch: Epoch) -> Option<f64> {
     let ms = match shown {
         NumberFormat::Number => return None,
@@ -142,7 +143,7 @@ pub(super) fn parse_serial(text: &str, shown: NumberFormat, epoch: Epoch) -> Opt
 fn format_date(days: i64, epoch: Epoch) -> Option<String> {
     let day = match epoch {
         Epoch::Date1904 => days - DAYS_TO_1904,
-        // Day 0 is the 0th of January, and day 60 never was.
+        // Day 0 is January 0, and day 60 never existed.
         Epoch::Date1900 if days == 0 || days == 60 => return None,
         Epoch::Date1900 if days < 60 => days - DAYS_TO_1900 + 1,
         Epoch::Date1900 => days - DAYS_TO_1900,
@@ -153,7 +154,7 @@ fn format_date(days: i64, epoch: Epoch) -> Option<String> {
 
 /// Year, month and day of a day since 1970-01-01.
 fn civil_date(day: i64) -> (i64, i64, i64) {
-    // Years begin in March here, so that the odd day comes last.
+    // Years start in March here, so that the leap day is last.
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);
@@ -173,8 +174,9 @@ fn format_time(ms: i64) -> String {
 
 fn parse_time_ms(text: &str) -> Option<i64> {
     let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let mut parts =
-        clock.split(':').map(|part| part.parse::<i64>().ok().filter(|n| (0..1_000_000).contains(n)));
+    let mut parts = clock
+        .split(':')
+        .map(|sheet_xml| sheet_xml.parse::<i64>().ok().filter(|n| (0..1_000_000).contains(n)));
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
     let is_short = fraction.len() <= 3 && fraction.bytes().all(|c| c.is_ascii_digit());
     let fraction = format!("{fraction:0<3}").parse::<i64>().ok().filter(|_| is_short)?;
@@ -188,7 +190,7 @@ mod tests {
     use super::{Epoch, NumberFormat, format_of_code, format_serial, parse_serial};
 
     #[test]
-    fn codes_show_what_they_show() {
+    fn format_codes_are_classified() {
         for (code, expected) in [
             ("General", NumberFormat::Number),
             ("0.00", NumberFormat::Number),
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_the_days_that_a_spreadsheet_shows() {
+    fn serial_numbers_format_as_spreadsheets_show_them() {
         use Epoch::{Date1900, Date1904};
         for (number, shown, epoch, expected) in [
             (1.0, NumberFormat::Date, Date1900, Some("1900-01-01")),
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cell_could_not_hold_has_no_number() {
+    fn dates_that_a_cell_cannot_hold_have_no_serial_number() {
         for (text, shown) in [
             ("1899-12-31", NumberFormat::Date),
             ("1900-02-29", NumberFormat::Date),
@@ -279,7 +281,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn moments_survive(ms in 61 * super::DAY_MS..2_957_003 * super::DAY_MS, both: bool, of_1904: bool) {
+        fn serial_dates_round_trip(ms in 61 * super::DAY_MS..2_957_003 * super::DAY_MS, both: bool, of_1904: bool) {
             let (shown, epoch) = (
                 if both { NumberFormat::DateTime } else { NumberFormat::Date },
                 if of_1904 { Epoch::Date1904 } else { Epoch::Date1900 },

@@ -1,5 +1,5 @@
-//! A workbook's parts that all its sheets share: which sheets there are, the texts they have in common, and which
-//! styles show dates.
+//! The parts of a workbook that its sheets share: the list of sheets, the shared strings, and which styles show
+//! dates.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(super) struct SheetEntry {
 }
 
 pub(super) enum SheetKind {
-    /// The part's name and its place in the file.
+    /// The name of its part, and the part's position in the archive.
     Cells(String, usize),
     /// A chart, a dialog, a macro sheet.
     Other,
@@ -60,7 +60,7 @@ impl WorkbookParts {
             ));
         }
         let Some(at) = archive.find(&workbook) else {
-            return Err(invalid_file_error("the file is a ZIP file, and no workbook"));
+            return Err(invalid_file_error("the file is a ZIP archive, but not a workbook"));
         };
         let relations = read_relationships(archive, &workbook, budget)?;
         let bytes = archive.read(at, budget)?;
@@ -136,15 +136,15 @@ impl WorkbookParts {
     }
 }
 
-/// What one part says of another.
+/// A relationship from one part to another.
 pub(super) struct Relationship {
-    /// The last word of its type.
+    /// The last segment of its type.
     pub(super) kind: String,
-    /// The other part's name.
+    /// The name of the target part.
     pub(super) target: String,
 }
 
-/// By id. A part without relations has none.
+/// Relationships by id. Empty if the part has none.
 pub(super) fn read_relationships(
     archive: &ZipArchive<'_>,
     part: &str,
@@ -175,7 +175,7 @@ pub(super) fn read_relationships(
     }
 }
 
-/// A part's name as another part in `folder` calls it. Names that lead outside stay inside.
+/// Resolves a part name that a part in `folder` uses. `..` cannot leave the archive.
 fn resolve_target(folder: &str, target: &str) -> String {
     let mut segments: Vec<&str> = match target.starts_with('/') {
         true => Vec::new(),
@@ -191,7 +191,7 @@ fn resolve_target(folder: &str, target: &str) -> String {
     segments.join("/")
 }
 
-/// What each cell style shows of a number.
+/// How each cell style shows a number.
 fn parse_styles(xml: &str, budget: &mut Budget) -> Result<Vec<NumberFormat>, ParseError> {
     let mut xml = XmlReader::new(xml);
     let mut codes: HashMap<u32, NumberFormat> = HashMap::new();
@@ -237,7 +237,7 @@ fn parse_shared_strings(xml: &str, budget: &mut Budget) -> Result<Vec<Box<str>>,
     }
 }
 
-/// The text of an element that was opened: its runs joined, what is only there to be read aloud left out.
+/// The text of the element that was opened: its runs joined, without phonetic text.
 pub(super) fn read_rich_text(xml: &mut XmlReader<'_>, budget: &mut Budget) -> Result<String, ParseError> {
     let inside = xml.depth();
     let mut out = String::new();
@@ -249,7 +249,7 @@ pub(super) fn read_rich_text(xml: &mut XmlReader<'_>, budget: &mut Budget) -> Re
                     let keeps = tag.attribute("xml:space")?.is_some_and(|space| space == "preserve");
                     let mut run = String::new();
                     xml.inner_text(&mut run, budget)?;
-                    // Spreadsheet programs drop blanks at the ends unless told to keep them.
+                    // Spreadsheet programs trim a text unless it says to preserve whitespace.
                     out.push_str(if keeps { &run } else { run.trim_matches([' ', '\t', '\n', '\r']) });
                 }
                 _ => {}

@@ -1,4 +1,4 @@
-//! XML of a workbook's parts: no document type, no entities but the five, and only so deep.
+//! Reads the XML of a workbook's parts: no document type, no entities but the five predefined ones, bounded depth.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use quick_xml::reader::Reader;
 use super::budget::{Budget, DEPTH_MAX, invalid_file_error};
 use crate::tables::ParseError;
 
-/// A part as text. Everybody writes UTF-8.
+/// The text of a part. All programs write UTF-8.
 pub(super) fn utf8_text(bytes: &[u8]) -> Result<&str, ParseError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|_| invalid_file_error("a part of the file is not in UTF-8"))
@@ -24,7 +24,7 @@ pub(super) struct XmlReader<'a> {
 }
 
 pub(super) enum XmlEvent<'a> {
-    /// `is_empty` if no end follows.
+    /// `is_empty` if no end event follows.
     Start {
         tag: StartTag<'a>,
         is_empty: bool,
@@ -41,12 +41,12 @@ impl<'a> XmlReader<'a> {
         Self { reader: Reader::from_str(text), depth: 0, event_start: 0 }
     }
 
-    /// How many elements are open.
+    /// The number of open elements.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The bytes of the last node.
+    /// The byte range of the last event.
     pub(super) fn span(&self) -> Range<usize> {
         self.event_start..self.end()
     }
@@ -59,8 +59,8 @@ impl<'a> XmlReader<'a> {
         loop {
             budget.step()?;
             self.event_start = self.end();
-            let bad = || invalid_file_error("a part of the file is no valid XML");
-            match self.reader.read_event().map_err(|_| bad())? {
+            let invalid = || invalid_file_error("a part of the file is not valid XML");
+            match self.reader.read_event().map_err(|_| invalid())? {
                 Event::Start(start) => {
                     self.depth += 1;
                     if self.depth > DEPTH_MAX {
@@ -70,29 +70,29 @@ impl<'a> XmlReader<'a> {
                 }
                 Event::Empty(start) => return Ok(XmlEvent::Start { tag: StartTag(start), is_empty: true }),
                 Event::End(_) => {
-                    self.depth = self.depth.checked_sub(1).ok_or_else(bad)?;
+                    self.depth = self.depth.checked_sub(1).ok_or_else(invalid)?;
                     return Ok(XmlEvent::End);
                 }
                 Event::Text(text) => return Ok(XmlEvent::Text(text.xml10_content())),
                 Event::CData(text) => return Ok(XmlEvent::Text(text.xml10_content())),
                 Event::GeneralRef(name) => {
-                    if let Some(c) = name.resolve_char_ref().map_err(|_| bad())? {
+                    if let Some(c) = name.resolve_char_ref().map_err(|_| invalid())? {
                         return Ok(XmlEvent::Text(c.to_string().into()));
                     }
-                    let known = resolve_predefined_entity(&name.xml10_content()).ok_or_else(bad)?;
-                    return Ok(XmlEvent::Text(known.into()));
+                    let table_row = resolve_predefined_entity(&name.xml10_content()).ok_or_else(invalid)?;
+                    return Ok(XmlEvent::Text(table_row.into()));
                 }
                 Event::DocType(_) => {
                     return Err(invalid_file_error("a part of the file has a document type"));
                 }
-                Event::Eof if self.depth > 0 => return Err(bad()),
+                Event::Eof if self.depth > 0 => return Err(invalid()),
                 Event::Eof => return Ok(XmlEvent::Eof),
                 Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
             }
         }
     }
 
-    /// Walks over the rest of an element that was opened.
+    /// Skips the rest of the element that was opened.
     pub(super) fn skip(&mut self, budget: &mut Budget) -> Result<(), ParseError> {
         let outside = self.depth.saturating_sub(1);
         while self.depth > outside {
@@ -103,7 +103,7 @@ impl<'a> XmlReader<'a> {
         Ok(())
     }
 
-    /// The text directly inside an element that was opened, up to its end; elements in it are walked over.
+    /// Appends the text directly inside the element that was opened; skips its child elements.
     pub(super) fn inner_text(&mut self, out: &mut String, budget: &mut Budget) -> Result<(), ParseError> {
         let inside = self.depth;
         loop {
@@ -121,33 +121,33 @@ impl<'a> XmlReader<'a> {
 }
 
 impl StartTag<'_> {
-    /// Without its prefix.
+    /// Without the prefix.
     pub(super) fn name(&self) -> &str {
         self.0.local_name().into_inner()
     }
 
-    /// An attribute by its name, as it is written, without regard to prefixes other than the one in `name`.
+    /// The value of an attribute by its full name, prefix included.
     pub(super) fn attribute(&self, name: &str) -> Result<Option<String>, ParseError> {
-        let bad = || invalid_file_error("a part of the file is no valid XML");
+        let invalid = || invalid_file_error("a part of the file is not valid XML");
         let mut attributes = self.0.attributes();
         for attribute in attributes.with_checks(false) {
-            let attribute = attribute.map_err(|_| bad())?;
+            let attribute = attribute.map_err(|_| invalid())?;
             if attribute.key.as_ref() == name {
-                let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|_| bad())?;
+                let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|_| invalid())?;
                 return Ok(Some(value.into_owned()));
             }
         }
         Ok(None)
     }
 
-    /// An attribute whose prefix is chosen by whoever wrote the file: `r:id`.
+    /// The value of an attribute by its local name, with whatever prefix the file uses: `r:id`.
     pub(super) fn prefixed_attribute(&self, local: &str) -> Result<Option<String>, ParseError> {
-        let bad = || invalid_file_error("a part of the file is no valid XML");
+        let invalid = || invalid_file_error("a part of the file is not valid XML");
         let mut attributes = self.0.attributes();
         for attribute in attributes.with_checks(false) {
-            let attribute = attribute.map_err(|_| bad())?;
+            let attribute = attribute.map_err(|_| invalid())?;
             if attribute.key.prefix().is_some() && attribute.key.local_name().into_inner() == local {
-                let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|_| bad())?;
+                let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|_| invalid())?;
                 return Ok(Some(value.into_owned()));
             }
         }
@@ -158,7 +158,7 @@ impl StartTag<'_> {
         Ok(self.attribute(name)?.is_some_and(|value| matches!(value.as_str(), "1" | "true" | "on")))
     }
 
-    /// The bytes of an attribute's value, counted from the tag's `<`.
+    /// The byte range of an attribute's value, counted from the tag's `<`.
     pub(super) fn attribute_value_span(&self, name: &str) -> Option<Range<usize>> {
         let raw: &str = &self.0;
         let mut attributes = self.0.attributes();
@@ -169,7 +169,7 @@ impl StartTag<'_> {
     }
 }
 
-/// `_x000D_` and its like, as workbooks write what XML cannot.
+/// Decodes `_x000D_` and the like, which stand for characters that XML cannot contain.
 pub(super) fn unescape_text(text: String) -> String {
     if !text.contains("_x") {
         return text;
@@ -199,7 +199,7 @@ pub(super) fn unescape_text(text: String) -> String {
     out
 }
 
-/// The code unit that `_xHHHH_` at the beginning of a text stands for.
+/// The code unit that `_xHHHH_` at the start of a text stands for.
 fn escaped_unit(text: &str) -> Option<u16> {
     let bytes = text.as_bytes().get(..7)?;
     let is_escape =
@@ -207,13 +207,13 @@ fn escaped_unit(text: &str) -> Option<u16> {
     if is_escape { u16::from_str_radix(&text[2..6], 16).ok() } else { None }
 }
 
-/// Whether a text begins like an escape, up to what would end it.
+/// Whether a text starts like an escape, up to its last underscore.
 fn starts_like_escape(text: &str) -> bool {
     let bytes = text.as_bytes().get(..6);
     bytes.is_some_and(|bytes| bytes.starts_with(b"_x") && bytes[2..].iter().all(u8::is_ascii_hexdigit))
 }
 
-/// A text as it stands between tags, so that [`unescaped`] gives it back.
+/// Escapes a text for XML, so that [`unescape_text`] restores it.
 pub(super) fn escape_text(text: &str) -> String {
     use std::fmt::Write;
     let mut out = String::with_capacity(text.len() + 8);
@@ -222,10 +222,10 @@ pub(super) fn escape_text(text: &str) -> String {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            // Whatever comes next: it may be written as something that begins with `_`.
+            // Whatever comes next: its own escape may start with `_`.
             '_' if starts_like_escape(&text[at..]) => out.push_str("_x005F_"),
             '\t' | '\n' => out.push(c),
-            // A carriage return that stands there plainly is a line feed to every reader of XML.
+            // XML readers turn a raw carriage return into a line feed.
             '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => {
                 write!(out, "_x{:04X}_", u32::from(c)).expect("a String takes everything");
             }
@@ -242,7 +242,7 @@ mod tests {
     use super::{escape_text, unescape_text};
 
     #[test]
-    fn escapes_of_workbooks_are_read() {
+    fn workbook_escapes_are_decoded() {
         for (raw, expected) in [
             ("a_x000D_b", "a\rb"),
             ("_x005F_x000D_", "_x000D_"),
@@ -259,7 +259,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_escaped_reads_back(text in "(_|x|0|4|1|A|_x0041_|_x005F_|\\PC|[\\x01-\\x1f]|😀){0,20}") {
+        fn escaped_text_reads_back(text in "(_|x|0|4|1|A|_x0041_|_x005F_|\\PC|[\\x01-\\x1f]|😀){0,20}") {
             let plain = quick_xml::escape::unescape(&escape_text(&text)).unwrap().into_owned();
             prop_assert_eq!(unescape_text(plain), text);
         }

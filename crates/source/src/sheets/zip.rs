@@ -1,10 +1,10 @@
-//! The container of a workbook: a ZIP file, read strictly, with any part replaced and all others left as they are.
+//! The container of a workbook: a ZIP archive, read strictly. Can replace one part and leave all others as they are.
 //!
-//! What two readers could read differently is refused: two parts of one name, parts that share bytes, a local
-//! header that says another name than the directory. Names are compared, and never used as paths.
+//! Refuses what two readers could read differently: two parts with one name, parts that share bytes, a local header
+//! whose name differs from the directory's. Compares names, and never uses them as paths.
 //!
-//! Not a library's: those give parts back with headers of their own making, and a write here has to leave every
-//! byte of every other part where it was, descriptors and extra fields included.
+//! Not a library: libraries write headers of their own, but a write here has to preserve every byte of every other
+//! part, data descriptors and extra fields included.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -25,18 +25,18 @@ pub(super) struct ZipArchive<'a> {
     /// In the order of the directory.
     entries: Vec<ZipEntry>,
     directory: Range<usize>,
-    /// What stands behind everything: the end record's comment.
+    /// The comment of the end record, at the end of the file.
     comment: Range<usize>,
 }
 
 struct ZipEntry {
-    /// In lower case: part names are equal without regard to case.
+    /// In lower case: part names are case-insensitive.
     name: String,
     method: u16,
     crc: u32,
     size: u64,
     data: Range<usize>,
-    /// From the local header to the next one, with whatever stands between.
+    /// From the local header to the next one, with whatever is between them.
     local_span: Range<usize>,
     /// In the directory.
     directory_span: Range<usize>,
@@ -52,19 +52,19 @@ const CENTRAL_HEADER: [u8; 4] = *b"PK\x01\x02";
 const CENTRAL_HEADER_BYTES: usize = 46;
 const LOCAL_HEADER: [u8; 4] = *b"PK\x03\x04";
 const LOCAL_HEADER_BYTES: usize = 30;
-/// The extra field with sizes and places of 64 bits.
+/// The extra field with 64-bit sizes and offsets.
 const ZIP64_EXTRA_FIELD: u16 = 1;
 
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 const ENCRYPTED: u16 = 1;
-/// Checksum and sizes stand behind the data.
+/// Checksum and sizes follow the data.
 const HAS_DATA_DESCRIPTOR: u16 = 1 << 3;
 
 impl<'a> ZipArchive<'a> {
     pub(super) fn open(bytes: &'a [u8], budget: &mut Budget) -> Result<Self, ParseError> {
         let end = end_record(bytes)
-            .ok_or_else(|| invalid_file_error("the file is no workbook, or was cut short"))?;
+            .ok_or_else(|| invalid_file_error("the file is not a workbook, or is incomplete"))?;
         let damaged = || invalid_file_error("the file's directory is damaged");
         let (count, directory) = central_directory(bytes, end).ok_or_else(damaged)?;
         if count > ENTRIES_MAX {
@@ -97,7 +97,7 @@ impl<'a> ZipArchive<'a> {
         Ok(Self { bytes, entries, directory, comment: end + END_RECORD_BYTES..bytes.len() })
     }
 
-    /// A part by its name, in any case of its letters.
+    /// The position of a part by its name, ignoring case.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         let name = name.trim_start_matches('/').to_lowercase();
         self.entries.iter().position(|entry| entry.name == name)
@@ -107,14 +107,14 @@ impl<'a> ZipArchive<'a> {
         self.entries.iter().any(|entry| entry.name.starts_with(folder))
     }
 
-    /// A part, unpacked.
+    /// Inflates a part.
     pub(super) fn read(&self, at: usize, budget: &mut Budget) -> Result<Vec<u8>, ParseError> {
         let entry = &self.entries[at];
         let packed = &self.bytes[entry.data.clone()];
         let fits = entry.size <= PART_BYTES_MAX;
         let ratio = entry.size / (packed.len() as u64).max(1);
         if !fits || (entry.size > RATIO_EXEMPT_BYTES_MAX && ratio > COMPRESSION_RATIO_MAX) {
-            return Err(too_large_error("a part of the file unpacks to far more than it should"));
+            return Err(too_large_error("a part of the file unpacks to an implausible size"));
         }
         let mut out = Vec::new();
         match entry.method {
@@ -124,9 +124,7 @@ impl<'a> ZipArchive<'a> {
             }
             DEFLATED => inflate(packed, entry.size, &mut out, budget)?,
             _ => {
-                return Err(invalid_file_error(
-                    "a part of the file is packed in a way that workbooks never are",
-                ));
+                return Err(invalid_file_error("a part of the file uses an unsupported compression method"));
             }
         }
         let mut crc = Crc::new();
@@ -137,7 +135,7 @@ impl<'a> ZipArchive<'a> {
         Ok(out)
     }
 
-    /// The whole file with one part replaced. Everything else has the bytes it had, in the order it had.
+    /// The whole file with one part replaced. Everything else keeps its bytes and its order.
     pub(super) fn replace_part(&self, part: usize, content: &[u8]) -> Vec<u8> {
         let mut order: Vec<usize> = (0..self.entries.len()).collect();
         order.sort_by_key(|at| self.entries[*at].local_span.start);
@@ -183,7 +181,7 @@ impl<'a> ZipArchive<'a> {
     }
 }
 
-/// Files are far shorter than that: the bounds of a package see to it.
+/// The limits on a package keep it far below 4 GiB.
 fn offset_u32(out: &[u8]) -> u32 {
     u32::try_from(out.len()).expect("a workbook that is read is shorter than 4 GiB")
 }
@@ -230,7 +228,7 @@ impl ZipEntry {
         if (flags | u16_at(local, 6)?) & ENCRYPTED != 0 {
             return Some(Err(password_error()));
         }
-        // Part names are ASCII; those that are not belong to nothing that is read here.
+        // Part names are ASCII; a part with another name is never read.
         let name = String::from_utf8_lossy(name_bytes).to_lowercase();
         let (crc, slot) = (u32_at(head, 16)?, local_at..data.end);
         Some(Ok(Self { name, method, crc, size, data, local_span: slot, directory_span: at..head_end }))
@@ -241,7 +239,7 @@ pub(super) fn password_error() -> ParseError {
     error_with_help("the workbook is protected with a password", "save it without a password")
 }
 
-/// Where the end record begins. It ends the file, so its comment must be exactly as long as it says.
+/// The offset of the end record. It ends the file, so its comment must be exactly as long as it says.
 fn end_record(bytes: &[u8]) -> Option<usize> {
     let last = bytes.len().checked_sub(END_RECORD_BYTES)?;
     let first = last.saturating_sub(usize::from(u16::MAX));
@@ -252,14 +250,14 @@ fn end_record(bytes: &[u8]) -> Option<usize> {
     (first..=last).rev().find(|at| is_end(*at))
 }
 
-/// How many entries there are, and where the directory lies.
+/// The number of entries, and the range of the directory.
 fn central_directory(bytes: &[u8], end: usize) -> Option<(usize, Range<usize>)> {
     let record = &bytes[end..];
     let [disk, start_disk, here, count] = [4, 6, 8, 10].map(|at| u16_at(record, at));
     let [size, offset] = [12, 16].map(|at| u32_at(record, at).map(u64::from));
     let (mut here, mut count) = (u64::from(here?), u64::from(count?));
     let (mut size, mut offset) = (size?, offset?);
-    let mut behind = end;
+    let mut rest_after = end;
     let mut is_whole = disk? == 0 && start_disk? == 0;
     let is_wide =
         count == u64::from(u16::MAX) || size == u64::from(u32::MAX) || offset == u64::from(u32::MAX);
@@ -273,13 +271,13 @@ fn central_directory(bytes: &[u8], end: usize) -> Option<(usize, Range<usize>)> 
         (here, count) = (u64_at(record, 24)?, u64_at(record, 32)?);
         (size, offset) = (u64_at(record, 40)?, u64_at(record, 48)?);
         is_whole = u32_at(record, 16)? == 0 && u32_at(record, 20)? == 0;
-        behind = at;
+        rest_after = at;
     }
     let start = usize::try_from(offset).ok()?;
     let directory = start..start.checked_add(usize::try_from(size).ok()?)?;
-    // Each entry has a head, so a number that is too large is found out before anything is reserved for it.
+    // Each entry needs a header, so a count that is too high is noticed before anything is allocated for it.
     let fits = count.checked_mul(CENTRAL_HEADER_BYTES as u64)? <= size;
-    let is_sound = is_whole && here == count && fits && directory.end <= behind;
+    let is_sound = is_whole && here == count && fits && directory.end <= rest_after;
     is_sound.then_some((usize::try_from(count).ok()?, directory))
 }
 
@@ -301,7 +299,7 @@ fn inflate(packed: &[u8], size: u64, out: &mut Vec<u8>, budget: &mut Budget) -> 
     }
 }
 
-/// A part that takes another's place.
+/// The new content of a part, compressed.
 struct CompressedPart {
     data: Vec<u8>,
     crc: u32,
@@ -319,8 +317,8 @@ impl CompressedPart {
         Self { data, crc: crc.sum(), size }
     }
 
-    /// Writes a header as it was, but for what describes the content. `version_at` is where "needed to extract"
-    /// stands; flags, method, time, checksum and sizes follow in both kinds of headers.
+    /// Copies a header, except for what describes the content. `version_at` is the offset of "version needed to
+    /// extract"; flags, method, time, checksum and sizes follow it in both kinds of headers.
     fn write_header(&self, out: &mut Vec<u8>, header: &[u8], fixed: usize, version_at: usize) {
         let lens_at = version_at + 22;
         let name_len = usize::from(u16_at(header, lens_at).expect("was read before"));
@@ -336,7 +334,7 @@ impl CompressedPart {
         head[version_at + 18..version_at + 22].copy_from_slice(&self.size.to_le_bytes());
         head[lens_at + 2..lens_at + 4].copy_from_slice(&(extras.len() as u16).to_le_bytes());
         if fixed == CENTRAL_HEADER_BYTES {
-            // Where it lies is filled in later, and has room here: the extra field with 64 bits is gone.
+            // The offset is set later. It fits here, because the extra field with the 64-bit offset is gone.
             head[42..46].fill(0);
         }
         out.extend_from_slice(&head);
@@ -346,7 +344,7 @@ impl CompressedPart {
     }
 }
 
-/// Writes down where a part lies now, in its entry of the directory.
+/// Sets the offset of a part in its directory entry.
 fn set_offset(head: &mut [u8], place: u32) {
     if head[42..46] != [0xff; 4] {
         head[42..46].copy_from_slice(&place.to_le_bytes());

@@ -1,10 +1,9 @@
-//! Columns as a contract knows them: by their names, and by which of that name they are where their place still
-//! agrees.
+//! Finds a contract's columns in a header: by name and, where several columns share a name, by which of them it is.
 
 use contract::nearest;
 use contract::source::ColumnShape;
 
-/// What every row must have in a column.
+/// Whether every row needs a value in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requirement {
     Key,
@@ -22,19 +21,19 @@ impl Requirement {
     }
 }
 
-/// How many columns of its name come before it.
+/// How many columns of the same name come before this one.
 pub(crate) fn occurrence_of(column: &ColumnShape, header: &[String]) -> usize {
     let is_there = header.get(column.source_index).is_some_and(|name| *name == column.name);
     let before = if is_there { &header[..column.source_index] } else { &[] };
     before.iter().filter(|name| **name == column.name).count()
 }
 
-/// Where a column stands now.
+/// The position of a column in the header.
 pub(crate) fn find_column(name: &str, before: usize, header: &[String]) -> Option<usize> {
-    (0..header.len()).filter(|place| header[*place] == name).nth(before)
+    (0..header.len()).filter(|position| header[*position] == name).nth(before)
 }
 
-/// What the column may be called now: what looks like its name, and is no other column that the contract knows.
+/// Suggests the new name of a missing column: the most similar name that is not one of the contract's own columns.
 pub(crate) fn similar_column(
     name: &str,
     header: &[String],

@@ -1,4 +1,4 @@
-//! Orders of a table's rows: made when first asked for, the last few kept.
+//! Sort orders of a table's rows: built on first use; the last few are cached.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use contract::{DataType, Value, ValueRef};
 use super::CowValue;
 use crate::progress::ScanProgress;
 
-/// Each takes four bytes for each row.
+/// Each order takes four bytes per row.
 const CACHED_ORDERS_MAX: usize = 4;
 
-/// One state of a table whose rows can be put in order.
+/// One snapshot of a table whose rows can be sorted.
 pub(crate) trait SortableTable {
     type Column: SortableColumn;
 
-    /// How many rows there are.
+    /// The number of rows.
     fn len(&self) -> u32;
 
     /// In the order of the shape.
@@ -25,33 +25,33 @@ pub(crate) trait SortableTable {
 
     fn orders(&self) -> &SortOrders;
 
-    /// Where a row's value is found again without looking for it.
+    /// Where a row's value is, so that [`value_at`](Self::value_at) finds it without searching the row.
     fn value_position(&self, row: u32, column: &Self::Column) -> u32;
 
-    /// The value at such a spot.
-    fn value_at(&self, spot: u32, column: &Self::Column) -> CowValue<'_>;
+    /// The value at such a position.
+    fn value_at(&self, position: u32, column: &Self::Column) -> CowValue<'_>;
 }
 
 /// A column whose values can be compared.
 pub(crate) trait SortableColumn {
-    /// A [`Rank`], or none where some values have none.
+    /// A [`SortRank`], or `None` for values that have none.
     type Rank: Copy + Into<Option<SortRank>>;
 
     fn data_type(&self) -> DataType;
 
     fn rank(&self, value: ValueRef<'_>) -> Self::Rank;
 
-    /// A value, its own or a caller's, as it takes part in comparisons.
-    fn normalize<'a>(&self, told: CowValue<'a>) -> CowValue<'a>;
+    /// A value in the form in which it is compared, whether it comes from the table or from a caller.
+    fn normalize<'a>(&self, result: CowValue<'a>) -> CowValue<'a>;
 
-    /// Which of two values comes first that mean the same and are two keys, such as `1` and `1.0`.
+    /// Orders two equal values that are different keys, such as `1` and `1.0`.
     fn break_tie(&self, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering;
 }
 
-/// Row numbers in an order.
+/// Row numbers in some order.
 #[derive(Clone)]
 pub(crate) enum RowOrder {
-    /// As they stand in the file.
+    /// In file order.
     File(u32),
     Sorted(Arc<Vec<u32>>),
 }
@@ -62,18 +62,18 @@ enum SortKey {
     Column(Sort),
 }
 
-/// What tells rows apart, and the orders that were asked for.
+/// The key columns, and the cached sort orders.
 pub(crate) struct SortOrders {
-    /// Columns, by their places in the shape.
+    /// Positions in the shape.
     pub(crate) key_columns: Vec<usize>,
-    /// Which content this is, where there is no key and rows are told apart by nothing but their place.
+    /// Identifies the contents where the table has no key: then a row is known only by its number in these contents.
     pub(super) table_version: i64,
-    /// The one used last is the last one.
+    /// Least recently used first.
     cache: Mutex<Vec<(SortKey, Arc<Vec<u32>>)>>,
     build_lock: Mutex<()>,
 }
 
-/// A row while it is sorted: how its value ranks, and where the value lies.
+/// A row during a sort: the rank of its value, and where the value is.
 struct SortEntry<R> {
     rank: R,
     value_position: u32,
@@ -95,7 +95,7 @@ impl RowOrder {
         }
     }
 
-    /// How many rows come before the first that does not pass; those that pass come first.
+    /// The number of rows for which `passes` holds; those rows come first.
     fn partition_point(&self, mut passes: impl FnMut(u32) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -125,26 +125,26 @@ impl SortOrders {
     }
 
     fn get(&self, by: SortKey) -> Option<Arc<Vec<u32>>> {
-        let mut kept = self.lock_cache();
-        let at = kept.iter().position(|(one, _)| *one == by)?;
-        let found = kept.remove(at);
+        let mut cache = self.lock_cache();
+        let at = cache.iter().position(|(one, _)| *one == by)?;
+        let found = cache.remove(at);
         let rows = found.1.clone();
-        kept.push(found);
+        cache.push(found);
         Some(rows)
     }
 
     fn insert(&self, by: SortKey, rows: Vec<u32>) -> Arc<Vec<u32>> {
         let rows = Arc::new(rows);
-        let mut kept = self.lock_cache();
-        if kept.len() == CACHED_ORDERS_MAX {
-            kept.remove(0);
+        let mut cache = self.lock_cache();
+        if cache.len() == CACHED_ORDERS_MAX {
+            cache.remove(0);
         }
-        kept.push((by, rows.clone()));
+        cache.push((by, rows.clone()));
         rows
     }
 }
 
-/// Whether rows in this order can be walked without sorting first.
+/// Whether rows can be read in this order without sorting first.
 pub(super) fn is_order_cached(table: &impl SortableTable, sort: Option<Sort>) -> bool {
     sort_key(table, sort).is_none_or(|by| table.orders().lock_cache().iter().any(|(one, _)| *one == by))
 }
@@ -152,15 +152,15 @@ pub(super) fn is_order_cached(table: &impl SortableTable, sort: Option<Sort>) ->
 pub(super) fn row_order(
     table: &impl SortableTable,
     sort: Option<Sort>,
-    pace: &mut ScanProgress<'_>,
+    progress: &mut ScanProgress<'_>,
 ) -> Result<RowOrder, SourceError> {
     let Some(by) = sort_key(table, sort) else { return Ok(RowOrder::File(table.len())) };
     if let Some(rows) = table.orders().get(by) {
         return Ok(RowOrder::Sorted(rows));
     }
-    // Two who want the same wait for one another; who finds an order ready does not wait.
+    // Two calls that need the same order build it once. A call that finds its order cached does not wait.
     let _one = table.orders().build_lock.lock().unwrap_or_else(PoisonError::into_inner);
-    build_order(table, by, pace)
+    build_order(table, by, progress)
 }
 
 fn sort_key(table: &impl SortableTable, sort: Option<Sort>) -> Option<SortKey> {
@@ -177,27 +177,27 @@ fn sort_key(table: &impl SortableTable, sort: Option<Sort>) -> Option<SortKey> {
 fn build_order(
     table: &impl SortableTable,
     by: SortKey,
-    pace: &mut ScanProgress<'_>,
+    progress: &mut ScanProgress<'_>,
 ) -> Result<RowOrder, SourceError> {
     if let Some(rows) = table.orders().get(by) {
         return Ok(RowOrder::Sorted(rows));
     }
     let rows = match by {
-        SortKey::PrimaryKey => sort_by_key(table, pace)?,
+        SortKey::PrimaryKey => sort_by_key(table, progress)?,
         SortKey::Column(sort) => {
             let base = match table.orders().key_columns.is_empty() {
                 true => RowOrder::File(table.len()),
-                false => build_order(table, SortKey::PrimaryKey, pace)?,
+                false => build_order(table, SortKey::PrimaryKey, progress)?,
             };
-            sort_by_column(table, sort, &base, pace)?
+            sort_by_column(table, sort, &base, progress)?
         }
     };
     Ok(RowOrder::Sorted(table.orders().insert(by, rows)))
 }
 
-fn sort_by_key(table: &impl SortableTable, pace: &mut ScanProgress<'_>) -> Result<Vec<u32>, SourceError> {
+fn sort_by_key(table: &impl SortableTable, progress: &mut ScanProgress<'_>) -> Result<Vec<u32>, SourceError> {
     let first = &table.columns()[table.orders().key_columns[0]];
-    let (mut entries, _) = sort_entries(table, first, &RowOrder::File(table.len()), pace)?;
+    let (mut entries, _) = sort_entries(table, first, &RowOrder::File(table.len()), progress)?;
     entries.sort_unstable_by(|a, b| {
         let order = compare_entries(table, first, a, b);
         order.then_with(|| compare_keys(table, a.row, 1, |_, column| row_value(table, b.row, column)))
@@ -205,47 +205,47 @@ fn sort_by_key(table: &impl SortableTable, pace: &mut ScanProgress<'_>) -> Resul
     Ok(entries.into_iter().map(|entry| entry.row).collect())
 }
 
-/// Leaves rows that are equal in the order in which they stood: by key.
+/// A stable sort: rows with equal values stay in key order.
 fn sort_by_column(
     table: &impl SortableTable,
     sort: Sort,
     base: &RowOrder,
-    pace: &mut ScanProgress<'_>,
+    progress: &mut ScanProgress<'_>,
 ) -> Result<Vec<u32>, SourceError> {
     let column = &table.columns()[sort.column];
-    let (mut entries, without) = sort_entries(table, column, base, pace)?;
-    // A stable sort: columns to sort by have few different values, and it makes use of that.
+    let (mut entries, nulls) = sort_entries(table, column, base, progress)?;
+    // Columns to sort by have few different values; the stable sort makes use of long equal runs.
     entries.sort_by(|a, b| {
         let order = compare_entries(table, column, a, b);
         if sort.descending { order.reverse() } else { order }
     });
     let mut rows = Vec::with_capacity(base.len());
     rows.extend(entries.into_iter().map(|entry| entry.row));
-    rows.extend(without);
+    rows.extend(nulls);
     Ok(rows)
 }
 
 type SortEntries<T> = Vec<SortEntry<<<T as SortableTable>::Column as SortableColumn>::Rank>>;
 
-/// What is to be sorted, and apart from it the rows without a value.
+/// The entries to sort and, separately, the rows without a value.
 fn sort_entries<T: SortableTable>(
     table: &T,
     column: &T::Column,
     base: &RowOrder,
-    pace: &mut ScanProgress<'_>,
+    progress: &mut ScanProgress<'_>,
 ) -> Result<(SortEntries<T>, Vec<u32>), SourceError> {
     let mut entries = Vec::with_capacity(base.len());
-    let mut without = Vec::new();
+    let mut nulls = Vec::new();
     for i in 0..base.len() {
-        pace.count_row()?;
+        progress.count_row()?;
         let row = base.row(i);
-        let spot = table.value_position(row, column);
-        match column.normalize(table.value_at(spot, column)).as_value_ref() {
-            ValueRef::Null => without.push(row),
-            cell => entries.push(SortEntry { rank: column.rank(cell), value_position: spot, row }),
+        let position = table.value_position(row, column);
+        match column.normalize(table.value_at(position, column)).as_value_ref() {
+            ValueRef::Null => nulls.push(row),
+            cell => entries.push(SortEntry { rank: column.rank(cell), value_position: position, row }),
         }
     }
-    Ok((entries, without))
+    Ok((entries, nulls))
 }
 
 #[inline]
@@ -257,8 +257,8 @@ fn compare_entries<T: SortableTable, R: Copy + Into<Option<SortRank>>>(
 ) -> Ordering {
     let ranked = a.rank.into().zip(b.rank.into()).and_then(|(a, b)| a.try_cmp(b));
     ranked.unwrap_or_else(|| {
-        let told = |entry: &SortEntry<R>| column.normalize(table.value_at(entry.value_position, column));
-        compare(column.data_type(), told(a).as_value_ref(), told(b).as_value_ref())
+        let result = |entry: &SortEntry<R>| column.normalize(table.value_at(entry.value_position, column));
+        compare(column.data_type(), result(a).as_value_ref(), result(b).as_value_ref())
     })
 }
 
@@ -266,34 +266,35 @@ fn row_value<'a, T: SortableTable>(table: &'a T, row: u32, column: &T::Column) -
     table.value_at(table.value_position(row, column), column)
 }
 
-/// How a row's value stands to another as what the two are.
+/// Compares a row's value with another by the column's type.
 fn compare_value<T: SortableTable>(table: &T, row: u32, column: &T::Column, other: ValueRef<'_>) -> Ordering {
-    let (own, other) =
+    let (own_value, other) =
         (column.normalize(row_value(table, row, column)), column.normalize(CowValue::Borrowed(other)));
-    compare(column.data_type(), own.as_value_ref(), other.as_value_ref())
+    compare(column.data_type(), own_value.as_value_ref(), other.as_value_ref())
 }
 
-/// How a row's key stands to another, of which `other` tells the values, and of which the first `same` mean the same.
-/// What they are written as decides between keys that do.
+/// Compares a row's key with another one, whose values `other` returns. The first `same` values are known to be
+/// equal. Keys that are equal in value are ordered by their spelling.
 fn compare_keys<'a, T: SortableTable>(
     table: &'a T,
     row: u32,
     same: usize,
     other: impl Fn(usize, &T::Column) -> CowValue<'a>,
 ) -> Ordering {
-    let columns = || table.orders().key_columns.iter().map(|place| &table.columns()[*place]).enumerate();
+    let columns =
+        || table.orders().key_columns.iter().map(|position| &table.columns()[*position]).enumerate();
     let by_kind = columns()
         .skip(same)
         .map(|(at, column)| compare_value(table, row, column, other(at, column).as_value_ref()));
     first_unequal(by_kind).then_with(|| {
         first_unequal(columns().map(|(at, column)| {
-            let (own, other) = (row_value(table, row, column), other(at, column));
-            column.break_tie(own.as_value_ref(), other.as_value_ref())
+            let (own_value, other) = (row_value(table, row, column), other(at, column));
+            column.break_tie(own_value.as_value_ref(), other.as_value_ref())
         }))
     })
 }
 
-/// How many rows of an order have been seen by who was given this position.
+/// The number of rows, in this order, up to and including the cursor position.
 pub(super) fn rows_up_to(
     table: &impl SortableTable,
     order: &RowOrder,
@@ -322,11 +323,12 @@ fn rows_up_to_row(
     sort: Option<Sort>,
     after: &CursorPosition,
 ) -> Result<usize, SourceError> {
-    let [Value::Integer(place), Value::Integer(state)] = after.key[..] else {
+    let [Value::Integer(position), Value::Integer(state)] = after.key[..] else {
         return Err(SourceError::StaleCursor);
     };
-    let last =
-        u32::try_from(place).ok().filter(|row| *row < table.len() && state == table.orders().table_version);
+    let last = u32::try_from(position)
+        .ok()
+        .filter(|row| *row < table.len() && state == table.orders().table_version);
     let last = last.ok_or(SourceError::StaleCursor)?;
     let Some(sort) = sort else { return Ok(last as usize + 1) };
     let other = row_value(table, last, &table.columns()[sort.column]);
@@ -335,17 +337,17 @@ fn rows_up_to_row(
     }))
 }
 
-/// How a row's value stands to another in a sort. No value comes last either way.
+/// Compares a row's value with another for a sort. Missing values come last, ascending and descending.
 fn compare_sorted(table: &impl SortableTable, row: u32, sort: Sort, other: ValueRef<'_>) -> Ordering {
     let column = &table.columns()[sort.column];
-    let (own, other) =
+    let (own_value, other) =
         (column.normalize(row_value(table, row, column)), column.normalize(CowValue::Borrowed(other)));
-    match (own.as_value_ref(), other.as_value_ref()) {
+    match (own_value.as_value_ref(), other.as_value_ref()) {
         (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
         (ValueRef::Null, _) => Ordering::Greater,
         (_, ValueRef::Null) => Ordering::Less,
-        (own, other) => {
-            let order = compare(column.data_type(), own, other);
+        (own_value, other) => {
+            let order = compare(column.data_type(), own_value, other);
             if sort.descending { order.reverse() } else { order }
         }
     }

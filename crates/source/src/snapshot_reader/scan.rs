@@ -1,4 +1,4 @@
-//! Goes through the rows of a table: those of a page in its order, or those with some words as they stand.
+//! Scans over a table's rows: the rows of a page in sort order, or the rows that match search terms in file order.
 
 use contract::ValueRef;
 use contract::source::{Query, RowFlow, RowPosition, Search, SearchCoverage, SourceError};
@@ -8,12 +8,12 @@ use super::order::{RowOrder, is_order_cached};
 use crate::progress::ScanProgress;
 use crate::text_search::TermMatcher;
 
-/// As many rows are walked where a call arrives.
+/// A scan of up to this many rows may run on the thread that received the call.
 const INLINE_ROWS_MAX: usize = 2000;
-/// Where so many rows did not fill a page, all are tried before the walk goes on.
+/// When this many rows did not fill a page, the filters are run over all rows before the scan goes on.
 const BITMAP_AFTER_ROWS: usize = 8192;
 
-/// Which rows pass, and how many.
+/// The rows that pass the filters, and their number.
 struct RowBitmap {
     bits: Vec<u64>,
     count: u64,
@@ -25,7 +25,7 @@ impl RowBitmap {
     }
 }
 
-/// Whether all rows may be walked where a call arrives.
+/// Whether a scan of all rows may run on the thread that received the call.
 pub(super) fn fits_inline(table: &impl ReadableTable) -> bool {
     table.len() as usize <= INLINE_ROWS_MAX
 }
@@ -36,78 +36,78 @@ pub(super) fn query_fits_inline(table: &impl ReadableTable, query: &Query<'_>) -
     fits_inline(table) || (touched <= INLINE_ROWS_MAX && is_order_cached(table, query.sort))
 }
 
-/// Hands rows from the place `seen` on to `row`, as far as they pass.
+/// Passes the rows from position `seen` on that pass the filters to `row`.
 pub(super) fn list_rows<F: ReadableTable>(
     table: &F,
     query: &Query<'_>,
     order: &RowOrder,
-    seen: usize,
-    pace: &mut ScanProgress<'_>,
+    start: usize,
+    progress: &mut ScanProgress<'_>,
     row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
 ) -> Result<Option<u64>, SourceError> {
-    let sieves = table.prepare_filters(&query.filters);
+    let prepared = table.prepare_filters(&query.filters);
     let mut scratch = F::Scratch::default();
-    let (mut at, mut passed) = (seen, 0);
-    let mut marked = None;
+    let (mut at, mut passed) = (start, 0);
+    let mut bitmap = None;
     while at < order.len() && passed < query.rows_max {
-        pace.count_row()?;
-        if at - seen == BITMAP_AFTER_ROWS && !sieves.is_empty() {
-            marked = Some(match_all_rows(table, &sieves, pace)?);
+        progress.count_row()?;
+        if at - start == BITMAP_AFTER_ROWS && !prepared.is_empty() {
+            bitmap = Some(match_all_rows(table, &prepared, progress)?);
         }
         let number = order.row(at);
         at += 1;
-        let passes = match &marked {
-            Some(marked) => marked.contains(number),
-            None => table.matches_filters(number, &sieves, &mut scratch),
+        let passes = match &bitmap {
+            Some(bitmap) => bitmap.contains(number),
+            None => table.matches_filters(number, &prepared, &mut scratch),
         };
         if !passes {
             continue;
         }
         passed += 1;
-        let place =
+        let position =
             RowPosition { row_number: i64::from(number), table_version: table.orders().table_version };
         let mut more = RowFlow::Continue;
-        table.with_row(number, &mut scratch, |cells| more = row(cells, place));
+        table.with_row(number, &mut scratch, |cells| more = row(cells, position));
         if more == RowFlow::Stop {
             break;
         }
     }
-    let is_whole = seen == 0 && at == order.len();
-    Ok(match marked {
-        _ if sieves.is_empty() => Some(order.len() as u64),
-        Some(marked) => Some(marked.count),
+    let is_whole = start == 0 && at == order.len();
+    Ok(match bitmap {
+        _ if prepared.is_empty() => Some(order.len() as u64),
+        Some(bitmap) => Some(bitmap.count),
         None => is_whole.then_some(passed as u64),
     })
 }
 
-/// Marks all rows that pass, in the order of the file: in any other each row is a miss of the cache.
+/// Runs the filters over all rows in file order: in any other order, each row would be a cache miss.
 fn match_all_rows<'a, F: ReadableTable>(
     table: &'a F,
-    sieves: &[F::PreparedFilter<'a>],
-    pace: &mut ScanProgress<'_>,
+    prepared: &[F::PreparedFilter<'a>],
+    progress: &mut ScanProgress<'_>,
 ) -> Result<RowBitmap, SourceError> {
-    let mut marked = RowBitmap { bits: vec![0; (table.len() as usize).div_ceil(64)], count: 0 };
+    let mut bitmap = RowBitmap { bits: vec![0; (table.len() as usize).div_ceil(64)], count: 0 };
     let mut scratch = F::Scratch::default();
     for row in 0..table.len() {
-        pace.count_row()?;
-        if table.matches_filters(row, sieves, &mut scratch) {
-            marked.bits[row as usize / 64] |= 1 << (row % 64);
-            marked.count += 1;
+        progress.count_row()?;
+        if table.matches_filters(row, prepared, &mut scratch) {
+            bitmap.bits[row as usize / 64] |= 1 << (row % 64);
+            bitmap.count += 1;
         }
     }
-    Ok(marked)
+    Ok(bitmap)
 }
 
-/// Hands rows with all the words to `row`, in the order of the file.
+/// Passes the rows that match all terms to `row`, in file order.
 pub(super) fn search_rows<F: ReadableTable>(
     table: &F,
     search: &Search<'_>,
     row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
 ) -> Result<SearchCoverage, SourceError> {
-    let mut hunt = TermMatcher::new(&search.terms);
+    let mut matcher = TermMatcher::new(&search.terms);
     let columns = table.search_columns(search.columns);
     let (mut scratch, mut found) = (F::Scratch::default(), 0);
-    let mut pace = ScanProgress::for_search(search);
+    let mut progress = ScanProgress::for_search(search);
     for number in 0..table.len() {
         if found >= search.rows_max {
             break;
@@ -115,9 +115,9 @@ pub(super) fn search_rows<F: ReadableTable>(
         if number as usize >= search.scan_rows_max {
             return Ok(SearchCoverage::Truncated);
         }
-        pace.count_row()?;
-        hunt.start_row();
-        if !table.matches_all_terms(number, &columns, &mut hunt, &mut scratch) {
+        progress.count_row()?;
+        matcher.start_row();
+        if !table.matches_all_terms(number, &columns, &mut matcher, &mut scratch) {
             continue;
         }
         found += 1;

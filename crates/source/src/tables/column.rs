@@ -1,4 +1,4 @@
-//! One column as a contract reads it: how the file's values are told, and what they must be.
+//! One column as a contract reads it: how stored values become values of the column's type.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -15,17 +15,17 @@ use crate::snapshot_reader::{CowValue, SortableColumn};
 #[derive(Debug, Clone)]
 pub(super) struct TableColumn {
     pub(super) name: String,
-    /// The place in the table; none if no row names it.
+    /// The position in the table; `None` if no row has this column.
     pub(super) column_index: Option<usize>,
     pub(super) data_type: DataType,
     pub(super) mixed: bool,
-    /// Text that means "no value".
+    /// The text that means "no value".
     pub(super) null_text: Option<String>,
-    /// Whether a text in a column of JSON is a string of it, and not its source.
+    /// Whether a text in a JSON column is a JSON string rather than JSON source.
     pub(super) has_nested_json: bool,
 }
 
-/// What tells one key from another. Where texts stand beside numbers, `7` and `"7"` are two.
+/// What identifies a key value. In a mixed column, `7` and `"7"` are two keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum KeyValue<'a> {
     Integer(i64),
@@ -39,10 +39,10 @@ impl TableColumn {
             .map_or(CowValue::Borrowed(ValueRef::Null), |field| self.to_value(table.value(row, field)))
     }
 
-    /// A value of the file as what the kind says.
+    /// Converts a stored value to the column's type.
     #[inline]
-    pub(super) fn to_value<'a>(&self, held: StoredValue<'a>) -> CowValue<'a> {
-        match held {
+    pub(super) fn to_value<'a>(&self, stored: StoredValue<'a>) -> CowValue<'a> {
+        match stored {
             StoredValue::Null => CowValue::Borrowed(ValueRef::Null),
             StoredValue::Text(text) if self.null_text.as_deref() == Some(text) => {
                 CowValue::Borrowed(ValueRef::Null)
@@ -59,11 +59,11 @@ impl TableColumn {
                 CowValue::Borrowed(ValueRef::Text(text))
             }
             StoredValue::Blob(bytes) => CowValue::Borrowed(ValueRef::Blob(bytes)),
-            StoredValue::Boolean(yes) if self.data_type == DataType::Boolean => {
-                CowValue::Borrowed(ValueRef::Integer(yes.into()))
+            StoredValue::Boolean(value) if self.data_type == DataType::Boolean => {
+                CowValue::Borrowed(ValueRef::Integer(value.into()))
             }
-            StoredValue::Boolean(yes) => {
-                CowValue::Borrowed(ValueRef::Text(if yes { "true" } else { "false" }))
+            StoredValue::Boolean(value) => {
+                CowValue::Borrowed(ValueRef::Text(if value { "true" } else { "false" }))
             }
             StoredValue::Integer(n) if self.reads_numbers() => CowValue::Borrowed(ValueRef::Integer(n)),
             StoredValue::Integer(n) => CowValue::Text(n.to_string()),
@@ -79,7 +79,7 @@ impl TableColumn {
         }
     }
 
-    /// Whether a number is told as one. Beside `true` and `false`, 1 and 0 are something else.
+    /// Whether numbers are read as numbers. In a mixed boolean column, 1 and 0 are not booleans.
     fn reads_numbers(&self) -> bool {
         match self.data_type {
             DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number => true,
@@ -93,7 +93,7 @@ impl TableColumn {
         }
     }
 
-    /// Whether a value that is told is what the contract says.
+    /// Whether a value fits the contract.
     pub(super) fn accepts(&self, cell: ValueRef<'_>) -> bool {
         let is_exact = |n: i64| (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n);
         match (self.data_type, cell) {
@@ -122,7 +122,7 @@ impl TableColumn {
         }
     }
 
-    /// What makes a key of a value, its own or a caller's: the same for the same.
+    /// The identity of a key value from the table or from a caller: equal for equal values.
     #[inline]
     pub(super) fn key_value<'a>(&self, cell: ValueRef<'a>) -> Option<KeyValue<'a>> {
         match (self.data_type, cell) {
@@ -146,7 +146,7 @@ impl TableColumn {
         }
     }
 
-    /// How a value is written where it is read by people.
+    /// The text of a value, as people write it.
     #[inline]
     pub(super) fn to_text<'a>(&self, cell: ValueRef<'a>) -> Option<Cow<'a, str>> {
         match cell {
@@ -162,7 +162,7 @@ impl TableColumn {
 }
 
 impl SortableColumn for TableColumn {
-    /// Bytes have none.
+    /// Blobs have no rank.
     type Rank = Option<SortRank>;
 
     fn data_type(&self) -> DataType {
@@ -173,16 +173,16 @@ impl SortableColumn for TableColumn {
         self.to_text(value).map(|text| SortRank::new(self.data_type, &text))
     }
 
-    /// There is one zero; and where there are numbers of any length, all are compared by their digits.
+    /// There is only one zero; and decimals are compared digit by digit.
     #[inline]
-    fn normalize<'a>(&self, told: CowValue<'a>) -> CowValue<'a> {
-        match (self.data_type, told) {
+    fn normalize<'a>(&self, value: CowValue<'a>) -> CowValue<'a> {
+        match (self.data_type, value) {
             (DataType::Decimal, CowValue::Borrowed(ValueRef::Integer(n))) => CowValue::Text(n.to_string()),
             (DataType::Decimal, CowValue::Borrowed(ValueRef::Real(n))) => {
                 CowValue::Text(format_real(n + 0.0))
             }
             (_, CowValue::Borrowed(ValueRef::Real(n))) => CowValue::Borrowed(ValueRef::Real(n + 0.0)),
-            (_, told) => told,
+            (_, value) => value,
         }
     }
 
@@ -191,12 +191,12 @@ impl SortableColumn for TableColumn {
     }
 }
 
-/// What base64 says. What another text would be too is none: it could not be written back.
+/// Decodes base64 in its canonical form. Any other form could not be written back identically.
 pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok().filter(|bytes| STANDARD.encode(bytes) == text)
 }
 
-/// The shortest digits that mean this number and no other.
+/// The shortest digits that identify this number.
 fn format_real(n: f64) -> String {
     n.to_string()
 }

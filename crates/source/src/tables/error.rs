@@ -1,6 +1,6 @@
-//! What can be wrong with a file of tables, and how a person is told: the file, the place, the way out.
+//! What can be wrong with a file of tables, and the message for it: the file, the place, how to fix it.
 //!
-//! The log has the path and the value, too.
+//! The log also gets the path and the value.
 
 use std::path::Path;
 
@@ -13,14 +13,14 @@ use crate::error_text::{self, ErrorText, expected_type, truncate};
 use crate::location::TextLocation;
 use crate::watch::FileError;
 
-/// Why a file has no tables, or not the tables it had.
+/// Why a file cannot be served, or no longer fits the contract.
 #[derive(Debug, Clone)]
 pub(super) enum TableError {
     File(FileError),
     Parse(ParseError),
-    /// More than there is room for.
+    /// More rows or cells than fit into memory.
     TooLarge,
-    /// No row that names a column.
+    /// No record, so no column names.
     NoColumns,
     TableNotFound {
         name: String,
@@ -51,7 +51,7 @@ pub(super) enum TableError {
     },
 }
 
-/// Where a row stands.
+/// Where a row is in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowLocation {
     pub(super) table_index: usize,
@@ -61,23 +61,27 @@ pub(super) struct RowLocation {
 }
 
 impl From<FileError> for TableError {
-    fn from(out_of_reach: FileError) -> Self {
-        Self::File(out_of_reach)
+    fn from(file_error: FileError) -> Self {
+        Self::File(file_error)
     }
 }
 
 impl TableError {
-    pub(super) fn to_source_error(&self, file: &str, path: &Path, what: &str) -> SourceError {
-        let out_of_reach = if let Self::File(file) = self { Some(file) } else { None };
-        error_text::source_error(self.error_text(file, what), self.log_detail(file, path, what), out_of_reach)
+    pub(super) fn to_source_error(&self, file: &str, path: &Path, kind_name: &str) -> SourceError {
+        let file_error = if let Self::File(file) = self { Some(file) } else { None };
+        error_text::source_error(
+            self.error_text(file, kind_name),
+            self.log_detail(file, path, kind_name),
+            file_error,
+        )
     }
 
-    /// The row it is about, and the column.
+    /// The row and the column that the error is about.
     pub(super) fn row_location(&self) -> Option<(RowLocation, Option<&str>)> {
         match self {
-            Self::TypeMismatch { location: at, column, .. }
-            | Self::MissingValue { location: at, column }
-            | Self::MissingKey { location: at, column } => Some((*at, Some(column))),
+            Self::TypeMismatch { location, column, .. }
+            | Self::MissingValue { location, column }
+            | Self::MissingKey { location, column } => Some((*location, Some(column))),
             Self::DuplicateKey { locations: [_, second], columns, .. } => {
                 Some((*second, columns.first().map(String::as_str)))
             }
@@ -94,28 +98,28 @@ impl TableError {
         &self,
         file: &str,
         path: &Path,
-        what: &str,
-        spot: Option<&TextLocation>,
+        kind_name: &str,
+        location: Option<&TextLocation>,
     ) -> Diagnostic {
         let own = match self {
             Self::Parse(unreadable) => unreadable.location.as_ref(),
             _ => None,
         };
-        error_text::diagnostic(self.error_text(file, what), own.or(spot), path)
+        error_text::diagnostic(self.error_text(file, kind_name), own.or(location), path)
     }
 
-    /// For whoever runs the server: the path, and the value where there is one.
-    fn log_detail(&self, file: &str, path: &Path, what: &str) -> String {
+    /// For the log: the path, and the value if there is one.
+    fn log_detail(&self, file: &str, path: &Path, kind_name: &str) -> String {
         let path = path.display();
-        let (message, _) = self.error_text(file, what);
+        let (problem, _) = self.error_text(file, kind_name);
         match self {
             Self::File(FileError::Io(error)) => format!("{path}: {error}"),
-            Self::TypeMismatch { text, .. } => format!("{path}: {message}: `{}`", truncate(text)),
-            Self::DuplicateKey { values: texts, .. } => {
-                format!("{path}: {message}: `{}`", truncate(&texts.join("`, `")))
+            Self::TypeMismatch { text, .. } => format!("{path}: {problem}: `{}`", truncate(text)),
+            Self::DuplicateKey { values, .. } => {
+                format!("{path}: {problem}: `{}`", truncate(&values.join("`, `")))
             }
-            Self::Parse(ParseError { location: Some(at), .. }) => {
-                format!("{path}:{}:{}: {message}", at.line, at.column)
+            Self::Parse(ParseError { location: Some(location), .. }) => {
+                format!("{path}:{}:{}: {problem}", location.line, location.column)
             }
             Self::File(_)
             | Self::Parse(_)
@@ -124,42 +128,42 @@ impl TableError {
             | Self::TableNotFound { .. }
             | Self::ColumnNotFound { .. }
             | Self::MissingValue { .. }
-            | Self::MissingKey { .. } => format!("{path}: {message}"),
+            | Self::MissingKey { .. } => format!("{path}: {problem}"),
         }
     }
 
-    fn error_text(&self, file: &str, what: &str) -> ErrorText {
-        let at = |place: &RowLocation| format!("`{file}` {} {}", place.unit, place.number);
+    fn error_text(&self, file: &str, kind_name: &str) -> ErrorText {
+        let location = |position: &RowLocation| format!("`{file}` {} {}", position.unit, position.number);
         match self {
-            Self::File(out_of_reach) => out_of_reach.error_text(file, what),
-            Self::Parse(ParseError { message: why, help, .. }) => (
-                format!("`{file}` {why}"),
-                help.clone().unwrap_or_else(|| format!("give the path of a {what}")),
+            Self::File(file_error) => file_error.error_text(file, kind_name),
+            Self::Parse(ParseError { message, help, .. }) => (
+                format!("`{file}` {message}"),
+                help.clone().unwrap_or_else(|| format!("give the path of a {kind_name}")),
             ),
             Self::TooLarge => (
-                format!("`{file}` has more rows or cells than are kept in memory"),
+                format!("`{file}` has more rows or cells than fit into memory"),
                 "put the data into a SQLite database".into(),
             ),
             Self::NoColumns => (
-                format!("`{file}` has no records, so nobody knows their fields"),
+                format!("`{file}` has no records, so its fields are unknown"),
                 "add one, or declare the fields with `as` in a manifest, the key among them".into(),
             ),
-            Self::TableNotFound { name, suggestion: near } => {
-                error_text::missing_item(file, "table", name, near.as_deref())
+            Self::TableNotFound { name, suggestion } => {
+                error_text::missing_item(file, "table", name, suggestion.as_deref())
             }
-            Self::ColumnNotFound { name, suggestion: near } => {
-                error_text::missing_item(file, "column", name, near.as_deref())
+            Self::ColumnNotFound { name, suggestion } => {
+                error_text::missing_item(file, "column", name, suggestion.as_deref())
             }
-            Self::TypeMismatch { location: place, column, data_type: kind, text: _ } => (
-                format!("{}, column `{column}`: expected {}", at(place), expected_type(*kind)),
+            Self::TypeMismatch { location: position, column, data_type: kind, text: _ } => (
+                format!("{}, column `{column}`: expected {}", location(position), expected_type(*kind)),
                 "correct the value".into(),
             ),
-            Self::MissingValue { location: place, column } => (
-                format!("{}, column `{column}`: expected a value, but there is none", at(place)),
-                "fill it in, or make the contract anew".into(),
+            Self::MissingValue { location: position, column } => (
+                format!("{}, column `{column}`: expected a value, but there is none", location(position)),
+                "fill it in, or update the contract".into(),
             ),
-            Self::MissingKey { location: place, column } => (
-                format!("{} has no `{column}`, which is a key", at(place)),
+            Self::MissingKey { location: position, column } => (
+                format!("{} has no `{column}`, which is a key", location(position)),
                 "fill it in, or choose another key".into(),
             ),
             Self::DuplicateKey { locations: [first, second], columns, values: _ } => (

@@ -1,4 +1,4 @@
-//! Which row has a key, by what makes one of its values.
+//! An index from keys to rows, by key values.
 
 use std::hash::Hasher;
 
@@ -11,7 +11,7 @@ use crate::key_index::{self, DuplicateKey, KeyHasher, hash_text};
 pub(super) struct TableKeyIndex(key_index::KeyIndex);
 
 impl TableKeyIndex {
-    /// Of the first `len` rows.
+    /// Indexes the first `len` rows.
     pub(super) fn build(table: &Table, key: &[&TableColumn], len: u32) -> Result<Self, DuplicateKey> {
         let write_row = |row: u32, hasher: &mut KeyHasher| {
             for column in key {
@@ -27,7 +27,7 @@ impl TableKeyIndex {
         key_index::KeyIndex::build(len, write_row, is_same).map(Self)
     }
 
-    /// The row with this key.
+    /// Finds the row with this key.
     pub(super) fn find(&self, table: &Table, columns: &[&TableColumn], key: &[ValueRef<'_>]) -> Option<u32> {
         if key.len() != columns.len() {
             return None;
@@ -38,14 +38,14 @@ impl TableKeyIndex {
                 hash_value(hasher, column, *cell);
             }
         };
-        let is_it = |row: u32| {
+        let is_match = |row: u32| {
             pairs().all(|(column, cell)| {
-                let told = column.value(table, row);
-                let own = column.key_value(told.as_value_ref());
+                let value = column.value(table, row);
+                let own = column.key_value(value.as_value_ref());
                 own.is_some() && own == column.key_value(*cell)
             })
         };
-        self.0.find(write_key, is_it)
+        self.0.find(write_key, is_match)
     }
 }
 

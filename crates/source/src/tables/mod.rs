@@ -1,8 +1,8 @@
-//! Tables that are held in memory, whatever kind of file they came from: JSON, JSON Lines, workbooks.
+//! Tables held in memory, whatever kind of file they come from: JSON, JSON Lines, workbooks.
 //!
-//! A [`Format`] turns a file's bytes into tables and one change of a row into a file's bytes. Everything else is
-//! the same for all of them and lives here: noticing that the file changed, reading it again, keys, filters,
-//! order, pages, search; and writing, where every change is read back before it is kept.
+//! A [`FileFormat`] parses a file's bytes into tables, and rewrites the bytes for one changed row. What is the same
+//! for all formats is here: following the file, keys, filters, sorting, paging, search; and writing, where every
+//! change is read back before it is kept.
 
 mod column;
 mod error;
@@ -32,19 +32,19 @@ use writer::TableWriter;
 
 pub(crate) use table::{StoredValue, Table};
 
-/// A kind of file.
+/// A file format.
 pub(crate) trait FileFormat: Send + Sync + 'static {
-    /// As people call such a file, after `a` or `an`: `JSON file`.
+    /// The name of such a file, for messages: `JSON file`.
     fn name(&self) -> &'static str;
 
-    /// Reads a whole file. Bounded in size, cells and time, whatever the bytes are.
+    /// Parses a whole file. Must bound memory and time, whatever the bytes are.
     fn load(&self, bytes: &[u8]) -> Result<ParsedFile, ParseError>;
 
-    /// The file as it is with one row changed. `table` and `row` are places in what `load` made of these bytes, and
-    /// a refusal names [`Put::column`].
+    /// Returns the file's bytes with one row changed. `table` and the row are positions in what `load` made of these
+    /// bytes. A rejection names [`CellUpdate::column`].
     fn rewrite(&self, bytes: &[u8], table: usize, edit: &RowEdit<'_>) -> Result<Vec<u8>, WriteError>;
 
-    /// Where a cell stands in these bytes, for whoever mends it; a row, where it has no such cell.
+    /// Where a cell is in these bytes; the row, if it has no such cell.
     fn locate(
         &self,
         _bytes: &[u8],
@@ -56,20 +56,20 @@ pub(crate) trait FileFormat: Send + Sync + 'static {
     }
 }
 
-/// One change of one row.
+/// A change of one row.
 pub(crate) enum RowEdit<'a> {
     Append { updates: &'a [CellUpdate<'a>] },
     Set { row: usize, updates: &'a [CellUpdate<'a>] },
     Remove { row: usize },
 }
 
-/// A cell to be written.
+/// A new value for a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CellUpdate<'a> {
-    /// The place in the table's header; behind all of it if the table is loose and has no such column yet.
+    /// The position in the table's header; beyond its end if a schemaless table has no such column yet.
     pub(crate) column: usize,
     pub(crate) name: &'a str,
-    /// Of the sort that the column's values are, so that what is written reads back.
+    /// Of the storage class that the column has, so that it reads back as it was.
     pub(crate) value: StoredValue<'a>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct ParsedFile {
     pub(crate) skipped_tables: Vec<SkippedTable>,
 }
 
-/// Why a file cannot be read: half a sentence for callers, and for its owner where and how to mend it.
+/// Why a file cannot be read: the end of a sentence that begins with the file's name, how to fix it, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct ParseError {
     pub(crate) message: String,
@@ -88,32 +88,37 @@ pub(crate) struct ParseError {
     pub(crate) location: Option<TextLocation>,
 }
 
-/// A file of tables, opened by what knows its format.
+/// A file of tables in some [`FileFormat`].
 pub struct TableFile(Arc<WatchedFile<FormatLoader>>);
 
 impl TableFile {
-    /// Nothing is read yet.
-    pub(crate) fn open(path: &Path, format: Box<dyn FileFormat>, look_every_ms: u64) -> Self {
-        Self(Arc::new(WatchedFile::new(path, FormatLoader::new(format), look_every_ms)))
+    /// Does not read the file yet.
+    pub(crate) fn open(path: &Path, format: Box<dyn FileFormat>, poll_interval_ms: u64) -> Self {
+        Self(Arc::new(WatchedFile::new(path, FormatLoader::new(format), poll_interval_ms)))
     }
 
-    /// Waits until a file that is being read again in the background has been read.
+    /// Waits until a reload in the background has finished.
     #[doc(hidden)]
     pub fn wait_for_reload(&self) {
         self.0.wait_for_reload();
     }
 
-    /// Where the trouble is, in the file as it is now.
-    fn locate_error(&self, trouble: &TableError) -> Option<TextLocation> {
-        let (place, column) = trouble.row_location()?;
-        self.0.loader.format.locate(&self.0.read_bytes()?, place.table_index, place.row as usize, column)
+    /// Where the error is, in the file's current bytes.
+    fn locate_error(&self, error: &TableError) -> Option<TextLocation> {
+        let (position, column) = error.row_location()?;
+        self.0.loader.format.locate(
+            &self.0.read_bytes()?,
+            position.table_index,
+            position.row as usize,
+            column,
+        )
     }
 }
 
 impl Source for TableFile {
     fn introspect(&self) -> Result<SourceFacts, SourceError> {
-        let state = self.0.load_current();
-        let mut facts = state.map_err(|trouble| self.0.source_error(&trouble))?.facts();
+        let snapshot = self.0.load_current();
+        let mut facts = snapshot.map_err(|error| self.0.source_error(&error))?.facts();
         let read_only = self.0.atomic_file.read_only_reason();
         for table in &mut facts.tables {
             table.read_only_reason = table.read_only_reason.take().or_else(|| read_only.clone());
@@ -122,8 +127,8 @@ impl Source for TableFile {
     }
 
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
-        let live = SnapshotReader::open(&self.0, shape)?;
-        Ok(live)
+        let reader = SnapshotReader::open(&self.0, shape)?;
+        Ok(reader)
     }
 
     fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
@@ -131,17 +136,17 @@ impl Source for TableFile {
     }
 
     fn diagnose(&self, shape: Option<&TableShape>) -> Option<Diagnostic> {
-        let state = self.0.load_current();
-        let trouble = match shape {
-            Some(shape) => bind_shape(&self.0, shape, state).err()?,
-            None => state.and_then(FileSnapshot::require_columns).err()?,
+        let snapshot = self.0.load_current();
+        let error = match shape {
+            Some(shape) => bind_shape(&self.0, shape, snapshot).err()?,
+            None => snapshot.and_then(FileSnapshot::require_columns).err()?,
         };
-        let spot = self.locate_error(&trouble);
-        Some(trouble.to_diagnostic(
+        let location = self.locate_error(&error);
+        Some(error.to_diagnostic(
             &self.0.file_name,
             &self.0.path,
             self.0.loader.format.name(),
-            spot.as_ref(),
+            location.as_ref(),
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! A value from a caller as the sort of value that a column holds: the other direction of [`Column::tell`].
+//! Converts a caller's value to what a column stores: the inverse of [`TableColumn::to_value`].
 
 use contract::field::Field;
 use contract::infer;
@@ -9,16 +9,16 @@ use super::column::{TableColumn, decode_base64};
 use super::profile::{DateTimeShare, StorageClass};
 use super::table::StoredValue;
 
-/// What is to be written, and what is to be read back afterwards.
+/// A value to write, and to compare with what reads back afterwards.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NewValue {
-    /// The place in the shape's columns.
+    /// The position in the shape's columns.
     pub(super) column: usize,
     pub(super) value: Value,
     representation: Representation,
 }
 
-/// As which sort of value the file is to hold it.
+/// How the file should store the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Representation {
     Unchanged,
@@ -30,68 +30,69 @@ enum Representation {
 }
 
 impl NewValue {
-    /// `sort` is what the column holds, as far as it holds anything.
+    /// `storage` is what the column holds so far.
     pub(super) fn new(
-        place: usize,
+        position: usize,
         column: &TableColumn,
-        sort: StorageClass,
+        storage: StorageClass,
         cell: ValueRef<'_>,
     ) -> Result<Self, WriteError> {
-        let refused = |why: &str| Err(WriteError::Rejected { column: Some(place), reason: why.into() });
-        let asked = |value: Value, form| Ok(Self { column: place, value, representation: form });
+        let refused =
+            |reason: &str| Err(WriteError::Rejected { column: Some(position), reason: reason.into() });
+        let new_value = |value: Value, form| Ok(Self { column: position, value, representation: form });
         match (column.data_type, cell) {
-            (_, ValueRef::Null) => asked(Value::Null, Representation::Unchanged),
+            (_, ValueRef::Null) => new_value(Value::Null, Representation::Unchanged),
             (DataType::Blob, ValueRef::Text(text)) => match decode_base64(text) {
-                Some(bytes) => asked(Value::Blob(bytes), Representation::Unchanged),
-                None => refused("it is not base64"),
+                Some(bytes) => new_value(Value::Blob(bytes), Representation::Unchanged),
+                None => refused("the value is not base64"),
             },
-            (DataType::Blob, ValueRef::Blob(_)) => asked(cell.to_value(), Representation::Unchanged),
-            (_, ValueRef::Blob(_)) => refused("bytes cannot be held here"),
+            (DataType::Blob, ValueRef::Blob(_)) => new_value(cell.to_value(), Representation::Unchanged),
+            (_, ValueRef::Blob(_)) => refused("this column cannot hold bytes"),
             (DataType::Json, ValueRef::Text(_)) if column.has_nested_json => {
-                asked(cell.to_value(), Representation::Json)
+                new_value(cell.to_value(), Representation::Json)
             }
-            (DataType::Json, ValueRef::Text(_)) => asked(cell.to_value(), Representation::Text),
-            (DataType::Boolean, ValueRef::Integer(n @ (0 | 1))) => match sort {
+            (DataType::Json, ValueRef::Text(_)) => new_value(cell.to_value(), Representation::Text),
+            (DataType::Boolean, ValueRef::Integer(n @ (0 | 1))) => match storage {
                 StorageClass::Texts => {
-                    asked(Value::Text(if n == 1 { "true" } else { "false" }.into()), Representation::Text)
+                    new_value(Value::Text(if n == 1 { "true" } else { "false" }.into()), Representation::Text)
                 }
-                StorageClass::Numbers => asked(cell.to_value(), Representation::Unchanged),
+                StorageClass::Numbers => new_value(cell.to_value(), Representation::Unchanged),
                 StorageClass::Booleans | StorageClass::Other => {
-                    asked(cell.to_value(), Representation::Boolean)
+                    new_value(cell.to_value(), Representation::Boolean)
                 }
             },
             (DataType::Boolean, ValueRef::Text(text @ ("true" | "false"))) if !column.mixed => {
-                Self::new(place, column, sort, ValueRef::Integer((text == "true").into()))
+                Self::new(position, column, storage, ValueRef::Integer((text == "true").into()))
             }
             (
                 DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number,
                 ValueRef::Integer(_) | ValueRef::Real(_),
-            ) => asked(
+            ) => new_value(
                 cell.to_value(),
-                if sort == StorageClass::Texts { Representation::Text } else { Representation::Unchanged },
+                if storage == StorageClass::Texts { Representation::Text } else { Representation::Unchanged },
             ),
             (
                 DataType::Integer | DataType::Int64 | DataType::Decimal | DataType::Number,
                 ValueRef::Text(text),
             ) => {
                 let is_number = match column.data_type {
-                    // These are handed in as texts, so one that looks like a number is one.
+                    // Decimals arrive as texts, so a text that looks like a decimal is one.
                     DataType::Decimal => infer::matches_type(DataType::Decimal, text),
                     _ => !column.mixed,
                 };
-                let form = if is_number && sort != StorageClass::Texts {
+                let form = if is_number && storage != StorageClass::Texts {
                     Representation::NumberText
                 } else {
                     Representation::Text
                 };
-                asked(cell.to_value(), form)
+                new_value(cell.to_value(), form)
             }
             (DataType::Date | DataType::Timestamp | DataType::LocalTimestamp, ValueRef::Text(_)) => {
-                asked(cell.to_value(), Representation::DateTime)
+                new_value(cell.to_value(), Representation::DateTime)
             }
             (DataType::Text, ValueRef::Text(text)) => {
-                // A column that is only told as text keeps what it has.
-                let form = match sort {
+                // A text column whose stored values are numbers or booleans stays so.
+                let form = match storage {
                     StorageClass::Numbers if infer::matches_type(DataType::Decimal, text) => {
                         Representation::NumberText
                     }
@@ -103,12 +104,12 @@ impl NewValue {
                     | StorageClass::Texts
                     | StorageClass::Other => Representation::Text,
                 };
-                asked(cell.to_value(), form)
+                new_value(cell.to_value(), form)
             }
             (DataType::Text, ValueRef::Integer(_) | ValueRef::Real(_)) => {
-                asked(cell.to_value(), Representation::Text)
+                new_value(cell.to_value(), Representation::Text)
             }
-            (DataType::Boolean, ValueRef::Text(_)) => asked(cell.to_value(), Representation::Text),
+            (DataType::Boolean, ValueRef::Text(_)) => new_value(cell.to_value(), Representation::Text),
             (
                 DataType::Boolean
                 | DataType::Date
@@ -117,14 +118,19 @@ impl NewValue {
                 | DataType::Json
                 | DataType::Blob,
                 ValueRef::Integer(_) | ValueRef::Real(_),
-            ) => refused("it is not of the kind of this column"),
+            ) => refused("the value is not of the column's type"),
         }
     }
 
-    /// `text` has what had to be written out.
-    pub(super) fn to_stored<'a>(&'a self, text: &'a mut String, moments: DateTimeShare) -> StoredValue<'a> {
-        match (self.to_stored_plain(text), moments) {
-            // Among times a text that looks like one would be told as one, and count for nothing in the file.
+    /// `text` is a buffer for values that have to be formatted.
+    pub(super) fn to_stored<'a>(
+        &'a self,
+        text: &'a mut String,
+        date_times: DateTimeShare,
+    ) -> StoredValue<'a> {
+        match (self.to_stored_plain(text), date_times) {
+            // Among dates, a text that looks like a date would read back as one, but would be no date to the
+            // spreadsheet.
             (StoredValue::Text(text), DateTimeShare::Some) if looks_like_date_time(text) => {
                 StoredValue::DateTime(text)
             }
@@ -134,7 +140,7 @@ impl NewValue {
             {
                 StoredValue::DateTime(text)
             }
-            (held, _) => held,
+            (stored, _) => stored,
         }
     }
 
@@ -142,7 +148,7 @@ impl NewValue {
         let cell = self.value.as_value_ref();
         match (self.representation, cell) {
             (Representation::Boolean, ValueRef::Integer(n)) => StoredValue::Boolean(n != 0),
-            (Representation::Boolean, ValueRef::Text(word)) => StoredValue::Boolean(word == "true"),
+            (Representation::Boolean, ValueRef::Text(payload)) => StoredValue::Boolean(payload == "true"),
             (Representation::NumberText, ValueRef::Text(digits)) => StoredValue::NumberText(digits),
             (Representation::Json, ValueRef::Text(json)) => StoredValue::Json(json),
             (Representation::Text, ValueRef::Integer(n)) => {
@@ -165,25 +171,26 @@ impl NewValue {
         }
     }
 
-    /// Whether a value that was read back is told as the one that was asked for.
+    /// Whether the value that was read back means the same as this one.
     pub(super) fn reads_back_as(&self, column: &TableColumn, cell: ValueRef<'_>) -> bool {
-        let asked = self.value.as_value_ref();
-        if asked == cell {
+        let new_value = self.value.as_value_ref();
+        if new_value == cell {
             return true;
         }
         let field = as_field(column);
         let (mut a, mut b) = (Vec::new(), Vec::new());
-        let are_told = field.write_value(&mut a, asked).is_ok() && field.write_value(&mut b, cell).is_ok();
-        are_told && a == b
+        let are_valid =
+            field.write_value(&mut a, new_value).is_ok() && field.write_value(&mut b, cell).is_ok();
+        are_valid && a == b
     }
 
-    /// Whether a value that stands there already is told exactly as this one would be.
+    /// Whether the stored value reads exactly as this one would.
     pub(super) fn is_stored_already(&self, column: &TableColumn, cell: ValueRef<'_>) -> bool {
         as_field(column).round_trips(self.value.as_value_ref(), cell)
     }
 }
 
-/// A date, a time of day or both, however many parts of it are there.
+/// A date, a time of day, or both, however precise.
 fn looks_like_date_time(text: &str) -> bool {
     let is_clock = |text: &str| {
         let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));

@@ -1,4 +1,4 @@
-//! What the values of a column are, from all of them.
+//! The profile of a column: what all its values are.
 
 use contract::DataType;
 use contract::cursor::KEY_BYTES_MAX;
@@ -8,35 +8,35 @@ use contract::source::ColumnFacts;
 use super::column::decode_base64;
 use super::table::StoredValue;
 
-/// What one column has shown so far, by how the file holds its values.
+/// The values of one column, counted by how the file stores them.
 #[derive(Clone, Default)]
 pub(super) struct TableColumnProfile {
     non_null: u64,
     texts: u64,
-    /// Texts without a character.
+    /// Texts of length zero.
     empty_texts: u64,
-    /// Whether one of them is no base64.
+    /// Whether some text is not base64.
     has_non_base64: bool,
-    /// Too long for a key.
+    /// Texts too long for a key.
     long_texts: u64,
-    /// Of the texts, those that the file holds as times.
+    /// How many of the texts the file stores as dates or times.
     date_times: u64,
     integers: u64,
-    /// Beyond what every reader of JSON keeps.
+    /// Integers that a JSON reader with 64-bit floats would round.
     large_integers: u64,
     reals: u64,
     non_finite: u64,
-    /// Numbers that only their digits tell.
+    /// Numbers that only their digits represent exactly.
     number_texts: u64,
-    /// Of those, what is no decimal fraction: too large for anything.
+    /// How many of those are not decimals, because they are too large.
     out_of_range: u64,
     booleans: u64,
     pub(super) nested: u64,
     blobs: u64,
-    guess: TypeInference,
+    inference: TypeInference,
 }
 
-/// What a column holds, where it is all of one sort.
+/// What a column stores, if all its values are of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum StorageClass {
     Texts,
@@ -46,7 +46,7 @@ pub(super) enum StorageClass {
     Other,
 }
 
-/// How much of a column the file holds as dates or times.
+/// How many of a column's values the file stores as dates or times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum DateTimeShare {
     #[default]
@@ -57,9 +57,9 @@ pub(super) enum DateTimeShare {
 
 impl TableColumnProfile {
     #[inline]
-    pub(super) fn observe(&mut self, held: StoredValue<'_>) {
-        self.non_null += u64::from(held != StoredValue::Null);
-        match held {
+    pub(super) fn observe(&mut self, stored: StoredValue<'_>) {
+        self.non_null += u64::from(stored != StoredValue::Null);
+        match stored {
             StoredValue::Null => {}
             StoredValue::Text(text) => self.observe_text(text),
             StoredValue::DateTime(text) => {
@@ -74,7 +74,7 @@ impl TableColumnProfile {
                 self.reals += 1;
                 self.non_finite += u64::from(!n.is_finite());
             }
-            // As many writers write a binary fraction that happens to be whole.
+            // Many writers write a float that happens to be whole this way.
             StoredValue::NumberText(digits) if is_whole_fraction(digits) => self.reals += 1,
             StoredValue::NumberText(digits) => {
                 self.number_texts += 1;
@@ -91,13 +91,13 @@ impl TableColumnProfile {
         self.empty_texts += u64::from(text.is_empty());
         self.has_non_base64 = self.has_non_base64 || decode_base64(text).is_none();
         self.long_texts += u64::from(text.len() > KEY_BYTES_MAX);
-        self.guess.observe(text);
+        self.inference.observe(text);
     }
 
     pub(super) fn facts(&self, name: &str, rows: u64) -> ColumnFacts {
         let (kind, mixed) = self.data_type();
         let is_text = kind == DataType::Text && !mixed;
-        let values = if is_text { self.guess.clone().distinct_values() } else { Vec::new() };
+        let values = if is_text { self.inference.clone().distinct_values() } else { Vec::new() };
         ColumnFacts {
             nullable: self.non_null < rows,
             mixed,
@@ -133,19 +133,19 @@ impl TableColumnProfile {
         self.non_null < u64::from(rows)
     }
 
-    /// Whether there is a value that cannot be a key.
+    /// Whether some value cannot be part of a key.
     pub(super) fn has_invalid_keys(&self) -> bool {
         self.empty_texts + self.nested + self.blobs > 0
     }
 
-    /// Whether it may tell rows apart, as far as can be told without comparing them.
+    /// Whether the column may be a key, as far as its profile tells.
     pub(super) fn is_key_candidate(&self, rows: u32) -> bool {
         let (kind, mixed) = self.data_type();
         let is_plain = matches!(kind, DataType::Text | DataType::Integer | DataType::Int64) && !mixed;
         is_plain && !self.has_nulls(rows) && self.empty_texts == 0 && self.long_texts == 0
     }
 
-    /// The kind of most values, and whether there are others. Among nested values everything is told as JSON.
+    /// The type of most values, and whether there are others. If any value is nested, all are read as JSON.
     pub(super) fn data_type(&self) -> (DataType, bool) {
         if self.nested > 0 {
             return (DataType::Json, self.blobs > 0);
@@ -176,15 +176,15 @@ impl TableColumnProfile {
     }
 
     fn text_type(&self) -> DataType {
-        match self.guess.data_type() {
+        match self.inference.data_type() {
             kind @ (DataType::Date | DataType::Timestamp | DataType::LocalTimestamp) => kind,
-            // Digits that somebody keeps as text are a code, not a number.
+            // Digits stored as text are a code, not a number.
             _ => DataType::Text,
         }
     }
 }
 
-/// `12.0`, and not `12.00`: where somebody counts zeros they mean something.
+/// `12.0`, but not `12.00`: two digits after the point are significant.
 fn is_whole_fraction(digits: &str) -> bool {
     let whole = digits.strip_suffix(".0").and_then(|whole| whole.parse::<i64>().ok());
     whole.is_some_and(|n| (-SAFE_INTEGER_MAX..=SAFE_INTEGER_MAX).contains(&n))

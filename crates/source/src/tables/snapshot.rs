@@ -1,4 +1,4 @@
-//! One state of a file: its tables, and what tells it from another state.
+//! One snapshot of a file: its tables, and what identifies its contents.
 
 use std::hash::BuildHasher;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{FileFormat, ParsedFile};
 use crate::key_index::find_key_column;
 use crate::watch::FileLoader;
 
-/// Places in a file are kept in 32 bits.
+/// Positions in a file have 32 bits.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
 
 pub(super) struct FileSnapshot {
@@ -27,14 +27,14 @@ pub(super) struct FileSnapshot {
     content_hash: i64,
 }
 
-/// Which bytes it was made of, as far as 64 bits tell that nobody can foresee.
+/// Identifies the bytes of a snapshot by a 64-bit hash with a random seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ContentFingerprint {
     bytes: usize,
     hash: u64,
 }
 
-/// Files of one format, and how they are read.
+/// Loads files of one format.
 pub(super) struct FormatLoader {
     pub(super) format: Box<dyn FileFormat>,
     hasher: RandomState,
@@ -50,8 +50,8 @@ impl FormatLoader {
     }
 
     pub(super) fn parse(&self, bytes: &[u8]) -> Result<FileSnapshot, TableError> {
-        let loaded = self.format.load(bytes).map_err(TableError::Parse)?;
-        let ParsedFile { mut tables, notes, skipped_tables: left_out } = loaded;
+        let parsed = self.format.load(bytes).map_err(TableError::Parse)?;
+        let ParsedFile { mut tables, notes, skipped_tables: skipped } = parsed;
         if tables.iter().any(Table::is_over_limit) {
             return Err(TableError::TooLarge);
         }
@@ -59,10 +59,10 @@ impl FormatLoader {
         Ok(FileSnapshot {
             tables: tables.into_iter().map(Arc::new).collect(),
             notes,
-            skipped_tables: left_out,
+            skipped_tables: skipped,
             detected_keys: OnceLock::new(),
             fingerprint: self.fingerprint(bytes),
-            // The same for the same content, so that cursors outlive a restart.
+            // A fixed seed: the same contents have the same hash after a restart, so cursors stay valid.
             content_hash: FixedState::default().hash_one(bytes).cast_signed(),
         })
     }
@@ -80,12 +80,12 @@ impl FileLoader for FormatLoader {
         self.parse(&bytes)
     }
 
-    fn is_snapshot_of(&self, loaded: &FileSnapshot, bytes: &[u8]) -> bool {
-        loaded.fingerprint == self.fingerprint(bytes)
+    fn is_snapshot_of(&self, parsed: &FileSnapshot, bytes: &[u8]) -> bool {
+        parsed.fingerprint == self.fingerprint(bytes)
     }
 
-    fn source_error(&self, trouble: &TableError, file: &str, path: &Path) -> SourceError {
-        trouble.to_source_error(file, path, self.format.name())
+    fn source_error(&self, error: &TableError, file: &str, path: &Path) -> SourceError {
+        error.to_source_error(file, path, self.format.name())
     }
 }
 
@@ -94,15 +94,15 @@ impl FileSnapshot {
         self.tables.iter().position(|one| one.name == table)
     }
 
-    /// A number that another content does not have, as far as 64 bits tell.
+    /// A 64-bit hash of the contents.
     pub(super) fn content_hash(&self) -> i64 {
         self.content_hash
     }
 
-    /// Itself, if a contract can be made of it alone: of rows that name their columns there must be one.
+    /// Fails if a contract cannot be inferred from this file alone, because no record names a column.
     pub(super) fn require_columns(self: Arc<Self>) -> Result<Arc<Self>, TableError> {
-        let is_bare = |table: &Arc<Table>| table.is_schemaless && table.header.is_empty();
-        if !self.tables.is_empty() && self.tables.iter().all(is_bare) {
+        let is_empty = |table: &Arc<Table>| table.is_schemaless && table.header.is_empty();
+        if !self.tables.is_empty() && self.tables.iter().all(is_empty) {
             Err(TableError::NoColumns)
         } else {
             Ok(self)
@@ -119,20 +119,20 @@ impl FileSnapshot {
             read_only_reason: table.read_only_reason.clone(),
             ..TableFacts::new(&table.name, table.column_facts())
         });
-        let (notes, left_out) = (self.notes.clone(), self.skipped_tables.clone());
-        SourceFacts { tables: tables.collect(), notes, skipped_tables: left_out, ..SourceFacts::default() }
+        let (notes, skipped) = (self.notes.clone(), self.skipped_tables.clone());
+        SourceFacts { tables: tables.collect(), notes, skipped_tables: skipped, ..SourceFacts::default() }
     }
 }
 
-/// The first column that tells rows apart, if there is one.
+/// The first column whose values are unique, if there is one.
 fn detect_key_column(table: &Table) -> Option<usize> {
     let candidates =
-        (0..table.header.len()).filter(|place| table.profile(*place).is_key_candidate(table.len()));
-    find_key_column(candidates, table.len(), |place, rows| {
+        (0..table.header.len()).filter(|position| table.profile(*position).is_key_candidate(table.len()));
+    find_key_column(candidates, table.len(), |position, rows| {
         let column = TableColumn {
             name: String::new(),
-            column_index: Some(place),
-            data_type: table.profile(place).data_type().0,
+            column_index: Some(position),
+            data_type: table.profile(position).data_type().0,
             mixed: false,
             null_text: None,
             has_nested_json: table.has_nested_json,

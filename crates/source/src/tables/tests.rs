@@ -1,4 +1,4 @@
-//! The engine with a format that has several tables, and that does wrong where it is told to.
+//! The engine with a toy format that has several tables, and misbehaves on command.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 
 use super::{CellUpdate, FileFormat, ParseError, ParsedFile, RowEdit, StoredValue, Table, TableFile};
 
-/// Tables begin with a line such as `= people`, below which stand the names of their columns.
+/// Each table starts with a line such as `= people`; the next line names its columns.
 struct ToyFormat;
 
 fn cell(text: &str) -> ValueRef<'_> {
@@ -28,7 +28,7 @@ impl FileFormat for ToyFormat {
 
     fn load(&self, bytes: &[u8]) -> Result<ParsedFile, ParseError> {
         let text = std::str::from_utf8(bytes).expect("tests write text");
-        let mut loaded = ParsedFile::default();
+        let mut parsed = ParsedFile::default();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
             if let Some(name) = line.strip_prefix("= ") {
@@ -36,16 +36,16 @@ impl FileFormat for ToyFormat {
                 let mut table = Table::new(name, header);
                 table.computed = vec![(2, "it is computed".to_owned())];
                 table.read_only_reason = (name == "locked").then(|| "it is locked".to_owned());
-                loaded.tables.push(table);
-            } else if let Some(table) = loaded.tables.last_mut() {
-                let place = table.len() + 1;
-                table.push_row(place, line.split(',').map(|text| cell(text).into()).enumerate());
+                parsed.tables.push(table);
+            } else if let Some(table) = parsed.tables.last_mut() {
+                let position = table.len() + 1;
+                table.push_row(position, line.split(',').map(|text| cell(text).into()).enumerate());
             } else {
-                let why = "does not begin with a table".to_owned();
-                return Err(ParseError { message: why, help: None, location: None });
+                let reason = "does not begin with a table".to_owned();
+                return Err(ParseError { message: reason, help: None, location: None });
             }
         }
-        Ok(loaded)
+        Ok(parsed)
     }
 
     fn rewrite(&self, bytes: &[u8], table: usize, edit: &RowEdit<'_>) -> Result<Vec<u8>, WriteError> {
@@ -60,11 +60,11 @@ impl FileFormat for ToyFormat {
         let lines = &mut tables[table];
         let set = |line: &str, cells: &[CellUpdate<'_>]| {
             let mut fields: Vec<String> = line.split(',').map(str::to_owned).collect();
-            for put in cells {
-                fields[put.column] = match put.value {
+            for update in cells {
+                fields[update.column] = match update.value {
                     StoredValue::Text("refuse") => {
-                        let why = "no such text".to_owned();
-                        return Err(WriteError::Rejected { column: Some(put.column), reason: why });
+                        let reason = "no such text".to_owned();
+                        return Err(WriteError::Rejected { column: Some(update.column), reason });
                     }
                     StoredValue::Text("mangle") => "mangled".to_owned(),
                     StoredValue::Text(text) => text.to_owned(),
@@ -75,10 +75,12 @@ impl FileFormat for ToyFormat {
             }
             Ok(fields.join(","))
         };
-        let wish = match edit {
-            RowEdit::Append { updates: cells } | RowEdit::Set { updates: cells, .. } => cells
-                .iter()
-                .find_map(|put| if let StoredValue::Text(text) = put.value { Some(text) } else { None }),
+        let command = match edit {
+            RowEdit::Append { updates: cells } | RowEdit::Set { updates: cells, .. } => {
+                cells.iter().find_map(|update| {
+                    if let StoredValue::Text(text) = update.value { Some(text) } else { None }
+                })
+            }
             RowEdit::Remove { .. } => None,
         };
         match edit {
@@ -86,7 +88,7 @@ impl FileFormat for ToyFormat {
             RowEdit::Set { row, updates: cells } => lines[row + 2] = set(&lines[row + 2], cells)?,
             RowEdit::Remove { row } => drop(lines.remove(row + 2)),
         }
-        match wish {
+        match command {
             Some("spoil") => lines[2] = lines[2].replace("Ann", "Eve"),
             Some("drop") => drop(lines.remove(2)),
             Some("rename") => lines[1] = lines[1].replace("name", "nmae"),
@@ -155,9 +157,9 @@ impl TestFile {
 }
 
 #[test]
-fn a_format_that_changes_more_than_it_was_asked_to_changes_nothing() {
+fn a_format_that_changes_too_much_is_rejected() {
     let more = "more than this record would change in the file";
-    for (wish, expected) in [
+    for (command, expected) in [
         ("spoil", more),
         ("drop", more),
         ("rename", more),
@@ -165,30 +167,30 @@ fn a_format_that_changes_more_than_it_was_asked_to_changes_nothing() {
         ("other", more),
         ("lose", more),
         ("garbage", "the file could not be read afterwards"),
-        ("mangle", "it would not read back as it is"),
+        ("mangle", "the value would not read back unchanged"),
         ("refuse", "no such text"),
     ] {
-        let disk = TestFile::new();
-        let cells = [(1, ValueRef::Text(wish))];
-        let new = [(0, ValueRef::Integer(9)), (1, ValueRef::Text(wish))];
+        let file = TestFile::new();
+        let cells = [(1, ValueRef::Text(command))];
+        let new = [(0, ValueRef::Integer(9)), (1, ValueRef::Text(command))];
         let key = [ValueRef::Integer(2)];
         for change in [RowChange::Update { key: &key, values: &cells }, RowChange::Create { values: &new }] {
             let shown = format!("{change:?}");
-            match disk.write(change) {
-                Err(WriteError::Rejected { column, reason: why }) => {
-                    assert_eq!(why, expected, "{shown}");
-                    let is_about_it = ["mangle", "refuse"].contains(&wish);
+            match file.write(change) {
+                Err(WriteError::Rejected { column, reason }) => {
+                    assert_eq!(reason, expected, "{shown}");
+                    let is_about_it = ["mangle", "refuse"].contains(&command);
                     assert_eq!(column, is_about_it.then_some(1), "{shown}");
                 }
                 other => panic!("{shown}: {other:?}"),
             }
-            assert_eq!(disk.text(), FILE, "{shown}");
+            assert_eq!(file.text(), FILE, "{shown}");
         }
     }
 }
 
 #[test]
-fn a_format_that_does_as_it_was_asked_is_believed() {
+fn a_correct_format_is_accepted() {
     let key = [ValueRef::Integer(2)];
     let cells = [(1, ValueRef::Text("Cid"))];
     let new = [(0, ValueRef::Integer(9)), (1, ValueRef::Text("Dan"))];
@@ -200,31 +202,31 @@ fn a_format_that_does_as_it_was_asked_is_believed() {
         assert_eq!(TestFile::new().write(change).expect("it is right"), FILE.replace(from, to));
     }
     let computed = [(2, ValueRef::Integer(1))];
-    let fault = TestFile::new()
+    let error = TestFile::new()
         .write(RowChange::Update { key: &key, values: &computed })
         .expect_err("it is computed");
-    assert_eq!(fault.to_string(), "it is computed");
+    assert_eq!(error.to_string(), "it is computed");
 }
 
 #[test]
-fn tables_and_columns_are_known_by_their_names() {
-    let disk = TestFile::new();
-    let facts = disk.rows.introspect().expect("facts");
+fn tables_and_columns_are_found_by_name() {
+    let file = TestFile::new();
+    let facts = file.rows.introspect().expect("facts");
     let locked = &facts.tables[1];
     assert_eq!((locked.name.as_str(), locked.read_only_reason.as_deref()), ("locked", Some("it is locked")));
     assert_eq!(locked.columns[2].read_only_reason.as_deref(), Some("it is computed"));
-    assert!(disk.rows.writer(&disk.shape(1)).is_err());
-    let shape = disk.shape(0);
-    let reader = disk.rows.reader(&shape).expect("a reader");
-    for (file, told) in [
+    assert!(file.rows.writer(&file.shape(1)).is_err());
+    let shape = file.shape(0);
+    let reader = file.rows.reader(&shape).expect("a reader");
+    for (content, expected) in [
         (
             FILE.replace("= people", "= peple"),
-            "has no table `people`, but `peple`; name it as it was, or make the contract anew",
+            "has no table `people`; the most similar is `peple`; rename it back, or update the contract",
         ),
-        (FILE.replace("= people", "= x"), "has no table `people`; put it back, or make the contract anew"),
+        (FILE.replace("= people", "= x"), "has no table `people`; put it back, or update the contract"),
         (
             FILE.replace("id,name", "id,nmae"),
-            "has no column `name`, but `nmae`; name it as it was, or make the contract anew",
+            "has no column `name`; the most similar is `nmae`; rename it back, or update the contract",
         ),
         (
             FILE.replace("3,,3", "2,,3"),
@@ -232,16 +234,18 @@ fn tables_and_columns_are_known_by_their_names() {
         ),
         ("x\n".to_owned(), "does not begin with a table; give the path of a toy"),
     ] {
-        std::fs::write(disk.folder.path().join("toy"), file).expect("a file");
+        std::fs::write(file.folder.path().join("toy"), content).expect("a file");
         match reader.get(&[ValueRef::Integer(1)], &mut |_| {}) {
-            Err(SourceError::Incompatible { message: got, .. }) => assert_eq!(got, format!("`toy` {told}")),
+            Err(SourceError::Incompatible { message: got, .. }) => {
+                assert_eq!(got, format!("`toy` {expected}"))
+            }
             other => panic!("{other:?}"),
         }
-        assert!(disk.rows.diagnose(Some(&shape)).is_some());
+        assert!(file.rows.diagnose(Some(&shape)).is_some());
     }
-    // Columns and tables may stand elsewhere.
+    // Columns and tables may move.
     let moved = "= locked\nid,name,sum\n= people\nx,sum,name,id\n?,7,Ann,1\n";
-    std::fs::write(disk.folder.path().join("toy"), moved).expect("a file");
+    std::fs::write(file.folder.path().join("toy"), moved).expect("a file");
     let mut found = Vec::new();
     let is_there = reader.get(&[ValueRef::Integer(1)], &mut |cells| {
         found = cells.iter().map(|cell| cell.to_value()).collect();
@@ -250,7 +254,7 @@ fn tables_and_columns_are_known_by_their_names() {
     assert_eq!(found, [Value::Integer(1), Value::Text("Ann".into()), Value::Integer(7)]);
 }
 
-/// A value of each sort that a table can hold.
+/// A value of each class that a table can hold.
 #[derive(Debug, Clone)]
 enum OwnedValue {
     Text(u8, String),
@@ -269,7 +273,7 @@ impl OwnedValue {
             Self::Text(_, text) => StoredValue::Json(text),
             Self::Integer(n) => StoredValue::Integer(*n),
             Self::Real(n) => StoredValue::Real(*n),
-            Self::Boolean(yes) => StoredValue::Boolean(*yes),
+            Self::Boolean(value) => StoredValue::Boolean(*value),
             Self::Blob(bytes) => StoredValue::Blob(bytes),
         }
     }
@@ -278,17 +282,17 @@ impl OwnedValue {
 fn value() -> impl Strategy<Value = Option<OwnedValue>> {
     prop_oneof![
         Just(None),
-        (0..4_u8, "[a-zé0-9]{0,6}").prop_map(|(sort, text)| Some(OwnedValue::Text(sort, text))),
+        (0..4_u8, "[a-zé0-9]{0,6}").prop_map(|(storage, text)| Some(OwnedValue::Text(storage, text))),
         any::<i64>().prop_map(|n| Some(OwnedValue::Integer(n))),
         any::<f64>().prop_map(|n| Some(OwnedValue::Real(n))),
-        any::<bool>().prop_map(|yes| Some(OwnedValue::Boolean(yes))),
+        any::<bool>().prop_map(|value| Some(OwnedValue::Boolean(value))),
         prop::collection::vec(any::<u8>(), 0..4).prop_map(|bytes| Some(OwnedValue::Blob(bytes))),
     ]
 }
 
 proptest! {
     #[test]
-    fn cells_come_back_as_they_were_put_in(rows in prop::collection::vec(prop::collection::vec(value(), 0..5), 0..12)) {
+    fn cells_read_back_as_they_were_pushed(rows in prop::collection::vec(prop::collection::vec(value(), 0..5), 0..12)) {
         let mut table = Table::new("t", Vec::new());
         for (number, row) in (1..).zip(&rows) {
             while table.header.len() < row.len() {
@@ -299,9 +303,9 @@ proptest! {
         }
         table.shrink_to_fit();
         assert_eq!((table.len() as usize, table.is_over_limit()), (rows.len(), false));
-        let shown = |held: StoredValue<'_>| match held {
+        let shown = |stored: StoredValue<'_>| match stored {
             StoredValue::Real(n) => format!("real {}", n.to_bits()),
-            held => format!("{held:?}"),
+            stored => format!("{stored:?}"),
         };
         for (number, row) in (0..).zip(&rows) {
             for column in 0..table.header.len() {
@@ -318,15 +322,15 @@ proptest! {
 }
 
 #[test]
-fn readers_of_one_file_share_what_was_read() {
-    let disk = TestFile::new();
-    let (a, b) = (disk.shape(0), disk.shape(1));
-    let readers = [&a, &b].map(|shape| disk.rows.reader(shape).expect("a reader"));
-    std::fs::write(disk.folder.path().join("toy"), FILE.replace("1,x,1", "1,y,1")).expect("a file");
-    // Who looks first reads it for both.
+fn readers_of_one_file_share_a_snapshot() {
+    let file = TestFile::new();
+    let (a, b) = (file.shape(0), file.shape(1));
+    let readers = [&a, &b].map(|shape| file.rows.reader(shape).expect("a reader"));
+    std::fs::write(file.folder.path().join("toy"), FILE.replace("1,x,1", "1,y,1")).expect("a file");
+    // The first reader to poll reloads the file for both.
     assert!(readers[0].get(&[ValueRef::Integer(1)], &mut |_| {}).expect("a row"));
     let mut name = None;
     readers[1].get(&[ValueRef::Integer(1)], &mut |cells| name = Some(cells[1].to_value())).expect("a row");
     assert_eq!(name, Some(Value::Text("y".into())));
-    assert_eq!(Arc::strong_count(&disk.rows.0), 3);
+    assert_eq!(Arc::strong_count(&file.rows.0), 3);
 }

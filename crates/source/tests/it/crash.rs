@@ -1,11 +1,12 @@
-//! Writers that are killed at any instant: no write that was acknowledged is lost, none is done twice, and there is
-//! never half a file.
+//! Writers that are killed at any instant: no acknowledged write is lost, none is applied twice, and the file
+//! is never half written.
 //!
-//! This binary starts itself again, twice at a time on one file. Each writer makes and removes rows under claims and
-//! says on stdout which it has been told are done. Both are killed; then what is there is compared with what they
-//! said, and what they were at is asked for again under its claim.
+//! This binary starts itself again, twice at a time on one file. Each writer creates and deletes rows with
+//! idempotency keys, and prints which writes were acknowledged. Both are killed; then the test compares the
+//! file with the output, and repeats the interrupted writes with their keys.
 //!
-//! `SPILE_KILL_ROUNDS` says how often. A source that can be written to takes part by a line in [`open`] and a test.
+//! `SPILE_KILL_ROUNDS` sets the number of rounds. A writable source takes part by a line in [`open`] and a
+//! test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeSet;
@@ -26,11 +27,11 @@ use crate::write_checks::RecordingChecks;
 
 const PATH: &str = "SPILE_KILL_PATH";
 const FROM: &str = "SPILE_KILL_FROM";
-/// How many writes one writer makes, if it is not killed: for whoever starts one by hand.
+/// How many writes a writer makes if it is not killed. For manual runs.
 const WRITES: &str = "SPILE_KILL_WRITES";
 const ROUNDS: &str = "SPILE_KILL_ROUNDS";
 const ROUNDS_IN_CI: usize = 20;
-/// Numbers of one writer; the other's begin behind. They have to begin with a row to be made.
+/// The numbers of one writer; the other's start after them. The first must create a row.
 const NUMBERS_MAX: i64 = 999_999;
 
 fn open(path: &Path) -> Arc<dyn Source> {
@@ -46,7 +47,7 @@ fn shape(source: &dyn Source) -> TableShape {
     TableShape { key: vec![0], ..crate::shape::shape_of(&table) }
 }
 
-/// What a writer does as its nth: a row more, and after some of them one less.
+/// The nth step of a writer: it creates a row, and after some of them deletes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Create(i64),
@@ -60,7 +61,7 @@ fn step(number: i64) -> Step {
 fn write_step(writer: &dyn Writer, number: i64) -> Result<WriteOutcome, WriteError> {
     let mut id = [0; 32];
     id[..8].copy_from_slice(&number.to_le_bytes());
-    let claim = Some(IdempotencyKey { key_digest: id, request_digest: id });
+    let repeat_key = Some(IdempotencyKey { key_digest: id, request_digest: id });
     let text = format!("row {number}, \"quoted\"");
     let (cells, key);
     let change = match step(number) {
@@ -74,12 +75,12 @@ fn write_step(writer: &dyn Writer, number: i64) -> Result<WriteOutcome, WriteErr
         }
     };
     writer.write(
-        &WriteRequest { change, idempotency_key: claim, dry_run: false, now_ms: 1, cancelled: None },
+        &WriteRequest { change, idempotency_key: repeat_key, dry_run: false, now_ms: 1, cancelled: None },
         &mut RecordingChecks::default(),
     )
 }
 
-/// Not a test of its own: what is started again.
+/// Not a test of its own: the child process.
 #[test]
 fn writer() {
     let Some(path) = std::env::var_os(PATH) else { return };
@@ -93,7 +94,7 @@ fn writer() {
             match write_step(writer.as_ref(), number) {
                 Ok(_) => break,
                 Err(WriteError::Source(SourceError::Busy { .. })) => {}
-                Err(fault) => panic!("{fault:?}"),
+                Err(error) => panic!("{error:?}"),
             }
         }
         writeln!(stdout, "\ndone {number}").and_then(|()| stdout.flush()).unwrap();
@@ -110,11 +111,12 @@ fn random_below(below: u64) -> u64 {
     RandomState::new().build_hasher().finish() % below
 }
 
-/// Lets a writer come to some write, kills it somewhere in the next, and returns the last that it said is done.
+/// Waits for some number of writes, kills the writer during the next one, and returns the last acknowledged
+/// number.
 fn kill_after(mut child: Child, writes: u64) -> Option<i64> {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut last = None;
-    let mut said = |line: &str| {
+    let mut answer = |line: &str| {
         last = line.strip_prefix("done ").map(|number| number.trim().parse().unwrap()).or(last);
     };
     let mut line = String::new();
@@ -122,18 +124,18 @@ fn kill_after(mut child: Child, writes: u64) -> Option<i64> {
     while seen < writes {
         line.clear();
         assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "a writer ends only by being killed");
-        said(&line);
+        answer(&line);
         seen += u64::from(line.starts_with("done "));
     }
-    // Not to wait for anything: to be at some other instant.
+    // Not a wait for anything: it varies the instant of the kill.
     std::thread::sleep(Duration::from_micros(random_below(25_000)));
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it had said by then counts, whole lines only.
+    // What it had printed by then counts, whole lines only.
     line.clear();
     while stdout.read_line(&mut line).unwrap() > 0 {
         if line.ends_with('\n') {
-            said(&line);
+            answer(&line);
         }
         line.clear();
     }
@@ -179,7 +181,7 @@ fn check_crash_safety(path: &Path) {
             (*next..behind).for_each(|number| assert!(apply(&mut expected, number)));
             *next = behind;
         }
-        // What was said is there; what was under way is there whole, or not at all.
+        // Acknowledged writes are there. An interrupted write is there completely, or not at all.
         let found = numbers(reader.as_ref());
         for number in next {
             let mut with = expected.clone();
@@ -191,7 +193,7 @@ fn check_crash_safety(path: &Path) {
             if is_done {
                 expected = with;
             }
-            // Asked for again, it is done once.
+            // Repeated, it is applied once.
             let written = write_step(writer.as_ref(), number);
             match (is_done, &written) {
                 (true, Ok(WriteOutcome::Replayed(_))) | (false, Ok(WriteOutcome::Done)) => {}
@@ -210,7 +212,7 @@ fn check_crash_safety(path: &Path) {
 }
 
 #[test]
-fn a_csv_file_survives() {
+fn a_csv_file_survives_killed_writers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.csv");
     std::fs::write(&path, "id,text\r\n0,\"first, of all\"\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! CSV files: how they are read, what is told about them, and what happens when they change.
+//! CSV files: reading, errors, writing, reloading.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod errors;

@@ -1,7 +1,7 @@
-//! Disks without room: the system refuses in the middle of a write, and nothing has happened.
+//! Full disks: the system refuses in the middle of a write, and nothing has changed.
 //!
-//! This binary starts itself again under a shell that limits how large a file may be. A write beyond that is cut short
-//! and then refused, as it is on a disk that is full.
+//! This binary starts itself again under a shell that limits the file size. A larger write is cut short and
+//! then refused, as on a full disk.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::path::Path;
@@ -16,18 +16,18 @@ use crate::write_checks::{RecordingChecks, idempotency_key, outcome_text};
 
 const PATH: &str = "SPILE_FULL_PATH";
 const TOO_LARGE: &str =
-    "`rows.csv` cannot be written, nothing was changed: it would be larger than a file may be here";
+    "cannot write `rows.csv`, nothing was changed: it would exceed the system's limit on file sizes";
 
-/// Runs one of the parts below where a file has at most 16 blocks: 8 KB.
+/// Runs one of the parts below with a limit of 16 blocks (8 KB) per file.
 fn run_with_file_limit(part: &str, path: &Path) {
     let binary = std::env::current_exe().unwrap();
-    // A signal that is ignored stays so in whatever is started.
+    // An ignored signal stays ignored in child processes.
     let script = r#"trap '' XFSZ; ulimit -f 16; exec "$0" --exact "$1" --nocapture"#;
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).arg(binary).arg(format!("disk_full::{part}")).env(PATH, path);
     let output = shell.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let answer = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{answer}");
 }
 
 fn file_names(folder: &Path) -> Vec<String> {
@@ -38,13 +38,13 @@ fn file_names(folder: &Path) -> Vec<String> {
     names
 }
 
-fn create(csv: &Csv, id: i64, with_claim: Option<u8>) -> String {
+fn create(csv: &Csv, id: i64, with_key: Option<u8>) -> String {
     let writer = csv.writer(&shape(csv)).unwrap();
     let cells = [(0, ValueRef::Integer(id)), (1, ValueRef::Text("text"))];
     let change = RowChange::Create { values: &cells };
     let write = WriteRequest {
         change,
-        idempotency_key: with_claim.map(idempotency_key),
+        idempotency_key: with_key.map(idempotency_key),
         dry_run: false,
         now_ms: 1,
         cancelled: None,
@@ -52,7 +52,7 @@ fn create(csv: &Csv, id: i64, with_claim: Option<u8>) -> String {
     outcome_text(writer.write(&write, &mut RecordingChecks::default()))
 }
 
-/// Not a test of its own.
+/// Not a test of its own: the child process.
 #[test]
 fn large_file() {
     let Some(path) = std::env::var_os(PATH) else { return };
@@ -62,7 +62,7 @@ fn large_file() {
 }
 
 #[test]
-fn the_file_is_as_it_was_and_nothing_is_left() {
+fn a_full_disk_leaves_the_file_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.csv");
     let content = format!("id,text\n0,{}\n", "x".repeat(20_000));
@@ -74,9 +74,9 @@ fn the_file_is_as_it_was_and_nothing_is_left() {
     );
 }
 
-/// Not a test of its own.
+/// Not a test of its own: the child process.
 #[test]
-fn many_claims() {
+fn many_keys() {
     let Some(path) = std::env::var_os(PATH) else { return };
     let csv = Csv::open(Path::new(&path), Options::default());
     let full = (1..=100).find(|number| match create(&csv, i64::from(*number), Some(*number)).as_str() {
@@ -88,20 +88,20 @@ fn many_claims() {
     });
     let full = full.expect("claims take room");
     assert!(full > 10, "there was room for some");
-    // It was not done, and what was done is known.
+    // The write was not applied, and the earlier ones are still known.
     assert_eq!(create(&csv, i64::from(full), Some(full)), TOO_LARGE);
     assert_eq!(create(&csv, 1, Some(1)), "replayed 1|text");
     assert_eq!(create(&csv, i64::from(full), None), "done");
 }
 
 #[test]
-fn a_claim_for_which_there_is_no_room_is_not_made_good() {
+fn a_write_without_room_for_its_log_entry_is_not_applied() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.csv");
     std::fs::write(&path, "id,text\n0,first\n").unwrap();
-    run_with_file_limit("many_claims", &path);
+    run_with_file_limit("many_keys", &path);
     assert_eq!(file_names(folder.path()), [".rows.csv.spile-claims", "rows.csv"]);
-    // With room again, everything is as if there always had been.
+    // With room again, everything works as before.
     let csv = Csv::open(&path, Options::default());
     assert_eq!(create(&csv, 1, Some(1)), "replayed 1|text");
     assert_eq!(create(&csv, 200, Some(200)), "done");

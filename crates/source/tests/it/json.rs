@@ -1,4 +1,4 @@
-//! JSON and JSON Lines: how they are read, what is told about them, and how they are written.
+//! JSON and JSON Lines: reading, errors, writing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod errors;

@@ -1,4 +1,4 @@
-//! Real files and real databases.
+//! Tests on real files and real databases.
 
 #[cfg(unix)]
 mod crash;

@@ -1,4 +1,4 @@
-//! The shape a contract would have that changes nothing.
+//! The shape of a contract that changes nothing.
 
 use contract::source::{ColumnFacts, ColumnShape, TableFacts, TableShape};
 

@@ -1,4 +1,4 @@
-//! Workbooks on disk: found, read, and written row by row.
+//! Workbooks on disk: reading and writing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 pub mod kit;

@@ -1,4 +1,4 @@
-//! A clerk who writes down what passes by, and the changes that tests ask for.
+//! Write checks that record the rows they see, and helpers for changes.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use contract::source::{
 };
 use contract::{Value, ValueRef};
 
-/// Tells rows as their cells between `|`; no value is `-`.
+/// Shows rows as their values between `|`; no value is `-`.
 #[derive(Default)]
 pub struct RecordingChecks {
-    /// Objects to whatever row there is.
+    /// Objects to every row.
     pub is_stale: bool,
-    /// What a row must not say to be told.
+    /// A row with this text violates the contract.
     pub unwritable_text: Option<&'static str>,
-    /// Further cells to set.
+    /// Further values to set.
     pub extra_values: Vec<(usize, Value)>,
     pub before: Option<String>,
     pub after: Option<String>,
@@ -59,18 +59,20 @@ pub fn idempotency_key(number: u8) -> IdempotencyKey {
     IdempotencyKey { key_digest: [number; 32], request_digest: [number; 32] }
 }
 
-/// A change without a claim, for good.
+/// A change without an idempotency key.
 pub fn plain_write(change: RowChange<'_>) -> WriteRequest<'_> {
     WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 0, cancelled: None }
 }
 
-/// What came of it, in a word or in the words of the fault.
+/// The outcome in a word, or the error's text.
 pub fn outcome_text(written: Result<WriteOutcome, WriteError>) -> String {
     match written {
         Ok(WriteOutcome::Done) => "done".into(),
-        Ok(WriteOutcome::Replayed(told)) => format!("replayed {}", String::from_utf8(told).expect("a line")),
-        Err(WriteError::Rejected { column: Some(column), reason: why }) => format!("{column}: {why}"),
-        Err(fault) => fault.to_string(),
+        Ok(WriteOutcome::Replayed(message)) => {
+            format!("replayed {}", String::from_utf8(message).expect("a line"))
+        }
+        Err(WriteError::Rejected { column: Some(column), reason: cause }) => format!("{column}: {cause}"),
+        Err(error) => error.to_string(),
     }
 }
 

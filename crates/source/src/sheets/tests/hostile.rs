@@ -1,4 +1,4 @@
-//! Files that mean harm, or were harmed.
+//! Hostile and damaged workbooks.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -22,27 +22,27 @@ fn entries() -> Vec<Entry> {
 }
 
 fn check(bytes: &[u8], expected: &str) {
-    let told = describe(bytes, &xlsx());
-    assert!(told.starts_with("unreadable: ") && told.contains(expected), "{told}, not {expected}");
+    let message = describe(bytes, &xlsx());
+    assert!(message.starts_with("unreadable: ") && message.contains(expected), "{message}, not {expected}");
 }
 
 #[test]
-fn the_harmless_one_is_read() {
+fn the_valid_package_is_read() {
     assert_eq!(describe(&pack(&entries(), b"a comment"), &xlsx()), "Sheet1: id\n1");
 }
 
 #[test]
-fn packages_that_lie_are_refused() {
+fn inconsistent_packages_are_refused() {
     let last = entries().len() - 1;
     let with = |change: &dyn Fn(&mut Vec<Entry>)| {
         let mut entries = entries();
         change(&mut entries);
         pack(&entries, b"")
     };
-    check(b"", "no workbook");
-    check(b"id,name\n1,2\n", "no workbook");
+    check(b"", "not a workbook");
+    check(b"id,name\n1,2\n", "not a workbook");
     check(&pack(&[], b""), "ZIP file, and no workbook");
-    check(&parts().to_zip()[..500], "no workbook");
+    check(&parts().to_zip()[..500], "not a workbook");
     check(&with(&|all| all[last].flags = 1), "password");
     check(&with(&|all| all[last].local_name = "xl/worksheets/sheet2.xml".into()), "directory is damaged");
     check(&with(&|all| all.push(all[last].clone())), "same name");
@@ -72,17 +72,17 @@ fn packages_that_lie_are_refused() {
     check(&with(&|all| all[last].size = 10), "more than it says");
     check(&with(&|all| all[last].method = 12), "packed in a way");
     check(&with(&|all| all[last].data[0] = 0xff), "damaged");
-    check(&with(&|all| all[last].size = u32::MAX - 1), "far more than it should");
+    check(&with(&|all| all[last].size = u32::MAX - 1), "implausible size");
     check(&with(&|all| all[last].offset = Some(u32::MAX)), "directory is damaged");
 }
 
-/// Entries that share one body of compressed bytes, as in the bombs that grow with the square of their size.
+/// Entries that share one body of compressed bytes, as in ZIP bombs that grow with the square of their size.
 #[test]
 fn parts_that_share_bytes_are_refused() {
     let mut bytes = pack(&entries(), b"");
     let end = bytes.len() - 22;
     let start = u32::from_le_bytes(bytes[end + 16..end + 20].try_into().unwrap()) as usize;
-    // The first part says that it goes on until the directory.
+    // The first part claims to extend to the directory.
     let local = 30 + "[Content_Types].xml".len();
     let long = (start - local) as u32;
     bytes[start + 20..start + 24].copy_from_slice(&long.to_le_bytes());
@@ -90,7 +90,7 @@ fn parts_that_share_bytes_are_refused() {
 }
 
 #[test]
-fn directories_that_lie_are_refused() {
+fn inconsistent_directories_are_refused() {
     let good = parts().to_zip();
     let end = good.len() - 22;
     let with = |at: usize, bytes: &[u8]| {
@@ -105,13 +105,13 @@ fn directories_that_lie_are_refused() {
     check(&with(12, &[0xff; 4]), "directory is damaged");
     check(&with(16, &[0xff; 4]), "directory is damaged");
     check(&with(16, &[0, 0, 0, 0]), "directory is damaged");
-    check(&with(20, &[1, 0]), "no workbook");
+    check(&with(20, &[1, 0]), "not a workbook");
 }
 
 #[test]
-fn bombs_are_refused_before_they_go_off() {
+fn zip_bombs_are_refused_before_inflating() {
     let zeros = vec![b' '; 6 << 20];
-    check(&parts().with("xl/sharedStrings.xml", zeros).to_zip(), "far more than it should");
+    check(&parts().with("xl/sharedStrings.xml", zeros).to_zip(), "implausible size");
     let deep = "<a>".repeat(100_000);
     check(
         &parts().with("xl/worksheets/sheet1.xml", format!("<worksheet>{deep}")).to_zip(),
@@ -120,7 +120,7 @@ fn bombs_are_refused_before_they_go_off() {
     let laughs = r#"<!DOCTYPE lolz [<!ENTITY lol "lol"><!ENTITY lol2 "&lol;&lol;">]><worksheet><sheetData><row><c t="str"><v>&lol2;</v></c></row></sheetData></worksheet>"#;
     check(&parts().with("xl/worksheets/sheet1.xml", laughs).to_zip(), "document type");
     let entity = "<worksheet><sheetData><row><c t=\"str\"><v>&lol;</v></c></row></sheetData></worksheet>";
-    check(&parts().with("xl/worksheets/sheet1.xml", entity).to_zip(), "no valid XML");
+    check(&parts().with("xl/worksheets/sheet1.xml", entity).to_zip(), "not valid XML");
     let sheets: String = (0..2000).map(|n| format!(r#"<sheet name="{n}" r:id="rId1"/>"#)).collect();
     check(
         &parts().replacing("xl/workbook.xml", "<sheets>", &format!("<sheets>{sheets}")).to_zip(),
@@ -129,15 +129,15 @@ fn bombs_are_refused_before_they_go_off() {
 }
 
 #[test]
-fn time_is_bounded_too() {
+fn reading_time_is_bounded() {
     let mut spent = Budget::with_time_limit(Duration::ZERO);
     let bytes = parts().to_zip();
-    let why = xlsx_format::load(&bytes, &xlsx(), &mut spent).err().expect("there is no time");
-    assert_eq!(why.message, "cannot be read: the workbook takes longer than 60 seconds to read");
+    let reason = xlsx_format::load(&bytes, &xlsx(), &mut spent).err().expect("there is no time");
+    assert_eq!(reason.message, "cannot be read: the workbook takes longer than 60 seconds to read");
 }
 
 #[test]
-fn sheets_that_lie_are_refused() {
+fn inconsistent_sheets_are_refused() {
     for (inside, expected) in [
         (r#"<sheetData><row r="2"/><row r="2"/></sheetData>"#, "not in order"),
         (r#"<sheetData><row r="0"/></sheetData>"#, "not in order"),
@@ -157,9 +157,9 @@ fn sheets_that_lie_are_refused() {
         (r#"<sheetData><row><c t="b"><v>2</v></c></row></sheetData>"#, "damaged"),
         (r#"<sheetData><row><c t="x"><v>2</v></c></row></sheetData>"#, "damaged"),
         (r#"<sheetData/><sheetData/>"#, "damaged"),
-        (r#"<sheetData><row>"#, "no valid XML"),
-        (r#"<sheetData></row>"#, "no valid XML"),
-        (r#"<sheetData><row r=1/></sheetData>"#, "no valid XML"),
+        (r#"<sheetData><row>"#, "not valid XML"),
+        (r#"<sheetData></row>"#, "not valid XML"),
+        (r#"<sheetData><row r=1/></sheetData>"#, "not valid XML"),
     ] {
         check(&PackageParts::new(inside).to_zip(), expected);
     }
@@ -173,22 +173,22 @@ fn sheets_that_lie_are_refused() {
         "a sheet of the workbook is damaged",
     );
     check(&parts().without("xl/worksheets/sheet1.xml").to_zip(), "a sheet is missing");
-    check(&parts().without("xl/workbook.xml").to_zip(), "no workbook");
+    check(&parts().without("xl/workbook.xml").to_zip(), "not a workbook");
     let binary = parts().replacing("_rels/.rels", "workbook.xml", "workbook.bin");
     check(&binary.with("xl/workbook.bin", "").to_zip(), "binary workbook");
 }
 
 #[test]
-fn wide_sheets_are_left_out() {
+fn sheets_with_too_many_columns_are_skipped() {
     let cells: String = (0..1025).map(|n| format!(r#"<c t="inlineStr"><is><t>c{n}</t></is></c>"#)).collect();
     let inside = format!("<sheetData><row>{cells}</row><row><c><v>1</v></c></row></sheetData>");
-    let told = describe(&PackageParts::new(&inside).to_zip(), &xlsx());
-    assert_eq!(told, "`Sheet1` is left out: it has more than 1024 columns");
+    let message = describe(&PackageParts::new(&inside).to_zip(), &xlsx());
+    assert_eq!(message, "`Sheet1` is left out: it has more than 1024 columns");
 }
 
-/// A part cannot lead out of the file: its name is only ever compared with other names.
+/// A part cannot lead out of the file: its name is only compared with other names.
 #[test]
-fn names_of_parts_are_no_paths() {
+fn part_names_are_not_paths() {
     let parts = parts().with("../../etc/passwd", "x").replacing(
         "xl/_rels/workbook.xml.rels",
         "worksheets/sheet1.xml",
@@ -210,7 +210,7 @@ proptest! {
 
     /// Whatever happens to the bytes of a file, it is read or refused.
     #[test]
-    fn bytes_that_were_changed_are_read_or_refused(
+    fn changed_bytes_are_read_or_refused(
         seed in 0..3_usize,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
         cut in any::<prop::sample::Index>(),
@@ -227,9 +227,9 @@ proptest! {
         _ = options(workbook).load(&bytes);
     }
 
-    /// The same for what is inside of the container, where a checksum would not notice.
+    /// The same for bytes inside of the archive, where a checksum would not notice.
     #[test]
-    fn parts_that_were_changed_are_read_or_refused(
+    fn changed_parts_are_read_or_refused(
         is_ods: bool,
         part in any::<prop::sample::Index>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), "[<>/=\"a-z0-9&; ]{0,8}"), 1..6),

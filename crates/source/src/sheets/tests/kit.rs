@@ -1,4 +1,4 @@
-//! Workbooks made of their parts, and what is read from them in a line for each row.
+//! Builds workbooks from parts, and shows what is read from them, one line per row.
 
 use std::io::Write;
 
@@ -26,12 +26,12 @@ pub(super) fn xlsx() -> Options {
 pub(super) struct PackageParts(pub(super) Vec<(String, Vec<u8>)>);
 
 impl PackageParts {
-    /// A workbook with one sheet, whose part has this inside of `<worksheet>`.
+    /// A workbook with one sheet, with this XML inside of `<worksheet>`.
     pub(super) fn new(inside: &str) -> Self {
         Self::with_sheets(&[("Sheet1", inside)])
     }
 
-    /// Styles 0 to 6: general, date, date and time, time, hours that go on, `yyyy"y"`, text.
+    /// Styles 0 to 6: general, date, date and time, time, elapsed hours, `yyyy"y"`, text.
     pub(super) fn with_sheets(sheets: &[(&str, &str)]) -> Self {
         let mut list = String::new();
         let mut relations = String::new();
@@ -109,7 +109,7 @@ impl PackageParts {
     }
 }
 
-/// One part of a package, as a writer that means harm could write it.
+/// One part of a package, as a hostile writer could write it.
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) name: String,
@@ -120,9 +120,9 @@ pub(super) struct Entry {
     pub(super) size: u32,
     pub(super) data: Vec<u8>,
     pub(super) extra: Vec<u8>,
-    /// Sizes stand behind the data and not before it.
+    /// Writes the sizes after the data instead of before it.
     pub(super) has_data_descriptor: bool,
-    /// Instead of where it is.
+    /// Overrides the offset in the directory.
     pub(super) offset: Option<u32>,
 }
 
@@ -189,28 +189,28 @@ pub(super) fn pack(entries: &[Entry], comment: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Everything that was read: a line for each table's header, and one for each row.
+/// Everything that was read: one line per table header and per row.
 pub(super) fn describe(bytes: &[u8], options: &Options) -> String {
     match options.load(bytes) {
-        Ok(loaded) => describe_parsed(&loaded),
-        Err(why) => format!("unreadable: {} ({})", why.message, why.help.unwrap_or_default()),
+        Ok(parsed) => describe_parsed(&parsed),
+        Err(reason) => format!("unreadable: {} ({})", reason.message, reason.help.unwrap_or_default()),
     }
 }
 
-fn describe_parsed(loaded: &ParsedFile) -> String {
+fn describe_parsed(parsed: &ParsedFile) -> String {
     let mut out = Vec::new();
-    for table in &loaded.tables {
+    for table in &parsed.tables {
         out.push(format!("{}: {}", table.name, table.header.join("|")));
         out.extend(
             rows(table).iter().map(|row| row.iter().map(OwnedValue::to_string).collect::<Vec<_>>().join("|")),
         );
     }
-    out.extend(loaded.skipped_tables.iter().map(ToString::to_string));
-    out.extend(loaded.notes.iter().map(|note| format!("({note})")));
+    out.extend(parsed.skipped_tables.iter().map(ToString::to_string));
+    out.extend(parsed.notes.iter().map(|note| format!("({note})")));
     out.join("\n")
 }
 
-/// A value that can be kept.
+/// A stored value that owns its data.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum OwnedValue {
     Null,
@@ -222,8 +222,8 @@ pub(super) enum OwnedValue {
 }
 
 impl OwnedValue {
-    pub(super) fn from_stored(held: StoredValue<'_>) -> Self {
-        match held {
+    pub(super) fn from_stored(stored: StoredValue<'_>) -> Self {
+        match stored {
             StoredValue::Null => Self::Null,
             StoredValue::Text(text) => Self::Text(text.to_owned()),
             StoredValue::DateTime(text) => Self::DateTime(text.to_owned()),
@@ -272,7 +272,7 @@ pub(super) fn cell_update(column: usize, value: StoredValue<'_>) -> CellUpdate<'
     CellUpdate { column, name: "", value }
 }
 
-/// The file after a change of its first table, or why not.
+/// The file after a change of its first table, or the error.
 pub(super) fn apply_edit(bytes: &[u8], edit: &RowEdit<'_>) -> Result<Vec<u8>, String> {
-    xlsx().rewrite(bytes, 0, edit).map_err(|fault| fault.to_string())
+    xlsx().rewrite(bytes, 0, edit).map_err(|error| error.to_string())
 }

@@ -1,19 +1,19 @@
-//! What is read from an XLSX file, cell by cell and sheet by sheet.
+//! What is read from an XLSX file.
 
 use super::kit::{PackageParts, describe, xlsx};
 
-/// Rows of a sheet below the header `id|name`, as they are told.
+/// Compares the rows of a sheet below the header `id|name`.
 fn check(rows: &str, expected: &str) {
     let inside = format!(
         r#"<sheetData><row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c></row>{rows}</sheetData>"#
     );
-    let told = describe(&PackageParts::new(&inside).to_zip(), &xlsx());
-    let told = told.strip_prefix("Sheet1: id|name").unwrap_or(&told).trim_start();
-    assert_eq!(told, expected, "{rows}");
+    let message = describe(&PackageParts::new(&inside).to_zip(), &xlsx());
+    let message = message.strip_prefix("Sheet1: id|name").unwrap_or(&message).trim_start();
+    assert_eq!(message, expected, "{rows}");
 }
 
 #[test]
-fn cells_are_what_their_type_and_style_say() {
+fn cells_are_read_by_type_and_style() {
     for (cell, expected) in [
         (r#"<c><v>7</v></c>"#, "7"),
         (r#"<c t="n"><v>-7.50</v></c>"#, "-7.5"),
@@ -56,7 +56,7 @@ fn cells_are_what_their_type_and_style_say() {
 }
 
 #[test]
-fn rows_and_cells_may_leave_out_where_they_are() {
+fn rows_and_cells_may_omit_their_references() {
     check(
         r#"<row><c><v>1</v></c><c><v>2</v></c></row><row r="9"><c r="B9"><v>3</v></c></row><row><c/><c><v>4</v></c></row>"#,
         "1|2\n-|3\n-|4",
@@ -64,7 +64,7 @@ fn rows_and_cells_may_leave_out_where_they_are() {
 }
 
 #[test]
-fn blank_rows_are_no_rows() {
+fn blank_rows_are_skipped() {
     check(
         r#"<row r="2"/><row r="3"><c r="A3" s="1"/></row><row r="4"><c r="A4" t="s"><v>6</v></c></row>
            <row r="5"><c r="B5"><v>1</v></c></row>"#,
@@ -73,7 +73,7 @@ fn blank_rows_are_no_rows() {
 }
 
 #[test]
-fn errors_and_formulas_that_nobody_computed_have_no_value_and_are_told() {
+fn errors_and_uncomputed_formulas_have_no_value_and_a_note() {
     check(
         r##"<row r="2"><c r="A2"><v>1</v></c><c r="B2" t="e"><v>#N/A</v></c></row>
             <row r="3"><c r="A3"><v>2</v></c><c r="B3" t="e"><f>1/0</f><v>#DIV/0!</v></c></row>
@@ -81,12 +81,12 @@ fn errors_and_formulas_that_nobody_computed_have_no_value_and_are_told() {
             <row r="5"><c r="A5"><v>4</v></c><c r="B5"><f>A4</f><v/></c></row>"##,
         "1|-\n2|-\n3|-\n4|-\n\
          (`Sheet1` has 2 cells with an error such as `#N/A` (B2 first): they have no value)\n\
-         (`Sheet1` has 2 cells with a formula that nobody has computed (B4 first): they have no value until a \
+         (`Sheet1` has 2 cells with a formula but no computed value (B4 first): they have no value until a \
          spreadsheet program saves the file)",
     );
 }
 
-/// Rows of a sheet without anything above them, as they are told.
+/// Compares the rows of a sheet with no header above them.
 fn check_sheet(inside: &str, header_row: Option<u32>, expected: &str) {
     let mut options = xlsx();
     options.header_rows.extend(header_row.map(|row| ("Sheet1".to_owned(), row)));
@@ -98,7 +98,7 @@ fn text(at: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_header_is_the_first_row_with_a_text_or_the_one_that_is_named() {
+fn the_header_is_the_first_row_with_text_or_the_declared_one() {
     let (title, blank) = (text("B1", "Prices"), text("A2", "  "));
     let rows = format!(
         r#"<sheetData><row r="1">{title}</row><row r="2">{blank}<c r="B2"><v>2</v></c></row>
@@ -107,19 +107,19 @@ fn the_header_is_the_first_row_with_a_text_or_the_one_that_is_named() {
     );
     check_sheet(&rows, None, "Sheet1: |Prices|\n\"  \"|2|-\n2024|\"b\"|-\n1|-|9");
     check_sheet(&rows, Some(4), "Sheet1: 2024|b|\n1|-|9");
-    check_sheet(&rows, Some(3), "`Sheet1` is left out: its row 3 has no names for columns");
-    check_sheet(&rows, Some(5), "`Sheet1` is left out: its row 5 has no names for columns");
-    check_sheet("<sheetData/>", None, "`Sheet1` is left out: it has no row of names");
-    check_sheet("", None, "`Sheet1` is left out: it has no row of names");
+    check_sheet(&rows, Some(3), "`Sheet1` is left out: its row 3 has no column names");
+    check_sheet(&rows, Some(5), "`Sheet1` is left out: its row 5 has no column names");
+    check_sheet("<sheetData/>", None, "`Sheet1` is left out: it has no header row");
+    check_sheet("", None, "`Sheet1` is left out: it has no header row");
     check_sheet(
         r#"<sheetData><row><c><v>1</v></c></row></sheetData>"#,
         None,
-        "`Sheet1` is left out: it has no row of names",
+        "`Sheet1` is left out: it has no header row",
     );
 }
 
 #[test]
-fn names_may_be_there_twice_or_not_at_all() {
+fn column_names_may_repeat_or_be_missing() {
     let header = [text("A1", "a"), text("B1", "a"), text("D1", "d")].concat();
     let rows = format!(
         r#"<sheetData><row r="1">{header}</row><row r="2"><c r="A2"><v>1</v></c><c r="C2"><v>3</v></c></row></sheetData>"#
@@ -128,7 +128,7 @@ fn names_may_be_there_twice_or_not_at_all() {
 }
 
 #[test]
-fn merged_cells_are_told_of() {
+fn merged_cells_get_a_note() {
     let rows = format!(
         r#"<sheetData><row r="1">{}</row><row r="2"><c r="A2"><v>1</v></c></row></sheetData><mergeCells><mergeCell ref="A2:A3"/></mergeCells>"#,
         text("A1", "a")
@@ -136,12 +136,12 @@ fn merged_cells_are_told_of() {
     check_sheet(
         &rows,
         None,
-        "Sheet1: a\n1\n(`Sheet1` has merged cells (A2:A3 for one): the first of them has the value, the others have none)",
+        "Sheet1: a\n1\n(`Sheet1` has merged cells (such as A2:A3): the first of them has the value, the others have none)",
     );
 }
 
 #[test]
-fn a_far_cell_costs_nothing() {
+fn a_distant_cell_costs_nothing() {
     let rows = format!(
         r#"<sheetData><row r="1">{}</row><row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>"#,
         text("A1", "a")
@@ -150,7 +150,7 @@ fn a_far_cell_costs_nothing() {
 }
 
 #[test]
-fn a_table_of_excel_is_read_without_what_stands_around_it() {
+fn an_excel_table_is_read_without_surrounding_cells() {
     let row = |n: u32, a: &str| {
         format!(r#"<row r="{n}"><c r="B{n}"><v>{a}</v></c><c r="D{n}"><v>99</v></c></row>"#)
     };
@@ -177,7 +177,7 @@ fn a_table_of_excel_is_read_without_what_stands_around_it() {
 }
 
 #[test]
-fn a_workbook_says_which_sheets_it_has_and_when_its_days_begin() {
+fn sheets_and_date_epoch_come_from_the_workbook() {
     let sheet = format!(
         r#"<sheetData><row r="1">{}</row><row r="2"><c r="A2" s="1"><v>1</v></c></row></sheetData>"#,
         text("A1", "day")
@@ -193,12 +193,12 @@ fn a_workbook_says_which_sheets_it_has_and_when_its_days_begin() {
         "/worksheet\" Target=\"worksheets/sheet2",
         "/chartsheet\" Target=\"worksheets/sheet2",
     );
-    let expected = "One: day\n@1904-01-02\n`Two & more` is left out: it is a chart or a macro, and has no cells\n`Three` is left out: it is hidden in the workbook";
+    let expected = "One: day\n@1904-01-02\n`Two & more` is left out: it is a chart or a macro sheet, without cells\n`Three` is left out: it is hidden in the workbook";
     assert_eq!(describe(&parts.to_zip(), &xlsx()), expected);
 }
 
 #[test]
-fn tags_may_have_a_prefix() {
+fn tags_may_have_a_namespace_prefix() {
     let parts = PackageParts::new("<sheetData/>").with(
         "xl/worksheets/sheet1.xml",
         format!(
@@ -211,7 +211,7 @@ fn tags_may_have_a_prefix() {
 }
 
 #[test]
-fn styles_and_shared_texts_may_be_missing() {
+fn styles_and_shared_strings_may_be_missing() {
     let inside = format!(
         r#"<sheetData><row r="1">{}</row><row r="2"><c r="A2" s="1"><v>5</v></c></row></sheetData>"#,
         text("A1", "a")

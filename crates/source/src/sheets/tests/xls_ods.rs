@@ -1,4 +1,4 @@
-//! XLS and ODS: read, and not written.
+//! XLS and ODS: read, but not written.
 
 use std::io::Cursor;
 
@@ -47,17 +47,20 @@ fn an_ods_workbook_is_read() {
     0.5|"a b c\nd   e\tf"
     7|-
     `Gone` is left out: it is hidden in the workbook
-    `Empty` is left out: it has no row of names
+    `Empty` is left out: it has no header row
     (`People` has 1 cell with an error such as `#N/A` (B11 first): they have no value)
     "#);
 }
 
 #[test]
-fn ods_workbooks_that_mean_harm_are_refused() {
+fn hostile_ods_workbooks_are_refused() {
     let check = |from: &str, to: &str, expected: &str| {
         assert!(CONTENT.contains(from), "{from}");
-        let told = describe(&ods(&CONTENT.replace(from, to)), &options(WorkbookFormat::Ods));
-        assert!(told.starts_with("unreadable: ") && told.contains(expected), "{told}, not {expected}");
+        let message = describe(&ods(&CONTENT.replace(from, to)), &options(WorkbookFormat::Ods));
+        assert!(
+            message.starts_with("unreadable: ") && message.contains(expected),
+            "{message}, not {expected}"
+        );
     };
     let rows = r#"<table:table-row table:number-rows-repeated="2">"#;
     check(rows, r#"<table:table-row table:number-rows-repeated="4294967295">"#, "more rows than");
@@ -85,7 +88,7 @@ fn ods_workbooks_that_mean_harm_are_refused() {
         b"",
     );
     assert!(describe(&locked, &options(WorkbookFormat::Ods)).contains("password"));
-    assert!(describe(&pack(&[], b""), &options(WorkbookFormat::Ods)).contains("no ODS workbook"));
+    assert!(describe(&pack(&[], b""), &options(WorkbookFormat::Ods)).contains("not an ODS workbook"));
 }
 
 #[test]
@@ -99,19 +102,19 @@ fn an_xls_workbook_is_read() {
     99|"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"|-|-|-|-|-|-
     7|-|-|-|-|-|-|-
     `Hidden` is left out: it is hidden in the workbook
-    `Empty` is left out: it has no row of names
-    (`People` has merged cells (A9:A10 for one): the first of them has the value, the others have none)
+    `Empty` is left out: it has no header row
+    (`People` has merged cells (such as A9:A10): the first of them has the value, the others have none)
     "#);
 }
 
-/// Another reader sees the same in the same file.
+/// Another library reads the same from the same file.
 #[test]
 fn another_reader_agrees_about_an_xls_workbook() {
     let mut other: Xls<_> = Xls::new(Cursor::new(XLS_FILE)).unwrap();
     let range = other.worksheet_range("People").unwrap();
-    let loaded = options(WorkbookFormat::Xls).load(XLS_FILE).unwrap_or_else(|why| panic!("{why:?}"));
+    let parsed = options(WorkbookFormat::Xls).load(XLS_FILE).unwrap_or_else(|reason| panic!("{reason:?}"));
     let theirs = range.rows().skip(1).filter(|row| row.iter().any(|cell| *cell != Data::Empty));
-    for (ours, theirs) in rows(&loaded.tables[0]).iter().zip(theirs) {
+    for (ours, theirs) in rows(&parsed.tables[0]).iter().zip(theirs) {
         for (ours, theirs) in ours.iter().zip(theirs) {
             match (ours, theirs) {
                 (OwnedValue::DateTime(_), Data::DateTime(_)) => {}
@@ -128,7 +131,7 @@ fn another_reader_agrees_about_an_xls_workbook() {
 }
 
 #[test]
-fn containers_that_lie_are_refused() {
+fn inconsistent_containers_are_refused() {
     let with = |at: usize, bytes: &[u8]| {
         let mut bad = XLS_FILE.to_vec();
         bad[at..at + bytes.len()].copy_from_slice(bytes);
@@ -136,7 +139,7 @@ fn containers_that_lie_are_refused() {
     };
     assert!(is_compound_file(XLS_FILE));
     for (at, bytes) in [
-        // Sizes of sectors, and where the directory, its small sectors and its further tables begin.
+        // The sizes of sectors, and where the directory, the mini FAT and further FAT sectors start.
         (30, &[20, 0][..]),
         (48, &[0xff, 0xff, 0, 0]),
         (60, &[0xff, 0xff, 0, 0]),
@@ -145,10 +148,10 @@ fn containers_that_lie_are_refused() {
         (76, &[0xff, 0xff, 0xff, 0x7f]),
         (0, &[0]),
     ] {
-        let told = with(at, bytes);
-        assert!(told.starts_with("unreadable: "), "{at}: {told}");
+        let message = with(at, bytes);
+        assert!(message.starts_with("unreadable: "), "{at}: {message}");
     }
-    // How many tables there are is not believed, so it does no harm.
+    // The number of FAT sectors is not trusted, so a wrong one does no harm.
     assert!(with(44, &[0xff; 4]).starts_with("People: "));
     assert!(with(72, &[0xff; 4]).starts_with("People: "));
     assert!(describe(&XLS_FILE[..600], &options(WorkbookFormat::Xls)).starts_with("unreadable: "));
@@ -157,13 +160,13 @@ fn containers_that_lie_are_refused() {
 }
 
 #[test]
-fn neither_is_written() {
+fn xls_and_ods_are_not_written() {
     for (workbook, bytes) in [(WorkbookFormat::Xls, XLS_FILE.to_vec()), (WorkbookFormat::Ods, ods(CONTENT))] {
         let options = options(workbook);
-        let loaded = options.load(&bytes).unwrap_or_else(|why| panic!("{why:?}"));
-        let why = loaded.tables[0].read_only_reason.as_deref();
-        assert_eq!(why, Some("only XLSX workbooks can be written; save the file as XLSX"));
-        let fault = options.rewrite(&bytes, 0, &RowEdit::Remove { row: 0 }).unwrap_err();
-        assert!(matches!(fault, WriteError::Source(_)), "{fault}");
+        let parsed = options.load(&bytes).unwrap_or_else(|reason| panic!("{reason:?}"));
+        let reason = parsed.tables[0].read_only_reason.as_deref();
+        assert_eq!(reason, Some("only XLSX workbooks can be written; save the file as XLSX"));
+        let error = options.rewrite(&bytes, 0, &RowEdit::Remove { row: 0 }).unwrap_err();
+        assert!(matches!(error, WriteError::Source(_)), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is told about files that are no tables.
+//! Error messages for files that are not tables.
 
 use contract::source::{Source, SourceError};
 
@@ -7,12 +7,15 @@ use super::kit::TestFile;
 fn error_text(disk: &TestFile, delimiter: Option<u8>) -> String {
     match disk.csv_with(delimiter, None).introspect() {
         Err(
-            SourceError::Unavailable { message: told, detail: log }
-            | SourceError::Incompatible { message: told, detail: log },
+            SourceError::Unavailable { message: expected_message, detail: log }
+            | SourceError::Incompatible { message: expected_message, detail: log },
         ) => {
             assert!(log.contains(disk.path.to_str().unwrap()), "{log}");
-            assert!(!told.contains(disk.path.parent().unwrap().to_str().unwrap()), "{told}");
-            told
+            assert!(
+                !expected_message.contains(disk.path.parent().unwrap().to_str().unwrap()),
+                "{expected_message}"
+            );
+            expected_message
         }
         other => panic!("{other:?}"),
     }
@@ -23,7 +26,7 @@ fn check(content: impl AsRef<[u8]>, expected: &str) {
 }
 
 #[test]
-fn files_that_are_no_tables_say_so() {
+fn files_that_are_not_tables_are_named() {
     check("", "`people.csv` is empty; its first line must name the columns");
     check("\n\r\n", "`people.csv` is empty; its first line must name the columns");
     check("\u{FEFF}", "`people.csv` is empty; its first line must name the columns");
@@ -46,10 +49,12 @@ fn files_that_are_no_tables_say_so() {
     };
     check(b"a,b\n1,\0\n", &nul(2));
     check(b"\xFF\xFEa\0\n\0\0\0", &nul(2));
-    check(b"\xFF\xFEa\0\n", "`people.csv` is UTF-16, but broken; save it again as UTF-8");
-    check(b"\xFF\xFE\x00\xD8a\0", "`people.csv` is UTF-16, but broken; save it again as UTF-8");
+    check(b"\xFF\xFEa\0\n", "`people.csv` is not valid UTF-16; save it again as UTF-8");
+    check(b"\xFF\xFE\x00\xD8a\0", "`people.csv` is not valid UTF-16; save it again as UTF-8");
     let utf8 = |line| {
-        format!("`people.csv` line {line} is not UTF-8, though what comes before is; save it again as UTF-8")
+        format!(
+            "`people.csv` line {line} is not valid UTF-8, but the lines before are; save it again as UTF-8"
+        )
     };
     check(b"\xEF\xBB\xBFa,b\n1,caf\xE9\n", &utf8(2));
     check(b"a,b\n\xC3\xA9,x\n1,\xE2\x82", &utf8(3));
@@ -90,21 +95,21 @@ fn rows_that_do_not_fit_the_header_name_their_line() {
 
 #[test]
 fn an_unclosed_quote_names_the_line_where_it_began() {
-    let told = |line| {
+    let expected_message = |line| {
         format!(
             "`people.csv` line {line} opens a quote that is never closed; close it, or write `\"\"` for a quote in a field"
         )
     };
-    check("a,b\n1,\"x\n2,y\n3,z\n", &told(2));
-    check("a,\"b\n1,2\n", &told(1));
-    check("a,b\n1,\"x\ny\"\n2,\"\"\"\n", &told(4));
-    check("a,b\n\"1\n2\",\"x", &told(3));
+    check("a,b\n1,\"x\n2,y\n3,z\n", &expected_message(2));
+    check("a,\"b\n1,2\n", &expected_message(1));
+    check("a,b\n1,\"x\ny\"\n2,\"\"\"\n", &expected_message(4));
+    check("a,b\n\"1\n2\",\"x", &expected_message(3));
 }
 
 #[test]
-fn what_is_too_large_is_refused_before_it_is_read() {
+fn a_file_that_is_too_large_is_refused_before_reading() {
     let names: Vec<String> = (0..1025).map(|i| format!("c{i}")).collect();
-    check(names.join(","), "`people.csv` has 1025 columns, and 1024 is the most; leave some out");
+    check(names.join(","), "`people.csv` has 1025 columns, which exceeds the limit of 1024; remove some");
     check(names[..1024].join(",") + "\n1", {
         "`people.csv` line 2 has 1 field, the header has 1024; add what is missing, with `,` for each empty field"
     });
@@ -112,29 +117,29 @@ fn what_is_too_large_is_refused_before_it_is_read() {
     std::fs::File::options().write(true).open(&disk.path).unwrap().set_len(5 << 30).unwrap();
     assert_eq!(
         error_text(&disk, None),
-        "`people.csv` has 5.0 GiB, and must have less than 4; split it, or load it into SQLite"
+        "`people.csv` has 5.0 GiB, which exceeds the limit of 4; split it, or load it into SQLite"
     );
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn a_file_that_cannot_be_opened_says_why() {
     let disk = TestFile::new("people.csv", "a\n1\n");
     std::fs::remove_file(&disk.path).unwrap();
-    assert_eq!(error_text(&disk, None), "`people.csv` is not there; check its name, or put it back");
+    assert_eq!(error_text(&disk, None), "`people.csv` was not found; check its name, or put it back");
     std::fs::create_dir(&disk.path).unwrap();
     assert_eq!(error_text(&disk, None), "`people.csv` is not a file; give the path of a CSV file");
 }
 
 #[test]
-fn not_every_byte_can_separate_fields() {
+fn invalid_delimiters_are_refused() {
     let disk = TestFile::new("people.csv", "a,b\n1,2\n");
     for (byte, shown) in [(b'"', "\\\""), (b'\n', "\\n"), (b'\r', "\\r"), (0, "\\x00"), (0xE9, "\\xe9")] {
-        let way_out = "cannot separate fields; use a comma, a semicolon, a tab or `|`";
-        assert_eq!(error_text(&disk, Some(byte)), format!("`{shown}` {way_out}"));
+        let help = "cannot separate fields; use a comma, a semicolon, a tab or `|`";
+        assert_eq!(error_text(&disk, Some(byte)), format!("`{shown}` {help}"));
     }
 }
 
-/// What whoever starts the server sees under the message.
+/// What the diagnostic shows below the message.
 fn check_diagnostic(content: impl AsRef<[u8]>, expected: [&str; 4]) {
     let disk = TestFile::new("people.csv", content);
     let wrong = disk.csv().diagnose(None).expect("something is wrong");
@@ -145,7 +150,7 @@ fn check_diagnostic(content: impl AsRef<[u8]>, expected: [&str; 4]) {
 }
 
 #[test]
-fn what_is_about_a_line_shows_the_line() {
+fn errors_about_a_line_show_the_line() {
     check_diagnostic(
         "id,name\n1,Ann\n2,Bob,\"Berlin, Mitte\",x\n",
         [
@@ -181,7 +186,7 @@ fn what_is_about_a_line_shows_the_line() {
 }
 
 #[test]
-fn a_value_that_an_author_wants_otherwise_is_shown() {
+fn a_value_that_does_not_match_the_declared_type_is_shown() {
     let disk = TestFile::new("people.csv", "id,age\n1,30\n2,\"forty, or so\"\n");
     let csv = disk.csv();
     let mut shape = super::kit::shape(&csv);

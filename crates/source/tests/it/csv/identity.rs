@@ -1,4 +1,4 @@
-//! Whatever the file and whatever the change: what was meant is there, and nothing else is different.
+//! Whatever the file and the change: the change is there, and nothing else differs.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use source::csv::{Csv, Options};
 use super::kit::{Row, TestFile, all_rows, shape};
 use crate::write_checks::{RecordingChecks, plain_write};
 
-/// How a file is written down: every field on its own terms.
+/// A CSV dialect. Each field is quoted or not on its own.
 #[derive(Debug, Clone)]
 struct Dialect {
     delimiter: char,
@@ -82,7 +82,7 @@ impl Dialect {
         }
     }
 
-    /// The lines of a table with a key in front, and no line behind the last.
+    /// The lines of a table with a key column in front, without a final line end.
     fn lines(&self, table: &[Vec<Field>]) -> Vec<String> {
         let row = |(number, fields): (usize, &Vec<Field>)| {
             let key = if number == 0 { "key".to_owned() } else { format!("k{number}é") };
@@ -119,7 +119,7 @@ impl Dialect {
     }
 }
 
-/// The bytes that two files have in common in front and behind are all but what one line takes.
+/// Whether the bytes that the two files share before and after cover all but one line.
 fn differs_in_one_line(dialect: &Dialect, old: &[String], new_bytes: &[u8], at: usize) -> bool {
     let before = dialect.bytes(old);
     let line_bytes =
@@ -127,7 +127,7 @@ fn differs_in_one_line(dialect: &Dialect, old: &[String], new_bytes: &[u8], at: 
     let head = before.iter().zip(new_bytes).take_while(|(a, b)| a == b).count();
     let tail = before.iter().rev().zip(new_bytes.iter().rev()).take_while(|(a, b)| a == b).count();
     let mark = line_bytes(&[]);
-    // Everything in front of the touched line, but for the line's end that a file without one gets.
+    // Everything before the changed line, except for the line end that a file without one gets.
     let front = line_bytes(&old[..at.min(old.len())]).saturating_sub(2 * dialect.line_end.len());
     let rest = old.get(at + 1..).unwrap_or_default();
     let behind =
@@ -163,14 +163,14 @@ fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
     let key = |row: usize| format!("k{}é", row + 1);
     let position =
         |row: usize, expected: &[Vec<String>]| expected.iter().position(|cells| cells[0] == key(row));
-    let mut clerk = RecordingChecks::default();
+    let mut checks = RecordingChecks::default();
     let (touched, result) = match edit {
         Edit::Create(cells) => {
             let id = "zé".to_owned();
             let row: Vec<String> = [id].into_iter().chain(cells.iter().cloned()).collect();
             let cells: Vec<(usize, ValueRef<'_>)> =
                 row.iter().map(|text| ValueRef::Text(text)).enumerate().collect();
-            let result = writer.write(&plain_write(RowChange::Create { values: &cells }), &mut clerk);
+            let result = writer.write(&plain_write(RowChange::Create { values: &cells }), &mut checks);
             expected.push(row.clone());
             (lines.len(), result)
         }
@@ -179,7 +179,7 @@ fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
             let cells: Vec<(usize, ValueRef<'_>)> =
                 cells.iter().map(|(at, text)| (*at, ValueRef::Text(text))).collect();
             let change = RowChange::Update { key: &[ValueRef::Text(&id)], values: &cells };
-            let result = writer.write(&plain_write(change), &mut clerk);
+            let result = writer.write(&plain_write(change), &mut checks);
             if let Some(at) = position(*row, &expected) {
                 for (place, cell) in &cells {
                     let ValueRef::Text(text) = cell else { unreachable!() };
@@ -191,7 +191,7 @@ fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
         Edit::Delete(row) => {
             let id = key(*row);
             let result =
-                writer.write(&plain_write(RowChange::Delete { key: &[ValueRef::Text(&id)] }), &mut clerk);
+                writer.write(&plain_write(RowChange::Delete { key: &[ValueRef::Text(&id)] }), &mut checks);
             if let Some(at) = position(*row, &expected) {
                 expected.remove(at);
             }
@@ -209,17 +209,17 @@ fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
                 bytes.escape_ascii().to_string(),
                 after.escape_ascii().to_string()
             );
-            // Read by somebody who has never seen it before.
+            // Read by a source that has not seen the file before.
             let (fresh, _, _) = open(&disk, dialect);
             assert_eq!(texts(all_rows(fresh.reader(&shape).unwrap().as_ref())), expected);
         }
-        Err(fault) => {
+        Err(error) => {
             assert_eq!(after, bytes);
-            match fault {
+            match error {
                 WriteError::NotFound => assert!(!matches!(edit, Edit::Create(_))),
-                // Without its last strange byte a file is taken for UTF-8.
-                WriteError::Rejected { column: None, reason: why } => {
-                    assert!(why.contains("another encoding"), "{why}")
+                // Without its last non-ASCII byte, the file is read as UTF-8.
+                WriteError::Rejected { column: None, reason: cause } => {
+                    assert!(cause.contains("another encoding"), "{cause}")
                 }
                 other => panic!("{other:?}"),
             }
@@ -230,7 +230,7 @@ fn check(dialect: &Dialect, table: &[Vec<Field>], edit: &Edit) {
 
 proptest! {
     #[test]
-    fn nothing_but_the_row_is_touched(
+    fn only_the_edited_row_changes(
         dialect in dialect(),
         (table, edit) in (1..4_usize).prop_flat_map(|columns| {
             let rows = prop::collection::vec(prop::collection::vec(cell(), columns), 2..6);
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn a_row_that_is_made_and_removed_leaves_the_file_as_it_was(
+    fn creating_and_deleting_a_row_restores_the_file(
         dialect in dialect(),
         table in (1..4_usize).prop_flat_map(|columns| {
             prop::collection::vec(prop::collection::vec(cell(), columns), 1..5)

@@ -1,4 +1,4 @@
-//! Which columns tell rows apart, and rows found by them.
+//! Key detection, and finding rows by key.
 
 use contract::source::{Source, SourceError, TableShape};
 use contract::{DataType, ValueRef};
@@ -6,7 +6,7 @@ use contract::{DataType, ValueRef};
 use super::kit::{TestFile, get, reader, rows, shape, table};
 
 #[test]
-fn the_key_is_the_first_column_that_tells_rows_apart() {
+fn the_key_is_the_first_unique_column() {
     let check = |content: &str, key: &[usize]| assert_eq!(table(content).key, key, "{content:?}");
     check("a,b\n1,x\n2,y\n", &[0]);
     check("a,b\nx,1\nx,2\n", &[1]);
@@ -18,11 +18,11 @@ fn the_key_is_the_first_column_that_tells_rows_apart() {
     check("a,b\n1,1\n", &[0]);
     check("a,b\n", &[]);
     check("a\n\"x\"\nx\n", &[]);
-    // Nobody asks by a text of pages.
+    // A text too long for a key.
     let long = "x".repeat(2049);
     check(&format!("a,b\nshort,1\n{long},2\n"), &[1]);
     check(&format!("a,b\nshort,{long}\nshorter,{long}\n"), &[0]);
-    // Far behind what a sample shows.
+    // The duplicate is far beyond the sample.
     let late = |last: &str| {
         let many: String = (0..100_000).map(|i| format!("{i},n{i}\n")).collect();
         format!("a,b\n{many}{last}\n")
@@ -78,53 +78,60 @@ fn a_key_may_have_several_columns() {
 }
 
 #[test]
-fn a_key_must_be_there_and_once() {
-    let check = |content: &str, key: &[usize], told: &str| match shape_with_key(content, key) {
-        Err(SourceError::Incompatible { message: said, detail: _ }) => assert_eq!(said, told, "{content:?}"),
+fn a_key_must_be_present_and_unique() {
+    let check = |content: &str, key: &[usize], expected_message: &str| match shape_with_key(content, key) {
+        Err(SourceError::Incompatible { message: answer, detail: _ }) => {
+            assert_eq!(answer, expected_message, "{content:?}")
+        }
         other => panic!("{content:?}: {other:?}"),
     };
-    let way_out = "which is the key; change one, or choose another key";
-    check("a,b\n1,x\n2,y\n3,x\n", &[1], &format!("`people.csv` lines 2 and 4 have the same `b`, {way_out}"));
+    let help = "which is the key; change one, or choose another key";
+    check("a,b\n1,x\n2,y\n3,x\n", &[1], &format!("`people.csv` lines 2 and 4 have the same `b`, {help}"));
     check(
         "a,b\n1,\"x\ny\"\n2,y\n2,z\n1,\"x\ny\"\n",
         &[0, 1],
-        &format!("`people.csv` lines 2 and 6 have the same `a`, `b`, {way_out}"),
+        &format!("`people.csv` lines 2 and 6 have the same `a`, `b`, {help}"),
     );
-    let way_out = "which is a key; fill it in, or choose another key";
-    check("a,b\n1,x\n2,\n", &[1], &format!("`people.csv` line 3 has no `b`, {way_out}"));
-    check("a,b\n1,x\n,y\n", &[0], &format!("`people.csv` line 3 has no `a`, {way_out}"));
+    let help = "which is a key; fill it in, or choose another key";
+    check("a,b\n1,x\n2,\n", &[1], &format!("`people.csv` line 3 has no `b`, {help}"));
+    check("a,b\n1,x\n,y\n", &[0], &format!("`people.csv` line 3 has no `a`, {help}"));
     assert!(shape_with_key("a,b\n1,x\n1,y\n", &[0, 1]).is_ok());
 }
 
 #[test]
-fn the_first_row_that_repeats_a_key_is_told_however_many_rows_there_are() {
+fn the_first_duplicate_key_is_reported_for_any_number_of_rows() {
     let mut content = "a\n".to_owned();
     (0..100_000).for_each(|i| content.push_str(&format!("n{i}\n")));
     content.push_str("n77777\nn5\nn77777\n");
-    let Err(SourceError::Incompatible { message: told, detail: log }) = shape_with_key(&content, &[0]) else {
+    let Err(SourceError::Incompatible { message: expected_message, detail: log }) =
+        shape_with_key(&content, &[0])
+    else {
         panic!("it has a key twice")
     };
-    assert!(told.starts_with("`people.csv` lines 77779 and 100002 have the same `a`"), "{told}");
-    assert!(log.contains("n77777") && !told.contains("n77777"), "{log}");
+    assert!(
+        expected_message.starts_with("`people.csv` lines 77779 and 100002 have the same `a`"),
+        "{expected_message}"
+    );
+    assert!(log.contains("n77777") && !expected_message.contains("n77777"), "{log}");
 }
 
 #[test]
-fn what_means_no_value_is_no_key() {
+fn a_null_text_is_not_a_key() {
     let disk = TestFile::new("people.csv", "a,b\n1,x\nNA,y\n");
     let csv = disk.csv();
     let mut shape = shape(&csv);
     assert_eq!((shape.columns[0].data_type, &shape.key[..]), (DataType::Text, &[0][..]));
     shape.columns[0].null_text = Some("NA".to_owned());
-    let Err(fault) = csv.reader(&shape) else { panic!("`NA` is no key") };
+    let Err(error) = csv.reader(&shape) else { panic!("`NA` is no key") };
     assert_eq!(
-        fault.to_string(),
+        error.to_string(),
         "`people.csv` line 3 has no `a`, which is a key; fill it in, or choose another key"
     );
     assert_eq!(super::kit::shape(&disk.csv_with(None, Some("NA"))).key, [1]);
 }
 
 #[test]
-fn a_key_is_found_however_it_is_written() {
+fn a_key_is_found_in_any_spelling() {
     let check = |content: &str, asked: &str, name: Option<&str>| {
         let disk = TestFile::new("people.csv", content);
         let csv = disk.csv();
@@ -144,6 +151,6 @@ fn a_key_is_found_however_it_is_written() {
     check(moments, "2026-01-01T10:00:00Z", Some("a"));
     check(moments, "2026-01-01T11:00:01+01:00", Some("b"));
     check(moments, "2026-01-01T10:00:02Z", None);
-    // A text is what it is.
+    // Texts are compared as they are spelled.
     check("code,name\n1.50,a\nx,b\n", "1.5", None);
 }

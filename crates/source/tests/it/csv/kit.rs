@@ -1,4 +1,4 @@
-//! A file to write and to read, and rows as tests compare them.
+//! A CSV file to read and write, and rows in a form that tests can compare.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use contract::source::{Query, Reader, RowFlow, Source, SourceError, SourceFacts,
 use source::csv::{Csv, Options};
 use tempfile::TempDir;
 
-/// Cells as text; no value is `None`.
+/// Values as texts; `None` for no value.
 pub type Row = Vec<Option<String>>;
 
 /// One file in a folder of its own.
@@ -29,7 +29,7 @@ impl TestFile {
         std::fs::write(&self.path, content).unwrap();
     }
 
-    /// Looks at the file before every answer.
+    /// Checks the file for changes at every call.
     pub fn csv(&self) -> Csv {
         self.csv_with(None, None)
     }
@@ -52,7 +52,7 @@ pub fn only_table(mut facts: SourceFacts) -> TableFacts {
     facts.tables.remove(0)
 }
 
-/// The shape a contract would have that changes nothing.
+/// The shape of a contract that changes nothing.
 pub fn shape(csv: &Csv) -> TableShape {
     crate::shape::shape_of(&only_table(csv.introspect().unwrap()))
 }

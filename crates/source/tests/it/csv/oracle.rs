@@ -6,20 +6,20 @@ use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 
 use super::kit::{Row, TestFile, all_rows, shape};
 
-/// What the oracle reads, header first. `None` if it finds the rows uneven.
+/// What the oracle reads, header first. `None` if the rows are ragged.
 fn oracle(bytes: &[u8], delimiter: u8) -> Option<Vec<Vec<String>>> {
     let mut reader = ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(bytes);
     reader.records().map(|record| Some(record.ok()?.iter().map(str::to_owned).collect())).collect()
 }
 
-/// What we read, rows in the order of the file, or what is told instead.
+/// What this crate reads, in file order, or the error.
 fn ours(bytes: &[u8], delimiter: u8) -> Result<Vec<Vec<String>>, String> {
     let csv = TestFile::new("people.csv", bytes);
     let csv = csv.csv_with(Some(delimiter), None);
-    csv.introspect().map_err(|fault| fault.to_string())?;
+    csv.introspect().map_err(|error| error.to_string())?;
     let mut shape = shape(&csv);
     shape.key.clear();
-    let rows = all_rows(csv.reader(&shape).map_err(|fault| fault.to_string())?.as_ref());
+    let rows = all_rows(csv.reader(&shape).map_err(|error| error.to_string())?.as_ref());
     let texts = |row: Row| row.into_iter().map(Option::unwrap_or_default).collect();
     let header = shape.columns.into_iter().map(|column| column.name).collect();
     Ok([header].into_iter().chain(rows.into_iter().map(texts)).collect())
@@ -38,7 +38,7 @@ fn cells() -> impl Strategy<Value = Vec<Vec<String>>> {
 
 proptest! {
     #[test]
-    fn tables_come_back_as_they_were_written(
+    fn tables_read_back_as_written(
         cells in cells(),
         delimiter in delimiter(),
         style in prop_oneof![Just(QuoteStyle::Necessary), Just(QuoteStyle::Always), Just(QuoteStyle::NonNumeric)],
@@ -51,26 +51,26 @@ proptest! {
         let bytes = writer.into_inner().unwrap();
         let read = ours(&bytes, delimiter);
         if bytes.trim_ascii().is_empty() {
-            assert!(read.is_err_and(|told| told.contains("is empty")), "blanks alone are no table");
+            assert!(read.is_err_and(|message| message.contains("is empty")), "blanks alone are no table");
         } else {
             assert_eq!(read.as_ref(), Ok(&cells));
         }
     }
 
     #[test]
-    fn anything_is_read_as_the_oracle_reads_it(text in "[ab,;\"\"\r\n]{0,40}", delimiter in delimiter()) {
+    fn any_text_is_read_as_the_oracle_reads_it(text in "[ab,;\"\"\r\n]{0,40}", delimiter in delimiter()) {
         let expected = oracle(text.as_bytes(), delimiter);
         match ours(text.as_bytes(), delimiter) {
             Ok(read) => assert_eq!(Some(read), expected),
-            // We do not guess where a quote should have been closed.
-            Err(told) if told.contains("never closed") => {}
-            Err(told) if told.contains("is empty") => assert_eq!(expected, Some(Vec::new())),
-            Err(told) => assert_eq!(expected, None, "{told}"),
+            // This crate does not guess where a quote should have been closed.
+            Err(message) if message.contains("never closed") => {}
+            Err(message) if message.contains("is empty") => assert_eq!(expected, Some(Vec::new())),
+            Err(message) => assert_eq!(expected, None, "{message}"),
         }
     }
 
     #[test]
-    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let disk = TestFile::new("people.csv", &bytes);
         let csv = disk.csv();
         if csv.introspect().is_ok() {

@@ -1,4 +1,4 @@
-//! Filters, sorts and pages against a model that does everything the long way, while others write.
+//! Filters, sorting and paging, compared with a simple model, while the file changes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use super::kit::{Row, TestFile, get, list, query_all, reader, row, rows, shape};
 const KINDS: [DataType; 5] =
     [DataType::Integer, DataType::Text, DataType::Decimal, DataType::Text, DataType::Date];
 const HEADER: &str = "id,team,score,note,day";
-/// Keeps every column's kind whatever the other rows are.
+/// A row that fixes every column's type, whatever the other rows are.
 const ANCHOR: &str = "0,x,0.5,x,2020-01-01\n";
 
 /// Rows by their key.
@@ -66,7 +66,7 @@ fn csv_text(model: &Model) -> String {
     format!("{HEADER}\n{ANCHOR}{rows}")
 }
 
-/// The model's rows as they should be told.
+/// The model's rows as the reader should return them.
 fn expected_rows(model: &Model) -> Vec<Row> {
     let anchor = ANCHOR.trim_end().split(',').map(|text| Some(text.to_owned())).collect();
     let cell = |(text, kind): (&String, &DataType)| {
@@ -78,7 +78,7 @@ fn expected_rows(model: &Model) -> Vec<Row> {
     [anchor].into_iter().chain(model.iter().map(row)).collect()
 }
 
-/// How two rows stand in a sort, where no key decides.
+/// Compares two rows for a sort without a key.
 fn compare_sorted(a: &Row, b: &Row, sort: Option<Sort>) -> Ordering {
     let Some(Sort { column, descending }) = sort else { return Ordering::Equal };
     match (a[column].as_deref(), b[column].as_deref()) {
@@ -122,7 +122,7 @@ fn filters<'a>(filters: &[(usize, Comparison, &'a str)]) -> Vec<Filter<'a>> {
         .collect()
 }
 
-/// One page, and where it ended.
+/// One page, and the position of its last row.
 fn page(
     reader: &dyn Reader,
     query: &Query<'_>,
@@ -165,7 +165,7 @@ fn pages(
     }
 }
 
-fn check(model: &Model, sort: Option<Sort>, sieves: &[(usize, Comparison, &str)], rows_max: usize) {
+fn check(model: &Model, sort: Option<Sort>, filter_specs: &[(usize, Comparison, &str)], rows_max: usize) {
     let disk = TestFile::new("t.csv", csv_text(model));
     let csv = disk.csv();
     let keyed = shape(&csv);
@@ -174,15 +174,15 @@ fn check(model: &Model, sort: Option<Sort>, sieves: &[(usize, Comparison, &str)]
     for (shape, key) in [(keyed, Some(0)), (keyless, None)] {
         let reader = csv.reader(&shape).unwrap();
         let mut expected: Vec<Row> =
-            expected_rows(model).into_iter().filter(|row| passes(row, sieves)).collect();
+            expected_rows(model).into_iter().filter(|row| passes(row, filter_specs)).collect();
         match key {
             Some(_) => expected.sort_by(|a, b| compare_rows(a, b, sort)),
-            // What the sort leaves equal stays as it stands in the file.
+            // Rows that the sort leaves equal stay in file order.
             None => expected.sort_by(|a, b| compare_sorted(a, b, sort)),
         }
-        let query = Query { filters: filters(sieves), sort, rows_max, ..Query::default() };
+        let query = Query { filters: filters(filter_specs), sort, rows_max, ..Query::default() };
         assert_eq!(pages(reader.as_ref(), &query, key, || {}).concat(), expected);
-        let whole = Query { filters: filters(sieves), sort, ..query_all() };
+        let whole = Query { filters: filters(filter_specs), sort, ..query_all() };
         let total = Some(expected.len() as u64);
         assert_eq!(list(reader.as_ref(), &whole).unwrap(), (expected, total));
     }
@@ -192,17 +192,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn pages_are_the_model_in_pieces(
+    fn pages_concatenate_to_the_model(
         model in model(),
         sort in sort(),
-        sieves in prop::collection::vec(filter(), 0..3),
+        filter_specs in prop::collection::vec(filter(), 0..3),
         rows_max in 1..8_usize,
     ) {
-        check(&model, sort, &sieves, rows_max);
+        check(&model, sort, &filter_specs, rows_max);
     }
 
     #[test]
-    fn rows_that_stay_are_told_once_while_others_come_and_go(
+    fn each_remaining_row_is_listed_once_while_others_come_and_go(
         mut model in model(),
         sort in sort(),
         changes in prop::collection::vec((-20..40_i64, prop::option::of(cells())), 0..12),
@@ -239,7 +239,7 @@ proptest! {
 }
 
 #[test]
-fn no_value_comes_last_either_way() {
+fn nulls_come_last_in_both_directions() {
     let disk = TestFile::new("t.csv", "id,n\n1,5\n2,\n3,10\n4,5.0\n5,\n6,-1\n");
     let csv = disk.csv();
     let reader = reader(&csv);
@@ -253,7 +253,7 @@ fn no_value_comes_last_either_way() {
 }
 
 #[test]
-fn keys_that_mean_the_same_keep_an_order() {
+fn equal_keys_with_different_spelling_keep_an_order() {
     let disk = TestFile::new("t.csv", "n\n2.0\n1.50\n1.5\n2\n1.500\n");
     let csv = disk.csv();
     let shape = TableShape { key: vec![0], ..shape(&csv) };
@@ -285,7 +285,7 @@ fn several_columns_of_a_key_are_compared_in_turn() {
 }
 
 #[test]
-fn totals_are_told_where_they_are_known() {
+fn totals_are_returned_where_known() {
     let disk = TestFile::new("t.csv", "id,n\n1,5\n2,6\n3,5\n4,5\n");
     let csv = disk.csv();
     let reader = reader(&csv);
@@ -303,7 +303,7 @@ fn totals_are_told_where_they_are_known() {
 }
 
 #[test]
-fn a_place_counts_only_in_the_state_it_was_given_in() {
+fn a_cursor_without_a_key_is_valid_only_for_the_same_contents() {
     let disk = TestFile::new("t.csv", "n\n5\n5\n7\n");
     let csv = disk.csv();
     let reader = reader(&csv);
@@ -315,7 +315,7 @@ fn a_place_counts_only_in_the_state_it_was_given_in() {
     assert_eq!(list(reader.as_ref(), &next).unwrap().0, rows(&[&["7"]]));
     disk.write("n\n5\n5\n8\n");
     assert!(matches!(list(reader.as_ref(), &next), Err(SourceError::StaleCursor)));
-    // As it was: the place is good again.
+    // The contents are as before, so the position is valid again.
     disk.write("n\n5\n5\n7\n");
     assert_eq!(list(reader.as_ref(), &next).unwrap().0, rows(&[&["7"]]));
     let Value::Integer(state) = after.key[1] else { panic!("a place has a state") };
@@ -332,7 +332,7 @@ fn a_place_counts_only_in_the_state_it_was_given_in() {
 }
 
 #[test]
-fn who_has_enough_or_is_gone_is_not_served() {
+fn a_scan_stops_when_the_caller_has_enough_or_cancels() {
     let disk = TestFile::new("t.csv", "id\n1\n2\n3\n");
     let csv = disk.csv();
     let reader = reader(&csv);
@@ -350,7 +350,7 @@ fn who_has_enough_or_is_gone_is_not_served() {
 }
 
 #[test]
-fn a_read_is_short_if_it_touches_few_rows() {
+fn a_read_may_run_inline_if_it_touches_few_rows() {
     let many: String = (0..5000).map(|i| format!("{i},{}\n", i % 7)).collect();
     let disk = TestFile::new("t.csv", format!("id,n\n{many}"));
     let csv = disk.csv();
@@ -368,7 +368,7 @@ fn a_read_is_short_if_it_touches_few_rows() {
     list(large.as_ref(), &sorted()).unwrap();
     assert!(short(&sorted()));
     assert!(!short(&Query { filters: five.clone(), ..page() }));
-    // Only the last few orders are kept.
+    // Only the last few orders are cached.
     for (column, descending) in [(0, true), (1, false), (1, true), (0, true), (1, false)] {
         list(large.as_ref(), &Query { sort: Some(Sort { column, descending }), ..page() }).unwrap();
     }
@@ -380,7 +380,7 @@ fn a_read_is_short_if_it_touches_few_rows() {
 }
 
 #[test]
-fn a_filter_that_few_rows_pass_finds_them_all_in_order() {
+fn a_selective_filter_finds_all_rows_in_order() {
     let many: String = (0..30_000).rev().map(|i| format!("{i},{},\"x, {}\"\n", i % 7, i % 1000)).collect();
     let disk = TestFile::new("t.csv", format!("id,n,t\n{many}"));
     let csv = disk.csv();

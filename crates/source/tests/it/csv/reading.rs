@@ -1,16 +1,16 @@
-//! How a file becomes a table: records, delimiters, encodings, kinds.
+//! How a file becomes a table: records, delimiters, encodings, types.
 
 use contract::DataType::{self, Boolean, Date, Decimal, Int64, Integer, LocalTimestamp, Text, Timestamp};
 use contract::source::Source;
 
 use super::kit::{TestFile, all_rows, only_table, reader, rows, table};
 
-/// The header and the rows of a file, as `people.csv` unless a name is given.
+/// Compares the header and the rows of a file named `name`.
 fn check(name: &str, content: impl AsRef<[u8]>, header: &[&str], expected: &[&[&str]], notes: &[&str]) {
     let shown = String::from_utf8_lossy(content.as_ref()).into_owned();
     let disk = TestFile::new(name, content);
     let csv = disk.csv();
-    let facts = csv.introspect().unwrap_or_else(|fault| panic!("{shown:?}: {fault}"));
+    let facts = csv.introspect().unwrap_or_else(|error| panic!("{shown:?}: {error}"));
     assert_eq!(facts.notes, notes, "{shown:?}");
     let table = only_table(facts);
     let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
@@ -19,7 +19,7 @@ fn check(name: &str, content: impl AsRef<[u8]>, header: &[&str], expected: &[&[&
     assert!(!table.key_is_declared);
     let mut read = all_rows(reader(&csv).as_ref());
     let mut expected = rows(expected);
-    // In the order of the key, if there is one; these tests are about what a row says.
+    // Rows come in key order if there is a key; these tests compare them unordered.
     read.sort();
     expected.sort();
     assert_eq!(read, expected, "{shown:?}");
@@ -70,7 +70,7 @@ fn records_are_split_as_rfc_4180_says() {
 }
 
 #[test]
-fn the_delimiter_is_what_the_first_records_agree_on() {
+fn the_delimiter_is_detected_from_the_first_records() {
     let (semicolon, tab, pipe) =
         ("fields are separated by `;`", "fields are separated by tabs", "fields are separated by `|`");
     let (two, none): (&[&str], &[&str]) = (&["a", "b"], &[]);
@@ -94,7 +94,7 @@ fn the_delimiter_is_what_the_first_records_agree_on() {
     check("x.csv", "sep=|\na|b\n1|2\n", two, &[&["1", "2"]], &[pipe]);
     check("x.csv", "sep=;\r\na,b;c\r\n1;2\r\n", &["a,b", "c"], &[&["1", "2"]], &[semicolon]);
     check("x.csv", "sep=x,b\n1,2\n", &["sep=x", "b"], &[&["1", "2"]], none);
-    // A sample ends somewhere; the record it cuts does not count.
+    // A record that the end of the sample cuts does not count.
     let long = format!("a;b\n{}", "x,y;z\n".repeat(20_000));
     assert_eq!(table(&long).columns.len(), 2);
     let cut = format!("a;b\n1;\"{}\"\n2;x\n", ",;".repeat(50_000));
@@ -102,7 +102,7 @@ fn the_delimiter_is_what_the_first_records_agree_on() {
 }
 
 #[test]
-fn a_declared_delimiter_is_not_doubted() {
+fn a_declared_delimiter_is_used() {
     let disk = TestFile::new("x.csv", "a;b,c\n1;2,3\n");
     let facts = disk.csv_with(Some(b','), None).introspect().unwrap();
     assert!(facts.notes.is_empty());
@@ -113,14 +113,14 @@ fn a_declared_delimiter_is_not_doubted() {
 }
 
 #[test]
-fn encodings_are_told_from_their_bytes() {
+fn encodings_are_detected() {
     let utf16 = |mark: &[u8], bytes: fn(u16) -> [u8; 2]| {
         let text = "name,city\r\nZoë,Łódź 🦀\r\n";
         [mark.to_vec(), text.encode_utf16().flat_map(bytes).collect()].concat()
     };
     let header: &[&str] = &["name", "city"];
     let row: &[&[&str]] = &[&["Zoë", "Łódź 🦀"]];
-    let note = "read as UTF-16, because it begins with the mark of UTF-16";
+    let note = "read as UTF-16, because it begins with a UTF-16 byte order mark";
     check("x.csv", "name,city\nZoë,Łódź 🦀\n", header, row, &[]);
     check("x.csv", "\u{FEFF}name,city\nZoë,Łódź 🦀\n", header, row, &[]);
     check("x.csv", "\u{FEFF}\"name\",city\nZoë,Łódź 🦀\n", header, row, &[]);
@@ -165,13 +165,13 @@ fn a_column_is_nullable_where_a_value_is_missing() {
         &[(Timestamp, false), (LocalTimestamp, false)],
     );
     check("a,b\n007,+1\n", None, &[(Text, false), (Text, false)]);
-    // The last row of many counts as much as the first.
+    // The last of many rows counts as much as the first.
     let late = format!("a,b\n{}x,\n", "1,2\n".repeat(10_000));
     check(&late, None, &[(Text, false), (Integer, true)]);
 }
 
 #[test]
-fn few_different_texts_are_told() {
+fn few_distinct_texts_are_listed() {
     let values = |content: &str| table(content).columns.remove(1).distinct_values;
     assert_eq!(values("a,b\n1,free\n2,ruby\n3,free\n"), ["free", "ruby"]);
     assert_eq!(values("a,b\n1,free\n2,\n"), ["free", ""]);

@@ -19,7 +19,7 @@ fn open(content: &str) -> (TestFile, Csv, Arc<dyn Reader>) {
 
 fn outcome_text(result: Result<(Vec<Row>, Option<u64>), SourceError>) -> String {
     match result {
-        Err(SourceError::Incompatible { message: told, detail: _ }) => told,
+        Err(SourceError::Incompatible { message: expected_message, detail: _ }) => expected_message,
         other => panic!("{other:?}"),
     }
 }
@@ -30,7 +30,7 @@ fn a_change_is_seen_by_the_next_call() {
     let name =
         |id| get(reader.as_ref(), &[ValueRef::Integer(id)]).unwrap().map(|row| row[1].clone().unwrap());
     assert_eq!(name(1).as_deref(), Some("Ann"));
-    // As long as before, and so soon that the file's time may be the same.
+    // The same length, and so soon that the timestamp may be the same.
     for new in ["Eve", "Zoe", "Max"] {
         disk.write(FIRST.replace("Ann", new));
         assert_eq!(name(1).as_deref(), Some(new));
@@ -47,7 +47,7 @@ fn a_change_is_seen_by_the_next_call() {
 }
 
 #[test]
-fn columns_are_known_by_their_names() {
+fn columns_are_found_by_name_after_a_change() {
     let table: &[(&str, &[&[&str]])] = &[
         ("name,age,id\nAnn,30,1\n", &[&["1", "Ann", "30"]]),
         ("x,id,y,name,z,age\n?,1,?,Ann,?,30\n", &[&["1", "Ann", "30"]]),
@@ -63,17 +63,17 @@ fn columns_are_known_by_their_names() {
     disk.write("x,a,b,x\n20,10,?,30\n");
     assert_eq!(all_rows(reader.as_ref()), rows(&[&["10", "20", "30"]]));
     disk.write("x,a\n20,10\n");
-    let told = outcome_text(list(reader.as_ref(), &query_all()));
-    assert_eq!(told, "`people.csv` has no column `x`; put it back, or make the contract anew");
+    let expected_message = outcome_text(list(reader.as_ref(), &query_all()));
+    assert_eq!(expected_message, "`people.csv` has no column `x`; put it back, or update the contract");
 }
 
 #[test]
-fn what_breaks_the_contract_is_told_until_it_is_right_again() {
+fn a_contract_violation_is_an_error_until_it_is_fixed() {
     let table: &[(&str, &str)] = &[
-        ("id,name\n1,Ann\n", "has no column `age`; put it back, or make the contract anew"),
+        ("id,name\n1,Ann\n", "has no column `age`; put it back, or update the contract"),
         (
             "id,nmae,age\n1,Ann,3\n",
-            "has no column `name`, but `nmae`; name it as it was, or make the contract anew",
+            "has no column `name`; the most similar is `nmae`; rename it back, or update the contract",
         ),
         ("", "is empty; its first line must name the columns"),
         (
@@ -82,7 +82,7 @@ fn what_breaks_the_contract_is_told_until_it_is_right_again() {
         ),
         (
             "id,name,age\n1,Ann,\n",
-            "line 2, column `age`: expected a value, but there is none; fill it in, or let it be missing: \
+            "line 2, column `age`: expected a value, but there is none; fill it in, or allow missing values with \
              `null = \"\"` for this column in the manifest",
         ),
         (
@@ -112,33 +112,33 @@ fn what_breaks_the_contract_is_told_until_it_is_right_again() {
         disk.write(content);
         let message = format!("`people.csv` {message}");
         assert_eq!(outcome_text(list(reader.as_ref(), &query_all())), message, "{content:?}");
-        let fault = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("the file is still wrong");
+        let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("the file is still wrong");
         assert!(
-            matches!(&fault, SourceError::Incompatible { message: told, .. } if *told == message),
-            "{fault:?}"
+            matches!(&error, SourceError::Incompatible { message: expected_message, .. } if *expected_message == message),
+            "{error:?}"
         );
         assert!(reader.can_run_inline(&ReadRequest::List(&query_all())), "to say no takes no time");
         disk.write(FIRST);
         assert_eq!(all_rows(reader.as_ref()), expected, "after {content:?}");
     }
     std::fs::remove_file(&disk.path).unwrap();
-    let gone = "`people.csv` is not there; check its name, or put it back";
-    for fault in [list(reader.as_ref(), &query_all()).expect_err("gone"), csv.introspect().expect_err("gone")]
+    let gone = "`people.csv` was not found; check its name, or put it back";
+    for error in [list(reader.as_ref(), &query_all()).expect_err("gone"), csv.introspect().expect_err("gone")]
     {
-        // Nobody knows what it holds: it may be the same when it is back.
-        assert!(matches!(&fault, SourceError::Unavailable { message, .. } if message == gone), "{fault:?}");
+        // The file may be unchanged when it comes back, so the error is transient.
+        assert!(matches!(&error, SourceError::Unavailable { message, .. } if message == gone), "{error:?}");
     }
     disk.write(FIRST);
     assert_eq!(all_rows(reader.as_ref()), expected);
 }
 
 #[test]
-fn a_file_may_be_written_in_pieces() {
+fn a_half_written_file_reads_as_rows_or_an_error() {
     let (disk, _csv, reader) = open(FIRST);
     let whole = "id,name,age\n1,\"Zoë, \"\"Z\"\"\",30\n2,Łukasz,41\n";
     for length in 0..whole.len() {
         disk.write(&whole.as_bytes()[..length]);
-        // Whatever it is, it is rows of the contract or a fault.
+        // Whatever the file holds at the moment, a read returns rows of the contract or an error.
         if let Ok((rows, _)) = list(reader.as_ref(), &query_all()) {
             assert!(rows.iter().all(|row| row.len() == 3 && row[2].is_some()), "{length}");
         }
@@ -148,7 +148,7 @@ fn a_file_may_be_written_in_pieces() {
 }
 
 #[test]
-fn a_contract_may_be_wider_than_what_is_found() {
+fn a_contract_may_accept_more_than_was_inferred() {
     let disk = TestFile::new("people.csv", "id,score,at\n1,10,NA\n2,,2026-02-28\n");
     let csv = disk.csv();
     let mut shape = shape(&csv);
@@ -168,14 +168,14 @@ fn a_contract_may_be_wider_than_what_is_found() {
     assert_eq!(all_rows(mixed.as_ref()), rows(&[&["1", "1.5", "soon"]]));
     shape.columns[2].nullable = false;
     disk.write("id,score,at\n1,1.5,NA\n");
-    let Err(fault) = csv.reader(&shape) else { panic!("`NA` is no value") };
+    let Err(error) = csv.reader(&shape) else { panic!("`NA` is no value") };
     let missing = "`people.csv` line 2, column `at`: expected a value, but there is none; fill it in, or let it be \
                    missing: `null = \"\"` for this column in the manifest";
-    assert_eq!(fault.to_string(), missing);
+    assert_eq!(error.to_string(), missing);
 }
 
 #[test]
-fn text_that_means_no_value_counts_after_a_change_too() {
+fn the_null_text_applies_after_a_change() {
     let disk = TestFile::new("people.csv", "id,age\n1,NA\n2,40\n");
     let csv = disk.csv_with(None, Some("NA"));
     let reader = reader(&csv);
@@ -189,7 +189,7 @@ fn text_that_means_no_value_counts_after_a_change_too() {
 }
 
 #[test]
-fn a_value_may_be_missing_later_where_the_author_lets_it() {
+fn a_nullable_column_may_lose_values_later() {
     let disk = TestFile::new("people.csv", FIRST);
     let csv = disk.csv();
     let mut shape = shape(&csv);
@@ -202,9 +202,9 @@ fn a_value_may_be_missing_later_where_the_author_lets_it() {
 
 #[cfg(unix)]
 #[test]
-fn an_edit_that_sets_the_time_back_is_seen() {
+fn an_edit_with_an_older_timestamp_is_seen() {
     let (disk, _csv, reader) = open(FIRST);
-    // Old enough that nobody looks because of the time alone.
+    // Old enough that a recent timestamp is not the reason for reading it.
     std::thread::sleep(std::time::Duration::from_millis(120));
     assert_eq!(all_rows(reader.as_ref()).len(), 2);
     let modified = disk.path.metadata().unwrap().modified().unwrap();
@@ -229,7 +229,7 @@ fn several_readers_share_one_file() {
 }
 
 #[test]
-fn a_large_file_is_read_behind_while_the_old_state_answers() {
+fn a_large_csv_reloads_in_the_background() {
     let large = |name: &str| {
         let many: String = (0..60_000).map(|i| format!("{i},{name} with quite a long name {i}\n")).collect();
         format!("id,name\n{many}")
@@ -239,7 +239,7 @@ fn a_large_file_is_read_behind_while_the_old_state_answers() {
     let csv = disk.csv();
     let reader = reader(&csv);
     let first = || get(reader.as_ref(), &[ValueRef::Text("0")]).map(|row| row.unwrap()[1].clone().unwrap());
-    // A thread may be under way for the state before: it ends, and then one reads the newest.
+    // A thread may still be loading the previous version; then another loads the newest.
     let settled = || {
         for _ in 0..2 {
             first().ok();
@@ -248,27 +248,27 @@ fn a_large_file_is_read_behind_while_the_old_state_answers() {
         first()
     };
     disk.write(large("Bob"));
-    // The old state, or the new one where the thread was quick.
+    // The old snapshot, or the new one if the thread was fast.
     assert!(["Ann", "Bob"].contains(&&first().unwrap()[..3]));
     assert_eq!(&settled().unwrap()[..3], "Bob");
     disk.write(large("Cid") + "0,twice\n");
     assert!(
         settled().unwrap_err().to_string().starts_with("`people.csv` lines 2 and 60002 have the same `id`")
     );
-    // A small one is read at once.
+    // A small file is read at once.
     csv.wait_for_reload();
     disk.write("id,name\n0,Dan\n");
     assert_eq!(first().unwrap(), "Dan");
 }
 
 #[test]
-fn between_two_looks_the_file_is_trusted() {
+fn the_file_is_not_checked_within_the_poll_interval() {
     let disk = TestFile::new("people.csv", FIRST);
     let csv = Csv::open(&disk.path, Options { poll_interval_ms: u64::MAX, ..Options::default() });
     let reader = reader(&csv);
     disk.write("gone");
     assert_eq!(all_rows(reader.as_ref()).len(), 2);
-    // Who asks for facts is told what is there now, and so is everybody from then on.
+    // `introspect` reads the current file, and from then on all readers see it.
     assert_eq!(csv.introspect().unwrap().tables[0].columns[0].name, "gone");
     assert!(list(reader.as_ref(), &Query::default()).is_err());
 }

@@ -1,4 +1,4 @@
-//! Words that are looked for row by row.
+//! Search by scanning rows.
 
 use std::sync::atomic::AtomicBool;
 
@@ -29,7 +29,7 @@ fn search(
 }
 
 #[test]
-fn every_word_is_in_one_of_the_columns() {
+fn every_term_must_match_one_of_the_columns() {
     let check = |words: &[&str], columns: &[usize], expected: &[&str]| {
         assert_eq!(
             search(words, columns, 10, 10),
@@ -43,19 +43,19 @@ fn every_word_is_in_one_of_the_columns() {
     check(&["zoË", "smith"], &[1, 2], &["3"]);
     check(&["\"rust\""], &[2], &["1"]);
     check(&["3"], &[0], &["3"]);
-    // No value is no text.
+    // A missing value has no text.
     check(&["na"], &[2], &[]);
     check(&["nobody"], &[0, 1, 2], &[]);
     check(&["ann"], &[], &[]);
 }
 
 #[test]
-fn a_search_has_an_end() {
+fn a_search_is_bounded() {
     let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
     assert_eq!(search(&["n"], &[1], 1, 10), (ids(&["1"]), SearchCoverage::Complete));
     assert_eq!(search(&["n"], &[1], 10, 1), (ids(&["1"]), SearchCoverage::Truncated));
     assert_eq!(search(&["n"], &[1], 10, 4), (ids(&["1", "2"]), SearchCoverage::Complete));
-    // Who has enough does not ask whether there is more.
+    // A caller that has enough rows does not learn whether there are more.
     assert_eq!(search(&["n"], &[1], 1, 1), (ids(&["1"]), SearchCoverage::Complete));
     assert_eq!(search(&["n"], &[1], 10, 0), (ids(&[]), SearchCoverage::Truncated));
     let disk = TestFile::new("people.csv", PEOPLE);

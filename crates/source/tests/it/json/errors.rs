@@ -1,4 +1,4 @@
-//! What is wrong with a file is told with its place and a way out.
+//! Errors about a file name the place and how to fix it.
 
 use contract::diagnostic::render;
 use contract::source::{Source, SourceError};
@@ -6,13 +6,14 @@ use source::json::JsonLayout;
 
 use super::kit::{TestFile, document, document_at};
 
-/// What callers are told, and what its owner is shown below that: the place, the line, the mark.
-fn check(form: JsonLayout, content: impl AsRef<[u8]>, told: &str, shown: Option<[&str; 3]>) {
+/// Compares the message for callers, and what the diagnostic shows below it: the place, the line, the
+/// highlight.
+fn check(form: JsonLayout, content: impl AsRef<[u8]>, expected_message: &str, shown: Option<[&str; 3]>) {
     let disk = TestFile::new(form, content.as_ref());
     let json = disk.json();
     match json.introspect() {
         Err(SourceError::Incompatible { message: got, detail: log }) => {
-            assert_eq!(got, format!("`{}` {told}", disk.path.file_name().unwrap().display()));
+            assert_eq!(got, format!("`{}` {expected_message}", disk.path.file_name().unwrap().display()));
             assert!(log.contains(&disk.path.display().to_string()), "{log}");
         }
         other => panic!("{other:?}"),
@@ -27,9 +28,9 @@ fn check(form: JsonLayout, content: impl AsRef<[u8]>, told: &str, shown: Option<
 }
 
 #[test]
-fn a_line_that_is_no_object_is_named() {
+fn a_line_that_is_not_an_object_is_named() {
     let no_object = "is not an object; make it an object, such as `{\"id\": 1}`: each record is one";
-    for (content, told, shown) in [
+    for (content, expected_message, shown) in [
         ("{\"a\":1}\n\n[1]\n", format!("line 3 {no_object}"), ["3:1", "3 | [1]", "  | ^"]),
         ("{\"a\":1}\n  7", format!("line 2 {no_object}"), ["2:3", "2 |   7", "  |   ^"]),
         ("{\"a\":1}\nnull\n", format!("line 2 {no_object}"), ["2:1", "2 | null", "  | ^"]),
@@ -45,7 +46,7 @@ fn a_line_that_is_no_object_is_named() {
         ),
         (
             "{\"a\":1}\n{\"a\":1,\"\\u0061\":2}\n",
-            "line 2 names a member twice; leave one of the two".to_owned(),
+            "line 2 names a member twice; remove one of the two".to_owned(),
             ["2:8", "2 | {\"a\":1,\"\\u0061\":2}", "  |        ^"],
         ),
         (
@@ -59,7 +60,7 @@ fn a_line_that_is_no_object_is_named() {
             ["2:7", "2 | {\"a\":1", "  |       ^"],
         ),
     ] {
-        check(JsonLayout::Lines, content, &told, Some(shown));
+        check(JsonLayout::Lines, content, &expected_message, Some(shown));
     }
     check(
         JsonLayout::Lines,
@@ -70,8 +71,8 @@ fn a_line_that_is_no_object_is_named() {
 }
 
 #[test]
-fn one_form_is_told_from_the_other() {
-    let document_help = "it looks like one JSON document: name it `.json`, or say `kind = \"json\"`";
+fn json_and_json_lines_are_told_apart() {
+    let document_help = "it looks like one JSON document: name it `.json`, or set `kind = \"json\"`";
     check(
         JsonLayout::Lines,
         "[{\"a\":1},\n{\"a\":2}]",
@@ -88,42 +89,42 @@ fn one_form_is_told_from_the_other() {
     check(
         document(),
         "{\"a\":1}\n{\"a\":2}\n",
-        "is not valid JSON; it looks like JSON Lines: name it `.jsonl`, or say `kind = \"jsonl\"`",
+        "is not valid JSON; it looks like JSON Lines: name it `.jsonl`, or set `kind = \"jsonl\"`",
         Some(["2:1", "2 | {\"a\":2}", "  | ^"]),
     );
 }
 
 #[test]
-fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
-    for (form, content, told) in [
+fn a_document_that_is_not_an_array_of_objects_gets_help() {
+    for (form, content, expected_message) in [
         (
             document(),
             r#"{"next":null,"a/b":[{"id":1}]}"#,
-            "is an object, and not an array of objects; say `at = \"/a~1b\"` for the array in it",
+            "is an object, not an array of objects; set `at = \"/a~1b\"` in a manifest for the array in it",
         ),
         (
             document_at("/d"),
             r#"{"d":{"people":[{"id":1}]}}"#,
-            "at `/d` is an object, and not an array of objects; say `at = \"/d/people\"` for the array in it",
+            "at `/d` is an object, not an array of objects; set `at = \"/d/people\"` in a manifest for the array in it",
         ),
         (
             document(),
             r#"{"page":{"of":3},"people":[{"id":1}],"plans":[{"id":1}],"ids":[1],"none":[]}"#,
-            "is an object, and not an array of objects; say in a manifest which array it is: `at = \"/people\"` or \
+            "is an object, not an array of objects; choose an array in a manifest: `at = \"/people\"` or \
              `at = \"/plans\"`",
         ),
         (
             document(),
             r#"{"data":{"total":1,"people":[{"id":1}]}}"#,
-            "is an object, and not an array of objects; say `at = \"/data/people\"` for the array in it",
+            "is an object, not an array of objects; set `at = \"/data/people\"` in a manifest for the array in it",
         ),
         (
             document(),
             r#"{"ann":{"age":1},"bob":{"age":2}}"#,
-            "is an object, and not an array of objects; an object whose members are records is not read: make \
+            "is an object, not an array of objects; an object of records is not supported: make \
              it an array, with the names as a column",
         ),
-        (document(), r#"{"a":1}"#, "is an object, and not an array of objects; make it an array of objects"),
+        (document(), r#"{"a":1}"#, "is an object, not an array of objects; make it an array of objects"),
         (document(), "7", "is not an array of objects; make it an array of objects"),
         (
             document(),
@@ -134,20 +135,16 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
         (document(), r#"[{"a":1},{"a":1]}"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":1},]"#, "is not valid JSON; remove the comma before it"),
         (document(), "[{\"a\":1,\n}]", "element 1 is not valid JSON; remove the comma before it"),
-        (document(), "[{'a':1}]", "element 1 is not valid JSON; a text stands in double quotes: `\"…\"`"),
-        (
-            document(),
-            "[{a:1}]",
-            "element 1 is not valid JSON; a name or a text stands in double quotes: `\"…\"`",
-        ),
+        (document(), "[{'a':1}]", "element 1 is not valid JSON; put the text in double quotes: `\"…\"`"),
+        (document(), "[{a:1}]", "element 1 is not valid JSON; put names and texts in double quotes: `\"…\"`"),
         (document(), "// people\n[{\"a\":1}]", "is not valid JSON; JSON has no comments; remove it"),
         (document(), r#"[{"a":1 "b":2}]"#, "element 1 is not valid JSON; put a comma before it"),
         (document(), r#"[{"a":1} {"a":2}]"#, "is not valid JSON; put a comma before it"),
         (document(), r#"[{"a":1}] x"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":1}"#, "is not valid JSON; correct it there"),
         (document(), r#"[{"a":01}]"#, "element 1 is not valid JSON; correct it there"),
-        (document(), r#"[{"a":1},{"a":2,"a":3}]"#, "element 2 names a member twice; leave one of the two"),
-        (document_at("/x"), r#"{"x":[{"a":1}],"x":[]}"#, "names a member twice; leave one of the two"),
+        (document(), r#"[{"a":1},{"a":2,"a":3}]"#, "element 2 names a member twice; remove one of the two"),
+        (document_at("/x"), r#"{"x":[{"a":1}],"x":[]}"#, "names a member twice; remove one of the two"),
         (
             document_at("/x"),
             r#"{"y":1}"#,
@@ -170,7 +167,7 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
             "is to be read at `/~2`, which is no JSON pointer; write it like `/data/customers`",
         ),
     ] {
-        check(form, content, told, None);
+        check(form, content, expected_message, None);
     }
     check(
         document(),
@@ -180,7 +177,7 @@ fn a_document_that_is_no_array_of_objects_is_told_what_to_do() {
     );
 }
 
-/// Nobody knows the columns but whoever declares them.
+/// Only a manifest can declare the columns of an empty file.
 #[test]
 fn without_records_there_are_no_columns() {
     for (form, content) in
@@ -191,13 +188,13 @@ fn without_records_there_are_no_columns() {
         let facts = json.introspect().expect("it can be read");
         assert!(facts.tables[0].columns.is_empty(), "{content}");
         let shown = render(&json.diagnose(None).expect("something is wrong"), false);
-        assert!(shown.contains("has no records, so nobody knows their fields"), "{shown}");
+        assert!(shown.contains("has no records, so its fields are unknown"), "{shown}");
         assert!(shown.contains("add one, or declare the fields with `as` in a manifest"), "{shown}");
     }
 }
 
 #[test]
-fn nothing_is_read_without_a_bound() {
+fn every_part_of_a_file_is_bounded() {
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(64), "]".repeat(64));
     check(JsonLayout::Lines, &deep, "line 1 is nested deeper than 64 levels; flatten it", None);
     check(document(), format!("[{deep}]"), "element 1 is nested deeper than 64 levels; flatten it", None);
@@ -206,7 +203,7 @@ fn nothing_is_read_without_a_bound() {
     check(
         JsonLayout::Lines,
         format!("{{{}}}", wide.join(",")),
-        "line 1 has a member with which there are more than 1024 columns; leave some out, or nest what belongs together",
+        "line 1 has a member that exceeds the limit of 1024 columns; remove some, or nest what belongs together",
         None,
     );
     check(
@@ -227,21 +224,21 @@ fn nothing_is_read_without_a_bound() {
 }
 
 #[test]
-fn a_file_out_of_reach_may_come_back() {
+fn an_unreadable_file_is_a_transient_error() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"a\":1}");
     let json = disk.json();
     std::fs::remove_file(&disk.path).unwrap();
     match json.introspect() {
-        Err(SourceError::Unavailable { message: told, detail: log }) => {
-            assert_eq!(told, "`people.jsonl` is not there; check its name, or put it back");
-            assert_eq!(log, format!("{}: `people.jsonl` is not there", disk.path.display()));
+        Err(SourceError::Unavailable { message: expected_message, detail: log }) => {
+            assert_eq!(expected_message, "`people.jsonl` was not found; check its name, or put it back");
+            assert_eq!(log, format!("{}: `people.jsonl` was not found", disk.path.display()));
         }
         other => panic!("{other:?}"),
     }
     std::fs::create_dir(&disk.path).unwrap();
     match json.introspect() {
-        Err(SourceError::Unavailable { message: told, .. }) => {
-            assert_eq!(told, "`people.jsonl` is not a file; give the path of a JSON Lines file");
+        Err(SourceError::Unavailable { message: expected_message, .. }) => {
+            assert_eq!(expected_message, "`people.jsonl` is not a file; give the path of a JSON Lines file");
         }
         other => panic!("{other:?}"),
     }
@@ -251,14 +248,15 @@ fn a_file_out_of_reach_may_come_back() {
 }
 
 #[test]
-fn a_file_that_is_too_large_is_not_read() {
+fn a_file_over_the_limit_is_not_read() {
     let disk = TestFile::new(JsonLayout::Lines, "");
     let file = std::fs::OpenOptions::new().write(true).open(&disk.path).unwrap();
     file.set_len(u64::from(u32::MAX)).unwrap();
-    let told = "has 4294967295 bytes, and 4294967294 is the most; put the data into a SQLite database";
+    let expected_message =
+        "has 4294967295 bytes, which exceeds the limit of 4294967294; put the data into a SQLite database";
     match disk.json().introspect() {
         Err(SourceError::Incompatible { message: got, .. }) => {
-            assert_eq!(got, format!("`people.jsonl` {told}"))
+            assert_eq!(got, format!("`people.jsonl` {expected_message}"))
         }
         other => panic!("{other:?}"),
     }

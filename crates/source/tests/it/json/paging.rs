@@ -1,4 +1,4 @@
-//! Filters, sorts, pages and search over records.
+//! Filters, sorting, paging and search over records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +17,7 @@ fn ids(rows: &[String]) -> String {
 }
 
 #[test]
-fn values_are_sorted_as_what_they_are_and_none_come_last() {
+fn values_sort_by_type_and_nulls_come_last() {
     for (values, expected) in [
         (["10", "9", "null", "-3"], ["3 1 0 2", "0 1 3 2"]),
         (["1.5", "1e1", "null", "-0.0"], ["3 0 1 2", "1 0 3 2"]),
@@ -57,7 +57,7 @@ fn values_are_sorted_as_what_they_are_and_none_come_last() {
 }
 
 #[test]
-fn filters_compare_values_as_what_they_are() {
+fn filters_compare_values_by_type() {
     let lines = [
         r#"{"id":0,"n":5,"d":12.50,"b":true,"t":"x","m":7}"#,
         r#"{"id":1,"n":10,"d":9.99,"b":false,"t":"y","m":"7"}"#,
@@ -90,7 +90,7 @@ fn filters_compare_values_as_what_they_are() {
 }
 
 #[test]
-fn a_place_counts_only_in_the_state_it_was_given_in() {
+fn a_cursor_without_a_key_is_valid_only_for_the_same_contents() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"n\":5}\n{\"n\":5}\n{\"n\":7}");
     let json = disk.json();
     let shape = shape(&json);
@@ -112,7 +112,7 @@ fn a_place_counts_only_in_the_state_it_was_given_in() {
 }
 
 #[test]
-fn who_has_enough_or_is_gone_is_not_served() {
+fn a_scan_stops_when_the_caller_has_enough_or_cancels() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"id\":1}\n{\"id\":2}\n{\"id\":3}");
     let json = disk.json();
     let shape = shape(&json);
@@ -132,7 +132,7 @@ fn who_has_enough_or_is_gone_is_not_served() {
 }
 
 #[test]
-fn a_read_is_short_if_it_touches_few_rows() {
+fn a_read_may_run_inline_if_it_touches_few_rows() {
     let lines: String = (0..5000).map(|i| format!("{{\"id\":{i},\"n\":{}}}\n", i % 7)).collect();
     let disk = TestFile::new(JsonLayout::Lines, lines);
     let json = disk.json();
@@ -150,7 +150,7 @@ fn a_read_is_short_if_it_touches_few_rows() {
 }
 
 #[test]
-fn a_filter_that_few_rows_pass_finds_them_all_in_order() {
+fn a_selective_filter_finds_all_rows_in_order() {
     let lines: String = (0..30_000).rev().map(|i| format!("{{\"id\":{i},\"n\":{}}}\n", i % 1000)).collect();
     let disk = TestFile::new(JsonLayout::Lines, lines);
     let json = disk.json();
@@ -168,7 +168,7 @@ fn a_filter_that_few_rows_pass_finds_them_all_in_order() {
 }
 
 #[test]
-fn a_search_finds_records_that_have_every_word() {
+fn a_search_finds_records_with_every_term() {
     let lines = [
         r#"{"id":1,"name":"Ann Größe","note":"likes TEA","n":42}"#,
         r#"{"id":2,"name":"Bob","note":null,"n":7}"#,
@@ -213,7 +213,7 @@ fn a_search_finds_records_that_have_every_word() {
     assert_eq!(search(&["ann"], &[1], 1, 10), ("1".to_owned(), SearchCoverage::Complete));
     assert_eq!(search(&["ann"], &[1], 10, 2), ("1".to_owned(), SearchCoverage::Truncated));
     assert_eq!(search(&["ann"], &[1], 10, 3), ("1 3".to_owned(), SearchCoverage::Complete));
-    // Who has enough does not ask whether there is more.
+    // A caller that has enough rows does not learn whether there are more.
     assert_eq!(search(&["ann"], &[1], 1, 1), ("1".to_owned(), SearchCoverage::Complete));
     let stop = AtomicBool::new(true);
     let gone = Search {
@@ -228,7 +228,7 @@ fn a_search_finds_records_that_have_every_word() {
 }
 
 #[test]
-fn pages_go_on_while_others_write() {
+fn paging_continues_while_others_write() {
     const ROWS: i64 = 40;
     let lines: String = (0..ROWS).map(|id| format!("{{\"id\":{id},\"n\":{}}}\n", id % 5)).collect();
     let disk = TestFile::new(JsonLayout::Lines, lines);
@@ -239,7 +239,7 @@ fn pages_go_on_while_others_write() {
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
             let writer = json.writer(&shape).unwrap();
-            // Odd ones go, come back, and change.
+            // Records with odd ids are removed, added again, and changed.
             for round in 0..30 {
                 let id = (round * 7 % ROWS) | 1;
                 let (key, n) = ([ValueRef::Integer(id)], [(1, ValueRef::Integer(round))]);

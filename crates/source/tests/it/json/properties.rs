@@ -1,4 +1,4 @@
-//! Whatever the records are: they come back as they were, and a change changes what it names.
+//! Whatever the records are: they read back as they were, and a change affects only what it names.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::kit::{
     TestFile, all_rows, document, list, pages, plain_write, query_all, reader, recording_checks, shape, write,
 };
 
-/// A JSON value as somebody might write it.
+/// A JSON value in one of its possible spellings.
 fn value() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         any::<i64>().prop_map(|n| n.to_string()),
@@ -30,7 +30,7 @@ fn value() -> impl Strategy<Value = String> {
     prop_oneof![number, text, nested, Just("true".to_owned()), Just("null".to_owned())]
 }
 
-/// Members by name; the key is none of them.
+/// Members by name, without the key.
 fn record() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map("[a-d]", value(), 0..4)
 }
@@ -51,20 +51,20 @@ fn forms() -> impl Strategy<Value = JsonLayout> {
     prop_oneof![Just(JsonLayout::Lines), Just(document())]
 }
 
-/// Whether a value that was told is what the file says: the same, or the text of it.
-fn is_same_json(raw: &str, told: &str) -> bool {
+/// Whether a value as read means what the file says: the same value, or its text.
+fn is_same_json(raw: &str, message: &str) -> bool {
     let compact = |text: &str| Text::parse(text).unwrap();
-    if compact(raw) == compact(told) {
+    if compact(raw) == compact(message) {
         return true;
     }
-    let doc = scan(told.as_bytes().to_vec(), &ScanLimits::default()).unwrap();
+    let doc = scan(message.as_bytes().to_vec(), &ScanLimits::default()).unwrap();
     let number = |text: &str| text.parse::<f64>().unwrap();
     match doc.root().str() {
-        // The digits themselves, or those of the one binary fraction that they mean.
+        // The same digits, or those of the float they denote.
         Some(text) if text == raw => true,
         Some(text) if raw.contains(['e', 'E']) => number(&text) == number(raw),
         Some(text) => text == compact(raw).as_str(),
-        None => doc.root().kind() == json::NodeKind::Number && number(told) == number(raw),
+        None => doc.root().kind() == json::NodeKind::Number && number(message) == number(raw),
     }
 }
 
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn records_come_back_as_they_were_written(records in prop::collection::vec(record(), 1..8), form in forms()) {
+    fn records_read_back_as_written(records in prop::collection::vec(record(), 1..8), form in forms()) {
         let lines: Vec<String> = (0..).zip(&records).map(|(id, record)| record_text(id, record)).collect();
         let disk = TestFile::new(form.clone(), file(&form, &lines));
         let json = disk.json();
@@ -83,10 +83,10 @@ proptest! {
         for (row, record) in rows.iter().zip(&records) {
             let row = Text::parse(row).unwrap();
             let doc = row.to_doc();
-            for (name, told) in doc.root().members().skip(1) {
+            for (name, message) in doc.root().members().skip(1) {
                 let name = name.str().unwrap();
                 let raw = record.get(&*name).map_or("null", String::as_str);
-                assert!(is_same_json(raw, told.raw()), "`{name}` is {raw} and told as {}", told.raw());
+                assert!(is_same_json(raw, message.raw()), "`{name}` is {raw} and told as {}", message.raw());
             }
         }
     }
@@ -100,7 +100,7 @@ proptest! {
         text in "[ -~é\u{0}-\u{1f}]{0,8}",
     ) {
         let at = at % records.len();
-        // A column of texts that everybody has is what is changed.
+        // The change is to a text column that every record has.
         let lines: Vec<String> = (0..).zip(&records).map(|(id, record)| {
             record_text(id, record).replacen(&format!("\"id\": {id}"), &format!("\"id\": {id}, \"t\":\"x{id}\""), 1)
         }).collect();
@@ -113,7 +113,7 @@ proptest! {
         let cells = [(1, ValueRef::Text(&text))];
         let new = [(0, ValueRef::Integer(99)), (1, ValueRef::Text(&text))];
         let mut lines = lines;
-        let (_, clerk) = match change {
+        let (_, checks) = match change {
             0 => {
                 let done = write(&json, &shape, RowChange::Update { key: &key, values: &cells }).unwrap();
                 let quoted = Text::parse(&{
@@ -133,9 +133,9 @@ proptest! {
             _ => {
                 let done = write(&json, &shape, RowChange::Create { values: &new });
                 match done {
-                    // Columns that every record has a value in must have one in this too.
-                    Err(fault) => {
-                        assert_eq!(fault.to_string(), "there must be a value");
+                    // A column in which every record has a value must have one in the new record too.
+                    Err(error) => {
+                        assert_eq!(error.to_string(), "a value is required");
                         assert_eq!(disk.text(), before);
                         return Ok(());
                     }
@@ -149,7 +149,7 @@ proptest! {
                 }
             }
         };
-        assert!(clerk.after.is_some());
+        assert!(checks.after.is_some());
         if change < 2 {
             assert_eq!(disk.text(), file(&form, &lines));
         }
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn records_that_stay_are_told_once_while_others_come_and_go(
+    fn each_remaining_record_is_listed_once_while_others_come_and_go(
         count in 1..20_i64,
         changes in prop::collection::vec((0..25_i64, 0..5_i64, any::<bool>()), 0..12),
         rows_max in 1..4_usize,
@@ -182,7 +182,7 @@ proptest! {
                 true => RowChange::Delete { key: &key },
                 false => RowChange::Update { key: &key, values: &cells },
             };
-            // What is not there to be deleted or changed is made.
+            // If the record to delete or change does not exist, create it.
             if writer.write(&plain_write(change), &mut recording_checks(&shape)).is_err() {
                 writer.write(&plain_write(RowChange::Create { values: &cells }), &mut recording_checks(&shape)).unwrap();
             }
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200), form in forms()) {
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), form in forms()) {
         let disk = TestFile::new(form, &bytes);
         let json = disk.json();
         if json.introspect().is_ok() {
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange(text in "[\\[\\]{}\":,ab1 \n\\\\]{0,40}", form in forms()) {
+    fn any_text_is_read_or_refused(text in "[\\[\\]{}\":,ab1 \n\\\\]{0,40}", form in forms()) {
         let disk = TestFile::new(form.clone(), &text);
         let json = disk.json();
         match json.introspect() {
@@ -223,7 +223,7 @@ proptest! {
 }
 
 #[test]
-fn positions_of_every_kind_are_found_again() {
+fn cursor_positions_of_every_type_resume() {
     let values =
         ["1.50", "9007199254740993", "-0", "2", "0.1000000000000000055511151231257827", "null", "1e2"];
     let lines: Vec<String> = (0..).zip(values).map(|(id, v)| format!("{{\"id\":{id},\"v\":{v}}}")).collect();

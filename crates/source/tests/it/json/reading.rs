@@ -1,4 +1,4 @@
-//! What a file is read as.
+//! What is read from a JSON file.
 
 use contract::source::{RowChange, Source, SourceFacts, TableShape, WriteError};
 use contract::{DataType, ValueRef};
@@ -17,7 +17,7 @@ fn check(form: JsonLayout, content: impl AsRef<[u8]>, expected: &str, rows: &[&s
     assert_eq!(all_rows(&json), rows, "{shown}");
 }
 
-/// The same records in lines and in an array.
+/// The same records as lines and as an array.
 fn check_both(records: &[&str], expected: &str, rows: &[&str]) {
     check(JsonLayout::Lines, records.join("\n"), expected, rows);
     check(document(), format!("[{}]", records.join(", ")), expected, rows);
@@ -45,8 +45,8 @@ fn columns_are_all_members_in_the_order_of_first_appearance() {
 }
 
 #[test]
-fn every_kind_is_what_the_values_are() {
-    for (values, kind, told) in [
+fn column_types_follow_the_values() {
+    for (values, kind, message) in [
         (&["1", "-2"][..], "integer", &["1", "-2"][..]),
         (&["9007199254740991", "0"], "integer", &["9007199254740991", "0"]),
         (&["9007199254740993", "1"], "int64", &[r#""9007199254740993""#, r#""1""#]),
@@ -74,15 +74,15 @@ fn every_kind_is_what_the_values_are() {
     ] {
         let records: Vec<String> = values.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
         let records: Vec<&str> = records.iter().map(String::as_str).collect();
-        let told: Vec<String> = told.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
-        let told: Vec<&str> = told.iter().map(String::as_str).collect();
-        check_both(&records, &format!("v {kind}"), &told);
+        let message: Vec<String> = message.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
+        let message: Vec<&str> = message.iter().map(String::as_str).collect();
+        check_both(&records, &format!("v {kind}"), &message);
     }
 }
 
 #[test]
-fn values_of_another_sort_are_told_as_text_and_beside_nested_ones_as_json() {
-    for (values, kind, told) in [
+fn mixed_values_read_as_text_or_as_json_next_to_nested_ones() {
+    for (values, kind, message) in [
         (&["1", "2", r#""n/a""#][..], "integer~", &["1", "2", r#""n/a""#][..]),
         (&["1", r#""7""#, "3"], "integer~", &["1", r#""7""#, "3"]),
         (&["true", "true", "1"], "boolean~", &["true", "true", r#""1""#]),
@@ -96,14 +96,14 @@ fn values_of_another_sort_are_told_as_text_and_beside_nested_ones_as_json() {
     ] {
         let records: Vec<String> = values.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
         let records: Vec<&str> = records.iter().map(String::as_str).collect();
-        let told: Vec<String> = told.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
-        let told: Vec<&str> = told.iter().map(String::as_str).collect();
-        check_both(&records, &format!("v {kind}"), &told);
+        let message: Vec<String> = message.iter().map(|value| format!("{{\"v\":{value}}}")).collect();
+        let message: Vec<&str> = message.iter().map(String::as_str).collect();
+        check_both(&records, &format!("v {kind}"), &message);
     }
 }
 
 #[test]
-fn lines_end_as_any_system_ends_them_and_blank_ones_are_none() {
+fn any_line_ending_is_read_and_blank_lines_are_skipped() {
     let rows = [r#"{"a":1}"#, r#"{"a":2}"#];
     for content in [
         "{\"a\":1}\n{\"a\":2}\n",
@@ -118,7 +118,7 @@ fn lines_end_as_any_system_ends_them_and_blank_ones_are_none() {
 }
 
 #[test]
-fn an_array_may_stand_inside_of_a_document() {
+fn an_array_may_be_inside_a_document() {
     let rows = [r#"{"a":1}"#, r#"{"a":2}"#];
     for (form, content) in [
         (document(), "\u{feff} [ {\"a\":1} , {\"a\":2} ] \r\n"),
@@ -138,8 +138,8 @@ fn an_array_may_stand_inside_of_a_document() {
 }
 
 #[test]
-fn texts_are_what_their_escapes_mean() {
-    // NUL too: JSON can hold it, so it is kept and told.
+fn escapes_in_texts_are_decoded() {
+    // NUL too: JSON can represent it.
     check_both(
         &[r#"{"t":"a\u0000b"}"#, r#"{"t":"\ud83e\udd80 \n\t\"\\\/"}"#],
         "t text",
@@ -148,7 +148,7 @@ fn texts_are_what_their_escapes_mean() {
 }
 
 #[test]
-fn the_first_column_that_tells_records_apart_is_the_key() {
+fn the_first_unique_column_is_the_key() {
     for (records, key) in [
         (&[r#"{"n":1.5,"a":1,"b":"x"}"#, r#"{"n":2.5,"a":1,"b":"y"}"#][..], &[2_usize][..]),
         (&[r#"{"a":1}"#, r#"{"a":2}"#], &[0]),
@@ -170,14 +170,14 @@ fn the_first_column_that_tells_records_apart_is_the_key() {
 }
 
 #[test]
-fn few_texts_are_known() {
+fn few_distinct_texts_are_listed() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"p\":\"free\"}\n{\"p\":\"ruby\"}\n{\"p\":\"free\"}");
     assert_eq!(only_table(disk.json().introspect().unwrap()).columns[0].distinct_values, ["free", "ruby"]);
 }
 
 #[test]
-fn an_author_says_how_values_are_told() {
-    for (value, kind, told) in [
+fn declared_types_decide_how_values_are_read() {
+    for (value, kind, message) in [
         ("42", DataType::Text, r#""42""#),
         ("42", DataType::Decimal, r#""42""#),
         ("42", DataType::Number, "42"),
@@ -194,7 +194,7 @@ fn an_author_says_how_values_are_told() {
         let mut shape = TableShape { key: Vec::new(), ..shape(&json) };
         shape.columns[0].data_type = kind;
         let read = list(reader(&json, &shape).as_ref(), &shape, &query_all());
-        assert_eq!(read.unwrap().0, [format!("{{\"v\":{told}}}")], "{value} as {kind:?}");
+        assert_eq!(read.unwrap().0, [format!("{{\"v\":{message}}}")], "{value} as {kind:?}");
     }
     for (value, kind) in [
         (r#""x""#, DataType::Integer),
@@ -208,13 +208,13 @@ fn an_author_says_how_values_are_told() {
         let json = disk.json();
         let mut shape = TableShape { key: Vec::new(), ..shape(&json) };
         shape.columns[0].data_type = kind;
-        let told = json.reader(&shape).err().unwrap().to_string();
-        assert!(told.starts_with("`people.jsonl` line 1, column `v`: expected"), "{told}");
+        let message = json.reader(&shape).err().unwrap().to_string();
+        assert!(message.starts_with("`people.jsonl` line 1, column `v`: expected"), "{message}");
     }
 }
 
 #[test]
-fn a_text_may_mean_that_there_is_no_value() {
+fn a_declared_text_reads_as_null() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"v\":\"2026-02-28\"}\n{\"v\":\"n/a\"}");
     let json = disk.json();
     let mut shape = TableShape { key: Vec::new(), ..shape(&json) };
@@ -237,7 +237,7 @@ fn a_record_is_found_by_its_key() {
     {
         assert_eq!(find(key), None, "{key:?}");
     }
-    // A text among numbers is another key than the number.
+    // A text is another key than the number with the same digits.
     let disk = TestFile::new(
         JsonLayout::Lines,
         "{\"id\":7,\"n\":\"a\"}\n{\"id\":8,\"n\":\"c\"}\n{\"id\":\"7\",\"n\":\"b\"}",
@@ -251,7 +251,7 @@ fn a_record_is_found_by_its_key() {
 }
 
 #[test]
-fn many_records_take_little_more_than_they_are() {
+fn many_records_take_little_extra_memory() {
     let lines: String =
         (0..100_000).map(|i| format!("{{\"id\":{i},\"name\":\"name {i}\",\"plan\":\"free\"}}\n")).collect();
     let disk = TestFile::new(JsonLayout::Lines, lines);
@@ -263,7 +263,7 @@ fn many_records_take_little_more_than_they_are() {
     assert_eq!(found.as_deref(), Some(r#"{"id":99999,"name":"name 99999","plan":"free"}"#));
 }
 
-/// JSON has no bytes of its own; a column of base64 may be told as some.
+/// JSON has no byte strings; a column of base64 may be declared as a blob.
 #[test]
 fn a_column_of_base64_may_be_a_blob() {
     for (form, content, expected) in [
@@ -281,7 +281,7 @@ fn a_column_of_base64_may_be_a_blob() {
 }
 
 #[test]
-fn records_inside_a_document_are_found_where_they_can_only_be() {
+fn the_only_record_array_in_a_document_is_found() {
     for (content, expected) in [
         (r#"{"data":[{"id":1}]}"#, Some("/data")),
         ("\u{feff} {\"next\":null,\"a/b~\":[{\"id\":1},{}],\"ids\":[1]}", Some("/a~1b~0")),
@@ -313,7 +313,7 @@ fn records_inside_a_document_are_found_where_they_can_only_be() {
 }
 
 #[test]
-fn a_key_is_found_however_it_is_written() {
+fn a_key_is_found_in_any_spelling() {
     let disk = TestFile::new(
         JsonLayout::Lines,
         "{\"id\":1.50,\"v\":0}\n{\"id\":1e2,\"v\":5}\n{\"id\":0.125,\"v\":7}\n",
@@ -332,7 +332,7 @@ fn a_key_is_found_however_it_is_written() {
     check(ValueRef::Integer(100), Some("\"v\":5"));
     check(ValueRef::Text("0.1250"), Some("\"v\":7"));
     check(ValueRef::Text("0.12"), None);
-    // Nobody can be added who is there already.
+    // A record with an equal key cannot be added.
     let change = RowChange::Create { values: &[(0, ValueRef::Text("1.500")), (1, ValueRef::Integer(1))] };
     assert!(matches!(write(&json, &shape, change), Err(WriteError::AlreadyExists)));
 }

@@ -17,7 +17,7 @@ fn a_change_is_seen_by_the_next_call() {
     let reader = reader(&json, &shape);
     let ann = || get(reader.as_ref(), &shape, &[ValueRef::Integer(1)]).unwrap();
     assert!(ann().unwrap().contains("Ann"));
-    // As long as before, and so soon that the file's time may be the same.
+    // The same length, and so soon that the timestamp may be the same.
     for new in ["Eve", "Zoe", "Max"] {
         disk.write(FIRST.replace("Ann", new));
         assert!(ann().unwrap().contains(new));
@@ -29,12 +29,12 @@ fn a_change_is_seen_by_the_next_call() {
 }
 
 #[test]
-fn what_breaks_the_contract_is_told_until_it_is_right_again() {
+fn a_contract_violation_is_an_error_until_it_is_fixed() {
     let disk = TestFile::new(JsonLayout::Lines, FIRST);
     let json = disk.json();
     let shape = shape(&json);
     let reader = reader(&json, &shape);
-    for (content, told, place) in [
+    for (content, expected_message, place) in [
         (
             "{\"id\":1,\"name\":\"Ann\",\"age\":\"old\"}",
             "line 1, column `age`: expected a whole number, such as `42`; correct the value",
@@ -42,7 +42,7 @@ fn what_breaks_the_contract_is_told_until_it_is_right_again() {
         ),
         (
             "\n{\"id\":1,\"name\":\"Ann\"}",
-            "line 2, column `age`: expected a value, but there is none; fill it in, or make the contract anew",
+            "line 2, column `age`: expected a value, but there is none; fill it in, or update the contract",
             Some("2:1"),
         ),
         (
@@ -60,7 +60,7 @@ fn what_breaks_the_contract_is_told_until_it_is_right_again() {
         disk.write(content);
         match list(reader.as_ref(), &shape, &query_all()) {
             Err(SourceError::Incompatible { message: got, .. }) => {
-                assert_eq!(got, format!("`people.jsonl` {told}"))
+                assert_eq!(got, format!("`people.jsonl` {expected_message}"))
             }
             other => panic!("{other:?}"),
         }
@@ -72,14 +72,14 @@ fn what_breaks_the_contract_is_told_until_it_is_right_again() {
         assert_eq!(list(reader.as_ref(), &shape, &query_all()).unwrap().1, Some(2));
         assert!(json.diagnose(Some(&shape)).is_none());
     }
-    // Texts take anything that is one value; new members nobody asked for change nothing.
+    // A text column takes any single value; members outside of the contract change nothing.
     disk.write("{\"x\":{},\"id\":1,\"name\":7,\"age\":1}");
     let (rows, _) = list(reader.as_ref(), &shape, &query_all()).unwrap();
     assert_eq!(rows, [r#"{"id":1,"name":"7","age":1}"#]);
 }
 
 #[test]
-fn a_member_that_nobody_has_is_no_value() {
+fn a_member_that_no_record_has_is_null() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"id\":1,\"note\":\"x\"}\n{\"id\":2}");
     let json = disk.json();
     let shape = shape(&json);
@@ -90,7 +90,7 @@ fn a_member_that_nobody_has_is_no_value() {
 }
 
 #[test]
-fn a_large_file_is_read_in_the_background_while_the_old_one_answers() {
+fn a_large_file_reloads_in_the_background() {
     let lines = |n: usize| -> String {
         (0..n).map(|i| format!("{{\"id\":{i},\"text\":\"{}\"}}\n", "x".repeat(60))).collect()
     };

@@ -1,4 +1,4 @@
-//! One record at a time is changed, and no byte of any other.
+//! A write changes one record, and no byte of any other.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ fn set<'a>(cells: &'a [(usize, ValueRef<'a>)]) -> RowChange<'a> {
     RowChange::Update { key: &KEY, values: cells }
 }
 
-/// The file as it is after a change.
+/// Compares the file after a change.
 fn check(form: JsonLayout, content: &str, change: RowChange<'_>, expected: &str) {
     let disk = TestFile::new(form, content);
     let json = disk.json();
     let shape = shape(&json);
     assert_eq!(shape.key, [0], "{content}");
     let shown = format!("{change:?} on {content}");
-    let (written, _) = write(&json, &shape, change).unwrap_or_else(|fault| panic!("{shown}: {fault:?}"));
+    let (written, _) = write(&json, &shape, change).unwrap_or_else(|error| panic!("{shown}: {error:?}"));
     assert_eq!(written, WriteOutcome::Done);
     assert_eq!(disk.text(), expected, "{shown}");
 }
@@ -49,7 +49,7 @@ fn an_update_changes_the_members_it_names_and_no_other_byte() {
             "{\"id\":1,\"n\":\"x\"}\n{ \"id\": 2, \"n\": \"Bob\" }\n",
         ),
         ("{\"id\":2,\"\\u006e\":\"a\"}", "{\"id\":2,\"\\u006e\":\"Bob\"}"),
-        // Said already: not a byte changes, however it is written.
+        // Equal values leave every byte as it is, however they are spelled.
         ("{\"id\":2,\"n\":\"\\u0042ob\"}", "{\"id\":2,\"n\":\"\\u0042ob\"}"),
     ] {
         check(JsonLayout::Lines, content, set(&bob), expected);
@@ -79,9 +79,9 @@ fn an_update_changes_the_members_it_names_and_no_other_byte() {
     check(JsonLayout::Lines, "{\"id\":2,\"n\":1}", set(&[]), "{\"id\":2,\"n\":1}");
 }
 
-/// Who is told the same before and after has changed nothing.
+/// A change that no reader could notice is not written.
 #[test]
-fn what_is_told_as_it_is_asked_for_is_not_written() {
+fn a_value_that_reads_the_same_is_not_written() {
     for (cell, content) in [
         (ValueRef::Text("true"), "{\"id\":2,\"a\":true}\n{\"id\":3,\"a\":\"x\"}"),
         (ValueRef::Text("7"), "{\"id\":2,\"a\":7}\n{\"id\":3,\"a\":\"x\"}\n{\"id\":4,\"a\":\"y\"}"),
@@ -140,7 +140,7 @@ fn a_new_record_looks_like_the_last_one() {
 }
 
 #[test]
-fn a_record_goes_with_its_line_or_its_comma() {
+fn a_deleted_record_takes_its_line_or_comma() {
     let delete = || RowChange::Delete { key: &KEY };
     for (form, content, expected) in [
         (JsonLayout::Lines, "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n", "{\"id\":1}\n{\"id\":3}\n"),
@@ -162,7 +162,7 @@ fn a_record_goes_with_its_line_or_its_comma() {
 }
 
 #[test]
-fn the_last_record_may_go_and_another_come() {
+fn the_last_record_may_be_deleted_and_another_created() {
     for (form, content) in
         [(JsonLayout::Lines, "{\"id\":2,\"n\":\"a\"}\n"), (document(), "[{\"id\":2,\"n\":\"a\"}]")]
     {
@@ -173,11 +173,11 @@ fn the_last_record_may_go_and_another_come() {
         write(&json, &shape, RowChange::Delete { key: &KEY }).unwrap();
         assert_eq!(list(reader.as_ref(), &shape, &query_all()).unwrap(), (Vec::new(), Some(0)));
         let cells = [(0, ValueRef::Integer(5)), (1, ValueRef::Text("b"))];
-        // The file has no columns now; those who know the contract do.
-        let mut clerk = recording_checks(&shape);
+        // The file has no columns now; the contract still has them.
+        let mut checks = recording_checks(&shape);
         let writer = json.writer(&shape).unwrap();
-        writer.write(&plain_write(RowChange::Create { values: &cells }), &mut clerk).unwrap();
-        assert_eq!(clerk.after.as_deref(), Some(r#"{"id":5,"n":"b"}"#));
+        writer.write(&plain_write(RowChange::Create { values: &cells }), &mut checks).unwrap();
+        assert_eq!(checks.after.as_deref(), Some(r#"{"id":5,"n":"b"}"#));
         assert_eq!(list(reader.as_ref(), &shape, &query_all()).unwrap().0, [r#"{"id":5,"n":"b"}"#]);
         assert_eq!(
             disk.text().trim_end(),
@@ -187,7 +187,7 @@ fn the_last_record_may_go_and_another_come() {
 }
 
 #[test]
-fn values_are_written_as_the_sort_that_the_column_holds() {
+fn values_are_stored_in_the_columns_storage_class() {
     for (there, kind, cell, expected) in [
         ("1", DataType::Integer, ValueRef::Integer(-5), "-5"),
         ("9007199254740993", DataType::Int64, ValueRef::Integer(i64::MIN), "-9223372036854775808"),
@@ -220,39 +220,54 @@ fn values_are_written_as_the_sort_that_the_column_holds() {
         let json = disk.json();
         let mut shape = shape(&json);
         shape.columns[1].data_type = kind;
-        write(&json, &shape, set(&[(1, cell)])).unwrap_or_else(|fault| panic!("{there} {cell:?}: {fault:?}"));
+        write(&json, &shape, set(&[(1, cell)])).unwrap_or_else(|error| panic!("{there} {cell:?}: {error:?}"));
         let expected = format!("{{\"id\":1,\"v\":{there}}}\n{{\"id\":2,\"v\":{expected}}}\n");
         assert_eq!(disk.text(), expected, "{there} {kind:?}");
     }
 }
 
 #[test]
-fn what_would_not_read_back_is_refused_and_nothing_is_changed() {
-    let refused = |column: usize, why: &str| (Some(column), why.to_owned());
-    for (there, kind, cell, (column, why)) in [
-        ("1", DataType::Integer, ValueRef::Text("007"), refused(1, "JSON has no such number")),
-        ("1.50", DataType::Decimal, ValueRef::Text("007"), refused(1, "it is not of the kind `decimal`")),
-        ("1.5", DataType::Number, ValueRef::Real(f64::INFINITY), refused(1, "JSON has no such number")),
-        ("1.5", DataType::Number, ValueRef::Real(f64::NAN), refused(1, "JSON has no such number")),
-        ("1", DataType::Integer, ValueRef::Integer(1 << 53), refused(1, "it is not of the kind `integer`")),
-        ("1", DataType::Integer, ValueRef::Real(0.5), refused(1, "it is not of the kind `integer`")),
-        ("1", DataType::Integer, ValueRef::Null, refused(1, "there must be a value")),
+fn a_value_that_would_not_read_back_is_rejected() {
+    let refused = |column: usize, cause: &str| (Some(column), cause.to_owned());
+    for (there, kind, cell, (column, cause)) in [
+        ("1", DataType::Integer, ValueRef::Text("007"), refused(1, "JSON cannot represent this number")),
+        ("1.50", DataType::Decimal, ValueRef::Text("007"), refused(1, "the value is not of type `decimal`")),
+        (
+            "1.5",
+            DataType::Number,
+            ValueRef::Real(f64::INFINITY),
+            refused(1, "JSON cannot represent this number"),
+        ),
+        ("1.5", DataType::Number, ValueRef::Real(f64::NAN), refused(1, "JSON cannot represent this number")),
+        (
+            "1",
+            DataType::Integer,
+            ValueRef::Integer(1 << 53),
+            refused(1, "the value is not of type `integer`"),
+        ),
+        ("1", DataType::Integer, ValueRef::Real(0.5), refused(1, "the value is not of type `integer`")),
+        ("1", DataType::Integer, ValueRef::Null, refused(1, "a value is required")),
         (
             r#""2026-02-28""#,
             DataType::Date,
             ValueRef::Text("soon"),
-            refused(1, "it is not of the kind `date`"),
+            refused(1, "the value is not of type `date`"),
         ),
         (
             r#""2026-02-28""#,
             DataType::Date,
             ValueRef::Integer(1),
-            refused(1, "it is not of the kind of this column"),
+            refused(1, "the value is not of the column's type"),
         ),
-        ("[1]", DataType::Json, ValueRef::Text("{"), refused(1, "it is not valid JSON")),
-        (r#""AP8Q""#, DataType::Blob, ValueRef::Text("AP8"), refused(1, "it is not base64")),
-        (r#""a""#, DataType::Text, ValueRef::Blob(&[1]), refused(1, "bytes cannot be held here")),
-        ("true", DataType::Boolean, ValueRef::Integer(2), refused(1, "it is not of the kind of this column")),
+        ("[1]", DataType::Json, ValueRef::Text("{"), refused(1, "the value is not valid JSON")),
+        (r#""AP8Q""#, DataType::Blob, ValueRef::Text("AP8"), refused(1, "the value is not base64")),
+        (r#""a""#, DataType::Text, ValueRef::Blob(&[1]), refused(1, "this column cannot hold bytes")),
+        (
+            "true",
+            DataType::Boolean,
+            ValueRef::Integer(2),
+            refused(1, "the value is not of the column's type"),
+        ),
     ] {
         let content = format!("{{\"id\":1,\"v\":{there}}}\n{{\"id\":2,\"v\":{there}}}\n");
         let disk = TestFile::new(JsonLayout::Lines, &content);
@@ -261,7 +276,7 @@ fn what_would_not_read_back_is_refused_and_nothing_is_changed() {
         shape.columns[1].data_type = kind;
         match write(&json, &shape, set(&[(1, cell)])) {
             Err(WriteError::Rejected { column: got_column, reason: got }) => {
-                assert_eq!((got_column, got), (column, why), "{there} {cell:?}");
+                assert_eq!((got_column, got), (column, cause), "{there} {cell:?}");
             }
             other => panic!("{there} {cell:?}: {:?}", other.map(|(written, _)| written)),
         }
@@ -270,17 +285,17 @@ fn what_would_not_read_back_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn a_text_that_means_nothing_cannot_be_written_as_something() {
+fn the_null_text_cannot_be_written_as_a_value() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"id\":2,\"v\":\"x\"}\n");
     let json = disk.json();
     let mut shape = shape(&json);
     shape.columns[1].null_text = Some("n/a".to_owned());
-    let fault = write(&json, &shape, set(&[(1, ValueRef::Text("n/a"))])).err().unwrap();
-    assert_eq!(fault.to_string(), "it would not read back as it is");
+    let error = write(&json, &shape, set(&[(1, ValueRef::Text("n/a"))])).err().unwrap();
+    assert_eq!(error.to_string(), "the value would not read back unchanged");
 }
 
 #[test]
-fn keys_are_there_once() {
+fn keys_stay_unique() {
     let content = "{\"id\":1,\"n\":\"a\"}\n{\"id\":2,\"n\":\"b\"}\n";
     let (one, two) = ([(0, ValueRef::Integer(1))], [(0, ValueRef::Integer(1)), (1, ValueRef::Text("x"))]);
     let none = [(1, ValueRef::Text("x"))];
@@ -299,11 +314,11 @@ fn keys_are_there_once() {
         let disk = TestFile::new(JsonLayout::Lines, content);
         let json = disk.json();
         let shown = format!("{change:?}");
-        let fault = write(&json, &shape(&json), change).err().unwrap();
-        assert_eq!(fault.to_string(), expected, "{shown}");
+        let error = write(&json, &shape(&json), change).err().unwrap();
+        assert_eq!(error.to_string(), expected, "{shown}");
         assert_eq!(disk.text(), content);
     }
-    // A key may become another that is free.
+    // A key may change to one that is free.
     check(
         JsonLayout::Lines,
         content,
@@ -313,60 +328,60 @@ fn keys_are_there_once() {
 }
 
 #[test]
-fn the_clerk_sees_the_record_before_and_after_and_may_object() {
+fn write_checks_see_the_record_before_and_after_and_may_object() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"id\":2,\"n\":\"a\",\"rev\":7}\n");
     let json = disk.json();
     let shape = shape(&json);
     let writer = json.writer(&shape).unwrap();
     let cells = [(1, ValueRef::Text("b")), (2, ValueRef::Integer(99))];
-    let mut clerk = recording_checks(&shape);
-    clerk.extra_values = vec![(2, Value::Integer(8))];
-    writer.write(&plain_write(set(&cells)), &mut clerk).unwrap();
-    assert_eq!(clerk.before.as_deref(), Some(r#"{"id":2,"n":"a","rev":7}"#));
-    assert_eq!(clerk.after.as_deref(), Some(r#"{"id":2,"n":"b","rev":8}"#));
+    let mut checks = recording_checks(&shape);
+    checks.extra_values = vec![(2, Value::Integer(8))];
+    writer.write(&plain_write(set(&cells)), &mut checks).unwrap();
+    assert_eq!(checks.before.as_deref(), Some(r#"{"id":2,"n":"a","rev":7}"#));
+    assert_eq!(checks.after.as_deref(), Some(r#"{"id":2,"n":"b","rev":8}"#));
     let now = disk.text();
     for (is_stale, is_unwritable, expected) in [
         (true, false, "the record changed since it was read"),
         (false, true, "the record as it would be does not fit its contract"),
     ] {
         for change in [set(&cells), RowChange::Delete { key: &KEY }] {
-            let mut clerk = recording_checks(&shape);
-            (clerk.is_stale, clerk.is_unwritable) = (is_stale, is_unwritable);
-            let fault = writer.write(&plain_write(change), &mut clerk).unwrap_err();
-            assert_eq!(fault.to_string(), expected);
+            let mut checks = recording_checks(&shape);
+            (checks.is_stale, checks.is_unwritable) = (is_stale, is_unwritable);
+            let error = writer.write(&plain_write(change), &mut checks).unwrap_err();
+            assert_eq!(error.to_string(), expected);
             assert_eq!(disk.text(), now);
         }
     }
-    let mut clerk = recording_checks(&shape);
-    writer.write(&plain_write(RowChange::Delete { key: &KEY }), &mut clerk).unwrap();
-    assert_eq!(clerk.before, clerk.after);
+    let mut checks = recording_checks(&shape);
+    writer.write(&plain_write(RowChange::Delete { key: &KEY }), &mut checks).unwrap();
+    assert_eq!(checks.before, checks.after);
 }
 
 #[test]
-fn a_dry_run_judges_and_keeps_nothing_and_a_claim_is_made_good_once() {
+fn a_dry_run_writes_nothing_and_a_key_applies_once() {
     let content = "{\"id\":2,\"n\":\"a\"}\n";
     let disk = TestFile::new(JsonLayout::Lines, content);
     let json = disk.json();
     let shape = shape(&json);
     let writer = json.writer(&shape).unwrap();
     let cells = [(1, ValueRef::Text("b"))];
-    let mut clerk = recording_checks(&shape);
-    let claim = IdempotencyKey { key_digest: [1; 32], request_digest: [2; 32] };
-    let dry = WriteRequest { dry_run: true, idempotency_key: Some(claim), ..plain_write(set(&cells)) };
-    assert_eq!(writer.write(&dry, &mut clerk).unwrap(), WriteOutcome::Done);
-    assert_eq!((clerk.after.as_deref(), disk.text().as_str()), (Some(r#"{"id":2,"n":"b"}"#), content));
-    let claimed = || WriteRequest { idempotency_key: Some(claim), ..plain_write(set(&cells)) };
+    let mut checks = recording_checks(&shape);
+    let repeat_key = IdempotencyKey { key_digest: [1; 32], request_digest: [2; 32] };
+    let dry = WriteRequest { dry_run: true, idempotency_key: Some(repeat_key), ..plain_write(set(&cells)) };
+    assert_eq!(writer.write(&dry, &mut checks).unwrap(), WriteOutcome::Done);
+    assert_eq!((checks.after.as_deref(), disk.text().as_str()), (Some(r#"{"id":2,"n":"b"}"#), content));
+    let claimed = || WriteRequest { idempotency_key: Some(repeat_key), ..plain_write(set(&cells)) };
     assert_eq!(writer.write(&claimed(), &mut recording_checks(&shape)).unwrap(), WriteOutcome::Done);
     disk.write(content);
-    let told = br#"{"id":2,"n":"b"}"#.to_vec();
-    // Somebody else's change is theirs; the claim still knows what it did.
+    let expected_message = br#"{"id":2,"n":"b"}"#.to_vec();
+    // Another program changed the record since; the repeated write still gets its first response.
     assert_eq!(
         writer.write(&claimed(), &mut recording_checks(&shape)).unwrap(),
-        WriteOutcome::Replayed(told)
+        WriteOutcome::Replayed(expected_message)
     );
     assert_eq!(disk.text(), content);
     let other = WriteRequest {
-        idempotency_key: Some(IdempotencyKey { request_digest: [3; 32], ..claim }),
+        idempotency_key: Some(IdempotencyKey { request_digest: [3; 32], ..repeat_key }),
         ..plain_write(set(&cells))
     };
     assert!(matches!(
@@ -376,7 +391,7 @@ fn a_dry_run_judges_and_keeps_nothing_and_a_claim_is_made_good_once() {
 }
 
 #[test]
-fn who_writes_reads_it_at_once_however_seldom_the_file_is_looked_at() {
+fn a_write_is_visible_at_once_whatever_the_poll_interval() {
     for lines in [1, 60_000] {
         let content: String =
             (2..lines + 2).map(|i| format!("{{\"id\":{i},\"n\":\"{}\"}}\n", "x".repeat(40))).collect();
@@ -393,7 +408,7 @@ fn who_writes_reads_it_at_once_however_seldom_the_file_is_looked_at() {
 }
 
 #[test]
-fn who_could_not_write_reads_what_others_wrote() {
+fn a_failed_write_still_reloads_the_file() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"id\":2,\"n\":\"a\"}\n");
     let json = disk.json_with_poll_interval(u64::MAX);
     let shape = shape(&json);
@@ -406,7 +421,7 @@ fn who_could_not_write_reads_what_others_wrote() {
 }
 
 #[test]
-fn a_file_that_no_longer_fits_is_not_written() {
+fn a_file_that_violates_the_contract_is_not_written() {
     let disk = TestFile::new(JsonLayout::Lines, "{\"id\":2,\"n\":\"a\"}\n");
     let json = disk.json();
     let shape = shape(&json);
@@ -420,8 +435,8 @@ fn a_file_that_no_longer_fits_is_not_written() {
     ] {
         disk.write(content);
         match writer.write(&plain_write(set(&[(1, ValueRef::Text("b"))])), &mut recording_checks(&shape)) {
-            Err(WriteError::Source(SourceError::Incompatible { message: told, .. })) => {
-                assert_eq!(told, expected)
+            Err(WriteError::Source(SourceError::Incompatible { message: expected_message, .. })) => {
+                assert_eq!(expected_message, expected)
             }
             other => panic!("{other:?}"),
         }
@@ -433,7 +448,7 @@ fn a_file_that_no_longer_fits_is_not_written() {
 }
 
 #[test]
-fn those_who_write_at_once_lose_nothing() {
+fn concurrent_json_writers_lose_nothing() {
     const WRITERS: i64 = 4;
     const EACH: i64 = 10;
     let content: String = (0..WRITERS).map(|i| format!("{{\"id\":{i},\"n\":0}}\n")).collect();

@@ -1,4 +1,4 @@
-//! One table, as texts.
+//! The test table, as texts.
 
 use contract::DataType;
 use contract::source::{ColumnShape, TableShape};
@@ -28,7 +28,7 @@ pub const COLUMNS: [Column; 9] = [
     column("note", DataType::Text, false),
 ];
 
-/// No value is `None`. Where two rows are equal in a column, others tell them apart.
+/// `None` is no value. Rows that are equal in one column differ in another.
 #[rustfmt::skip]
 pub const ROWS: [[Option<&str>; 9]; 16] = [
     [Some("7"), Some("red"), Some("1.5"), Some("2026-02-28"), Some("2026-02-11T10:00:00+02:00"), Some("2026-02-11T10:00:00"), Some("true"), Some("9007199254740993"), Some("a text, with \"quotes\"")],

@@ -1,4 +1,4 @@
-//! What is answered otherwise than the others do, by whom, and why. Nothing else is.
+//! Every case in which one kind of file answers differently from the others, and why.
 
 use contract::DataType;
 
@@ -9,9 +9,9 @@ struct Difference {
 }
 
 enum DifferenceKind {
-    /// A column that is found to be of another kind.
+    /// A column whose inferred type differs.
     ColumnKind(&'static str, DataType),
-    /// A search that finds other rows, by their places.
+    /// A search that finds other rows, by their positions.
     SearchResult(&'static [&'static str], &'static [usize]),
 }
 
@@ -43,18 +43,18 @@ const DIFFERENCES: &[Difference] = &[
     },
 ];
 
-/// The kind that a column is found to have, and why.
+/// The type that a kind of file infers for a column, and why.
 pub fn kind(by: &str, column: &str) -> Option<(DataType, &'static str)> {
-    differences_of(by).find_map(|Difference { kind: what, reason: why, .. }| match what {
-        DifferenceKind::ColumnKind(name, kind) if *name == column => Some((*kind, *why)),
+    differences_of(by).find_map(|Difference { kind: what, reason: cause, .. }| match what {
+        DifferenceKind::ColumnKind(name, kind) if *name == column => Some((*kind, *cause)),
         DifferenceKind::ColumnKind(..) | DifferenceKind::SearchResult(..) => None,
     })
 }
 
-/// The places of the rows that a search finds, and why.
+/// The positions of the rows that a search finds, and why.
 pub fn search_result(by: &str, words: &[&str]) -> Option<(&'static [usize], &'static str)> {
-    differences_of(by).find_map(|Difference { kind: what, reason: why, .. }| match what {
-        DifferenceKind::SearchResult(question, places) if *question == words => Some((*places, *why)),
+    differences_of(by).find_map(|Difference { kind: what, reason: cause, .. }| match what {
+        DifferenceKind::SearchResult(question, places) if *question == words => Some((*places, *cause)),
         DifferenceKind::ColumnKind(..) | DifferenceKind::SearchResult(..) => None,
     })
 }

@@ -1,4 +1,4 @@
-//! The kinds of files that the table can be kept in.
+//! The kinds of files that can hold the test table.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::TestSource;
 use super::data::{COLUMNS, ROWS, TABLE};
 use crate::sheets::kit::{self, CellContent};
 
-/// SQLite with an index of words.
+/// SQLite with a full-text index.
 const INDEXED: &str = "sqlite, indexed";
 
 pub fn all() -> Vec<TestSource> {
@@ -53,7 +53,7 @@ fn sqlite(name: &'static str) -> TestSource {
         format!("\"{}\" {declared}{}", column.name, if column.nullable { "" } else { " NOT NULL" })
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
-    // The key is found, as in a file, and rows have their places.
+    // Without a declared key: the key is inferred, as for a file, and rows keep their positions.
     connection.execute_batch(&format!("CREATE TABLE {TABLE} ({columns})")).unwrap();
     for row in ROWS {
         let values = row.iter().zip(COLUMNS).map(|(text, column)| match (text, column.kind) {
@@ -75,7 +75,7 @@ fn sqlite(name: &'static str) -> TestSource {
     TestSource { name, source: Box::new(source), _folder: folder }
 }
 
-/// A row as an object; what has no value is missing, or `null`.
+/// A row as an object; a missing value is left out, or `null`.
 fn object(at: usize) -> String {
     let members = ROWS[at].iter().zip(COLUMNS).enumerate().filter_map(|(place, (text, column))| {
         let value = match (text, column.kind) {
@@ -112,7 +112,7 @@ fn json_document() -> TestSource {
     TestSource { name: "json", source: Box::new(source), _folder: folder }
 }
 
-/// What a workbook has no form for, whole numbers beyond 53 bits and times with a zone, stands in it as text.
+/// A workbook cannot store integers beyond 53 bits or times with a zone, so they are texts in it.
 fn xlsx() -> TestSource {
     let (folder, path) = folder("xlsx");
     let header = COLUMNS.map(|column| CellContent::Text(column.name)).to_vec();

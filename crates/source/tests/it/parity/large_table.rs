@@ -1,4 +1,4 @@
-//! A larger table, kept in each kind of file: read in pages while it is written to, and watched while it is read.
+//! A larger table in each kind of file: paged while it is written, with progress.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const KINDS: [&str; 5] = ["csv", "sqlite", "jsonl", "json", "xlsx"];
 const COLUMNS: [(&str, DataType); 3] =
     [("id", DataType::Integer), ("name", DataType::Text), ("n", DataType::Integer)];
 
-/// A table whose row `id` is named after it.
+/// A table whose names derive from the row ids.
 struct LargeTable {
     kind: &'static str,
     path: PathBuf,
@@ -136,7 +136,7 @@ fn integer(cell: ValueRef<'_>) -> i64 {
     }
 }
 
-/// The ids of all rows, in pages; between two pages `meanwhile` does what it likes.
+/// The ids of all rows, page by page; calls `meanwhile` between two pages.
 fn paged(
     reader: &dyn Reader,
     sort: Option<Sort>,
@@ -148,7 +148,7 @@ fn paged(
         let before = ids.len();
         let query = Query { sort, after: after.as_ref(), rows_max, ..Query::default() };
         let mut last = None;
-        // Tried again while a writer leaves no gap, as the fault says.
+        // Retries while a writer holds the lock, as the error says.
         loop {
             let listed = reader.list(&query, &mut |cells: &[ValueRef<'_>], _: RowPosition| {
                 let sorted = sort.map(|sort| cells[sort.column].to_value());
@@ -174,7 +174,7 @@ fn paged(
     ids
 }
 
-/// Rows that nobody touches; the others have ids that are not multiples of three.
+/// Rows that no writer touches. The writers use ids that are not multiples of three.
 fn untouched() -> impl Iterator<Item = i64> {
     (0..90).step_by(3)
 }
@@ -199,11 +199,11 @@ fn row_operation() -> impl Strategy<Value = RowOperation> {
     })
 }
 
-/// Through our own writer. What is there already, or is not, is no matter.
-fn apply_with_writer(writer: &dyn Writer, deed: RowOperation) {
+/// Applies an operation with the source's own writer. A missing or existing row does not matter.
+fn apply_with_writer(writer: &dyn Writer, operation: RowOperation) {
     let text;
     let (key, cells);
-    let change = match deed {
+    let change = match operation {
         RowOperation::Create(id) => {
             text = name(id);
             cells = vec![
@@ -224,19 +224,19 @@ fn apply_with_writer(writer: &dyn Writer, deed: RowOperation) {
     };
     match writer.write(&plain_write(change), &mut RecordingChecks::default()) {
         Ok(_) | Err(WriteError::AlreadyExists | WriteError::NotFound) => {}
-        Err(fault) => panic!("{deed:?}: {fault}"),
+        Err(error) => panic!("{operation:?}: {error}"),
     }
 }
 
-/// By another program: SQL, or a text editor.
-fn apply_externally(many: &LargeTable, deed: RowOperation) {
+/// Applies an operation as another program would: by SQL, or in a text editor.
+fn apply_externally(many: &LargeTable, operation: RowOperation) {
     if many.kind == "sqlite" {
         let connection = rusqlite::Connection::open(&many.path).unwrap();
-        let (id, n) = match deed {
+        let (id, n) = match operation {
             RowOperation::Create(id) | RowOperation::Delete(id) => (id, number(id)),
             RowOperation::Update(id, n) => (id, n),
         };
-        let sql = match deed {
+        let sql = match operation {
             RowOperation::Create(_) => "INSERT OR REPLACE INTO t VALUES(?1, ?3, ?2)",
             RowOperation::Update(..) => "UPDATE t SET n = ?2 WHERE id = ?1 AND ?3 <> ''",
             RowOperation::Delete(_) => "DELETE FROM t WHERE id = ?1 AND ?2 > -1 AND ?3 <> ''",
@@ -246,10 +246,10 @@ fn apply_externally(many: &LargeTable, deed: RowOperation) {
     }
     let text = std::fs::read_to_string(&many.path).unwrap();
     let is_of = |line: &&str, id: i64| line.starts_with(&format!("{id},"));
-    let edited: String = match deed {
+    let edited: String = match operation {
         RowOperation::Create(id) if text.lines().any(|line| is_of(&line, id)) => return,
         RowOperation::Create(id) => {
-            // In the middle: a place in the file says nothing.
+            // In the middle, so that positions in the file shift.
             let mut lines: Vec<String> = text.lines().map(|line| format!("{line}\n")).collect();
             lines.insert(1 + lines.len() / 2, format!("{id},{},{}\n", name(id), number(id)));
             lines.concat()
@@ -268,7 +268,7 @@ fn apply_externally(many: &LargeTable, deed: RowOperation) {
     std::fs::write(&many.path, edited).unwrap();
 }
 
-/// Of the rows that nobody touched, each is there once, where it belongs.
+/// Checks that each untouched row occurs once, in order.
 fn check(kind: &str, sort: Option<Sort>, ids: &[i64]) {
     let seen: Vec<i64> = ids.iter().copied().filter(|id| is_untouched(*id)).collect();
     let mut expected: Vec<i64> = untouched().collect();
@@ -298,11 +298,11 @@ proptest! {
             let many = LargeTable::new(kind, (0..90).filter(|id| is_untouched(*id) || id % 2 == 0));
             let (reader, writer) = (many.reader(), many.writer());
             let ids = paged(reader.as_ref(), sort, rows_max, |page| {
-                for (deed, is_theirs) in deeds.get(page).into_iter().flatten() {
+                for (operation, is_theirs) in deeds.get(page).into_iter().flatten() {
                     if *is_theirs && ["csv", "sqlite"].contains(&kind) {
-                        apply_externally(&many, *deed);
+                        apply_externally(&many, *operation);
                     } else {
-                        apply_with_writer(writer.as_ref(), *deed);
+                        apply_with_writer(writer.as_ref(), *operation);
                     }
                 }
             });
@@ -312,7 +312,7 @@ proptest! {
 }
 
 #[test]
-fn pages_have_every_untouched_row_once_while_somebody_writes_all_the_time() {
+fn pages_have_every_untouched_row_once_under_constant_writes() {
     for kind in KINDS {
         let many = LargeTable::new(kind, (0..90).filter(|id| is_untouched(*id) || id % 2 == 0));
         let (reader, writer) = (many.reader(), many.writer());
@@ -323,11 +323,11 @@ fn pages_have_every_untouched_row_once_while_somebody_writes_all_the_time() {
                 let deeds = ids.flat_map(|id| {
                     [RowOperation::Delete(id), RowOperation::Create(id), RowOperation::Update(id, id % 9)]
                 });
-                for deed in deeds {
+                for operation in deeds {
                     if is_done.load(Ordering::Relaxed) {
                         break;
                     }
-                    apply_with_writer(writer.as_ref(), deed);
+                    apply_with_writer(writer.as_ref(), operation);
                     writes.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -335,7 +335,7 @@ fn pages_have_every_untouched_row_once_while_somebody_writes_all_the_time() {
             for (column, descending) in [(1, false), (2, true), (2, false)] {
                 for sort in [None, Some(Sort { column, descending })] {
                     let before = writes.load(Ordering::Relaxed);
-                    // Each page waits until something was written since the one before it.
+                    // Each page waits until something was written since the previous one.
                     let ids = paged(reader.as_ref(), sort, 7, |page| {
                         while writes.load(Ordering::Relaxed) < before + page as u64 {
                             std::thread::yield_now();
@@ -348,7 +348,7 @@ fn pages_have_every_untouched_row_once_while_somebody_writes_all_the_time() {
     }
 }
 
-/// Rings when it is dropped, so that a failed test does not wait for its writer.
+/// Set when dropped, so that a failed test does not wait for its writer.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -360,7 +360,7 @@ impl Drop for SetOnDrop<'_> {
 const ROWS: i64 = 9_000;
 
 #[test]
-fn who_wants_to_know_is_told_how_many_rows_were_looked_at() {
+fn progress_counts_scanned_rows() {
     for kind in KINDS {
         let many = LargeTable::new(kind, 0..ROWS);
         let reader = many.reader();
@@ -373,12 +373,12 @@ fn who_wants_to_know_is_told_how_many_rows_were_looked_at() {
             RowFlow::Continue
         });
         assert_eq!((listed.unwrap(), seen), (Some(ROWS as u64), ROWS), "{kind}");
-        // Where an order had to be made first, rows are looked at twice.
+        // Building an order first takes another pass over the rows.
         let rows = ROWS as u64;
         let count = looked();
         assert!(count == rows || count == 2 * rows, "{kind}: {count}");
 
-        // While it goes on, and not only in the end.
+        // During the scan, not only at its end.
         let mut on_the_way = 0;
         let search = Search {
             terms: vec!["name"],
@@ -395,7 +395,7 @@ fn who_wants_to_know_is_told_how_many_rows_were_looked_at() {
         assert_eq!((searched.unwrap(), looked()), (SearchCoverage::Complete, rows), "{kind}");
         assert!(on_the_way >= 4096, "{kind}: {on_the_way}");
 
-        // What was looked at and did not pass counts too, where we are the ones who look.
+        // Rows that do not pass the filter count too, if this crate does the scan.
         let filters =
             vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Text("nobody") }];
         let query = Query { filters, rows_max: 10, progress: Some(&progress), ..Query::default() };
@@ -403,7 +403,7 @@ fn who_wants_to_know_is_told_how_many_rows_were_looked_at() {
         let count = looked();
         assert!(kind == "sqlite" || count >= rows, "{kind}: {count}");
 
-        // Nobody waits for a row by its key.
+        // A lookup by key reports no progress.
         assert!(reader.get(&[ValueRef::Integer(7)], &mut |_| {}).unwrap());
         assert_eq!(looked(), 0, "{kind}");
     }

@@ -1,9 +1,9 @@
-//! The same questions get the same answers, whatever the rows are kept in.
+//! The same queries get the same answers from every kind of file.
 //!
-//! [`data`] is one table, [`makers`] are the kinds of files it can be kept in, and [`questions`] is what each of them
-//! is asked. The answers are worked out the long way, from the rule of the contract and nothing else. Who adds a
-//! kind of file adds a maker. What one of them answers otherwise stands in [`differences`], with its reason, and
-//! nowhere else. [`many`] is a larger table, read in pages while it is written to.
+//! [`data`] is one table, [`fixtures`] are the kinds of files that can hold it, and [`queries`] are run
+//! against each of them. The expected answers follow from the rules of the contract alone. A new kind of file
+//! needs a fixture. Where a kind of file answers differently, [`differences`] says so, with the reason.
+//! [`large_table`] is read in pages while it is written.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod data;
@@ -32,7 +32,7 @@ pub struct TestSource {
     pub _folder: TempDir,
 }
 
-/// A row as a result has it.
+/// A row as a result contains it.
 fn row_json(cells: &[ValueRef<'_>]) -> String {
     let members = COLUMNS.iter().zip(cells).map(|(column, cell)| {
         let mut field = Field::new(column.name, column.name, column.kind);
@@ -52,7 +52,7 @@ fn row(at: usize) -> Vec<ValueRef<'static>> {
     ROWS[at].iter().map(|text| cell(*text)).collect()
 }
 
-/// How two rows stand. Without a key, what a sort leaves equal stands as it stands in the table.
+/// Compares two rows. Without a key, rows that the sort leaves equal stay in table order.
 fn compare_rows(a: usize, b: usize, sort: Option<Sort>, is_keyed: bool) -> Ordering {
     let by = |column: usize, descending: bool| match (cell(ROWS[a][column]), cell(ROWS[b][column])) {
         (ValueRef::Null, ValueRef::Null) => Ordering::Equal,
@@ -81,7 +81,7 @@ fn expected(filters: &[Filter<'_>], sort: Option<Sort>, is_keyed: bool) -> Vec<S
     places.into_iter().map(|at| row_json(&row(at))).collect()
 }
 
-/// Everything that passes, in pages, and how many there are in all as far as anybody said.
+/// All rows that pass, page by page, and the totals that were reported.
 fn pages(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> (Vec<String>, Vec<u64>) {
     let (mut after, mut rows, mut totals): (Option<CursorPosition>, Vec<String>, Vec<u64>) =
         Default::default();
@@ -119,8 +119,9 @@ fn every_kind_of_file_finds_the_same_facts() {
         assert_eq!(names, COLUMNS.map(|column| column.name), "{}", made.name);
         assert_eq!((&table.key[..], table.row_count), (&[0][..], Some(ROWS.len() as u64)), "{}", made.name);
         for (facts, column) in table.columns.iter().zip(COLUMNS) {
-            let (kind, why) = differences::kind(made.name, column.name).unwrap_or((column.kind, "as all do"));
-            assert_eq!((facts.data_type, facts.mixed), (kind, false), "{}, {why}: {facts:?}", made.name);
+            let (kind, cause) =
+                differences::kind(made.name, column.name).unwrap_or((column.kind, "as all do"));
+            assert_eq!((facts.data_type, facts.mixed), (kind, false), "{}, {cause}: {facts:?}", made.name);
         }
     }
 }
@@ -175,7 +176,7 @@ fn every_kind_of_file_finds_the_same_rows_by_key() {
     }
 }
 
-/// Rows that have all the words, by the rule of [`Search`].
+/// Rows that contain all terms, by the rules of [`Search`].
 fn rows_with_terms(words: &[&str], columns: &[usize]) -> Vec<usize> {
     let small: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
     let has = |at: usize, word: &String| {
@@ -186,12 +187,12 @@ fn rows_with_terms(words: &[&str], columns: &[usize]) -> Vec<usize> {
 }
 
 #[test]
-fn every_kind_of_file_finds_the_same_rows_by_words() {
+fn every_kind_of_file_finds_the_same_rows_by_search() {
     for made in fixtures::all() {
         let reader = made.source.reader(&data::shape(true)).unwrap();
         for (words, columns) in queries::searches() {
             let by_rule = rows_with_terms(&words, &columns);
-            let (places, why) =
+            let (places, cause) =
                 differences::search_result(made.name, &words).unwrap_or((&by_rule, "as all do"));
             let mut expected: Vec<String> = places.iter().map(|at| row_json(&row(*at))).collect();
             let search = Search {
@@ -208,34 +209,34 @@ fn every_kind_of_file_finds_the_same_rows_by_words() {
                 RowFlow::Continue
             });
             assert_eq!(searched.unwrap(), SearchCoverage::Complete, "{}", made.name);
-            // Where there is an index, the best come first.
+            // With an index, the best matches come first.
             rows.sort_unstable();
             expected.sort_unstable();
-            assert_eq!(rows, expected, "{}, {why}: {words:?} {columns:?}", made.name);
+            assert_eq!(rows, expected, "{}, {cause}: {words:?} {columns:?}", made.name);
         }
     }
 }
 
 #[test]
-fn a_difference_is_one() {
+fn listed_differences_are_real() {
     for (words, columns) in queries::searches() {
         for made in fixtures::all() {
-            if let Some((places, why)) = differences::search_result(made.name, &words) {
-                assert_ne!(places, rows_with_terms(&words, &columns), "{}, {why}: {words:?}", made.name);
+            if let Some((places, cause)) = differences::search_result(made.name, &words) {
+                assert_ne!(places, rows_with_terms(&words, &columns), "{}, {cause}: {words:?}", made.name);
             }
         }
     }
     for column in COLUMNS {
         for made in fixtures::all() {
-            if let Some((kind, why)) = differences::kind(made.name, column.name) {
-                assert_ne!(kind, column.kind, "{}, {why}: {}", made.name, column.name);
+            if let Some((kind, cause)) = differences::kind(made.name, column.name) {
+                assert_ne!(kind, column.kind, "{}, {cause}: {}", made.name, column.name);
             }
         }
     }
 }
 
 #[test]
-fn a_filter_by_nothing_passes_nothing_anywhere() {
+fn a_filter_by_null_matches_nothing() {
     for made in fixtures::all() {
         let reader = made.source.reader(&data::shape(true)).unwrap();
         for column in 0..COLUMNS.len() {

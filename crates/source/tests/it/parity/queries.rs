@@ -1,11 +1,11 @@
-//! What every source is asked.
+//! The queries that every source must answer alike.
 
 use contract::ValueRef;
 use contract::source::{Comparison, Filter, Sort};
 
 use super::data::COLUMNS;
 
-/// None, and every column either way.
+/// No sort, and every column in both directions.
 pub fn sorts() -> Vec<Option<Sort>> {
     let columns = 0..COLUMNS.len();
     let sorts = columns.flat_map(|column| [false, true].map(|descending| Some(Sort { column, descending })));
@@ -55,7 +55,7 @@ pub fn filters() -> Vec<Vec<Filter<'static>>> {
     all
 }
 
-/// Words, and the columns that are looked into.
+/// Terms, and the columns to search.
 pub fn searches() -> Vec<(Vec<&'static str>, Vec<usize>)> {
     vec![
         (vec!["red"], vec![1]),

@@ -1,5 +1,5 @@
-//! What an author may declare a column to be: what is said at the start is what calls do, and what was written is
-//! taken again at the next start.
+//! Declared column types: what the start accepts, calls can read; and what was written is accepted at the
+//! next start.
 
 use contract::compile::{KnownSource, compile};
 use contract::diagnostic::{Diagnostic, Severity, render_all};
@@ -15,40 +15,40 @@ use super::fixtures::{self, ColumnVariant, Store, StoredCell};
 use super::{StoreFixture, values};
 use crate::write_checks::{RecordingChecks, plain_write};
 
-/// What a start with a declared kind comes to, as `spile check` and `spile serve` do it: the contract, or why not.
-fn compile_contract(kept: &StoreFixture<'_>, kind: DataType) -> Result<Contract, String> {
-    let null = kept.variant.null.map_or_else(String::new, |null| format!(", null = '{null}'"));
+/// Compiles a contract with a declared type, as `spile check` and `spile serve` do; or the error.
+fn compile_contract(fixture: &StoreFixture<'_>, kind: DataType) -> Result<Contract, String> {
+    let null = fixture.variant.null.map_or_else(String::new, |null| format!(", null = '{null}'"));
     let text = format!(
         "[sources.s]\npath = '{}'\n[collections.t]\ndescription = 'Rows.'\nkey = 'k'\nfields.v = {{ as = '{}'{null} }}\n",
-        kept.store.file(),
+        fixture.store.file(),
         kind.as_str()
     );
     let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).unwrap();
-    let source = kept.open();
-    let facts = source.introspect().map_err(|fault| fault.to_string())?;
+    let source = fixture.open();
+    let facts = source.introspect().map_err(|error| error.to_string())?;
     let known = [KnownSource::new("s", &facts)];
     let (contract, found) = compile(&manifest, &known, "t");
     let contract = contract.ok_or_else(|| render_all(&found, false))?;
-    source.reader(&contract.collections[0].shape).map_err(|fault| fault.to_string())?;
+    source.reader(&contract.collections[0].shape).map_err(|error| error.to_string())?;
     let is_worse = |one: &&Diagnostic| one.severity != Severity::Note;
     let linted = lint(&contract, &manifest, &known);
     let warnings: Vec<&Diagnostic> = found.iter().chain(&linted).filter(is_worse).collect();
-    assert!(warnings.is_empty(), "{} as {kind:?}: {warnings:?}", kept.store.name());
+    assert!(warnings.is_empty(), "{} as {kind:?}: {warnings:?}", fixture.store.name());
     Ok(contract)
 }
 
-/// What a call tells of a row's value.
+/// The JSON that a call returns for a row's value.
 fn get_json(reader: &dyn Reader, field: &Field, key: &str) -> Result<String, String> {
-    let mut told = None;
+    let mut message = None;
     let got = reader.get(&[ValueRef::Text(key)], &mut |cells| {
         let mut out = Vec::new();
-        told = Some(field.write_value(&mut out, cells[1]).map(|()| String::from_utf8(out).unwrap()));
+        message = Some(field.write_value(&mut out, cells[1]).map(|()| String::from_utf8(out).unwrap()));
     });
-    got.map_err(|fault| fault.to_string())?;
-    told.expect("the row").map_err(|_| format!("not `{}`", field.data_type.as_str()))
+    got.map_err(|error| error.to_string())?;
+    message.expect("the row").map_err(|_| format!("not `{}`", field.data_type.as_str()))
 }
 
-/// How many rows have a text.
+/// The number of rows that contain a text.
 fn search_count(reader: &dyn Reader, text: &str) -> usize {
     let filters = vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Text(text) }];
     let mut rows = 0;
@@ -61,35 +61,40 @@ fn search_count(reader: &dyn Reader, text: &str) -> usize {
     rows
 }
 
-/// What is said of a column at the start is what a call does, for every kind that it may be declared as. Returns those
-/// that it can be.
-fn check(store: Store, way: &ColumnVariant) -> String {
-    let kept = StoreFixture::new(store, way);
+/// Checks for every type that what the start says of a column is what a call does. Returns the types it
+/// accepts.
+fn check(store: Store, variant: &ColumnVariant) -> String {
+    let fixture = StoreFixture::new(store, variant);
     let mut can_be = Vec::new();
     for kind in DataType::ALL {
-        let what = || format!("{} {} {:?} as {kind:?}", store.name(), way.column, way.stored);
-        match compile_contract(&kept, kind) {
+        let what = || format!("{} {} {:?} as {kind:?}", store.name(), variant.column, variant.stored);
+        match compile_contract(&fixture, kind) {
             Ok(contract) => {
                 let collection = &contract.collections[0];
-                let reader = kept.open().reader(&collection.shape).unwrap();
-                let told = get_json(&*reader, &collection.fields[1], "old");
-                let told = told.unwrap_or_else(|why| panic!("{}: taken, and a call fails: {why}", what()));
-                // Infinity is told and cannot be asked for.
-                if kind == DataType::Text && !["null", "\"Infinity\""].contains(&told.as_str()) {
-                    let text = told[1..told.len() - 1].replace("\\\"", "\"");
+                let reader = fixture.open().reader(&collection.shape).unwrap();
+                let message = get_json(&*reader, &collection.fields[1], "old");
+                let message =
+                    message.unwrap_or_else(|reason| panic!("{}: taken, and a call fails: {reason}", what()));
+                // Infinity can be read, but not passed as an argument.
+                if kind == DataType::Text && !["null", "\"Infinity\""].contains(&message.as_str()) {
+                    let text = message[1..message.len() - 1].replace("\\\"", "\"");
                     assert_eq!(search_count(&*reader, &text), 1, "{}: {text} is not found", what());
                 }
                 can_be.push(kind.as_str());
             }
-            // A workbook has no bytes, whatever its texts look like.
+            // A workbook has no byte strings, whatever its texts look like.
             Err(_) if (store, kind) == (Store::Xlsx, DataType::Blob) => {}
-            Err(why) => {
-                let shape: TableShape = kept.declared(kind);
+            Err(reason) => {
+                let shape: TableShape = fixture.declared(kind);
                 let mut field = Field::new("v", "v", kind);
                 field.nullable = true;
-                let told = kept.open().reader(&shape).map_err(|fault| fault.to_string());
-                let told = told.and_then(|reader| get_json(&*reader, &field, "old"));
-                assert!(told.is_err(), "{}: a call would tell {told:?}, and it is refused: {why}", what());
+                let message = fixture.open().reader(&shape).map_err(|error| error.to_string());
+                let message = message.and_then(|reader| get_json(&*reader, &field, "old"));
+                assert!(
+                    message.is_err(),
+                    "{}: a call would tell {message:?}, and it is refused: {reason}",
+                    what()
+                );
             }
         }
     }
@@ -121,7 +126,7 @@ fn raw(column: &'static str, there: &str) -> ColumnVariant {
     column_variant(column, StoredCell::Raw(there.to_owned()))
 }
 
-/// How the same texts, and numbers, are stored.
+/// The ways to store the same texts and numbers.
 fn stored_variants(store: Store) -> Vec<ColumnVariant> {
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let string = |text: &str| {
@@ -158,16 +163,16 @@ fn stored_variants(store: Store) -> Vec<ColumnVariant> {
 }
 
 #[test]
-fn what_is_said_of_a_declared_kind_is_what_calls_do() {
+fn declared_types_behave_as_the_start_says() {
     for store in Store::ALL {
-        for way in stored_variants(store) {
-            check(store, &way);
+        for variant in stored_variants(store) {
+            check(store, &variant);
         }
     }
 }
 
 #[test]
-fn a_text_can_be_declared_to_be_what_it_says() {
+fn a_text_can_be_declared_as_the_type_it_spells() {
     let csv = |text: &str| check(Store::Csv, &raw("", text));
     assert_eq!(csv("abc"), "text");
     assert_eq!(csv("1e3"), "text number json");
@@ -178,7 +183,7 @@ fn a_text_can_be_declared_to_be_what_it_says() {
     assert_eq!(xlsx("1e3"), "text number json");
     assert_eq!(xlsx("[1]"), "text json");
     assert_eq!(xlsx("[1"), "text");
-    // In a JSON file every value is JSON already, and a string is one.
+    // In a JSON file every value is JSON already, strings too.
     let lines = |json: &str| check(Store::Lines, &raw("", json));
     assert_eq!(lines(r#""hello""#), "text json");
     assert_eq!(lines(r#""1e3""#), "text number json");
@@ -186,26 +191,26 @@ fn a_text_can_be_declared_to_be_what_it_says() {
     let sqlite = |column: &'static str, sql: &str| check(Store::Sqlite, &raw(column, sql));
     assert_eq!(sqlite("`TEXT`", "'{\"x\":1}'"), "text json");
     assert_eq!(sqlite("`TEXT`", "'{'"), "text");
-    // SQLite keeps numbers as numbers, and what is a text there is none; decimals are told as texts anyway.
+    // SQLite stores numbers as numbers, and a text column has none; decimals are returned as texts anyway.
     assert_eq!(sqlite("`TEXT`", "'5'"), "text decimal json");
     assert_eq!(sqlite("`INTEGER`", "5"), "text integer int64 decimal number");
     assert_eq!(sqlite("`BLOB`", "x'00ff'"), "blob");
 }
 
 #[test]
-fn what_means_no_value_is_of_every_kind() {
+fn the_null_text_fits_every_type() {
     for (store, there) in [(Store::Csv, "-"), (Store::Lines, "\"-\""), (Store::Sqlite, "'-'")] {
-        let way = ColumnVariant { null: Some("-"), ..raw("`TEXT`", there) };
-        let kept = StoreFixture::new(store, &way);
+        let variant = ColumnVariant { null: Some("-"), ..raw("`TEXT`", there) };
+        let fixture = StoreFixture::new(store, &variant);
         for kind in [DataType::Decimal, DataType::Json, DataType::Date] {
-            if let Err(why) = compile_contract(&kept, kind) {
-                panic!("{} {kind:?}: {why}", store.name());
+            if let Err(reason) = compile_contract(&fixture, kind) {
+                panic!("{} {kind:?}: {reason}", store.name());
             }
         }
     }
 }
 
-/// Values of each kind that callers may give.
+/// Values of each type that callers may pass.
 fn values() -> Vec<(DataType, Value)> {
     let text = |text: &str| Value::Text(text.to_owned());
     let json = ["5", "-1.5e-9", "\"hello\"", "\"2026-01-01\"", "\"5\"", "true", "[]", r#"{"x":1}"#];
@@ -219,7 +224,7 @@ fn values() -> Vec<(DataType, Value)> {
 }
 
 #[test]
-fn what_was_written_is_taken_at_the_next_start() {
+fn written_values_are_accepted_at_the_next_start() {
     let mut written = 0;
     for store in Store::ALL {
         let nothing = match store {
@@ -229,49 +234,50 @@ fn what_was_written_is_taken_at_the_next_start() {
             Store::Lines | Store::Document => vec![raw("", "null")],
         };
         for (kind, value) in values() {
-            for way in fixtures::variants_for_kind(store, kind).iter().chain(&nothing) {
-                written += u32::from(check_written(store, way, kind, &value));
+            for variant in fixtures::variants_for_kind(store, kind).iter().chain(&nothing) {
+                written += u32::from(check_written(store, variant, kind, &value));
             }
         }
     }
     assert!(written > 200, "{written}");
 }
 
-/// Writes a value into the only row and into a new one, and starts again after each. Whether it was taken.
-fn check_written(store: Store, way: &ColumnVariant, kind: DataType, value: &Value) -> bool {
-    let kept = StoreFixture::new(store, way);
-    let what = || format!("{} {} {:?}: {kind:?} {value:?}", store.name(), way.column, way.stored);
-    // What cannot be declared so is another test's.
-    let Ok(contract) = compile_contract(&kept, kind) else { return false };
+/// Writes a value into the only row and into a new one, and compiles again after each. Returns whether it was
+/// accepted.
+fn check_written(store: Store, variant: &ColumnVariant, kind: DataType, value: &Value) -> bool {
+    let fixture = StoreFixture::new(store, variant);
+    let what = || format!("{} {} {:?}: {kind:?} {value:?}", store.name(), variant.column, variant.stored);
+    // Types that cannot be declared are another test.
+    let Ok(contract) = compile_contract(&fixture, kind) else { return false };
     let (shape, field) = (&contract.collections[0].shape, &contract.collections[0].fields[1]);
-    let mut said = Vec::new();
+    let mut answer = Vec::new();
     let cells = [(0, ValueRef::Text("new")), (1, value.as_value_ref())];
     let update = RowChange::Update { key: &[ValueRef::Text("old")], values: &cells[1..] };
     for (change, key) in [(update, "old"), (RowChange::Create { values: &cells }, "new")] {
-        let writer = kept.open().writer(shape).unwrap();
+        let writer = fixture.open().writer(shape).unwrap();
         match writer.write(&plain_write(change), &mut RecordingChecks::default()) {
             Ok(WriteOutcome::Done) => {}
             Ok(WriteOutcome::Replayed(_)) => panic!("{}: there was no claim", what()),
             Err(WriteError::Rejected { .. }) => return false,
-            Err(fault) => panic!("{}: {fault}", what()),
+            Err(error) => panic!("{}: {error}", what()),
         }
-        let contract =
-            compile_contract(&kept, kind).unwrap_or_else(|why| panic!("{}: written, then {why}", what()));
+        let contract = compile_contract(&fixture, kind)
+            .unwrap_or_else(|reason| panic!("{}: written, then {reason}", what()));
         let again = &contract.collections[0];
-        let reader = kept.open().reader(&again.shape).unwrap();
-        let told =
-            get_json(&*reader, &again.fields[1], key).unwrap_or_else(|why| panic!("{}: {why}", what()));
-        said.clear();
+        let reader = fixture.open().reader(&again.shape).unwrap();
+        let message =
+            get_json(&*reader, &again.fields[1], key).unwrap_or_else(|reason| panic!("{}: {reason}", what()));
+        answer.clear();
         let mut nullable = field.clone();
         nullable.nullable = true;
-        nullable.write_value(&mut said, value.as_value_ref()).unwrap();
-        let said = std::str::from_utf8(&said).unwrap();
-        // A number has many ways of being written, and is the same.
+        nullable.write_value(&mut answer, value.as_value_ref()).unwrap();
+        let answer = std::str::from_utf8(&answer).unwrap();
+        // The same number may be spelled differently.
         let number = |json: &str| json.trim_matches('"').parse::<f64>().ok();
-        let is_number = matches!(kind, DataType::Number | DataType::Decimal) && number(said).is_some();
+        let is_number = matches!(kind, DataType::Number | DataType::Decimal) && number(answer).is_some();
         assert!(
-            told == said || is_number && number(&told) == number(said),
-            "{}: {told} instead of {said}",
+            message == answer || is_number && number(&message) == number(answer),
+            "{}: {message} instead of {answer}",
             what()
         );
     }

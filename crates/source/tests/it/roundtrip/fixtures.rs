@@ -1,4 +1,4 @@
-//! Columns in which each kind of value can be kept, in each kind of file, as other programs make them.
+//! Columns that can hold each type of value, in each kind of file, as other programs create them.
 
 use std::path::Path;
 
@@ -48,12 +48,13 @@ impl Store {
         }
     }
 
-    pub fn open(self, path: &Path, way: &ColumnVariant) -> Box<dyn Source> {
+    pub fn open(self, path: &Path, variant: &ColumnVariant) -> Box<dyn Source> {
         match self {
             Self::Sqlite => Box::new(Sqlite::new(path, sqlite::Options::default())),
             Self::Csv => {
-                let formulas = if way.keeps_formulas { FormulaPolicy::Keep } else { FormulaPolicy::Refuse };
-                let null = way.null.map(str::to_owned);
+                let formulas =
+                    if variant.keeps_formulas { FormulaPolicy::Keep } else { FormulaPolicy::Refuse };
+                let null = variant.null.map(str::to_owned);
                 Box::new(Csv::open(
                     path,
                     csv::Options { formulas, null_text: null, ..csv::Options::default() },
@@ -67,12 +68,12 @@ impl Store {
         }
     }
 
-    /// A file of one table with the columns `k` and `v` and the row `old`, whose `v` is as another program wrote it.
-    pub fn make(self, path: &Path, way: &ColumnVariant) {
-        match (self, &way.stored) {
+    /// A file with one table, the columns `k` and `v`, and the row `old`, whose `v` another program wrote.
+    pub fn make(self, path: &Path, variant: &ColumnVariant) {
+        match (self, &variant.stored) {
             (Self::Sqlite, StoredCell::Raw(literal)) => {
                 let connection = rusqlite::Connection::open(path).unwrap();
-                let declared = way.column.trim_matches('`');
+                let declared = variant.column.trim_matches('`');
                 let declared = if declared == "no type" { "" } else { declared };
                 let sql = format!("CREATE TABLE {TABLE}(k TEXT PRIMARY KEY NOT NULL, v {declared});");
                 connection.execute_batch(&sql).unwrap();
@@ -122,30 +123,30 @@ impl Store {
     }
 }
 
-/// A column that values of a kind can be kept in.
+/// A column that can hold values of a type.
 #[derive(Debug)]
 pub struct ColumnVariant {
-    /// What is special about it, for the published table; nothing where there is only one.
+    /// How the column is special, for the published table; empty if there is only one.
     pub column: &'static str,
-    /// What is there, written by another program.
+    /// The existing value, written by another program.
     pub stored: StoredCell,
     pub null: Option<&'static str>,
     pub keeps_formulas: bool,
-    /// What stands there by the rules of the file, where that is not the value itself.
+    /// What the file stores, where its format changes the value.
     pub expected_text: &'static str,
 }
 
 #[derive(Debug)]
 pub enum StoredCell {
-    /// As a statement or a file has it.
+    /// As a statement or a file spells it.
     Raw(String),
     Number(f64),
     Text(String),
     Boolean(bool),
     Empty,
-    /// A number in a format that makes a day or a time of it.
+    /// A number with a format that shows a date or a time.
     Formatted(f64, &'static str),
-    /// Digits as they stand in the part of a sheet.
+    /// Digits as the sheet's XML contains them.
     RawDigits(&'static str),
 }
 
@@ -157,7 +158,7 @@ fn raw(column: &'static str, there: &str) -> ColumnVariant {
     column_variant(column, StoredCell::Raw(there.to_owned()))
 }
 
-/// The columns that fit a kind. What is there is of the kind, and nothing special.
+/// The columns that can hold a type. Their existing value is an ordinary one of that type.
 pub fn variants_for_kind(store: Store, kind: DataType) -> Vec<ColumnVariant> {
     match store {
         Store::Sqlite => match kind {
@@ -221,7 +222,7 @@ pub fn variants_for_kind(store: Store, kind: DataType) -> Vec<ColumnVariant> {
     }
 }
 
-/// Files that have a value already, if another program can write it there.
+/// Files that already contain a value, if another program can write it there.
 pub fn existing_variants(store: Store, case: &str) -> Vec<ColumnVariant> {
     match store {
         Store::Sqlite => sqlite_variants(case),
@@ -234,7 +235,7 @@ pub fn existing_variants(store: Store, case: &str) -> Vec<ColumnVariant> {
 fn sqlite_variants(case: &str) -> Vec<ColumnVariant> {
     let text = |text: &str| vec![raw("`TEXT`", &format!("'{text}'"))];
     match case {
-        // In a column of numbers SQLite has rounded it before anybody reads it.
+        // In a numeric column, SQLite rounds it before any reader sees it.
         "decimal(20,4)" => {
             let rounded =
                 ColumnVariant { expected_text: "1234567890123456.8", ..raw("`DECIMAL(20,4)`", DECIMAL) };
@@ -304,7 +305,7 @@ fn xlsx_variants(case: &str) -> Vec<ColumnVariant> {
         ..column_variant("digits of a number", StoredCell::RawDigits(digits))
     };
     match case {
-        // A number in a workbook is a double, with however many digits it is written: 0.1 often has 17.
+        // A number in a workbook is a double, however many digits it is written with: 0.1 often has 17.
         "decimal(20,4)" => {
             vec![text(DECIMAL), ColumnVariant { expected_text: "1234567890123456.8", ..digits(DECIMAL) }]
         }
@@ -314,7 +315,7 @@ fn xlsx_variants(case: &str) -> Vec<ColumnVariant> {
         }
         "-0.0 as `number`" => vec![ColumnVariant { column: "", ..digits("-0.0") }],
         "-0.0 as `decimal`" => vec![text("-0.0")],
-        // There are errors such as `#DIV/0!` instead, and they are no value. Base64 is a text like any other.
+        // There are errors such as `#DIV/0!` instead, which are no value. Base64 is a text like any other.
         "Infinity" | "NaN" | "blob" => Vec::new(),
         "date" => vec![column_variant("", StoredCell::Formatted(46_081.0, "yyyy-mm-dd"))],
         "timestamp with zone" => vec![text(ZONED)],
@@ -324,7 +325,7 @@ fn xlsx_variants(case: &str) -> Vec<ColumnVariant> {
         "nested JSON" => vec![text(NESTED)],
         "boolean" => vec![column_variant("", StoredCell::Boolean(true))],
         "NULL" => vec![column_variant("", StoredCell::Empty)],
-        // A cell without a text is no cell for the programs that write workbooks.
+        // Programs that write workbooks write no cell for an empty text.
         "empty text" | "NUL in a text" | "text of 32,768 characters" => Vec::new(),
         "4-byte emoji" => vec![text("🦀𝄞")],
         "`=1+1`" => vec![text("=1+1")],

@@ -1,9 +1,9 @@
-//! Which values survive exactly, in which kind of file. The tables in `docs/types.md` are what these tests found.
+//! Which values survive a round trip exactly, in which kind of file. The tables in `docs/types.md` are the
+//! results.
 //!
-//! A value is written by the real writer, read back by the real reader and told as the contract tells it: either as
-//! it was said, or nothing was written and there is a reason. What other programs wrote is told as it is, as a text
-//! that says it, or not at all. With `GOLDEN=write` in the environment the tables are written down, to be read in
-//! the diff.
+//! The real writer writes a value and the real reader reads it back: it must equal the original, or the write
+//! must be refused with a reason. A value that another program wrote is read as it is, as a text that spells
+//! it, or not at all. With `GOLDEN=write` in the environment, the test writes the tables; read the diff.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod declared;
@@ -64,7 +64,7 @@ impl<'a> StoreFixture<'a> {
         TableShape { table: TABLE.to_owned(), columns: vec![key, column], key: vec![0] }
     }
 
-    /// As an author declares it.
+    /// The shape with a declared type.
     fn declared(&self, kind: DataType) -> TableShape {
         let null = self.variant.null.map(str::to_owned);
         self.shape(ColumnShape {
@@ -77,7 +77,7 @@ impl<'a> StoreFixture<'a> {
         })
     }
 
-    /// As it is found.
+    /// The shape with the inferred type.
     fn inferred(&self) -> Result<TableShape, SourceError> {
         let facts = self.open().introspect()?;
         let table = facts.tables.into_iter().find(|table| table.name == TABLE).expect("the table");
@@ -92,14 +92,14 @@ impl<'a> StoreFixture<'a> {
         }))
     }
 
-    /// What is told of a row, by somebody who opens the file now.
+    /// The JSON of a row's value, read by a new source.
     fn read_json(&self, shape: &TableShape, key: &str) -> Result<Option<String>, String> {
-        let reader = self.open().reader(shape).map_err(|fault| fault.to_string())?;
+        let reader = self.open().reader(shape).map_err(|error| error.to_string())?;
         read_json(reader.as_ref(), shape, key)
     }
 }
 
-/// The JSON of a row's value, by its key and in a list; why it is not told.
+/// The JSON of a row's value, by key and from a list; or the error.
 fn read_json(reader: &dyn Reader, shape: &TableShape, key: &str) -> Result<Option<String>, String> {
     let column = &shape.columns[1];
     let mut field = Field::new(&column.name, &column.name, column.data_type);
@@ -112,7 +112,7 @@ fn read_json(reader: &dyn Reader, shape: &TableShape, key: &str) -> Result<Optio
     let mut got = None;
     reader
         .get(&[ValueRef::Text(key)], &mut |cells| got = Some(json(cells[1])))
-        .map_err(|fault| fault.to_string())?;
+        .map_err(|error| error.to_string())?;
     let mut listed = None;
     let query = Query { rows_max: 100, ..Query::default() };
     let list = reader.list(&query, &mut |cells, _| {
@@ -121,70 +121,70 @@ fn read_json(reader: &dyn Reader, shape: &TableShape, key: &str) -> Result<Optio
         }
         RowFlow::Continue
     });
-    list.map_err(|fault| fault.to_string())?;
+    list.map_err(|error| error.to_string())?;
     assert_eq!(got, listed, "a row is told in one way");
     got.transpose()
 }
 
-/// Writes a value as a new row and into an old one.
+/// Writes a value as a new row, and into an existing one.
 fn write_outcome(store: Store, case: &Case, way: &ColumnVariant) -> RoundTrip {
-    let kept = StoreFixture::new(store, way);
-    let (source, shape) = (kept.open(), kept.declared(case.kind));
+    let fixture = StoreFixture::new(store, way);
+    let (source, shape) = (fixture.open(), fixture.declared(case.kind));
     let reader = source.reader(&shape).unwrap();
     let writer = source.writer(&shape).unwrap();
     let what = || format!("{} {} {}", store.name(), way.column, case.name);
-    let before = std::fs::read(&kept.path).unwrap();
+    let before = std::fs::read(&fixture.path).unwrap();
     let cells = [(0, ValueRef::Text("new")), (1, case.value.as_value_ref())];
     let create = RowChange::Create { values: &cells };
     let update = RowChange::Update { key: &[ValueRef::Text("old")], values: &cells[1..] };
-    let fates = [(create, "new"), (update, "old")].map(|(change, key)| {
+    let outcomes = [(create, "new"), (update, "old")].map(|(change, key)| {
         match writer.write(&plain_write(change), &mut RecordingChecks::default()) {
             Ok(WriteOutcome::Done) => {
-                // By who has it open, and by who opens it.
-                for read in [read_json(reader.as_ref(), &shape, key), kept.read_json(&shape, key)] {
-                    let read = read.unwrap_or_else(|why| panic!("{}: {why}", what()));
+                // Read by the open source, and by a new one.
+                for read in [read_json(reader.as_ref(), &shape, key), fixture.read_json(&shape, key)] {
+                    let read = read.unwrap_or_else(|cause| panic!("{}: {cause}", what()));
                     assert_eq!(read, case.expected_json, "{}: changed silently", what());
                 }
                 RoundTrip::Exact
             }
             Ok(WriteOutcome::Replayed(_)) => panic!("{}: there was no claim", what()),
-            Err(WriteError::Rejected { reason: why, .. }) => {
-                assert_eq!(std::fs::read(&kept.path).unwrap(), before, "{}: refused and written", what());
-                RoundTrip::Rejected(why)
+            Err(WriteError::Rejected { reason: cause, .. }) => {
+                assert_eq!(std::fs::read(&fixture.path).unwrap(), before, "{}: refused and written", what());
+                RoundTrip::Rejected(cause)
             }
-            Err(fault) => panic!("{}: {fault}", what()),
+            Err(error) => panic!("{}: {error}", what()),
         }
     });
-    let [created, updated] = fates;
+    let [created, updated] = outcomes;
     assert_eq!(created, updated, "{}", what());
     created
 }
 
-/// What is told of a value that another program wrote.
+/// What is read of a value that another program wrote.
 fn read_outcome(store: Store, case: &Case, way: &ColumnVariant) -> String {
-    let kept = StoreFixture::new(store, way);
+    let fixture = StoreFixture::new(store, way);
     let what = || format!("{} {} {}", store.name(), way.column, case.name);
-    let declared = kept.read_json(&kept.declared(case.kind), "old");
+    let declared = fixture.read_json(&fixture.declared(case.kind), "old");
     let is_exact = match &declared {
-        Ok(told) => *told == case.expected_json,
+        Ok(message) => *message == case.expected_json,
         Err(_) => false,
     };
     let mut text = Vec::new();
     json::write::string(&mut text, way.expected_text);
     let text = String::from_utf8(text).unwrap();
-    let inferred = match kept.inferred() {
-        Ok(shape) => kept.read_json(&shape, "old"),
-        Err(fault) => Err(fault.to_string()),
+    let inferred = match fixture.inferred() {
+        Ok(shape) => fixture.read_json(&shape, "old"),
+        Err(error) => Err(error.to_string()),
     };
     match inferred {
-        Ok(told) if told == case.expected_json => "exact".to_owned(),
-        Ok(Some(told)) if told == text && is_exact => format!("as text; {}", exact_as(case.kind)),
-        Ok(Some(told)) if told == way.expected_text && is_exact => {
-            format!("`{told}`; {}", exact_as(case.kind))
+        Ok(message) if message == case.expected_json => "exact".to_owned(),
+        Ok(Some(message)) if message == text && is_exact => format!("as text; {}", exact_as(case.kind)),
+        Ok(Some(message)) if message == way.expected_text && is_exact => {
+            format!("`{message}`; {}", exact_as(case.kind))
         }
-        Ok(Some(told)) if told == text || told == way.expected_text => format!("`{told}`"),
-        Ok(told) => panic!("{}: told as {told:?}, which it is not", what()),
-        Err(why) => format!("not read: {why}"),
+        Ok(Some(message)) if message == text || message == way.expected_text => format!("`{message}`"),
+        Ok(message) => panic!("{}: told as {message:?}, which it is not", what()),
+        Err(cause) => format!("not read: {cause}"),
     }
 }
 
@@ -199,7 +199,7 @@ fn values_survive_as_published() {
     published::kinds().check();
 }
 
-/// What is written survives exactly or is refused.
+/// Every value that is written survives exactly or is refused.
 fn written_table() -> PublishedTable {
     let mut published = PublishedTable::new("survives");
     for case in values::all() {
@@ -210,7 +210,8 @@ fn written_table() -> PublishedTable {
             }
             cells
         });
-        // What is promised of these two at the least; where SQLite itself has no place for it, another column has.
+        // The types that these two must support; where SQLite has no place for a value in one column, another
+        // column has.
         if !["Infinity", "NaN", "NUL in a text"].contains(&case.name) {
             for store in [Store::Sqlite, Store::Lines] {
                 let at = Store::ALL.iter().position(|one| *one == store).unwrap();
@@ -222,17 +223,17 @@ fn written_table() -> PublishedTable {
     published
 }
 
-/// What others wrote is told as it is, as a text that says it, or not at all.
+/// Every existing value is read as it is, as a text that spells it, or not at all.
 fn existing_table() -> PublishedTable {
     let mut published = PublishedTable::new("found");
     for case in values::all() {
         let cells = Store::ALL.map(|store| {
-            let told = fixtures::existing_variants(store, case.name).into_iter().map(|way| {
-                let told = read_outcome(store, &case, &way);
-                if way.column.is_empty() { told } else { format!("{}: {told}", way.column) }
+            let message = fixtures::existing_variants(store, case.name).into_iter().map(|way| {
+                let message = read_outcome(store, &case, &way);
+                if way.column.is_empty() { message } else { format!("{}: {message}", way.column) }
             });
-            let told: Vec<String> = told.collect();
-            if told.is_empty() { "has none".to_owned() } else { told.join("; ") }
+            let message: Vec<String> = message.collect();
+            if message.is_empty() { "has none".to_owned() } else { message.join("; ") }
         });
         published.push_row(case.name, &cells);
     }

@@ -1,4 +1,4 @@
-//! Tables in `docs/types.md`, between two marks that name them.
+//! Tables in `docs/types.md`, each between two markers that name it.
 
 use std::fmt::Write as _;
 
@@ -20,12 +20,12 @@ pub struct PublishedTable {
 pub struct StoreOutcomes(Vec<(&'static str, RoundTrip)>);
 
 impl StoreOutcomes {
-    pub fn add(&mut self, column: &'static str, fate: RoundTrip) {
-        self.0.push((column, fate));
+    pub fn add(&mut self, column: &'static str, outcome: RoundTrip) {
+        self.0.push((column, outcome));
     }
 
     pub fn has_exact(&self) -> bool {
-        self.0.iter().any(|(_, fate)| *fate == RoundTrip::Exact)
+        self.0.iter().any(|(_, outcome)| *outcome == RoundTrip::Exact)
     }
 }
 
@@ -41,43 +41,44 @@ impl PublishedTable {
     }
 
     pub fn push_outcomes(&mut self, value: &str, cells: &[StoreOutcomes]) {
-        let told: Vec<String> = cells.iter().map(|cells| self.outcomes_text(cells)).collect();
-        self.push_row(value, &told);
+        let message: Vec<String> = cells.iter().map(|cells| self.outcomes_text(cells)).collect();
+        self.push_row(value, &message);
     }
 
-    /// The first column, and those in which it is otherwise.
-    fn outcomes_text(&mut self, StoreOutcomes(fates): &StoreOutcomes) -> String {
-        let (first, rest) = fates.split_first().unwrap();
-        let others: Vec<&(&str, RoundTrip)> = rest.iter().filter(|(_, fate)| *fate != first.1).collect();
+    /// The outcome in the first column, and the columns in which it differs.
+    fn outcomes_text(&mut self, StoreOutcomes(outcomes): &StoreOutcomes) -> String {
+        let (first, rest) = outcomes.split_first().unwrap();
+        let others: Vec<&(&str, RoundTrip)> =
+            rest.iter().filter(|(_, outcome)| *outcome != first.1).collect();
         let mut out = self.outcome_text(&first.1);
         if !others.is_empty() && !first.0.is_empty() {
             out = format!("{}: {out}", first.0);
         }
-        for (column, fate) in others {
-            let fate = self.outcome_text(fate);
-            write!(out, "; {column}: {fate}").unwrap();
+        for (column, outcome) in others {
+            let outcome = self.outcome_text(outcome);
+            write!(out, "; {column}: {outcome}").unwrap();
         }
         out
     }
 
-    fn outcome_text(&mut self, fate: &RoundTrip) -> String {
-        let RoundTrip::Rejected(why) = fate else { return "exact".to_owned() };
-        let known = self.reasons.iter().position(|known| known == why);
+    fn outcome_text(&mut self, outcome: &RoundTrip) -> String {
+        let RoundTrip::Rejected(reason) = outcome else { return "exact".to_owned() };
+        let known = self.reasons.iter().position(|known| known == reason);
         let at = known.unwrap_or_else(|| {
-            self.reasons.push(why.clone());
+            self.reasons.push(reason.clone());
             self.reasons.len() - 1
         });
         format!("refused ({})", at + 1)
     }
 
-    /// What is published is what was found.
+    /// Compares the published table with the results.
     pub fn check(self) {
         let (begin, end) = (format!("<!-- {} -->\n", self.name), format!("<!-- /{} -->", self.name));
         let mut found = self.table;
         if !self.reasons.is_empty() {
             found.push('\n');
-            for (at, why) in self.reasons.iter().enumerate() {
-                writeln!(found, "{}. {why}", at + 1).unwrap();
+            for (at, reason) in self.reasons.iter().enumerate() {
+                writeln!(found, "{}. {reason}", at + 1).unwrap();
             }
         }
         let text = std::fs::read_to_string(types_doc_path()).unwrap();
@@ -93,7 +94,7 @@ impl PublishedTable {
     }
 }
 
-/// How each kind is told and asked for.
+/// How results and arguments represent each type.
 pub fn kinds() -> PublishedTable {
     let mut table =
         "| kind | example | in a result | in an argument that is kept |\n|---|---|---|---|\n".to_owned();
@@ -116,7 +117,7 @@ pub fn kinds() -> PublishedTable {
         let mut example = Vec::new();
         field.write_value(&mut example, cell).unwrap();
         let example = String::from_utf8(example).unwrap();
-        // A bar would end the cell.
+        // A bar would end the table cell.
         let code = |text: String| format!("`{}`", text.replace('|', "\\|"));
         let (name, example) = (kind.as_str(), code(example));
         let (output, input) = (code(schema(SchemaUse::Output)), code(schema(SchemaUse::Write)));

@@ -1,32 +1,32 @@
-//! The values that are hard to keep, and what each must be told as.
+//! Values that are hard to preserve, and the JSON each must read back as.
 
 use contract::{DataType, Value};
 
 pub struct Case {
-    /// As the published table calls it.
+    /// The name in the published table.
     pub name: &'static str,
     pub kind: DataType,
     pub value: Value,
-    /// The JSON of it; none where JSON has none.
+    /// Its JSON; `None` if JSON cannot represent it.
     pub expected_json: Option<String>,
 }
 
-fn case(name: &'static str, kind: DataType, value: Value, told: &str) -> Case {
-    Case { name, kind, value, expected_json: Some(told.to_owned()) }
+fn case(name: &'static str, kind: DataType, value: Value, message: &str) -> Case {
+    Case { name, kind, value, expected_json: Some(message.to_owned()) }
 }
 
 fn text(name: &'static str, text: &str) -> Case {
-    let mut told = Vec::new();
-    json::write::string(&mut told, text);
+    let mut message = Vec::new();
+    json::write::string(&mut message, text);
     Case {
         name,
         kind: DataType::Text,
         value: Value::Text(text.to_owned()),
-        expected_json: Some(String::from_utf8(told).unwrap()),
+        expected_json: Some(String::from_utf8(message).unwrap()),
     }
 }
 
-/// A text that JSON writes as it is, in a column of another kind.
+/// A text whose JSON is the text itself, in a column of another type.
 fn plain(name: &'static str, kind: DataType, text: &str) -> Case {
     case(name, kind, Value::Text(text.to_owned()), &format!("\"{text}\""))
 }

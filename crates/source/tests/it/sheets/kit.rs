@@ -1,4 +1,4 @@
-//! Workbooks of a few sheets, made part by part.
+//! Workbooks of a few sheets, built part by part.
 
 use std::io::{Cursor, Write};
 
@@ -19,11 +19,11 @@ pub enum CellContent<'a> {
     Date(&'a str),
     /// A number, and the style that shows it.
     Styled(u8, &'a str),
-    /// A formula and what it came to.
+    /// A formula and its cached value.
     Formula(&'a str, &'a str),
 }
 
-/// Style 1 shows dates, 2 times, 3 hours that go on, 4 dates with times.
+/// Style 1 shows dates, 2 times, 3 elapsed hours, 4 dates with times.
 pub fn workbook(sheets: &[(&str, &[Vec<CellContent<'_>>])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut part = |name: &str, content: &str| {
