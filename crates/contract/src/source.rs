@@ -218,6 +218,12 @@ pub trait Reader: Send + Sync {
     /// Whether such a read is short enough to be done where it arrives.
     fn can_run_inline(&self, read: &ReadRequest<'_>) -> bool;
 
+    /// What callers should know about the values that this reader returns now, as a sentence: for example that some
+    /// are withdrawn. Results carry it as a text of its own.
+    fn notice(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Hands the row with this key to `row`; `false` if there is none.
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError>;
 
@@ -326,6 +332,10 @@ pub const IDEMPOTENCY_RECORDS_MAX: usize = 10_000;
 pub trait WriteChecks {
     /// The row as it is, before an update or a delete. May object; for an update, may have further cells to set.
     fn before_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<(usize, Value)>, VersionConflict>;
+
+    /// What the caller should know about other effects of the write, as a sentence. The result carries it as a text of
+    /// its own. Called before [`after_write`](Self::after_write).
+    fn add_notice(&mut self, _notice: &str) {}
 
     /// The row as it will be; for a delete, as it was. What is returned is kept with the claim.
     fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation>;

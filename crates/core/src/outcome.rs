@@ -126,6 +126,22 @@ impl ToolResult {
         self.is_error = true;
         self
     }
+
+    /// Adds a text block after the others: something to know about the result that is not part of it.
+    #[must_use]
+    pub fn with_notice(mut self, notice: &str) -> Self {
+        let mut blocks = match self.content {
+            ToolContent::Structured => {
+                let json = self.structured.as_ref().map(ToString::to_string).unwrap_or_default();
+                vec![ContentBlock::Text(json)]
+            }
+            ToolContent::Text(text) => vec![ContentBlock::Text(text)],
+            ToolContent::Blocks(blocks) => blocks,
+        };
+        blocks.push(ContentBlock::Text(notice.to_owned()));
+        self.content = ToolContent::Blocks(blocks);
+        self
+    }
 }
 
 /// A piece of content. Data is base64 already.
@@ -212,5 +228,25 @@ impl ToolError {
         }
         object.maybe_str("ref", self.log_reference.as_deref());
         object.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use json::Json;
+
+    use super::{ContentBlock, ToolContent, ToolResult};
+
+    #[test]
+    fn a_notice_is_a_text_block_of_its_own() {
+        let result = ToolResult::structured(Json::parse("{\"a\":null}").expect("JSON"));
+        let result = result.with_notice("one").with_notice("two");
+        let ToolContent::Blocks(blocks) = &result.content else { panic!("{result:?}") };
+        let texts = blocks.iter().map(|block| match block {
+            ContentBlock::Text(text) => text.as_str(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(texts.collect::<Vec<_>>(), ["{\"a\":null}", "one", "two"]);
+        assert_eq!(result.structured.as_ref().map(Json::as_str), Some("{\"a\":null}"));
     }
 }

@@ -67,7 +67,7 @@ impl ProviderInner {
         });
         match (read, reply) {
             (Err(fault), _) => source_error_outcome(&fault, collection, world),
-            (Ok(_), Some(Ok(reply))) => reply.into(),
+            (Ok(_), Some(Ok(reply))) => with_notice(reply, reader),
             (Ok(_), Some(Err(unfit))) => record_error_outcome(&unfit, collection, world),
             (Ok(_), None) => not_found_error(collection, key).into(),
         }
@@ -94,7 +94,7 @@ impl ProviderInner {
             self.sealer.seal(Purpose::Cursor, &bound, cursor::encode(position), world)
         };
         match page.finish(total, seal) {
-            Ok(reply) => reply.into(),
+            Ok(reply) => with_notice(reply, reader),
             Err(unfit) => record_error_outcome(&unfit, collection, world),
         }
     }
@@ -125,7 +125,7 @@ impl ProviderInner {
         match reader.search(&search, &mut |cells| rows.push(cells)) {
             Err(fault) => source_error_outcome(&fault, collection, world),
             Ok(searched) => match rows.into_search_result(searched, within.scan_rows_max) {
-                Ok(reply) => reply.into(),
+                Ok(reply) => with_notice(reply, reader),
                 Err(unfit) => record_error_outcome(&unfit, collection, world),
             },
         }
@@ -156,5 +156,13 @@ impl ProviderInner {
             &[]
         };
         digest_parts(&[shape, tool.name.as_bytes(), filters.as_bytes(), sort.as_bytes()])
+    }
+}
+
+/// The result, with the reader's notice about the data if it has one.
+fn with_notice(result: ToolResult, reader: &dyn Reader) -> Outcome {
+    match reader.notice() {
+        Some(notice) => result.with_notice(&notice).into(),
+        None => result.into(),
     }
 }

@@ -62,10 +62,14 @@ impl ProviderInner {
             row_before: None,
             result: None,
             rejection: None,
+            notices: Vec::new(),
         };
         let written = writer.write(&write, &mut desk);
         match (written, desk.rejection, desk.result) {
-            (Ok(WriteOutcome::Done), _, Some(told)) => results::write_tool_result(told, dry_run).into(),
+            (Ok(WriteOutcome::Done), _, Some(told)) => {
+                let result = results::write_tool_result(told, dry_run);
+                desk.notices.iter().fold(result, |result, notice| result.with_notice(notice)).into()
+            }
             (Ok(WriteOutcome::Done), _, None) => {
                 Outcome::Failed(CallError::Internal { detail: "a row was written that nobody saw".into() })
             }
@@ -161,6 +165,8 @@ struct RecordWriteChecks<'a> {
     row_before: Option<RowBefore>,
     result: Option<WriteResult>,
     rejection: Option<WriteRejection>,
+    /// Other effects of the write that the caller should know.
+    notices: Vec<String>,
 }
 
 /// The row as it was found.
@@ -201,6 +207,10 @@ impl WriteChecks for RecordWriteChecks<'_> {
             }
             _ => Vec::new(),
         })
+    }
+
+    fn add_notice(&mut self, notice: &str) {
+        self.notices.push(notice.to_owned());
     }
 
     fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {

@@ -1,4 +1,4 @@
-//! Places on a sheet: `B7`, `A1:C9`, and what a formula refers to.
+//! Cell addresses and ranges (`B7`, `A1:C9`), and the references in a formula.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ pub(super) const COLUMNS_MAX: u32 = 16_384;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CellAddress {
-    /// From 1.
+    /// Counts from 1.
     pub(super) row: u32,
-    /// From 0.
+    /// Counts from 0.
     pub(super) column: u32,
 }
 
-/// A rectangle, corners included.
+/// A rectangle of cells, corners included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CellRange {
     pub(super) first: CellAddress,
@@ -70,13 +70,20 @@ impl CellRange {
             && (self.first.column..=self.last.column).contains(&place.column)
     }
 
-    /// To the ends of the sheet: a row more or less is nothing to it.
+    pub(super) fn intersects(&self, other: &Self) -> bool {
+        self.first.row <= other.last.row
+            && other.first.row <= self.last.row
+            && self.first.column <= other.last.column
+            && other.first.column <= self.last.column
+    }
+
+    /// Whether it covers whole columns, so that adding or removing a row does not change it.
     pub(super) fn spans_all_rows(&self) -> bool {
         self.first.row == 1 && self.last.row == ROWS_MAX
     }
 }
 
-/// One side of an area: `A1`, `A`, `1`.
+/// One corner of a range: `A1`, `A`, `1`.
 #[derive(Clone, Copy)]
 struct RangeCorner {
     row: Option<u32>,
@@ -114,16 +121,18 @@ pub(super) fn column_letters(column: u32) -> String {
     String::from_utf8(out).expect("letters are ASCII")
 }
 
-/// What a formula looks at.
+/// What a formula refers to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reference {
-    /// Of a sheet by its name; of its own without one.
+    /// Cells of the named sheet, or of the formula's own sheet.
     Cells(Option<String>, CellRange),
-    /// Something that only a spreadsheet program can tell: a name, a table's column, a computed place.
+    /// A name, which the workbook may define.
+    Name(String),
+    /// Something that only a spreadsheet program can resolve: a table's column, a computed address.
     Unknown,
 }
 
-/// Everything that a formula looks at. What is not understood is [`Reference::Unknown`], never nothing.
+/// All references in a formula. What this does not understand becomes [`Reference::Unknown`]; nothing is left out.
 pub(super) fn formula_references(formula: &str) -> Vec<Reference> {
     let mut found = Vec::new();
     let mut rest = formula;
@@ -132,12 +141,12 @@ pub(super) fn formula_references(formula: &str) -> Vec<Reference> {
         match c {
             '"' => rest = split_quoted(rest, '"').1,
             '\'' => {
-                let (name, behind) = split_quoted(rest, '\'');
-                match behind.strip_prefix('!') {
-                    Some(behind) => (sheet, rest) = (Some(name), behind),
+                let (name, rest_after) = split_quoted(rest, '\'');
+                match rest_after.strip_prefix('!') {
+                    Some(rest_after) => (sheet, rest) = (Some(name), rest_after),
                     None => {
                         found.push(Reference::Unknown);
-                        rest = behind;
+                        rest = rest_after;
                     }
                 }
             }
@@ -150,17 +159,17 @@ pub(super) fn formula_references(formula: &str) -> Vec<Reference> {
             '#' => rest = rest[1..].trim_start_matches(|c: char| c.is_alphanumeric() || "/!?".contains(c)),
             _ if is_word_char(c) => {
                 let end = rest.find(|c| !is_word_char(c) && c != ':').unwrap_or(rest.len());
-                let (word, behind) = rest.split_at(end);
-                if let Some(behind) = behind.strip_prefix('!') {
-                    // `Jan:Dec!A1` goes through sheets.
+                let (word, rest_after) = rest.split_at(end);
+                if let Some(rest_after) = rest_after.strip_prefix('!') {
+                    // `Jan:Dec!A1` spans several sheets.
                     if word.contains(':') {
                         found.push(Reference::Unknown);
                     }
-                    (sheet, rest) = (Some(word.to_owned()), behind);
+                    (sheet, rest) = (Some(word.to_owned()), rest_after);
                     continue;
                 }
-                rest = behind;
-                if behind.trim_start().starts_with('(') {
+                rest = rest_after;
+                if rest_after.trim_start().starts_with('(') {
                     if is_dynamic_reference(word) {
                         found.push(Reference::Unknown);
                     }
@@ -171,9 +180,9 @@ pub(super) fn formula_references(formula: &str) -> Vec<Reference> {
                 let is_plain = word.parse::<f64>().is_ok()
                     || matches!(word.to_ascii_uppercase().as_str(), "TRUE" | "FALSE");
                 match CellRange::parse(word) {
-                    Some(area) => found.push(Reference::Cells(of, area)),
+                    Some(range) => found.push(Reference::Cells(of, range)),
                     None if is_plain => {}
-                    None => found.push(Reference::Unknown),
+                    None => found.push(Reference::Name(word.to_owned())),
                 }
             }
             _ => rest = &rest[c.len_utf8()..],
@@ -186,13 +195,13 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || "_.$\\".contains(c)
 }
 
-/// Those that look where no reference says.
+/// Functions that read cells which no reference in the formula names.
 fn is_dynamic_reference(name: &str) -> bool {
     matches!(name.to_ascii_uppercase().as_str(), "INDIRECT" | "OFFSET" | "INDEX" | "CELL" | "GETPIVOTDATA")
         || name.contains(':')
 }
 
-/// What stands between quotes, where two of them are one, and what comes behind.
+/// The text between quotes, with doubled quotes undone, and the rest after it.
 fn split_quoted(text: &str, quote: char) -> (String, &str) {
     let mut name = String::new();
     let mut rest = &text[1..];
@@ -218,7 +227,7 @@ mod tests {
     use super::{CellAddress, CellRange, Reference, column_letters, formula_references};
 
     #[test]
-    fn places_are_read_and_written() {
+    fn addresses_and_ranges_parse_and_format() {
         for (text, expected) in [
             ("A1", Some((1, 0))),
             ("$B$7", Some((7, 1))),
@@ -250,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn formulas_say_what_they_look_at() {
+    fn references_of_a_formula_are_found() {
         for (formula, expected) in [
             ("B2*C2", "B2 C2"),
             ("SUM(B2:B100)+1.5", "B2:B100"),
@@ -260,8 +269,8 @@ mod tests {
             ("'It''s'!A1", "It's!A1"),
             ("LOG10(5)", ""),
             ("IF(TRUE,1,2)", ""),
-            ("Total*2", "?"),
-            ("Table1[Qty]", "? ? ?"),
+            ("Total*2", "?Total"),
+            ("Table1[Qty]", "?Table1 ? ?Qty"),
             ("[1]Book!A1", "? Book!A1 "),
             ("INDIRECT(\"A\"&1)", "?"),
             ("Jan:Dec!A1", "? Jan:Dec!A1"),
@@ -271,13 +280,14 @@ mod tests {
             ("\"unclosed", ""),
             ("'unclosed", "?"),
         ] {
-            let told = formula_references(formula).into_iter().map(|one| match one {
-                Reference::Cells(Some(sheet), area) => format!("{sheet}!{area}"),
-                Reference::Cells(None, area) => area.to_string(),
+            let result = formula_references(formula).into_iter().map(|one| match one {
+                Reference::Cells(Some(sheet), range) => format!("{sheet}!{range}"),
+                Reference::Cells(None, range) => range.to_string(),
+                Reference::Name(name) => format!("?{name}"),
                 Reference::Unknown => "?".to_owned(),
             });
-            let told = told.collect::<Vec<_>>().join(" ");
-            assert_eq!(told, expected.trim(), "{formula}");
+            let result = result.collect::<Vec<_>>().join(" ");
+            assert_eq!(result, expected.trim(), "{formula}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What stands on a sheet, cell by cell, and the table in it: which row has the names, which columns and rows count.
+//! The cells of a sheet, and the table in it: which row is the header, which columns and rows belong to it.
 
 use std::ops::RangeInclusive;
 
@@ -8,26 +8,27 @@ use super::address::{CellAddress, CellRange};
 use super::budget::{Budget, COLUMNS_MAX};
 use crate::tables::{ParseError, StoredValue, Table};
 
-/// Cells that have something in them, by row and column, both ascending. A cell far away costs no more than one
-/// that is near.
+/// Cells with a value, by row and column, both ascending. Sparse: a cell far away costs no more than one nearby.
 #[derive(Default)]
 pub(super) struct Grid {
     pub(super) rows: Vec<GridRow>,
-    /// The only table on the sheet, if it has exactly one: without its totals.
+    /// The range of the only Excel table on the sheet, without its totals; `None` if there are none or several.
     pub(super) table_range: Option<CellRange>,
     pub(super) merged_ranges: Vec<CellRange>,
+    /// Whether some formula may depend on another sheet, so that a write there can make its value stale.
+    pub(super) depends_on_other_sheets: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct GridRow {
-    /// From 1.
+    /// Counts from 1.
     pub(super) number: u32,
     pub(super) cells: Vec<GridCell>,
 }
 
 #[derive(Debug)]
 pub(super) struct GridCell {
-    /// From 0.
+    /// Counts from 0.
     pub(super) column: u32,
     pub(super) is_formula: bool,
     pub(super) value: CellValue,
@@ -36,30 +37,30 @@ pub(super) struct GridCell {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum CellValue {
     Text(Box<str>),
-    /// One of the texts that the workbook keeps in one place.
+    /// An index into the workbook's shared strings.
     SharedString(u32),
     /// A date, a time or both, in ISO 8601.
     DateTime(Box<str>),
     Number(f64),
     Boolean(bool),
-    /// `#N/A` and its like: there is no value.
+    /// `#N/A` and the like: there is no value.
     Error,
-    /// A formula that nobody has computed yet.
+    /// A formula without a cached value.
     Uncomputed,
 }
 
-/// The texts that a workbook keeps in one place.
+/// The texts that all sheets of a workbook share.
 pub(super) type SharedStrings = [Box<str>];
 
-/// Where the table on a sheet lies.
+/// Where the table on a sheet is.
 #[derive(Debug)]
 pub(super) struct TableLayout {
-    /// Its number.
+    /// The number of the header row.
     pub(super) header_row: u32,
-    /// By place in the table.
+    /// Columns of the sheet, by position in the table.
     pub(super) columns: Vec<u32>,
     pub(super) header: Vec<String>,
-    /// Places in [`Grid::rows`].
+    /// Positions in [`Grid::rows`].
     pub(super) rows: Vec<usize>,
 }
 
@@ -70,18 +71,18 @@ impl CellValue {
             Self::SharedString(at) => StoredValue::Text(texts.get(*at as usize).map_or("", |text| text)),
             Self::DateTime(text) => StoredValue::DateTime(text),
             Self::Number(n) => number_value(*n),
-            Self::Boolean(yes) => StoredValue::Boolean(*yes),
+            Self::Boolean(value) => StoredValue::Boolean(*value),
             Self::Error | Self::Uncomputed => StoredValue::Null,
         }
     }
 
-    /// Whether nobody sees anything in the cell.
+    /// Whether the cell looks empty.
     fn is_blank(&self, texts: &SharedStrings) -> bool {
         matches!(self.to_stored(texts), StoredValue::Null | StoredValue::Text(""))
     }
 }
 
-/// A whole number if it is one that a binary fraction holds for sure.
+/// An integer, if the float is one that represents it exactly.
 pub(super) fn number_value<'a>(n: f64) -> StoredValue<'a> {
     let is_whole =
         n.fract() == 0.0 && n.abs() <= SAFE_INTEGER_MAX as f64 && !(n == 0.0 && n.is_sign_negative());
@@ -96,7 +97,7 @@ impl GridRow {
 }
 
 impl Grid {
-    /// Finds the table on the sheet; says why there is none.
+    /// Finds the table on the sheet, or says why there is none.
     pub(super) fn find_table(
         &self,
         texts: &SharedStrings,
@@ -116,8 +117,8 @@ impl Grid {
         let header = at.map(|at| &self.rows[at]).filter(|row| row.cells.iter().any(is_name));
         let (at, header) = match (at.zip(header), wanted) {
             (Some(found), _) => found,
-            (None, Some(number)) => return Err(format!("its row {number} has no names for columns")),
-            (None, None) => return Err("it has no row of names".into()),
+            (None, Some(number)) => return Err(format!("its row {number} has no column names")),
+            (None, None) => return Err("it has no header row".into()),
         };
         let span = region.map_or(0..=u32::MAX, |region| region.first.column..=region.last.column);
         let last = region.map_or(u32::MAX, |region| region.last.row);
@@ -139,7 +140,7 @@ impl Grid {
         })
     }
 
-    /// Those that have a name, or something in them.
+    /// The columns that have a name or a value.
     fn find_columns(
         &self,
         header: &GridRow,
@@ -150,7 +151,7 @@ impl Grid {
         let is_there = |cell: &&GridCell| !cell.value.is_blank(texts);
         let mut columns: Vec<u32> = header.cells.iter().filter(is_there).map(|cell| cell.column).collect();
         for row in rows {
-            // Most rows have the columns that are there already.
+            // Most rows add no column.
             for cell in self.rows[*row].cells.iter().filter(is_there) {
                 if let Err(at) = columns.binary_search(&cell.column) {
                     columns.insert(at, cell.column);
@@ -164,7 +165,7 @@ impl Grid {
         Ok(columns)
     }
 
-    /// The table, and what a person should know about how it was read.
+    /// Builds the table. Also returns notes about how it was read.
     pub(super) fn build_table(
         &self,
         name: &str,
@@ -173,8 +174,8 @@ impl Grid {
         budget: &mut Budget,
     ) -> Result<(Table, Vec<String>), ParseError> {
         let mut table = Table::new(name, layout.header.clone());
-        let mut odd = CellWarnings::default();
-        // A column is computed if all of it is.
+        let mut warnings = CellWarnings::default();
+        // A column is computed if every cell in it is a formula.
         let mut plain = vec![layout.rows.is_empty(); layout.columns.len()];
         for at in &layout.rows {
             let row = &self.rows[*at];
@@ -182,7 +183,7 @@ impl Grid {
             let ours = row.cells.iter().filter_map(|cell| {
                 let place = layout.columns.binary_search(&cell.column).ok()?;
                 plain[place] |= !cell.is_formula;
-                odd.observe(cell, row.number);
+                warnings.observe(cell, row.number);
                 Some((place, cell.value.to_stored(texts)))
             });
             table.push_row(row.number, ours);
@@ -192,19 +193,24 @@ impl Grid {
             layout.rows.iter().any(|at| self.rows[*at].get(column).is_some_and(|cell| cell.is_formula))
         };
         let computed = computed.filter(|(_, column)| has_formula(**column));
+        if self.depends_on_other_sheets {
+            let columns = layout.columns.iter().enumerate();
+            table.may_be_withdrawn =
+                columns.filter(|(_, column)| has_formula(**column)).map(|(at, _)| at).collect();
+        }
         table.computed = computed.map(|(at, _)| (at, "it is computed by a formula".to_owned())).collect();
-        let mut notes = odd.notes(name);
-        let is_inside = |area: &&CellRange| area.last.row > layout.header_row;
-        if let Some(area) = self.merged_ranges.iter().find(is_inside) {
+        let mut notes = warnings.notes(name);
+        let is_inside = |range: &&CellRange| range.last.row > layout.header_row;
+        if let Some(range) = self.merged_ranges.iter().find(is_inside) {
             notes.push(format!(
-                "`{name}` has merged cells ({area} for one): the first of them has the value, the others have none"
+                "`{name}` has merged cells (such as {range}): the first of them has the value, the others have none"
             ));
         }
         Ok((table, notes))
     }
 }
 
-/// Cells that have no value where a person sees something.
+/// Cells without a value where people see something.
 #[derive(Default)]
 struct CellWarnings {
     errors: usize,
@@ -242,7 +248,7 @@ impl CellWarnings {
         let uncomputed = self.first_uncomputed.map(|at| {
             let cells = cells(self.uncomputed);
             format!(
-                "`{name}` has {cells} with a formula that nobody has computed ({at} first): they have no value \
+                "`{name}` has {cells} with a formula but no computed value ({at} first): they have no value \
                  until a spreadsheet program saves the file"
             )
         });
@@ -250,8 +256,8 @@ impl CellWarnings {
     }
 }
 
-fn column_name(held: StoredValue<'_>) -> String {
-    match held {
+fn column_name(stored: StoredValue<'_>) -> String {
+    match stored {
         StoredValue::Null | StoredValue::Blob(_) => String::new(),
         StoredValue::Text(text)
         | StoredValue::DateTime(text)
@@ -259,6 +265,6 @@ fn column_name(held: StoredValue<'_>) -> String {
         | StoredValue::Json(text) => text.to_owned(),
         StoredValue::Integer(n) => n.to_string(),
         StoredValue::Real(n) => n.to_string(),
-        StoredValue::Boolean(yes) => yes.to_string(),
+        StoredValue::Boolean(value) => value.to_string(),
     }
 }

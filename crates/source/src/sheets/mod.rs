@@ -1,8 +1,8 @@
-//! Workbooks: each sheet a table, its names in the header row. XLSX is read and written; XLS and ODS are read.
+//! Workbooks: each sheet is a table, named by its header row. Reads and writes XLSX; reads XLS and ODS.
 //!
-//! Formulas are read as the values that a spreadsheet program left with them; nothing is computed here. Whatever
-//! the bytes are, reading them is bounded ([`budget`]). What is not here: charts, pivots, macros, comments and
-//! formats, but that a write to an XLSX file leaves all of them as they are.
+//! A formula reads as the value that a spreadsheet program cached for it; nothing is computed here. Reading is
+//! bounded whatever the bytes are ([`budget`]). Not read: charts, pivot tables, macros, comments and formats; but a
+//! write to an XLSX file leaves all of them as they are.
 
 mod address;
 mod biff;
@@ -14,6 +14,7 @@ mod ods;
 mod serial_date;
 mod sheet;
 mod sheet_xml;
+mod stale;
 #[cfg(test)]
 mod tests;
 mod workbook;
@@ -32,15 +33,15 @@ use contract::source::{SourceError, WriteError};
 use crate::tables::{FileFormat, ParseError, ParsedFile, RowEdit, TableFile};
 use budget::{Budget, FILE_BYTES_MAX, too_large_error};
 
-/// How a workbook is read, and how often it is looked at.
+/// How to read a workbook, and how often to check it for changes.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub format: WorkbookFormat,
-    /// By sheet: the row that has the names, from 1. The first one with a text in it where nothing is said.
+    /// The header row by sheet, from 1. Without an entry, the first row with a text in it.
     pub header_rows: HashMap<String, u32>,
-    /// The same for a sheet that is not named there.
+    /// The header row of the sheets that `header_rows` does not name.
     pub header_row: Option<u32>,
-    /// How long to trust that the file is what it was. 0: not beyond one call.
+    /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
 }
 
@@ -54,17 +55,17 @@ impl Options {
     }
 }
 
-/// A workbook. Each of its sheets that is visible and has a row of names is a table. Nothing is read yet.
+/// A workbook. Each visible sheet with a header row is a table. Does not read the file yet.
 pub fn open(path: &Path, options: Options) -> TableFile {
     let look_every_ms = options.poll_interval_ms;
     TableFile::open(path, Box::new(options), look_every_ms)
 }
 
-/// How many rows each table of a workbook has, or why it cannot be read: for those who try bytes at random.
+/// The number of rows of each table, or why the workbook cannot be read. For fuzzing.
 #[doc(hidden)]
 pub fn try_bytes(bytes: &[u8], workbook: WorkbookFormat) -> Result<Vec<u32>, String> {
-    let loaded = Options::new(workbook).load(bytes).map_err(|why| why.message)?;
-    Ok(loaded.tables.iter().map(crate::tables::Table::len).collect())
+    let parsed = Options::new(workbook).load(bytes).map_err(|reason| reason.message)?;
+    Ok(parsed.tables.iter().map(crate::tables::Table::len).collect())
 }
 
 impl FileFormat for Options {
@@ -82,15 +83,15 @@ impl FileFormat for Options {
             return Err(too_large_error(format!("the workbook is longer than {mebibytes} MiB")));
         }
         let mut budget = Budget::new();
-        let mut loaded = match self.format {
+        let mut parsed = match self.format {
             WorkbookFormat::Xlsx => return xlsx::load(bytes, self, &mut budget),
             WorkbookFormat::Xls => xls::load(bytes, self, &mut budget)?,
             WorkbookFormat::Ods => ods::load(bytes, self, &mut budget)?,
         };
-        for table in &mut loaded.tables {
+        for table in &mut parsed.tables {
             table.read_only_reason = Some("only XLSX workbooks can be written; save the file as XLSX".into());
         }
-        Ok(loaded)
+        Ok(parsed)
     }
 
     fn rewrite(&self, bytes: &[u8], table: usize, edit: &RowEdit<'_>) -> Result<Vec<u8>, WriteError> {

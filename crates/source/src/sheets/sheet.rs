@@ -1,10 +1,10 @@
-//! One sheet's part: read piece by piece, each with its bytes, so that a write knows what to leave alone.
+//! Reads a sheet's XML as events with their byte ranges, so that a writer knows which bytes to leave alone.
 
 use std::ops::Range;
 
 use contract::time;
 
-use super::address::{COLUMNS_MAX, CellAddress, CellRange, ROWS_MAX};
+use super::address::{COLUMNS_MAX, CellAddress, CellRange, ROWS_MAX, Reference, formula_references};
 use super::budget::{Budget, invalid_file_error};
 use super::grid::{CellValue, Grid, GridCell, GridRow};
 use super::serial_date::format_serial;
@@ -12,9 +12,9 @@ use super::workbook::{WorkbookParts, read_rich_text};
 use super::xml::{StartTag, XmlEvent, XmlReader, unescape_text};
 use crate::tables::ParseError;
 
-/// Something that stands in a sheet's part, in the order in which it stands there.
+/// A part of a sheet, in document order.
 pub(super) enum SheetEvent<'a> {
-    /// `number_at` is where the number stands, if it does.
+    /// `number_span` is where the row number is, if it is given.
     Row {
         number: u32,
         tag: Range<usize>,
@@ -26,14 +26,14 @@ pub(super) enum SheetEvent<'a> {
     },
     Cell(SheetCell),
     Formula(SheetFormula),
-    /// All of `<sheetData>` but its rows.
+    /// The start tag of `<sheetData>`.
     SheetData {
         open: Range<usize>,
     },
     SheetDataEnd {
         tag: Range<usize>,
     },
-    /// An element beside `<sheetData>`, or inside of one.
+    /// An element outside of `<sheetData>`, at any depth.
     Element {
         tag: &'a StartTag<'a>,
         span: Range<usize>,
@@ -47,34 +47,36 @@ pub(super) struct SheetCell {
     pub(super) is_formula: bool,
     pub(super) value: Option<CellValue>,
     pub(super) span: Range<usize>,
-    /// Where `B7` stands, if it does.
+    /// Where `B7` is, if it is given.
     pub(super) address_span: Option<Range<usize>>,
 }
 
 pub(super) struct SheetFormula {
     pub(super) address: CellAddress,
     pub(super) text: String,
-    /// The cells that share it.
+    /// The cells that share the formula.
     pub(super) range: Option<CellRange>,
-    /// Whether it fills all of the area by itself, and not each cell has its own.
+    /// Whether one formula fills the whole range, rather than each cell having its own.
     pub(super) is_array: bool,
+    /// Which shared formula it is. Only one of the cells that share it has the text.
+    pub(super) shared_index: Option<u32>,
 }
 
 type EventHandler<'a> = dyn FnMut(SheetEvent<'_>) -> Result<(), ParseError> + 'a;
 
-/// Walks over a sheet's part.
+/// Reads a sheet's XML and calls `handle` for each event.
 pub(super) fn scan_sheet(
     text: &str,
     book: &WorkbookParts,
     budget: &mut Budget,
-    see: &mut EventHandler<'_>,
+    handle: &mut EventHandler<'_>,
 ) -> Result<(), ParseError> {
     let mut xml = XmlReader::new(text);
     loop {
         match xml.next(budget)? {
             XmlEvent::Start { tag, is_empty: true } if tag.name() == "worksheet" => return Ok(()),
             XmlEvent::Start { tag, is_empty: false } if tag.name() == "worksheet" => break,
-            // A line break behind the declaration.
+            // A line break after the XML declaration.
             XmlEvent::Text(_) => {}
             XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Eof => {
                 return Err(invalid_file_error("a sheet of the workbook is damaged"));
@@ -92,15 +94,15 @@ pub(super) fn scan_sheet(
                     return Err(invalid_file_error("a sheet of the workbook is damaged"));
                 }
                 has_data = true;
-                see(SheetEvent::SheetData { open: xml.span() })?;
+                handle(SheetEvent::SheetData { open: xml.span() })?;
                 if !is_empty {
-                    RowScanner { xml: &mut xml, book, budget, row: 0 }.scan_rows(see)?;
-                    see(SheetEvent::SheetDataEnd { tag: xml.span() })?;
+                    RowScanner { xml: &mut xml, book, budget, row: 0 }.scan_rows(handle)?;
+                    handle(SheetEvent::SheetDataEnd { tag: xml.span() })?;
                 }
             }
             XmlEvent::Start { tag, is_empty } => {
                 let depth = xml.depth() + usize::from(is_empty) - 1;
-                see(SheetEvent::Element { tag: &tag, span: xml.span(), depth })?;
+                handle(SheetEvent::Element { tag: &tag, span: xml.span(), depth })?;
             }
             XmlEvent::End | XmlEvent::Text(_) => {}
         }
@@ -115,7 +117,7 @@ struct RowScanner<'s, 'a> {
 }
 
 impl RowScanner<'_, '_> {
-    fn scan_rows(&mut self, see: &mut EventHandler<'_>) -> Result<(), ParseError> {
+    fn scan_rows(&mut self, handle: &mut EventHandler<'_>) -> Result<(), ParseError> {
         let inside = self.xml.depth();
         loop {
             match self.xml.next(self.budget)? {
@@ -133,12 +135,12 @@ impl RowScanner<'_, '_> {
                     }
                     self.budget.step()?;
                     let span = self.xml.span();
-                    let number_at =
+                    let number_span =
                         tag.attribute_value_span("r").map(|at| at.start + span.start..at.end + span.start);
-                    see(SheetEvent::Row { number: self.row, tag: span, number_span: number_at, is_empty })?;
+                    handle(SheetEvent::Row { number: self.row, tag: span, number_span, is_empty })?;
                     if !is_empty {
-                        self.scan_cells(see)?;
-                        see(SheetEvent::RowEnd { tag: self.xml.span() })?;
+                        self.scan_cells(handle)?;
+                        handle(SheetEvent::RowEnd { tag: self.xml.span() })?;
                     }
                 }
                 XmlEvent::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
@@ -149,7 +151,7 @@ impl RowScanner<'_, '_> {
         }
     }
 
-    fn scan_cells(&mut self, see: &mut EventHandler<'_>) -> Result<(), ParseError> {
+    fn scan_cells(&mut self, handle: &mut EventHandler<'_>) -> Result<(), ParseError> {
         let inside = self.xml.depth();
         let mut next = 0;
         loop {
@@ -163,7 +165,7 @@ impl RowScanner<'_, '_> {
                     };
                     let at = at.filter(|at| at.column < COLUMNS_MAX).ok_or_else(out_of_order_error)?;
                     next = at.column + 1;
-                    self.scan_cell(&tag, is_empty, at, see)?;
+                    self.scan_cell(&tag, is_empty, at, handle)?;
                 }
                 XmlEvent::Start { is_empty: false, .. } => self.xml.skip(self.budget)?,
                 XmlEvent::End if self.xml.depth() < inside => return Ok(()),
@@ -178,10 +180,10 @@ impl RowScanner<'_, '_> {
         tag: &StartTag<'_>,
         is_empty: bool,
         at: CellAddress,
-        see: &mut EventHandler<'_>,
+        handle: &mut EventHandler<'_>,
     ) -> Result<(), ParseError> {
         let open = self.xml.span();
-        let place_at = tag.attribute_value_span("r").map(|at| at.start + open.start..at.end + open.start);
+        let address_span = tag.attribute_value_span("r").map(|at| at.start + open.start..at.end + open.start);
         let style = tag.attribute("s")?.and_then(|style| style.parse().ok()).unwrap_or(0);
         let kind = tag.attribute("t")?;
         let mut raw: Option<String> = None;
@@ -202,7 +204,7 @@ impl RowScanner<'_, '_> {
                         "f" => {
                             is_formula = true;
                             let formula = self.read_formula(&tag, is_empty, at)?;
-                            see(SheetEvent::Formula(formula))?;
+                            handle(SheetEvent::Formula(formula))?;
                         }
                         _ if !is_empty => self.xml.skip(self.budget)?,
                         _ => {}
@@ -216,14 +218,7 @@ impl RowScanner<'_, '_> {
         let value = self.parse_value(kind.as_deref().unwrap_or("n"), raw, inline, style)?;
         let value = value.or(is_formula.then_some(CellValue::Uncomputed));
         let span = open.start..self.xml.span().end;
-        see(SheetEvent::Cell(SheetCell {
-            address: at,
-            style,
-            is_formula,
-            value,
-            span,
-            address_span: place_at,
-        }))
+        handle(SheetEvent::Cell(SheetCell { address: at, style, is_formula, value, span, address_span }))
     }
 
     fn read_formula(
@@ -233,16 +228,20 @@ impl RowScanner<'_, '_> {
         at: CellAddress,
     ) -> Result<SheetFormula, ParseError> {
         let kind = tag.attribute("t")?.unwrap_or_default();
-        let area = tag.attribute("ref")?.and_then(|area| CellRange::parse(&area));
+        let range = tag.attribute("ref")?.and_then(|range| CellRange::parse(&range));
         let mut text = String::new();
         if !is_empty {
             self.xml.inner_text(&mut text, self.budget)?;
         }
         let is_array = matches!(kind.as_str(), "array" | "dataTable");
-        Ok(SheetFormula { address: at, text, range: area, is_array })
+        let shared_index = match kind.as_str() {
+            "shared" => tag.attribute("si")?.and_then(|index| index.parse().ok()),
+            _ => None,
+        };
+        Ok(SheetFormula { address: at, text, range, is_array, shared_index })
     }
 
-    /// A cell's value; nothing if nothing stands there.
+    /// The cell's value; `None` if it is empty.
     fn parse_value(
         &self,
         kind: &str,
@@ -292,22 +291,22 @@ fn out_of_order_error() -> ParseError {
     invalid_file_error("the rows or cells of a sheet are not in order")
 }
 
-/// What a sheet is made of, as far as reading it goes.
+/// What is read of a sheet.
 #[derive(Default)]
 pub(super) struct Sheet {
     pub(super) grid: Grid,
-    /// Relations to tables, by id.
+    /// Relationship ids of tables.
     pub(super) table_relationships: Vec<String>,
     pub(super) is_protected: bool,
-    /// Somebody wrote to it and left computing to whoever opens it next.
+    /// A writer changed cells and left it to the next spreadsheet program to recalculate.
     pub(super) needs_recalculation: bool,
 }
 
 pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) -> Result<Sheet, ParseError> {
     let mut sheet = Sheet::default();
     let mut cells = 0;
-    scan_sheet(text, book, budget, &mut |piece| {
-        match piece {
+    scan_sheet(text, book, budget, &mut |event| {
+        match event {
             SheetEvent::Row { number, is_empty: false, .. } => {
                 sheet.grid.rows.push(GridRow { number, cells: Vec::new() });
             }
@@ -325,9 +324,12 @@ pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) 
                 }
             }
             SheetEvent::Element { tag, .. } => sheet.read_element(tag)?,
+            SheetEvent::Formula(formula) => {
+                sheet.grid.depends_on_other_sheets =
+                    sheet.grid.depends_on_other_sheets || refers_to_other_sheets(&formula.text);
+            }
             SheetEvent::Row { .. }
             | SheetEvent::Cell(_)
-            | SheetEvent::Formula(_)
             | SheetEvent::SheetData { .. }
             | SheetEvent::SheetDataEnd { .. } => {}
         }
@@ -337,12 +339,18 @@ pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) 
     Ok(sheet)
 }
 
+/// Whether a formula may refer to cells of another sheet.
+fn refers_to_other_sheets(formula: &str) -> bool {
+    formula.contains(['!', '['])
+        || formula_references(formula).iter().any(|one| !matches!(one, Reference::Cells(None, _)))
+}
+
 impl Sheet {
     fn read_element(&mut self, tag: &StartTag<'_>) -> Result<(), ParseError> {
         match tag.name() {
             "mergeCell" => {
-                let area = tag.attribute("ref")?.and_then(|area| CellRange::parse(&area));
-                self.grid.merged_ranges.extend(area);
+                let range = tag.attribute("ref")?.and_then(|range| CellRange::parse(&range));
+                self.grid.merged_ranges.extend(range);
             }
             "tablePart" => self.table_relationships.extend(tag.prefixed_attribute("id")?),
             "sheetProtection" => self.is_protected |= tag.is_true("sheet")?,

@@ -1,4 +1,4 @@
-//! A sheet's part with the bytes of everything in it, and changes to it that leave all other bytes alone.
+//! A sheet's XML with the byte ranges of everything in it, and edits that leave all other bytes alone.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ pub(super) struct SheetXml {
     pub(super) rows: Vec<RowXml>,
     pub(super) cells: Vec<CellXml>,
     pub(super) formulas: Vec<SheetFormula>,
-    /// What each formula looks at on this sheet; nothing where it may be anything.
+    /// The cells of this sheet that each formula refers to; `None` if it may be any cell.
     dependencies: Vec<(CellAddress, Option<CellRange>)>,
-    /// The tag that opens `<sheetData>`, and the one that closes it; none closes an empty one.
+    /// The start tag of `<sheetData>`, and its end tag; `None` if the element is empty.
     pub(super) sheet_data: Option<(Range<usize>, Option<Range<usize>>)>,
-    /// Elements beside `<sheetData>`, and inside those.
+    /// Elements outside of `<sheetData>`, at any depth.
     pub(super) other_elements: Vec<SheetElement>,
-    /// `x:` where tags have a prefix.
+    /// `x:` if tags have a prefix.
     pub(super) prefix: String,
 }
 
@@ -28,18 +28,18 @@ pub(super) struct RowXml {
     pub(super) number: u32,
     pub(super) tag: Range<usize>,
     pub(super) number_span: Option<Range<usize>>,
-    /// The tag that closes it; none closes an empty one.
+    /// The end tag; `None` if the element is empty.
     pub(super) close: Option<Range<usize>>,
-    /// Places in [`Part::cells`].
+    /// Positions in [`SheetXml::cells`].
     pub(super) cells: Range<usize>,
 }
 
-/// A cell without its value. There may be millions, so places in the part have 32 bits.
+/// A cell without its value. There may be millions, so byte positions have 32 bits.
 pub(super) struct CellXml {
     pub(super) address: CellAddress,
     pub(super) style: u32,
     span: Range<u32>,
-    /// Where `B7` stands; empty if it does not.
+    /// Where `B7` is; empty if it is not given.
     address_span: Range<u32>,
     pub(super) is_formula: bool,
     pub(super) has_value: bool,
@@ -73,58 +73,58 @@ pub(super) struct SheetElement {
     pub(super) name: String,
     pub(super) depth: usize,
     pub(super) span: Range<usize>,
-    /// `ref` or `sqref`: which cells it is about, and where that stands.
+    /// The value of `ref` or `sqref`, which lists the cells the element applies to, and where it is.
     pub(super) ranges: Option<(Range<usize>, String)>,
     pub(super) recalculates_on_load: bool,
 }
 
 impl SheetXml {
-    /// The part of the sheet that is called `name`.
+    /// Reads the XML of the sheet with this name.
     pub(super) fn read(
         text: &str,
         name: &str,
         book: &WorkbookParts,
         budget: &mut Budget,
     ) -> Result<Self, ParseError> {
-        let mut part = Self::default();
-        scan_sheet(text, book, budget, &mut |piece| {
-            match piece {
-                SheetEvent::Row { number, tag, number_span: number_at, is_empty: _ } => {
-                    let cells = part.cells.len()..part.cells.len();
-                    part.rows.push(RowXml { number, tag, number_span: number_at, close: None, cells });
+        let mut sheet_xml = Self::default();
+        scan_sheet(text, book, budget, &mut |event| {
+            match event {
+                SheetEvent::Row { number, tag, number_span, is_empty: _ } => {
+                    let cells = sheet_xml.cells.len()..sheet_xml.cells.len();
+                    sheet_xml.rows.push(RowXml { number, tag, number_span, close: None, cells });
                 }
                 SheetEvent::RowEnd { tag } => {
-                    if let Some(row) = part.rows.last_mut() {
+                    if let Some(row) = sheet_xml.rows.last_mut() {
                         row.close = Some(tag);
                     }
                 }
                 SheetEvent::Cell(cell) => {
-                    part.cells.push(CellXml::new(&cell));
-                    if let Some(row) = part.rows.last_mut() {
-                        row.cells.end = part.cells.len();
+                    sheet_xml.cells.push(CellXml::new(&cell));
+                    if let Some(row) = sheet_xml.rows.last_mut() {
+                        row.cells.end = sheet_xml.cells.len();
                     }
                 }
                 SheetEvent::Formula(formula) => {
-                    part.record_dependencies(&formula, name);
-                    part.formulas.push(SheetFormula { text: String::new(), ..formula });
+                    sheet_xml.record_dependencies(&formula, name);
+                    sheet_xml.formulas.push(SheetFormula { text: String::new(), ..formula });
                 }
                 SheetEvent::SheetData { open } => {
                     let name = text[open.clone()].trim_start_matches('<');
-                    part.prefix = name.find("sheetData").map_or("", |at| &name[..at]).to_owned();
-                    part.sheet_data = Some((open, None));
+                    sheet_xml.prefix = name.find("sheetData").map_or("", |at| &name[..at]).to_owned();
+                    sheet_xml.sheet_data = Some((open, None));
                 }
                 SheetEvent::SheetDataEnd { tag } => {
-                    if let Some((_, close)) = &mut part.sheet_data {
+                    if let Some((_, close)) = &mut sheet_xml.sheet_data {
                         *close = Some(tag);
                     }
                 }
                 SheetEvent::Element { tag, span, depth } => {
-                    part.other_elements.push(SheetElement::new(tag, span, depth)?)
+                    sheet_xml.other_elements.push(SheetElement::new(tag, span, depth)?)
                 }
             }
             Ok(())
         })?;
-        Ok(part)
+        Ok(sheet_xml)
     }
 
     pub(super) fn row(&self, number: u32) -> Option<&RowXml> {
@@ -142,7 +142,7 @@ impl SheetXml {
         Some(&cells[place])
     }
 
-    /// Elements directly inside of the sheet.
+    /// The children of the worksheet element.
     pub(super) fn top_level_elements(&self) -> impl Iterator<Item = &SheetElement> {
         self.other_elements.iter().filter(|one| one.depth == 1)
     }
@@ -154,28 +154,30 @@ impl SheetXml {
 
     fn record_dependencies(&mut self, formula: &SheetFormula, name: &str) {
         let seen = formula_references(&formula.text).into_iter().filter_map(|one| match one {
-            Reference::Unknown => Some(None),
+            Reference::Name(_) | Reference::Unknown => Some(None),
             Reference::Cells(Some(of), _) if !is_same_sheet_name(&of, name) => None,
-            Reference::Cells(_, area) => Some(Some(extend_shared_range(area, formula))),
+            Reference::Cells(_, range) => Some(Some(extend_shared_range(range, formula))),
         });
-        self.dependencies.extend(seen.map(|area| (formula.address, area)));
+        self.dependencies.extend(seen.map(|range| (formula.address, range)));
     }
 
-    /// The cell whose formula looks at this one, if there may be one on this sheet.
+    /// The address of a formula on this sheet that may refer to this cell.
     pub(super) fn dependent_formula(&self, at: CellAddress) -> Option<CellAddress> {
-        let looks = |(_, area): &&(CellAddress, Option<CellRange>)| area.is_none_or(|area| area.contains(at));
-        self.dependencies.iter().find(looks).map(|(at, _)| *at)
+        let refers =
+            |(_, range): &&(CellAddress, Option<CellRange>)| range.is_none_or(|range| range.contains(at));
+        self.dependencies.iter().find(refers).map(|(at, _)| *at)
     }
 }
 
-/// Names of sheets are equal without regard to case.
+/// Sheet names are case-insensitive.
 pub(super) fn is_same_sheet_name(a: &str, b: &str) -> bool {
     a.to_lowercase() == b.to_lowercase()
 }
 
-/// What a formula looks at from all the cells that share it: each looks as much further as it stands further.
-fn extend_shared_range(area: CellRange, formula: &SheetFormula) -> CellRange {
-    let Some(shared) = formula.range.filter(|_| !formula.is_array) else { return area };
+/// The cells that a shared formula refers to from all the cells that share it: each one's references move along with
+/// it.
+pub(super) fn extend_shared_range(range: CellRange, formula: &SheetFormula) -> CellRange {
+    let Some(shared) = formula.range.filter(|_| !formula.is_array) else { return range };
     let (up, down) = (
         formula.address.row.saturating_sub(shared.first.row),
         shared.last.row.saturating_sub(formula.address.row),
@@ -183,10 +185,10 @@ fn extend_shared_range(area: CellRange, formula: &SheetFormula) -> CellRange {
     let left = formula.address.column.saturating_sub(shared.first.column);
     let right = shared.last.column.saturating_sub(formula.address.column);
     let first = CellAddress {
-        row: area.first.row.saturating_sub(up).max(1),
-        column: area.first.column.saturating_sub(left),
+        row: range.first.row.saturating_sub(up).max(1),
+        column: range.first.column.saturating_sub(left),
     };
-    let last = CellAddress { row: (area.last.row + down).min(ROWS_MAX), column: area.last.column + right };
+    let last = CellAddress { row: (range.last.row + down).min(ROWS_MAX), column: range.last.column + right };
     CellRange { first, last }
 }
 
@@ -194,13 +196,13 @@ impl SheetElement {
     fn new(tag: &StartTag<'_>, span: Range<usize>, depth: usize) -> Result<Self, ParseError> {
         let attribute = if tag.attribute("sqref")?.is_some() { "sqref" } else { "ref" };
         let place = tag.attribute_value_span(attribute).map(|at| at.start + span.start..at.end + span.start);
-        let areas = place.zip(tag.attribute(attribute)?);
+        let ranges = place.zip(tag.attribute(attribute)?);
         let is_on = tag.is_true("fullCalcOnLoad")?;
-        Ok(Self { name: tag.name().to_owned(), depth, span, ranges: areas, recalculates_on_load: is_on })
+        Ok(Self { name: tag.name().to_owned(), depth, span, ranges, recalculates_on_load: is_on })
     }
 }
 
-/// Changes to a text, each at its place, none over another.
+/// Replacements in a text, at different positions.
 #[derive(Default)]
 pub(super) struct Splices(Vec<(Range<usize>, String)>);
 
@@ -214,12 +216,12 @@ impl Splices {
     }
 
     pub(super) fn apply(mut self, text: &str) -> String {
-        // What is put in before a place goes before what is put there.
+        // An insertion at a position goes before a replacement that starts there.
         self.0.sort_by_key(|(at, _)| (at.start, at.end));
         let mut out = String::with_capacity(text.len() + 256);
         let mut done = 0;
         for (at, new) in &self.0 {
-            // None is made over another, unless the file itself says odd things: what comes of that is read back.
+            // Edits overlap only in a malformed file. The writer reads the result back and compares it.
             if at.start < done {
                 continue;
             }

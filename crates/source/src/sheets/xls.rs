@@ -1,4 +1,4 @@
-//! XLS as Excel 97 and later write it (BIFF8). Only read.
+//! XLS as Excel 97 and later write it (BIFF8). Read only.
 
 use contract::source::SkippedTable;
 
@@ -12,7 +12,7 @@ use super::serial_date::{Epoch, NumberFormat, builtin_format, format_of_code, fo
 use super::zip::password_error;
 use crate::tables::{ParseError, ParsedFile};
 
-/// Kinds of records, as [MS-XLS] 2.3 numbers them.
+/// Record types, as numbered in [MS-XLS] 2.3.
 mod id {
     pub(super) const FORMULA: u16 = 0x06;
     pub(super) const EOF: u16 = 0x0a;
@@ -62,23 +62,23 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
         return Err(password_error());
     }
     let Some(stream) = container.stream("Workbook", budget)? else {
-        let why = match container.has("Book") {
+        let reason = match container.has("Book") {
             true => "the workbook was saved by Excel 95 or older",
-            false => "the file is no workbook",
+            false => "the file is not a workbook",
         };
-        return Err(invalid_file_error(why));
+        return Err(invalid_file_error(reason));
     };
     let globals = Globals::read(&stream, budget)?;
-    let mut loaded = ParsedFile::default();
+    let mut parsed = ParsedFile::default();
     for bound in &globals.sheets {
-        let mut leave_out =
-            |why: String| loaded.skipped_tables.push(SkippedTable { table: bound.name.clone(), reason: why });
+        let mut skip =
+            |reason: String| parsed.skipped_tables.push(SkippedTable { table: bound.name.clone(), reason });
         if !bound.has_cells {
-            leave_out("it is a chart or a macro, and has no cells".into());
+            skip("it is a chart or a macro sheet, without cells".into());
             continue;
         }
         if bound.is_hidden {
-            leave_out("it is hidden in the workbook".into());
+            skip("it is hidden in the workbook".into());
             continue;
         }
         let grid = globals.read_sheet(&stream, bound.offset, budget)?;
@@ -86,13 +86,13 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
             Ok(layout) => {
                 let (table, notes) =
                     grid.build_table(&bound.name, &layout, &globals.shared_strings, budget)?;
-                loaded.tables.push(table);
-                loaded.notes.extend(notes);
+                parsed.tables.push(table);
+                parsed.notes.extend(notes);
             }
-            Err(why) => leave_out(why),
+            Err(reason) => skip(reason),
         }
     }
-    Ok(loaded)
+    Ok(parsed)
 }
 
 fn damaged_error() -> ParseError {
@@ -161,7 +161,7 @@ impl Globals {
             merged_ranges: Vec::new(),
             awaits_string: false,
         };
-        // Charts on a sheet are sheets within it.
+        // Charts on a sheet are nested sheets.
         let mut depth = 1;
         while let Some(mut record) = records.next(budget)? {
             match record.id {
@@ -179,8 +179,8 @@ impl Globals {
 
     fn number_value(&self, n: f64, style: u16) -> CellValue {
         let format = self.styles.get(usize::from(style)).copied().unwrap_or(0);
-        let own = self.formats.iter().find(|(number, _)| *number == format);
-        let shown = own.map_or_else(|| builtin_format(format.into()), |(_, shown)| *shown);
+        let own_format = self.formats.iter().find(|(number, _)| *number == format);
+        let shown = own_format.map_or_else(|| builtin_format(format.into()), |(_, shown)| *shown);
         match format_serial(n, shown, self.epoch) {
             Some(moment) => CellValue::DateTime(moment.into_boxed_str()),
             None if n.is_finite() => CellValue::Number(n),
@@ -193,7 +193,7 @@ struct CellCollector<'g> {
     globals: &'g Globals,
     cells: Vec<(CellAddress, bool, CellValue)>,
     merged_ranges: Vec<CellRange>,
-    /// The last formula's value stands in a record of its own.
+    /// The last formula's value follows in a record of its own.
     awaits_string: bool,
 }
 
@@ -256,7 +256,7 @@ impl CellCollector<'_> {
                         self.awaits_string = true;
                         CellValue::Uncomputed
                     }
-                    [1, _, yes, .., 0xff, 0xff] => CellValue::Boolean(yes != 0),
+                    [1, _, value, .., 0xff, 0xff] => CellValue::Boolean(value != 0),
                     [2, .., 0xff, 0xff] => CellValue::Error,
                     [_, .., 0xff, 0xff] => CellValue::Text("".into()),
                     bytes => self.globals.number_value(f64::from_le_bytes(bytes), style),
@@ -272,9 +272,9 @@ impl CellCollector<'_> {
             }
             id::SHARED_FORMULA | id::ARRAY | id::TABLE => self.awaits_string = awaited,
             id::MERGE_CELLS => {
-                for area in data.get(2..).unwrap_or_default().chunks_exact(8) {
+                for range in data.get(2..).unwrap_or_default().chunks_exact(8) {
                     budget.step()?;
-                    let word = |at: usize| u16_at(area, at).map_or(0, u32::from);
+                    let word = |at: usize| u16_at(range, at).map_or(0, u32::from);
                     let first = CellAddress { row: word(0) + 1, column: word(4) };
                     let last = CellAddress { row: word(2) + 1, column: word(6) };
                     self.merged_ranges.push(CellRange { first, last });
@@ -297,7 +297,7 @@ impl CellCollector<'_> {
         Ok(())
     }
 
-    /// By row and column; of two cells at one place the later one.
+    /// Sorted by row and column; of two cells with one address, the later one.
     fn into_grid(mut self) -> Grid {
         self.cells.sort_by_key(|(at, _, _)| (at.row, at.column));
         let mut rows: Vec<GridRow> = Vec::new();
@@ -311,6 +311,6 @@ impl CellCollector<'_> {
             }
             cells.push(GridCell { column: at.column, is_formula, value });
         }
-        Grid { rows, table_range: None, merged_ranges: self.merged_ranges }
+        Grid { rows, merged_ranges: self.merged_ranges, ..Grid::default() }
     }
 }

@@ -1,36 +1,41 @@
-//! XLSX: a package of XML parts. Read as it stands, and written one part at a time.
+//! XLSX: a ZIP package of XML parts.
 
 use contract::source::{SkippedTable, WriteError};
 
-use super::address::CellRange;
+use super::address::{CellAddress, CellRange};
 use super::budget::{Budget, invalid_file_error};
 use super::sheet::{Sheet, read_sheet};
+use super::stale::StaleCells;
 use super::workbook::{SheetKind, WorkbookParts, read_relationships};
 use super::writer::{SheetWriter, parse_to_write_error};
 use super::xml::{XmlEvent, XmlReader, utf8_text};
 use super::zip::ZipArchive;
 use super::{Options, cfb};
-use crate::tables::{ParseError, ParsedFile, RowEdit};
+use crate::tables::{ParseError, ParsedFile, RowEdit, Table};
 
 pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Result<ParsedFile, ParseError> {
     let archive = open_archive(bytes, budget)?;
     let book = WorkbookParts::open(&archive, budget)?;
-    let mut loaded = ParsedFile::default();
-    let (mut stale, mut computed) = (Vec::new(), Vec::new());
-    for part in &book.sheets {
+    let mut parsed = ParsedFile::default();
+    let mut changed = Vec::new();
+    let mut layouts = Vec::new();
+    for (sheet_index, part) in book.sheets.iter().enumerate() {
         let name = &part.name;
-        let mut leave_out =
-            |why: String| loaded.skipped_tables.push(SkippedTable { table: name.clone(), reason: why });
+        let mut skip =
+            |reason: String| parsed.skipped_tables.push(SkippedTable { table: name.clone(), reason });
         let SheetKind::Cells(target, at) = &part.kind else {
-            leave_out("it is a chart or a macro, and has no cells".into());
+            skip("it is a chart or a macro sheet, without cells".into());
             continue;
         };
         if part.is_hidden {
-            leave_out("it is hidden in the workbook".into());
+            skip("it is hidden in the workbook".into());
             continue;
         }
         let bytes = archive.read(*at, budget)?;
         let sheet = load_sheet(&archive, &book, target, utf8_text(&bytes)?, budget)?;
+        if sheet.needs_recalculation {
+            changed.push(sheet_index);
+        }
         match sheet.grid.find_table(&book.shared_strings, options.header_row_for(name)) {
             Ok(layout) => {
                 let (mut table, notes) =
@@ -39,31 +44,39 @@ pub(super) fn load(bytes: &[u8], options: &Options, budget: &mut Budget) -> Resu
                     table.read_only_reason =
                         Some("the sheet is protected; unprotect it in a spreadsheet program".into());
                 }
-                loaded.tables.push(table);
-                loaded.notes.extend(notes);
+                parsed.tables.push(table);
+                parsed.notes.extend(notes);
+                layouts.push((sheet_index, layout.columns));
             }
-            Err(why) => leave_out(why),
-        }
-        if sheet.needs_recalculation {
-            stale.push(name);
-        }
-        if sheet.grid.rows.iter().any(|row| row.cells.iter().any(|cell| cell.is_formula)) {
-            computed.push(name);
+            Err(reason) => skip(reason),
         }
     }
-    for name in stale {
-        let others: Vec<String> =
-            computed.iter().filter(|one| **one != name).map(|one| format!("`{one}`")).collect();
-        let others = match others.is_empty() {
-            true => String::new(),
-            false => format!(", on {} too,", others.join(", ")),
-        };
-        loaded.notes.push(format!(
-            "values were written to `{name}`, and formulas that look at it{others} are as old as the last time a \
-             spreadsheet program saved the file"
-        ));
+    if !changed.is_empty() {
+        let stale = StaleCells::find(&archive, &book, &changed, budget)?;
+        for (table, (sheet_index, columns)) in parsed.tables.iter_mut().zip(&layouts) {
+            withdraw_stale(table, stale.positions(*sheet_index, table.row_numbers(), columns), columns);
+            parsed.notes.extend(table.notice.as_deref().map(str::to_owned));
+        }
     }
-    Ok(loaded)
+    Ok(parsed)
+}
+
+/// Withdraws stale values, and says so in the table's notice.
+fn withdraw_stale(table: &mut Table, cells: Vec<(u32, usize)>, columns: &[u32]) {
+    let Some((row, column)) = cells.first() else { return };
+    let first = CellAddress { row: table.row_numbers()[*row as usize], column: columns[*column] };
+    let cells_text = match cells.len() {
+        1 => format!("the value of {first} on `{}` is withdrawn: its formula", table.name),
+        count => {
+            format!("{count} values on `{}` are withdrawn ({first} first): their formulas", table.name)
+        }
+    };
+    let notice = format!(
+        "{cells_text} may depend on cells that were written since the workbook was last calculated; open and save \
+         it in a spreadsheet program to compute them again"
+    );
+    table.notice = Some(notice.into());
+    table.withdraw(cells);
 }
 
 pub(super) fn rewrite(
@@ -84,7 +97,7 @@ pub(super) fn rewrite(
         let header_row = options.header_row_for(&part.name);
         let Ok(layout) = sheet.grid.find_table(&book.shared_strings, header_row) else { continue };
         if tables == table {
-            let writing = SheetWriter {
+            let writer = SheetWriter {
                 archive: &archive,
                 book: &book,
                 sheet_index: at,
@@ -92,7 +105,7 @@ pub(super) fn rewrite(
                 sheet: &sheet,
                 layout: &layout,
             };
-            let new = writing.rewrite(edit, budget)?;
+            let new = writer.rewrite(edit, budget)?;
             let mark = &bytes[..bytes.len() - text.len()];
             return Ok(archive.replace_part(*place, &[mark, new.as_bytes()].concat()));
         }
@@ -103,7 +116,7 @@ pub(super) fn rewrite(
 
 fn open_archive<'a>(bytes: &'a [u8], budget: &mut Budget) -> Result<ZipArchive<'a>, ParseError> {
     if cfb::is_compound_file(bytes) {
-        // A workbook with a password is packed into another kind of container; so is an old one.
+        // A workbook with a password is inside a compound file; so is an XLS workbook.
         return Err(match cfb::CompoundFile::open(bytes, budget) {
             Ok(container) if container.has("EncryptedPackage") => super::zip::password_error(),
             _ => invalid_file_error("the file is an old workbook (XLS) under another name"),
@@ -131,7 +144,7 @@ fn load_sheet(
     Ok(sheet)
 }
 
-/// The rows and columns of a table, without its totals. A table without a header is none of ours.
+/// The range of an Excel table, without its totals. `None` for a table without a header row.
 fn table_range(xml: &str, budget: &mut Budget) -> Result<Option<CellRange>, ParseError> {
     let mut xml = XmlReader::new(xml);
     loop {
@@ -142,14 +155,14 @@ fn table_range(xml: &str, budget: &mut Budget) -> Result<Option<CellRange>, Pars
                     let number = tag.attribute(name)?;
                     Ok::<u32, ParseError>(number.and_then(|number| number.parse().ok()).unwrap_or(default))
                 };
-                let area = tag.attribute("ref")?.and_then(|area| CellRange::parse(&area));
+                let range = tag.attribute("ref")?.and_then(|range| CellRange::parse(&range));
                 let (headers, totals) = (number("headerRowCount", 1)?, number("totalsRowCount", 0)?);
-                return Ok(area.filter(|area| headers == 1 && totals <= area.last.row - area.first.row).map(
-                    |mut area| {
-                        area.last.row -= totals;
-                        area
-                    },
-                ));
+                return Ok(range
+                    .filter(|range| headers == 1 && totals <= range.last.row - range.first.row)
+                    .map(|mut range| {
+                        range.last.row -= totals;
+                        range
+                    }));
             }
             XmlEvent::Start { .. } | XmlEvent::End | XmlEvent::Text(_) => {}
         }

@@ -1,12 +1,14 @@
-//! Answers reads from the newest state of a file that fits the contract, whatever kind of file it is.
+//! Serves reads from the newest snapshot of a file that fits the contract, for every kind of file.
 //!
-//! A kind of file says how its rows are found, told and tried ([`Fit`]), and how they are compared ([`Sorted`]).
-//! Everything that is the same for all of them is here: following the file, walking a page, [`order`], search.
+//! A kind of file says how to find, read and filter its rows ([`ReadableTable`]) and how to compare them
+//! ([`SortableTable`]). What is the same for all kinds is here: following the file, paging, sorting ([`order`]),
+//! searching.
 
 pub(crate) mod column_lookup;
 mod order;
 mod scan;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::source::{
@@ -21,61 +23,61 @@ use crate::watch::{FileLoader, SnapshotObserver, WatchedFile};
 
 pub(crate) use order::{SortOrders, SortableColumn, SortableTable};
 
-/// Rows with more cells than this have them on the heap.
+/// Rows with more values than this need a heap allocation.
 const VALUES_ON_STACK: usize = 32;
 
-/// Content that a contract can be fitted to.
+/// A file loader whose snapshots can be read through a contract's shape.
 pub(crate) trait TableLoader: FileLoader {
-    /// What a contract reads, by the names in the file. Outlives any one state of it.
+    /// The contract's columns by their names in the file. Outlives every single snapshot.
     type Mapping: Send + Sync;
     type View: ReadableTable;
 
-    fn map_columns(&self, shape: &TableShape, loaded: &Self::Snapshot) -> Self::Mapping;
+    fn map_columns(&self, shape: &TableShape, snapshot: &Self::Snapshot) -> Self::Mapping;
 
-    /// A state of the file through the plan, or the place at which it no longer has that shape.
-    fn open_view(plan: &Self::Mapping, loaded: &Self::Snapshot) -> Result<Self::View, Self::Error>;
+    /// A view of the snapshot, or the error that names the first place where the snapshot does not fit the shape.
+    fn open_view(mapping: &Self::Mapping, snapshot: &Self::Snapshot) -> Result<Self::View, Self::Error>;
 }
 
-/// One state of a table, ready to be read.
+/// One snapshot of a table, ready to be read.
 pub(crate) trait ReadableTable: SortableTable + Send + Sync + 'static {
-    /// What is used for one row after the other.
+    /// A buffer that is reused from row to row.
     type Scratch<'a>: Default
     where
         Self: 'a;
-    /// A filter, ready to be tried on many rows.
+    /// A filter, prepared to be tested on many rows.
     type PreparedFilter<'a>
     where
         Self: 'a;
 
-    /// The row whose key is written like this one.
+    /// Finds the row whose key is spelled like this one.
     fn find_by_index(&self, key: &[ValueRef<'_>]) -> Option<u32>;
 
-    /// The row with this key, however both are written: `1.5` is `1.50`.
+    /// Finds the row with this key, whatever the spelling of either: `1.5` equals `1.50`.
     #[inline]
     fn find(&self, key: &[ValueRef<'_>]) -> Option<u32> {
         self.find_by_index(key).or_else(|| self.find_equivalent_key(key))
     }
 
-    /// The only row whose key means the same. Of several, nobody knows which one is meant.
+    /// The only row whose key is equal but spelled differently. With several such rows the key is ambiguous.
     #[cold]
     fn find_equivalent_key(&self, key: &[ValueRef<'_>]) -> Option<u32> {
-        let places = &self.orders().key_columns;
-        if key.len() != places.len()
-            || places.iter().all(|place| has_canonical_form(self.columns()[*place].data_type()))
+        let positions = &self.orders().key_columns;
+        if key.len() != positions.len()
+            || positions.iter().all(|position| has_canonical_form(self.columns()[*position].data_type()))
         {
             return None;
         }
-        let filters: Vec<Filter<'_>> = places
+        let filters: Vec<Filter<'_>> = positions
             .iter()
             .zip(key)
             .map(|(column, value)| Filter { column: *column, comparison: Comparison::Equals, value: *value })
             .collect();
-        let (sieves, mut scratch) = (self.prepare_filters(&filters), Default::default());
-        let mut found = (0..self.len()).filter(|row| self.matches_filters(*row, &sieves, &mut scratch));
+        let (prepared, mut scratch) = (self.prepare_filters(&filters), Default::default());
+        let mut found = (0..self.len()).filter(|row| self.matches_filters(*row, &prepared, &mut scratch));
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// Hands a row's cells to `then`, in the order of the shape.
+    /// Passes a row's values to `then`, in the order of the shape.
     fn with_row<'a>(&'a self, row: u32, scratch: &mut Self::Scratch<'a>, then: impl FnOnce(&[ValueRef<'_>]));
 
     fn prepare_filters<'a>(&'a self, filters: &[Filter<'a>]) -> Vec<Self::PreparedFilter<'a>>;
@@ -83,44 +85,49 @@ pub(crate) trait ReadableTable: SortableTable + Send + Sync + 'static {
     fn matches_filters<'a>(
         &'a self,
         row: u32,
-        sieves: &[Self::PreparedFilter<'a>],
+        prepared: &[Self::PreparedFilter<'a>],
         scratch: &mut Self::Scratch<'a>,
     ) -> bool;
 
-    /// Columns in the order in which their texts are best looked at.
-    fn search_columns(&self, places: &[usize]) -> Vec<&Self::Column>;
+    /// The columns in the order in which their texts are cheapest to read.
+    fn search_columns(&self, positions: &[usize]) -> Vec<&Self::Column>;
 
-    /// Whether each word is part of one of the columns.
+    /// Whether every term occurs in one of the columns.
     fn matches_all_terms<'a>(
         &'a self,
         row: u32,
         columns: &[&Self::Column],
-        hunt: &mut TermMatcher,
+        matcher: &mut TermMatcher,
         scratch: &mut Self::Scratch<'a>,
     ) -> bool;
 
-    /// Shows a row to the clerk before it is changed. What else is to be set.
+    /// What callers should know about the values of this snapshot, as a sentence.
+    fn notice(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Shows a row to the checks before it is changed. Returns further values to set.
     fn check_before_write(
         &self,
         row: u32,
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<Vec<(usize, Value)>, WriteError> {
-        let mut said = Ok(Vec::new());
-        self.with_row(row, &mut Default::default(), |cells| said = clerk.before_write(cells));
-        said.map_err(|VersionConflict| WriteError::VersionConflict)
+        let mut result = Ok(Vec::new());
+        self.with_row(row, &mut Default::default(), |cells| result = checks.before_write(cells));
+        result.map_err(|VersionConflict| WriteError::VersionConflict)
     }
 
-    /// Shows a row to the clerk as it is afterwards. What is told of it.
-    fn check_after_write(&self, row: u32, clerk: &mut dyn WriteChecks) -> Result<Vec<u8>, WriteError> {
-        let mut told = Ok(Vec::new());
-        self.with_row(row, &mut Default::default(), |cells| told = clerk.after_write(cells));
-        told.map_err(|ContractViolation| WriteError::ContractViolation)
+    /// Shows a row to the checks as it is after the change. Returns the response.
+    fn check_after_write(&self, row: u32, checks: &mut dyn WriteChecks) -> Result<Vec<u8>, WriteError> {
+        let mut result = Ok(Vec::new());
+        self.with_row(row, &mut Default::default(), |cells| result = checks.after_write(cells));
+        result.map_err(|ContractViolation| WriteError::ContractViolation)
     }
 }
 
-/// Whether values of a kind that mean the same are written the same. Else a key may have to be looked for row by row.
-fn has_canonical_form(kind: DataType) -> bool {
-    match kind {
+/// Whether equal values of a type are always spelled the same. If not, finding a key may take a scan.
+fn has_canonical_form(data_type: DataType) -> bool {
+    match data_type {
         DataType::Decimal | DataType::Number | DataType::Timestamp | DataType::LocalTimestamp => false,
         DataType::Text
         | DataType::Integer
@@ -132,7 +139,7 @@ fn has_canonical_form(kind: DataType) -> bool {
     }
 }
 
-/// A value as it is told: as the table has it, or as something that had to be made.
+/// A value as it is read: borrowed from the table, or made for this read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum CowValue<'a> {
     Borrowed(ValueRef<'a>),
@@ -151,7 +158,7 @@ impl CowValue<'_> {
     }
 }
 
-/// Hands the cells that `parts` stand for to `then`.
+/// Passes the values of `parts` to `then`.
 #[inline]
 pub(crate) fn with_values<'a, T>(
     parts: &'a [T],
@@ -160,8 +167,8 @@ pub(crate) fn with_values<'a, T>(
 ) {
     if parts.len() <= VALUES_ON_STACK {
         let mut cells = [ValueRef::Null; VALUES_ON_STACK];
-        for (place, part) in cells.iter_mut().zip(parts) {
-            *place = cell(part);
+        for (position, part) in cells.iter_mut().zip(parts) {
+            *position = cell(part);
         }
         then(&cells[..parts.len()]);
     } else {
@@ -169,41 +176,39 @@ pub(crate) fn with_values<'a, T>(
     }
 }
 
-/// A plan for a shape, and what the file holds through it.
+/// Maps a shape to the file's columns and opens the snapshot through the mapping.
 pub(crate) fn bind_shape<C: TableLoader>(
-    watch: &WatchedFile<C>,
+    file: &WatchedFile<C>,
     shape: &TableShape,
-    loaded: Result<Arc<C::Snapshot>, C::Error>,
+    snapshot: Result<Arc<C::Snapshot>, C::Error>,
 ) -> Result<(C::Mapping, C::View), C::Error> {
-    let loaded = loaded?;
-    let plan = watch.loader.map_columns(shape, &loaded);
-    let fit = C::open_view(&plan, &loaded)?;
-    Ok((plan, fit))
+    let snapshot = snapshot?;
+    let mapping = file.loader.map_columns(shape, &snapshot);
+    let view = C::open_view(&mapping, &snapshot)?;
+    Ok((mapping, view))
 }
 
-/// Reads a file as it is, and as it becomes.
+/// Reads a file and follows its changes.
 pub(crate) struct SnapshotReader<C: TableLoader> {
     file: Arc<WatchedFile<C>>,
     mapping: C::Mapping,
-    /// Whether the index finds whatever is there.
+    /// Whether the key index finds every key, so that no scan is needed.
     index_is_exact: bool,
     current: RwLock<Result<Arc<C::View>, SourceError>>,
+    /// Whether the current view has a notice. Nearly none has, and every call asks.
+    has_notice: AtomicBool,
 }
 
 impl<C: TableLoader> SnapshotReader<C> {
-    pub(crate) fn open(watch: &Arc<WatchedFile<C>>, shape: &TableShape) -> Result<Arc<Self>, SourceError> {
-        watch.subscribe(|loaded| {
-            let (plan, fit) =
-                bind_shape(watch, shape, loaded).map_err(|trouble| watch.source_error(&trouble))?;
-            let finds_at_once =
-                shape.key.iter().all(|place| has_canonical_form(shape.columns[*place].data_type));
-            let now = RwLock::new(Ok(Arc::new(fit)));
-            Ok(Arc::new(Self {
-                file: watch.clone(),
-                mapping: plan,
-                index_is_exact: finds_at_once,
-                current: now,
-            }))
+    pub(crate) fn open(file: &Arc<WatchedFile<C>>, shape: &TableShape) -> Result<Arc<Self>, SourceError> {
+        file.subscribe(|snapshot| {
+            let (mapping, view) =
+                bind_shape(file, shape, snapshot).map_err(|error| file.source_error(&error))?;
+            let index_is_exact =
+                shape.key.iter().all(|position| has_canonical_form(shape.columns[*position].data_type));
+            let has_notice = AtomicBool::new(view.notice().is_some());
+            let current = RwLock::new(Ok(Arc::new(view)));
+            Ok(Arc::new(Self { file: file.clone(), mapping, index_is_exact, current, has_notice }))
         })
     }
 
@@ -213,15 +218,18 @@ impl<C: TableLoader> SnapshotReader<C> {
 }
 
 impl<C: TableLoader> SnapshotObserver<C> for SnapshotReader<C> {
-    fn snapshot_changed(&self, now: Result<&Arc<C::Snapshot>, &C::Error>) {
-        let fit = now.map_err(C::Error::clone).and_then(|loaded| C::open_view(&self.mapping, loaded));
-        let fit = fit.map(Arc::new).map_err(|trouble| self.file.source_error(&trouble));
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fit;
+    fn snapshot_changed(&self, current: Result<&Arc<C::Snapshot>, &C::Error>) {
+        let view =
+            current.map_err(C::Error::clone).and_then(|snapshot| C::open_view(&self.mapping, snapshot));
+        let view = view.map(Arc::new).map_err(|error| self.file.source_error(&error));
+        let has_notice = view.as_ref().is_ok_and(|view| view.notice().is_some());
+        self.has_notice.store(has_notice, Ordering::Relaxed);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
     fn would_break(&self, old: &C::Snapshot, new: &C::Snapshot) -> Option<C::Error> {
-        let trouble = C::open_view(&self.mapping, new).err()?;
-        C::open_view(&self.mapping, old).ok().map(|_| trouble)
+        let error = C::open_view(&self.mapping, new).err()?;
+        C::open_view(&self.mapping, old).ok().map(|_| error)
     }
 }
 
@@ -229,19 +237,26 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
     fn can_run_inline(&self, read: &ReadRequest<'_>) -> bool {
         match read {
             ReadRequest::Get => {
-                self.index_is_exact || self.current_view().map_or(true, |fit| scan::fits_inline(&*fit))
+                self.index_is_exact || self.current_view().map_or(true, |view| scan::fits_inline(&*view))
             }
             ReadRequest::List(query) => {
-                self.current_view().map_or(true, |fit| scan::query_fits_inline(&*fit, query))
+                self.current_view().map_or(true, |view| scan::query_fits_inline(&*view, query))
             }
         }
     }
 
+    fn notice(&self) -> Option<Arc<str>> {
+        if !self.has_notice.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.current.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok()?.notice()
+    }
+
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
         self.file.poll();
-        let fit = self.current_view()?;
-        let Some(found) = fit.find(key) else { return Ok(false) };
-        fit.with_row(found, &mut Default::default(), row);
+        let view = self.current_view()?;
+        let Some(found) = view.find(key) else { return Ok(false) };
+        view.with_row(found, &mut Default::default(), row);
         Ok(true)
     }
 
@@ -251,14 +266,14 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<u64>, SourceError> {
         self.file.poll();
-        let fit = self.current_view()?;
-        let mut pace = ScanProgress::for_query(query);
-        let order = order::row_order(&*fit, query.sort, &mut pace)?;
-        let seen = match query.after {
-            Some(after) => order::rows_up_to(&*fit, &order, query.sort, after)?,
+        let view = self.current_view()?;
+        let mut progress = ScanProgress::for_query(query);
+        let order = order::row_order(&*view, query.sort, &mut progress)?;
+        let start = match query.after {
+            Some(after) => order::rows_up_to(&*view, &order, query.sort, after)?,
             None => 0,
         };
-        scan::list_rows(&*fit, query, &order, seen, &mut pace, row)
+        scan::list_rows(&*view, query, &order, start, &mut progress, row)
     }
 
     fn search(

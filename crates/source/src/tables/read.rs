@@ -1,4 +1,6 @@
-//! Reads rows of a table: found by their key, told cell by cell, tried by filters and words.
+//! Reads rows: finds them by key, converts their values, applies filters and search terms.
+
+use std::sync::Arc;
 
 use contract::source::{Comparison, Filter};
 use contract::{ValueRef, order};
@@ -8,7 +10,7 @@ use super::view::TableView;
 use crate::snapshot_reader::{self, CowValue, SortableColumn};
 use crate::text_search::TermMatcher;
 
-/// A filter, with its value as it is compared.
+/// A filter, with its operand in the form in which it is compared.
 pub(super) struct TableFilter<'a> {
     column: &'a TableColumn,
     comparison: Comparison,
@@ -16,7 +18,7 @@ pub(super) struct TableFilter<'a> {
 }
 
 impl snapshot_reader::ReadableTable for TableView {
-    /// The cells of one row.
+    /// The values of one row.
     type Scratch<'a> = Vec<CowValue<'a>>;
     type PreparedFilter<'a> = TableFilter<'a>;
 
@@ -24,17 +26,18 @@ impl snapshot_reader::ReadableTable for TableView {
         let index = self.index.as_ref()?;
         match &self.orders.key_columns[..] {
             [only] => index.find(&self.table, &[&self.columns[*only]], key),
-            places => {
-                let columns: Vec<&TableColumn> = places.iter().map(|place| &self.columns[*place]).collect();
+            positions => {
+                let columns: Vec<&TableColumn> =
+                    positions.iter().map(|position| &self.columns[*position]).collect();
                 index.find(&self.table, &columns, key)
             }
         }
     }
 
-    fn with_row<'a>(&'a self, row: u32, told: &mut Vec<CowValue<'a>>, then: impl FnOnce(&[ValueRef<'_>])) {
-        told.clear();
-        told.extend(self.columns.iter().map(|column| column.value(&self.table, row)));
-        snapshot_reader::with_values(told, CowValue::as_value_ref, then);
+    fn with_row<'a>(&'a self, row: u32, values: &mut Vec<CowValue<'a>>, then: impl FnOnce(&[ValueRef<'_>])) {
+        values.clear();
+        values.extend(self.columns.iter().map(|column| column.value(&self.table, row)));
+        snapshot_reader::with_values(values, CowValue::as_value_ref, then);
     }
 
     fn prepare_filters<'a>(&'a self, filters: &[Filter<'a>]) -> Vec<TableFilter<'a>> {
@@ -52,29 +55,33 @@ impl snapshot_reader::ReadableTable for TableView {
     fn matches_filters<'a>(
         &'a self,
         row: u32,
-        sieves: &[TableFilter<'a>],
+        prepared: &[TableFilter<'a>],
         _: &mut Vec<CowValue<'a>>,
     ) -> bool {
-        sieves.iter().all(|TableFilter { column, comparison: test, operand: bound }| {
+        prepared.iter().all(|TableFilter { column, comparison, operand }| {
             let own = column.normalize(column.value(&self.table, row));
-            order::matches_filter(column.data_type, own.as_value_ref(), *test, bound.as_value_ref())
+            order::matches_filter(column.data_type, own.as_value_ref(), *comparison, operand.as_value_ref())
         })
     }
 
-    fn search_columns(&self, places: &[usize]) -> Vec<&TableColumn> {
-        places.iter().map(|place| &self.columns[*place]).collect()
+    fn notice(&self) -> Option<Arc<str>> {
+        self.table.notice.clone()
+    }
+
+    fn search_columns(&self, positions: &[usize]) -> Vec<&TableColumn> {
+        positions.iter().map(|position| &self.columns[*position]).collect()
     }
 
     fn matches_all_terms<'a>(
         &'a self,
         row: u32,
         columns: &[&TableColumn],
-        hunt: &mut TermMatcher,
+        matcher: &mut TermMatcher,
         _: &mut Vec<CowValue<'a>>,
     ) -> bool {
         columns.iter().any(|column| {
-            let told = column.value(&self.table, row);
-            column.to_text(told.as_value_ref()).is_some_and(|text| hunt.match_text(&text))
+            let values = column.value(&self.table, row);
+            column.to_text(values.as_value_ref()).is_some_and(|text| matcher.match_text(&text))
         })
     }
 }

@@ -1,23 +1,25 @@
-//! A table in memory: nine bytes for each cell, column by column, and its texts one behind the other.
+//! A table in memory: nine bytes per cell, column by column, and all texts in one string.
+
+use std::sync::Arc;
 
 use contract::ValueRef;
 use contract::source::ColumnFacts;
 
 use super::profile::TableColumnProfile;
 
-/// A value as a file has it. What a format reads it gets back in an [`Edit`](super::Edit), of the same sort.
+/// A value as the file stores it. A format gets the same class of value back in a [`RowEdit`](super::RowEdit).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum StoredValue<'a> {
     Null,
     Text(&'a str),
-    /// A date or a time as ISO 8601 writes it, where the file has a form of its own for them.
+    /// A date or a time in ISO 8601, where the file has a native form for it.
     DateTime(&'a str),
     Integer(i64),
     Real(f64),
-    /// A number that is neither an integer of 64 bits nor a binary fraction that prints back as these digits.
+    /// A number that is neither a 64-bit integer nor a float that prints back as these digits.
     NumberText(&'a str),
     Boolean(bool),
-    /// Nested JSON, as it is written.
+    /// Nested JSON, as the file spells it.
     Json(&'a str),
     Blob(&'a [u8]),
 }
@@ -34,23 +36,29 @@ impl<'a> From<ValueRef<'a>> for StoredValue<'a> {
     }
 }
 
-/// A table that was filled row by row.
+/// A table that is filled row by row.
 pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) header: Vec<String>,
-    /// Why nothing can be written to it, if nothing can: half a sentence for whoever owns it.
+    /// Why the table cannot be written, if it cannot.
     pub(crate) read_only_reason: Option<String>,
-    /// Columns that nobody can set, by place, and why: they are computed.
+    /// Columns that callers cannot set, by position, each with the reason: a formula computes them.
     pub(crate) computed: Vec<(usize, String)>,
-    /// What the place of a row is counted in: `line`, `row`.
+    /// Columns with a value that the file may withdraw later: a formula on another table's rows computes it.
+    pub(crate) may_be_withdrawn: Vec<usize>,
+    /// What callers should know about the values, as a sentence.
+    pub(crate) notice: Option<Arc<str>>,
+    /// What a row's number counts: `line`, `row`.
     pub(crate) row_unit: &'static str,
-    /// Whether a row names its own columns, as in JSON: then one that no row names has no value in any of them.
+    /// Whether each row names its own columns, as in JSON. A column that no row names then has no value anywhere.
     pub(crate) is_schemaless: bool,
-    /// Whether nested JSON stands in it as such.
+    /// Whether nested JSON is stored as such.
     pub(crate) has_nested_json: bool,
     columns: Vec<ColumnData>,
-    /// Where each row stands in the file, as people count.
+    /// Each row's number in the file, as people count.
     row_numbers: Vec<u32>,
+    /// Rows and columns of the values that were withdrawn, ascending.
+    withdrawn: Vec<(u32, usize)>,
     cell_count: usize,
     texts: String,
     blobs: Vec<u8>,
@@ -63,7 +71,7 @@ struct ColumnData {
     profile: TableColumnProfile,
     first_row: u32,
     tags: Vec<ValueTag>,
-    /// A number itself, or where a text begins and how long it is.
+    /// A number itself, or the start and the length of a text.
     payloads: Vec<u64>,
 }
 
@@ -82,10 +90,10 @@ enum ValueTag {
     Blob,
 }
 
-/// All texts of a table together, and all bytes: places in them have 32 bits.
+/// For all texts of a table together, and for all blobs: positions in them have 32 bits.
 pub(crate) const TEXTS_BYTES_MAX: usize = u32::MAX as usize;
 pub(crate) const ROWS_MAX: usize = u32::MAX as usize - 1;
-/// Somewhat over a gigabyte.
+/// Somewhat more than one gigabyte.
 pub(crate) const CELLS_MAX: usize = 1 << 27;
 
 impl Table {
@@ -96,10 +104,13 @@ impl Table {
             header,
             read_only_reason: None,
             computed: Vec::new(),
+            may_be_withdrawn: Vec::new(),
+            notice: None,
             row_unit: "row",
             is_schemaless: false,
             has_nested_json: false,
             row_numbers: Vec::new(),
+            withdrawn: Vec::new(),
             cell_count: 0,
             texts: String::new(),
             blobs: Vec::new(),
@@ -107,14 +118,14 @@ impl Table {
         }
     }
 
-    /// Takes a row that stands at a place in the file. Columns that it does not name have no value. What there is
-    /// no room for makes the table one that is not served.
+    /// Adds the row with this number in the file. Columns that it does not name have no value. A row that does not
+    /// fit marks the table as over its limit, and the file is then refused.
     ///
     /// # Panics
-    /// If it names a column that is not there.
+    /// If it names a column that the table does not have.
     pub(crate) fn push_row<'a>(
         &mut self,
-        place: u32,
+        position: u32,
         row: impl IntoIterator<Item = (usize, StoredValue<'a>)>,
     ) {
         if self.is_over_limit || self.row_numbers.len() == ROWS_MAX {
@@ -122,9 +133,9 @@ impl Table {
             return;
         }
         let number = self.row_numbers.len();
-        self.row_numbers.push(place);
-        for (at, held) in row {
-            let Some((tag, word)) = self.encode(held) else {
+        self.row_numbers.push(position);
+        for (at, stored) in row {
+            let Some((tag, payload)) = self.encode(stored) else {
                 self.is_over_limit = true;
                 return;
             };
@@ -132,7 +143,7 @@ impl Table {
                 continue;
             }
             let column = &mut self.columns[at];
-            column.profile.observe(held);
+            column.profile.observe(stored);
             if column.tags.is_empty() {
                 column.first_row = number as u32;
             }
@@ -145,12 +156,12 @@ impl Table {
             column.tags.resize(missing, ValueTag::Null);
             column.payloads.resize(missing, 0);
             column.tags.push(tag);
-            column.payloads.push(word);
+            column.payloads.push(payload);
         }
     }
 
-    fn encode(&mut self, held: StoredValue<'_>) -> Option<(ValueTag, u64)> {
-        Some(match held {
+    fn encode(&mut self, stored: StoredValue<'_>) -> Option<(ValueTag, u64)> {
+        Some(match stored {
             StoredValue::Null => (ValueTag::Null, 0),
             StoredValue::Integer(n) => (ValueTag::Integer, n.cast_unsigned()),
             StoredValue::Real(n) => (ValueTag::Real, n.to_bits()),
@@ -161,31 +172,58 @@ impl Table {
             StoredValue::NumberText(text) => (ValueTag::NumberText, self.push_text(text)?),
             StoredValue::Json(text) => (ValueTag::Json, self.push_text(text)?),
             StoredValue::Blob(bytes) => {
-                let word = pack_span(self.blobs.len(), bytes.len())?;
+                let payload = pack_span(self.blobs.len(), bytes.len())?;
                 self.blobs.extend_from_slice(bytes);
-                (ValueTag::Blob, word)
+                (ValueTag::Blob, payload)
             }
         })
     }
 
     fn push_text(&mut self, text: &str) -> Option<u64> {
-        let word = pack_span(self.texts.len(), text.len())?;
+        let payload = pack_span(self.texts.len(), text.len())?;
         self.texts.push_str(text);
-        Some(word)
+        Some(payload)
     }
 
-    /// A column that no row before has had. Its place is behind all others.
+    /// Withdraws values that may be wrong: the cells read as null from now on. The column keeps the type that it has
+    /// with them, so that the contract does not change until they come back. `cells` are rows and columns, ascending.
+    pub(crate) fn withdraw(&mut self, cells: Vec<(u32, usize)>) {
+        for (row, column) in &cells {
+            let column = &mut self.columns[*column];
+            let at = row.wrapping_sub(column.first_row) as usize;
+            if let Some(tag) = column.tags.get_mut(at) {
+                *tag = ValueTag::Null;
+            }
+        }
+        self.withdrawn = cells;
+    }
+
+    /// The cells whose values were withdrawn.
+    pub(crate) fn withdrawn(&self) -> &[(u32, usize)] {
+        &self.withdrawn
+    }
+
+    pub(super) fn is_withdrawn(&self, row: u32, column: usize) -> bool {
+        self.withdrawn.binary_search(&(row, column)).is_ok()
+    }
+
+    /// Each row's number in the file, ascending.
+    pub(crate) fn row_numbers(&self) -> &[u32] {
+        &self.row_numbers
+    }
+
+    /// Adds a column after all others, with no value in the rows so far.
     pub(crate) fn add_column(&mut self, name: String) {
         self.header.push(name);
         self.columns.push(ColumnData::default());
     }
 
-    /// Whether there was more than there is room for.
+    /// Whether there were more rows or cells than the table can hold.
     pub(super) fn is_over_limit(&self) -> bool {
         self.is_over_limit
     }
 
-    /// Gives back what was reserved and not used.
+    /// Frees reserved memory that was not used.
     pub(super) fn shrink_to_fit(&mut self) {
         self.row_numbers.shrink_to_fit();
         self.texts.shrink_to_fit();
@@ -205,14 +243,14 @@ impl Table {
         let column = &self.columns[column];
         let at = row.wrapping_sub(column.first_row) as usize;
         let Some(tag) = column.tags.get(at) else { return StoredValue::Null };
-        let word = column.payloads[at];
-        let (from, to) = ((word >> 32) as usize, (word >> 32) as usize + word as u32 as usize);
+        let payload = column.payloads[at];
+        let (from, to) = ((payload >> 32) as usize, (payload >> 32) as usize + payload as u32 as usize);
         match tag {
             ValueTag::Null => StoredValue::Null,
             ValueTag::Text => StoredValue::Text(&self.texts[from..to]),
             ValueTag::DateTime => StoredValue::DateTime(&self.texts[from..to]),
-            ValueTag::Integer => StoredValue::Integer(word.cast_signed()),
-            ValueTag::Real => StoredValue::Real(f64::from_bits(word)),
+            ValueTag::Integer => StoredValue::Integer(payload.cast_signed()),
+            ValueTag::Real => StoredValue::Real(f64::from_bits(payload)),
             ValueTag::NumberText => StoredValue::NumberText(&self.texts[from..to]),
             ValueTag::False => StoredValue::Boolean(false),
             ValueTag::True => StoredValue::Boolean(true),
@@ -221,7 +259,7 @@ impl Table {
         }
     }
 
-    /// Where a row stands in the file, as people count.
+    /// The row's number in the file, as people count.
     pub(super) fn row_number(&self, row: u32) -> u32 {
         self.row_numbers[row as usize]
     }
@@ -234,11 +272,13 @@ impl Table {
         let columns = self.header.iter().zip(&self.columns).enumerate();
         let facts = columns.map(|(at, (name, column))| {
             let computed = self.computed.iter().find(|(one, _)| *one == at);
+            let facts = column.profile.facts(name, u64::from(self.len()));
             ColumnFacts {
-                read_only_reason: computed.map(|(_, why)| why.clone()),
+                nullable: facts.nullable || self.may_be_withdrawn.contains(&at),
+                read_only_reason: computed.map(|(_, reason)| reason.clone()),
                 has_default: computed.is_some(),
                 is_base64: self.has_nested_json && column.profile.is_base64(),
-                ..column.profile.facts(name, u64::from(self.len()))
+                ..facts
             }
         });
         facts.collect()

@@ -1,4 +1,4 @@
-//! A table seen through the shape that was compiled, or the place at which it no longer has that shape.
+//! A table seen through the compiled shape.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::table::Table;
 use crate::snapshot_reader::column_lookup::{self, Requirement};
 use crate::snapshot_reader::{CowValue, SortOrders, SortableTable, TableLoader};
 
-/// What a contract reads, by the names in the file. Outlives any one state of it.
+/// The contract's columns by their names in the file. Outlives every single snapshot.
 pub(super) struct TableMapping {
     table: String,
     columns: Vec<TableColumnMapping>,
-    /// Places in `columns`.
+    /// Positions in `columns`.
     key_columns: Vec<usize>,
 }
 
@@ -29,9 +29,9 @@ struct TableColumnMapping {
     column: TableColumn,
 }
 
-/// One state of the table, ready to be read.
+/// One snapshot of the table, ready to be read.
 pub(super) struct TableView {
-    /// The place of the table in the file.
+    /// The position of the table in the file.
     pub(super) table_index: usize,
     pub(super) table: Arc<Table>,
     /// In the order of the shape.
@@ -44,12 +44,12 @@ impl TableLoader for FormatLoader {
     type Mapping = TableMapping;
     type View = TableView;
 
-    fn map_columns(&self, shape: &TableShape, state: &FileSnapshot) -> TableMapping {
-        TableMapping::new(shape, state)
+    fn map_columns(&self, shape: &TableShape, snapshot: &FileSnapshot) -> TableMapping {
+        TableMapping::new(shape, snapshot)
     }
 
-    fn open_view(plan: &TableMapping, state: &FileSnapshot) -> Result<TableView, TableError> {
-        plan.open_view(state)
+    fn open_view(mapping: &TableMapping, snapshot: &FileSnapshot) -> Result<TableView, TableError> {
+        mapping.open_view(snapshot)
     }
 }
 
@@ -68,7 +68,7 @@ impl SortableTable for TableView {
         &self.orders
     }
 
-    /// The row: columns are kept as such.
+    /// The row number: values are stored by column.
     #[inline]
     fn value_position(&self, row: u32, _: &TableColumn) -> u32 {
         row
@@ -81,9 +81,9 @@ impl SortableTable for TableView {
 }
 
 impl TableMapping {
-    fn new(shape: &TableShape, state: &FileSnapshot) -> Self {
+    fn new(shape: &TableShape, snapshot: &FileSnapshot) -> Self {
         let header =
-            state.find_table(&shape.table).map(|at| &state.tables[at].header[..]).unwrap_or_default();
+            snapshot.find_table(&shape.table).map(|at| &snapshot.tables[at].header[..]).unwrap_or_default();
         let columns = shape.columns.iter().map(|column| TableColumnMapping {
             occurrence: column_lookup::occurrence_of(column, header),
             nullable: column.nullable,
@@ -99,20 +99,20 @@ impl TableMapping {
         Self { table: shape.table.clone(), columns: columns.collect(), key_columns: shape.key.clone() }
     }
 
-    /// Where a column of this name stands in the shape.
+    /// The position in the shape of the column with this name.
     pub(super) fn column_position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|wanted| wanted.column.name == name)
     }
 
-    pub(super) fn open_view(&self, state: &FileSnapshot) -> Result<TableView, TableError> {
-        let at = state.find_table(&self.table).ok_or_else(|| {
-            let others = state.tables.iter().map(|table| table.name.as_str());
-            let near = nearest(&self.table, others).map(str::to_owned);
-            TableError::TableNotFound { name: self.table.clone(), suggestion: near }
+    pub(super) fn open_view(&self, snapshot: &FileSnapshot) -> Result<TableView, TableError> {
+        let at = snapshot.find_table(&self.table).ok_or_else(|| {
+            let others = snapshot.tables.iter().map(|table| table.name.as_str());
+            let suggestion = nearest(&self.table, others).map(str::to_owned);
+            TableError::TableNotFound { name: self.table.clone(), suggestion }
         })?;
-        let table = &state.tables[at];
+        let table = &snapshot.tables[at];
         let mut columns = Vec::with_capacity(self.columns.len());
-        for (place, wanted) in self.columns.iter().enumerate() {
+        for (position, wanted) in self.columns.iter().enumerate() {
             let field = self.find_column(wanted, table)?;
             let column = TableColumn {
                 column_index: field,
@@ -120,8 +120,8 @@ impl TableMapping {
                 ..wanted.column.clone()
             };
             let nullable = wanted.nullable || wanted.column.null_text.is_some();
-            let need = Requirement::of(self.key_columns.contains(&place), nullable);
-            check_column(at, table, &column, need)?;
+            let requirement = Requirement::of(self.key_columns.contains(&position), nullable);
+            check_column(at, table, &column, requirement)?;
             columns.push(column);
         }
         let index = match &self.key_columns[..] {
@@ -134,7 +134,7 @@ impl TableMapping {
             columns,
             orders: SortOrders::new(
                 &self.key_columns,
-                if index.is_some() { 0 } else { state.content_hash() },
+                if index.is_some() { 0 } else { snapshot.content_hash() },
             ),
             index,
         })
@@ -143,12 +143,12 @@ impl TableMapping {
     fn find_column(&self, wanted: &TableColumnMapping, table: &Table) -> Result<Option<usize>, TableError> {
         let name = &wanted.column.name;
         match column_lookup::find_column(name, wanted.occurrence, &table.header) {
-            Some(place) => Ok(Some(place)),
+            Some(position) => Ok(Some(position)),
             None if table.is_schemaless => Ok(None),
             None => {
                 let is_ours = |name: &str| self.columns.iter().any(|wanted| wanted.column.name == name);
-                let near = column_lookup::similar_column(name, &table.header, is_ours);
-                Err(TableError::ColumnNotFound { name: name.clone(), suggestion: near })
+                let suggestion = column_lookup::similar_column(name, &table.header, is_ours);
+                Err(TableError::ColumnNotFound { name: name.clone(), suggestion })
             }
         }
     }
@@ -160,16 +160,19 @@ impl TableMapping {
         columns: &[TableColumn],
         key: &[usize],
     ) -> Result<TableKeyIndex, TableError> {
-        let key: Vec<&TableColumn> = key.iter().map(|place| &columns[*place]).collect();
-        TableKeyIndex::build(table, &key, table.len()).map_err(|twice| {
+        let key: Vec<&TableColumn> = key.iter().map(|position| &columns[*position]).collect();
+        TableKeyIndex::build(table, &key, table.len()).map_err(|duplicate| {
             let text = |column: &&TableColumn| match column
-                .to_text(column.value(table, twice.second).as_value_ref())
+                .to_text(column.value(table, duplicate.second).as_value_ref())
             {
                 Some(text) => text.into_owned(),
                 None => String::new(),
             };
             TableError::DuplicateKey {
-                locations: [row_location(at, table, twice.first), row_location(at, table, twice.second)],
+                locations: [
+                    row_location(at, table, duplicate.first),
+                    row_location(at, table, duplicate.second),
+                ],
                 columns: key.iter().map(|column| column.name.clone()).collect(),
                 values: key.iter().map(text).collect(),
             }
@@ -181,27 +184,35 @@ fn row_location(at: usize, table: &Table, row: u32) -> RowLocation {
     RowLocation { table_index: at, row, unit: table.row_unit, number: table.row_number(row) }
 }
 
-/// Most columns are settled by what was seen while loading; the others are walked, to name the row.
-fn check_column(at: usize, table: &Table, column: &TableColumn, need: Requirement) -> Result<(), TableError> {
+/// The column's profile decides most cases. Otherwise every row is checked, so that the error can name the row.
+fn check_column(
+    at: usize,
+    table: &Table,
+    column: &TableColumn,
+    requirement: Requirement,
+) -> Result<(), TableError> {
     if let Some(field) = column.column_index {
-        let seen = table.profile(field);
-        let (kind, mixed) = seen.data_type();
+        let profile = table.profile(field);
+        let (kind, mixed) = profile.data_type();
         let fits = column.mixed || (kind == column.data_type && !mixed);
-        let has_all =
-            need == Requirement::Optional || (!seen.has_nulls(table.len()) && column.null_text.is_none());
-        if fits && has_all && !(need == Requirement::Key && seen.has_invalid_keys()) {
+        let has_all = requirement == Requirement::Optional
+            || (!profile.has_nulls(table.len()) && column.null_text.is_none());
+        if fits && has_all && !(requirement == Requirement::Key && profile.has_invalid_keys()) {
             return Ok(());
         }
     }
     for row in 0..table.len() {
-        let told = column.value(table, row);
-        let cell = told.as_value_ref();
+        let value = column.value(table, row);
+        let cell = value.as_value_ref();
         let (at, name) = (|| row_location(at, table, row), || column.name.clone());
-        match need {
+        match requirement {
             Requirement::Key if column.to_text(cell).is_none_or(|text| text.is_empty()) => {
                 return Err(TableError::MissingKey { location: at(), column: name() });
             }
-            Requirement::Value if cell == contract::ValueRef::Null => {
+            Requirement::Value
+                if cell == contract::ValueRef::Null
+                    && !column.column_index.is_some_and(|field| table.is_withdrawn(row, field)) =>
+            {
                 return Err(TableError::MissingValue { location: at(), column: name() });
             }
             Requirement::Key | Requirement::Value | Requirement::Optional => {}

@@ -1,5 +1,5 @@
-//! Writes one row: found by its key, changed in the file's bytes, read back, compared with everything there was,
-//! and only then kept.
+//! Writes one row: finds it by its key, rewrites the file's bytes, parses them back, compares everything with the old
+//! file, and only then keeps them.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) struct TableWriter {
     mapping: TableMapping,
 }
 
-/// What is to become of the table.
+/// A planned edit of the table.
 enum PlannedEdit {
     Append(Vec<NewValue>),
     Set(u32, Vec<NewValue>),
@@ -35,81 +35,91 @@ impl TableWriter {
         watch: Arc<WatchedFile<FormatLoader>>,
         shape: &TableShape,
     ) -> Result<Self, SourceError> {
-        let fitted = bind_shape(&watch, shape, watch.load_current());
-        let (plan, fit) = fitted.map_err(|trouble| watch.source_error(&trouble))?;
-        if fit.table.read_only_reason.is_some() {
+        let bound = bind_shape(&watch, shape, watch.load_current());
+        let (mapping, view) = bound.map_err(|error| watch.source_error(&error))?;
+        if view.table.read_only_reason.is_some() {
             return Err(SourceError::read_only());
         }
-        Ok(Self { file: watch, mapping: plan })
+        Ok(Self { file: watch, mapping })
     }
 
-    fn write_error(&self, trouble: &TableError) -> WriteError {
-        self.file.source_error(trouble).into()
+    fn write_error(&self, error: &TableError) -> WriteError {
+        self.file.source_error(error).into()
     }
 
-    /// The bytes with the change, what is told of it, and what the bytes hold if that is something else.
+    /// The new bytes, the response, and the snapshot of the new bytes if they differ.
     fn edit(
         &self,
         bytes: &[u8],
         change: &RowChange<'_>,
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<(EditResult, Option<Arc<FileSnapshot>>), WriteError> {
-        let old = self.file.snapshot_of(bytes).map_err(|trouble| self.write_error(&trouble))?;
-        let fit = self.mapping.open_view(&old).map_err(|trouble| self.write_error(&trouble))?;
-        let step = fit.plan_edit(change, clerk)?;
-        if let PlannedEdit::Set(row, asked) = &step
-            && asked.is_empty()
+        let old = self.file.snapshot_of(bytes).map_err(|error| self.write_error(&error))?;
+        let view = self.mapping.open_view(&old).map_err(|error| self.write_error(&error))?;
+        let plan = view.plan_edit(change, checks)?;
+        if let PlannedEdit::Set(row, new_values) = &plan
+            && new_values.is_empty()
         {
-            let told = verify_row(&fit, *row, &[], clerk)?;
-            return Ok((EditResult { bytes: bytes.to_vec(), response: told }, None));
+            let response = verify_row(&view, *row, &[], checks)?;
+            return Ok((EditResult { bytes: bytes.to_vec(), response }, None));
         }
-        let new_bytes = self.rewrite_file(bytes, &fit, &step)?;
+        let new_bytes = self.rewrite_file(bytes, &view, &plan)?;
         let new = self.parse_back(&new_bytes)?;
-        check_rest_unchanged(&old, &new, &fit, &step)?;
-        let new_fit = self.mapping.open_view(&new).map_err(|trouble| self.to_write_error(&trouble))?;
-        let told = match &step {
-            PlannedEdit::Append(asked) => verify_row(&new_fit, fit.table.len(), asked, clerk)?,
-            PlannedEdit::Set(row, asked) => verify_row(&new_fit, *row, asked, clerk)?,
-            PlannedEdit::Remove(row) => verify_row(&fit, *row, &[], clerk)?,
+        check_rest_unchanged(&old, &new, &view, &plan)?;
+        let new_view = self.mapping.open_view(&new).map_err(|error| self.to_write_error(&error))?;
+        for notice in withdrawal_notices(&old, &new) {
+            checks.add_notice(notice);
+        }
+        let response = match &plan {
+            PlannedEdit::Append(new_values) => verify_row(&new_view, view.table.len(), new_values, checks)?,
+            PlannedEdit::Set(row, new_values) => verify_row(&new_view, *row, new_values, checks)?,
+            PlannedEdit::Remove(row) => verify_row(&view, *row, &[], checks)?,
         };
-        Ok((EditResult { bytes: new_bytes, response: told }, Some(new)))
+        Ok((EditResult { bytes: new_bytes, response }, Some(new)))
     }
 
-    fn rewrite_file(&self, bytes: &[u8], fit: &TableView, step: &PlannedEdit) -> Result<Vec<u8>, WriteError> {
+    fn rewrite_file(
+        &self,
+        bytes: &[u8],
+        view: &TableView,
+        plan: &PlannedEdit,
+    ) -> Result<Vec<u8>, WriteError> {
         let format = &self.file.loader.format;
-        let asked = match step {
-            PlannedEdit::Append(asked) | PlannedEdit::Set(_, asked) => &asked[..],
+        let new_values = match plan {
+            PlannedEdit::Append(new_values) | PlannedEdit::Set(_, new_values) => &new_values[..],
             PlannedEdit::Remove(_) => &[],
         };
-        let mut texts = vec![String::new(); asked.len()];
-        let puts: Vec<CellUpdate<'_>> = asked
+        let mut texts = vec![String::new(); new_values.len()];
+        let updates: Vec<CellUpdate<'_>> = new_values
             .iter()
             .zip(&mut texts)
-            .map(|(asked, text)| {
-                let column = &fit.columns[asked.column];
-                let moments = column
+            .map(|(new_value, text)| {
+                let column = &view.columns[new_value.column];
+                let date_times = column
                     .column_index
-                    .map(|field| fit.table.profile(field).date_time_share())
+                    .map(|field| view.table.profile(field).date_time_share())
                     .unwrap_or_default();
                 CellUpdate {
-                    column: header_index(fit, asked.column),
+                    column: header_index(view, new_value.column),
                     name: &column.name,
-                    value: asked.to_stored(text, moments),
+                    value: new_value.to_stored(text, date_times),
                 }
             })
             .collect();
-        let edit = match step {
-            PlannedEdit::Append(_) => RowEdit::Append { updates: &puts },
-            PlannedEdit::Set(row, _) => RowEdit::Set { row: *row as usize, updates: &puts },
+        let edit = match plan {
+            PlannedEdit::Append(_) => RowEdit::Append { updates: &updates },
+            PlannedEdit::Set(row, _) => RowEdit::Set { row: *row as usize, updates: &updates },
             PlannedEdit::Remove(row) => RowEdit::Remove { row: *row as usize },
         };
-        format.rewrite(bytes, fit.table_index, &edit).map_err(|fault| match fault {
-            WriteError::Rejected { column: Some(at), reason: why } => {
-                let place =
-                    asked.iter().map(|asked| asked.column).find(|place| header_index(fit, *place) == at);
-                WriteError::Rejected { column: place, reason: why }
+        format.rewrite(bytes, view.table_index, &edit).map_err(|error| match error {
+            WriteError::Rejected { column: Some(at), reason } => {
+                let position = new_values
+                    .iter()
+                    .map(|new_value| new_value.column)
+                    .find(|position| header_index(view, *position) == at);
+                WriteError::Rejected { column: position, reason }
             }
-            fault => fault,
+            error => error,
         })
     }
 
@@ -118,20 +128,20 @@ impl TableWriter {
             return Err(rejected(None, "the file would be too large"));
         }
         match self.file.loader.parse(bytes) {
-            Ok(state) => Ok(Arc::new(state)),
+            Ok(snapshot) => Ok(Arc::new(snapshot)),
             Err(_) => Err(rejected(None, "the file could not be read afterwards")),
         }
     }
 
-    /// What the file as it would be lacks, in the words of whoever asked for it.
-    fn to_write_error(&self, trouble: &TableError) -> WriteError {
-        let place = |name: &str| self.mapping.column_position(name);
-        match trouble {
+    /// The edited file would be invalid, so the change is rejected.
+    fn to_write_error(&self, error: &TableError) -> WriteError {
+        let position = |name: &str| self.mapping.column_position(name);
+        match error {
             TableError::DuplicateKey { .. } => WriteError::AlreadyExists,
-            TableError::MissingKey { column, .. } => rejected(place(column), "a key must have a value"),
-            TableError::MissingValue { column, .. } => rejected(place(column), "there must be a value"),
+            TableError::MissingKey { column, .. } => rejected(position(column), "a key must have a value"),
+            TableError::MissingValue { column, .. } => rejected(position(column), "a value is required"),
             TableError::TypeMismatch { column, data_type: kind, .. } => {
-                rejected(place(column), &format!("it is not of the kind `{}`", kind.as_str()))
+                rejected(position(column), &format!("the value is not of type `{}`", kind.as_str()))
             }
             TableError::File(_)
             | TableError::Parse(_)
@@ -149,67 +159,68 @@ impl Writer for TableWriter {
     fn write(
         &self,
         write: &WriteRequest<'_>,
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<WriteOutcome, WriteError> {
-        self.file.write(write, |bytes| self.edit(bytes, &write.change, clerk))
+        self.file.write(write, |bytes| self.edit(bytes, &write.change, checks))
     }
 }
 
-fn rejected(column: Option<usize>, why: &str) -> WriteError {
-    WriteError::Rejected { column, reason: why.into() }
+fn rejected(column: Option<usize>, reason: &str) -> WriteError {
+    WriteError::Rejected { column, reason: reason.into() }
 }
 
-/// Where a column of the shape stands in the table: behind all others, if no row names it.
-fn header_index(fit: &TableView, place: usize) -> usize {
-    fit.columns[place].column_index.unwrap_or(fit.table.header.len() + place)
+/// The header position of a column of the shape; beyond the end if no row names it.
+fn header_index(view: &TableView, position: usize) -> usize {
+    view.columns[position].column_index.unwrap_or(view.table.header.len() + position)
 }
 
-/// The row as it reads back, shown to the clerk, if it is told as it was asked for.
+/// Checks that the row reads back as intended, and shows it to the checks.
 fn verify_row(
-    fit: &TableView,
+    view: &TableView,
     row: u32,
-    asked: &[NewValue],
-    clerk: &mut dyn WriteChecks,
+    new_values: &[NewValue],
+    checks: &mut dyn WriteChecks,
 ) -> Result<Vec<u8>, WriteError> {
-    for asked in asked {
-        let column = &fit.columns[asked.column];
-        if !asked.reads_back_as(column, column.value(&fit.table, row).as_value_ref()) {
-            return Err(rejected(Some(asked.column), "it would not read back as it is"));
+    for new_value in new_values {
+        let column = &view.columns[new_value.column];
+        if !new_value.reads_back_as(column, column.value(&view.table, row).as_value_ref()) {
+            return Err(rejected(Some(new_value.column), "the value would not read back unchanged"));
         }
     }
-    fit.check_after_write(row, clerk)
+    view.check_after_write(row, checks)
 }
 
 impl TableView {
     fn plan_edit(
         &self,
         change: &RowChange<'_>,
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<PlannedEdit, WriteError> {
         match change {
-            RowChange::Create { values: cells } => {
-                let asked = self.new_values(cells.iter().copied())?;
-                self.check_new_key(&asked)?;
-                Ok(PlannedEdit::Append(asked))
+            RowChange::Create { values } => {
+                let new_values = self.new_values(values.iter().copied())?;
+                self.check_new_key(&new_values)?;
+                Ok(PlannedEdit::Append(new_values))
             }
-            RowChange::Update { key, values: cells } => {
+            RowChange::Update { key, values } => {
                 let row = self.find(key).ok_or(WriteError::NotFound)?;
-                let more = self.check_before_write(row, clerk)?;
-                // What the clerk says goes before what the caller says.
-                let is_said = |place: &usize| more.iter().any(|(other, _)| other == place);
-                let kept = cells.iter().copied().filter(|(place, _)| !is_said(place));
-                let more = more.iter().map(|(place, value)| (*place, value.as_value_ref()));
-                let mut asked = self.new_values(kept.chain(more))?;
-                // What nobody could tell apart is not changed: a `true` in the file does not become a `"true"`.
-                asked.retain(|asked| {
-                    let column = &self.columns[asked.column];
-                    !asked.is_stored_already(column, column.value(&self.table, row).as_value_ref())
+                let more = self.check_before_write(row, checks)?;
+                // Values from the checks replace those from the caller.
+                let is_said = |position: &usize| more.iter().any(|(other, _)| other == position);
+                let kept = values.iter().copied().filter(|(position, _)| !is_said(position));
+                let more = more.iter().map(|(position, value)| (*position, value.as_value_ref()));
+                let mut new_values = self.new_values(kept.chain(more))?;
+                // A value that reads the same already keeps its storage: a `true` in the file does not become a
+                // `"true"`.
+                new_values.retain(|new_value| {
+                    let column = &self.columns[new_value.column];
+                    !new_value.is_stored_already(column, column.value(&self.table, row).as_value_ref())
                 });
-                Ok(PlannedEdit::Set(row, asked))
+                Ok(PlannedEdit::Set(row, new_values))
             }
             RowChange::Delete { key } => {
                 let row = self.find(key).ok_or(WriteError::NotFound)?;
-                self.check_before_write(row, clerk)?;
+                self.check_before_write(row, checks)?;
                 Ok(PlannedEdit::Remove(row))
             }
         }
@@ -217,33 +228,35 @@ impl TableView {
 
     fn new_values<'a>(
         &self,
-        cells: impl Iterator<Item = (usize, ValueRef<'a>)>,
+        values: impl Iterator<Item = (usize, ValueRef<'a>)>,
     ) -> Result<Vec<NewValue>, WriteError> {
-        let asked = cells.map(|(place, cell)| {
-            let column = &self.columns[place];
+        let new_values = values.map(|(position, cell)| {
+            let column = &self.columns[position];
             let computed =
                 column.column_index.and_then(|at| self.table.computed.iter().find(|(one, _)| *one == at));
-            if let Some((_, why)) = computed {
-                return Err(rejected(Some(place), why));
+            if let Some((_, reason)) = computed {
+                return Err(rejected(Some(position), reason));
             }
-            let sort = column
+            let storage = column
                 .column_index
                 .map(|field| self.table.profile(field).storage_class())
                 .unwrap_or_default();
-            NewValue::new(place, column, sort, cell)
+            NewValue::new(position, column, storage, cell)
         });
-        asked.collect()
+        new_values.collect()
     }
 
-    /// A new row has a key, and one that no other row has.
-    fn check_new_key(&self, asked: &[NewValue]) -> Result<(), WriteError> {
+    /// A new row needs a key that no other row has.
+    fn check_new_key(&self, new_values: &[NewValue]) -> Result<(), WriteError> {
         let mut key = Vec::with_capacity(self.orders.key_columns.len());
-        for place in &self.orders.key_columns {
-            let cell =
-                asked.iter().find(|asked| asked.column == *place).map(|asked| asked.value.as_value_ref());
+        for position in &self.orders.key_columns {
+            let cell = new_values
+                .iter()
+                .find(|new_value| new_value.column == *position)
+                .map(|new_value| new_value.value.as_value_ref());
             match cell {
-                Some(cell) if self.columns[*place].key_value(cell).is_some() => key.push(cell),
-                Some(_) | None => return Err(rejected(Some(*place), "a key must have a value")),
+                Some(cell) if self.columns[*position].key_value(cell).is_some() => key.push(cell),
+                Some(_) | None => return Err(rejected(Some(*position), "a key must have a value")),
             }
         }
         if !key.is_empty() && self.find(&key).is_some() {
@@ -253,42 +266,55 @@ impl TableView {
     }
 }
 
-/// Whether everything that nobody named is what it was.
+/// Checks that everything else in the file is as before.
 fn check_rest_unchanged(
     old: &FileSnapshot,
     new: &FileSnapshot,
-    fit: &TableView,
-    step: &PlannedEdit,
+    view: &TableView,
+    plan: &PlannedEdit,
 ) -> Result<(), WriteError> {
     let is_same = old.tables.len() == new.tables.len()
         && old.tables.iter().zip(&new.tables).enumerate().all(|(at, (old, new))| {
             old.name == new.name
-                && match at == fit.table_index {
-                    true => TableDiff::new(old, new).is_some_and(|both| both.is_equal_except(fit, step)),
+                && match at == view.table_index {
+                    true => TableDiff::new(old, new).is_some_and(|both| both.is_equal_except(view, plan)),
                     false => TableDiff::new(old, new).is_some_and(|both| both.is_equal()),
                 }
         });
     if is_same { Ok(()) } else { Err(rejected(None, "more than this record would change in the file")) }
 }
 
-/// A table before and after.
+/// The notices of the tables in which the edit made values stale.
+fn withdrawal_notices<'a>(old: &FileSnapshot, new: &'a FileSnapshot) -> impl Iterator<Item = &'a str> {
+    let grew = |(old, new): &(&Arc<Table>, &Arc<Table>)| new.withdrawn().len() > old.withdrawn().len();
+    let grown: Vec<&'a str> = old
+        .tables
+        .iter()
+        .zip(&new.tables)
+        .filter(grew)
+        .filter_map(|(_, new)| new.notice.as_deref())
+        .collect();
+    grown.into_iter()
+}
+
+/// A table before and after an edit.
 struct TableDiff<'a> {
     old: &'a Table,
     new: &'a Table,
-    /// Places in both. What is computed may be computed anew.
+    /// Positions of each column in both tables. Computed columns are left out, because they may be computed again.
     columns: Vec<(Option<usize>, Option<usize>)>,
 }
 
 impl<'a> TableDiff<'a> {
-    /// Nothing if their columns are not the same ones.
+    /// `None` if the two tables do not have the same columns.
     fn new(old: &'a Table, new: &'a Table) -> Option<Self> {
         let is_computed = |at: usize| old.computed.iter().any(|(one, _)| *one == at);
         let columns = if old.header == new.header {
             (0..old.header.len()).filter(|at| !is_computed(*at)).map(|at| (Some(at), Some(at))).collect()
         } else if old.is_schemaless && new.is_schemaless {
-            let place = |table: &Table, name: &String| table.header.iter().position(|one| one == name);
-            let kept = old.header.iter().enumerate().map(|(at, name)| (Some(at), place(new, name)));
-            let is_new = |(_, name): &(usize, &String)| place(old, name).is_none();
+            let position = |table: &Table, name: &String| table.header.iter().position(|one| one == name);
+            let kept = old.header.iter().enumerate().map(|(at, name)| (Some(at), position(new, name)));
+            let is_new = |(_, name): &(usize, &String)| position(old, name).is_none();
             let added = new.header.iter().enumerate().filter(is_new).map(|(at, _)| (None, Some(at)));
             kept.chain(added).collect()
         } else {
@@ -302,23 +328,25 @@ impl<'a> TableDiff<'a> {
             && (0..self.old.len()).all(|row| self.is_same_row(row, row, |_, _| false))
     }
 
-    fn is_equal_except(&self, fit: &TableView, step: &PlannedEdit) -> bool {
+    fn is_equal_except(&self, view: &TableView, plan: &PlannedEdit) -> bool {
         let rows = self.old.len();
-        let nobody = |_: Option<usize>, _: Option<usize>| false;
-        let is_same = |old: u32, new: u32| self.is_same_row(old, new, nobody);
-        match step {
-            PlannedEdit::Append(asked) => {
+        let none = |_: Option<usize>, _: Option<usize>| false;
+        let is_same = |old: u32, new: u32| self.is_same_row(old, new, none);
+        match plan {
+            PlannedEdit::Append(new_values) => {
                 self.new.len() == rows + 1
                     && (0..rows).all(|row| is_same(row, row))
                     && self.columns.iter().all(|(old, new)| {
-                        self.is_edited(fit, asked, *old, *new)
+                        self.is_edited(view, new_values, *old, *new)
                             || stored_value(self.new, rows, *new) == StoredValue::Null
                     })
             }
-            PlannedEdit::Set(changed, asked) => {
+            PlannedEdit::Set(changed, new_values) => {
                 self.new.len() == rows
                     && (0..rows).all(|row| match row == *changed {
-                        true => self.is_same_row(row, row, |old, new| self.is_edited(fit, asked, old, new)),
+                        true => {
+                            self.is_same_row(row, row, |old, new| self.is_edited(view, new_values, old, new))
+                        }
                         false => is_same(row, row),
                     })
             }
@@ -331,9 +359,15 @@ impl<'a> TableDiff<'a> {
         }
     }
 
-    fn is_edited(&self, fit: &TableView, asked: &[NewValue], old: Option<usize>, new: Option<usize>) -> bool {
-        asked.iter().any(|asked| {
-            let column = &fit.columns[asked.column];
+    fn is_edited(
+        &self,
+        view: &TableView,
+        new_values: &[NewValue],
+        old: Option<usize>,
+        new: Option<usize>,
+    ) -> bool {
+        new_values.iter().any(|new_value| {
+            let column = &view.columns[new_value.column];
             match column.column_index {
                 Some(field) => old == Some(field),
                 None => new.is_some_and(|at| self.new.header[at] == column.name),
@@ -350,6 +384,7 @@ impl<'a> TableDiff<'a> {
         self.columns.iter().all(|(before, after)| {
             is_identical(stored_value(self.old, old, *before), stored_value(self.new, new, *after))
                 || is_named(*before, *after)
+                || after.is_some_and(|after| self.new.is_withdrawn(new, after))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! One row changed in an XLSX file: what changes, what does not, and what is refused.
+//! Changes one row in an XLSX file: what changes, what does not, and what is refused.
 
 use std::io::{Cursor, Read};
 
@@ -16,13 +16,13 @@ const ROWS: &str = r#"<dimension ref="A1:C3"/><sheetData><row r="1" spans="1:3">
 
 fn part(bytes: &[u8], name: &str) -> String {
     let mut budget = Budget::new();
-    let archive = ZipArchive::open(bytes, &mut budget).unwrap_or_else(|why| panic!("{why:?}"));
+    let archive = ZipArchive::open(bytes, &mut budget).unwrap_or_else(|reason| panic!("{reason:?}"));
     let content =
-        archive.read(archive.find(name).unwrap(), &mut budget).unwrap_or_else(|why| panic!("{why:?}"));
+        archive.read(archive.find(name).unwrap(), &mut budget).unwrap_or_else(|reason| panic!("{reason:?}"));
     String::from_utf8(content).unwrap()
 }
 
-/// What stands inside of the sheet after a change.
+/// The XML inside of the worksheet after a change.
 fn sheet_after(inside: &str, edit: &RowEdit<'_>) -> Result<String, String> {
     let bytes = apply_edit(&PackageParts::new(inside).to_zip(), edit)?;
     let sheet = part(&bytes, "xl/worksheets/sheet1.xml");
@@ -59,7 +59,7 @@ fn a_cell_is_replaced_and_keeps_its_style() {
 }
 
 #[test]
-fn a_value_goes_and_its_cell_stays() {
+fn clearing_a_value_keeps_the_cell() {
     check(
         &RowEdit::Set { row: 0, updates: &[cell_update(2, StoredValue::Null)] },
         &[(r#"<c r="C2" s="1"><v>46064</v></c>"#, r#"<c r="C2" s="1"/>"#)],
@@ -68,7 +68,7 @@ fn a_value_goes_and_its_cell_stays() {
 }
 
 #[test]
-fn a_cell_that_was_not_there_gets_its_place_and_the_style_above() {
+fn a_new_cell_is_inserted_in_order_with_the_style_above() {
     check(
         &RowEdit::Set { row: 1, updates: &[cell_update(1, StoredValue::Text("b"))] },
         &[(
@@ -79,7 +79,7 @@ fn a_cell_that_was_not_there_gets_its_place_and_the_style_above() {
 }
 
 #[test]
-fn what_is_the_same_already_is_left_alone() {
+fn equal_values_are_not_rewritten() {
     let cells = [
         cell_update(0, StoredValue::Integer(1)),
         cell_update(1, StoredValue::Text(" kept ")),
@@ -89,7 +89,7 @@ fn what_is_the_same_already_is_left_alone() {
 }
 
 #[test]
-fn a_row_is_added_below_the_last_one_and_looks_like_it() {
+fn a_row_is_appended_with_the_style_of_the_last() {
     let cells = [cell_update(1, StoredValue::Text("c")), cell_update(0, StoredValue::Real(0.5))];
     check(
         &RowEdit::Append { updates: &cells },
@@ -104,27 +104,27 @@ fn a_row_is_added_below_the_last_one_and_looks_like_it() {
 }
 
 #[test]
-fn a_row_that_is_there_and_empty_is_filled() {
+fn an_empty_row_is_filled() {
     let empty =
         ROWS.replace("</sheetData>", r#"<row r="4" ht="9"/><row r="6"><c r="A6" s="6"/></row></sheetData>"#);
     let cells = [cell_update(0, StoredValue::Integer(3))];
-    let told = sheet_after(&empty, &RowEdit::Append { updates: &cells }).unwrap();
+    let message = sheet_after(&empty, &RowEdit::Append { updates: &cells }).unwrap();
     assert!(
-        told.contains(r#"<row r="4" ht="9"><c r="A4"><v>3</v></c><c r="C4" s="1"/></row><row r="6">"#),
-        "{told}"
+        message.contains(r#"<row r="4" ht="9"><c r="A4"><v>3</v></c><c r="C4" s="1"/></row><row r="6">"#),
+        "{message}"
     );
     let gap = ROWS.replace("</sheetData>", r#"<row r="6"><c r="A6" s="6"/></row></sheetData>"#);
-    let told = sheet_after(&gap, &RowEdit::Append { updates: &cells }).unwrap();
+    let message = sheet_after(&gap, &RowEdit::Append { updates: &cells }).unwrap();
     assert!(
-        told.contains(r#"<row r="4"><c r="A4"><v>3</v></c><c r="C4" s="1"/></row><row r="6">"#),
-        "{told}"
+        message.contains(r#"<row r="4"><c r="A4"><v>3</v></c><c r="C4" s="1"/></row><row r="6">"#),
+        "{message}"
     );
     let styled =
         ROWS.replace("</sheetData>", r#"<row r="4"><c r="A4" s="6"/><c r="B4" s="6"/></row></sheetData>"#);
-    let told = sheet_after(&styled, &RowEdit::Append { updates: &cells }).unwrap();
+    let message = sheet_after(&styled, &RowEdit::Append { updates: &cells }).unwrap();
     assert!(
-        told.contains(r#"<row r="4"><c r="A4"><v>3</v></c><c r="B4" s="6"/><c r="C4" s="1"/></row>"#),
-        "{told}"
+        message.contains(r#"<row r="4"><c r="A4"><v>3</v></c><c r="B4" s="6"/><c r="C4" s="1"/></row>"#),
+        "{message}"
     );
 }
 
@@ -149,33 +149,34 @@ fn a_row_is_removed_and_those_below_move_up() {
 }
 
 #[test]
-fn rules_for_cells_move_along() {
+fn conditional_formats_and_validations_move_along() {
     let rules = r#"<autoFilter ref="A1:C3"/><mergeCells count="1"><mergeCell ref="A1:B1"/></mergeCells><conditionalFormatting sqref="A3 B:B C2:C3"><cfRule type="top10"/></conditionalFormatting><dataValidations><dataValidation type="list" sqref="B2:B1048576"><formula1>"a,b"</formula1></dataValidation></dataValidations>"#;
     let inside = ROWS.replace("<pageMargins", &format!("{rules}<pageMargins"));
-    let told = sheet_after(&inside, &RowEdit::Remove { row: 0 }).unwrap();
+    let message = sheet_after(&inside, &RowEdit::Remove { row: 0 }).unwrap();
     for expected in [
         r#"<autoFilter ref="A1:C2"/>"#,
         r#"sqref="A2 B:B C2""#,
         r#"sqref="B2:B1048575""#,
         r#"<mergeCell ref="A1:B1"/>"#,
     ] {
-        assert!(told.contains(expected), "{told}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
 #[test]
-fn a_sheet_without_rows_gets_its_first() {
+fn a_sheet_without_rows_gets_its_first_row() {
     let inside = r#"<sheetData><row><c t="s"><v>0</v></c></row></sheetData>"#;
-    let told = sheet_after(inside, &RowEdit::Append { updates: &[cell_update(0, StoredValue::Integer(1))] })
-        .unwrap();
+    let message =
+        sheet_after(inside, &RowEdit::Append { updates: &[cell_update(0, StoredValue::Integer(1))] })
+            .unwrap();
     assert_eq!(
-        told,
+        message,
         r#"<sheetData><row><c t="s"><v>0</v></c></row><row r="2"><c r="A2"><v>1</v></c></row></sheetData>"#
     );
 }
 
 #[test]
-fn prefixes_and_marks_are_kept() {
+fn namespace_prefix_and_byte_order_mark_are_kept() {
     let xml = format!(
         "\u{feff}<x:worksheet xmlns:x=\"{}\"><x:sheetData><x:row r=\"1\"><x:c r=\"A1\" t=\"s\"><x:v>0</x:v></x:c></x:row></x:sheetData></x:worksheet>",
         super::kit::MAIN
@@ -190,13 +191,13 @@ fn prefixes_and_marks_are_kept() {
 
 fn check_rejected(inside: &str, edit: &RowEdit<'_>, expected: &str) {
     match sheet_after(inside, edit) {
-        Err(why) => assert!(why.contains(expected), "{why}, not {expected}"),
-        Ok(told) => panic!("written, and not {expected}: {told}"),
+        Err(reason) => assert!(reason.contains(expected), "{reason}, not {expected}"),
+        Ok(message) => panic!("written, and not {expected}: {message}"),
     }
 }
 
 #[test]
-fn formulas_are_not_overwritten_and_not_left_behind() {
+fn formulas_are_not_overwritten_nor_made_stale() {
     let with = |formula: &str| {
         ROWS.replace(r#"<c r="A2"><v>1</v></c>"#, &format!(r#"<c r="A2">{formula}<v>1</v></c>"#))
     };
@@ -204,7 +205,7 @@ fn formulas_are_not_overwritten_and_not_left_behind() {
     let a = set(0, StoredValue::Integer(5));
     check_rejected(&with("<f>1+0</f>"), &RowEdit::Set { row: 0, updates: &a }, "A2 has a formula");
     check_rejected(&with("<f>1+0</f>"), &RowEdit::Remove { row: 1 }, "A2 has a formula");
-    // What it computes from may change only where it computes anew.
+    // The cells it refers to may change only if its value is computed again.
     let c = set(2, StoredValue::DateTime("2026-03-01"));
     check_rejected(&with("<f>C3+1</f>"), &RowEdit::Set { row: 1, updates: &c }, "A2 may be computed from C3");
     check_rejected(
@@ -243,71 +244,151 @@ fn formulas_are_not_overwritten_and_not_left_behind() {
         "A2 may be computed from A4",
     );
     let last = ROWS.replace(r#"<c r="A3"><v>2</v></c>"#, r#"<c r="A3"><f>1+1</f><v>2</v></c>"#);
-    check_rejected(
-        &last,
-        &RowEdit::Append { updates: &a },
-        "A3 has a formula that a new row would be without",
-    );
-    // What it does not look at may change, and whoever opens the file computes it.
-    let told = sheet_after(&with("<f>B3+Other!C3</f>"), &RowEdit::Set { row: 1, updates: &c }).unwrap();
-    assert!(told.contains(r#"<c r="C3" s="1"><v>46082</v></c></row></sheetData><sheetCalcPr fullCalcOnLoad="1"/><pageMargins"#), "{told}");
+    check_rejected(&last, &RowEdit::Append { updates: &a }, "A3 has a formula, which a new row would lack");
+    // Other cells may change; the next spreadsheet program recalculates.
+    let message = sheet_after(&with("<f>B3+Other!C3</f>"), &RowEdit::Set { row: 1, updates: &c }).unwrap();
+    assert!(message.contains(r#"<c r="C3" s="1"><v>46082</v></c></row></sheetData><sheetCalcPr fullCalcOnLoad="1"/><pageMargins"#), "{message}");
     let off = with("<f>B3</f>").replace("<pageMargins", r#"<sheetCalcPr fullCalcOnLoad="0"/><pageMargins"#);
-    let told = sheet_after(&off, &RowEdit::Set { row: 1, updates: &c }).unwrap();
-    assert_eq!(told.matches(r#"<sheetCalcPr fullCalcOnLoad="1"/>"#).count(), 1, "{told}");
-    assert_eq!(told.matches("sheetCalcPr").count(), 1, "{told}");
+    let message = sheet_after(&off, &RowEdit::Set { row: 1, updates: &c }).unwrap();
+    assert_eq!(message.matches(r#"<sheetCalcPr fullCalcOnLoad="1"/>"#).count(), 1, "{message}");
+    assert_eq!(message.matches("sheetCalcPr").count(), 1, "{message}");
 }
 
-/// A book that nobody opened in a spreadsheet program yet has no list of its formulas.
-#[test]
-fn formulas_on_other_sheets_are_computed_anew_and_told_to_be_old() {
-    let other = |cell: &str| {
+/// `Sheet1` with the rows of [`ROWS`], and the sheets that these cells make: each has the header `sum` in A1, and cells
+/// from A2 on.
+fn with_formulas(sheets: &[(&str, &[&str])]) -> PackageParts {
+    let sheet = |cells: &[&str]| {
         let header = r#"<row r="1"><c r="A1" t="inlineStr"><is><t>sum &lt;f</t></is></c></row>"#;
-        let inside =
-            format!(r#"<sheetData>{header}<row r="2"><c r="A2">{cell}<v>3</v></c></row></sheetData>"#);
-        let sheets = PackageParts::with_sheets(&[("Sheet1", ROWS), ("Totals", &inside)]);
-        let cells = [cell_update(0, StoredValue::Integer(5))];
-        let bytes = apply_edit(&sheets.to_zip(), &RowEdit::Set { row: 0, updates: &cells }).unwrap();
-        let sheet = part(&bytes, "xl/worksheets/sheet1.xml");
-        let loaded = xlsx().load(&bytes).unwrap_or_else(|why| panic!("{why:?}"));
-        (sheet.contains(r#"<sheetCalcPr fullCalcOnLoad="1"/>"#), loaded.notes.join("; "))
+        let row = |(number, cell): (usize, &&str)| {
+            format!(r#"<row r="{number}"><c r="A{number}">{cell}</c></row>"#)
+        };
+        let rows: String = (2..).zip(cells).map(row).collect();
+        format!("<sheetData>{header}{rows}</sheetData>")
     };
-    assert_eq!(other(""), (false, String::new()));
-    let note = "values were written to `Sheet1`, and formulas that look at it, on `Totals` too, are as old as the \
-                last time a spreadsheet program saved the file";
-    assert_eq!(other("<f>SUM(Sheet1!A:A)</f>"), (true, note.to_owned()));
+    let others: Vec<(&str, String)> = sheets.iter().map(|(name, cells)| (*name, sheet(cells))).collect();
+    let mut all = vec![("Sheet1", ROWS)];
+    all.extend(others.iter().map(|(name, inside)| (*name, inside.as_str())));
+    PackageParts::with_sheets(&all)
+}
+
+/// What is read after a write to `Sheet1`, one line per row, without `Sheet1` itself.
+fn after_write(parts: &PackageParts) -> String {
+    let cells = [cell_update(0, StoredValue::Integer(5))];
+    let bytes = apply_edit(&parts.to_zip(), &RowEdit::Set { row: 0, updates: &cells }).unwrap();
+    let all = describe(&bytes, &xlsx());
+    let other = all.lines().skip_while(|line| line.starts_with("Sheet1") || !line.contains(": sum"));
+    other.collect::<Vec<_>>().join("\n")
+}
+
+/// A workbook that no spreadsheet program has opened yet has no calculation chain.
+#[test]
+fn a_write_asks_for_a_recalculation_if_there_are_formulas() {
+    for (cell, expected) in [("<v>3</v>", false), ("<f>SUM(Sheet1!A:A)</f><v>3</v>", true)] {
+        let cells = [cell_update(0, StoredValue::Integer(5))];
+        let parts = with_formulas(&[("Totals", &[cell])]);
+        let bytes = apply_edit(&parts.to_zip(), &RowEdit::Set { row: 0, updates: &cells }).unwrap();
+        let sheet = part(&bytes, "xl/worksheets/sheet1.xml");
+        assert_eq!(sheet.contains(r#"<sheetCalcPr fullCalcOnLoad="1"/>"#), expected, "{cell}");
+    }
 }
 
 #[test]
-fn a_column_of_formulas_is_computed() {
+fn a_write_withdraws_the_values_of_formulas_that_may_depend_on_it() {
+    let notice = "may depend on cells that were written since the workbook was last calculated; open and save it in a \
+                  spreadsheet program to compute them again";
+    for (formula, is_stale) in [
+        ("SUM(Sheet1!A2:A3)", true),
+        ("SUM(sheet1!A:A)", true),
+        ("'Sheet1'!B2&amp;\"x\"", true),
+        ("INDIRECT(\"Sheet1!A2\")", true),
+        ("Unknown*2", true),
+        ("1+1", false),
+        ("A3*2", false),
+        ("SUM(Other!A1:A9)", false),
+    ] {
+        let parts =
+            with_formulas(&[("Totals", &[&format!("<f>{formula}</f><v>3</v>"), "<v>4</v>"]), ("Other", &[])]);
+        let expected = match is_stale {
+            true => format!(
+                "Totals: sum <f\n-\n4\nOther: sum <f\n(the value of A2 on `Totals` is withdrawn: its formula {notice})"
+            ),
+            false => "Totals: sum <f\n3\n4\nOther: sum <f".to_owned(),
+        };
+        assert_eq!(after_write(&parts), expected, "{formula}");
+    }
+    let untouched = with_formulas(&[("Totals", &["<f>SUM(Sheet1!A:A)</f><v>3</v>"])]);
+    assert!(describe(&untouched.to_zip(), &xlsx()).ends_with("Totals: sum <f\n3"));
+}
+
+#[test]
+fn stale_values_are_followed_through_formulas_names_and_hidden_sheets() {
+    let totals =
+        ["<f>Hidden!A2+1</f><v>4</v>", "<f>A2*2</f><v>8</v>", "<f>A5</f><v>9</v>", "<f>Rate</f><v>9</v>"];
+    let parts = with_formulas(&[
+        ("Totals", &totals),
+        ("Hidden", &["<f>SUM(Sheet1!A:A)</f><v>3</v>"]),
+        ("Other", &["<f>Fixed+1</f><v>2</v>", "<f>COUNT(Totals!A:A)</f><v>4</v>"]),
+    ])
+    .replacing("xl/workbook.xml", r#"name="Hidden""#, r#"name="Hidden" state="hidden""#)
+    .replacing(
+        "xl/workbook.xml",
+        "</sheets>",
+        "</sheets><definedNames><definedName name=\"Rate\">Sheet1!$A$2</definedName>\
+         <definedName name=\"Fixed\">1</definedName></definedNames>",
+    );
+    let read = after_write(&parts);
+    assert!(read.starts_with("Totals: sum <f\n-\n-\n-\n-\nOther: sum <f\n2\n-\n"), "{read}");
+    assert!(
+        read.contains("4 values on `Totals` are withdrawn (A2 first): their formulas may depend"),
+        "{read}"
+    );
+}
+
+#[test]
+fn shared_and_array_formulas_are_withdrawn_with_all_their_cells() {
+    let shared = [
+        r#"<f t="shared" ref="A2:A3" si="0">Sheet1!A2*2</f><v>1</v>"#,
+        r#"<f t="shared" si="0"/><v>2</v>"#,
+        r#"<f t="shared" si="7"/><v>3</v>"#,
+        "<v>4</v>",
+    ];
+    let array = [r#"<f t="array" ref="A2:A3">Sheet1!A2:A3*2</f><v>1</v>"#, "<v>2</v>", "<v>3</v>"];
+    let read = after_write(&with_formulas(&[("Totals", &shared), ("Arrays", &array)]));
+    assert!(read.starts_with("Totals: sum <f\n-\n-\n-\n4\nArrays: sum <f\n-\n-\n3\n"), "{read}");
+}
+
+#[test]
+fn a_column_of_formulas_is_read_only() {
     let inside = r#"<sheetData><row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row><row><c><v>1</v></c><c><f>A2</f><v>1</v></c></row><row><c><v>2</v></c><c><f>A3</f><v>2</v></c></row></sheetData>"#;
-    let loaded = xlsx().load(&PackageParts::new(inside).to_zip()).unwrap_or_else(|why| panic!("{why:?}"));
-    assert_eq!(loaded.tables[0].computed, [(1, "it is computed by a formula".to_owned())]);
+    let parsed =
+        xlsx().load(&PackageParts::new(inside).to_zip()).unwrap_or_else(|reason| panic!("{reason:?}"));
+    assert_eq!(parsed.tables[0].computed, [(1, "it is computed by a formula".to_owned())]);
 }
 
 #[test]
-fn rows_stay_where_something_counts_on_them() {
+fn rows_that_something_refers_to_are_not_moved() {
     let with = |more: &str| ROWS.replace("<pageMargins", &format!("{more}<pageMargins"));
     let first = RowEdit::Remove { row: 0 };
     check_rejected(&with(r#"<mergeCells><mergeCell ref="A3:B3"/></mergeCells>"#), &first, "merged");
     check_rejected(&with(r#"<hyperlinks><hyperlink ref="A3"/></hyperlinks>"#), &first, "links");
     check_rejected(&with(r#"<drawing r:id="rId9"/>"#), &first, "a picture or a chart");
     check_rejected(&with(r#"<legacyDrawing r:id="rId9"/>"#), &first, "comments");
-    check_rejected(&with(r#"<extLst><ext/></extLst>"#), &first, "something beside its cells");
+    check_rejected(&with(r#"<extLst><ext/></extLst>"#), &first, "something besides its cells");
     check_rejected(
         &with(
             r#"<dataValidations><dataValidation sqref="A2:A3"><formula1>B2</formula1></dataValidation></dataValidations>"#,
         ),
         &first,
-        "a rule for formats or entries",
+        "a conditional format or a data validation",
     );
-    check_rejected(&with(r#"<conditionalFormatting sqref="A2"/>"#), &first, "a rule of its own");
+    check_rejected(&with(r#"<conditionalFormatting sqref="A2"/>"#), &first, "of its own");
     check_rejected(
         &with(r#"<tableParts><tablePart r:id="rId1"/></tableParts>"#),
         &first,
         "would have to shrink",
     );
     check_rejected(&ROWS.replace(r#"<row r="3">"#, "<row>"), &first, "have no numbers");
-    // The last row moves nothing but itself.
+    // Removing the last row moves nothing else.
     let last = RowEdit::Remove { row: 1 };
     assert!(
         sheet_after(&with(r#"<hyperlinks><hyperlink ref="A2"/></hyperlinks><drawing r:id="x"/>"#), &last)
@@ -359,7 +440,7 @@ fn rows_stay_where_something_counts_on_them() {
     };
     assert_eq!(
         named("Rate", "Sheet1!$A$3"),
-        Err("rows would move, and the name `Rate` means some of them".into())
+        Err("rows would move, and the name `Rate` refers to some of them".into())
     );
     assert_eq!(named("Rate", "Sheet1!$A$1"), Ok(()));
     assert_eq!(named("_xlnm._FilterDatabase", "Sheet1!$A$1:$C$3"), Ok(()));
@@ -368,13 +449,14 @@ fn rows_stay_where_something_counts_on_them() {
 }
 
 #[test]
-fn sheets_that_nobody_may_write_to_are_not_written() {
+fn protected_or_signed_sheets_are_not_written() {
     let set = [cell_update(0, StoredValue::Integer(5))];
     let set = RowEdit::Set { row: 0, updates: &set };
     let protected = ROWS.replace("<pageMargins", r#"<sheetProtection sheet="1"/><pageMargins"#);
     check_rejected(&protected, &set, "protected");
-    let loaded = xlsx().load(&PackageParts::new(&protected).to_zip()).unwrap_or_else(|why| panic!("{why:?}"));
-    assert!(loaded.tables[0].read_only_reason.is_some());
+    let parsed =
+        xlsx().load(&PackageParts::new(&protected).to_zip()).unwrap_or_else(|reason| panic!("{reason:?}"));
+    assert!(parsed.tables[0].read_only_reason.is_some());
     let signed = PackageParts::new(ROWS).with("_xmlsignatures/sig1.xml", "<s/>").to_zip();
     assert!(apply_edit(&signed, &set).unwrap_err().contains("signed"));
     let table =
@@ -394,7 +476,7 @@ fn sheets_that_nobody_may_write_to_are_not_written() {
     check_rejected(
         ROWS,
         &RowEdit::Append { updates: &[cell_update(0, StoredValue::Null)] },
-        "without any value",
+        "at least one value",
     );
     check_rejected(
         ROWS,
@@ -414,9 +496,9 @@ fn sheets_that_nobody_may_write_to_are_not_written() {
     );
 }
 
-/// A package with everything that a write must leave alone: descriptors, extra fields, a comment.
+/// A package with everything that a write must preserve: data descriptors, extra fields, a comment.
 #[test]
-fn every_other_byte_stays() {
+fn every_other_byte_is_preserved() {
     let mut entries: Vec<Entry> = PackageParts::with_sheets(&[("Sheet1", ROWS), ("Sheet2", ROWS)])
         .0
         .iter()
@@ -427,7 +509,7 @@ fn every_other_byte_stays() {
         entry.has_data_descriptor = at % 2 == 0;
         entry.extra = if at % 3 == 0 { b"\x34\x12\x02\x00hi".to_vec() } else { Vec::new() };
     }
-    // One whose bytes are of a kind that nothing here can unpack.
+    // A part with a compression method that is not supported.
     entries.last_mut().unwrap().method = 12;
     let before = pack(&entries, b"a comment");
     let after = apply_edit(&before, &RowEdit::Append { updates: &[cell_update(0, StoredValue::Integer(3))] })
@@ -439,7 +521,7 @@ fn every_other_byte_stays() {
         assert!(bytes[at - 4..].starts_with(&needle));
         at - 30
     };
-    // Up to the changed part everything is as it was, and from the next one on, up to the directory.
+    // All bytes before the changed part, and from the next part up to the directory, are as before.
     let (old, new) = (start(&before, changed), start(&after, changed));
     assert_eq!(before[..old], after[..new]);
     let (old, new) = (start(&before, "xl/worksheets/sheet2.xml"), start(&after, "xl/worksheets/sheet2.xml"));
@@ -488,7 +570,7 @@ fn raw_parts(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn another_reader_of_packages_finds_only_the_sheet_changed() {
+fn another_zip_reader_finds_only_the_sheet_changed() {
     let before = real_workbook();
     let cells = [
         cell_update(0, StoredValue::Integer(9)),
@@ -554,7 +636,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever is written reads back as it was asked for, and everything else as it was.
+    /// Whatever is written reads back, and everything else stays as it was.
     #[test]
     fn random_edits_read_back(steps in prop::collection::vec(step(), 1..12)) {
         let header = |at: &str, text: &str| format!(r#"<c r="{at}" t="inlineStr"><is><t>{text}</t></is></c>"#);
@@ -599,9 +681,9 @@ proptest! {
                 }
             };
             bytes = result.map_err(TestCaseError::fail)?;
-            let loaded = xlsx().load(&bytes).map_err(|why| TestCaseError::fail(why.message))?;
-            prop_assert_eq!(&rows(&loaded.tables[0]), &model, "{:?}", step);
-            prop_assert_eq!(rows(&loaded.tables[1]).len(), 2);
+            let parsed = xlsx().load(&bytes).map_err(|reason| TestCaseError::fail(reason.message))?;
+            prop_assert_eq!(&rows(&parsed.tables[0]), &model, "{:?}", step);
+            prop_assert_eq!(rows(&parsed.tables[1]).len(), 2);
         }
         let mut other: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).unwrap();
         prop_assert_eq!(other.worksheet_range("Sheet1").unwrap().rows().skip(1).filter(|row| row.iter().any(|cell| *cell != Data::Empty)).count(), model.len());

@@ -1,4 +1,4 @@
-//! A file to write and to read, and rows as tests compare them: as a contract would tell them.
+//! A JSON file to read and write, and rows as a contract shapes them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl TestFile {
         std::fs::read_to_string(&self.path).unwrap()
     }
 
-    /// Looks at the file before every answer.
+    /// Checks the file for changes at every call.
     pub fn json(&self) -> TableFile {
         self.json_with_poll_interval(0)
     }
@@ -61,12 +61,12 @@ pub fn only_table(mut facts: SourceFacts) -> TableFacts {
     facts.tables.remove(0)
 }
 
-/// The shape a contract would have that changes nothing.
+/// The shape of a contract that changes nothing.
 pub fn shape(source: &impl Source) -> TableShape {
     crate::shape::shape_of(&only_table(source.introspect().unwrap()))
 }
 
-/// `id integer, name text?, n number~`: what may be missing has a `?`, what is mixed a `~`.
+/// `id integer, name text?, n number~`: `?` marks nullable columns, `~` mixed ones.
 pub fn columns(table: &TableFacts) -> String {
     let column = |column: &contract::source::ColumnFacts| {
         let (nullable, mixed) = (if column.nullable { "?" } else { "" }, if column.mixed { "~" } else { "" });
@@ -75,7 +75,7 @@ pub fn columns(table: &TableFacts) -> String {
     table.columns.iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
-/// A row as a result has it.
+/// A row as a result contains it.
 pub fn row_json(shape: &TableShape, cells: &[ValueRef<'_>]) -> String {
     assert_eq!(shape.columns.len(), cells.len());
     let members = shape.columns.iter().zip(cells).map(|(column, cell)| {
@@ -103,7 +103,7 @@ pub fn query_all<'a>() -> Query<'a> {
     Query { rows_max: usize::MAX, ..Query::default() }
 }
 
-/// All rows, in the order of the file.
+/// All rows, in file order.
 pub fn all_rows(source: &impl Source) -> Vec<String> {
     let shape = TableShape { key: Vec::new(), ..shape(source) };
     list(source.reader(&shape).unwrap().as_ref(), &shape, &query_all()).unwrap().0
@@ -120,7 +120,7 @@ pub fn get(
     Ok(found)
 }
 
-/// One page, and where it ended.
+/// One page, and the position of its last row.
 pub fn page(
     reader: &dyn Reader,
     shape: &TableShape,
@@ -164,7 +164,7 @@ pub fn pages(
     }
 }
 
-/// Writes down what it is shown, and says what it was told to.
+/// Records the rows it is shown, and answers as configured.
 #[derive(Default)]
 pub struct RecordingJsonChecks {
     pub shape: Option<TableShape>,
@@ -173,6 +173,7 @@ pub struct RecordingJsonChecks {
     pub extra_values: Vec<(usize, Value)>,
     pub is_stale: bool,
     pub is_unwritable: bool,
+    pub notices: Vec<String>,
 }
 
 impl WriteChecks for RecordingJsonChecks {
@@ -181,10 +182,14 @@ impl WriteChecks for RecordingJsonChecks {
         if self.is_stale { Err(VersionConflict) } else { Ok(self.extra_values.clone()) }
     }
 
+    fn add_notice(&mut self, notice: &str) {
+        self.notices.push(notice.to_owned());
+    }
+
     fn after_write(&mut self, row: &[ValueRef<'_>]) -> Result<Vec<u8>, ContractViolation> {
-        let told = row_json(self.shape.as_ref().unwrap(), row);
-        self.after = Some(told.clone());
-        if self.is_unwritable { Err(ContractViolation) } else { Ok(told.into_bytes()) }
+        let message = row_json(self.shape.as_ref().unwrap(), row);
+        self.after = Some(message.clone());
+        if self.is_unwritable { Err(ContractViolation) } else { Ok(message.into_bytes()) }
     }
 }
 
@@ -196,16 +201,16 @@ pub fn plain_write(change: RowChange<'_>) -> WriteRequest<'_> {
     WriteRequest { change, idempotency_key: None, dry_run: false, now_ms: 1_000, cancelled: None }
 }
 
-/// Writes once, with a writer of its own.
+/// Writes once, with a new writer.
 pub fn write(
     source: &impl Source,
     shape: &TableShape,
     change: RowChange<'_>,
 ) -> Result<(WriteOutcome, RecordingJsonChecks), WriteError> {
-    let mut clerk = recording_checks(shape);
+    let mut checks = recording_checks(shape);
     let writer = source.writer(shape)?;
-    let written = writer.write(&plain_write(change), &mut clerk)?;
-    Ok((written, clerk))
+    let written = writer.write(&plain_write(change), &mut checks)?;
+    Ok((written, checks))
 }
 
 pub fn reader(source: &impl Source, shape: &TableShape) -> Arc<dyn Reader> {

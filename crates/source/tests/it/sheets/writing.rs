@@ -1,10 +1,10 @@
-//! Rows of a workbook on disk, written through the source.
+//! Writes rows of a workbook on disk through the source.
 
-use contract::ValueRef;
 use contract::manifest::WorkbookFormat;
 use contract::source::{
     ColumnShape, IdempotencyKey, RowChange, Source, TableShape, WriteError, WriteOutcome, WriteRequest,
 };
+use contract::{Value, ValueRef};
 use source::TableFile;
 use source::sheets::{self, Options};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ impl TestFile {
         std::fs::read(self.path()).unwrap()
     }
 
-    /// What the first sheet's part has.
+    /// The XML of the first sheet.
     fn sheet(&self) -> String {
         let mut zip = zip::ZipArchive::new(std::io::Cursor::new(self.bytes())).unwrap();
         std::io::read_to_string(zip.by_name("xl/worksheets/sheet1.xml").unwrap()).unwrap()
@@ -53,7 +53,7 @@ fn people() -> TestFile {
 }
 
 #[test]
-fn a_sheet_has_kinds() {
+fn a_sheet_has_column_types() {
     let sheets = people().open();
     let disk = people();
     let table = disk.open().introspect().unwrap().tables.remove(0);
@@ -77,10 +77,10 @@ fn rows_are_created_updated_and_deleted() {
         (3, ValueRef::Integer(0)),
         (4, ValueRef::Real(0.25)),
     ];
-    let (written, clerk) = write(&sheets, &shape, RowChange::Create { values: &cells }).unwrap();
+    let (written, checks) = write(&sheets, &shape, RowChange::Create { values: &cells }).unwrap();
     assert_eq!(written, WriteOutcome::Done);
     let row = r#"{"id":4,"name":"+cmd|' /C calc'!A0","born":"2026-02-11","ok":false,"price":0.25}"#;
-    assert_eq!(clerk.after.as_deref(), Some(row));
+    assert_eq!(checks.after.as_deref(), Some(row));
     let key = [ValueRef::Integer(2)];
     let cells = [(1, ValueRef::Text("Bobby")), (2, ValueRef::Null)];
     write(&sheets, &shape, RowChange::Update { key: &key, values: &cells }).unwrap();
@@ -95,7 +95,7 @@ fn rows_are_created_updated_and_deleted() {
 }
 
 #[test]
-fn what_cannot_be_written_changes_nothing() {
+fn a_rejected_workbook_write_changes_nothing() {
     let disk = people();
     let sheets = disk.open();
     let shape = shape(&sheets);
@@ -104,33 +104,33 @@ fn what_cannot_be_written_changes_nothing() {
     let update = |cell: (usize, ValueRef<'_>)| {
         let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &[cell] };
         match write(&sheets, &shape, change) {
-            Err(WriteError::Rejected { column, reason: why }) => format!("{column:?}: {why}"),
-            Err(fault) => fault.to_string(),
+            Err(WriteError::Rejected { column, reason: cause }) => format!("{column:?}: {cause}"),
+            Err(error) => error.to_string(),
             Ok(_) => "written".to_owned(),
         }
     };
     for (cell, expected) in [
-        ((1, ValueRef::Text(&long)), "Some(1): a cell of a workbook holds 32767 characters"),
-        ((1, ValueRef::Text("a\0")), "Some(1): a workbook has no NUL"),
+        ((1, ValueRef::Text(&long)), "Some(1): a cell of a workbook holds at most 32767 characters"),
+        ((1, ValueRef::Text("a\0")), "Some(1): a workbook cannot hold a NUL"),
         (
             (2, ValueRef::Text("1815-12-10")),
             "Some(2): the column holds dates or times, and no cell of this column",
         ),
-        ((4, ValueRef::Real(f64::INFINITY)), "Some(4): a workbook has no infinite numbers"),
+        ((4, ValueRef::Real(f64::INFINITY)), "Some(4): a workbook cannot hold infinite numbers"),
         ((4, ValueRef::Real(5e-324)), "Some(4): the number is too large or too small"),
-        ((0, ValueRef::Integer(9_007_199_254_740_993)), "Some(0): a workbook keeps no more than 53 bits"),
+        ((0, ValueRef::Integer(9_007_199_254_740_993)), "Some(0): a workbook stores only 53 bits"),
         ((0, ValueRef::Integer(2)), "there is a record with this key already"),
         ((0, ValueRef::Null), "Some(0): a key must have a value"),
     ] {
-        let told = update(cell);
-        assert!(told.starts_with(expected), "{cell:?}: {told}");
+        let message = update(cell);
+        assert!(message.starts_with(expected), "{cell:?}: {message}");
     }
     let gone = write(&sheets, &shape, RowChange::Delete { key: &[ValueRef::Integer(99)] });
     assert!(matches!(gone, Err(WriteError::NotFound)));
     assert_eq!(disk.bytes(), before);
 }
 
-/// Times, hours that go on, days among which stands a word, and moments.
+/// Times, elapsed hours, dates with a word among them, and dates with times.
 fn shifts() -> TestFile {
     use CellContent::{Date, Number, Styled, Text};
     TestFile::new(&[
@@ -141,15 +141,15 @@ fn shifts() -> TestFile {
 }
 
 #[test]
-fn a_time_that_is_there_already_is_left_alone() {
+fn an_equal_time_is_not_rewritten() {
     let disk = shifts();
     let sheets = disk.open();
     let (shape, before) = (shape(&sheets), disk.bytes());
     for cell in [(1, "09:00:00"), (2, "36:00:00"), (3, "2026-02-11"), (4, "2026-02-11T12:00:00")] {
         let cells = [(cell.0, ValueRef::Text(cell.1))];
         let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
-        let (_, clerk) = write(&sheets, &shape, change).unwrap();
-        assert_eq!(clerk.before, clerk.after);
+        let (_, checks) = write(&sheets, &shape, change).unwrap();
+        assert_eq!(checks.before, checks.after);
         assert_eq!(disk.bytes(), before, "{cell:?}");
     }
 }
@@ -184,7 +184,7 @@ fn times_are_written_as_times() {
     let expected =
         r#","starts":"09:00:02","lasts":"100:00:00","day":"2026-03-01","seen":"2026-03-01T06:00:00"}"#;
     assert_eq!(all_rows(&sheets)[1..], [2, 3].map(|id| format!(r#"{{"id":{id}{expected}"#)));
-    // Where there are no times a text is a text, whatever it looks like.
+    // In a column without times, a text is a text, whatever it looks like.
     let bare = TestFile::new(&[
         vec![CellContent::Text("id"), CellContent::Text("at")],
         vec![Number("1"), CellContent::Text("x")],
@@ -197,7 +197,7 @@ fn times_are_written_as_times() {
 }
 
 #[test]
-fn what_is_no_time_is_not_written_among_times() {
+fn a_text_that_is_not_a_time_is_rejected_among_times() {
     let disk = shifts();
     let sheets = disk.open();
     let (shape, before) = (shape(&sheets), disk.bytes());
@@ -217,18 +217,18 @@ fn what_is_no_time_is_not_written_among_times() {
         let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
         let write =
             WriteRequest { change, idempotency_key: None, dry_run: true, now_ms: 1000, cancelled: None };
-        let told = match sheets.writer(&shape).unwrap().write(&write, &mut recording_checks(&shape)) {
-            Err(WriteError::Rejected { column, reason: why }) if column == Some(place) => why,
-            Err(fault) => format!("{fault:?}"),
+        let message = match sheets.writer(&shape).unwrap().write(&write, &mut recording_checks(&shape)) {
+            Err(WriteError::Rejected { column, reason: cause }) if column == Some(place) => cause,
+            Err(error) => format!("{error:?}"),
             Ok(_) => "written".to_owned(),
         };
-        assert!(told.starts_with(expected), "{text}: {told}");
+        assert!(message.starts_with(expected), "{text}: {message}");
     }
     assert_eq!(disk.bytes(), before);
 }
 
 #[test]
-fn a_claim_is_kept_once_and_a_dry_run_is_not() {
+fn a_key_applies_once_and_a_dry_run_not_at_all() {
     let disk = people();
     let sheets = disk.open();
     let shape = shape(&sheets);
@@ -239,11 +239,11 @@ fn a_claim_is_kept_once_and_a_dry_run_is_not() {
         (3, ValueRef::Integer(1)),
         (4, ValueRef::Integer(1)),
     ];
-    let claim = Some(IdempotencyKey { key_digest: [1; 32], request_digest: [2; 32] });
+    let repeat_key = Some(IdempotencyKey { key_digest: [1; 32], request_digest: [2; 32] });
     let ask = |dry_run| {
         let write = WriteRequest {
             change: RowChange::Create { values: &cells },
-            idempotency_key: claim,
+            idempotency_key: repeat_key,
             dry_run,
             now_ms: 1000,
             cancelled: None,
@@ -262,7 +262,7 @@ fn a_claim_is_kept_once_and_a_dry_run_is_not() {
 }
 
 #[test]
-fn computed_columns_are_told_and_not_written() {
+fn computed_columns_are_read_but_not_written() {
     use CellContent::{Formula, Number, Text};
     let disk = TestFile::new(&[
         vec![Text("id"), Text("n"), Text("twice")],
@@ -271,23 +271,23 @@ fn computed_columns_are_told_and_not_written() {
     ]);
     let sheets = disk.open();
     let facts = sheets.introspect().unwrap();
-    let why = facts.tables[0].columns[2].read_only_reason.as_deref();
-    assert_eq!(why, Some("it is computed by a formula"));
+    let cause = facts.tables[0].columns[2].read_only_reason.as_deref();
+    assert_eq!(cause, Some("it is computed by a formula"));
     let shape = shape(&sheets);
-    let told = |cell: (usize, ValueRef<'_>)| {
+    let message = |cell: (usize, ValueRef<'_>)| {
         let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &[cell] };
-        write(&sheets, &shape, change).err().map(|fault| fault.to_string())
+        write(&sheets, &shape, change).err().map(|error| error.to_string())
     };
-    assert_eq!(told((2, ValueRef::Integer(9))).as_deref(), Some("it is computed by a formula"));
-    let stale = "C2 may be computed from B2, and only a spreadsheet program computes it anew";
-    assert_eq!(told((1, ValueRef::Integer(9))).as_deref(), Some(stale));
-    assert_eq!(told((0, ValueRef::Integer(9))), None);
+    assert_eq!(message((2, ValueRef::Integer(9))).as_deref(), Some("it is computed by a formula"));
+    let stale = "C2 may be computed from B2, and only a spreadsheet program can recompute it";
+    assert_eq!(message((1, ValueRef::Integer(9))).as_deref(), Some(stale));
+    assert_eq!(message((0, ValueRef::Integer(9))), None);
     assert_eq!(all_rows(&sheets), [r#"{"id":9,"n":2,"twice":4}"#, r#"{"id":2,"n":3,"twice":6}"#]);
 }
 
-/// A contract that calls digits decimals, and keeps what a workbook keeps of them.
+/// A contract that declares digits as decimals.
 #[test]
-fn decimals_are_exact_or_refused() {
+fn decimals_are_exact_or_rejected() {
     let disk = people();
     let sheets = disk.open();
     let mut shape = shape(&sheets);
@@ -295,11 +295,58 @@ fn decimals_are_exact_or_refused() {
     let update = |shape: &TableShape, digits: &str| {
         let cells = [(4, ValueRef::Text(digits))];
         let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
-        write(&sheets, shape, change).map(|(_, clerk)| clerk.after.unwrap())
+        write(&sheets, shape, change).map(|(_, checks)| checks.after.unwrap())
     };
     assert!(update(&shape, "12.25").unwrap().contains(r#""price":"12.25""#));
     assert!(update(&shape, "0.1").unwrap().contains(r#""price":"0.1""#));
     let refused = update(&shape, "12345678901234567.8901").unwrap_err();
-    assert!(refused.to_string().starts_with("a workbook keeps about 15 digits"), "{refused}");
+    assert!(refused.to_string().starts_with("a workbook stores about 15 digits"), "{refused}");
     assert!(update(&shape, "1.50").is_err(), "it would read back as 1.5");
+}
+
+/// The cached value of a formula on another sheet would be wrong after a write.
+#[test]
+fn a_write_withdraws_values_computed_from_it_on_other_sheets() {
+    use CellContent::{Formula, Number, Text};
+    let items =
+        [vec![Text("id"), Text("price")], vec![Number("1"), Number("10")], vec![Number("2"), Number("20")]];
+    let totals = [
+        vec![Text("name"), Text("value")],
+        vec![Text("sum"), Formula("SUM(Items!B2:B6)", "30")],
+        vec![Text("rate"), Number("7")],
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.xlsx");
+    std::fs::write(&path, workbook(&[("Items", &items), ("Totals", &totals)])).unwrap();
+    let options = Options { poll_interval_ms: 0, ..Options::new(WorkbookFormat::Xlsx) };
+    let sheets = sheets::open(&path, options.clone());
+    let facts = sheets.introspect().unwrap();
+    let [items, totals] = [0, 1].map(|at| crate::shape::shape_of(&facts.tables[at]));
+    assert!(totals.columns[1].nullable, "its values may be withdrawn");
+    let reader = sheets.reader(&totals).unwrap();
+    let values = || {
+        ["sum", "rate"].map(|name| {
+            let mut value = None;
+            reader.get(&[ValueRef::Text(name)], &mut |cells| value = Some(cells[1].to_value())).unwrap();
+            value.unwrap()
+        })
+    };
+    assert_eq!((values(), reader.notice()), ([Value::Integer(30), Value::Integer(7)], None));
+    let cells = [(1, ValueRef::Integer(15))];
+    let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
+    let (_, checks) = write(&sheets, &items, change).unwrap();
+    let notice = "the value of B2 on `Totals` is withdrawn: its formula may depend on cells that were written since the \
+                  workbook was last calculated; open and save it in a spreadsheet program to compute them again";
+    assert_eq!(checks.notices, [notice]);
+    assert_eq!((values(), reader.notice().as_deref()), ([Value::Null, Value::Integer(7)], Some(notice)));
+    // The next write withdraws nothing more.
+    let cells = [(1, ValueRef::Integer(16))];
+    let change = RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
+    assert_eq!(write(&sheets, &items, change).unwrap().1.notices, Vec::<String>::new());
+    // After a restart the contract is the same, and the value is still withdrawn.
+    let again = sheets::open(&path, options);
+    let facts = again.introspect().unwrap();
+    assert_eq!(format!("{:?}", crate::shape::shape_of(&facts.tables[1])), format!("{totals:?}"));
+    assert_eq!(facts.notes, [notice]);
+    assert_eq!(again.reader(&totals).unwrap().notice().as_deref(), Some(notice));
 }
