@@ -1,12 +1,12 @@
-//! Writing a file as a whole: under a lock, all of it or nothing, once for each claim.
+//! Replaces a file atomically: under a lock, completely or not at all, once per idempotency key.
 //!
-//! Everything happens in the folder of the file itself, beside which lie, under names that begin with a dot: the lock
-//! while somebody writes, the new file until it takes the old one's place, and the [`claims`], which stay.
-//! [`Keeper::replace`] is the whole story; what a process leaves behind that is killed in the middle of it, the
-//! next one to write clears up.
+//! All of this happens in the file's own folder. Next to the file, under names that begin with a dot, are the lock
+//! during a write, the new file until it replaces the old one, and the idempotency log, which stays.
+//! [`AtomicFile::replace`] tells the whole story. The next writer cleans up after a process that was killed.
 //!
-//! Deliberately absent: knowing what the bytes mean, and holding on to them.
+//! Deliberately absent: knowing what the bytes mean, and keeping them in memory.
 
+mod editor_lock;
 mod error;
 mod idempotency;
 mod lock;
@@ -25,46 +25,46 @@ use lock::FileLock;
 use target::TargetFile;
 use temp_file::TempFile;
 
-/// A file that is written is held in memory several times over.
+/// A write holds the file in memory several times.
 pub(crate) const WRITABLE_BYTES_MAX: u64 = 256 << 20;
-/// What is told of a change is kept with its claim.
+/// Responses are kept in the idempotency log.
 const RESPONSE_BYTES_MAX: usize = 4 << 20;
-/// How long to wait for others who write the same file.
+/// How long to wait for other writers of the same file.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How soon a caller who left is noticed.
+/// How soon a writer that waits notices that its caller has gone away.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Writes one file, one change at a time, whoever else does the same.
+/// Writes one file, one change at a time, together with other threads and processes.
 pub(crate) struct AtomicFile {
     path: PathBuf,
-    /// Those of this process wait for each other here, and not by trying again and again.
+    /// The writers of this process queue here instead of competing for the file lock.
     state: Mutex<WriterState>,
     turn_ended: Condvar,
 }
 
 struct WriterState {
     is_writing: bool,
-    /// What was read of the claims, so that only what is new is read again.
+    /// What was read of the idempotency log, so that only new lines are read.
     idempotency_index: IdempotencyIndex,
-    /// Whether somebody else's remains were looked for.
+    /// Whether this process has cleaned up after killed writers.
     is_cleaned_up: bool,
-    /// Other processes wait.
+    /// Leave the lock to other processes until then.
     yield_until: Option<Instant>,
 }
 
-/// What a file will hold, and what is told of the change.
+/// The new contents of a file, and the response to the caller.
 pub(crate) struct EditResult {
     pub(crate) bytes: Vec<u8>,
     pub(crate) response: Vec<u8>,
 }
 
-/// What comes with a change.
+/// The conditions of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReplaceOptions<'a> {
     pub(crate) idempotency_key: Option<IdempotencyKey>,
     pub(crate) dry_run: bool,
     pub(crate) now_ms: u64,
-    /// Rings when nobody waits any more.
+    /// Set when the caller has gone away; the write should stop.
     pub(crate) cancelled: Option<&'a AtomicBool>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> ReplaceOptions<'a> {
     }
 }
 
-/// How long others are waited for.
+/// When to stop waiting for other writers.
 #[derive(Debug, Clone, Copy)]
 struct WaitDeadline<'a> {
     deadline: Instant,
@@ -83,15 +83,15 @@ struct WaitDeadline<'a> {
 }
 
 impl<'a> WaitDeadline<'a> {
-    fn of(terms: &ReplaceOptions<'a>) -> Self {
-        Self { deadline: Instant::now() + LOCK_WAIT_MAX, cancelled: terms.cancelled }
+    fn of(options: &ReplaceOptions<'a>) -> Self {
+        Self { deadline: Instant::now() + LOCK_WAIT_MAX, cancelled: options.cancelled }
     }
 
     fn is_expired(&self) -> bool {
         Instant::now() >= self.deadline
     }
 
-    /// Whether anybody still wants it.
+    /// Fails if the caller has gone away.
     fn check_cancelled(&self) -> Result<(), SourceError> {
         match self.cancelled {
             Some(stop) if stop.load(Ordering::Relaxed) => Err(SourceError::Cancelled),
@@ -102,153 +102,155 @@ impl<'a> WaitDeadline<'a> {
 
 impl AtomicFile {
     pub(crate) fn new(path: &Path) -> Self {
-        let turn = WriterState {
+        let state = WriterState {
             is_writing: false,
             idempotency_index: IdempotencyIndex::default(),
             is_cleaned_up: false,
             yield_until: None,
         };
-        Self { path: path.to_owned(), state: Mutex::new(turn), turn_ended: Condvar::new() }
+        Self { path: path.to_owned(), state: Mutex::new(state), turn_ended: Condvar::new() }
     }
 
-    /// Why the file cannot be written as it stands, if it cannot: half a sentence for whoever owns it. Nothing is
-    /// tried.
+    /// Why the file cannot be written, if it cannot. Does not try to write.
     pub(crate) fn read_only_reason(&self) -> Option<String> {
         match TargetFile::resolve(&self.path) {
             Ok(target) => target.read_only_reason(),
-            Err(fault) => Some(fault.to_string()),
+            Err(error) => Some(error.to_string()),
         }
     }
 
-    /// Hands the bytes there are to `edit`, and puts what it makes of them in their place: durably before this
-    /// returns, and never half of it.
+    /// Passes the file's bytes to `edit`, and replaces them by what it returns: durably before this returns, and
+    /// never in part.
     ///
-    /// `edit` is called at most once. A claim that was made good before never gets as far as that.
+    /// Calls `edit` at most once, and not at all if the idempotency key was used before.
     pub(crate) fn replace(
         &self,
-        terms: ReplaceOptions<'_>,
+        options: ReplaceOptions<'_>,
         edit: &mut dyn FnMut(&[u8]) -> Result<EditResult, WriteError>,
     ) -> Result<WriteOutcome, WriteError> {
-        if terms.dry_run {
-            return self.dry_run_edit(terms, edit);
+        if options.dry_run {
+            return self.dry_run_edit(options, edit);
         }
-        let patience = WaitDeadline::of(&terms);
-        let mut turn = self.acquire_turn(patience)?;
+        let deadline = WaitDeadline::of(&options);
+        let mut state = self.acquire_turn(deadline)?;
         let target = TargetFile::resolve(&self.path)?;
         target.check_writable()?;
-        let lock = FileLock::acquire(&target, patience)?;
-        if lock.was_abandoned() || !turn.is_cleaned_up {
+        editor_lock::check_not_open(&target, &self.path)?;
+        let lock = FileLock::acquire(&target, deadline)?;
+        if lock.was_abandoned() || !state.is_cleaned_up {
             temp_file::remove_stale(&target);
-            turn.is_cleaned_up = true;
+            state.is_cleaned_up = true;
         }
-        let written = self.replace_locked(&target, &mut turn.idempotency_index, terms, patience, edit);
-        turn.yield_until = lock.release();
+        let written = self.replace_locked(&target, &mut state.idempotency_index, options, deadline, edit);
+        state.yield_until = lock.release();
         written
     }
 
     fn replace_locked(
         &self,
         target: &TargetFile,
-        known: &mut IdempotencyIndex,
-        terms: ReplaceOptions<'_>,
-        patience: WaitDeadline<'_>,
+        index: &mut IdempotencyIndex,
+        options: ReplaceOptions<'_>,
+        deadline: WaitDeadline<'_>,
         edit: &mut dyn FnMut(&[u8]) -> Result<EditResult, WriteError>,
     ) -> Result<WriteOutcome, WriteError> {
         let before = target.read()?;
-        let mut claims = IdempotencyLog::open(target, known)?;
-        claims.resolve_pending(&before.bytes)?;
-        if let Some(claim) = terms.idempotency_key {
-            match claims.lookup(claim, terms.now_ms)? {
+        let mut log = IdempotencyLog::open(target, index)?;
+        log.resolve_pending(&before.bytes)?;
+        if let Some(key) = options.idempotency_key {
+            match log.lookup(key, options.now_ms)? {
                 IdempotencyLookup::NotFound => {}
-                IdempotencyLookup::Applied(told) => return Ok(WriteOutcome::Replayed(told)),
+                IdempotencyLookup::Applied(response) => return Ok(WriteOutcome::Replayed(response)),
                 IdempotencyLookup::KeyReused => return Err(WriteError::IdempotencyKeyReused),
                 IdempotencyLookup::Unknown => return Err(WriteError::OutcomeUnknown),
             }
         }
         let edited = edit(&before.bytes)?;
-        check_limits(target, &edited, terms)?;
-        patience.check_cancelled()?;
+        check_limits(target, &edited, options)?;
+        deadline.check_cancelled()?;
         if edited.bytes == before.bytes {
-            if let Some(claim) = terms.idempotency_key {
-                claims.record_unchanged(claim, &before, &edited, terms.now_ms)?;
+            if let Some(key) = options.idempotency_key {
+                log.record_unchanged(key, &before, &edited, options.now_ms)?;
             }
             return Ok(WriteOutcome::Done);
         }
-        let fresh = TempFile::write(target, &before, &edited.bytes)?;
-        patience.check_cancelled()?;
-        if let Some(claim) = terms.idempotency_key {
-            claims.begin(claim, &before, &edited, terms.now_ms)?;
+        let temp_file = TempFile::write(target, &before, &edited.bytes)?;
+        deadline.check_cancelled()?;
+        if let Some(key) = options.idempotency_key {
+            log.begin(key, &before, &edited, options.now_ms)?;
         }
-        // From here on a claim is there, and who finds it without its end looks at the file to know.
+        // From here on the entry is in the log. If it stays pending, the next writer compares the file.
         let same = target.check_unchanged(&self.path, &before);
-        let put = same.and_then(|()| patience.check_cancelled()).and_then(|()| fresh.commit(target));
-        if let Err(fault) = put {
-            if terms.idempotency_key.is_some() {
-                claims.finish(idempotency::EntryOutcome::NotApplied);
+        let committed =
+            same.and_then(|()| deadline.check_cancelled()).and_then(|()| temp_file.commit(target));
+        if let Err(error) = committed {
+            if options.idempotency_key.is_some() {
+                log.finish(idempotency::EntryOutcome::NotApplied);
             }
-            return Err(fault.into());
+            return Err(error.into());
         }
         target.sync_folder().map_err(|error| error::unconfirmed_error(target, &error))?;
-        if terms.idempotency_key.is_some() {
-            claims.finish(idempotency::EntryOutcome::Applied);
+        if options.idempotency_key.is_some() {
+            log.finish(idempotency::EntryOutcome::Applied);
         }
         Ok(WriteOutcome::Done)
     }
 
-    /// The same without leaving a trace. Needs no lock: a file is there as a whole, or another as a whole.
+    /// Does the same without changing anything. Needs no lock: the file is always one whole version.
     fn dry_run_edit(
         &self,
-        terms: ReplaceOptions<'_>,
+        options: ReplaceOptions<'_>,
         edit: &mut dyn FnMut(&[u8]) -> Result<EditResult, WriteError>,
     ) -> Result<WriteOutcome, WriteError> {
         let target = TargetFile::resolve(&self.path)?;
         target.check_writable()?;
+        editor_lock::check_not_open(&target, &self.path)?;
         let before = target.read()?;
-        if let Some(claim) = terms.idempotency_key {
-            let mut known = IdempotencyIndex::default();
-            match IdempotencyLog::open_read_only(&target, &mut known, &before.bytes)?
-                .lookup(claim, terms.now_ms)?
+        if let Some(key) = options.idempotency_key {
+            let mut index = IdempotencyIndex::default();
+            match IdempotencyLog::open_read_only(&target, &mut index, &before.bytes)?
+                .lookup(key, options.now_ms)?
             {
                 IdempotencyLookup::NotFound => {}
-                IdempotencyLookup::Applied(told) => return Ok(WriteOutcome::Replayed(told)),
+                IdempotencyLookup::Applied(response) => return Ok(WriteOutcome::Replayed(response)),
                 IdempotencyLookup::KeyReused => return Err(WriteError::IdempotencyKeyReused),
                 IdempotencyLookup::Unknown => return Err(WriteError::OutcomeUnknown),
             }
         }
         let edited = edit(&before.bytes)?;
-        check_limits(&target, &edited, terms)?;
+        check_limits(&target, &edited, options)?;
         Ok(WriteOutcome::Done)
     }
 
-    fn acquire_turn(&self, patience: WaitDeadline<'_>) -> Result<WriteTurn<'_>, SourceError> {
-        patience.check_cancelled()?;
-        let mut turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while turn.is_writing {
-            if patience.is_expired() {
-                return Err(error::busy_error(&self.path, "others of this process write it"));
+    fn acquire_turn(&self, deadline: WaitDeadline<'_>) -> Result<WriteTurn<'_>, SourceError> {
+        deadline.check_cancelled()?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.is_writing {
+            if deadline.is_expired() {
+                return Err(error::busy_error(&self.path, "other threads are writing it"));
             }
-            (turn, _) = self
+            (state, _) = self
                 .turn_ended
-                .wait_timeout(turn, CANCEL_CHECK_INTERVAL)
+                .wait_timeout(state, CANCEL_CHECK_INTERVAL)
                 .unwrap_or_else(PoisonError::into_inner);
-            if let Err(stopped) = patience.check_cancelled() {
-                // If it was this one's turn, it is another's now.
+            if let Err(stopped) = deadline.check_cancelled() {
+                // If it was this writer's turn, pass it on.
                 self.turn_ended.notify_one();
                 return Err(stopped);
             }
         }
-        turn.is_writing = true;
-        let (known, is_swept) = (std::mem::take(&mut turn.idempotency_index), turn.is_cleaned_up);
-        let back_at = turn.yield_until.take();
-        drop(turn);
-        if let Some(back_at) = back_at {
-            std::thread::sleep(back_at.saturating_duration_since(Instant::now()));
+        state.is_writing = true;
+        let (index, is_cleaned_up) = (std::mem::take(&mut state.idempotency_index), state.is_cleaned_up);
+        let resume_at = state.yield_until.take();
+        drop(state);
+        if let Some(resume_at) = resume_at {
+            std::thread::sleep(resume_at.saturating_duration_since(Instant::now()));
         }
-        Ok(WriteTurn { file: self, idempotency_index: known, is_cleaned_up: is_swept, yield_until: None })
+        Ok(WriteTurn { file: self, idempotency_index: index, is_cleaned_up, yield_until: None })
     }
 }
 
-/// A turn; it ends when this is dropped.
+/// This writer's turn, which ends when this is dropped.
 struct WriteTurn<'a> {
     file: &'a AtomicFile,
     idempotency_index: IdempotencyIndex,
@@ -258,16 +260,16 @@ struct WriteTurn<'a> {
 
 impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
-        let mut turn: MutexGuard<'_, WriterState> =
+        let mut state: MutexGuard<'_, WriterState> =
             self.file.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, is_swept) = (std::mem::take(&mut self.idempotency_index), self.is_cleaned_up);
-        *turn = WriterState {
+        let (index, is_cleaned_up) = (std::mem::take(&mut self.idempotency_index), self.is_cleaned_up);
+        *state = WriterState {
             is_writing: false,
-            idempotency_index: known,
-            is_cleaned_up: is_swept,
+            idempotency_index: index,
+            is_cleaned_up,
             yield_until: self.yield_until,
         };
-        drop(turn);
+        drop(state);
         self.file.turn_ended.notify_one();
     }
 }
@@ -275,18 +277,15 @@ impl Drop for WriteTurn<'_> {
 fn check_limits(
     target: &TargetFile,
     edited: &EditResult,
-    terms: ReplaceOptions<'_>,
+    options: ReplaceOptions<'_>,
 ) -> Result<(), WriteError> {
-    let refused = |why: String| Err(WriteError::Rejected { column: None, reason: why });
+    let refused = |reason: String| Err(WriteError::Rejected { column: None, reason });
     if edited.bytes.len() as u64 > WRITABLE_BYTES_MAX {
-        let most_mb = WRITABLE_BYTES_MAX >> 20;
-        return refused(format!(
-            "`{}` would be larger than {most_mb} MB, which is the most",
-            target.file_name()
-        ));
+        let max_mb = WRITABLE_BYTES_MAX >> 20;
+        return refused(format!("`{}` would exceed the limit of {max_mb} MB", target.file_name()));
     }
-    if terms.idempotency_key.is_some() && edited.response.len() > RESPONSE_BYTES_MAX {
-        return refused("the record is too large to be kept with an idempotency key".into());
+    if options.idempotency_key.is_some() && edited.response.len() > RESPONSE_BYTES_MAX {
+        return refused("the record is too large for a write with an idempotency key".into());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A keeper and a folder, looked at from outside and, where somebody was killed, from inside.
+//! Tests of `AtomicFile` on a real folder, including the log entries that a killed process leaves.
 
 use std::fs::File;
 use std::io::Write;
@@ -48,7 +48,7 @@ impl TestFolder {
         std::fs::read(&self.path).unwrap()
     }
 
-    /// A process that was killed after its claim was begun.
+    /// Leaves what a process leaves that is killed after it began a log entry.
     fn crash_after_begin(&self, number: u8, after: &[u8]) {
         let target = TargetFile::resolve(&self.path).unwrap();
         let before = target.read().unwrap();
@@ -79,90 +79,97 @@ fn response(bytes: &[u8]) -> Vec<u8> {
     [b"told\n\\n ", bytes].concat()
 }
 
-/// Adds `more` behind what is there.
-fn append(keeper: &AtomicFile, terms: ReplaceOptions<'_>, more: &[u8]) -> Result<WriteOutcome, WriteError> {
-    keeper.replace(terms, &mut |bytes| Ok(edit_result(&[bytes, more].concat())))
+/// Appends `more` to the file.
+fn append(
+    atomic_file: &AtomicFile,
+    options: ReplaceOptions<'_>,
+    more: &[u8],
+) -> Result<WriteOutcome, WriteError> {
+    atomic_file.replace(options, &mut |bytes| Ok(edit_result(&[bytes, more].concat())))
 }
 
 fn outcome_text(result: Result<WriteOutcome, WriteError>) -> String {
     match result {
         Ok(WriteOutcome::Done) => "done".into(),
-        Ok(WriteOutcome::Replayed(told)) => {
-            format!("replayed {}", String::from_utf8(told).unwrap().escape_debug())
+        Ok(WriteOutcome::Replayed(message)) => {
+            format!("replayed {}", String::from_utf8(message).unwrap().escape_debug())
         }
-        Err(fault) => fault.to_string(),
+        Err(error) => error.to_string(),
     }
 }
 
 #[test]
-fn a_change_takes_the_files_place_and_leaves_nothing() {
+fn a_write_replaces_the_file_and_leaves_no_other_file() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
-    assert_eq!(outcome_text(append(&keeper, replace_options(None), b"b")), "done");
-    assert_eq!(outcome_text(append(&keeper, replace_options(None), b"c")), "done");
+    let atomic_file = AtomicFile::new(&folder.path);
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"c")), "done");
     assert_eq!((folder.content(), folder.file_names()), (b"abc".to_vec(), vec!["data.csv".to_owned()]));
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn a_rejected_write_changes_nothing() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
-    let result = keeper.replace(replace_options(1), &mut |_| Err(WriteError::NotFound));
+    let atomic_file = AtomicFile::new(&folder.path);
+    let result = atomic_file.replace(replace_options(1), &mut |_| Err(WriteError::NotFound));
     assert_eq!(outcome_text(result), "nothing has this key");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
 }
 
 #[test]
-fn a_claim_is_made_good_once() {
+fn a_write_with_an_idempotency_key_is_applied_once() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
-    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), "done");
-    // Whoever asks again, and in whichever process: what was told the first time.
-    for keeper in [&keeper, &AtomicFile::new(&folder.path)] {
-        assert_eq!(outcome_text(append(keeper, replace_options(1), b"b")), r"replayed told\n\\n ab");
+    let atomic_file = AtomicFile::new(&folder.path);
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
+    // Every repetition, in any process, gets the first response.
+    for atomic_file in [&atomic_file, &AtomicFile::new(&folder.path)] {
+        assert_eq!(outcome_text(append(atomic_file, replace_options(1), b"b")), r"replayed told\n\\n ab");
         let other = IdempotencyKey { request_digest: [8; 32], ..idempotency_key(1) };
-        let other =
-            append(keeper, ReplaceOptions { idempotency_key: Some(other), ..replace_options(None) }, b"b");
+        let other = append(
+            atomic_file,
+            ReplaceOptions { idempotency_key: Some(other), ..replace_options(None) },
+            b"b",
+        );
         assert_eq!(outcome_text(other), "this idempotency key was used for something else");
     }
-    assert_eq!(outcome_text(append(&keeper, replace_options(2), b"c")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(2), b"c")), "done");
     assert_eq!(folder.content(), b"abc");
     assert_eq!(folder.file_names(), [".data.csv.spile-claims", "data.csv"]);
 }
 
 #[test]
-fn a_change_that_changes_nothing_is_a_claim_too() {
+fn an_unchanged_file_still_records_the_idempotency_key() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
+    let atomic_file = AtomicFile::new(&folder.path);
     let modified = folder.path.metadata().unwrap().modified().unwrap();
-    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"")), "done");
     assert_eq!(folder.path.metadata().unwrap().modified().unwrap(), modified);
-    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"")), r"replayed told\n\\n a");
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"")), r"replayed told\n\\n a");
 }
 
 #[test]
-fn a_dry_run_judges_everything_and_leaves_nothing() {
+fn a_dry_run_checks_everything_and_leaves_no_trace() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
+    let atomic_file = AtomicFile::new(&folder.path);
     let dry = |number| ReplaceOptions { dry_run: true, ..replace_options(number) };
-    assert_eq!(outcome_text(append(&keeper, dry(1), b"b")), "done");
-    assert_eq!(outcome_text(append(&keeper, dry(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, dry(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, dry(1), b"b")), "done");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
-    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
     let claims = std::fs::read(folder.log_path()).unwrap();
-    assert_eq!(outcome_text(append(&keeper, dry(1), b"b")), r"replayed told\n\\n ab");
-    assert_eq!(outcome_text(append(&keeper, dry(2), b"c")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, dry(1), b"b")), r"replayed told\n\\n ab");
+    assert_eq!(outcome_text(append(&atomic_file, dry(2), b"c")), "done");
     assert_eq!(std::fs::read(folder.log_path()).unwrap(), claims);
 }
 
 #[test]
-fn who_was_killed_is_settled_by_what_the_file_holds() {
+fn a_pending_entry_is_resolved_by_the_file_contents() {
     let table: [(&[u8], &str, &[u8]); 3] = [
-        // Before the new file took its place.
+        // Killed before the rename.
         (b"a", "done", b"ab"),
-        // After it.
+        // Killed after the rename.
         (b"ab", r"replayed told\n\\n ab", b"ab"),
-        // After it, and then somebody else was there.
+        // Killed after the rename, and then another program changed the file.
         (b"xy", "whether this was done before cannot be told any more; read the record and decide", b"xy"),
     ];
     for (found, expected, left) in table {
@@ -170,21 +177,21 @@ fn who_was_killed_is_settled_by_what_the_file_holds() {
             let folder = TestFolder::new(b"a");
             folder.crash_after_begin(1, b"ab");
             std::fs::write(&folder.path, found).unwrap();
-            let keeper = AtomicFile::new(&folder.path);
+            let atomic_file = AtomicFile::new(&folder.path);
             if dry_first {
                 assert_eq!(
                     outcome_text(append(
-                        &keeper,
+                        &atomic_file,
                         ReplaceOptions { dry_run: true, ..replace_options(1) },
                         b"b"
                     )),
                     expected
                 );
             }
-            assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), expected, "{found:?}");
+            assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), expected, "{found:?}");
             assert_eq!(folder.content(), left, "{found:?}");
-            // It stays so whatever comes after, and only for this claim.
-            assert_eq!(outcome_text(append(&keeper, replace_options(2), b"c")), "done");
+            // It stays so whatever comes after, and only for this key.
+            assert_eq!(outcome_text(append(&atomic_file, replace_options(2), b"c")), "done");
             let again = if expected == "done" { r"replayed told\n\\n ab" } else { expected };
             assert_eq!(
                 outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
@@ -196,39 +203,39 @@ fn who_was_killed_is_settled_by_what_the_file_holds() {
 }
 
 #[test]
-fn who_comes_without_a_claim_settles_too() {
+fn a_writer_without_a_key_resolves_pending_entries_too() {
     let folder = TestFolder::new(b"a");
     folder.crash_after_begin(1, b"ab");
     std::fs::write(&folder.path, b"ab").unwrap();
-    let keeper = AtomicFile::new(&folder.path);
-    assert_eq!(outcome_text(append(&keeper, replace_options(None), b"c")), "done");
-    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), r"replayed told\n\\n ab");
+    let atomic_file = AtomicFile::new(&folder.path);
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"c")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), r"replayed told\n\\n ab");
 }
 
 #[test]
-fn a_torn_end_is_cut_off_wherever_it_was_torn() {
+fn a_torn_log_line_is_cut_off_at_any_byte() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
-    append(&keeper, replace_options(1), b"b").unwrap();
+    let atomic_file = AtomicFile::new(&folder.path);
+    append(&atomic_file, replace_options(1), b"b").unwrap();
     let first = std::fs::read(folder.log_path()).unwrap();
-    append(&keeper, replace_options(2), b"c").unwrap();
+    append(&atomic_file, replace_options(2), b"c").unwrap();
     let second = std::fs::read(folder.log_path()).unwrap();
     assert!(second.starts_with(&first));
     for length in (first.len()..second.len()).step_by(7).chain([second.len() - 1]) {
         std::fs::write(folder.log_path(), &second[..length]).unwrap();
         std::fs::write(&folder.path, b"abc").unwrap();
-        let keeper = AtomicFile::new(&folder.path);
+        let atomic_file = AtomicFile::new(&folder.path);
         assert_eq!(
-            outcome_text(append(&keeper, replace_options(1), b"b")),
+            outcome_text(append(&atomic_file, replace_options(1), b"b")),
             r"replayed told\n\\n ab",
             "{length}"
         );
-        // Its first line was durable before the file was replaced: this cannot be, but by a disk that lies.
+        // The header was durable before the data file was replaced, so only a lying disk can cause this.
         let begun = first.len() + second[first.len()..].iter().position(|byte| *byte == b'\n').unwrap();
         let expected = if length > begun { r"replayed told\n\\n abc" } else { "done" };
-        assert_eq!(outcome_text(append(&keeper, replace_options(2), b"c")), expected, "{length}");
+        assert_eq!(outcome_text(append(&atomic_file, replace_options(2), b"c")), expected, "{length}");
     }
-    // Zeros, as file systems leave them.
+    // Zeros, as file systems leave them after a crash.
     std::fs::write(folder.log_path(), [&first[..], &[0; 40]].concat()).unwrap();
     assert_eq!(
         outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")),
@@ -238,56 +245,59 @@ fn a_torn_end_is_cut_off_wherever_it_was_torn() {
 }
 
 #[test]
-fn claims_that_are_damaged_are_not_trusted() {
+fn a_damaged_log_is_not_trusted() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
-    append(&keeper, replace_options(1), b"b").unwrap();
-    append(&keeper, replace_options(2), b"c").unwrap();
+    let atomic_file = AtomicFile::new(&folder.path);
+    append(&atomic_file, replace_options(1), b"b").unwrap();
+    append(&atomic_file, replace_options(2), b"c").unwrap();
     let whole = std::fs::read(folder.log_path()).unwrap();
     let mut flipped = whole.clone();
     flipped[100] ^= 1;
     for damaged in [flipped, b"something else\n".to_vec(), [b"\n", &whole[..]].concat()] {
         std::fs::write(folder.log_path(), &damaged).unwrap();
-        let keeper = AtomicFile::new(&folder.path);
+        let atomic_file = AtomicFile::new(&folder.path);
         for number in [1, 3] {
-            let fault = append(&keeper, replace_options(number), b"x").unwrap_err();
-            assert!(matches!(&fault, WriteError::Source(SourceError::Incompatible { .. })), "{fault:?}");
-            assert!(fault.to_string().contains("write without one, or let the owner remove"), "{fault}");
+            let error = append(&atomic_file, replace_options(number), b"x").unwrap_err();
+            assert!(matches!(&error, WriteError::Source(SourceError::Incompatible { .. })), "{error:?}");
+            assert!(
+                error.to_string().contains("write without an idempotency key, or ask the owner to delete"),
+                "{error}"
+            );
         }
-        assert_eq!(outcome_text(append(&keeper, replace_options(None), b"x")), "done");
+        assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"x")), "done");
         assert_eq!(std::fs::read(folder.log_path()).unwrap(), damaged);
     }
     std::fs::remove_file(folder.log_path()).unwrap();
-    assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), "done");
+    assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
 }
 
 #[test]
-fn a_claim_is_kept_for_so_long_and_not_for_ever() {
+fn idempotency_keys_expire() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
+    let atomic_file = AtomicFile::new(&folder.path);
     let at = |number: u8, now_ms: u64| ReplaceOptions { now_ms, ..replace_options(number) };
-    append(&keeper, at(1, 0), b"b").unwrap();
+    append(&atomic_file, at(1, 0), b"b").unwrap();
     assert_eq!(
-        outcome_text(append(&keeper, at(1, IDEMPOTENCY_RETENTION_MS), b"b")),
+        outcome_text(append(&atomic_file, at(1, IDEMPOTENCY_RETENTION_MS), b"b")),
         r"replayed told\n\\n ab"
     );
-    assert_eq!(outcome_text(append(&keeper, at(1, IDEMPOTENCY_RETENTION_MS + 1), b"b")), "done");
-    append(&keeper, at(2, IDEMPOTENCY_RETENTION_MS + DAY_MS), b"c").unwrap();
+    assert_eq!(outcome_text(append(&atomic_file, at(1, IDEMPOTENCY_RETENTION_MS + 1), b"b")), "done");
+    append(&atomic_file, at(2, IDEMPOTENCY_RETENTION_MS + DAY_MS), b"c").unwrap();
     let size = std::fs::metadata(folder.log_path()).unwrap().len();
-    // What is older than anybody remembers goes.
-    append(&keeper, at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d").unwrap();
+    // Expired entries are dropped.
+    append(&atomic_file, at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d").unwrap();
     assert!(std::fs::metadata(folder.log_path()).unwrap().len() < size);
     assert_eq!(
-        outcome_text(append(&keeper, at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d")),
+        outcome_text(append(&atomic_file, at(3, 3 * IDEMPOTENCY_RETENTION_MS), b"d")),
         r"replayed told\n\\n abbcd"
     );
-    // A clock that was set back keeps what there is.
-    assert_eq!(outcome_text(append(&keeper, at(3, 0), b"d")), r"replayed told\n\\n abbcd");
+    // A clock that was set back drops nothing.
+    assert_eq!(outcome_text(append(&atomic_file, at(3, 0), b"d")), r"replayed told\n\\n abbcd");
     assert_eq!(folder.file_names(), [".data.csv.spile-claims", "data.csv"]);
 }
 
 #[test]
-fn of_too_many_claims_the_oldest_go() {
+fn the_oldest_idempotency_keys_are_dropped_first() {
     let folder = TestFolder::new(b"a");
     let numbered = |number: usize| {
         let mut id = [0; 32];
@@ -298,42 +308,42 @@ fn of_too_many_claims_the_oldest_go() {
     let before = target.read().unwrap();
     let mut known = IdempotencyIndex::default();
     let mut claims = IdempotencyLog::open(&target, &mut known).unwrap();
-    let most = IDEMPOTENCY_RECORDS_MAX + IDEMPOTENCY_RECORDS_MAX / 4 + 2;
+    let max = IDEMPOTENCY_RECORDS_MAX + IDEMPOTENCY_RECORDS_MAX / 4 + 2;
     claims.record_unchanged(numbered(0), &before, &edit_result(b"a"), 0).unwrap();
-    // As many processes would have written them.
+    // The entries that many processes would have written.
     let mut lines = Vec::new();
-    for number in 1..most - 1 {
+    for number in 1..max - 1 {
         let claim = numbered(number);
         lines.extend(pending_line(claim, [1; 32], [2; 32], &response(b"a"), 0));
         lines.extend(outcome_line(&claim.key_digest, EntryOutcome::Applied));
     }
     File::options().append(true).open(folder.log_path()).unwrap().write_all(&lines).unwrap();
     let mut claims = IdempotencyLog::open(&target, &mut known).unwrap();
-    claims.record_unchanged(numbered(most - 1), &before, &edit_result(b"a"), 0).unwrap();
+    claims.record_unchanged(numbered(max - 1), &before, &edit_result(b"a"), 0).unwrap();
     let mut known = IdempotencyIndex::default();
     let mut claims = IdempotencyLog::open_read_only(&target, &mut known, b"a").unwrap();
     let mut is_known =
         |number| claims.lookup(numbered(number), 0).unwrap() == IdempotencyLookup::Applied(response(b"a"));
-    assert_eq!([0, most - IDEMPOTENCY_RECORDS_MAX - 2].map(&mut is_known), [false; 2]);
-    assert_eq!([most - IDEMPOTENCY_RECORDS_MAX - 1, most - 1].map(&mut is_known), [true; 2]);
+    assert_eq!([0, max - IDEMPOTENCY_RECORDS_MAX - 2].map(&mut is_known), [false; 2]);
+    assert_eq!([max - IDEMPOTENCY_RECORDS_MAX - 1, max - 1].map(&mut is_known), [true; 2]);
 }
 
 #[test]
-fn what_is_told_has_a_size() {
+fn a_response_with_a_key_is_bounded() {
     let folder = TestFolder::new(b"a");
-    let keeper = AtomicFile::new(&folder.path);
+    let atomic_file = AtomicFile::new(&folder.path);
     let large = || EditResult { bytes: b"b".to_vec(), response: vec![b'x'; super::RESPONSE_BYTES_MAX + 1] };
-    let result = keeper.replace(replace_options(1), &mut |_| Ok(large()));
-    assert_eq!(outcome_text(result), "the record is too large to be kept with an idempotency key");
+    let result = atomic_file.replace(replace_options(1), &mut |_| Ok(large()));
+    assert_eq!(outcome_text(result), "the record is too large for a write with an idempotency key");
     assert_eq!((folder.content(), folder.file_names()), (b"a".to_vec(), vec!["data.csv".to_owned()]));
-    assert_eq!(outcome_text(keeper.replace(replace_options(None), &mut |_| Ok(large()))), "done");
+    assert_eq!(outcome_text(atomic_file.replace(replace_options(None), &mut |_| Ok(large()))), "done");
 }
 
 #[test]
-fn whoever_else_writes_meanwhile_is_not_written_over() {
+fn a_concurrent_external_change_is_not_overwritten() {
     type Other = fn(&Path);
     let others: [Other; 4] = [
-        // In place, to the same length.
+        // In place, with the same length.
         |path| std::fs::write(path, b"x").unwrap(),
         |path| std::fs::write(path, b"longer").unwrap(),
         // By another file in its place, even with the same content.
@@ -345,27 +355,27 @@ fn whoever_else_writes_meanwhile_is_not_written_over() {
     ];
     for (at, other) in others.iter().enumerate() {
         let folder = TestFolder::new(b"a");
-        let keeper = AtomicFile::new(&folder.path);
-        let result = keeper.replace(replace_options(1), &mut |bytes| {
+        let atomic_file = AtomicFile::new(&folder.path);
+        let result = atomic_file.replace(replace_options(1), &mut |bytes| {
             other(&folder.path);
             Ok(edit_result(&[bytes, b"b"].concat()))
         });
         let found = std::fs::read(&folder.path).ok();
-        let fault = result.unwrap_err();
+        let error = result.unwrap_err();
         match at {
-            3 => assert!(fault.to_string().contains("it is not there"), "{fault}"),
-            _ => assert!(matches!(fault, WriteError::Source(SourceError::Busy { .. })), "{fault:?}"),
+            3 => assert!(error.to_string().contains("it was not found"), "{error}"),
+            _ => assert!(matches!(error, WriteError::Source(SourceError::Busy { .. })), "{error:?}"),
         }
         assert_eq!(found.as_deref(), [&b"x"[..], b"longer", b"a"].get(at).copied());
         assert!(folder.file_names().iter().all(|name| !name.ends_with(".tmp") && !name.ends_with("-lock")));
-        // It was not done, so it can be.
+        // The write was not applied, so it can be repeated.
         std::fs::write(&folder.path, b"a").unwrap();
-        assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), "done", "{at}");
+        assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done", "{at}");
     }
 }
 
 #[test]
-fn many_write_one_file_and_each_change_is_there() {
+fn concurrent_writers_lose_no_change() {
     let folder = TestFolder::new(b"");
     let shared = AtomicFile::new(&folder.path);
     let replayed = AtomicUsize::new(0);
@@ -373,15 +383,15 @@ fn many_write_one_file_and_each_change_is_there() {
         for thread in 0..4_u8 {
             let (folder, shared, replayed) = (&folder, &shared, &replayed);
             scope.spawn(move || {
-                // Some share a keeper, some have one of their own, as another process would.
+                // Some threads share an `AtomicFile`, some have their own, as another process would.
                 let own = AtomicFile::new(&folder.path);
-                let keeper = if thread.is_multiple_of(2) { shared } else { &own };
+                let atomic_file = if thread.is_multiple_of(2) { shared } else { &own };
                 for number in 0..10 {
-                    // Two threads have the same claims.
+                    // Two threads use the same keys.
                     let id = 10 * (thread / 2) + number;
                     let line = format!("{id}\n");
                     if let WriteOutcome::Replayed(_) =
-                        append(keeper, replace_options(id), line.as_bytes()).unwrap()
+                        append(atomic_file, replace_options(id), line.as_bytes()).unwrap()
                     {
                         replayed.fetch_add(1, Ordering::Relaxed);
                     }
@@ -398,7 +408,41 @@ fn many_write_one_file_and_each_change_is_there() {
 }
 
 #[test]
-fn who_does_not_get_the_lock_is_told_so() {
+fn a_file_that_is_open_in_a_spreadsheet_program_is_not_written() {
+    let excel = b"\x04Anna                                                  \x04\0A\0n\0n\0a\0";
+    for (name, content, expected) in [
+        ("~$data.csv", &excel[..], "it is open in Excel by Anna;"),
+        ("~$data.csv", b"", "it is open in Excel;"),
+        (".~lock.data.csv#", b"Anna,anna,laptop,,;", "it is open in LibreOffice by Anna on laptop;"),
+        (".~lock.data.csv#", b"x", "it is open in LibreOffice;"),
+    ] {
+        let folder = TestFolder::new(b"a");
+        let atomic_file = AtomicFile::new(&folder.path);
+        let lock = folder.folder.path().join(name);
+        std::fs::write(&lock, content).unwrap();
+        let expected = format!(
+            "cannot write `data.csv`, nothing was changed: {expected} close it there and try again. If it is not open, \
+             delete `{name}` next to it"
+        );
+        for options in [replace_options(1), ReplaceOptions { dry_run: true, ..replace_options(None) }] {
+            let error = append(&atomic_file, options, b"b").unwrap_err();
+            assert_eq!(error.to_string(), expected);
+            assert!(matches!(error, WriteError::Source(SourceError::Unavailable { .. })), "{error:?}");
+        }
+        assert_eq!(folder.content(), b"a");
+        // It may be open for reading only, so the source is not read-only.
+        assert_eq!(atomic_file.read_only_reason(), None);
+        std::fs::remove_file(&lock).unwrap();
+        assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), "done");
+    }
+    // A lock file of another file does not matter.
+    let folder = TestFolder::new(b"a");
+    std::fs::write(folder.folder.path().join("~$other.csv"), b"").unwrap();
+    assert_eq!(outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b")), "done");
+}
+
+#[test]
+fn a_writer_that_cannot_get_the_lock_fails_as_busy() {
     let folder = TestFolder::new(b"a");
     let target = TargetFile::resolve(&folder.path).unwrap();
     let at_once = || WaitDeadline { deadline: std::time::Instant::now(), cancelled: None };
@@ -410,17 +454,17 @@ fn who_does_not_get_the_lock_is_told_so() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_not_written() {
+fn a_cancelled_write_is_not_applied() {
     for number in [None, Some(1)] {
         for more in [&b"b"[..], b""] {
             let folder = TestFolder::new(b"a");
-            let keeper = AtomicFile::new(&folder.path);
+            let atomic_file = AtomicFile::new(&folder.path);
             let stop = AtomicBool::new(true);
-            let terms = ReplaceOptions { cancelled: Some(&stop), ..replace_options(number) };
-            // They left before it began, and when all was done but to keep it.
+            let options = ReplaceOptions { cancelled: Some(&stop), ..replace_options(number) };
+            // The caller leaves before the write starts, and just before it is committed.
             for is_gone in [true, false] {
                 stop.store(is_gone, Ordering::Relaxed);
-                let ended = keeper.replace(terms, &mut |bytes| {
+                let ended = atomic_file.replace(options, &mut |bytes| {
                     assert!(!is_gone, "nobody waits");
                     stop.store(true, Ordering::Relaxed);
                     Ok(edit_result(&[bytes, more].concat()))
@@ -432,23 +476,23 @@ fn what_nobody_waits_for_is_not_written() {
                 );
             }
             stop.store(false, Ordering::Relaxed);
-            assert_eq!(outcome_text(append(&keeper, terms, more)), "done");
+            assert_eq!(outcome_text(append(&atomic_file, options, more)), "done");
         }
     }
 }
 
 #[test]
-fn who_left_does_not_wait_for_the_lock() {
+fn a_cancelled_writer_stops_waiting_for_the_lock() {
     let folder = TestFolder::new(b"a");
     let target = TargetFile::resolve(&folder.path).unwrap();
     let held = FileLock::acquire(&target, WaitDeadline::of(&replace_options(None))).unwrap();
-    let keeper = AtomicFile::new(&folder.path);
+    let atomic_file = AtomicFile::new(&folder.path);
     let stop = AtomicBool::new(false);
-    let terms = ReplaceOptions { cancelled: Some(&stop), ..replace_options(1) };
+    let options = ReplaceOptions { cancelled: Some(&stop), ..replace_options(1) };
     let is_waited_for = || target.sidecar_path("lock").metadata().unwrap().len() > 0;
     std::thread::scope(|scope| {
-        // One waits for the lock, and the other for the one.
-        let both = [(); 2].map(|()| scope.spawn(|| append(&keeper, terms, b"b")));
+        // One waits for the lock, and the other for its turn after the first.
+        let both = [(); 2].map(|()| scope.spawn(|| append(&atomic_file, options, b"b")));
         while !is_waited_for() {
             std::thread::yield_now();
         }
@@ -463,7 +507,7 @@ fn who_left_does_not_wait_for_the_lock() {
 }
 
 #[test]
-fn what_the_killed_left_is_swept() {
+fn stale_files_of_killed_writers_are_removed() {
     let folder = TestFolder::new(b"a");
     let theirs = ["data.csv.tmp", ".data.csv.spile-notes", ".other.csv.spile-0123.tmp"];
     let ours =
@@ -473,14 +517,14 @@ fn what_the_killed_left_is_swept() {
     };
     put(&theirs);
     put(&ours);
-    let keeper = AtomicFile::new(&folder.path);
+    let atomic_file = AtomicFile::new(&folder.path);
     let mut expected = theirs.map(str::to_owned).to_vec();
     expected.push("data.csv".into());
     expected.sort();
     for _ in 0..2 {
-        assert_eq!(outcome_text(append(&keeper, replace_options(None), b"b")), "done");
+        assert_eq!(outcome_text(append(&atomic_file, replace_options(None), b"b")), "done");
         assert_eq!(folder.file_names(), expected);
-        // Left while we run, by another process.
+        // Left by another process while this one runs.
         put(&ours);
     }
 }
@@ -493,7 +537,7 @@ mod unix {
     use super::{AtomicFile, TestFolder, append, outcome_text, replace_options};
 
     #[test]
-    fn a_link_stays_a_link_and_its_file_is_written() {
+    fn a_symlink_stays_and_its_target_is_written() {
         let folder = TestFolder::new(b"a");
         let elsewhere = tempfile::tempdir().unwrap();
         let link = elsewhere.path().join("link.csv");
@@ -509,7 +553,7 @@ mod unix {
     }
 
     #[test]
-    fn mode_and_marks_are_kept() {
+    fn mode_is_preserved() {
         for mode in [0o600, 0o640, 0o664, 0o755] {
             let folder = TestFolder::new(b"a");
             std::fs::set_permissions(&folder.path, Permissions::from_mode(mode)).unwrap();
@@ -518,17 +562,17 @@ mod unix {
                 "done"
             );
             assert_eq!(folder.path.metadata().unwrap().mode() & 0o7777, mode);
-            // What is told of rows is nobody else's business either.
+            // Responses contain rows, so others must not read them either.
             assert_eq!(folder.log_path().metadata().unwrap().mode() & 0o7777, mode);
         }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn attributes_are_kept() {
+    fn extended_attributes_are_preserved() {
         use rustix::fs::{XattrFlags, getxattr, setxattr};
         let folder = TestFolder::new(b"a");
-        // Not every file system has them.
+        // Not every file system supports extended attributes.
         if setxattr(&folder.path, "user.mark", b"red", XattrFlags::empty()).is_ok() {
             assert_eq!(
                 outcome_text(append(&AtomicFile::new(&folder.path), replace_options(None), b"b")),
@@ -541,66 +585,69 @@ mod unix {
     }
 
     #[test]
-    fn what_a_new_file_would_change_is_not_written() {
+    fn a_file_that_a_replacement_would_alter_is_not_written() {
         let check = |folder: &TestFolder, why: &str| {
-            let keeper = AtomicFile::new(&folder.path);
-            assert_eq!(keeper.read_only_reason().as_deref(), Some(why));
-            let expected = format!("`data.csv` cannot be written, nothing was changed: {why}");
-            assert_eq!(outcome_text(append(&keeper, replace_options(1), b"b")), expected);
+            let atomic_file = AtomicFile::new(&folder.path);
+            assert_eq!(atomic_file.read_only_reason().as_deref(), Some(why));
+            let expected = format!("cannot write `data.csv`, nothing was changed: {why}");
+            assert_eq!(outcome_text(append(&atomic_file, replace_options(1), b"b")), expected);
             assert_eq!(folder.content(), b"a");
             assert!(folder.file_names().iter().all(|name| !name.starts_with('.')));
         };
         let folder = TestFolder::new(b"a");
         assert_eq!(AtomicFile::new(&folder.path).read_only_reason(), None);
         std::fs::hard_link(&folder.path, folder.folder.path().join("twin.csv")).unwrap();
-        check(&folder, "it has several names (hard links), which a new file would part");
+        check(&folder, "it has hard links, which a new file would break");
         let folder = TestFolder::new(b"a");
         std::fs::set_permissions(&folder.path, Permissions::from_mode(0o444)).unwrap();
         check(&folder, "it is marked read-only");
         if !rustix::process::geteuid().is_root() {
             let folder = TestFolder::new(b"a");
             std::fs::set_permissions(folder.folder.path(), Permissions::from_mode(0o555)).unwrap();
-            check(&folder, "the server may not write its folder, where the new file is made");
+            check(&folder, "the server has no permission to write its folder, where it creates the new file");
             std::fs::set_permissions(folder.folder.path(), Permissions::from_mode(0o755)).unwrap();
         }
     }
 
     #[test]
-    fn what_lies_beside_is_ours_or_nothing_is_written() {
+    fn links_in_place_of_sidecar_files_are_refused() {
         for name in [".data.csv.spile-lock", ".data.csv.spile-claims"] {
             let folder = TestFolder::new(b"a");
             let victim = folder.folder.path().join("victim");
             std::fs::write(&victim, b"v").unwrap();
             symlink(&victim, folder.folder.path().join(name)).unwrap();
-            let told = outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b"));
-            assert_eq!(told, "`data.csv` cannot be written, nothing was changed: the log says why", "{name}");
+            let message = outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b"));
+            assert_eq!(
+                message, "cannot write `data.csv`, nothing was changed: see the log for the reason",
+                "{name}"
+            );
             assert_eq!((folder.content(), std::fs::read(&victim).unwrap()), (b"a".to_vec(), b"v".to_vec()));
         }
     }
 
     #[test]
-    fn a_file_that_is_gone_is_told() {
+    fn a_missing_file_is_reported() {
         let folder = TestFolder::new(b"a");
         std::fs::remove_file(&folder.path).unwrap();
-        let told = outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b"));
-        let expected = "`data.csv` cannot be written, nothing was changed: it is not there; check its name, or put \
+        let message = outcome_text(append(&AtomicFile::new(&folder.path), replace_options(1), b"b"));
+        let expected = "cannot write `data.csv`, nothing was changed: it was not found; check its name, or put \
                         it back";
-        assert_eq!(told, expected);
+        assert_eq!(message, expected);
         let missing = folder.folder.path().join("gone/data.csv");
         assert_eq!(outcome_text(append(&AtomicFile::new(&missing), replace_options(1), b"b")), expected);
     }
 
-    /// `/dev/full` cannot be replaced, so the disk that is full is one of our own making.
+    /// `/dev/full` cannot be replaced, so a resource limit stands in for a full disk.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_limit_of_the_system_leaves_the_file_alone() {
+    fn a_system_limit_leaves_the_file_unchanged() {
         let folder = TestFolder::new(b"a");
         let long = "x".repeat(240);
         let path = folder.folder.path().join(format!("{long}.csv"));
         std::fs::write(&path, b"a").unwrap();
-        // The name fits, and the names beside it do not.
-        let told = outcome_text(append(&AtomicFile::new(&path), replace_options(1), b"b"));
-        assert!(told.ends_with("cannot be written, nothing was changed: the log says why"), "{told}");
+        // The name fits, but the names of the files next to it are too long.
+        let message = outcome_text(append(&AtomicFile::new(&path), replace_options(1), b"b"));
+        assert!(message.ends_with("nothing was changed: see the log for the reason"), "{message}");
         assert_eq!(std::fs::read(&path).unwrap(), b"a");
     }
 }
