@@ -1,4 +1,4 @@
-//! Reads a file once: its text, where rows begin, and what kind of values each column has.
+//! Parses a CSV file: its text, where each row starts, and the profile of each column.
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
@@ -12,6 +12,7 @@ use contract::source::SourceError;
 use super::decode::{DecodedText, decode};
 use super::encode::TextEncoding;
 use super::error::{CommentLine, CsvError};
+use super::formula_guard::LeadingSigns;
 use super::index::CsvKeyIndex;
 use super::location::TextLocation;
 use super::sniff::{self, FileExtension};
@@ -21,9 +22,9 @@ use super::{COLUMNS_MAX, FILE_BYTES_MAX, Options};
 use crate::key_index::{DuplicateKey, find_key_column};
 use crate::watch::{FileError, FileLoader};
 
-/// Files of text with something between its fields, and how they are read.
+/// Loads files of delimiter-separated text.
 pub(super) struct CsvLoader {
-    /// The file's name may say what separates fields.
+    /// The file name's extension may tell the delimiter.
     extension: FileExtension,
     pub(super) options: Options,
 }
@@ -51,22 +52,22 @@ impl FileLoader for CsvLoader {
         parse(decoded, self.extension, &self.options).map(CsvSnapshot::new)
     }
 
-    fn is_snapshot_of(&self, loaded: &CsvSnapshot, bytes: &[u8]) -> bool {
-        let CsvTable { text, encoding: written, .. } = &*loaded.table;
-        match written {
+    fn is_snapshot_of(&self, snapshot: &CsvSnapshot, bytes: &[u8]) -> bool {
+        let CsvTable { text, encoding, .. } = &*snapshot.table;
+        match encoding {
             TextEncoding::Utf8 => text.as_bytes() == bytes,
             TextEncoding::Utf16Le { .. } | TextEncoding::Utf16Be { .. } | TextEncoding::Windows1252 => {
-                decode(bytes.to_vec()).is_ok_and(|now| now.encoding == *written && now.text == *text)
+                decode(bytes.to_vec()).is_ok_and(|now| now.encoding == *encoding && now.text == *text)
             }
         }
     }
 
-    fn source_error(&self, trouble: &CsvError, file: &str, path: &Path) -> SourceError {
-        trouble.to_source_error(file, path)
+    fn source_error(&self, error: &CsvError, file: &str, path: &Path) -> SourceError {
+        error.to_source_error(file, path)
     }
 }
 
-/// A table, and the indexes that somebody asked for.
+/// A table and the key indexes built for it so far.
 pub(super) struct CsvSnapshot {
     pub(super) table: Arc<CsvTable>,
     indexes: Mutex<Vec<Arc<CsvKeyIndex>>>,
@@ -85,32 +86,32 @@ impl CsvSnapshot {
         }
     }
 
-    /// The first column that tells rows apart, if there is one.
+    /// The first column whose values are unique, if there is one.
     pub(super) fn key_columns(&self) -> Vec<usize> {
         self.detected_key.get_or_init(|| self.detect_key_column().into_iter().collect()).clone()
     }
 
     fn detect_key_column(&self) -> Option<usize> {
         let table = &self.table;
-        // Rows that may hold a value too long for a key: hardly any, in hardly any file.
+        // Rows that may hold a value too long for a key. Most files have none.
         let ends = table.row_starts.iter().skip(1).map(|next| *next as usize).chain([table.text.len()]);
         let lengths = table.row_starts.iter().zip(ends).map(|(row, end)| end - *row as usize);
         let long: Vec<u32> =
             (0..).zip(lengths).filter(|(_, bytes)| *bytes > KEY_BYTES_MAX).map(|(row, _)| row).collect();
-        let is_candidate = |seen: &CsvColumnProfile| {
-            let is_scalar = matches!(seen.data_type, DataType::Text | DataType::Integer | DataType::Int64);
-            is_scalar && !seen.has_empty && !seen.has_null
+        let is_candidate = |profile: &CsvColumnProfile| {
+            let is_scalar = matches!(profile.data_type, DataType::Text | DataType::Integer | DataType::Int64);
+            is_scalar && !profile.has_empty && !profile.has_null
         };
-        let places = (0..table.profiles.len()).filter(|place| is_candidate(&table.profiles[*place]));
+        let positions = (0..table.profiles.len()).filter(|position| is_candidate(&table.profiles[*position]));
         let is_long =
-            |place: usize| long.iter().any(|row| table.field_text(*row, place).len() > KEY_BYTES_MAX);
-        find_key_column(places, table.len(), |place, rows| match rows == table.len() {
-            true => !is_long(place) && self.index(&[place]).is_ok(),
-            false => !is_long(place) && CsvKeyIndex::build(table, &[place], rows).is_ok(),
+            |position: usize| long.iter().any(|row| table.field_text(*row, position).len() > KEY_BYTES_MAX);
+        find_key_column(positions, table.len(), |position, rows| match rows == table.len() {
+            true => !is_long(position) && self.index(&[position]).is_ok(),
+            false => !is_long(position) && CsvKeyIndex::build(table, &[position], rows).is_ok(),
         })
     }
 
-    /// The index over these columns; made once.
+    /// The index over these columns; built once.
     pub(super) fn index(&self, columns: &[usize]) -> Result<Arc<CsvKeyIndex>, DuplicateKey> {
         let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = indexes.iter().find(|index| index.columns == columns) {
@@ -121,10 +122,10 @@ impl CsvSnapshot {
         Ok(index)
     }
 
-    /// A number that another content does not have, as far as 64 bits tell.
+    /// A 64-bit hash of the contents.
     pub(super) fn content_hash(&self) -> i64 {
         *self.content_hash.get_or_init(|| {
-            // The same for the same content, so that cursors outlive a restart.
+            // A fixed seed: the same contents have the same hash after a restart, so cursors stay valid.
             let mut hasher = foldhash::quality::FixedState::default().build_hasher();
             hasher.write(self.table.text.as_bytes());
             hasher.finish().cast_signed()
@@ -132,8 +133,8 @@ impl CsvSnapshot {
     }
 }
 
-fn parse(decoded: DecodedText, ending: FileExtension, options: &Options) -> Result<CsvTable, CsvError> {
-    let DecodedText { text, mut start, encoding: written, note } = decoded;
+fn parse(decoded: DecodedText, extension: FileExtension, options: &Options) -> Result<CsvTable, CsvError> {
+    let DecodedText { text, mut start, encoding, note } = decoded;
     let declared = sniff::declared_delimiter(&text.as_bytes()[start..]);
     if let Some((_, length)) = declared {
         start += length;
@@ -143,7 +144,7 @@ fn parse(decoded: DecodedText, ending: FileExtension, options: &Options) -> Resu
             return Err(CsvError::InvalidDelimiter(delimiter));
         }
         (Some(delimiter), _) | (None, Some((delimiter, _))) => delimiter,
-        (None, None) => sniff::sniff(&text.as_bytes()[start..], ending),
+        (None, None) => sniff::sniff(&text.as_bytes()[start..], extension),
     };
     let mut notes: Vec<String> = note.into_iter().map(str::to_owned).collect();
     match delimiter {
@@ -151,9 +152,9 @@ fn parse(decoded: DecodedText, ending: FileExtension, options: &Options) -> Resu
         b'\t' => notes.push("fields are separated by tabs".to_owned()),
         other => notes.push(format!("fields are separated by `{}`", other.escape_ascii())),
     }
-    let split = FieldSplitter::new(delimiter);
+    let splitter = FieldSplitter::new(delimiter);
     let header_at = skip_blank_lines(text.as_bytes(), start);
-    let (header, at) = parse_header(&text, start, &split)?;
+    let (header, at) = parse_header(&text, start, &splitter)?;
     if let [only] = &header[..]
         && only.starts_with('#')
     {
@@ -162,11 +163,11 @@ fn parse(decoded: DecodedText, ending: FileExtension, options: &Options) -> Resu
                 .to_owned(),
         );
     }
-    let (rows, columns) = parse_rows(&text, at, &split, header.len(), options.null_text.as_deref())?;
+    let (rows, columns) = parse_rows(&text, at, &splitter, header.len(), options.null_text.as_deref())?;
     Ok(CsvTable {
         text,
-        encoding: written,
-        splitter: split,
+        encoding,
+        splitter,
         row_starts: rows,
         header_start: header_at,
         header,
@@ -175,8 +176,12 @@ fn parse(decoded: DecodedText, ending: FileExtension, options: &Options) -> Resu
     })
 }
 
-/// The names of the columns, and where rows begin.
-fn parse_header(text: &str, start: usize, split: &FieldSplitter) -> Result<(Vec<String>, usize), CsvError> {
+/// The column names, and where the rows start.
+fn parse_header(
+    text: &str,
+    start: usize,
+    splitter: &FieldSplitter,
+) -> Result<(Vec<String>, usize), CsvError> {
     let bytes = text.as_bytes();
     let mut at = skip_blank_lines(bytes, start);
     if text[at..].trim().is_empty() {
@@ -184,11 +189,15 @@ fn parse_header(text: &str, start: usize, split: &FieldSplitter) -> Result<(Vec<
     }
     let mut names = Vec::new();
     loop {
-        let field = split.field_at(bytes, at);
+        let field = splitter.field_at(bytes, at);
         if names.len() < COLUMNS_MAX {
             names.push(field.text(text).into_owned());
         } else if field.terminator == Terminator::RecordEnd {
-            return Err(CsvError::TooManyColumns(count_fields(bytes, skip_blank_lines(bytes, start), split)));
+            return Err(CsvError::TooManyColumns(count_fields(
+                bytes,
+                skip_blank_lines(bytes, start),
+                splitter,
+            )));
         }
         match field.terminator {
             Terminator::Delimiter => at = field.next,
@@ -200,10 +209,10 @@ fn parse_header(text: &str, start: usize, split: &FieldSplitter) -> Result<(Vec<
     }
 }
 
-fn count_fields(bytes: &[u8], mut at: usize, split: &FieldSplitter) -> usize {
+fn count_fields(bytes: &[u8], mut at: usize, splitter: &FieldSplitter) -> usize {
     let mut fields = 1;
     loop {
-        let field = split.field_at(bytes, at);
+        let field = splitter.field_at(bytes, at);
         if field.terminator != Terminator::Delimiter {
             return fields;
         }
@@ -212,18 +221,19 @@ fn count_fields(bytes: &[u8], mut at: usize, split: &FieldSplitter) -> usize {
     }
 }
 
-/// A column while its texts pass by.
+/// A column's profile while its fields are read.
 #[derive(Clone, Default)]
 struct ColumnProfiler {
-    guess: TypeInference,
+    inference: TypeInference,
     has_empty: bool,
     has_null: bool,
+    leading_signs: LeadingSigns,
 }
 
 fn parse_rows(
     text: &str,
     mut at: usize,
-    split: &FieldSplitter,
+    splitter: &FieldSplitter,
     header: usize,
     null: Option<&str>,
 ) -> Result<(Vec<u32>, Vec<CsvColumnProfile>), CsvError> {
@@ -236,7 +246,7 @@ fn parse_rows(
         rows.push(u32::try_from(from).expect("files above 32 bits are refused"));
         let mut fields = 0;
         loop {
-            let field = split.field_at(bytes, at);
+            let field = splitter.field_at(bytes, at);
             if field.terminator == Terminator::UnclosedQuote {
                 return Err(CsvError::UnclosedQuote { location: TextLocation::new(text, at..field.next) });
             }
@@ -257,7 +267,7 @@ fn parse_rows(
             }
         }
         if fields != header {
-            return Err(ragged_row_error(text, from, split, fields, header));
+            return Err(ragged_row_error(text, from, splitter, fields, header));
         }
         at = skip_blank_lines(bytes, at);
     }
@@ -265,20 +275,20 @@ fn parse_rows(
     Ok((rows, columns.into_iter().map(ColumnProfiler::finish).collect()))
 }
 
-/// Points at the first field too many, or behind the last there is.
+/// Points at the first surplus field, or after the last field if fields are missing.
 fn ragged_row_error(
     text: &str,
     from: usize,
-    split: &FieldSplitter,
+    splitter: &FieldSplitter,
     fields: usize,
     header: usize,
 ) -> CsvError {
     let bytes = text.as_bytes();
     let mut at = from;
     for _ in 0..header.min(fields - 1) {
-        at = split.field_at(bytes, at).next;
+        at = splitter.field_at(bytes, at).next;
     }
-    let last = split.field_at(bytes, at).raw_span(at);
+    let last = splitter.field_at(bytes, at).raw_span(at);
     let span = if fields > header { last } else { last.end..last.end };
     let first = text.trim_start_matches(['\u{feff}', '\n', '\r']);
     let comment = match () {
@@ -290,7 +300,7 @@ fn ragged_row_error(
         location: TextLocation::new(text, span),
         fields,
         header,
-        delimiter: split.delimiter,
+        delimiter: splitter.delimiter,
         comment,
     }
 }
@@ -303,13 +313,14 @@ impl ColumnProfiler {
         } else if text.is_empty() {
             self.has_empty = true;
         } else {
-            self.guess.observe(text);
+            self.leading_signs.observe(text);
+            self.inference.observe(text);
         }
     }
 
     fn finish(self) -> CsvColumnProfile {
-        let kind = self.guess.data_type();
-        let mut values = self.guess.distinct_values();
+        let kind = self.inference.data_type();
+        let mut values = self.inference.distinct_values();
         if self.has_empty && !values.is_empty() {
             values.push(String::new());
         }
@@ -318,6 +329,7 @@ impl ColumnProfiler {
             has_empty: self.has_empty,
             has_null: self.has_null,
             distinct_values: values,
+            leading_signs: self.leading_signs,
         }
     }
 }
@@ -328,18 +340,23 @@ mod tests {
 
     use super::{CsvLoader, FileLoader, Options};
 
-    /// Whether what was read of these bytes is said to be of them, and of those.
+    /// Checks that the snapshot of `bytes` is recognised as theirs, and as the snapshot of none of `others`.
     fn check(bytes: &[u8], others: &[&[u8]]) {
         let csv = CsvLoader::new(Path::new("people.csv"), Options::default());
-        let loaded = csv.load(bytes.to_vec()).unwrap_or_else(|trouble| panic!("{trouble:?}"));
-        assert!(csv.is_snapshot_of(&loaded, bytes), "{}", bytes.escape_ascii());
+        let snapshot = csv.load(bytes.to_vec()).unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(csv.is_snapshot_of(&snapshot, bytes), "{}", bytes.escape_ascii());
         for other in others {
-            assert!(!csv.is_snapshot_of(&loaded, other), "{} {}", bytes.escape_ascii(), other.escape_ascii());
+            assert!(
+                !csv.is_snapshot_of(&snapshot, other),
+                "{} {}",
+                bytes.escape_ascii(),
+                other.escape_ascii()
+            );
         }
     }
 
     #[test]
-    fn a_file_that_was_only_touched_is_known_in_every_encoding() {
+    fn a_touched_file_is_recognised_in_every_encoding() {
         let utf8 = "a,b\n1,é\n".as_bytes();
         let windows: &[u8] = b"a,b\n1,\xe9\n";
         let utf16: Vec<u8> = "\u{feff}a,b\n1,é\n".encode_utf16().flat_map(u16::to_le_bytes).collect();

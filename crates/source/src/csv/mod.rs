@@ -1,17 +1,18 @@
 //! A CSV or TSV file as one table.
 //!
-//! The file is kept as it is, with where its rows begin; a field is taken apart when it is read. Keys are
-//! found through an index of row numbers, orders are made when first asked for. When the file changes it is
-//! read again: what still has the shape that was compiled is served, what has not is told with its line.
+//! The text stays in memory as it is, with the start of each row; fields are split when they are read. Keys are found
+//! through an index of row numbers; sort orders are built on first use. When the file changes, it is read again: if
+//! it still fits the compiled shape it is served, otherwise reads fail with an error that names the line.
 //!
-//! A row is written by changing as few bytes as there can be, and only if what was changed reads back as it was meant,
-//! and everything else as it was: see [`pen`].
+//! A write changes as few bytes as possible. It is kept only if the changed row reads back as intended and all other
+//! rows as before: see [`writer`].
 //!
 //! Deliberately absent: guessing what a ragged row meant.
 
 mod decode;
 mod encode;
 mod error;
+mod formula_guard;
 mod index;
 mod load;
 mod read;
@@ -38,20 +39,20 @@ use crate::watch::WatchedFile;
 use load::{CsvLoader, CsvSnapshot};
 use writer::CsvWriter;
 
-/// Places in a file are kept in 32 bits.
+/// Positions in a file have 32 bits.
 const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
 const COLUMNS_MAX: usize = 1024;
 
-/// How a file is read, where it does not say so itself.
+/// How to read a file, where the file itself does not tell.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What separates fields; found out if not given.
+    /// What separates fields; detected if not given.
     pub delimiter: Option<u8>,
     /// Text that means "no value" in every column.
     pub null_text: Option<String>,
-    /// How long to trust that the file is what it was. 0: not beyond one call.
+    /// How long a snapshot is used before the file is checked for changes. 0: check at every call.
     pub poll_interval_ms: u64,
-    /// Whether a text that a spreadsheet would take for a formula may be written.
+    /// Whether to write a text that a spreadsheet would take for a formula.
     pub formulas: FormulaPolicy,
 }
 
@@ -64,13 +65,13 @@ impl Default for Options {
 pub struct Csv(Arc<WatchedFile<CsvLoader>>);
 
 impl Csv {
-    /// Nothing is read yet.
+    /// Does not read the file yet.
     pub fn open(path: &Path, options: Options) -> Self {
-        let look_every_ms = options.poll_interval_ms;
-        Self(Arc::new(WatchedFile::new(path, CsvLoader::new(path, options), look_every_ms)))
+        let poll_interval_ms = options.poll_interval_ms;
+        Self(Arc::new(WatchedFile::new(path, CsvLoader::new(path, options), poll_interval_ms)))
     }
 
-    /// Waits until a file that is being read again in the background has been read.
+    /// Waits until a reload in the background has finished.
     #[doc(hidden)]
     pub fn wait_for_reload(&self) {
         self.0.wait_for_reload();
@@ -79,46 +80,46 @@ impl Csv {
 
 impl Source for Csv {
     fn introspect(&self) -> Result<SourceFacts, SourceError> {
-        let loaded = self.0.load_current().map_err(|trouble| self.0.source_error(&trouble))?;
+        let snapshot = self.0.load_current().map_err(|error| self.0.source_error(&error))?;
         let name = self.0.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(facts(name, &loaded, self.0.atomic_file.read_only_reason()))
+        Ok(facts(name, &snapshot, self.0.atomic_file.read_only_reason()))
     }
 
     fn reader(&self, shape: &TableShape) -> Result<Arc<dyn Reader>, SourceError> {
-        let live = SnapshotReader::open(&self.0, shape)?;
-        Ok(live)
+        let reader = SnapshotReader::open(&self.0, shape)?;
+        Ok(reader)
     }
 
     fn writer(&self, shape: &TableShape) -> Result<Arc<dyn Writer>, SourceError> {
-        let fitted = bind_shape(&self.0, shape, self.0.load_current());
-        let (plan, _) = fitted.map_err(|trouble| self.0.source_error(&trouble))?;
-        Ok(Arc::new(CsvWriter::new(self.0.clone(), plan)))
+        let bound = bind_shape(&self.0, shape, self.0.load_current());
+        let (mapping, _) = bound.map_err(|error| self.0.source_error(&error))?;
+        Ok(Arc::new(CsvWriter::new(self.0.clone(), mapping)))
     }
 
     fn diagnose(&self, shape: Option<&TableShape>) -> Option<Diagnostic> {
-        let trouble = match shape {
+        let error = match shape {
             Some(shape) => bind_shape(&self.0, shape, self.0.load_current()).err()?,
             None => self.0.load_current().err()?,
         };
-        Some(trouble.to_diagnostic(&self.0.file_name, &self.0.path))
+        Some(error.to_diagnostic(&self.0.file_name, &self.0.path))
     }
 }
 
-fn facts(name: String, loaded: &CsvSnapshot, read_only: Option<String>) -> SourceFacts {
-    let table = &loaded.table;
-    let columns = table.header.iter().zip(&table.profiles).map(|(name, seen)| ColumnFacts {
-        nullable: seen.has_null || (seen.has_empty && seen.empty_is_null()),
-        distinct_values: seen.distinct_values.clone(),
-        // An empty text is one of its values.
-        has_default: seen.has_empty && !seen.empty_is_null(),
-        ..ColumnFacts::new(name, seen.data_type)
+fn facts(name: String, snapshot: &CsvSnapshot, read_only: Option<String>) -> SourceFacts {
+    let table = &snapshot.table;
+    let columns = table.header.iter().zip(&table.profiles).map(|(name, profile)| ColumnFacts {
+        nullable: profile.has_null || (profile.has_empty && profile.empty_is_null()),
+        distinct_values: profile.distinct_values.clone(),
+        // A new row may leave it out and gets an empty text.
+        has_default: profile.has_empty && !profile.empty_is_null(),
+        ..ColumnFacts::new(name, profile.data_type)
     });
     let table = TableFacts {
-        key: loaded.key_columns(),
+        key: snapshot.key_columns(),
         row_count: Some(u64::from(table.len())),
         read_only_reason: read_only,
         ..TableFacts::new(name, columns.collect())
     };
-    let (notes, delimiter) = (loaded.table.notes.clone(), Some(loaded.table.splitter.delimiter));
+    let (notes, delimiter) = (snapshot.table.notes.clone(), Some(snapshot.table.splitter.delimiter));
     SourceFacts { tables: vec![table], notes, delimiter, ..SourceFacts::default() }
 }

@@ -1,7 +1,7 @@
-//! A value as a field's text, or why it cannot be one.
+//! Renders a value as a field's text, or says why that is impossible.
 //!
-//! What is written must read back as the same value of the same kind. A text that a spreadsheet would run when the
-//! file is opened is another matter: it reads back, and is refused unless the manifest says otherwise.
+//! The text must read back as the same value of the same type. A text that a spreadsheet would run as a formula does
+//! read back; it is refused unless the manifest allows it.
 
 use std::borrow::Cow;
 
@@ -9,22 +9,24 @@ use contract::infer::matches_type;
 use contract::manifest::FormulaPolicy;
 use contract::{DataType, ValueRef};
 
-use super::encode::TextEncoding;
+use super::formula_guard;
+use super::table::CsvTable;
 use super::view::CsvColumnMapping;
 use crate::error_text::expected_type;
 
 impl CsvColumnMapping {
-    /// Whether a text means that there is no value.
+    /// Whether a text means "no value".
     fn is_null(&self, text: &str) -> bool {
         (text.is_empty() && self.data_type != DataType::Text) || self.null_text.as_deref() == Some(text)
     }
 
-    /// The text that stands for a value, or half a sentence: why there is none.
+    /// The text for a value in the column `field` of the file, or the reason why there is none.
     pub(super) fn render<'a>(
         &'a self,
         cell: ValueRef<'a>,
         formulas: FormulaPolicy,
-        encoding: TextEncoding,
+        table: &CsvTable,
+        field: usize,
     ) -> Result<Cow<'a, str>, String> {
         let text = match cell {
             ValueRef::Null => return self.render_null().map(Cow::Borrowed),
@@ -33,29 +35,36 @@ impl CsvColumnMapping {
                 Cow::Borrowed(if n == 1 { "true" } else { "false" })
             }
             ValueRef::Integer(n) => Cow::Owned(n.to_string()),
-            // Without a point, many a reader makes a whole number of it, and those have one zero.
+            // Without the decimal point, many readers would parse it as an integer, and integers have no negative
+            // zero.
             ValueRef::Real(n) if n == 0.0 && n.is_sign_negative() => Cow::Borrowed("-0.0"),
             ValueRef::Real(n) if n.is_finite() => Cow::Owned(n.to_string()),
-            ValueRef::Real(_) => return Err("a CSV file holds no number that is not finite".into()),
-            ValueRef::Blob(_) => return Err("a CSV file holds text, and no bytes".into()),
+            ValueRef::Real(_) => return Err("a CSV file cannot hold a number that is not finite".into()),
+            ValueRef::Blob(_) => return Err("a CSV file cannot hold bytes".into()),
         };
-        self.check_text(&text, formulas)?;
-        match encoding.encode(&text) {
+        self.check_text(&text, formulas, table, field)?;
+        match table.encoding.encode(&text) {
             Ok(_) => Ok(text),
             Err(c) => Err(format!(
-                "`{}` is not in Windows-1252, in which the file is written; save the file as UTF-8",
+                "`{}` does not exist in Windows-1252, the encoding of the file; save the file as UTF-8",
                 c.escape_debug()
             )),
         }
     }
 
-    fn check_text(&self, text: &str, formulas: FormulaPolicy) -> Result<(), String> {
+    fn check_text(
+        &self,
+        text: &str,
+        formulas: FormulaPolicy,
+        table: &CsvTable,
+        field: usize,
+    ) -> Result<(), String> {
         if text.contains('\0') {
-            return Err("a CSV file holds no NUL".into());
+            return Err("a CSV file cannot hold a NUL character".into());
         }
         if self.is_null(text) {
             let what = if text.is_empty() { "an empty text".to_owned() } else { format!("`{text}`") };
-            return Err(format!("{what} would read back as no value"));
+            return Err(format!("{what} would read back as null"));
         }
         let is_of_kind = matches_type(self.data_type, text);
         if !is_of_kind && !self.mixed {
@@ -71,35 +80,29 @@ impl CsvColumnMapping {
             | DataType::LocalTimestamp
             | DataType::Blob => false,
         };
-        match text.chars().next() {
-            Some(first @ ('=' | '+' | '-' | '@' | '\t' | '\r'))
-                if !is_number && formulas == FormulaPolicy::Refuse =>
-            {
-                Err(format!(
-                    "a text that begins with `{}` is a formula for spreadsheets; `formulas = \"keep\"` for the \
-                     source in the manifest lets it be written",
-                    first.escape_debug()
-                ))
+        match formulas {
+            FormulaPolicy::Refuse if !is_number => {
+                formula_guard::check(text, table.profiles[field].leading_signs, table.splitter.delimiter)
             }
-            _ => Ok(()),
+            FormulaPolicy::Refuse | FormulaPolicy::Keep => Ok(()),
         }
     }
 
-    /// The text that stands for no value.
+    /// The text for "no value".
     fn render_null(&self) -> Result<&str, String> {
         match (&self.null_text, self.data_type) {
             _ if !self.nullable => Err("expected a value".into()),
             (Some(null), _) => Ok(null),
             (None, DataType::Text) => {
-                Err("a CSV file cannot tell no value from an empty text; `null` for the source or \
-                                       the field in the manifest says which text means no value"
+                Err("a CSV file cannot distinguish null from an empty text; set `null` for the source or the field in the \
+                 manifest to a text that means null"
                     .into())
             }
             (None, _) => Ok(""),
         }
     }
 
-    /// What a new row has where nothing is said.
+    /// The text of a new row's field that the caller did not set.
     pub(super) fn default_text(&self) -> Result<&str, String> {
         match (self.nullable, self.data_type) {
             (false, DataType::Text) if !self.is_null("") => Ok(""),

@@ -1,38 +1,40 @@
-//! A file's text and where its rows begin.
+//! The text of a file, and where its rows start.
 
 use std::borrow::Cow;
 
 use contract::DataType;
 
 use super::encode::TextEncoding;
+use super::formula_guard::LeadingSigns;
 use super::location::{TextLocation, line_at};
 use super::splitter::{Field, FieldSplitter};
 
 pub(super) struct CsvTable {
     pub(super) text: String,
-    /// How the text is written in the file.
+    /// The encoding of the file.
     pub(super) encoding: TextEncoding,
     pub(super) splitter: FieldSplitter,
-    /// Where each row begins.
+    /// The byte at which each row starts.
     pub(super) row_starts: Vec<u32>,
-    /// Where the header begins.
+    /// The byte at which the header starts.
     pub(super) header_start: usize,
     pub(super) header: Vec<String>,
     pub(super) profiles: Vec<CsvColumnProfile>,
     pub(super) notes: Vec<String>,
 }
 
-/// What there is in one column.
+/// The values of one column.
 pub(super) struct CsvColumnProfile {
     pub(super) data_type: DataType,
     pub(super) has_empty: bool,
-    /// Whether the text that means "no value" is there.
+    /// Whether some field is the text that means "no value".
     pub(super) has_null: bool,
     pub(super) distinct_values: Vec<String>,
+    pub(super) leading_signs: LeadingSigns,
 }
 
 impl CsvColumnProfile {
-    /// An empty cell is a text like any other where the column is text.
+    /// In a text column an empty field is a text like any other.
     pub(super) fn empty_is_null(&self) -> bool {
         self.data_type != DataType::Text
     }
@@ -43,14 +45,14 @@ impl CsvTable {
         u32::try_from(self.row_starts.len()).expect("every row has a byte, and there are less than 2^32")
     }
 
-    /// The fields of a row by their places.
+    /// A cursor over the fields of a row.
     #[inline]
     pub(super) fn fields(&self, row: u32) -> FieldCursor<'_> {
         let begin = self.row_starts[row as usize] as usize;
         FieldCursor { table: self, index: 0, field: self.splitter.field_at(self.text.as_bytes(), begin) }
     }
 
-    /// Where a field begins, quote included. Rows with too few fields are not loaded.
+    /// The byte at which a field starts, quote included. Every loaded row has a field per column.
     #[inline]
     pub(super) fn field_start(&self, row: u32, column: usize) -> u32 {
         let mut at = self.row_starts[row as usize];
@@ -65,25 +67,25 @@ impl CsvTable {
         self.field_text_at(self.field_start(row, column))
     }
 
-    /// What the field says that begins at a byte.
+    /// The text of the field that starts at a byte.
     #[inline]
     pub(super) fn field_text_at(&self, at: u32) -> Cow<'_, str> {
         self.splitter.field_at(self.text.as_bytes(), at as usize).text(&self.text)
     }
 
-    /// Where a field stands, quotes included.
+    /// The location of a field, quotes included.
     pub(super) fn field_location(&self, row: u32, column: usize) -> TextLocation {
         let from = self.field_start(row, column) as usize;
         TextLocation::new(&self.text, self.splitter.field_at(self.text.as_bytes(), from).raw_span(from))
     }
 
-    /// The line on which a row begins.
+    /// The line on which a row starts.
     pub(super) fn row_line(&self, row: u32) -> usize {
         line_at(self.text.as_bytes(), self.row_starts[row as usize] as usize)
     }
 }
 
-/// The fields of one row, to be asked for in the order in which they stand.
+/// The fields of one row, read from left to right.
 pub(super) struct FieldCursor<'a> {
     table: &'a CsvTable,
     index: usize,
@@ -91,10 +93,11 @@ pub(super) struct FieldCursor<'a> {
 }
 
 impl FieldCursor<'_> {
-    /// The field at this place, which is not before the last one. Rows with too few fields are not loaded.
+    /// The field at this position, which must not be before the previous one. Every loaded row has a field per
+    /// column.
     #[inline(always)]
-    pub(super) fn seek(&mut self, place: usize) -> Field {
-        while self.index < place {
+    pub(super) fn seek(&mut self, position: usize) -> Field {
+        while self.index < position {
             self.field = self.table.splitter.field_at(self.table.text.as_bytes(), self.field.next);
             self.index += 1;
         }

@@ -1,8 +1,8 @@
 //! Writes one row of the file.
 //!
-//! The file is taken apart as it is under the lock, one splice is made, and the bytes with it are taken apart again
-//! before they are kept: every row but the touched one must be there as it was, the touched one as it was meant, and
-//! whoever reads the file must still be able to.
+//! Under the file lock, the writer parses the current bytes, makes one splice, and parses the new bytes before it
+//! keeps them: every other row must read as before, the changed row as intended, and every open reader must still be
+//! able to read the file.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,22 +25,22 @@ pub(super) struct CsvWriter {
     mapping: CsvMapping,
 }
 
-/// A change in the making.
+/// A planned edit.
 struct CsvEdit {
     splice: Option<Splice>,
-    /// Which row there is more or less.
+    /// What happens to the rows.
     effect: RowEffect,
-    /// What the touched row must say afterwards, by places in the file.
+    /// The texts of the changed row after the edit, by their positions in the file.
     expected: Vec<(usize, String)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowEffect {
-    /// One more, behind the others.
+    /// A new last row.
     Appended,
-    /// The same, this one touched.
+    /// This row changed.
     Updated(u32),
-    /// One less: this.
+    /// This row is gone.
     Removed(u32),
 }
 
@@ -54,141 +54,149 @@ impl Writer for CsvWriter {
     fn write(
         &self,
         write: &WriteRequest<'_>,
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<WriteOutcome, WriteError> {
-        self.file.write(write, |bytes| self.edit(bytes, &write.change, clerk))
+        self.file.write(write, |bytes| self.edit(bytes, &write.change, checks))
     }
 }
 
 impl CsvWriter {
-    /// The bytes with the change, what is told of it, and what the bytes say if that is something else.
+    /// The new bytes, the response, and the snapshot of the new bytes if they differ.
     fn edit(
         &self,
         bytes: &[u8],
         change: &RowChange<'_>,
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<(EditResult, Option<Arc<CsvSnapshot>>), WriteError> {
-        let old = self.file.snapshot_of(bytes).map_err(|trouble| self.file.source_error(&trouble))?;
-        let fit = self.mapping.open_view(&old).map_err(|trouble| self.file.source_error(&trouble))?;
-        let draft = match change {
-            RowChange::Create { values: cells } => self.create(&fit, cells)?,
-            RowChange::Update { key, values: cells } => self.update(&fit, key, cells, clerk)?,
+        let old = self.file.snapshot_of(bytes).map_err(|error| self.file.source_error(&error))?;
+        let view = self.mapping.open_view(&old).map_err(|error| self.file.source_error(&error))?;
+        let edit = match change {
+            RowChange::Create { values: cells } => self.create(&view, cells)?,
+            RowChange::Update { key, values: cells } => self.update(&view, key, cells, checks)?,
             RowChange::Delete { key } => {
-                let row = fit.find(key).ok_or(WriteError::NotFound)?;
-                fit.check_before_write(row, clerk)?;
+                let row = view.find(key).ok_or(WriteError::NotFound)?;
+                view.check_before_write(row, checks)?;
                 CsvEdit {
-                    splice: Some(fit.table.remove_row(row)),
+                    splice: Some(view.table.remove_row(row)),
                     effect: RowEffect::Removed(row),
                     expected: Vec::new(),
                 }
             }
         };
-        let Some(splice) = &draft.splice else {
-            let RowEffect::Updated(row) = draft.effect else {
-                unreachable!("a row more or less is a splice")
-            };
-            let told = fit.check_after_write(row, clerk)?;
-            return Ok((EditResult { bytes: bytes.to_vec(), response: told }, None));
+        let Some(splice) = &edit.splice else {
+            let RowEffect::Updated(row) = edit.effect else { unreachable!("a row more or less is a splice") };
+            let response = view.check_after_write(row, checks)?;
+            return Ok((EditResult { bytes: bytes.to_vec(), response }, None));
         };
         let (bytes, new) = self.apply_splice(bytes, &old, splice)?;
-        self.check_rest_unchanged(&old, &new, splice, draft.effect)?;
-        let new_fit = self.mapping.open_view(&new).map_err(|trouble| self.to_write_error(&trouble))?;
-        if let Some(trouble) = self.file.observer_error(&old, &new) {
-            return Err(self.to_write_error(&trouble));
+        self.check_rest_unchanged(&old, &new, splice, edit.effect)?;
+        let new_view = self.mapping.open_view(&new).map_err(|error| self.to_write_error(&error))?;
+        if let Some(error) = self.file.observer_error(&old, &new) {
+            return Err(self.to_write_error(&error));
         }
-        let told = match draft.effect {
-            RowEffect::Appended => read_back(&new_fit, new.table.len() - 1, &draft, clerk)?,
-            RowEffect::Updated(row) => read_back(&new_fit, row, &draft, clerk)?,
-            RowEffect::Removed(row) => fit.check_after_write(row, clerk)?,
+        let response = match edit.effect {
+            RowEffect::Appended => read_back(&new_view, new.table.len() - 1, &edit, checks)?,
+            RowEffect::Updated(row) => read_back(&new_view, row, &edit, checks)?,
+            RowEffect::Removed(row) => view.check_after_write(row, checks)?,
         };
-        Ok((EditResult { bytes, response: told }, Some(new)))
+        Ok((EditResult { bytes, response }, Some(new)))
     }
 
-    fn create(&self, fit: &CsvView, cells: &[(usize, ValueRef<'_>)]) -> Result<CsvEdit, WriteError> {
-        let said = self.render_values(fit, cells)?;
-        let mut texts: Vec<Cow<'_, str>> = Vec::with_capacity(fit.table.header.len());
-        for field in 0..fit.table.header.len() {
-            let given = said.iter().rev().find(|(place, _)| fit.columns[*place].field_index == field);
-            let place = fit.columns.iter().position(|column| column.field_index == field);
-            texts.push(match (given, place) {
+    fn create(&self, view: &CsvView, cells: &[(usize, ValueRef<'_>)]) -> Result<CsvEdit, WriteError> {
+        let rendered = self.render_values(view, cells)?;
+        let mut texts: Vec<Cow<'_, str>> = Vec::with_capacity(view.table.header.len());
+        for field in 0..view.table.header.len() {
+            let given =
+                rendered.iter().rev().find(|(position, _)| view.columns[*position].field_index == field);
+            let position = view.columns.iter().position(|column| column.field_index == field);
+            texts.push(match (given, position) {
                 (Some((_, text)), _) => Cow::Borrowed(text),
-                (None, Some(place)) => {
-                    let default = self.mapping.columns[place].default_text();
+                (None, Some(position)) => {
+                    let default = self.mapping.columns[position].default_text();
                     Cow::Borrowed(
-                        default.map_err(|why| WriteError::Rejected { column: Some(place), reason: why })?,
+                        default.map_err(|reason| WriteError::Rejected { column: Some(position), reason })?,
                     )
                 }
-                // Nobody who reads through this contract knows of it.
+                // The contract does not have this column.
                 (None, None) => Cow::Borrowed(self.mapping.null_text.as_deref().unwrap_or_default()),
             });
         }
-        let key: Vec<&str> =
-            self.mapping.key_columns.iter().map(|place| &*texts[fit.columns[*place].field_index]).collect();
+        let key: Vec<&str> = self
+            .mapping
+            .key_columns
+            .iter()
+            .map(|position| &*texts[view.columns[*position].field_index])
+            .collect();
         self.check_key(&key)?;
         let key: Vec<ValueRef<'_>> = key.into_iter().map(ValueRef::Text).collect();
-        if !key.is_empty() && fit.find(&key).is_some() {
+        if !key.is_empty() && view.find(&key).is_some() {
             return Err(WriteError::AlreadyExists);
         }
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
         let expected = texts.iter().map(|text| (*text).to_owned()).enumerate().collect();
-        Ok(CsvEdit { splice: Some(fit.table.append_row(&texts)), effect: RowEffect::Appended, expected })
+        Ok(CsvEdit { splice: Some(view.table.append_row(&texts)), effect: RowEffect::Appended, expected })
     }
 
     fn update(
         &self,
-        fit: &CsvView,
+        view: &CsvView,
         key: &[ValueRef<'_>],
         cells: &[(usize, ValueRef<'_>)],
-        clerk: &mut dyn WriteChecks,
+        checks: &mut dyn WriteChecks,
     ) -> Result<CsvEdit, WriteError> {
-        let row = fit.find(key).ok_or(WriteError::NotFound)?;
-        let more = fit.check_before_write(row, clerk)?;
-        let more = more.iter().map(|(place, value)| (*place, value.as_value_ref()));
+        let row = view.find(key).ok_or(WriteError::NotFound)?;
+        let more = view.check_before_write(row, checks)?;
+        let more = more.iter().map(|(position, value)| (*position, value.as_value_ref()));
         let cells: Vec<(usize, ValueRef<'_>)> = cells.iter().copied().chain(more).collect();
-        let mut said = self.render_values(fit, &cells)?;
-        // What means the same already is left as it stands.
-        let is_news = |(place, text): &(usize, String)| {
-            let column = &fit.columns[*place];
-            let is = fit.table.field_text(row, column.field_index);
+        let mut rendered = self.render_values(view, &cells)?;
+        // A value that is equal already keeps its spelling.
+        let is_news = |(position, text): &(usize, String)| {
+            let column = &view.columns[*position];
+            let is = view.table.field_text(row, column.field_index);
             let is_same_number = || column.data_type == DataType::Number && is_same_number(&is, text);
             !(is == *text || (column.is_null(&is) && column.is_null(text)) || is_same_number())
         };
-        said.retain(is_news);
-        let key = said.iter().filter(|(place, _)| self.mapping.key_columns.contains(place));
+        rendered.retain(is_news);
+        let key = rendered.iter().filter(|(position, _)| self.mapping.key_columns.contains(position));
         self.check_key(&key.map(|(_, text)| &**text).collect::<Vec<_>>())?;
         let expected: Vec<(usize, String)> =
-            said.into_iter().map(|(place, text)| (fit.columns[place].field_index, text)).collect();
+            rendered.into_iter().map(|(position, text)| (view.columns[position].field_index, text)).collect();
         let texts: Vec<(usize, &str)> = expected.iter().map(|(field, text)| (*field, &**text)).collect();
-        Ok(CsvEdit { splice: fit.table.set_fields(row, &texts), effect: RowEffect::Updated(row), expected })
+        Ok(CsvEdit { splice: view.table.set_fields(row, &texts), effect: RowEffect::Updated(row), expected })
     }
 
-    /// Texts by places in the shape. If a place comes twice, the last counts.
+    /// Texts by positions in the shape. If a position occurs twice, the last one counts.
     fn render_values(
         &self,
-        fit: &CsvView,
+        view: &CsvView,
         cells: &[(usize, ValueRef<'_>)],
     ) -> Result<Vec<(usize, String)>, WriteError> {
-        let mut said: Vec<(usize, String)> = Vec::with_capacity(cells.len());
-        for (place, cell) in cells {
-            let column = &self.mapping.columns[*place];
-            let text = column.render(*cell, self.file.loader.options.formulas, fit.table.encoding);
-            let text = text.map_err(|why| WriteError::Rejected { column: Some(*place), reason: why })?;
-            said.retain(|(other, _)| other != place);
-            said.push((*place, text.into_owned()));
+        let mut rendered: Vec<(usize, String)> = Vec::with_capacity(cells.len());
+        for (position, cell) in cells {
+            let column = &self.mapping.columns[*position];
+            let text = column.render(
+                *cell,
+                self.file.loader.options.formulas,
+                &view.table,
+                view.columns[*position].field_index,
+            );
+            let text = text.map_err(|reason| WriteError::Rejected { column: Some(*position), reason })?;
+            rendered.retain(|(other, _)| other != position);
+            rendered.push((*position, text.into_owned()));
         }
-        Ok(said)
+        Ok(rendered)
     }
 
-    /// A key is what cursors and callers name a row by.
+    /// Cursors and callers identify a row by its key.
     fn check_key(&self, texts: &[&str]) -> Result<(), WriteError> {
-        let refused = |why: String| {
-            Err(WriteError::Rejected { column: self.mapping.key_columns.first().copied(), reason: why })
+        let refused = |reason: String| {
+            Err(WriteError::Rejected { column: self.mapping.key_columns.first().copied(), reason })
         };
         if texts.iter().any(|text| text.is_empty()) {
             return refused("expected a value, because it is the key".into());
         }
         if texts.iter().map(|text| text.len()).sum::<usize>() > KEY_BYTES_MAX {
-            return refused(format!("a key has at most {KEY_BYTES_MAX} bytes"));
+            return refused(format!("a key must not exceed {KEY_BYTES_MAX} bytes"));
         }
         Ok(())
     }
@@ -199,15 +207,15 @@ impl CsvWriter {
         old: &CsvSnapshot,
         splice: &Splice,
     ) -> Result<(Vec<u8>, Arc<CsvSnapshot>), WriteError> {
-        let refused = |why: String| WriteError::Rejected { column: None, reason: why };
+        let refused = |reason: String| WriteError::Rejected { column: None, reason };
         let bytes = splice
             .apply_to_bytes(&old.table, bytes)
             .map_err(|c| refused(format!("`{}` cannot be written in this file", c.escape_debug())))?;
-        let loaded = self.file.loader.load(bytes.clone()).map_err(|trouble| self.to_write_error(&trouble))?;
-        Ok((bytes, Arc::new(loaded)))
+        let snapshot = self.file.loader.load(bytes.clone()).map_err(|error| self.to_write_error(&error))?;
+        Ok((bytes, Arc::new(snapshot)))
     }
 
-    /// That the file is the old one but for the splice, in whichever way it is looked at.
+    /// Checks that the new file equals the old one except for the splice.
     fn check_rest_unchanged(
         &self,
         old: &CsvSnapshot,
@@ -215,37 +223,36 @@ impl CsvWriter {
         splice: &Splice,
         rows: RowEffect,
     ) -> Result<(), WriteError> {
-        let refused = |why: &str| Err(WriteError::Rejected { column: None, reason: why.into() });
+        let refused = |reason: &str| Err(WriteError::Rejected { column: None, reason: reason.into() });
         let (old, new) = (&old.table, &new.table);
-        // A file without a strange character left is the same in several encodings.
+        // A file that loses its last special character is valid in several encodings.
         if new.text != splice.apply_to_text(&old.text) {
-            return refused("the file would be taken for one in another encoding; save it as UTF-8");
+            return refused("the file would be read in another encoding; save it as UTF-8");
         }
         if new.splitter.delimiter != old.splitter.delimiter {
             return refused(
-                "the file would be taken for one with another delimiter; `delimiter` for the source in the manifest \
-                 says which it is",
+                "the file would be read with another delimiter; set `delimiter` for the source in the manifest",
             );
         }
         if new.header != old.header || !has_expected_rows(old, new, splice, rows) {
-            return refused("other rows would not be read as they are now");
+            return refused("other rows would no longer read the same");
         }
         Ok(())
     }
 
-    /// The file as it would be is wrong: the change is at fault.
-    fn to_write_error(&self, trouble: &CsvError) -> WriteError {
-        let place = |name: &str| self.mapping.columns.iter().position(|column| column.name == name);
-        let told = || match self.file.source_error(trouble) {
-            SourceError::Incompatible { message: told, .. }
-            | SourceError::Unavailable { message: told, .. } => told,
+    /// The edited file would be invalid, so the change is rejected.
+    fn to_write_error(&self, error: &CsvError) -> WriteError {
+        let position = |name: &str| self.mapping.columns.iter().position(|column| column.name == name);
+        let response = || match self.file.source_error(error) {
+            SourceError::Incompatible { message: response, .. }
+            | SourceError::Unavailable { message: response, .. } => response,
             other => other.to_string(),
         };
         let because = |column: &str| WriteError::Rejected {
-            column: place(column),
-            reason: format!("the file would not be what it is read as: {}", told()),
+            column: position(column),
+            reason: format!("the file would no longer fit its contract: {}", response()),
         };
-        match trouble {
+        match error {
             CsvError::DuplicateKey { .. } => WriteError::AlreadyExists,
             CsvError::TypeMismatch { column, .. }
             | CsvError::MissingValue { column, .. }
@@ -265,7 +272,7 @@ impl CsvWriter {
     }
 }
 
-/// Rows begin where they began, or as much further as the splice is longer.
+/// Checks that every other row starts where it did, or further by the growth of the splice.
 fn has_expected_rows(old: &CsvTable, new: &CsvTable, splice: &Splice, rows: RowEffect) -> bool {
     let (touched, more, less) = match rows {
         RowEffect::Appended => (old.len(), 1, 0),
@@ -282,17 +289,17 @@ fn has_expected_rows(old: &CsvTable, new: &CsvTable, splice: &Splice, rows: RowE
 }
 
 fn read_back(
-    fit: &CsvView,
+    view: &CsvView,
     row: u32,
-    draft: &CsvEdit,
-    clerk: &mut dyn WriteChecks,
+    edit: &CsvEdit,
+    checks: &mut dyn WriteChecks,
 ) -> Result<Vec<u8>, WriteError> {
-    let is_as_meant = draft.expected.iter().all(|(field, text)| fit.table.field_text(row, *field) == *text);
-    if !is_as_meant {
-        let why = "the row would not read back as it was meant".into();
-        return Err(WriteError::Rejected { column: None, reason: why });
+    let reads_back = edit.expected.iter().all(|(field, text)| view.table.field_text(row, *field) == *text);
+    if !reads_back {
+        let reason = "the row would not read back as intended".into();
+        return Err(WriteError::Rejected { column: None, reason });
     }
-    fit.check_after_write(row, clerk)
+    view.check_after_write(row, checks)
 }
 
 fn is_same_number(a: &str, b: &str) -> bool {

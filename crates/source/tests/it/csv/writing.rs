@@ -1,4 +1,4 @@
-//! Rows that are made, changed and removed, and what the file is then, byte for byte.
+//! Creating, updating and deleting rows, compared byte for byte.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ fn text(text: &str) -> ValueRef<'_> {
     ValueRef::Text(text)
 }
 
-/// The file after one change, or what is said instead. Nothing but the file is left.
+/// Compares the file after one change, or the error. No other file may be left behind.
 fn check(before: impl AsRef<[u8]>, change: RowChange<'_>, expected: Result<&[u8], &str>) {
     let before = before.as_ref();
     let disk = TestFile::new("people.csv", before);
     let csv = disk.csv();
-    let said = write_outcome(writer(&csv).as_ref(), change);
+    let answer = write_outcome(writer(&csv).as_ref(), change);
     let after = std::fs::read(&disk.path).unwrap();
     match expected {
         Ok(bytes) => {
-            assert_eq!(said, "done", "{}", before.escape_ascii());
+            assert_eq!(answer, "done", "{}", before.escape_ascii());
             assert_eq!(after.escape_ascii().to_string(), bytes.escape_ascii().to_string());
         }
         Err(words) => {
-            assert_eq!(said, words);
+            assert_eq!(answer, words);
             assert_eq!(after, before);
         }
     }
@@ -57,7 +57,7 @@ fn delete(before: impl AsRef<[u8]>, key: ValueRef<'_>, expected: Result<&[u8], &
 }
 
 #[test]
-fn a_new_row_is_the_last_and_ends_as_the_others_do() {
+fn a_new_row_is_appended_with_the_same_line_ending() {
     let cells = [(0, ValueRef::Integer(2)), (1, text("Bob"))];
     for (before, after) in [
         ("id,name\n1,Ann\n", "id,name\n1,Ann\n2,Bob\n"),
@@ -70,7 +70,7 @@ fn a_new_row_is_the_last_and_ends_as_the_others_do() {
         ("sep=;\nid;name\n1;Ann\n", "sep=;\nid;name\n1;Ann\n2;Bob\n"),
         ("id\tname\n1\tAnn\n", "id\tname\n1\tAnn\n2\tBob\n"),
         ("id|name\n1|Ann\n", "id|name\n1|Ann\n2|Bob\n"),
-        // Quoted as the rows before are.
+        // Quoted as the rows before.
         ("id,name\n1,\"Ann\"\n", "id,name\n1,\"Ann\"\n2,\"Bob\"\n"),
         ("\"id\",\"name\"\n\"1\",\"Ann\"\n", "\"id\",\"name\"\n\"1\",\"Ann\"\n\"2\",\"Bob\"\n"),
     ] {
@@ -79,7 +79,7 @@ fn a_new_row_is_the_last_and_ends_as_the_others_do() {
 }
 
 #[test]
-fn what_a_new_row_does_not_say_is_nothing_where_there_can_be_nothing() {
+fn unset_fields_of_a_new_row_are_null_where_allowed() {
     let cells = [(0, ValueRef::Integer(3))];
     create("id,name,age\n1,Ann,\n2,,5\n", &cells, Ok(b"id,name,age\n1,Ann,\n2,,5\n3,,\n"));
     create("id,age\n1,\"\"\n2,\"5\"\n", &cells, Ok(b"id,age\n1,\"\"\n2,\"5\"\n3,\"\"\n"));
@@ -88,7 +88,7 @@ fn what_a_new_row_does_not_say_is_nothing_where_there_can_be_nothing() {
 }
 
 #[test]
-fn what_needs_quotes_has_them() {
+fn fields_are_quoted_where_needed() {
     let before = "id,name\n1,Ann\n";
     for (name, field) in [
         ("a,b", "\"a,b\""),
@@ -109,7 +109,7 @@ fn what_needs_quotes_has_them() {
         let after = format!("id,name\n1,{field}\n");
         update(before, ValueRef::Integer(1), &[(1, text(name))], Ok(after.as_bytes()));
     }
-    // A line with nothing in it would be no row.
+    // An empty line would not be a row.
     let disk = TestFile::new("one.csv", "name\nAnn\n");
     let csv = disk.csv();
     let mut keyless = shape(&csv);
@@ -120,7 +120,7 @@ fn what_needs_quotes_has_them() {
 }
 
 #[test]
-fn only_the_fields_that_change_are_touched() {
+fn only_changed_fields_are_rewritten() {
     let before = "id, name ,age,\"note\"\r\n\"1\", Ann ,\"30\",\"a \"\"b\"\" c\"x\r\n\r\n2,Bob,,\r\n";
     for (key, cells, from, to) in [
         (1, &[(2, ValueRef::Integer(31))][..], "\"30\"", "\"31\""),
@@ -128,10 +128,10 @@ fn only_the_fields_that_change_are_touched() {
         (1, &[(1, text("Eve"))], " Ann ", "Eve"),
         (1, &[(3, text("n"))], "\"a \"\"b\"\" c\"x", "\"n\""),
         (1, &[(1, text("Eve")), (3, text(""))], " Ann ,\"30\",\"a \"\"b\"\" c\"x", "Eve,\"30\",\"\""),
-        // As the rows before have it.
+        // Quoted as the rows before.
         (2, &[(2, ValueRef::Integer(40))], "Bob,,", "Bob,\"40\","),
         (2, &[(0, ValueRef::Integer(7))], "2,Bob", "7,Bob"),
-        // What is there already is left as it stands.
+        // An equal value keeps its spelling.
         (1, &[(0, ValueRef::Integer(1)), (1, text(" Ann ")), (3, text("a \"b\" cx"))], "", ""),
         (2, &[(2, ValueRef::Null), (3, text(""))], "", ""),
         (2, &[], "", ""),
@@ -142,7 +142,7 @@ fn only_the_fields_that_change_are_touched() {
 }
 
 #[test]
-fn a_row_goes_with_its_line() {
+fn a_deleted_row_takes_its_line_end() {
     for (before, key, after) in [
         ("id,n\n1,a\n2,b\n3,c\n", 2, "id,n\n1,a\n3,c\n"),
         ("id,n\n1,a\n2,b\n", 2, "id,n\n1,a\n"),
@@ -157,7 +157,7 @@ fn a_row_goes_with_its_line() {
     }
 }
 
-/// The same in each encoding.
+/// The same text in each encoding.
 fn encodings(text: &str) -> Vec<Vec<u8>> {
     let le = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     let be = |text: &str| text.encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
@@ -166,7 +166,7 @@ fn encodings(text: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn an_encoding_is_kept() {
+fn the_encoding_is_preserved() {
     let before = "id,name\r\n1,Zoë 🦀\r\n2,Ann\r\n";
     let after = "id,name\r\n1,Łódź 🦀🦀\r\n2,Ann\r\n";
     for (before, after) in encodings(before).into_iter().zip(encodings(after)) {
@@ -183,7 +183,7 @@ fn an_encoding_is_kept() {
 }
 
 #[test]
-fn windows_1252_is_kept_and_holds_what_it_can() {
+fn windows_1252_is_preserved_within_its_characters() {
     let before = b"id,name\n1,Zo\xeb\n2,\x80\x81\n";
     update(
         before,
@@ -196,31 +196,31 @@ fn windows_1252_is_kept_and_holds_what_it_can() {
         &[(0, ValueRef::Integer(3)), (1, text("é"))],
         Ok(b"id,name\n1,Zo\xeb\n2,\x80\x81\n3,\xe9\n"),
     );
-    let why = "1: `Ł` is not in Windows-1252, in which the file is written; save the file as UTF-8";
-    update(before, ValueRef::Integer(2), &[(1, text("aŁ"))], Err(why));
-    // Without its only strange byte the rest would be taken for UTF-8, and mean something else.
-    let other = "the file would be taken for one in another encoding; save it as UTF-8";
+    let reason = "1: `Ł` does not exist in Windows-1252, the encoding of the file; save the file as UTF-8";
+    update(before, ValueRef::Integer(2), &[(1, text("aŁ"))], Err(reason));
+    // Without its only non-ASCII byte, the rest would be read as UTF-8 and change its meaning.
+    let other = "the file would be read in another encoding; save it as UTF-8";
     let before = b"id,name\n1,\xc3\xa9\n2,\xeb\n";
     delete(before, ValueRef::Integer(2), Err(other));
     update(before, ValueRef::Integer(2), &[(1, text("e"))], Err(other));
-    // Where nothing strange is left, there is nothing to mistake.
+    // If only ASCII is left, the encoding does not matter.
     delete(b"id,name\n1,e\n2,\xeb\n", ValueRef::Integer(2), Ok(b"id,name\n1,e\n"));
 }
 
 #[test]
-fn a_text_that_spreadsheets_run_is_refused_unless_the_author_lets_it() {
-    for bad in ["=1+1", "+1 555", "-x", "-5", "@SUM(A1)", "\tx", "\r=1"] {
+fn a_formula_is_rejected_unless_the_manifest_allows_it() {
+    for bad in ["=1+1", "+1 555", "-x", "-5", "@SUM(A1)", "\tx", "\r=1", "\n=1", "＝1"] {
         let disk = TestFile::new("people.csv", "id,name,age\n1,Ann,3\n");
         let csv = disk.csv();
         let cells = [(1, text(bad))];
         let change = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells };
-        let told = write_outcome(writer(&csv).as_ref(), change());
+        let message = write_outcome(writer(&csv).as_ref(), change());
         let first = bad.chars().next().unwrap().escape_debug();
         let expected = format!(
-            "1: a text that begins with `{first}` is a formula for spreadsheets; `formulas = \"keep\"` for the source \
-             in the manifest lets it be written"
+            "1: a text that begins with `{first}` is a formula to spreadsheets; set `formulas = \"keep\"` for the source \
+             in the manifest to allow it"
         );
-        assert_eq!(told, expected);
+        assert_eq!(message, expected);
         let keep = Options { formulas: FormulaPolicy::Keep, poll_interval_ms: 0, ..Options::default() };
         let csv = Csv::open(&disk.path, keep);
         assert_eq!(write_outcome(writer(&csv).as_ref(), change()), "done");
@@ -229,34 +229,59 @@ fn a_text_that_spreadsheets_run_is_refused_unless_the_author_lets_it() {
     }
     update("id,age\n1,3\n", ValueRef::Integer(1), &[(1, ValueRef::Integer(-5))], Ok(b"id,age\n1,-5\n"));
     update("id,age\n1,3.5\n", ValueRef::Integer(1), &[(1, text("-5.00"))], Ok(b"id,age\n1,-5.00\n"));
-    // Nobody is asked about what stands there already.
+    // A spreadsheet that expects semicolons would split the text there.
+    let reason = "1: a spreadsheet may split the text at `;` and run what follows as a formula; set `formulas = \"keep\"` \
+                  for the source in the manifest to allow it";
+    update("id,name\n1,x\n", ValueRef::Integer(1), &[(1, text("x;=1+1"))], Err(reason));
+    // A column that has phone numbers or user names takes more of them, but no formula.
+    let before = "id,phone,user\n1,+49 30,@bob\n2,,\n";
+    update(
+        before,
+        ValueRef::Integer(2),
+        &[(1, text("+49 151 7"))],
+        Ok(b"id,phone,user\n1,+49 30,@bob\n2,+49 151 7,\n"),
+    );
+    create(
+        before,
+        &[(0, ValueRef::Integer(3)), (1, text("")), (2, text("@anna"))],
+        Ok(b"id,phone,user\n1,+49 30,@bob\n2,,\n3,,@anna\n"),
+    );
+    for (place, bad) in [(1, "+SUM(A1)"), (2, "@x|y"), (2, "+49 151"), (1, "@anna"), (1, "=1")] {
+        let first = bad.chars().next().unwrap();
+        let reason = format!(
+            "{place}: a text that begins with `{first}` is a formula to spreadsheets; set `formulas = \"keep\"` for the \
+             source in the manifest to allow it"
+        );
+        update(before, ValueRef::Integer(2), &[(place, text(bad))], Err(&reason));
+    }
+    // An existing text is not checked again.
     update("id,f,n\n1,=A1,x\n", ValueRef::Integer(1), &[(2, text("y"))], Ok(b"id,f,n\n1,=A1,y\n"));
 }
 
 #[test]
-fn a_value_that_would_not_read_back_is_refused() {
+fn a_csv_value_that_would_not_read_back_is_rejected() {
     let before = "id,name,whole,exact,day,yes\n1,Ann,1,1.5,2026-02-28,true\n2,,,,,\n";
     let key = ValueRef::Integer(1);
     let table: &[(usize, ValueRef<'_>, &str)] = &[
-        (1, text("a\0b"), "a CSV file holds no NUL"),
+        (1, text("a\0b"), "a CSV file cannot hold a NUL character"),
         (1, ValueRef::Null, "expected a value"),
-        (1, ValueRef::Blob(b"x"), "a CSV file holds text, and no bytes"),
+        (1, ValueRef::Blob(b"x"), "a CSV file cannot hold bytes"),
         (2, text("one"), "expected a whole number, such as `42`"),
         (2, text("007"), "expected a whole number, such as `42`"),
-        (2, text(""), "an empty text would read back as no value"),
+        (2, text(""), "an empty text would read back as null"),
         (2, ValueRef::Integer(i64::MAX), "expected a whole number, such as `42`"),
         (2, ValueRef::Real(1.5), "expected a whole number, such as `42`"),
         (3, text("1e5"), "expected a number, such as `12.50`"),
-        (3, ValueRef::Real(f64::INFINITY), "a CSV file holds no number that is not finite"),
-        (3, ValueRef::Real(f64::NAN), "a CSV file holds no number that is not finite"),
+        (3, ValueRef::Real(f64::INFINITY), "a CSV file cannot hold a number that is not finite"),
+        (3, ValueRef::Real(f64::NAN), "a CSV file cannot hold a number that is not finite"),
         (4, text("28.02.2026"), "expected a date, such as `2026-02-28`"),
         (5, ValueRef::Integer(2), "expected `true` or `false`"),
         (5, text("yes"), "expected `true` or `false`"),
         (0, ValueRef::Null, "expected a value"),
         (0, text("x"), "expected a whole number, such as `42`"),
     ];
-    for (place, cell, why) in table {
-        update(before, key, &[(*place, *cell)], Err(&format!("{place}: {why}")));
+    for (place, cell, reason) in table {
+        update(before, key, &[(*place, *cell)], Err(&format!("{place}: {reason}")));
     }
     for (place, cell, field) in [
         (1, text(""), "1,,1,1.5,2026-02-28,true"),
@@ -271,7 +296,7 @@ fn a_value_that_would_not_read_back_is_refused() {
     }
 }
 
-/// A shape whose second column is another kind than is found.
+/// A shape whose second column has another type than the inferred one.
 fn as_kind(csv: &Csv, kind: DataType) -> TableShape {
     let mut shape = shape(csv);
     shape.columns[1].data_type = kind;
@@ -279,7 +304,7 @@ fn as_kind(csv: &Csv, kind: DataType) -> TableShape {
 }
 
 #[test]
-fn numbers_are_written_so_that_they_come_back() {
+fn numbers_are_written_to_read_back() {
     for (n, field) in [
         (0.1, "0.1"),
         (-0.0, "-0.0"),
@@ -292,7 +317,7 @@ fn numbers_are_written_so_that_they_come_back() {
         let shape = as_kind(&csv, DataType::Number);
         let (writer, reader) = (csv.writer(&shape).unwrap(), csv.reader(&shape).unwrap());
         let change = |cell| plain_write(RowChange::Update { key: &[ValueRef::Integer(1)], values: cell });
-        // The same number, however it is written, is left as it stands.
+        // An equal number keeps its spelling.
         assert_eq!(
             outcome_text(writer.write(&change(&[(1, ValueRef::Real(2.5))]), &mut RecordingChecks::default())),
             "done"
@@ -309,7 +334,7 @@ fn numbers_are_written_so_that_they_come_back() {
 }
 
 #[test]
-fn no_value_and_an_empty_text_are_told_apart_or_refused() {
+fn null_and_empty_text_are_distinguished_or_rejected() {
     let content = "id,name\n1,Ann\n2,\n3,NA\n";
     let check = |null: Option<&str>, cell: ValueRef<'_>, expected: &str| {
         let disk = TestFile::new("people.csv", content);
@@ -319,31 +344,31 @@ fn no_value_and_an_empty_text_are_told_apart_or_refused() {
         shape.columns[1].null_text = null.map(str::to_owned);
         let writer = csv.writer(&shape).unwrap();
         let cells = [(1, cell)];
-        let told = write_outcome(
+        let message = write_outcome(
             writer.as_ref(),
             RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells },
         );
-        if told == "done" {
+        if message == "done" {
             let after = std::fs::read_to_string(&disk.path).unwrap();
             assert_eq!(after, content.replace("Ann", expected));
             let row = get(csv.reader(&shape).unwrap().as_ref(), &[ValueRef::Integer(1)]).unwrap().unwrap();
             assert_eq!(row[1].as_deref().map_or(ValueRef::Null, ValueRef::Text), cell);
         } else {
-            assert_eq!(told, expected);
+            assert_eq!(message, expected);
         }
     };
     check(Some("NA"), ValueRef::Null, "NA");
     check(Some("NA"), text(""), "");
-    check(Some("NA"), text("NA"), "1: `NA` would read back as no value");
+    check(Some("NA"), text("NA"), "1: `NA` would read back as null");
     check(Some(""), ValueRef::Null, "");
-    check(Some(""), text(""), "1: an empty text would read back as no value");
+    check(Some(""), text(""), "1: an empty text would read back as null");
     check(Some("-"), ValueRef::Null, "-");
     check(None, text(""), "");
     check(
         None,
         ValueRef::Null,
-        "1: a CSV file cannot tell no value from an empty text; `null` for the source or the field in the manifest says \
-         which text means no value",
+        "1: a CSV file cannot distinguish null from an empty text; set `null` for the source or the field in the manifest \
+         to a text that means null",
     );
 }
 
@@ -362,9 +387,9 @@ fn keys_stay_keys() {
     create(mails, &[(0, text(""))], Err("0: expected a value, because it is the key"));
     let long = "x".repeat(KEY_BYTES_MAX);
     create(mails, &[(0, text(&long))], Ok(format!("{mails}{long}\n").as_bytes()));
-    let too_long = format!("0: a key has at most {KEY_BYTES_MAX} bytes");
+    let too_long = format!("0: a key must not exceed {KEY_BYTES_MAX} bytes");
     create(mails, &[(0, text(&format!("{long}x")))], Err(&too_long));
-    // Two columns that only together are a key.
+    // Two columns that are a key only together.
     let disk = TestFile::new("pairs.csv", "a,b,c\n1,x,one\n1,y,two\n2,x,three\n");
     let csv = disk.csv();
     let mut pairs = shape(&csv);
@@ -379,42 +404,42 @@ fn keys_stay_keys() {
 }
 
 #[test]
-fn the_clerk_sees_the_row_before_and_after() {
+fn write_checks_see_the_row_before_and_after() {
     let disk = TestFile::new("people.csv", "id,name,rev\n1,Ann,7\n2,Bob,1\n");
     let csv = disk.csv();
     let writer = writer(&csv);
     let one = [ValueRef::Integer(1)];
     let cells = [(1, text("Eve"))];
     let update = plain_write(RowChange::Update { key: &one, values: &cells });
-    let mut clerk =
+    let mut checks =
         RecordingChecks { extra_values: vec![(2, Value::Integer(8))], ..RecordingChecks::default() };
-    assert_eq!(outcome_text(writer.write(&update, &mut clerk)), "done");
-    assert_eq!((clerk.before.as_deref(), clerk.after.as_deref()), (Some("1|Ann|7"), Some("1|Eve|8")));
+    assert_eq!(outcome_text(writer.write(&update, &mut checks)), "done");
+    assert_eq!((checks.before.as_deref(), checks.after.as_deref()), (Some("1|Ann|7"), Some("1|Eve|8")));
     let delete = plain_write(RowChange::Delete { key: &[ValueRef::Integer(2)] });
-    let mut clerk = RecordingChecks::default();
-    assert_eq!(outcome_text(writer.write(&delete, &mut clerk)), "done");
-    assert_eq!((clerk.before.as_deref(), clerk.after.as_deref()), (Some("2|Bob|1"), Some("2|Bob|1")));
+    let mut checks = RecordingChecks::default();
+    assert_eq!(outcome_text(writer.write(&delete, &mut checks)), "done");
+    assert_eq!((checks.before.as_deref(), checks.after.as_deref()), (Some("2|Bob|1"), Some("2|Bob|1")));
     let cells = [(0, ValueRef::Integer(3)), (1, text("C")), (2, text("1"))];
     let create = plain_write(RowChange::Create { values: &cells });
-    let mut clerk = RecordingChecks::default();
-    assert_eq!(outcome_text(writer.write(&create, &mut clerk)), "done");
-    assert_eq!((clerk.before, clerk.after.as_deref()), (None, Some("3|C|1")));
+    let mut checks = RecordingChecks::default();
+    assert_eq!(outcome_text(writer.write(&create, &mut checks)), "done");
+    assert_eq!((checks.before, checks.after.as_deref()), (None, Some("3|C|1")));
     let content = std::fs::read(&disk.path).unwrap();
     assert_eq!(content, b"id,name,rev\n1,Eve,8\n3,C,1\n");
-    // Where the clerk objects, nothing is done.
-    let mut clerk = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
-    assert_eq!(outcome_text(writer.write(&update, &mut clerk)), "the record changed since it was read");
+    // If the checks object, nothing is written.
+    let mut checks = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
+    assert_eq!(outcome_text(writer.write(&update, &mut checks)), "the record changed since it was read");
     let cells = [(1, text("Mallory"))];
     let update = plain_write(RowChange::Update { key: &one, values: &cells });
-    let mut clerk = RecordingChecks { unwritable_text: Some("Mallory"), ..RecordingChecks::default() };
-    assert!(matches!(writer.write(&update, &mut clerk), Err(WriteError::ContractViolation)));
+    let mut checks = RecordingChecks { unwritable_text: Some("Mallory"), ..RecordingChecks::default() };
+    assert!(matches!(writer.write(&update, &mut checks), Err(WriteError::ContractViolation)));
     assert_eq!(std::fs::read(&disk.path).unwrap(), content);
 }
 
 #[test]
-fn what_is_written_is_read_by_the_next_call() {
+fn a_write_is_visible_to_the_next_call() {
     let disk = TestFile::new("people.csv", "id,name\n1,Ann\n");
-    // Nobody would look for a long time.
+    // The poll interval is too long to notice the change.
     let csv = Csv::open(&disk.path, Options { poll_interval_ms: u64::MAX, ..Options::default() });
     let (writer, reader) = (writer(&csv), reader(&csv));
     for number in 2..20 {
@@ -428,7 +453,7 @@ fn what_is_written_is_read_by_the_next_call() {
         );
         assert_eq!(all_rows(reader.as_ref()).len(), 1);
     }
-    // What others wrote in between is seen then too.
+    // Changes by other programs are seen then too.
     disk.write("id,name\n1,Zoe\n");
     let cells = [(0, ValueRef::Integer(2)), (1, text("Bob"))];
     assert_eq!(write_outcome(writer.as_ref(), RowChange::Create { values: &cells }), "done");
@@ -436,7 +461,7 @@ fn what_is_written_is_read_by_the_next_call() {
 }
 
 #[test]
-fn a_dry_run_leaves_nothing_and_a_claim_leaves_one_row() {
+fn a_dry_run_leaves_no_trace_and_a_key_creates_one_row() {
     let content = "id,name\n1,Ann\n";
     let disk = TestFile::new("people.csv", content);
     let csv = disk.csv();
@@ -469,17 +494,21 @@ fn a_dry_run_leaves_nothing_and_a_claim_leaves_one_row() {
         now_ms: 5,
         cancelled: None,
     };
-    let told = outcome_text(writer.write(&other, &mut RecordingChecks::default()));
-    assert_eq!(told, "this idempotency key was used for something else");
+    let message = outcome_text(writer.write(&other, &mut RecordingChecks::default()));
+    assert_eq!(message, "this idempotency key was used for something else");
 }
 
 #[test]
-fn a_change_that_would_take_the_file_from_others_is_refused() {
-    // Read with one delimiter, as long as it does not look better with another.
-    let why = "the file would be taken for one with another delimiter; `delimiter` for the source in the manifest says \
-               which it is";
-    check("a;b;c,d\nx,y\n", RowChange::Update { key: &[text("x")], values: &[(0, text("p;q;r"))] }, Err(why));
-    // Another contract reads a column that this one does not know of.
+fn a_change_that_breaks_another_reader_is_rejected() {
+    // One delimiter is detected until another one looks better.
+    let reason =
+        "the file would be read with another delimiter; set `delimiter` for the source in the manifest";
+    check(
+        "a;b;c,d\nx,y\n",
+        RowChange::Update { key: &[text("x")], values: &[(0, text("p;q;r"))] },
+        Err(reason),
+    );
+    // Another contract reads a column that this one does not have.
     let disk = TestFile::new("people.csv", "id,name,age\n1,Ann,30\n");
     let csv = disk.csv();
     let whole = shape(&csv);
@@ -487,10 +516,10 @@ fn a_change_that_would_take_the_file_from_others_is_refused() {
     let writer = csv.writer(&names).unwrap();
     let reader = csv.reader(&whole).unwrap();
     let cells = [(0, ValueRef::Integer(2)), (1, text("Bob"))];
-    let told = write_outcome(writer.as_ref(), RowChange::Create { values: &cells });
+    let message = write_outcome(writer.as_ref(), RowChange::Create { values: &cells });
     assert!(
-        told.starts_with("the file would not be what it is read as: `people.csv` line 3, column `age`"),
-        "{told}"
+        message.starts_with("the file would no longer fit its contract: `people.csv` line 3, column `age`"),
+        "{message}"
     );
     drop(reader);
     assert_eq!(write_outcome(writer.as_ref(), RowChange::Create { values: &cells }), "done");
@@ -498,7 +527,7 @@ fn a_change_that_would_take_the_file_from_others_is_refused() {
 }
 
 #[test]
-fn a_file_that_does_not_fit_is_not_written_to() {
+fn a_csv_that_violates_the_contract_is_not_written() {
     let disk = TestFile::new("people.csv", "id,age\n1,30\n");
     let csv = disk.csv();
     let writer = writer(&csv);
@@ -508,13 +537,13 @@ fn a_file_that_does_not_fit_is_not_written_to() {
         disk.write(content);
         let cells = [(1, ValueRef::Integer(5))];
         let update = plain_write(RowChange::Update { key: &[ValueRef::Integer(1)], values: &cells });
-        let fault = writer.write(&update, &mut RecordingChecks::default()).unwrap_err();
-        assert!(matches!(&fault, WriteError::Source(SourceError::Incompatible { .. })), "{fault:?}");
+        let error = writer.write(&update, &mut RecordingChecks::default()).unwrap_err();
+        assert!(matches!(&error, WriteError::Source(SourceError::Incompatible { .. })), "{error:?}");
         assert_eq!(std::fs::read_to_string(&disk.path).unwrap(), content);
     }
     std::fs::remove_file(&disk.path).unwrap();
-    let told = write_outcome(writer.as_ref(), RowChange::Delete { key: &[ValueRef::Integer(1)] });
-    assert!(told.ends_with("it is not there; check its name, or put it back"), "{told}");
+    let message = write_outcome(writer.as_ref(), RowChange::Delete { key: &[ValueRef::Integer(1)] });
+    assert!(message.ends_with("it was not found; check its name, or put it back"), "{message}");
     assert!(!disk.path.exists());
     assert!(
         csv.writer(&TableShape { table: "people".into(), columns: Vec::new(), key: Vec::new() }).is_err()
@@ -523,22 +552,19 @@ fn a_file_that_does_not_fit_is_not_written_to() {
 
 #[cfg(unix)]
 #[test]
-fn facts_say_what_cannot_be_written() {
+fn facts_name_why_a_file_is_read_only() {
     use std::os::unix::fs::PermissionsExt;
     let read_only = |disk: &TestFile| disk.csv().introspect().unwrap().tables[0].read_only_reason.clone();
     let disk = TestFile::new("people.csv", "id\n1\n");
     assert_eq!(read_only(&disk), None);
     std::fs::hard_link(&disk.path, disk.path.with_extension("twin")).unwrap();
-    assert_eq!(
-        read_only(&disk).as_deref(),
-        Some("it has several names (hard links), which a new file would part")
-    );
+    assert_eq!(read_only(&disk).as_deref(), Some("it has hard links, which a new file would break"));
     std::fs::set_permissions(&disk.path, std::fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(read_only(&disk).as_deref(), Some("it is marked read-only"));
 }
 
 #[test]
-fn many_writers_lose_nothing() {
+fn concurrent_csv_writers_lose_nothing() {
     let disk = TestFile::new("people.csv", "id,n\n0,0\n");
     let shared = disk.csv();
     let (before, shared_writer) = (shape(&shared), writer(&shared));
