@@ -513,6 +513,8 @@ pub struct StatementWriteOptions<'a> {
 pub struct RowPosition {
     pub row_number: i64,
     pub table_version: i64,
+    /// How many rows before it in the order have the same key. 0 as long as keys are unique.
+    pub ties: u32,
 }
 
 /// What is about to be read.

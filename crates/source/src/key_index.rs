@@ -1,6 +1,8 @@
 //! An index from keys to rows: row numbers by the hash of their key.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
+use std::ops::ControlFlow;
 
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
@@ -22,6 +24,9 @@ pub(crate) struct DuplicateKey {
     pub(crate) second: u32,
 }
 
+/// The first row with a key that occurs more than once, and the second.
+pub(crate) type DuplicateRows = BTreeMap<u32, u32>;
+
 /// The index is filled partition by partition, so that each partition stays in the CPU cache. Must be a power of two.
 const PARTITIONS: usize = 256;
 const ROWS_PER_PARTITION_MIN: usize = 256;
@@ -36,27 +41,58 @@ impl KeyIndex {
         write: impl Fn(u32, &mut KeyHasher),
         is_same: impl Fn(u32, u32) -> bool,
     ) -> Result<Self, DuplicateKey> {
+        let mut first: Option<DuplicateKey> = None;
+        let index = Self::fill(len, write, is_same, |duplicate| {
+            if first.is_none_or(|first| duplicate.second < first.second) {
+                first = Some(duplicate);
+            }
+            // The rows of a partition are in file order.
+            ControlFlow::Break(())
+        });
+        first.map_or(Ok(index), Err)
+    }
+
+    /// Indexes all rows. Of rows with the same key, finds the first.
+    pub(crate) fn build_with_duplicates(
+        len: u32,
+        write: impl Fn(u32, &mut KeyHasher),
+        is_same: impl Fn(u32, u32) -> bool,
+    ) -> (Self, DuplicateRows) {
+        let mut duplicates = DuplicateRows::default();
+        let index = Self::fill(len, write, is_same, |DuplicateKey { first, second }| {
+            duplicates.entry(first).or_insert(second);
+            ControlFlow::Continue(())
+        });
+        (index, duplicates)
+    }
+
+    /// `on_duplicate` gets each row that repeats a key, and may end the partition.
+    fn fill(
+        len: u32,
+        write: impl Fn(u32, &mut KeyHasher),
+        is_same: impl Fn(u32, u32) -> bool,
+        mut on_duplicate: impl FnMut(DuplicateKey) -> ControlFlow<()>,
+    ) -> Self {
         let hash_builder = RandomState::default();
         let hash = |row: u32| hash_key(&hash_builder, |hasher| write(row, hasher));
         let mut rows = HashTable::with_capacity(len as usize);
-        let mut duplicate: Option<DuplicateKey> = None;
         for partition in partition_rows(len, rows.num_buckets(), hash) {
             for (hash_value, row) in partition {
                 let is_same = |other: &u32| is_same(row, *other);
                 match rows.entry(widen_hash(hash_value), is_same, |other| widen_hash(hash(*other))) {
                     // Rows with the same key are in the same partition, in file order.
-                    Entry::Occupied(first) if duplicate.is_none_or(|duplicate| row < duplicate.second) => {
-                        duplicate = Some(DuplicateKey { first: *first.get(), second: row });
-                        break;
+                    Entry::Occupied(first) => {
+                        if on_duplicate(DuplicateKey { first: *first.get(), second: row }).is_break() {
+                            break;
+                        }
                     }
-                    Entry::Occupied(_) => break,
                     Entry::Vacant(slot) => {
                         slot.insert(row);
                     }
                 }
             }
         }
-        duplicate.map_or(Ok(Self { rows, hash_builder }), Err)
+        Self { rows, hash_builder }
     }
 
     /// Finds the row whose key is the one that `write` hashes.

@@ -39,7 +39,10 @@ impl<'c> Page<'c> {
                     ValueRef::Integer(place.row_number).to_value(),
                     ValueRef::Integer(place.table_version).to_value(),
                 ],
-                key => key.iter().map(|at| cells[*at].to_value()).collect(),
+                key => {
+                    let ties = (place.ties > 0).then(|| Value::Integer(place.ties.into()));
+                    key.iter().map(|at| cells[*at].to_value()).chain(ties).collect()
+                }
             };
             self.last_position =
                 Some(CursorPosition { sort_value: self.sort.map(|sort| cells[sort.column].to_value()), key });

@@ -1,7 +1,7 @@
 //! An index from keys to rows, by the texts of the key fields.
 
 use super::table::CsvTable;
-use crate::key_index::{self, DuplicateKey, KeyHasher, hash_text};
+use crate::key_index::{self, DuplicateKey, DuplicateRows, KeyHasher, hash_text};
 
 pub(super) struct CsvKeyIndex {
     /// Positions in the file.
@@ -12,14 +12,16 @@ pub(super) struct CsvKeyIndex {
 impl CsvKeyIndex {
     /// Indexes the first `len` rows.
     pub(super) fn build(table: &CsvTable, columns: &[usize], len: u32) -> Result<Self, DuplicateKey> {
-        let write = |row: u32, hasher: &mut KeyHasher| match columns {
-            [column] => hash_text(hasher, &table.field_text(row, *column)),
-            columns => columns.iter().for_each(|column| hash_text(hasher, &table.field_text(row, *column))),
-        };
-        let is_same =
-            |a: u32, b: u32| columns.iter().all(|c| table.field_text(a, *c) == table.field_text(b, *c));
+        let (write, is_same) = key_functions(table, columns);
         let rows = key_index::KeyIndex::build(len, write, is_same)?;
         Ok(Self { columns: columns.to_vec(), key_index: rows })
+    }
+
+    /// Indexes all rows. Of rows with the same key, finds the first.
+    pub(super) fn build_with_duplicates(table: &CsvTable, columns: &[usize]) -> (Self, DuplicateRows) {
+        let (write, is_same) = key_functions(table, columns);
+        let (rows, duplicates) = key_index::KeyIndex::build_with_duplicates(table.len(), write, is_same);
+        (Self { columns: columns.to_vec(), key_index: rows }, duplicates)
     }
 
     /// Finds the row whose key has these texts, in the order of the columns.
@@ -37,4 +39,18 @@ impl CsvKeyIndex {
         };
         self.key_index.find(write, is_match)
     }
+}
+
+/// How to hash the key of a row, and how to compare the keys of two.
+fn key_functions<'a>(
+    table: &'a CsvTable,
+    columns: &'a [usize],
+) -> (impl Fn(u32, &mut KeyHasher) + 'a, impl Fn(u32, u32) -> bool + 'a) {
+    let write = move |row: u32, hasher: &mut KeyHasher| match columns {
+        [column] => hash_text(hasher, &table.field_text(row, *column)),
+        columns => columns.iter().for_each(|column| hash_text(hasher, &table.field_text(row, *column))),
+    };
+    let is_same =
+        move |a: u32, b: u32| columns.iter().all(|c| table.field_text(a, *c) == table.field_text(b, *c));
+    (write, is_same)
 }

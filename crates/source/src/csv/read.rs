@@ -6,7 +6,7 @@ use contract::source::Filter;
 use contract::{DataType, ValueRef, order};
 
 use super::view::{CsvColumn, CsvView};
-use crate::snapshot_reader;
+use crate::snapshot_reader::{self, Violations};
 use crate::text_search::TermMatcher;
 
 /// The spans of one row's values; reused from row to row.
@@ -48,6 +48,10 @@ impl snapshot_reader::ReadableTable for CsvView {
             }
             _ => None,
         }
+    }
+
+    fn violations(&self) -> &Violations {
+        &self.violations
     }
 
     fn with_row(&self, row: u32, scratch: &mut RowScratch, then: impl FnOnce(&[ValueRef<'_>])) {

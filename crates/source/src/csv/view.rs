@@ -13,8 +13,9 @@ use super::error::CsvError;
 use super::index::CsvKeyIndex;
 use super::load::{CsvLoader, CsvSnapshot};
 use super::table::CsvTable;
+use crate::key_index::DuplicateKey;
 use crate::snapshot_reader::column_lookup::{self, Requirement};
-use crate::snapshot_reader::{CowValue, SortOrders, SortableColumn, SortableTable, TableLoader};
+use crate::snapshot_reader::{CowValue, SortOrders, SortableColumn, SortableTable, TableLoader, Violations};
 
 /// The contract's columns by their names in the file. Outlives every single snapshot.
 pub(super) struct CsvMapping {
@@ -44,6 +45,7 @@ pub(super) struct CsvView {
     pub(super) read_order: Vec<(usize, usize)>,
     pub(super) index: Option<Arc<CsvKeyIndex>>,
     pub(super) orders: SortOrders,
+    pub(super) violations: Violations,
 }
 
 pub(super) struct CsvColumn {
@@ -51,6 +53,12 @@ pub(super) struct CsvColumn {
     pub(super) field_index: usize,
     pub(super) data_type: DataType,
     null_text: Option<String>,
+}
+
+impl CsvColumnMapping {
+    fn at_field(&self, field: usize) -> CsvColumn {
+        CsvColumn { field_index: field, data_type: self.data_type, null_text: self.null_text.clone() }
+    }
 }
 
 impl CsvColumn {
@@ -85,6 +93,23 @@ impl TableLoader for CsvLoader {
 
     fn open_view(mapping: &CsvMapping, snapshot: &CsvSnapshot) -> Result<CsvView, CsvError> {
         mapping.open_view(snapshot)
+    }
+
+    fn open_partial_view(mapping: &CsvMapping, snapshot: &CsvSnapshot) -> Result<CsvView, CsvError> {
+        mapping.open_partial_view(snapshot)
+    }
+
+    fn row_error(mapping: &CsvMapping, view: &CsvView, row: u32) -> Option<CsvError> {
+        let check =
+            |position: &usize| mapping.check_value(*position, &view.columns[*position], &view.table, row);
+        view.violations.columns.iter().find_map(|position| check(position).err())
+    }
+
+    fn duplicate_error(mapping: &CsvMapping, view: &CsvView, row: u32) -> Option<CsvError> {
+        let second = *view.violations.duplicates.get(&row)?;
+        let key: Vec<usize> =
+            mapping.key_columns.iter().map(|position| view.columns[*position].field_index).collect();
+        Some(mapping.duplicate_error(&view.table, &key, DuplicateKey { first: row, second }))
     }
 }
 
@@ -129,6 +154,10 @@ impl SortableTable for CsvView {
         &self.orders
     }
 
+    fn has_duplicate_keys(&self) -> bool {
+        !self.violations.duplicates.is_empty()
+    }
+
     /// The byte at which the field starts.
     #[inline]
     fn value_position(&self, row: u32, column: &CsvColumn) -> u32 {
@@ -162,22 +191,41 @@ impl CsvMapping {
         }
     }
 
+    /// A view of a snapshot that fits the shape.
     pub(super) fn open_view(&self, snapshot: &CsvSnapshot) -> Result<CsvView, CsvError> {
+        self.open(snapshot, None)
+    }
+
+    /// A view of a snapshot that may have values or keys which do not fit the shape.
+    fn open_partial_view(&self, snapshot: &CsvSnapshot) -> Result<CsvView, CsvError> {
+        self.open(snapshot, Some(Violations::default()))
+    }
+
+    /// Collects violations if there is a list for them, and fails at the first one otherwise.
+    fn open(&self, snapshot: &CsvSnapshot, mut violations: Option<Violations>) -> Result<CsvView, CsvError> {
         let table = &snapshot.table;
         let fields = self.columns.iter().map(|wanted| self.find_field(wanted, table));
         let fields = fields.collect::<Result<Vec<usize>, CsvError>>()?;
-        for (position, (wanted, field)) in self.columns.iter().zip(&fields).enumerate() {
-            let requirement = Requirement::of(self.key_columns.contains(&position), wanted.nullable);
-            self.check_column(wanted, requirement, *field, table)?;
+        for (position, field) in fields.iter().enumerate() {
+            match (self.check_column(position, *field, table), &mut violations) {
+                (Ok(()), _) => {}
+                (Err(_), Some(violations)) => violations.columns.push(position),
+                (Err(error), None) => return Err(error),
+            }
         }
-        let index = self.build_index(&fields, snapshot)?;
+        let index = match &mut violations {
+            None => self.build_index(&fields, snapshot)?,
+            Some(_) if self.key_columns.is_empty() => None,
+            Some(violations) => {
+                let (index, duplicates) =
+                    CsvKeyIndex::build_with_duplicates(table, &self.key_fields(&fields));
+                violations.duplicates = duplicates;
+                Some(Arc::new(index))
+            }
+        };
         let mut read_order: Vec<(usize, usize)> = fields.iter().copied().zip(0..).collect();
         read_order.sort_unstable();
-        let columns = self.columns.iter().zip(&fields).map(|(wanted, field)| CsvColumn {
-            field_index: *field,
-            data_type: wanted.data_type,
-            null_text: wanted.null_text.clone(),
-        });
+        let columns = self.columns.iter().zip(&fields).map(|(wanted, field)| wanted.at_field(*field));
         Ok(CsvView {
             table: table.clone(),
             columns: columns.collect(),
@@ -187,7 +235,12 @@ impl CsvMapping {
                 if index.is_some() { 0 } else { snapshot.content_hash() },
             ),
             index,
+            violations: violations.unwrap_or_default(),
         })
+    }
+
+    fn key_fields(&self, fields: &[usize]) -> Vec<usize> {
+        self.key_columns.iter().map(|position| fields[*position]).collect()
     }
 
     fn find_field(&self, wanted: &CsvColumnMapping, table: &CsvTable) -> Result<usize, CsvError> {
@@ -199,13 +252,8 @@ impl CsvMapping {
     }
 
     /// The column's profile decides most cases. Otherwise every row is checked, so that the error can name the line.
-    fn check_column(
-        &self,
-        wanted: &CsvColumnMapping,
-        requirement: Requirement,
-        field: usize,
-        table: &CsvTable,
-    ) -> Result<(), CsvError> {
+    fn check_column(&self, position: usize, field: usize, table: &CsvTable) -> Result<(), CsvError> {
+        let (wanted, requirement) = (&self.columns[position], self.requirement(position));
         let profile = &table.profiles[field];
         let same_null = wanted.null_text == self.null_text;
         let knows_kind = same_null || self.null_text.is_none();
@@ -217,34 +265,38 @@ impl CsvMapping {
         if fits && (requirement == Requirement::Optional || (same_null && !profile.has_null && no_empty)) {
             return Ok(());
         }
-        let column = CsvColumn {
-            field_index: field,
-            data_type: wanted.data_type,
-            null_text: wanted.null_text.clone(),
-        };
-        for row in 0..table.len() {
-            let text = table.field_text(row, field);
-            let at = || table.field_location(row, field);
-            let name = || wanted.name.clone();
-            let is_absent = column.is_null(&text) || (requirement == Requirement::Key && text.is_empty());
-            match requirement {
-                Requirement::Key if is_absent => {
-                    return Err(CsvError::MissingKey { location: at(), column: name() });
-                }
-                Requirement::Value if is_absent => {
-                    return Err(CsvError::MissingValue { location: at(), column: name() });
-                }
-                Requirement::Key | Requirement::Value | Requirement::Optional => {}
+        let column = wanted.at_field(field);
+        (0..table.len()).try_for_each(|row| self.check_value(position, &column, table, row))
+    }
+
+    fn requirement(&self, position: usize) -> Requirement {
+        Requirement::of(self.key_columns.contains(&position), self.columns[position].nullable)
+    }
+
+    fn check_value(
+        &self,
+        position: usize,
+        column: &CsvColumn,
+        table: &CsvTable,
+        row: u32,
+    ) -> Result<(), CsvError> {
+        let (wanted, requirement) = (&self.columns[position], self.requirement(position));
+        let text = table.field_text(row, column.field_index);
+        let location = || table.field_location(row, column.field_index);
+        let name = || wanted.name.clone();
+        let is_absent = column.is_null(&text) || (requirement == Requirement::Key && text.is_empty());
+        match requirement {
+            Requirement::Key if is_absent => {
+                return Err(CsvError::MissingKey { location: location(), column: name() });
             }
-            if !is_absent && !wanted.mixed && !matches_type(wanted.data_type, &text) {
-                let text = text.into_owned();
-                return Err(CsvError::TypeMismatch {
-                    location: at(),
-                    column: name(),
-                    data_type: wanted.data_type,
-                    text,
-                });
+            Requirement::Value if is_absent => {
+                return Err(CsvError::MissingValue { location: location(), column: name() });
             }
+            Requirement::Key | Requirement::Value | Requirement::Optional => {}
+        }
+        if !is_absent && !wanted.mixed && !matches_type(wanted.data_type, &text) {
+            let (data_type, text) = (wanted.data_type, text.into_owned());
+            return Err(CsvError::TypeMismatch { location: location(), column: name(), data_type, text });
         }
         Ok(())
     }
@@ -257,22 +309,20 @@ impl CsvMapping {
         if self.key_columns.is_empty() {
             return Ok(None);
         }
-        let key: Vec<usize> = self.key_columns.iter().map(|position| fields[*position]).collect();
-        let index = snapshot.index(&key).map_err(|duplicate| {
-            let table = &snapshot.table;
-            CsvError::DuplicateKey {
-                lines: [table.row_line(duplicate.first), table.row_line(duplicate.second)],
-                columns: self
-                    .key_columns
-                    .iter()
-                    .map(|position| self.columns[*position].name.clone())
-                    .collect(),
-                values: key
-                    .iter()
-                    .map(|field| table.field_text(duplicate.second, *field).into_owned())
-                    .collect(),
-            }
-        })?;
+        let key = self.key_fields(fields);
+        let index = snapshot
+            .index(&key)
+            .map_err(|duplicate| self.duplicate_error(&snapshot.table, &key, duplicate))?;
         Ok(Some(index))
+    }
+
+    fn duplicate_error(&self, table: &CsvTable, key: &[usize], duplicate: DuplicateKey) -> CsvError {
+        let names = self.key_columns.iter().map(|position| self.columns[*position].name.clone());
+        let values = key.iter().map(|field| table.field_text(duplicate.second, *field).into_owned());
+        CsvError::DuplicateKey {
+            lines: [table.row_line(duplicate.first), table.row_line(duplicate.second)],
+            columns: names.collect(),
+            values: values.collect(),
+        }
     }
 }

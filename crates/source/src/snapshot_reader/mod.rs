@@ -17,6 +17,7 @@ use contract::source::{
 };
 use contract::{DataType, Value, ValueRef};
 
+use crate::key_index::DuplicateRows;
 use crate::progress::ScanProgress;
 use crate::text_search::TermMatcher;
 use crate::watch::{FileLoader, SnapshotObserver, WatchedFile};
@@ -36,6 +37,27 @@ pub(crate) trait TableLoader: FileLoader {
 
     /// A view of the snapshot, or the error that names the first place where the snapshot does not fit the shape.
     fn open_view(mapping: &Self::Mapping, snapshot: &Self::Snapshot) -> Result<Self::View, Self::Error>;
+
+    /// A view of a snapshot that has the contract's columns, but may have [`Violations`].
+    fn open_partial_view(
+        mapping: &Self::Mapping,
+        snapshot: &Self::Snapshot,
+    ) -> Result<Self::View, Self::Error>;
+
+    /// The error of a call that meets this row, if one of its values does not fit the shape.
+    fn row_error(mapping: &Self::Mapping, view: &Self::View, row: u32) -> Option<Self::Error>;
+
+    /// The error of a call that asks for the key of this row, if another row has the same key.
+    fn duplicate_error(mapping: &Self::Mapping, view: &Self::View, row: u32) -> Option<Self::Error>;
+}
+
+/// What of a snapshot does not fit the shape. The calls that meet it fail; all others work.
+#[derive(Default)]
+pub(crate) struct Violations {
+    /// Positions in the shape of columns with a value that does not fit. Their values are checked row by row.
+    pub(crate) columns: Vec<usize>,
+    /// Rows whose key occurs again.
+    pub(crate) duplicates: DuplicateRows,
 }
 
 /// One snapshot of a table, ready to be read.
@@ -100,6 +122,8 @@ pub(crate) trait ReadableTable: SortableTable + Send + Sync + 'static {
         matcher: &mut TermMatcher,
         scratch: &mut Self::Scratch<'a>,
     ) -> bool;
+
+    fn violations(&self) -> &Violations;
 
     /// What callers should know about the values of this snapshot, as a sentence.
     fn notice(&self) -> Option<Arc<str>> {
@@ -212,6 +236,14 @@ impl<C: TableLoader> SnapshotReader<C> {
         })
     }
 
+    /// Fails if a value of the row does not fit the shape.
+    fn check_row(&self, view: &C::View, row: u32) -> Result<(), SourceError> {
+        match C::row_error(&self.mapping, view, row) {
+            Some(error) => Err(self.file.source_error(&error)),
+            None => Ok(()),
+        }
+    }
+
     fn current_view(&self) -> Result<Arc<C::View>, SourceError> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -219,8 +251,9 @@ impl<C: TableLoader> SnapshotReader<C> {
 
 impl<C: TableLoader> SnapshotObserver<C> for SnapshotReader<C> {
     fn snapshot_changed(&self, current: Result<&Arc<C::Snapshot>, &C::Error>) {
-        let view =
-            current.map_err(C::Error::clone).and_then(|snapshot| C::open_view(&self.mapping, snapshot));
+        let view = current.map_err(C::Error::clone).and_then(|snapshot| {
+            C::open_view(&self.mapping, snapshot).or_else(|_| C::open_partial_view(&self.mapping, snapshot))
+        });
         let view = view.map(Arc::new).map_err(|error| self.file.source_error(&error));
         let has_notice = view.as_ref().is_ok_and(|view| view.notice().is_some());
         self.has_notice.store(has_notice, Ordering::Relaxed);
@@ -256,6 +289,10 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
         self.file.poll();
         let view = self.current_view()?;
         let Some(found) = view.find(key) else { return Ok(false) };
+        if let Some(error) = C::duplicate_error(&self.mapping, &view, found) {
+            return Err(self.file.source_error(&error));
+        }
+        self.check_row(&view, found)?;
         view.with_row(found, &mut Default::default(), row);
         Ok(true)
     }
@@ -273,7 +310,8 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
             Some(after) => order::rows_up_to(&*view, &order, query.sort, after)?,
             None => 0,
         };
-        scan::list_rows(&*view, query, &order, start, &mut progress, row)
+        let check = |row: u32| self.check_row(&view, row);
+        scan::list_rows(&*view, query, &order, start, &mut progress, &check, row)
     }
 
     fn search(
@@ -282,6 +320,7 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<SearchCoverage, SourceError> {
         self.file.poll();
-        scan::search_rows(&*self.current_view()?, search, row)
+        let view = self.current_view()?;
+        scan::search_rows(&*view, search, &|row: u32| self.check_row(&view, row), row)
     }
 }

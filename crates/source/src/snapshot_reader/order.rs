@@ -25,6 +25,9 @@ pub(crate) trait SortableTable {
 
     fn orders(&self) -> &SortOrders;
 
+    /// Whether two rows have the same key, in violation of the contract.
+    fn has_duplicate_keys(&self) -> bool;
+
     /// Where a row's value is, so that [`value_at`](Self::value_at) finds it without searching the row.
     fn value_position(&self, row: u32, column: &Self::Column) -> u32;
 
@@ -154,7 +157,9 @@ pub(super) fn row_order(
     sort: Option<Sort>,
     progress: &mut ScanProgress<'_>,
 ) -> Result<RowOrder, SourceError> {
-    let Some(by) = sort_key(table, sort) else { return Ok(RowOrder::File(table.len())) };
+    let Some(by) = sort_key(table, sort) else {
+        return Ok(RowOrder::File(table.len()));
+    };
     if let Some(rows) = table.orders().get(by) {
         return Ok(RowOrder::Sorted(rows));
     }
@@ -197,12 +202,13 @@ fn build_order(
 
 fn sort_by_key(table: &impl SortableTable, progress: &mut ScanProgress<'_>) -> Result<Vec<u32>, SourceError> {
     let first = &table.columns()[table.orders().key_columns[0]];
-    let (mut entries, _) = sort_entries(table, first, &RowOrder::File(table.len()), progress)?;
+    let (mut entries, nulls) = sort_entries(table, first, &RowOrder::File(table.len()), progress)?;
     entries.sort_unstable_by(|a, b| {
         let order = compare_entries(table, first, a, b);
         order.then_with(|| compare_keys(table, a.row, 1, |_, column| row_value(table, b.row, column)))
     });
-    Ok(entries.into_iter().map(|entry| entry.row).collect())
+    // Only a table that violates its contract has rows without a key.
+    Ok(entries.into_iter().map(|entry| entry.row).chain(nulls).collect())
 }
 
 /// A stable sort: rows with equal values stay in key order.
@@ -304,17 +310,46 @@ pub(super) fn rows_up_to(
     if table.orders().key_columns.is_empty() {
         return rows_up_to_row(table, order, sort, after);
     }
-    if after.key.len() != table.orders().key_columns.len() {
-        return Err(SourceError::StaleCursor);
-    }
-    Ok(order.partition_point(|row| {
+    let key_length = table.orders().key_columns.len();
+    let ties = match after.key.get(key_length..) {
+        Some([]) => 0,
+        Some([Value::Integer(ties)]) => usize::try_from(*ties).map_err(|_| SourceError::StaleCursor)?,
+        Some(_) | None => return Err(SourceError::StaleCursor),
+    };
+    let compare_to_cursor = |row: u32| {
         let sorted = sort.map_or(Ordering::Equal, |sort| {
             let other = after.sort_value.as_ref().map_or(ValueRef::Null, Value::as_value_ref);
             compare_sorted(table, row, sort, other)
         });
         let key = |at: usize, _: &_| CowValue::Borrowed(after.key[at].as_value_ref());
-        sorted.then_with(|| compare_keys(table, row, 0, key)) != Ordering::Greater
-    }))
+        sorted.then_with(|| compare_keys(table, row, 0, key))
+    };
+    let end = order.partition_point(|row| compare_to_cursor(row) != Ordering::Greater);
+    if !table.has_duplicate_keys() {
+        return Ok(end);
+    }
+    let start = order.partition_point(|row| compare_to_cursor(row) == Ordering::Less);
+    Ok(end.min(start + ties + 1))
+}
+
+/// The number of rows directly before this one that the order cannot tell from it, because they have the same key.
+#[cold]
+pub(super) fn ties_before(
+    table: &impl SortableTable,
+    order: &RowOrder,
+    sort: Option<Sort>,
+    at: usize,
+) -> u32 {
+    let row = order.row(at);
+    let is_tie = |other: u32| {
+        let is_sorted_same = sort.is_none_or(|sort| {
+            let value = row_value(table, other, &table.columns()[sort.column]);
+            compare_sorted(table, row, sort, value.as_value_ref()) == Ordering::Equal
+        });
+        let is_same_key = compare_keys(table, row, 0, |_, column| row_value(table, other, column));
+        is_sorted_same && is_same_key == Ordering::Equal
+    };
+    (0..at).rev().take_while(|before| is_tie(order.row(*before))).count() as u32
 }
 
 fn rows_up_to_row(
@@ -330,7 +365,9 @@ fn rows_up_to_row(
         .ok()
         .filter(|row| *row < table.len() && state == table.orders().table_version);
     let last = last.ok_or(SourceError::StaleCursor)?;
-    let Some(sort) = sort else { return Ok(last as usize + 1) };
+    let Some(sort) = sort else {
+        return Ok(last as usize + 1);
+    };
     let other = row_value(table, last, &table.columns()[sort.column]);
     Ok(order.partition_point(|row| {
         compare_sorted(table, row, sort, other.as_value_ref()).then(row.cmp(&last)) != Ordering::Greater

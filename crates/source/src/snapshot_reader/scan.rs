@@ -4,7 +4,7 @@ use contract::ValueRef;
 use contract::source::{Query, RowFlow, RowPosition, Search, SearchCoverage, SourceError};
 
 use super::ReadableTable;
-use super::order::{RowOrder, is_order_cached};
+use super::order::{RowOrder, is_order_cached, ties_before};
 use crate::progress::ScanProgress;
 use crate::text_search::TermMatcher;
 
@@ -36,18 +36,21 @@ pub(super) fn query_fits_inline(table: &impl ReadableTable, query: &Query<'_>) -
     fits_inline(table) || (touched <= INLINE_ROWS_MAX && is_order_cached(table, query.sort))
 }
 
-/// Passes the rows from position `seen` on that pass the filters to `row`.
+/// Passes the rows from position `start` on that pass the filters to `row`.
 pub(super) fn list_rows<F: ReadableTable>(
     table: &F,
     query: &Query<'_>,
     order: &RowOrder,
     start: usize,
     progress: &mut ScanProgress<'_>,
+    check: &dyn Fn(u32) -> Result<(), SourceError>,
     row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
 ) -> Result<Option<u64>, SourceError> {
     let prepared = table.prepare_filters(&query.filters);
     let mut scratch = F::Scratch::default();
     let (mut at, mut passed) = (start, 0);
+    let has_violations = !table.violations().columns.is_empty();
+    let has_duplicates = !table.violations().duplicates.is_empty();
     let mut bitmap = None;
     while at < order.len() && passed < query.rows_max {
         progress.count_row()?;
@@ -64,8 +67,13 @@ pub(super) fn list_rows<F: ReadableTable>(
             continue;
         }
         passed += 1;
+        // Callers allow one row more than they take, to know whether there are more. If they take it, they check it.
+        if has_violations && passed < query.rows_max {
+            check(number)?;
+        }
+        let ties = if has_duplicates { ties_before(table, order, query.sort, at - 1) } else { 0 };
         let position =
-            RowPosition { row_number: i64::from(number), table_version: table.orders().table_version };
+            RowPosition { row_number: i64::from(number), table_version: table.orders().table_version, ties };
         let mut more = RowFlow::Continue;
         table.with_row(number, &mut scratch, |cells| more = row(cells, position));
         if more == RowFlow::Stop {
@@ -102,11 +110,13 @@ fn match_all_rows<'a, F: ReadableTable>(
 pub(super) fn search_rows<F: ReadableTable>(
     table: &F,
     search: &Search<'_>,
+    check: &dyn Fn(u32) -> Result<(), SourceError>,
     row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
 ) -> Result<SearchCoverage, SourceError> {
     let mut matcher = TermMatcher::new(&search.terms);
     let columns = table.search_columns(search.columns);
     let (mut scratch, mut found) = (F::Scratch::default(), 0);
+    let has_violations = !table.violations().columns.is_empty();
     let mut progress = ScanProgress::for_search(search);
     for number in 0..table.len() {
         if found >= search.rows_max {
@@ -121,6 +131,9 @@ pub(super) fn search_rows<F: ReadableTable>(
             continue;
         }
         found += 1;
+        if has_violations && found < search.rows_max {
+            check(number)?;
+        }
         let mut more = RowFlow::Continue;
         table.with_row(number, &mut scratch, |cells| more = row(cells));
         if more == RowFlow::Stop {

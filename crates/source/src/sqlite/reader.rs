@@ -501,7 +501,7 @@ impl TableReader {
             if !self.key_is_declared && !self.key.is_empty() && self.key.iter().all(same) {
                 return Err(self.duplicate_key_error());
             }
-            let place = RowPosition { row_number: page.position(at), table_version: 0 };
+            let place = RowPosition { row_number: page.position(at), table_version: 0, ties: 0 };
             if row(&page.row(at), place) == RowFlow::Stop {
                 return Ok(RowFlow::Stop);
             }

@@ -6,25 +6,22 @@ use contract::ValueRef;
 
 use super::column::{KeyValue, TableColumn};
 use super::table::Table;
-use crate::key_index::{self, DuplicateKey, KeyHasher, hash_text};
+use crate::key_index::{self, DuplicateKey, DuplicateRows, KeyHasher, hash_text};
 
 pub(super) struct TableKeyIndex(key_index::KeyIndex);
 
 impl TableKeyIndex {
     /// Indexes the first `len` rows.
     pub(super) fn build(table: &Table, key: &[&TableColumn], len: u32) -> Result<Self, DuplicateKey> {
-        let write_row = |row: u32, hasher: &mut KeyHasher| {
-            for column in key {
-                hash_value(hasher, column, column.value(table, row).as_value_ref());
-            }
-        };
-        let is_same = |a: u32, b: u32| {
-            key.iter().all(|column| {
-                column.key_value(column.value(table, a).as_value_ref())
-                    == column.key_value(column.value(table, b).as_value_ref())
-            })
-        };
+        let (write_row, is_same) = key_functions(table, key);
         key_index::KeyIndex::build(len, write_row, is_same).map(Self)
+    }
+
+    /// Indexes all rows. Of rows with the same key, finds the first.
+    pub(super) fn build_with_duplicates(table: &Table, key: &[&TableColumn]) -> (Self, DuplicateRows) {
+        let (write_row, is_same) = key_functions(table, key);
+        let (index, duplicates) = key_index::KeyIndex::build_with_duplicates(table.len(), write_row, is_same);
+        (Self(index), duplicates)
     }
 
     /// Finds the row with this key.
@@ -47,6 +44,25 @@ impl TableKeyIndex {
         };
         self.0.find(write_key, is_match)
     }
+}
+
+/// How to hash the key of a row, and how to compare the keys of two.
+fn key_functions<'a>(
+    table: &'a Table,
+    key: &'a [&'a TableColumn],
+) -> (impl Fn(u32, &mut KeyHasher) + 'a, impl Fn(u32, u32) -> bool + 'a) {
+    let write_row = move |row: u32, hasher: &mut KeyHasher| {
+        for column in key {
+            hash_value(hasher, column, column.value(table, row).as_value_ref());
+        }
+    };
+    let is_same = move |a: u32, b: u32| {
+        key.iter().all(|column| {
+            column.key_value(column.value(table, a).as_value_ref())
+                == column.key_value(column.value(table, b).as_value_ref())
+        })
+    };
+    (write_row, is_same)
 }
 
 #[inline]

@@ -7,7 +7,7 @@ use contract::{ValueRef, order};
 
 use super::column::TableColumn;
 use super::view::TableView;
-use crate::snapshot_reader::{self, CowValue, SortableColumn};
+use crate::snapshot_reader::{self, CowValue, SortableColumn, Violations};
 use crate::text_search::TermMatcher;
 
 /// A filter, with its operand in the form in which it is compared.
@@ -62,6 +62,10 @@ impl snapshot_reader::ReadableTable for TableView {
             let own = column.normalize(column.value(&self.table, row));
             order::matches_filter(column.data_type, own.as_value_ref(), *comparison, operand.as_value_ref())
         })
+    }
+
+    fn violations(&self) -> &Violations {
+        &self.violations
     }
 
     fn notice(&self) -> Option<Arc<str>> {

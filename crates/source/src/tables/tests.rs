@@ -228,10 +228,6 @@ fn tables_and_columns_are_found_by_name() {
             FILE.replace("id,name", "id,nmae"),
             "has no column `name`; the most similar is `nmae`; rename it back, or update the contract",
         ),
-        (
-            FILE.replace("3,,3", "2,,3"),
-            "rows 2 and 3 have the same `id`, which is the key; change one, or choose another key",
-        ),
         ("x\n".to_owned(), "does not begin with a table; give the path of a toy"),
     ] {
         std::fs::write(file.folder.path().join("toy"), content).expect("a file");
@@ -243,6 +239,17 @@ fn tables_and_columns_are_found_by_name() {
         }
         assert!(file.rows.diagnose(Some(&shape)).is_some());
     }
+    // A duplicate key is an error for those who ask for it.
+    std::fs::write(file.folder.path().join("toy"), FILE.replace("3,,3", "2,,3")).expect("a file");
+    assert!(reader.get(&[ValueRef::Integer(1)], &mut |_| {}).expect("another key"));
+    match reader.get(&[ValueRef::Integer(2)], &mut |_| {}) {
+        Err(SourceError::Incompatible { message, .. }) => assert_eq!(
+            message,
+            "`toy` rows 2 and 3 have the same `id`, which is the key; change one, or choose another key"
+        ),
+        other => panic!("{other:?}"),
+    }
+    assert!(file.rows.diagnose(Some(&shape)).is_some());
     // Columns and tables may move.
     let moved = "= locked\nid,name,sum\n= people\nx,sum,name,id\n?,7,Ann,1\n";
     std::fs::write(file.folder.path().join("toy"), moved).expect("a file");

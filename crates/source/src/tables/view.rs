@@ -11,8 +11,9 @@ use super::error::{RowLocation, TableError};
 use super::index::TableKeyIndex;
 use super::snapshot::{FileSnapshot, FormatLoader};
 use super::table::Table;
+use crate::key_index::DuplicateKey;
 use crate::snapshot_reader::column_lookup::{self, Requirement};
-use crate::snapshot_reader::{CowValue, SortOrders, SortableTable, TableLoader};
+use crate::snapshot_reader::{CowValue, SortOrders, SortableTable, TableLoader, Violations};
 
 /// The contract's columns by their names in the file. Outlives every single snapshot.
 pub(super) struct TableMapping {
@@ -38,6 +39,7 @@ pub(super) struct TableView {
     pub(super) columns: Vec<TableColumn>,
     pub(super) index: Option<TableKeyIndex>,
     pub(super) orders: SortOrders,
+    pub(super) violations: Violations,
 }
 
 impl TableLoader for FormatLoader {
@@ -50,6 +52,26 @@ impl TableLoader for FormatLoader {
 
     fn open_view(mapping: &TableMapping, snapshot: &FileSnapshot) -> Result<TableView, TableError> {
         mapping.open_view(snapshot)
+    }
+
+    fn open_partial_view(mapping: &TableMapping, snapshot: &FileSnapshot) -> Result<TableView, TableError> {
+        mapping.open_partial_view(snapshot)
+    }
+
+    fn row_error(mapping: &TableMapping, view: &TableView, row: u32) -> Option<TableError> {
+        let check = |position: &usize| {
+            let (column, requirement) = (&view.columns[*position], mapping.requirement(*position));
+            check_value(view.table_index, &view.table, column, requirement, row)
+        };
+        view.violations.columns.iter().find_map(|position| check(position).err())
+    }
+
+    fn duplicate_error(mapping: &TableMapping, view: &TableView, row: u32) -> Option<TableError> {
+        let second = *view.violations.duplicates.get(&row)?;
+        let key: Vec<&TableColumn> =
+            mapping.key_columns.iter().map(|position| &view.columns[*position]).collect();
+        let duplicate = DuplicateKey { first: row, second };
+        Some(duplicate_error(view.table_index, &view.table, &key, duplicate))
     }
 }
 
@@ -66,6 +88,10 @@ impl SortableTable for TableView {
 
     fn orders(&self) -> &SortOrders {
         &self.orders
+    }
+
+    fn has_duplicate_keys(&self) -> bool {
+        !self.violations.duplicates.is_empty()
     }
 
     /// The row number: values are stored by column.
@@ -104,7 +130,22 @@ impl TableMapping {
         self.columns.iter().position(|wanted| wanted.column.name == name)
     }
 
+    /// A view of a snapshot that fits the shape.
     pub(super) fn open_view(&self, snapshot: &FileSnapshot) -> Result<TableView, TableError> {
+        self.open(snapshot, None)
+    }
+
+    /// A view of a snapshot that may have values or keys which do not fit the shape.
+    fn open_partial_view(&self, snapshot: &FileSnapshot) -> Result<TableView, TableError> {
+        self.open(snapshot, Some(Violations::default()))
+    }
+
+    /// Collects violations if there is a list for them, and fails at the first one otherwise.
+    fn open(
+        &self,
+        snapshot: &FileSnapshot,
+        mut violations: Option<Violations>,
+    ) -> Result<TableView, TableError> {
         let at = snapshot.find_table(&self.table).ok_or_else(|| {
             let others = snapshot.tables.iter().map(|table| table.name.as_str());
             let suggestion = nearest(&self.table, others).map(str::to_owned);
@@ -119,14 +160,25 @@ impl TableMapping {
                 has_nested_json: table.has_nested_json,
                 ..wanted.column.clone()
             };
-            let nullable = wanted.nullable || wanted.column.null_text.is_some();
-            let requirement = Requirement::of(self.key_columns.contains(&position), nullable);
-            check_column(at, table, &column, requirement)?;
+            match (check_column(at, table, &column, self.requirement(position)), &mut violations) {
+                (Ok(()), _) => {}
+                (Err(_), Some(violations)) => violations.columns.push(position),
+                (Err(error), None) => return Err(error),
+            }
             columns.push(column);
         }
-        let index = match &self.key_columns[..] {
-            [] => None,
-            key => Some(self.build_index(at, table, &columns, key)?),
+        let key: Vec<&TableColumn> = self.key_columns.iter().map(|position| &columns[*position]).collect();
+        let index = match &mut violations {
+            _ if key.is_empty() => None,
+            None => Some(
+                TableKeyIndex::build(table, &key, table.len())
+                    .map_err(|duplicate| duplicate_error(at, table, &key, duplicate))?,
+            ),
+            Some(violations) => {
+                let (index, duplicates) = TableKeyIndex::build_with_duplicates(table, &key);
+                violations.duplicates = duplicates;
+                Some(index)
+            }
         };
         Ok(TableView {
             table_index: at,
@@ -137,7 +189,14 @@ impl TableMapping {
                 if index.is_some() { 0 } else { snapshot.content_hash() },
             ),
             index,
+            violations: violations.unwrap_or_default(),
         })
+    }
+
+    fn requirement(&self, position: usize) -> Requirement {
+        let wanted = &self.columns[position];
+        let nullable = wanted.nullable || wanted.column.null_text.is_some();
+        Requirement::of(self.key_columns.contains(&position), nullable)
     }
 
     fn find_column(&self, wanted: &TableColumnMapping, table: &Table) -> Result<Option<usize>, TableError> {
@@ -152,31 +211,22 @@ impl TableMapping {
             }
         }
     }
+}
 
-    fn build_index(
-        &self,
-        at: usize,
-        table: &Table,
-        columns: &[TableColumn],
-        key: &[usize],
-    ) -> Result<TableKeyIndex, TableError> {
-        let key: Vec<&TableColumn> = key.iter().map(|position| &columns[*position]).collect();
-        TableKeyIndex::build(table, &key, table.len()).map_err(|duplicate| {
-            let text = |column: &&TableColumn| match column
-                .to_text(column.value(table, duplicate.second).as_value_ref())
-            {
-                Some(text) => text.into_owned(),
-                None => String::new(),
-            };
-            TableError::DuplicateKey {
-                locations: [
-                    row_location(at, table, duplicate.first),
-                    row_location(at, table, duplicate.second),
-                ],
-                columns: key.iter().map(|column| column.name.clone()).collect(),
-                values: key.iter().map(text).collect(),
-            }
-        })
+fn duplicate_error(
+    at: usize,
+    table: &Table,
+    key: &[&TableColumn],
+    DuplicateKey { first, second }: DuplicateKey,
+) -> TableError {
+    let text = |column: &&TableColumn| match column.to_text(column.value(table, second).as_value_ref()) {
+        Some(text) => text.into_owned(),
+        None => String::new(),
+    };
+    TableError::DuplicateKey {
+        locations: [row_location(at, table, first), row_location(at, table, second)],
+        columns: key.iter().map(|column| column.name.clone()).collect(),
+        values: key.iter().map(text).collect(),
     }
 }
 
@@ -201,31 +251,33 @@ fn check_column(
             return Ok(());
         }
     }
-    for row in 0..table.len() {
-        let value = column.value(table, row);
-        let cell = value.as_value_ref();
-        let (at, name) = (|| row_location(at, table, row), || column.name.clone());
-        match requirement {
-            Requirement::Key if column.to_text(cell).is_none_or(|text| text.is_empty()) => {
-                return Err(TableError::MissingKey { location: at(), column: name() });
-            }
-            Requirement::Value
-                if cell == contract::ValueRef::Null
-                    && !column.column_index.is_some_and(|field| table.is_withdrawn(row, field)) =>
-            {
-                return Err(TableError::MissingValue { location: at(), column: name() });
-            }
-            Requirement::Key | Requirement::Value | Requirement::Optional => {}
+    (0..table.len()).try_for_each(|row| check_value(at, table, column, requirement, row))
+}
+
+fn check_value(
+    at: usize,
+    table: &Table,
+    column: &TableColumn,
+    requirement: Requirement,
+    row: u32,
+) -> Result<(), TableError> {
+    let value = column.value(table, row);
+    let cell = value.as_value_ref();
+    let (location, name) = (|| row_location(at, table, row), || column.name.clone());
+    let is_withdrawn = || column.column_index.is_some_and(|field| table.is_withdrawn(row, field));
+    match requirement {
+        Requirement::Key if column.to_text(cell).is_none_or(|text| text.is_empty()) => {
+            return Err(TableError::MissingKey { location: location(), column: name() });
         }
-        if !column.accepts(cell) {
-            let text = column.to_text(cell).map(Cow::into_owned).unwrap_or_default();
-            return Err(TableError::TypeMismatch {
-                location: at(),
-                column: name(),
-                data_type: column.data_type,
-                text,
-            });
+        Requirement::Value if cell == contract::ValueRef::Null && !is_withdrawn() => {
+            return Err(TableError::MissingValue { location: location(), column: name() });
         }
+        Requirement::Key | Requirement::Value | Requirement::Optional => {}
+    }
+    if !column.accepts(cell) {
+        let text = column.to_text(cell).map(Cow::into_owned).unwrap_or_default();
+        let data_type = column.data_type;
+        return Err(TableError::TypeMismatch { location: location(), column: name(), data_type, text });
     }
     Ok(())
 }

@@ -50,11 +50,6 @@ fn a_contract_violation_is_an_error_until_it_is_fixed() {
             "line 1 has no `id`, which is a key; fill it in, or choose another key",
             Some("1:1"),
         ),
-        (
-            "{\"id\":1,\"name\":\"Ann\",\"age\":1}\n\n{\"id\":1,\"name\":\"Bob\",\"age\":1}",
-            "lines 1 and 3 have the same `id`, which is the key; change one, or choose another key",
-            Some("3:7"),
-        ),
         ("{\"id\":1,", "line 1 is not valid JSON; correct it there", Some("1:9")),
     ] {
         disk.write(content);
@@ -72,6 +67,18 @@ fn a_contract_violation_is_an_error_until_it_is_fixed() {
         assert_eq!(list(reader.as_ref(), &shape, &query_all()).unwrap().1, Some(2));
         assert!(json.diagnose(Some(&shape)).is_none());
     }
+    // A duplicate key is an error for those who ask for it; the owner sees where it is.
+    disk.write("{\"id\":1,\"name\":\"Ann\",\"age\":1}\n\n{\"id\":1,\"name\":\"Bob\",\"age\":1}");
+    assert_eq!(list(reader.as_ref(), &shape, &query_all()).unwrap().0.len(), 2);
+    match reader.get(&[ValueRef::Integer(1)], &mut |_| {}) {
+        Err(SourceError::Incompatible { message, .. }) => assert_eq!(
+            message,
+            "`people.jsonl` lines 1 and 3 have the same `id`, which is the key; change one, or choose another key"
+        ),
+        other => panic!("{other:?}"),
+    }
+    let rendered = render(&json.diagnose(Some(&shape)).unwrap(), false);
+    assert!(rendered.contains(&format!("{}:3:7\n", disk.path.display())), "{rendered}");
     // A text column takes any single value; members outside of the contract change nothing.
     disk.write("{\"x\":{},\"id\":1,\"name\":7,\"age\":1}");
     let (rows, _) = list(reader.as_ref(), &shape, &query_all()).unwrap();
