@@ -249,6 +249,11 @@ pub(crate) fn list_output(collection: &Collection) -> Json {
             properties.object("total", |total| {
                 total.str("type", "integer");
             });
+            properties.object("total_at_least", |total| {
+                total
+                    .str("type", "integer")
+                    .str("description", "instead of `total`, if counting stopped here");
+            });
         });
         page.raw("required", r#"["items","truncated"]"#);
         page.bool("additionalProperties", false);

@@ -227,13 +227,14 @@ pub trait Reader: Send + Sync {
     /// Hands the row with this key to `row`; `false` if there is none.
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError>;
 
-    /// Hands rows to `row` in order, each with its [`Place`], until `row` has enough. Returns how many pass the
-    /// filters in all (whatever [`Query::after`] says), where that is known without more work.
+    /// Hands rows to `row` in order, each with its [`RowPosition`], until `row` has enough. Returns how many rows
+    /// match the filters, whatever [`Query::after`] says. A local source always knows a [`Total`]; `None` is for
+    /// sources that cannot count without another request.
     fn list(
         &self,
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-    ) -> Result<Option<u64>, SourceError>;
+    ) -> Result<Option<Total>, SourceError>;
 
     /// Hands rows that have every one of the words to `row`, the best first where there is an index, else in the
     /// order of the table, until `row` has enough.
@@ -245,6 +246,24 @@ pub trait Reader: Send + Sync {
         // Every reader has its own, in the end.
         let _ = (search, row);
         Err(SourceError::read_only())
+    }
+}
+
+/// How many rows match the filters of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Total {
+    Exact(u64),
+    /// Counting stopped at a bound; there may be more.
+    AtLeast(u64),
+}
+
+impl Total {
+    /// The number, if all rows were counted.
+    pub fn exact(self) -> Option<u64> {
+        match self {
+            Self::Exact(rows) => Some(rows),
+            Self::AtLeast(_) => None,
+        }
     }
 }
 

@@ -186,19 +186,28 @@ impl<'c> RowList<'c> {
         scan_rows_max: usize,
     ) -> Result<ToolResult, RecordError> {
         self.0.check()?;
+        let mut items = self.0;
+        // Rows that were not looked at may match as well.
+        let found_more = items.truncated;
+        items.truncated |= searched == SearchCoverage::Truncated;
         let looked = match searched {
             SearchCoverage::Complete => "all".to_owned(),
             SearchCoverage::Truncated => format!("first {scan_rows_max} rows"),
         };
         let mut out = vec![b'{'];
-        self.0.write_items(&mut out);
-        self.0.write_truncated(&mut out);
+        items.write_items(&mut out);
+        items.write_truncated(&mut out);
         out.extend_from_slice(b",\"searched\":");
         json::write::string(&mut out, &looked);
         out.push(b'}');
         let of =
             if searched == SearchCoverage::Truncated { format!(" in the {looked}") } else { String::new() };
-        Ok(tool_result(self.0.to_text(&of, "; there are more: add words to the query"), out))
+        let more = if found_more {
+            "; there are more: add words to the query"
+        } else {
+            "; other rows were not searched"
+        };
+        Ok(tool_result(items.to_text(&of, more), out))
     }
 
     /// What a statement gave.

@@ -8,7 +8,7 @@ use crate::bind::Projection;
 use crate::contract::Collection;
 use crate::cursor::{self, CURSOR_BYTES_MAX};
 use crate::field::Field;
-use crate::source::{CursorPosition, RowFlow, RowPosition, Sort};
+use crate::source::{CursorPosition, RowFlow, RowPosition, Sort, Total};
 use crate::text_template::TextTemplate;
 use crate::value::{Value, ValueRef};
 
@@ -53,7 +53,7 @@ impl<'c> Page<'c> {
     /// The result. `seal` makes a cursor of the place where the page ended.
     pub fn finish(
         self,
-        total: Option<u64>,
+        total: Option<Total>,
         seal: impl FnOnce(&CursorPosition) -> String,
     ) -> Result<ToolResult, RecordError> {
         self.items.check()?;
@@ -69,11 +69,18 @@ impl<'c> Page<'c> {
             json::write::string(&mut out, cursor);
         }
         self.items.write_truncated(&mut out);
-        if let Some(total) = total {
-            out.extend_from_slice(format!(",\"total\":{total}").as_bytes());
-        }
+        let of = match total {
+            Some(Total::Exact(rows)) => {
+                out.extend_from_slice(format!(",\"total\":{rows}").as_bytes());
+                format!(" of {rows}")
+            }
+            Some(Total::AtLeast(rows)) => {
+                out.extend_from_slice(format!(",\"total_at_least\":{rows}").as_bytes());
+                format!(" of at least {rows}")
+            }
+            None => String::new(),
+        };
         out.push(b'}');
-        let of = total.map_or_else(String::new, |total| format!(" of {total}"));
         Ok(tool_result(self.items.to_text(&of, "; there are more: pass `nextCursor` as `cursor`"), out))
     }
 

@@ -3,7 +3,7 @@
 use contract::compile::{KnownSource, compile};
 use contract::cursor::CURSOR_BYTES_MAX;
 use contract::results::{Page, RECORD_BYTES_MAX, RecordError, record};
-use contract::source::{ColumnFacts, RowFlow, RowPosition, Sort, SourceFacts, TableFacts};
+use contract::source::{ColumnFacts, RowFlow, RowPosition, Sort, SourceFacts, TableFacts, Total};
 use contract::{CompiledSchema, Contract, DataType, Tool, ValueRef, manifest};
 use json::Json;
 
@@ -54,6 +54,22 @@ fn filled_page(contract: &Contract, rows: &[(&str, i64)], rows_max: usize) -> Re
     let schema = CompiledSchema::compile(&tool(contract, "list_people").output_schema).expect("a schema");
     assert!(schema.is_valid(&json), "{json}");
     Ok(json.to_string())
+}
+
+#[test]
+fn a_total_that_was_not_counted_to_its_end_is_a_lower_bound() {
+    let contract = compile_people("");
+    let page = |total| {
+        let page = Page::new(&contract.collections[0], None, None, None, 5);
+        let reply = page.finish(Some(total), |_| String::new()).expect("fits");
+        let json = reply.structured.expect("typed");
+        let schema =
+            CompiledSchema::compile(&tool(&contract, "list_people").output_schema).expect("a schema");
+        assert!(schema.is_valid(&json), "{json}");
+        json.to_string()
+    };
+    assert_eq!(page(Total::Exact(7)), r#"{"items":[],"truncated":false,"total":7}"#);
+    assert_eq!(page(Total::AtLeast(7)), r#"{"items":[],"truncated":false,"total_at_least":7}"#);
 }
 
 #[test]

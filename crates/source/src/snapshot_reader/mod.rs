@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use contract::source::{
     Comparison, ContractViolation, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
-    SearchCoverage, SourceError, TableShape, VersionConflict, WriteChecks, WriteError,
+    SearchCoverage, SourceError, TableShape, Total, VersionConflict, WriteChecks, WriteError,
 };
 use contract::{DataType, Value, ValueRef};
 
@@ -301,7 +301,7 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
         &self,
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-    ) -> Result<Option<u64>, SourceError> {
+    ) -> Result<Option<Total>, SourceError> {
         self.file.poll();
         let view = self.current_view()?;
         let mut progress = ScanProgress::for_query(query);

@@ -1,7 +1,7 @@
 //! Scans over a table's rows: the rows of a page in sort order, or the rows that match search terms in file order.
 
 use contract::ValueRef;
-use contract::source::{Query, RowFlow, RowPosition, Search, SearchCoverage, SourceError};
+use contract::source::{Query, RowFlow, RowPosition, Search, SearchCoverage, SourceError, Total};
 
 use super::ReadableTable;
 use super::order::{RowOrder, is_order_cached, ties_before};
@@ -12,6 +12,9 @@ use crate::text_search::TermMatcher;
 const INLINE_ROWS_MAX: usize = 2000;
 /// When this many rows did not fill a page, the filters are run over all rows before the scan goes on.
 const BITMAP_AFTER_ROWS: usize = 8192;
+
+/// How many rows a list tests, beyond its page, to count the rows that pass its filters.
+pub(super) const COUNT_ROWS_MAX: u32 = 250_000;
 
 /// The rows that pass the filters, and their number.
 struct RowBitmap {
@@ -45,7 +48,7 @@ pub(super) fn list_rows<F: ReadableTable>(
     progress: &mut ScanProgress<'_>,
     check: &dyn Fn(u32) -> Result<(), SourceError>,
     row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-) -> Result<Option<u64>, SourceError> {
+) -> Result<Option<Total>, SourceError> {
     let prepared = table.prepare_filters(&query.filters);
     let mut scratch = F::Scratch::default();
     let (mut at, mut passed) = (start, 0);
@@ -81,10 +84,30 @@ pub(super) fn list_rows<F: ReadableTable>(
         }
     }
     let is_whole = start == 0 && at == order.len();
-    Ok(match bitmap {
-        _ if prepared.is_empty() => Some(order.len() as u64),
-        Some(bitmap) => Some(bitmap.count),
-        None => is_whole.then_some(passed as u64),
+    Ok(Some(match bitmap {
+        _ if prepared.is_empty() => Total::Exact(order.len() as u64),
+        Some(bitmap) => Total::Exact(bitmap.count),
+        None if is_whole => Total::Exact(passed as u64),
+        None => count_rows(table, &prepared, passed as u64, progress)?,
+    }))
+}
+
+/// Counts the rows that pass the filters, in file order and up to a bound. At least `known` do.
+fn count_rows<'a, F: ReadableTable>(
+    table: &'a F,
+    prepared: &[F::PreparedFilter<'a>],
+    known: u64,
+    progress: &mut ScanProgress<'_>,
+) -> Result<Total, SourceError> {
+    let mut scratch = F::Scratch::default();
+    let mut count = 0;
+    for row in 0..table.len().min(COUNT_ROWS_MAX) {
+        progress.count_row()?;
+        count += u64::from(table.matches_filters(row, prepared, &mut scratch));
+    }
+    Ok(match table.len() <= COUNT_ROWS_MAX {
+        true => Total::Exact(count),
+        false => Total::AtLeast(count.max(known)),
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use contract::source::{
     Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
-    SearchCoverage, SourceError, TableShape,
+    SearchCoverage, SourceError, TableShape, Total,
 };
 use contract::{Value, ValueRef};
 use foldhash::fast::RandomState;
@@ -554,11 +554,13 @@ impl Reader for TableReader {
         &self,
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-    ) -> Result<Option<u64>, SourceError> {
+    ) -> Result<Option<Total>, SourceError> {
         if query.cancelled.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Err(SourceError::Cancelled);
         }
-        self.list_pages(query, row).map_err(|fail| self.pool.source_error(fail))
+        self.list_pages(query, row)
+            .map(|total| total.map(Total::Exact))
+            .map_err(|fail| self.pool.source_error(fail))
     }
 
     fn search(

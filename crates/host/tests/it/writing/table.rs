@@ -9,7 +9,7 @@ use contract::source::{
     CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey, PreparedStatement, Query,
     ReadRequest, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage, Source, SourceError,
     SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts,
-    TableShape, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
+    TableShape, Total, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
 };
 use contract::{DataType, Value, ValueRef, order};
 
@@ -180,7 +180,7 @@ impl Reader for TableAccess {
         &self,
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-    ) -> Result<Option<u64>, SourceError> {
+    ) -> Result<Option<Total>, SourceError> {
         if let Some(progress) = query.progress {
             progress.fetch_add(1000, Ordering::Relaxed);
         }
@@ -191,7 +191,7 @@ impl Reader for TableAccess {
                 break;
             }
         }
-        Ok(Some(state.rows.len() as u64))
+        Ok(Some(Total::Exact(state.rows.len() as u64)))
     }
 
     fn search(

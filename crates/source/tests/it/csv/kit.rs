@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use contract::ValueRef;
-use contract::source::{Query, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableShape};
+use contract::source::{
+    Query, Reader, RowFlow, Source, SourceError, SourceFacts, TableFacts, TableShape, Total,
+};
 use source::csv::{Csv, Options};
 use tempfile::TempDir;
 
@@ -76,7 +78,7 @@ pub fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<
         rows.push(row(cells));
         RowFlow::Continue
     })?;
-    Ok((rows, total))
+    Ok((rows, total.and_then(Total::exact)))
 }
 
 pub fn query_all<'a>() -> Query<'a> {

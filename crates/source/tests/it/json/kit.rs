@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::field::Field;
 use contract::source::{
     ContractViolation, CursorPosition, Query, Reader, RowChange, RowFlow, RowPosition, Source, SourceError,
-    SourceFacts, TableFacts, TableShape, VersionConflict, WriteChecks, WriteError, WriteOutcome,
+    SourceFacts, TableFacts, TableShape, Total, VersionConflict, WriteChecks, WriteError, WriteOutcome,
     WriteRequest,
 };
 use contract::{Value, ValueRef};
@@ -96,7 +96,7 @@ pub fn list(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> ListR
         rows.push(row_json(shape, cells));
         RowFlow::Continue
     })?;
-    Ok((rows, total))
+    Ok((rows, total.and_then(Total::exact)))
 }
 
 pub fn query_all<'a>() -> Query<'a> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use contract::ValueRef;
 use contract::source::{
     Comparison, CursorPosition, Filter, Query, ReadRequest, RowChange, RowFlow, Search, SearchCoverage, Sort,
-    Source, SourceError, TableShape,
+    Source, SourceError, TableShape, Total,
 };
 use source::json::JsonLayout;
 
@@ -122,7 +122,7 @@ fn a_scan_stops_when_the_caller_has_enough_or_cancels() {
         seen += 1;
         if seen == 2 { RowFlow::Stop } else { RowFlow::Continue }
     });
-    assert_eq!((total.unwrap(), seen), (Some(3), 2));
+    assert_eq!((total.unwrap(), seen), (Some(Total::Exact(3)), 2));
     let stop = AtomicBool::new(true);
     let query = Query { cancelled: Some(&stop), ..query_all() };
     assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceError::Cancelled)));

@@ -18,7 +18,7 @@ use contract::field::Field;
 use contract::order::{compare, matches_filter};
 use contract::source::{
     Comparison, CursorPosition, Filter, Query, Reader, RowFlow, RowPosition, Search, SearchCoverage, Sort,
-    Source, TableShape,
+    Source, TableShape, Total,
 };
 use contract::{Value, ValueRef};
 use tempfile::TempDir;
@@ -102,7 +102,7 @@ fn pages(reader: &dyn Reader, shape: &TableShape, query: &Query<'_>) -> (Vec<Str
             rows.push(row_json(cells));
             if rows.len() - before == query.rows_max { RowFlow::Stop } else { RowFlow::Continue }
         });
-        totals.extend(total.unwrap());
+        totals.extend(total.unwrap().and_then(Total::exact));
         if rows.len() == before {
             return (rows, totals);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::source::{
     CaptureMode, Comparison, ContractViolation, CursorPosition, Filter, IdempotencyKey, PreparedStatement,
     Query, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage, Sort, Source, SourceError,
-    SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts,
+    SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts, Total,
     VersionConflict, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
 };
 use contract::{DataType, Value, ValueRef};
@@ -277,7 +277,7 @@ pub(super) fn get(reader: &dyn Reader, key: &[ValueRef<'_>]) -> Result<Option<Ve
 
 pub(super) type Row = (Vec<Value>, RowPosition);
 
-pub(super) fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<u64>), SourceError> {
+pub(super) fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<Total>), SourceError> {
     let mut rows = Vec::new();
     let total = reader.list(query, &mut |cells, place| {
         rows.push((cells.iter().map(|cell| cell.to_value()).collect(), place));
