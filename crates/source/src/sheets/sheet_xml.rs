@@ -87,6 +87,8 @@ impl SheetXml {
         budget: &mut Budget,
     ) -> Result<Self, ParseError> {
         let mut sheet_xml = Self::default();
+        let cells_max = budget.memory_left() / size_of::<CellXml>();
+        let memory_error = budget.memory_error();
         scan_sheet(text, book, budget, &mut |event| {
             match event {
                 SheetEvent::Row { number, tag, number_span, is_empty: _ } => {
@@ -99,6 +101,9 @@ impl SheetXml {
                     }
                 }
                 SheetEvent::Cell(cell) => {
+                    if sheet_xml.cells.len() == cells_max {
+                        return Err(memory_error.clone());
+                    }
                     sheet_xml.cells.push(CellXml::new(&cell));
                     if let Some(row) = sheet_xml.rows.last_mut() {
                         row.cells.end = sheet_xml.cells.len();
@@ -124,6 +129,7 @@ impl SheetXml {
             }
             Ok(())
         })?;
+        budget.charge_memory(sheet_xml.cells.len() * size_of::<CellXml>())?;
         Ok(sheet_xml)
     }
 

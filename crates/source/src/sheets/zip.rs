@@ -116,6 +116,7 @@ impl<'a> ZipArchive<'a> {
         if !fits || (entry.size > RATIO_EXEMPT_BYTES_MAX && ratio > COMPRESSION_RATIO_MAX) {
             return Err(too_large_error("a part of the file unpacks to an implausible size"));
         }
+        budget.charge_part(entry.size)?;
         let mut out = Vec::new();
         match entry.method {
             STORED => {
@@ -284,6 +285,8 @@ fn central_directory(bytes: &[u8], end: usize) -> Option<(usize, Range<usize>)> 
 fn inflate(packed: &[u8], size: u64, out: &mut Vec<u8>, budget: &mut Budget) -> Result<(), ParseError> {
     const CHUNK: usize = 256 << 10;
     let mut reader = DeflateDecoder::new(packed);
+    // The caller has charged the memory for it.
+    out.reserve_exact(usize::try_from(size).unwrap_or(0));
     let mut chunk = vec![0; CHUNK];
     loop {
         let count =
