@@ -190,6 +190,7 @@ pub(super) fn error_message(fault: &SourceError, file: &str) -> String {
         }
         SourceError::Timeout => format!("`{file}` takes too long to read"),
         SourceError::Cancelled
+        | SourceError::WouldBlock
         | SourceError::StaleCursor
         | SourceError::InvalidArgument { .. }
         | SourceError::Unavailable { .. }

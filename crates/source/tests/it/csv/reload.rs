@@ -373,3 +373,31 @@ fn the_file_is_not_checked_within_the_poll_interval() {
     assert_eq!(csv.introspect().unwrap().tables[0].columns[0].name, "gone");
     assert!(list(reader.as_ref(), &Query::default()).is_err());
 }
+
+/// Checking the file may take as long as its file system does, which must not happen on a thread that others need.
+#[test]
+fn an_inline_read_never_checks_the_file() {
+    let file = TestFile::new("people.csv", FIRST);
+    let names = |reader: &dyn Reader| {
+        let mut names = Vec::new();
+        let listed = reader.list_inline(&query_all(), &mut |cells, _| {
+            names.extend(row(cells)[1].clone());
+            RowFlow::Continue
+        });
+        let found =
+            reader.get_inline(&[ValueRef::Integer(1)], &mut |cells| names.extend(row(cells)[1].clone()));
+        match (listed, found) {
+            (Ok(_), Ok(true)) => Ok(names),
+            (Err(SourceError::WouldBlock), Err(SourceError::WouldBlock)) => Err(names),
+            other => panic!("{other:?}"),
+        }
+    };
+    let due = Csv::open(&file.path, Options { poll_interval_ms: 0, ..Options::default() });
+    let checked = Csv::open(&file.path, Options { poll_interval_ms: 3_600_000, ..Options::default() });
+    let [due, checked] = [&due, &checked].map(reader);
+    assert_eq!(names(due.as_ref()), Err(Vec::new()));
+    assert_eq!(names(checked.as_ref()).unwrap(), ["Ann", "Bob", "Ann"]);
+    file.write("id,name,age\n1,Eve,30\n");
+    assert_eq!(names(checked.as_ref()).unwrap(), ["Ann", "Bob", "Ann"]);
+    assert_eq!(all_rows(due.as_ref()), rows(&[&["1", "Eve", "30"]]));
+}
