@@ -144,8 +144,8 @@ impl SheetXml {
 
     pub(super) fn cell(&self, at: CellAddress) -> Option<&CellXml> {
         let cells = self.cells(self.row(at.row)?);
-        let place = cells.binary_search_by_key(&at.column, |cell| cell.address.column).ok()?;
-        Some(&cells[place])
+        let position = cells.binary_search_by_key(&at.column, |cell| cell.address.column).ok()?;
+        Some(&cells[position])
     }
 
     /// The children of the worksheet element.
@@ -201,8 +201,9 @@ pub(super) fn extend_shared_range(range: CellRange, formula: &SheetFormula) -> C
 impl SheetElement {
     fn new(tag: &StartTag<'_>, span: Range<usize>, depth: usize) -> Result<Self, ParseError> {
         let attribute = if tag.attribute("sqref")?.is_some() { "sqref" } else { "ref" };
-        let place = tag.attribute_value_span(attribute).map(|at| at.start + span.start..at.end + span.start);
-        let ranges = place.zip(tag.attribute(attribute)?);
+        let position =
+            tag.attribute_value_span(attribute).map(|at| at.start + span.start..at.end + span.start);
+        let ranges = position.zip(tag.attribute(attribute)?);
         let is_on = tag.is_true("fullCalcOnLoad")?;
         Ok(Self { name: tag.name().to_owned(), depth, span, ranges, recalculates_on_load: is_on })
     }
