@@ -230,3 +230,23 @@ impl ToolError {
         object.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use json::Json;
+
+    use super::{ContentBlock, ToolContent, ToolResult};
+
+    #[test]
+    fn a_notice_is_a_text_block_of_its_own() {
+        let result = ToolResult::structured(Json::parse("{\"a\":null}").expect("JSON"));
+        let result = result.with_notice("one").with_notice("two");
+        let ToolContent::Blocks(blocks) = &result.content else { panic!("{result:?}") };
+        let texts = blocks.iter().map(|block| match block {
+            ContentBlock::Text(text) => text.as_str(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(texts.collect::<Vec<_>>(), ["{\"a\":null}", "one", "two"]);
+        assert_eq!(result.structured.as_ref().map(Json::as_str), Some("{\"a\":null}"));
+    }
+}

@@ -5,7 +5,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -65,6 +65,8 @@ pub(crate) struct WatchedFile<C: FileLoader> {
     poll_interval_ms: u64,
     started_at: Instant,
     last_poll_ms: AtomicU64,
+    /// Whether a thread is checking the file.
+    is_polling: AtomicBool,
     cached: Mutex<CachedSnapshot<C>>,
     /// Held while the file is read, until every observer has the new snapshot.
     load_lock: Mutex<()>,
@@ -97,6 +99,7 @@ impl<C: FileLoader> WatchedFile<C> {
             poll_interval_ms,
             started_at: Instant::now(),
             last_poll_ms: AtomicU64::new(0),
+            is_polling: AtomicBool::new(false),
             cached: Mutex::new(CachedSnapshot {
                 stamp: FileStamp::Unread,
                 snapshot: Err(FileError::NotFound.into()),
@@ -180,27 +183,43 @@ impl<C: FileLoader> WatchedFile<C> {
         written
     }
 
-    /// Reads the file again if it changed, unless it was checked within the poll interval.
+    /// Reads the file again if it changed, unless it was checked within the poll interval. May take as long as the file
+    /// system does.
     #[inline]
     pub(crate) fn poll(self: &Arc<Self>) {
-        if self.is_poll_due() {
+        if self.claim_poll() {
+            let _ended = EndOfPoll(&self.is_polling);
             self.poll_now();
         }
     }
 
+    /// Whether the next read has to check the file first. While another thread does, reads use the snapshot there is:
+    /// a file system that does not answer holds up one read, and not all of them.
     #[inline]
-    fn is_poll_due(&self) -> bool {
-        let interval_ms = self.poll_interval_ms;
-        let now_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+    pub(crate) fn is_poll_due(&self) -> bool {
         let last_poll_ms = self.last_poll_ms.load(Ordering::Relaxed);
-        let is_due = now_ms.saturating_sub(last_poll_ms) >= interval_ms;
+        self.now_ms().saturating_sub(last_poll_ms) >= self.poll_interval_ms
+            && !self.is_polling.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the caller is the one to check the file.
+    #[inline]
+    fn claim_poll(&self) -> bool {
+        if self.poll_interval_ms == 0 {
+            return true;
+        }
         // Of several concurrent callers, one polls.
-        is_due
-            && (self
-                .last_poll_ms
-                .compare_exchange(last_poll_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-                || interval_ms == 0)
+        let is_claimed = self.is_poll_due()
+            && self.is_polling.compare_exchange(false, true, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_claimed {
+            self.last_poll_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
+        is_claimed
     }
 
     #[cold]
@@ -284,6 +303,15 @@ impl<C: FileLoader> WatchedFile<C> {
     /// The current bytes of the file, without parsing them.
     pub(crate) fn read_bytes(&self) -> Option<Vec<u8>> {
         self.read_file().1.ok()
+    }
+}
+
+/// Marks the end of a poll when dropped, also by a panic.
+struct EndOfPoll<'a>(&'a AtomicBool);
+
+impl Drop for EndOfPoll<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

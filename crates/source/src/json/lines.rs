@@ -42,12 +42,12 @@ impl Iterator for LineIter<'_> {
             self.position = (end + 1).min(self.bytes.len());
             self.number = self.number.saturating_add(1);
             let line = &self.bytes[from..end];
-            let kept = line.trim_ascii();
-            if !kept.is_empty() {
+            let trimmed = line.trim_ascii();
+            if !trimmed.is_empty() {
                 let from = from + (line.len() - line.trim_ascii_start().len());
                 return Some(Line {
                     number: self.number,
-                    span: from..from + kept.len(),
+                    span: from..from + trimmed.len(),
                     next: self.position,
                 });
             }

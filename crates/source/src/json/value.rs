@@ -246,14 +246,14 @@ fn decimal_parts(raw: &str) -> Option<(bool, String, i64)> {
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
-    let kept = digits.trim_end_matches('0');
-    let zeros = digits.len() - kept.len();
-    let kept = kept.trim_start_matches('0');
-    if kept.is_empty() {
+    let significant = digits.trim_end_matches('0');
+    let zeros = digits.len() - significant.len();
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
         return Some((is_negative, String::new(), 0));
     }
     let power = exponent.checked_sub(fraction.len() as i64)?.checked_add(zeros as i64)?;
-    Some((is_negative, kept.to_owned(), power))
+    Some((is_negative, significant.to_owned(), power))
 }
 
 /// Writes a value as JSON on one line, or returns why JSON cannot represent it.

@@ -29,6 +29,15 @@ pub(super) const DEPTH_MAX: usize = 128;
 pub(super) const SHEETS_MAX: usize = 1000;
 /// All texts of a workbook.
 pub(super) const TEXT_BYTES_MAX: usize = 1 << 30;
+/// Memory that reading may take, as a multiple of the file's size. Styled but empty cells inflate to about 100 times
+/// their compressed size.
+const MEMORY_PER_FILE_BYTE: usize = 128;
+const MEMORY_BYTES_MIN: usize = 128 << 20;
+const MEMORY_BYTES_MAX: usize = 1 << 30;
+/// What a cell takes in the grid and in its table, about.
+pub(super) const CELL_BYTES: usize = 48;
+/// What a row takes in the grid, about.
+pub(super) const ROW_BYTES: usize = 64;
 /// The longest time that reading may take.
 pub(super) const LOAD_MS_MAX: u64 = 60_000;
 
@@ -42,11 +51,23 @@ pub(super) struct Budget {
     inflated_left: u64,
     cells_left: usize,
     text_left: usize,
+    memory_max: usize,
+    memory_left: usize,
+    /// The largest part so far. Parts are inflated one after another, so only the largest counts.
+    largest_part: usize,
 }
 
 impl Budget {
+    #[cfg(test)]
     pub(super) fn new() -> Self {
-        Self::with_time_limit(Duration::from_millis(LOAD_MS_MAX))
+        Self::for_file(usize::MAX)
+    }
+
+    /// For a file of this size.
+    pub(super) fn for_file(bytes: usize) -> Self {
+        let memory = bytes.saturating_mul(MEMORY_PER_FILE_BYTE).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX);
+        let time = Duration::from_millis(LOAD_MS_MAX);
+        Self { memory_max: memory, memory_left: memory, ..Self::with_time_limit(time) }
     }
 
     pub(super) fn with_time_limit(time: Duration) -> Self {
@@ -56,6 +77,9 @@ impl Budget {
             inflated_left: INFLATED_BYTES_MAX,
             cells_left: CELLS_MAX,
             text_left: TEXT_BYTES_MAX,
+            memory_max: MEMORY_BYTES_MAX,
+            memory_left: MEMORY_BYTES_MAX,
+            largest_part: 0,
         }
     }
 
@@ -87,11 +111,34 @@ impl Budget {
         self.check_deadline()
     }
 
+    /// Charges the memory for a part that is about to be inflated.
+    pub(super) fn charge_part(&mut self, bytes: u64) -> Result<(), ParseError> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.charge_memory(bytes.saturating_sub(self.largest_part))?;
+        self.largest_part = self.largest_part.max(bytes);
+        Ok(())
+    }
+
+    pub(super) fn charge_memory(&mut self, bytes: usize) -> Result<(), ParseError> {
+        self.memory_left = self.memory_left.checked_sub(bytes).ok_or_else(|| self.memory_error())?;
+        Ok(())
+    }
+
+    pub(super) fn memory_left(&self) -> usize {
+        self.memory_left
+    }
+
+    pub(super) fn memory_error(&self) -> ParseError {
+        let mebibytes = self.memory_max >> 20;
+        too_large_error(format!("the workbook takes more than {mebibytes} MiB of memory to read"))
+    }
+
     pub(super) fn charge_cells(&mut self, count: usize) -> Result<(), ParseError> {
         self.cells_left = self
             .cells_left
             .checked_sub(count)
             .ok_or_else(|| too_large_error(format!("the workbook has more than {CELLS_MAX} cells")))?;
+        self.charge_memory(count.saturating_mul(CELL_BYTES))?;
         self.step()
     }
 
@@ -100,7 +147,7 @@ impl Budget {
             let mebibytes = TEXT_BYTES_MAX >> 20;
             too_large_error(format!("the workbook has more than {mebibytes} MiB of text"))
         })?;
-        Ok(())
+        self.charge_memory(bytes)
     }
 }
 

@@ -180,6 +180,12 @@ impl Grid {
         for at in &layout.rows {
             let row = &self.rows[*at];
             budget.step()?;
+            // The table copies a shared text for each of its cells.
+            let copied = row.cells.iter().filter_map(|cell| match cell.value {
+                CellValue::SharedString(at) => texts.get(at as usize).map(|text| text.len()),
+                _ => None,
+            });
+            budget.charge_text(copied.sum())?;
             let ours = row.cells.iter().filter_map(|cell| {
                 let place = layout.columns.binary_search(&cell.column).ok()?;
                 plain[place] |= !cell.is_formula;

@@ -82,7 +82,7 @@ impl FileFormat for Options {
             let mebibytes = FILE_BYTES_MAX >> 20;
             return Err(too_large_error(format!("the workbook is longer than {mebibytes} MiB")));
         }
-        let mut budget = Budget::new();
+        let mut budget = Budget::for_file(bytes.len());
         let mut parsed = match self.format {
             WorkbookFormat::Xlsx => return xlsx::load(bytes, self, &mut budget),
             WorkbookFormat::Xls => xls::load(bytes, self, &mut budget)?,
@@ -96,7 +96,9 @@ impl FileFormat for Options {
 
     fn rewrite(&self, bytes: &[u8], table: usize, edit: &RowEdit<'_>) -> Result<Vec<u8>, WriteError> {
         match self.format {
-            WorkbookFormat::Xlsx => xlsx::rewrite(bytes, self, table, edit, &mut Budget::new()),
+            WorkbookFormat::Xlsx => {
+                xlsx::rewrite(bytes, self, table, edit, &mut Budget::for_file(bytes.len()))
+            }
             WorkbookFormat::Xls | WorkbookFormat::Ods => Err(SourceError::read_only().into()),
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use contract::time;
 
 use super::address::{COLUMNS_MAX, CellAddress, CellRange, ROWS_MAX, Reference, formula_references};
-use super::budget::{Budget, invalid_file_error};
+use super::budget::{Budget, CELL_BYTES, ROW_BYTES, invalid_file_error};
 use super::grid::{CellValue, Grid, GridCell, GridRow};
 use super::serial_date::format_serial;
 use super::workbook::{WorkbookParts, read_rich_text};
@@ -305,6 +305,7 @@ pub(super) struct Sheet {
 pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) -> Result<Sheet, ParseError> {
     let mut sheet = Sheet::default();
     let mut cells = 0;
+    let (memory_left, memory_error) = (budget.memory_left(), budget.memory_error());
     scan_sheet(text, book, budget, &mut |event| {
         match event {
             SheetEvent::Row { number, is_empty: false, .. } => {
@@ -315,14 +316,17 @@ pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) 
                 if cells > super::budget::CELLS_MAX {
                     return Err(super::budget::too_large_error("a sheet has too many cells"));
                 }
+                if cells * CELL_BYTES + sheet.grid.rows.len() * ROW_BYTES > memory_left {
+                    return Err(memory_error.clone());
+                }
                 let row = sheet.grid.rows.last_mut().expect("cells stand in rows");
                 row.cells.push(GridCell { column: at.column, is_formula, value });
             }
-            SheetEvent::RowEnd { .. } => {
-                if sheet.grid.rows.last().is_some_and(|row| row.cells.is_empty()) {
-                    sheet.grid.rows.pop();
-                }
-            }
+            SheetEvent::RowEnd { .. } => match sheet.grid.rows.last_mut() {
+                Some(row) if !row.cells.is_empty() => row.cells.shrink_to_fit(),
+                Some(_) => _ = sheet.grid.rows.pop(),
+                None => {}
+            },
             SheetEvent::Element { tag, .. } => sheet.read_element(tag)?,
             SheetEvent::Formula(formula) => {
                 sheet.grid.depends_on_other_sheets =
@@ -336,6 +340,7 @@ pub(super) fn read_sheet(text: &str, book: &WorkbookParts, budget: &mut Budget) 
         Ok(())
     })?;
     budget.charge_cells(cells)?;
+    budget.charge_memory(sheet.grid.rows.len() * ROW_BYTES)?;
     Ok(sheet)
 }
 

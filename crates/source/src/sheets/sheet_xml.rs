@@ -87,6 +87,8 @@ impl SheetXml {
         budget: &mut Budget,
     ) -> Result<Self, ParseError> {
         let mut sheet_xml = Self::default();
+        let cells_max = budget.memory_left() / size_of::<CellXml>();
+        let memory_error = budget.memory_error();
         scan_sheet(text, book, budget, &mut |event| {
             match event {
                 SheetEvent::Row { number, tag, number_span, is_empty: _ } => {
@@ -99,6 +101,9 @@ impl SheetXml {
                     }
                 }
                 SheetEvent::Cell(cell) => {
+                    if sheet_xml.cells.len() == cells_max {
+                        return Err(memory_error.clone());
+                    }
                     sheet_xml.cells.push(CellXml::new(&cell));
                     if let Some(row) = sheet_xml.rows.last_mut() {
                         row.cells.end = sheet_xml.cells.len();
@@ -124,6 +129,7 @@ impl SheetXml {
             }
             Ok(())
         })?;
+        budget.charge_memory(sheet_xml.cells.len() * size_of::<CellXml>())?;
         Ok(sheet_xml)
     }
 
@@ -138,8 +144,8 @@ impl SheetXml {
 
     pub(super) fn cell(&self, at: CellAddress) -> Option<&CellXml> {
         let cells = self.cells(self.row(at.row)?);
-        let place = cells.binary_search_by_key(&at.column, |cell| cell.address.column).ok()?;
-        Some(&cells[place])
+        let position = cells.binary_search_by_key(&at.column, |cell| cell.address.column).ok()?;
+        Some(&cells[position])
     }
 
     /// The children of the worksheet element.
@@ -195,8 +201,9 @@ pub(super) fn extend_shared_range(range: CellRange, formula: &SheetFormula) -> C
 impl SheetElement {
     fn new(tag: &StartTag<'_>, span: Range<usize>, depth: usize) -> Result<Self, ParseError> {
         let attribute = if tag.attribute("sqref")?.is_some() { "sqref" } else { "ref" };
-        let place = tag.attribute_value_span(attribute).map(|at| at.start + span.start..at.end + span.start);
-        let ranges = place.zip(tag.attribute(attribute)?);
+        let position =
+            tag.attribute_value_span(attribute).map(|at| at.start + span.start..at.end + span.start);
+        let ranges = position.zip(tag.attribute(attribute)?);
         let is_on = tag.is_true("fullCalcOnLoad")?;
         Ok(Self { name: tag.name().to_owned(), depth, span, ranges, recalculates_on_load: is_on })
     }

@@ -336,8 +336,8 @@ impl SheetWriter<'_> {
                 match xml.next(budget).map_err(parse_to_write_error)? {
                     XmlEvent::Eof => break,
                     XmlEvent::Start { tag, .. } if tag.name() == "comment" => {
-                        let place = tag.attribute("ref").map_err(parse_to_write_error)?;
-                        let range = place.and_then(|place| CellRange::parse(&place));
+                        let position = tag.attribute("ref").map_err(parse_to_write_error)?;
+                        let range = position.and_then(|position| CellRange::parse(&position));
                         if range.is_none_or(|range| range.last.row >= row) {
                             return Ok(false);
                         }
@@ -468,11 +468,11 @@ impl SheetWriter<'_> {
         let Some(mut range) = CellRange::parse(ranges) else { return Ok(()) };
         let old = range;
         for update in updates.iter().filter(|update| update.value != StoredValue::Null) {
-            let place = self.address_of(row, update)?;
-            range.first.row = range.first.row.min(place.row);
-            range.first.column = range.first.column.min(place.column);
-            range.last.row = range.last.row.max(place.row);
-            range.last.column = range.last.column.max(place.column);
+            let position = self.address_of(row, update)?;
+            range.first.row = range.first.row.min(position.row);
+            range.first.column = range.first.column.min(position.column);
+            range.last.row = range.last.row.max(position.row);
+            range.last.column = range.last.column.max(position.column);
         }
         if range != old {
             splices.replace(at.clone(), range.to_string());
@@ -486,11 +486,11 @@ impl SheetWriter<'_> {
             return Ok(true);
         }
         for (at, other) in self.book.sheets.iter().enumerate() {
-            let SheetKind::Cells(_, place) = &other.kind else { continue };
+            let SheetKind::Cells(_, position) = &other.kind else { continue };
             if at == self.sheet_index {
                 continue;
             }
-            let bytes = self.archive.read(*place, budget).map_err(parse_to_write_error)?;
+            let bytes = self.archive.read(*position, budget).map_err(parse_to_write_error)?;
             let other_text = utf8_text(&bytes).map_err(parse_to_write_error)?;
             let mut is_found = false;
             // Most sheets have no formula, and a text search finds that out fast.

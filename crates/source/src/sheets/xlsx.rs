@@ -90,8 +90,8 @@ pub(super) fn rewrite(
     let book = WorkbookParts::open(&archive, budget).map_err(parse_to_write_error)?;
     let mut tables = 0;
     for (at, part) in book.sheets.iter().enumerate().filter(|(_, part)| !part.is_hidden) {
-        let SheetKind::Cells(target, place) = &part.kind else { continue };
-        let bytes = archive.read(*place, budget).map_err(parse_to_write_error)?;
+        let SheetKind::Cells(target, part_position) = &part.kind else { continue };
+        let bytes = archive.read(*part_position, budget).map_err(parse_to_write_error)?;
         let text = utf8_text(&bytes).map_err(parse_to_write_error)?;
         let sheet = load_sheet(&archive, &book, target, text, budget).map_err(parse_to_write_error)?;
         let header_row = options.header_row_for(&part.name);
@@ -107,7 +107,7 @@ pub(super) fn rewrite(
             };
             let new = writer.rewrite(edit, budget)?;
             let mark = &bytes[..bytes.len() - text.len()];
-            return Ok(archive.replace_part(*place, &[mark, new.as_bytes()].concat()));
+            return Ok(archive.replace_part(*part_position, &[mark, new.as_bytes()].concat()));
         }
         tables += 1;
     }
@@ -135,8 +135,8 @@ fn load_sheet(
     let mut sheet = read_sheet(text, book, budget)?;
     if let [id] = sheet.table_relationships.as_slice() {
         let relations = read_relationships(archive, part, budget)?;
-        let place = relations.get(id).and_then(|one| archive.find(&one.target));
-        if let Some(at) = place {
+        let part_position = relations.get(id).and_then(|one| archive.find(&one.target));
+        if let Some(at) = part_position {
             let bytes = archive.read(at, budget)?;
             sheet.grid.table_range = table_range(utf8_text(&bytes)?, budget)?;
         }

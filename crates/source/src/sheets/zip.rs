@@ -87,8 +87,10 @@ impl<'a> ZipArchive<'a> {
         }
         let mut order: Vec<usize> = (0..entries.len()).collect();
         order.sort_by_key(|at| entries[*at].local_span.start);
-        for (place, at) in order.iter().enumerate() {
-            let next = order.get(place + 1).map_or(directory.start, |next| entries[*next].local_span.start);
+        for (offset_position, at) in order.iter().enumerate() {
+            let next = order
+                .get(offset_position + 1)
+                .map_or(directory.start, |next| entries[*next].local_span.start);
             if entries[*at].data.end > next {
                 return Err(invalid_file_error("parts of the file share the same bytes"));
             }
@@ -116,6 +118,7 @@ impl<'a> ZipArchive<'a> {
         if !fits || (entry.size > RATIO_EXEMPT_BYTES_MAX && ratio > COMPRESSION_RATIO_MAX) {
             return Err(too_large_error("a part of the file unpacks to an implausible size"));
         }
+        budget.charge_part(entry.size)?;
         let mut out = Vec::new();
         match entry.method {
             STORED => {
@@ -144,10 +147,10 @@ impl<'a> ZipArchive<'a> {
         let mut out = Vec::with_capacity(self.bytes.len() + content.len() / 4);
         out.extend_from_slice(&self.bytes[..before]);
         let packed = CompressedPart::new(content);
-        let mut places = vec![0_u32; self.entries.len()];
+        let mut offsets = vec![0_u32; self.entries.len()];
         for at in order {
             let entry = &self.entries[at];
-            places[at] = offset_u32(&out);
+            offsets[at] = offset_u32(&out);
             if at == part {
                 let local = &self.bytes[entry.local_span.start..entry.data.start];
                 packed.write_header(&mut out, local, LOCAL_HEADER_BYTES, 4);
@@ -165,7 +168,7 @@ impl<'a> ZipArchive<'a> {
             } else {
                 out.extend_from_slice(head);
             }
-            set_offset(&mut out[from..], places[at]);
+            set_offset(&mut out[from..], offsets[at]);
         }
         let size = (out.len() - start) as u32;
         let count = self.entries.len() as u16;
@@ -284,6 +287,8 @@ fn central_directory(bytes: &[u8], end: usize) -> Option<(usize, Range<usize>)> 
 fn inflate(packed: &[u8], size: u64, out: &mut Vec<u8>, budget: &mut Budget) -> Result<(), ParseError> {
     const CHUNK: usize = 256 << 10;
     let mut reader = DeflateDecoder::new(packed);
+    // The caller has charged the memory for it.
+    out.reserve_exact(usize::try_from(size).unwrap_or(0));
     let mut chunk = vec![0; CHUNK];
     loop {
         let count =
@@ -345,9 +350,9 @@ impl CompressedPart {
 }
 
 /// Sets the offset of a part in its directory entry.
-fn set_offset(head: &mut [u8], place: u32) {
+fn set_offset(head: &mut [u8], offset_position: u32) {
     if head[42..46] != [0xff; 4] {
-        head[42..46].copy_from_slice(&place.to_le_bytes());
+        head[42..46].copy_from_slice(&offset_position.to_le_bytes());
         return;
     }
     let before = [24, 20].iter().filter(|at| head[**at..**at + 4] == [0xff; 4]).count() * 8;
@@ -356,11 +361,11 @@ fn set_offset(head: &mut [u8], place: u32) {
     let extras = CENTRAL_HEADER_BYTES + name_len..CENTRAL_HEADER_BYTES + name_len + extra_len;
     let wide = extra_field_span(&head[extras.clone()], ZIP64_EXTRA_FIELD).expect("was read before");
     let at = extras.start + wide.start + before;
-    head[at..at + 8].copy_from_slice(&u64::from(place).to_le_bytes());
+    head[at..at + 8].copy_from_slice(&u64::from(offset_position).to_le_bytes());
 }
 
 fn extra_field(extras: &[u8], id: u16) -> Option<&[u8]> {
-    extra_field_span(extras, id).map(|place| &extras[place])
+    extra_field_span(extras, id).map(|offset_position| &extras[offset_position])
 }
 
 fn extra_field_span(extras: &[u8], id: u16) -> Option<Range<usize>> {
@@ -378,7 +383,9 @@ fn extra_field_span(extras: &[u8], id: u16) -> Option<Range<usize>> {
 
 fn without_extra_field(extras: &[u8], id: u16) -> Vec<u8> {
     match extra_field_span(extras, id) {
-        Some(place) => [&extras[..place.start - 4], &extras[place.end..]].concat(),
+        Some(offset_position) => {
+            [&extras[..offset_position.start - 4], &extras[offset_position.end..]].concat()
+        }
         None => extras.to_vec(),
     }
 }

@@ -191,8 +191,8 @@ pub(crate) fn with_values<'a, T>(
 ) {
     if parts.len() <= VALUES_ON_STACK {
         let mut cells = [ValueRef::Null; VALUES_ON_STACK];
-        for (position, part) in cells.iter_mut().zip(parts) {
-            *position = cell(part);
+        for (slot, part) in cells.iter_mut().zip(parts) {
+            *slot = cell(part);
         }
         then(&cells[..parts.len()]);
     } else {
@@ -234,6 +234,37 @@ impl<C: TableLoader> SnapshotReader<C> {
             let current = RwLock::new(Ok(Arc::new(view)));
             Ok(Arc::new(Self { file: file.clone(), mapping, index_is_exact, current, has_notice }))
         })
+    }
+
+    fn get_current(
+        &self,
+        key: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        let view = self.current_view()?;
+        let Some(found) = view.find(key) else { return Ok(false) };
+        if let Some(error) = C::duplicate_error(&self.mapping, &view, found) {
+            return Err(self.file.source_error(&error));
+        }
+        self.check_row(&view, found)?;
+        view.with_row(found, &mut Default::default(), row);
+        Ok(true)
+    }
+
+    fn list_current(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Option<Total>, SourceError> {
+        let view = self.current_view()?;
+        let mut progress = ScanProgress::for_query(query);
+        let order = order::row_order(&*view, query.sort, &mut progress)?;
+        let start = match query.after {
+            Some(after) => order::rows_up_to(&*view, &order, query.sort, after)?,
+            None => 0,
+        };
+        let check = |row: u32| self.check_row(&view, row);
+        scan::list_rows(&*view, query, &order, start, &mut progress, &check, row)
     }
 
     /// Fails if a value of the row does not fit the shape.
@@ -287,14 +318,18 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
         self.file.poll();
-        let view = self.current_view()?;
-        let Some(found) = view.find(key) else { return Ok(false) };
-        if let Some(error) = C::duplicate_error(&self.mapping, &view, found) {
-            return Err(self.file.source_error(&error));
+        self.get_current(key, row)
+    }
+
+    fn get_inline(
+        &self,
+        key: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        if self.file.is_poll_due() {
+            return Err(SourceError::WouldBlock);
         }
-        self.check_row(&view, found)?;
-        view.with_row(found, &mut Default::default(), row);
-        Ok(true)
+        self.get_current(key, row)
     }
 
     fn list(
@@ -303,15 +338,18 @@ impl<C: TableLoader> Reader for SnapshotReader<C> {
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError> {
         self.file.poll();
-        let view = self.current_view()?;
-        let mut progress = ScanProgress::for_query(query);
-        let order = order::row_order(&*view, query.sort, &mut progress)?;
-        let start = match query.after {
-            Some(after) => order::rows_up_to(&*view, &order, query.sort, after)?,
-            None => 0,
-        };
-        let check = |row: u32| self.check_row(&view, row);
-        scan::list_rows(&*view, query, &order, start, &mut progress, &check, row)
+        self.list_current(query, row)
+    }
+
+    fn list_inline(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Option<Total>, SourceError> {
+        if self.file.is_poll_due() {
+            return Err(SourceError::WouldBlock);
+        }
+        self.list_current(query, row)
     }
 
     fn search(

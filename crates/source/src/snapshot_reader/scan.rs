@@ -13,6 +13,9 @@ const INLINE_ROWS_MAX: usize = 2000;
 /// When this many rows did not fill a page, the filters are run over all rows before the scan goes on.
 const BITMAP_AFTER_ROWS: usize = 8192;
 
+/// How many rows a list tests, beyond its page, to count the rows that pass its filters.
+pub(super) const COUNT_ROWS_MAX: u32 = 250_000;
+
 /// The rows that pass the filters, and their number.
 struct RowBitmap {
     bits: Vec<u64>,
@@ -67,26 +70,45 @@ pub(super) fn list_rows<F: ReadableTable>(
             continue;
         }
         passed += 1;
+        // Callers allow one row more than they take, to know whether there are more. If they take it, they check it.
+        if has_violations && passed < query.rows_max {
+            check(number)?;
+        }
         let ties = if has_duplicates { ties_before(table, order, query.sort, at - 1) } else { 0 };
         let position =
             RowPosition { row_number: i64::from(number), table_version: table.orders().table_version, ties };
         let mut more = RowFlow::Continue;
         table.with_row(number, &mut scratch, |cells| more = row(cells, position));
-        // A row that the caller did not take does not matter to it.
         if more == RowFlow::Stop {
             break;
         }
-        if has_violations {
-            check(number)?;
-        }
     }
     let is_whole = start == 0 && at == order.len();
-    let total = match bitmap {
-        _ if prepared.is_empty() => Some(order.len() as u64),
-        Some(bitmap) => Some(bitmap.count),
-        None => is_whole.then_some(passed as u64),
-    };
-    Ok(total.map(Total::Exact))
+    Ok(Some(match bitmap {
+        _ if prepared.is_empty() => Total::Exact(order.len() as u64),
+        Some(bitmap) => Total::Exact(bitmap.count),
+        None if is_whole => Total::Exact(passed as u64),
+        None => count_rows(table, &prepared, passed as u64, progress)?,
+    }))
+}
+
+/// Counts the rows that pass the filters, in file order and up to a bound. At least `known` do.
+fn count_rows<'a, F: ReadableTable>(
+    table: &'a F,
+    prepared: &[F::PreparedFilter<'a>],
+    known: u64,
+    progress: &mut ScanProgress<'_>,
+) -> Result<Total, SourceError> {
+    let mut scratch = F::Scratch::default();
+    let mut count = 0;
+    for row in 0..table.len().min(COUNT_ROWS_MAX) {
+        progress.count_row()?;
+        count += u64::from(table.matches_filters(row, prepared, &mut scratch));
+    }
+    Ok(match table.len() <= COUNT_ROWS_MAX {
+        true => Total::Exact(count),
+        false => Total::AtLeast(count.max(known)),
+    })
 }
 
 /// Runs the filters over all rows in file order: in any other order, each row would be a cache miss.
@@ -132,13 +154,13 @@ pub(super) fn search_rows<F: ReadableTable>(
             continue;
         }
         found += 1;
+        if has_violations && found < search.rows_max {
+            check(number)?;
+        }
         let mut more = RowFlow::Continue;
         table.with_row(number, &mut scratch, |cells| more = row(cells));
         if more == RowFlow::Stop {
             break;
-        }
-        if has_violations {
-            check(number)?;
         }
     }
     Ok(SearchCoverage::Complete)

@@ -151,15 +151,15 @@ impl TableColumnProfile {
             return (DataType::Json, self.blobs > 0);
         }
         let numbers = self.integers + self.reals + self.number_texts;
-        let most = numbers.max(self.texts).max(self.booleans).max(self.blobs);
-        let kind = match most {
+        let largest = numbers.max(self.texts).max(self.booleans).max(self.blobs);
+        let kind = match largest {
             0 => DataType::Text,
-            _ if numbers == most => self.number_type(),
-            _ if self.texts == most => self.text_type(),
-            _ if self.booleans == most => DataType::Boolean,
+            _ if numbers == largest => self.number_type(),
+            _ if self.texts == largest => self.text_type(),
+            _ if self.booleans == largest => DataType::Boolean,
             _ => DataType::Blob,
         };
-        (kind, most < self.non_null || (numbers == most && self.non_finite + self.out_of_range > 0))
+        (kind, largest < self.non_null || (numbers == largest && self.non_finite + self.out_of_range > 0))
     }
 
     fn number_type(&self) -> DataType {

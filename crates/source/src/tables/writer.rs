@@ -206,10 +206,10 @@ impl TableView {
                 let row = self.find(key).ok_or(WriteError::NotFound)?;
                 let more = self.check_before_write(row, checks)?;
                 // Values from the checks replace those from the caller.
-                let is_said = |position: &usize| more.iter().any(|(other, _)| other == position);
-                let kept = values.iter().copied().filter(|(position, _)| !is_said(position));
+                let is_replaced = |position: &usize| more.iter().any(|(other, _)| other == position);
+                let rest = values.iter().copied().filter(|(position, _)| !is_replaced(position));
                 let more = more.iter().map(|(position, value)| (*position, value.as_value_ref()));
-                let mut new_values = self.new_values(kept.chain(more))?;
+                let mut new_values = self.new_values(rest.chain(more))?;
                 // A value that reads the same already keeps its storage: a `true` in the file does not become a
                 // `"true"`.
                 new_values.retain(|new_value| {
@@ -313,10 +313,10 @@ impl<'a> TableDiff<'a> {
             (0..old.header.len()).filter(|at| !is_computed(*at)).map(|at| (Some(at), Some(at))).collect()
         } else if old.is_schemaless && new.is_schemaless {
             let position = |table: &Table, name: &String| table.header.iter().position(|one| one == name);
-            let kept = old.header.iter().enumerate().map(|(at, name)| (Some(at), position(new, name)));
+            let rest = old.header.iter().enumerate().map(|(at, name)| (Some(at), position(new, name)));
             let is_new = |(_, name): &(usize, &String)| position(old, name).is_none();
             let added = new.header.iter().enumerate().filter(is_new).map(|(at, _)| (None, Some(at)));
-            kept.chain(added).collect()
+            rest.chain(added).collect()
         } else {
             return None;
         };

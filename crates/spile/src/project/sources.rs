@@ -192,6 +192,7 @@ pub(super) fn error_message(error: &SourceError, file: &str) -> String {
         }
         SourceError::Timeout => format!("reading `{file}` took too long"),
         SourceError::Cancelled
+        | SourceError::WouldBlock
         | SourceError::StaleCursor
         | SourceError::WouldBlock
         | SourceError::InvalidArgument { .. }

@@ -41,7 +41,7 @@ fn inconsistent_packages_are_refused() {
     };
     check(b"", "not a workbook");
     check(b"id,name\n1,2\n", "not a workbook");
-    check(&pack(&[], b""), "ZIP file, and no workbook");
+    check(&pack(&[], b""), "ZIP archive, but not a workbook");
     check(&parts().to_zip()[..500], "not a workbook");
     check(&with(&|all| all[last].flags = 1), "password");
     check(&with(&|all| all[last].local_name = "xl/worksheets/sheet2.xml".into()), "directory is damaged");
@@ -70,7 +70,7 @@ fn inconsistent_packages_are_refused() {
     check(&with(&|all| all[last].crc ^= 1), "damaged");
     check(&with(&|all| all[last].size += 1), "damaged");
     check(&with(&|all| all[last].size = 10), "more than it says");
-    check(&with(&|all| all[last].method = 12), "packed in a way");
+    check(&with(&|all| all[last].method = 12), "unsupported compression method");
     check(&with(&|all| all[last].data[0] = 0xff), "damaged");
     check(&with(&|all| all[last].size = u32::MAX - 1), "implausible size");
     check(&with(&|all| all[last].offset = Some(u32::MAX)), "directory is damaged");
@@ -126,6 +126,38 @@ fn zip_bombs_are_refused_before_inflating() {
         &parts().replacing("xl/workbook.xml", "<sheets>", &format!("<sheets>{sheets}")).to_zip(),
         "more than 1000 sheets",
     );
+}
+
+/// A table has a copy of a shared text for each cell that refers to it.
+#[test]
+fn memory_is_bounded_by_the_size_of_the_file() {
+    let text = "x".repeat(1 << 20);
+    let rows = |count: u32| -> String {
+        (2..2 + count)
+            .map(|row| format!(r#"<row r="{row}"><c r="A{row}" t="s"><v>0</v></c></row>"#))
+            .collect()
+    };
+    let book = |count: u32| {
+        let header = r#"<row r="1"><c r="A1" t="inlineStr"><is><t>a</t></is></c></row>"#;
+        let sheet = format!("<sheetData>{header}{}</sheetData>", rows(count));
+        let strings = format!("<sst><si><t>{text}</t></si></sst>");
+        PackageParts::new(&sheet).with("xl/sharedStrings.xml", strings).to_zip()
+    };
+    assert!(describe(&book(3), &xlsx()).starts_with("Sheet1: a"));
+    check(&book(200), "the workbook takes more than 128 MiB of memory to read");
+}
+
+#[test]
+fn the_memory_limit_follows_the_file() {
+    for (file_mib, limit_mib) in [(0, 128), (1, 128), (4, 512), (100, 1024)] {
+        let mut budget = Budget::for_file(file_mib << 20);
+        assert!(budget.charge_part(limit_mib << 19).is_ok());
+        // Parts are inflated one after another: only the largest counts.
+        assert!(budget.charge_part(limit_mib << 19).is_ok());
+        assert!(budget.charge_text(limit_mib as usize * (1 << 19)).is_ok());
+        let error = budget.charge_cells(1).expect_err("all of it is used");
+        assert!(error.message.contains(&format!("{limit_mib} MiB")), "{}", error.message);
+    }
 }
 
 #[test]

@@ -299,7 +299,7 @@ fn a_write_withdraws_the_values_of_formulas_that_may_depend_on_it() {
     for (formula, is_stale) in [
         ("SUM(Sheet1!A2:A3)", true),
         ("SUM(sheet1!A:A)", true),
-        ("'Sheet1'!B2&\"x\"", true),
+        ("'Sheet1'!B2&amp;\"x\"", true),
         ("INDIRECT(\"Sheet1!A2\")", true),
         ("Unknown*2", true),
         ("1+1", false),

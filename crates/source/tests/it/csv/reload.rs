@@ -171,7 +171,7 @@ fn a_broken_value_fails_only_the_calls_that_meet_it() {
         file.write(content);
         assert_eq!(by_key(1).unwrap().as_ref(), ann.first(), "{content:?}");
         assert_eq!(first(1).unwrap().0, ann, "{content:?}");
-        assert_eq!(message_of(first(2)), message, "{content:?}");
+        assert_eq!(message_of(first(3)), message, "{content:?}");
         if content.contains("2,Bob") {
             assert_eq!(message_of(by_key(2)), message, "{content:?}");
         }
@@ -270,8 +270,8 @@ fn a_contract_may_accept_more_than_was_inferred() {
     shape.columns[2].nullable = false;
     disk.write("id,score,at\n1,1.5,NA\n");
     let Err(error) = csv.reader(&shape) else { panic!("`NA` is no value") };
-    let missing = "`people.csv` line 2, column `at`: expected a value, but there is none; fill it in, or let it be \
-                   missing: `null = \"\"` for this column in the manifest";
+    let missing = "`people.csv` line 2, column `at`: expected a value, but there is none; fill it in, or allow missing values with \
+             `null = \"\"` for this column in the manifest";
     assert_eq!(error.to_string(), missing);
 }
 
@@ -372,4 +372,32 @@ fn the_file_is_not_checked_within_the_poll_interval() {
     // `introspect` reads the current file, and from then on all readers see it.
     assert_eq!(csv.introspect().unwrap().tables[0].columns[0].name, "gone");
     assert!(list(reader.as_ref(), &Query::default()).is_err());
+}
+
+/// Checking the file may take as long as its file system does, which must not happen on a thread that others need.
+#[test]
+fn an_inline_read_never_checks_the_file() {
+    let file = TestFile::new("people.csv", FIRST);
+    let names = |reader: &dyn Reader| {
+        let mut names = Vec::new();
+        let listed = reader.list_inline(&query_all(), &mut |cells, _| {
+            names.extend(row(cells)[1].clone());
+            RowFlow::Continue
+        });
+        let found =
+            reader.get_inline(&[ValueRef::Integer(1)], &mut |cells| names.extend(row(cells)[1].clone()));
+        match (listed, found) {
+            (Ok(_), Ok(true)) => Ok(names),
+            (Err(SourceError::WouldBlock), Err(SourceError::WouldBlock)) => Err(names),
+            other => panic!("{other:?}"),
+        }
+    };
+    let due = Csv::open(&file.path, Options { poll_interval_ms: 0, ..Options::default() });
+    let checked = Csv::open(&file.path, Options { poll_interval_ms: 3_600_000, ..Options::default() });
+    let [due, checked] = [&due, &checked].map(reader);
+    assert_eq!(names(due.as_ref()), Err(Vec::new()));
+    assert_eq!(names(checked.as_ref()).unwrap(), ["Ann", "Bob", "Ann"]);
+    file.write("id,name,age\n1,Eve,30\n");
+    assert_eq!(names(checked.as_ref()).unwrap(), ["Ann", "Bob", "Ann"]);
+    assert_eq!(all_rows(due.as_ref()), rows(&[&["1", "Eve", "30"]]));
 }

@@ -121,7 +121,7 @@ fn a_document_that_is_not_an_array_of_objects_gets_help() {
         (
             document(),
             r#"{"ann":{"age":1},"bob":{"age":2}}"#,
-            "is an object, not an array of objects; an object whose members are records is not read: make \
+            "is an object, not an array of objects; an object of records is not supported: make \
              it an array, with the names as a column",
         ),
         (document(), r#"{"a":1}"#, "is an object, not an array of objects; make it an array of objects"),
@@ -159,12 +159,12 @@ fn a_document_that_is_not_an_array_of_objects_gets_help() {
         (
             document_at("x"),
             "{}",
-            "is to be read at `x`, which is no JSON pointer; write it like `/data/customers`",
+            "cannot be read at `x`, which is not a JSON pointer; write it like `/data/customers`",
         ),
         (
             document_at("/~2"),
             "{}",
-            "is to be read at `/~2`, which is no JSON pointer; write it like `/data/customers`",
+            "cannot be read at `/~2`, which is not a JSON pointer; write it like `/data/customers`",
         ),
     ] {
         check(form, content, expected_message, None);

@@ -365,7 +365,7 @@ fn progress_counts_scanned_rows() {
         let many = LargeTable::new(kind, 0..ROWS);
         let reader = many.reader();
         let progress = AtomicU64::new(0);
-        let looked = || progress.swap(0, Ordering::Relaxed);
+        let scanned = || progress.swap(0, Ordering::Relaxed);
         let mut seen = 0;
         let query = Query { rows_max: 20_000, progress: Some(&progress), ..Query::default() };
         let listed = reader.list(&query, &mut |_, _| {
@@ -375,7 +375,7 @@ fn progress_counts_scanned_rows() {
         assert_eq!((listed.unwrap(), seen), (Some(Total::Exact(ROWS as u64)), ROWS), "{kind}");
         // Building an order first takes another pass over the rows.
         let rows = ROWS as u64;
-        let count = looked();
+        let count = scanned();
         assert!(count == rows || count == 2 * rows, "{kind}: {count}");
 
         // During the scan, not only at its end.
@@ -392,7 +392,7 @@ fn progress_counts_scanned_rows() {
             on_the_way = on_the_way.max(progress.load(Ordering::Relaxed));
             RowFlow::Continue
         });
-        assert_eq!((searched.unwrap(), looked()), (SearchCoverage::Complete, rows), "{kind}");
+        assert_eq!((searched.unwrap(), scanned()), (SearchCoverage::Complete, rows), "{kind}");
         assert!(on_the_way >= 4096, "{kind}: {on_the_way}");
 
         // Rows that do not pass the filter count too, if this crate does the scan.
@@ -400,11 +400,11 @@ fn progress_counts_scanned_rows() {
             vec![Filter { column: 1, comparison: Comparison::Equals, value: ValueRef::Text("nobody") }];
         let query = Query { filters, rows_max: 10, progress: Some(&progress), ..Query::default() };
         reader.list(&query, &mut |_, _| RowFlow::Continue).unwrap();
-        let count = looked();
+        let count = scanned();
         assert!(kind == "sqlite" || count >= rows, "{kind}: {count}");
 
         // A lookup by key reports no progress.
         assert!(reader.get(&[ValueRef::Integer(7)], &mut |_| {}).unwrap());
-        assert_eq!(looked(), 0, "{kind}");
+        assert_eq!(scanned(), 0, "{kind}");
     }
 }

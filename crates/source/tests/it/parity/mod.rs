@@ -131,7 +131,7 @@ fn every_kind_of_file_gives_the_same_lists() {
     let sorts = queries::sorts();
     let filters = queries::filters();
     for made in fixtures::all() {
-        let mut asked = 0;
+        let mut query_count = 0;
         for is_keyed in [true, false] {
             let shape = data::shape(is_keyed);
             let reader = made.source.reader(&shape).unwrap();
@@ -148,11 +148,11 @@ fn every_kind_of_file_gives_the_same_lists() {
                         "{} {filters:?} {totals:?}",
                         made.name
                     );
-                    asked += 1;
+                    query_count += 1;
                 }
             }
         }
-        assert_eq!(asked, 1102, "questions to {}", made.name);
+        assert_eq!(query_count, 1102, "questions to {}", made.name);
     }
 }
 
