@@ -11,6 +11,10 @@ use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::value::{Value, ValueRef};
 
+/// Set when the caller has gone away or the call's time is up: the work should stop. Shared, so that a source can hand
+/// it to a callback that outlives the borrow.
+pub type CancelFlag = Arc<std::sync::atomic::AtomicBool>;
+
 /// Somewhere data lives.
 pub trait Source: Send + Sync {
     /// What is there now. May take as long as reading everything once.
@@ -272,7 +276,7 @@ pub struct Search<'a> {
     pub rows_max: usize,
     /// More rows than this are not looked at where there is no index.
     pub scan_rows_max: usize,
-    pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
+    pub cancelled: Option<&'a CancelFlag>,
     /// Grows with the rows that were looked at, where somebody wants to know.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }
@@ -305,7 +309,7 @@ pub struct WriteRequest<'a> {
     pub dry_run: bool,
     pub now_ms: u64,
     /// Rings when nobody waits any more. What is not kept by then is not kept at all: [`SourceFault::Stopped`].
-    pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
+    pub cancelled: Option<&'a CancelFlag>,
 }
 
 /// Cells come with their places in the shape's columns. What is not named keeps its value, or its default.
@@ -475,7 +479,7 @@ pub trait PreparedStatement: Send + Sync {
     fn read(
         &self,
         arguments: &[ValueRef<'_>],
-        stop: Option<&std::sync::atomic::AtomicBool>,
+        cancelled: Option<&CancelFlag>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError>;
 
@@ -513,7 +517,7 @@ pub struct StatementWriteOptions<'a> {
     pub dry_run: bool,
     pub now_ms: u64,
     /// As in [`Write::stop`].
-    pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
+    pub cancelled: Option<&'a CancelFlag>,
 }
 
 /// Where a row of a table without a key lies: the order there is, and which state of the table it counts in.
@@ -542,7 +546,7 @@ pub struct Query<'a> {
     /// More rows than this will not be taken.
     pub rows_max: usize,
     /// Rings when nobody waits any more.
-    pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
+    pub cancelled: Option<&'a CancelFlag>,
     /// Grows with the rows that were looked at, where somebody wants to know.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }

@@ -11,11 +11,11 @@ mod statement;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::bind;
 use contract::confirmation::WriteOperation;
-use contract::source::{PreparedStatement, ReadRequest, Reader, Writer};
+use contract::source::{CancelFlag, PreparedStatement, ReadRequest, Reader, Writer};
 use contract::{Contract, ToolOperation};
 use hashbrown::HashMap;
 use spile_core::{
@@ -108,7 +108,7 @@ impl ContractProvider {
     fn run_blocking(&self, at: usize, call: &Call, cx: &CallContext<'_>) -> Run {
         let (inner, call, world) = (self.0.clone(), call.clone(), cx.platform.clone());
         let aside = Arc::new(BlockingContext {
-            cancelled: AtomicBool::new(false),
+            cancelled: CancelFlag::default(),
             rows_scanned: AtomicU64::new(0),
             caller: cx.caller.clone(),
             journal: cx.journal.clone(),
@@ -134,7 +134,7 @@ impl ContractProvider {
 /// What a call that is answered elsewhere takes along, and what is seen of it from here.
 struct BlockingContext {
     /// Rings when the call is given up.
-    cancelled: AtomicBool,
+    cancelled: CancelFlag,
     /// How many rows were looked at.
     rows_scanned: AtomicU64,
     caller: Caller,

@@ -1,6 +1,6 @@
 //! Reading: one record by its key, a page of a list, what a search finds.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use contract::bind::{BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, Page, RecordError, RowList};
@@ -27,7 +27,7 @@ impl ListRequest<'_> {
             after: self.after.as_ref(),
             // One more than is told, to know whether there is more.
             rows_max: self.rows_max + 1,
-            cancelled: aside.map(|aside| -> &AtomicBool { &aside.cancelled }),
+            cancelled: aside.map(|aside| &aside.cancelled),
             progress: aside.map(|aside| -> &AtomicU64 { &aside.rows_scanned }),
         }
     }

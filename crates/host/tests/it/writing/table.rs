@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use contract::source::{
-    CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey, PreparedStatement, Query,
+    CancelFlag, CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey, PreparedStatement, Query,
     ReadRequest, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage, Source, SourceError,
     SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts,
     TableShape, Total, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
@@ -54,7 +54,7 @@ impl Table {
     }
 
     /// Waits as long as it is slow and somebody waits for it.
-    fn wait_while_slow(&self, stop: Option<&AtomicBool>) -> Result<(), SourceError> {
+    fn wait_while_slow(&self, stop: Option<&CancelFlag>) -> Result<(), SourceError> {
         self.entered.store(true, Ordering::SeqCst);
         while self.slow.load(Ordering::SeqCst) {
             if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
@@ -326,7 +326,7 @@ impl PreparedStatement for TableStatement {
     fn read(
         &self,
         arguments: &[ValueRef<'_>],
-        _: Option<&AtomicBool>,
+        _: Option<&CancelFlag>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError> {
         let state = self.table.state();

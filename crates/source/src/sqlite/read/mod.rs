@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use contract::source::{
-    Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
+    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
     SearchCoverage, SourceError, TableShape, Total,
 };
 use contract::{Value, ValueRef};
@@ -62,7 +62,8 @@ pub(crate) struct TableReader {
     /// How a page continues: after a key, after a rowid, or at an offset.
     pub(crate) paging: Paging,
     pub(crate) lock_hold_max: Duration,
-    list_ms_max: u64,
+    /// For calls that cannot be cancelled.
+    pub(crate) call_max: Duration,
     pub(crate) sql_name: String,
     is_small: bool,
     /// Whether the table had few enough rows to count them for every list.
@@ -147,7 +148,7 @@ impl TableReader {
             key_is_declared,
             paging,
             lock_hold_max: if is_wal { LOCK_HOLD_WAL_MAX } else { LOCK_HOLD_MAX },
-            list_ms_max: options.list_ms_max,
+            call_max: Duration::from_millis(options.call_ms_max),
             is_small: false,
             counts_total: false,
             key_lookup: SqlTemplate::default(),
@@ -350,14 +351,7 @@ impl TableReader {
     ) -> Result<bool, DbError> {
         let mut page = RowBuffer::new(self.columns.len());
         let query = Query { filters, rows_max: 2, ..Query::default() };
-        match self.query_page(&query, None, 2, &mut page) {
-            Err(DbError::DeadlineExceeded) => {
-                self.scan_page(&query, None, 2, &mut page)?;
-            }
-            status => {
-                status?;
-            }
-        }
+        self.fill_page(&query, None, 2, &mut page)?;
         match page.row_count() {
             0 => Ok(false),
             1 => {
@@ -376,23 +370,49 @@ impl TableReader {
         rows_max: usize,
         page: &mut RowBuffer,
     ) -> Result<PageStatus, DbError> {
-        let segments = self.segments(query, after);
         self.pool.read(|connection| {
-            page.clear();
             connection.set_deadline(self.lock_hold_max);
-            // One snapshot for all segments.
-            let _snapshot = if segments.len() > 1 { Some(ReadTransaction::begin(connection)?) } else { None };
-            for segment in segments {
-                let cached = self.query_for(QueryShape::new(query, *segment), connection)?;
-                let left = rows_max - page.row_count();
-                if let PageStatus::MayHaveMore =
-                    self.query_segment(query, after, left, &cached.template, connection, page)?
-                {
-                    return Ok(PageStatus::MayHaveMore);
-                }
-            }
-            Ok(PageStatus::Exhausted)
+            self.query_segments(query, after, rows_max, connection, page)
         })
+    }
+
+    /// Fills a page within the time of the call.
+    fn query_whole_page(
+        &self,
+        query: &Query<'_>,
+        after: Option<&PageCursor>,
+        rows_max: usize,
+        page: &mut RowBuffer,
+    ) -> Result<PageStatus, DbError> {
+        self.pool.read_with_timeout(table_scan::LOCK_TIMEOUT, |connection| {
+            connection.set_call_limit(query.cancelled, self.call_max);
+            let _cancel = connection.cancel_on(query.cancelled);
+            self.query_segments(query, after, rows_max, connection, page)
+        })
+    }
+
+    fn query_segments(
+        &self,
+        query: &Query<'_>,
+        after: Option<&PageCursor>,
+        rows_max: usize,
+        connection: &DbConnection,
+        page: &mut RowBuffer,
+    ) -> Result<PageStatus, DbError> {
+        page.clear();
+        let segments = self.segments(query, after);
+        // One snapshot for all segments.
+        let _snapshot = if segments.len() > 1 { Some(ReadTransaction::begin(connection)?) } else { None };
+        for segment in segments {
+            let cached = self.query_for(QueryShape::new(query, *segment), connection)?;
+            let left = rows_max - page.row_count();
+            if let PageStatus::MayHaveMore =
+                self.query_segment(query, after, left, &cached.template, connection, page)?
+            {
+                return Ok(PageStatus::MayHaveMore);
+            }
+        }
+        Ok(PageStatus::Exhausted)
     }
 
     fn segments(&self, query: &Query<'_>, after: Option<&PageCursor>) -> &'static [PageSegment] {
@@ -486,30 +506,16 @@ impl TableReader {
         let mut page = RowBuffer::new(self.columns.len());
         let (mut read, mut total) = (0, None);
         while read < rows_max {
-            let status = match self.query_page(query, after.as_ref(), rows_max - read, &mut page) {
-                Err(DbError::DeadlineExceeded) => {
-                    total = Some(self.scan_page(query, after.as_ref(), rows_max - read, &mut page)?);
-                    if page.row_count() < rows_max - read {
-                        PageStatus::Exhausted
-                    } else {
-                        PageStatus::MayHaveMore
-                    }
-                }
-                status => {
-                    let status = status?;
-                    progress::report_rows(query.progress, page.row_count() as u64);
-                    status
-                }
-            };
+            let (status, counted) = self.fill_page(query, after.as_ref(), rows_max - read, &mut page)?;
+            total = counted.or(total);
             read += page.row_count();
-            if self.emit_rows(query, &page, row)? == RowFlow::Stop {
-                read = rows_max;
-            }
+            let flow = self.emit_rows(query, &page, row)?;
             match status {
                 PageStatus::Exhausted if query.after.is_none() => {
                     return Ok(Some(total.unwrap_or(read as u64)));
                 }
                 PageStatus::Exhausted => break,
+                PageStatus::MayHaveMore if flow == RowFlow::Stop => break,
                 PageStatus::MayHaveMore => after = self.cursor_after(query, &page).or(after),
             }
         }
@@ -519,6 +525,35 @@ impl TableReader {
             }
             total => Ok(total),
         }
+    }
+
+    /// Fills a page: in one piece if that is quick, else by a scan that releases its lock. Returns the number of matching
+    /// rows if the scan counted them.
+    fn fill_page(
+        &self,
+        query: &Query<'_>,
+        after: Option<&PageCursor>,
+        rows_max: usize,
+        page: &mut RowBuffer,
+    ) -> Result<(PageStatus, Option<u64>), DbError> {
+        let status = match self.query_page(query, after, rows_max, page) {
+            Err(DbError::DeadlineExceeded) if self.can_scan() => {
+                let total = self.scan_page(query, after, rows_max, page)?;
+                let is_full = page.row_count() >= rows_max;
+                let status = if is_full { PageStatus::MayHaveMore } else { PageStatus::Exhausted };
+                return Ok((status, Some(total)));
+            }
+            // A view cannot be continued, so it holds its lock until it ends, as a statement does.
+            Err(DbError::DeadlineExceeded) => self.query_whole_page(query, after, rows_max, page)?,
+            status => status?,
+        };
+        progress::report_rows(query.progress, page.row_count() as u64);
+        Ok((status, None))
+    }
+
+    /// Whether a scan can continue after it released its lock.
+    fn can_scan(&self) -> bool {
+        self.table.locator != RowLocator::None && self.paging != Paging::Offset
     }
 
     fn emit_rows(
@@ -545,8 +580,18 @@ impl TableReader {
         Ok(RowFlow::Continue)
     }
 
-    pub(crate) fn list_deadline(&self) -> Instant {
-        Instant::now() + Duration::from_millis(self.list_ms_max)
+    /// When a scan stops by itself: only if its call cannot be cancelled.
+    pub(crate) fn scan_deadline(&self, cancelled: Option<&CancelFlag>) -> Option<Instant> {
+        cancelled.is_none().then(|| Instant::now() + self.call_max)
+    }
+
+    fn source_error(&self, error: DbError, cancelled: Option<&CancelFlag>) -> SourceError {
+        match error {
+            DbError::DeadlineExceeded if cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) => {
+                SourceError::Cancelled
+            }
+            error => self.pool.source_error(error),
+        }
     }
 }
 
@@ -597,7 +642,7 @@ impl Reader for TableReader {
         }
         self.list_pages(query, row)
             .map(|total| total.map(Total::Exact))
-            .map_err(|error| self.pool.source_error(error))
+            .map_err(|error| self.source_error(error, query.cancelled))
     }
 
     fn search(
@@ -605,7 +650,7 @@ impl Reader for TableReader {
         search: &Search<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<SearchCoverage, SourceError> {
-        self.search_rows(search, row).map_err(|error| self.pool.source_error(error))
+        self.search_rows(search, row).map_err(|error| self.source_error(error, search.cancelled))
     }
 }
 

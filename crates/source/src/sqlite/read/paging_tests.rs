@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::source::{
-    ColumnShape, Comparison, CursorPosition, Filter, Query, Sort, SourceError, TableShape,
-};
+use contract::source::{ColumnShape, Comparison, CursorPosition, Filter, Query, Sort, TableShape};
 use contract::{DataType, Value, infer};
 use proptest::prelude::*;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
@@ -250,5 +248,5 @@ fn a_view_cannot_be_scanned_in_chunks() {
         pool.with_schema_connection(|connection| Ok(schema::read(&connection.inner)?)).expect("a schema");
     let reader = TableReader::new(&pool, &Options::default(), &schema, &shape).expect("a reader");
     let result = reader.scan_page(&Query::default(), None, 1, &mut RowBuffer::new(1));
-    assert!(matches!(result, Err(DbError::Source(SourceError::Timeout))));
+    assert!(matches!(result, Err(DbError::DeadlineExceeded)));
 }

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use contract::source::{Query, SourceError};
+use contract::source::Query;
 use contract::{Value, ValueRef, order};
 use rusqlite::{Row, Statement, params_from_iter};
 
@@ -60,10 +60,10 @@ impl TableReader {
             layout.columns.iter().map(|index| self.columns[*index].quoted_name.as_str()).collect();
         // Without a locator the scan cannot continue after it releases the lock.
         let Some(scan) = TableScan::new(&self.table, &names).filter(|_| self.paging != Paging::Offset) else {
-            return Err(SourceError::Timeout.into());
+            return Err(DbError::DeadlineExceeded);
         };
         let control = ScanControl {
-            deadline: self.list_deadline(),
+            deadline: self.scan_deadline(query.cancelled),
             cancelled: query.cancelled,
             progress: query.progress,
         };
@@ -80,7 +80,7 @@ impl TableReader {
                 Ok(ScanStep::Continue)
             })?;
             if coverage == ScanCoverage::Partial {
-                return Err(SourceError::Timeout.into());
+                return Err(DbError::DeadlineExceeded);
             }
             let is_end = top.rows.len() < top.rows_max;
             let found = top.into_rows(self, query);

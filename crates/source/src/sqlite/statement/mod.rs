@@ -1,9 +1,9 @@
 //! Runs an author's statement with a caller's arguments.
 //!
-//! A statement that reads runs on a connection that cannot write, until its deadline or until its caller has
-//! gone away. It cannot be continued later, so it holds its lock until it ends: in WAL mode that blocks no
-//! one; with a rollback journal writers wait, so there it has one second, and a database with longer
-//! statements should use WAL. A statement that writes runs in one transaction with its idempotency record.
+//! A statement that reads runs on a connection that cannot write, until its caller cancels it at the call's deadline
+//! or has gone away. It cannot be continued later, so it holds its lock until it ends: in WAL mode that blocks no one;
+//! with a rollback journal writers wait for it, so a database with long statements should use WAL. A statement that
+//! writes runs in one transaction with its idempotency record.
 
 pub(crate) mod change_capture;
 pub(crate) mod describe;
@@ -12,12 +12,12 @@ mod value_flow;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use contract::source::{
-    CaptureMode, ChangeSummary, ContractViolation, PreparedStatement, RowFlow, SourceError, StatementShape,
-    StatementWriteOptions, WriteError, WriteOutcome,
+    CancelFlag, CaptureMode, ChangeSummary, ContractViolation, PreparedStatement, RowFlow, SourceError,
+    StatementShape, StatementWriteOptions, WriteError, WriteOutcome,
 };
 use contract::{DataType, ValueRef};
 use rusqlite::{Row, Statement};
@@ -26,7 +26,6 @@ use crate::sqlite::Options;
 use crate::sqlite::column::{Column, ExpectedType, SqlParam};
 use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::authorizer::AccessMode;
-use crate::sqlite::connection::cancellation::{self, CANCEL_CHECK_INTERVAL};
 use crate::sqlite::connection::pool::ConnectionPool;
 use crate::sqlite::error::{self, ConstraintContext, DbError};
 use crate::sqlite::lexer::{self, Token};
@@ -37,10 +36,10 @@ use crate::sqlite::write::write_connection::{TransactionEnd, WriteConnection};
 use change_capture::{CaptureOptions, ChangeCapture};
 use direct_params::DirectParam;
 
-/// How long a reading statement may block writers, unless the author sets a longer timeout.
-const READ_LOCK_HOLD_MAX: Duration = Duration::from_millis(1_000);
 /// How long a statement waits for another connection's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How long it may take to find out that a table is small.
+const SIZE_CHECK_MAX: Duration = Duration::from_millis(10);
 /// Tables with so few rows are scanned quickly.
 const SMALL_ROWS: i64 = 2_000;
 
@@ -69,8 +68,8 @@ pub(crate) struct SqliteStatement {
     /// Where virtual tables store their data.
     shadow_tables: Arc<HashSet<String>>,
     can_run_inline: bool,
-    read_timeout: Duration,
-    write_timeout: Duration,
+    /// For calls that cannot be cancelled.
+    timeout: Duration,
 }
 
 impl SqliteStatement {
@@ -82,12 +81,7 @@ impl SqliteStatement {
         schema: &Schema,
         shape: &StatementShape,
     ) -> Result<Self, SourceError> {
-        let timeout = Duration::from_millis(shape.timeout_ms.unwrap_or(options.list_ms_max));
-        let read_timeout = if schema.is_wal || shape.timeout_ms.is_some() {
-            timeout
-        } else {
-            timeout.min(READ_LOCK_HOLD_MAX)
-        };
+        let timeout = Duration::from_millis(shape.timeout_ms.unwrap_or(options.call_ms_max));
         let columns = shape.columns.iter().map(|column| (column.source_index, Column::for_statement(column)));
         // A statement that cannot be tokenized was rejected when it was described.
         let tokens = lexer::tokenize(&shape.sql).unwrap_or_default();
@@ -117,8 +111,7 @@ impl SqliteStatement {
             writes: shape.writes,
             shadow_tables: Arc::new(schema.shadow_tables()),
             can_run_inline: false,
-            read_timeout,
-            write_timeout: timeout,
+            timeout,
         };
         let inspected =
             pool.with_dedicated_connection(&AccessMode::Describe, |connection| prepared.inspect(connection));
@@ -161,7 +154,7 @@ impl SqliteStatement {
             let name = quote_identifier(table);
             let rows_max = SMALL_ROWS + 1;
             let sql = format!("SELECT count(*) FROM (SELECT 1 FROM main.{name} LIMIT {rows_max})");
-            connection.set_deadline(CANCEL_CHECK_INTERVAL);
+            connection.set_deadline(SIZE_CHECK_MAX);
             let counted = connection.inner.query_row(&sql, [], |row| row.get::<_, i64>(0));
             connection.clear_deadline();
             if counted.map_or(true, |rows| rows > SMALL_ROWS) {
@@ -357,7 +350,7 @@ impl PreparedStatement for SqliteStatement {
     fn read(
         &self,
         arguments: &[ValueRef<'_>],
-        cancelled: Option<&AtomicBool>,
+        cancelled: Option<&CancelFlag>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError> {
         let is_cancelled = || cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed));
@@ -370,12 +363,9 @@ impl PreparedStatement for SqliteStatement {
         let mut row_count = 0;
         let read = self.pool.read_with_timeout(LOCK_TIMEOUT, |connection| {
             let _lent = AccessModeGuard::allow_statement(connection);
-            connection.set_deadline(self.read_timeout);
-            let flag = cancelled.filter(|_| !self.can_run_inline);
-            let result = cancellation::run_cancellable(flag, &connection.cancel_handle(), || {
-                self.run_read(connection, arguments, &mut row_count, row)
-            });
-            match result {
+            connection.set_call_limit(cancelled, self.timeout);
+            let _cancel = connection.cancel_on(cancelled);
+            match self.run_read(connection, arguments, &mut row_count, row) {
                 // Rows that were passed on cannot be taken back.
                 Err(error) if error.is_busy() && row_count > 0 => Err(self.pool.source_error(error).into()),
                 Err(error) if error.is_type_mismatch() => Err(self.limit_type_error(arguments).into()),
@@ -408,7 +398,7 @@ impl PreparedStatement for SqliteStatement {
             let arguments = &self.booleans_as_text(arguments)[..];
             self.check_roundtrip(arguments)?;
             connection.authorizer.set_mode(AccessMode::RunStatement);
-            connection.set_deadline(self.write_timeout);
+            connection.set_call_limit(options.cancelled, self.timeout);
             let changes = self.run_write_captured(connection, arguments, options.capture, row);
             let changes = changes.map_err(|row_error| self.write_error(row_error, arguments))?;
             connection.clear_deadline();

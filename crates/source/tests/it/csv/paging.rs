@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use contract::order::compare;
 use contract::source::{
-    Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Sort, Source,
+    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Sort, Source,
     SourceError, TableShape, Total,
 };
 use contract::{DataType, Value, ValueRef};
@@ -343,7 +343,7 @@ fn who_has_enough_or_is_gone_is_not_served() {
     };
     assert_eq!(reader.list(&query_all(), enough).unwrap(), Some(Total::Exact(3)));
     assert_eq!(seen, 2);
-    let stop = AtomicBool::new(true);
+    let stop = CancelFlag::new(AtomicBool::new(true));
     let query = Query { cancelled: Some(&stop), ..query_all() };
     assert!(matches!(list(reader.as_ref(), &query), Err(SourceError::Cancelled)));
     assert_eq!(list(reader.as_ref(), &Query::default()).unwrap(), (Vec::new(), Some(3)));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use contract::source::{Query, Reader, Source, SourceError, Total};
+use contract::source::{CancelFlag, Query, Reader, Source, SourceError, Total};
 use contract::{Value, ValueRef};
 use rusqlite::Connection;
 
@@ -424,7 +424,7 @@ fn a_row_that_changes_during_a_list_is_current_or_left_out() {
 fn a_cancelled_list_stops() {
     let db = large("DELETE");
     let (_, reader) = db.reader("t");
-    let stop = AtomicBool::new(true);
+    let stop = CancelFlag::new(AtomicBool::new(true));
     let query = Query { sort: sort_by(1, false), rows_max: 20, cancelled: Some(&stop), ..Query::default() };
     assert!(matches!(list(reader.as_ref(), &query), Err(SourceError::Cancelled)));
     // Also when the flag is set while the list runs.

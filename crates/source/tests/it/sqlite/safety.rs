@@ -1,6 +1,6 @@
 //! Reading writes nothing, whatever the database contains and callers send.
 
-use contract::source::Query;
+use contract::source::{Query, Source};
 use contract::{Value, ValueRef};
 
 use super::kit::{TestDb, all, equals, get, list, position, sort_by};
@@ -126,7 +126,16 @@ fn an_endless_view_is_interrupted() {
         "CREATE TABLE t(k TEXT PRIMARY KEY);
          CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS i FROM n;",
     );
-    let (facts, reader) = db.reader("v");
+    let options = source::sqlite::Options { call_ms_max: 50, ..Default::default() };
+    let source = source::sqlite::Sqlite::new(&db.path, options);
+    let facts = source
+        .introspect()
+        .expect("facts")
+        .tables
+        .into_iter()
+        .find(|table| table.name == "v")
+        .expect("a view");
+    let reader = source.reader(&crate::shape::shape_of(&facts)).expect("a reader");
     assert_eq!(facts.row_count, None);
     assert!(!reader.can_run_inline(&contract::source::ReadRequest::Get));
     let query = Query { rows_max: 9, ..Query::default() };
@@ -145,9 +154,9 @@ fn several_threads_read_concurrently() {
     writer.execute_batch("COMMIT").expect("commits");
     let options = source::sqlite::Options { connections_max: 3, ..Default::default() };
     let source = source::sqlite::Sqlite::new(&db.path, options);
-    let facts = contract::source::Source::introspect(&source).expect("facts");
+    let facts = source.introspect().expect("facts");
     let shape = super::kit::shape(&facts.tables[0]);
-    let reader = contract::source::Source::reader(&source, &shape).expect("a reader");
+    let reader = source.reader(&shape).expect("a reader");
     std::thread::scope(|scope| {
         for thread in 0..6_i64 {
             let reader = &reader;

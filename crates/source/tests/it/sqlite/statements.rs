@@ -2,10 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use contract::source::{RowFlow, Source, SourceError, StatementWriteOptions, WriteError, WriteOutcome};
+use contract::source::{
+    CancelFlag, Query, RowFlow, Source, SourceError, StatementWriteOptions, WriteError, WriteOutcome,
+};
 use contract::{DataType, ValueRef};
 
-use super::kit::{TestDb, TestTable, idempotency_key, prepare, read_rows, run_write, statement_shape, terms};
+use super::kit::{
+    TestDb, TestTable, idempotency_key, list, prepare, read_rows, run_write, statement_shape, terms,
+};
 
 const SHOP: &str = "
     CREATE TABLE customers(id INTEGER PRIMARY KEY, name TEXT NOT NULL, plan TEXT, joined DATE NOT NULL);
@@ -349,7 +353,7 @@ const ENDLESS: &str =
 #[test]
 fn an_endless_statement_times_out() {
     let db = TestDb::new(SHOP);
-    let options = source::sqlite::Options { list_ms_max: 50, ..Default::default() };
+    let options = source::sqlite::Options { call_ms_max: 50, ..Default::default() };
     let source = source::sqlite::Sqlite::new(&db.path, options);
     let statement = prepare(&source, ENDLESS).expect("a statement");
     let ended = read_rows(statement.as_ref(), &[]);
@@ -367,12 +371,40 @@ fn an_endless_statement_times_out() {
     assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
 }
 
+/// The deadline of a call is its caller's. A limit of the source beside it would give one timeout two answers.
+#[test]
+fn a_call_that_can_be_cancelled_has_no_other_time_limit() {
+    let slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT count(*) AS n FROM n";
+    let db = TestDb::new(&format!("{SHOP} CREATE VIEW slow AS {slow};"));
+    let options = source::sqlite::Options { call_ms_max: 0, ..Default::default() };
+    let source = source::sqlite::Sqlite::new(&db.path, options);
+    let statement = prepare(&source, slow).expect("a statement");
+    assert!(matches!(read_rows(statement.as_ref(), &[]), Err(SourceError::Timeout)));
+    let cancelled = CancelFlag::default();
+    let mut rows = 0;
+    let read = statement.read(&[], Some(&cancelled), &mut |_| {
+        rows += 1;
+        RowFlow::Continue
+    });
+    assert!(read.is_ok() && rows == 1, "{read:?}");
+    let write = format!("INSERT INTO orders SELECT 9, 1, n FROM ({slow})");
+    let statement = prepare(&source, &write).expect("a statement");
+    let options = StatementWriteOptions { cancelled: Some(&cancelled), ..terms(None) };
+    run_write(statement.as_ref(), &[], &options).expect("written");
+    // A view holds its lock as a statement does, for more than the few milliseconds of a table.
+    let facts = source.introspect().expect("facts");
+    let view = facts.tables.iter().find(|table| table.name == "slow").expect("the view");
+    let reader = source.reader(&crate::shape::shape_of(view)).expect("a reader");
+    let query = Query { rows_max: 5, cancelled: Some(&cancelled), ..Query::default() };
+    assert_eq!(list(reader.as_ref(), &query).expect("a page").0.len(), 1);
+}
+
 #[test]
 fn a_cancelled_statement_stops() {
     let db = TestDb::new(&format!("PRAGMA journal_mode = WAL; {SHOP}"));
     let source = db.source();
     let statement = prepare(&source, ENDLESS).expect("a statement");
-    let stop = AtomicBool::new(false);
+    let stop = CancelFlag::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let read = scope.spawn(|| statement.read(&[], Some(&stop), &mut |_| RowFlow::Continue));
         stop.store(true, Ordering::Relaxed);
@@ -394,7 +426,7 @@ fn a_cancelled_write_changes_nothing() {
             read_rows(statement.as_ref(), &[]).expect("rows")
         };
         let one = prepare(&source, "INSERT INTO orders(customer, total) VALUES(1, 1)").expect("a statement");
-        let stop = AtomicBool::new(true);
+        let stop = CancelFlag::new(AtomicBool::new(true));
         // Cancelled before it began.
         let terms = StatementWriteOptions { cancelled: Some(&stop), ..terms(idempotency_key(1, 1)) };
         let ended = run_write(one.as_ref(), &[], &terms);
@@ -421,7 +453,7 @@ fn a_cancelled_endless_write_releases_its_lock() {
     let endless =
         format!("INSERT INTO orders SELECT i + 1000, 1, i FROM ({})", ENDLESS.replace("count(*)", "i"));
     let statement = prepare(&source, &endless).expect("a statement");
-    let stop = AtomicBool::new(false);
+    let stop = CancelFlag::new(AtomicBool::new(false));
     let other = db.connect();
     other.busy_timeout(std::time::Duration::ZERO).expect("set");
     std::thread::scope(|scope| {
