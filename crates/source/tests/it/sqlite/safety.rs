@@ -143,6 +143,30 @@ fn an_endless_view_is_interrupted() {
     assert_eq!(error.to_string(), "this takes too long; ask for less");
 }
 
+/// SQLite copies a view for each time that another one names it, and no deadline interrupts that.
+#[test]
+fn views_that_expand_exponentially_are_left_out() {
+    let mut sql = String::from(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, x TEXT) STRICT, WITHOUT ROWID; CREATE VIRTUAL TABLE f USING fts5(x);
+         CREATE TABLE f_own(id INTEGER PRIMARY KEY); CREATE VIEW v0 AS SELECT x FROM t;",
+    );
+    for level in 1..40 {
+        let below = level - 1;
+        sql.push_str(&format!(
+            "CREATE VIEW v{level} AS SELECT a.x AS x FROM v{below} AS a JOIN \"V{below}\" AS b ON a.x = b.x;"
+        ));
+    }
+    let db = TestDb::new(&sql);
+    let facts = db.facts();
+    let names: Vec<&str> = facts.tables.iter().map(|table| table.name.as_str()).collect();
+    assert_eq!(names[..4], ["t", "f", "f_own", "v0"], "{names:?}");
+    assert!(names.contains(&"v8") && !names.contains(&"v9"), "{names:?}");
+    let left_out =
+        facts.skipped_tables.iter().find(|skipped| skipped.table == "v39").expect("it is left out");
+    assert_eq!(left_out.reason, "it expands to more than 1,000 nested views; simplify its definition");
+    assert_eq!(facts.tables[0].key, [0]);
+}
+
 #[test]
 fn several_threads_read_concurrently() {
     let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)");
