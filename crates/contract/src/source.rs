@@ -225,6 +225,16 @@ pub trait Reader: Send + Sync {
     /// Hands the row with this key to `row`; `false` if there is none.
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError>;
 
+    /// Like [`Reader::get`], on a thread that must not block: a read that would have to wait for a lock, a file or
+    /// another process returns [`SourceError::WouldBlock`] instead, and the caller repeats it where it may wait.
+    fn get_inline(
+        &self,
+        key: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        self.get(key, row)
+    }
+
     /// Hands rows to `row` in order, each with its [`RowPosition`], until `row` has enough. Returns how many rows
     /// match the filters, whatever [`Query::after`] says. A local source always knows a [`Total`]; `None` is for
     /// sources that cannot count without another request.
@@ -233,6 +243,15 @@ pub trait Reader: Send + Sync {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError>;
+
+    /// Like [`Reader::list`], on a thread that must not block; see [`Reader::get_inline`].
+    fn list_inline(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Option<Total>, SourceError> {
+        self.list(query, row)
+    }
 
     /// Hands rows that have every one of the words to `row`, the best first where there is an index, else in the
     /// order of the table, until `row` has enough.
@@ -483,6 +502,15 @@ pub trait PreparedStatement: Send + Sync {
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError>;
 
+    /// Like [`PreparedStatement::read`], on a thread that must not block; see [`Reader::get_inline`].
+    fn read_inline(
+        &self,
+        arguments: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        self.read(arguments, None, row)
+    }
+
     /// Runs one that writes: all of it or nothing. `told` writes down what is told of the rows that it returned
     /// and of how many were changed; that is kept with the claim. [`WriteFault::Refused`] has the place of a
     /// parameter where others have that of a column.
@@ -611,6 +639,9 @@ pub enum SourceError {
     StaleCursor,
     #[error("stopped")]
     Cancelled,
+    /// An inline read would have to wait. The host repeats it on the blocking pool; callers never see this.
+    #[error("the source is busy; try again")]
+    WouldBlock,
 }
 
 impl SourceError {

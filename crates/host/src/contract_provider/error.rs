@@ -130,6 +130,10 @@ pub(super) fn source_error_outcome(
         SourceError::StaleCursor => return invalid_cursor_error(&told).into(),
         SourceError::InvalidArgument { reason: why, .. } => return rejected_value_error(None, why).into(),
         SourceError::Timeout => (ToolError::new(ToolErrorCode::Timeout, told), ""),
+        SourceError::WouldBlock => (
+            ToolError { retry_after_ms: Some(100), ..ToolError::new(ToolErrorCode::SourceUnavailable, told) },
+            "a read on the blocking pool would block",
+        ),
         SourceError::Busy { detail: log } => (
             ToolError { retry_after_ms: Some(100), ..ToolError::new(ToolErrorCode::SourceUnavailable, told) },
             log.as_str(),

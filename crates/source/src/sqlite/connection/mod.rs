@@ -30,6 +30,8 @@ use authorizer::{AccessMode, SqlAuthorizer};
 use change_recorder::SharedChanges;
 
 pub(crate) struct DbConnection {
+    /// Different for every connection of this process.
+    pub(crate) id: u64,
     pub(crate) inner: Connection,
     pub(crate) authorizer: Arc<SqlAuthorizer>,
     deadline: Arc<Deadline>,
@@ -44,7 +46,7 @@ pub(crate) struct DbConnection {
     /// Until when reads may use the open snapshot, if there is one.
     snapshot_until: Option<Instant>,
     /// The last `PRAGMA data_version`: it changes when another connection commits.
-    data_version: Option<i64>,
+    last_data_version: Option<i64>,
 }
 
 /// The file that a connection was opened on, and the number of our own commits when it was last lent.
@@ -60,6 +62,8 @@ pub(crate) enum DataVersionCheck {
     Unchanged,
     Changed,
 }
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// How many connections of this process can write.
 static WRITER_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -195,6 +199,7 @@ impl DbConnection {
         connection.progress_handler(PROGRESS_STEPS, Some(move || callback_deadline.has_passed()))?;
         let is_wal = mode == "wal";
         Ok(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             inner: connection,
             authorizer,
             deadline,
@@ -203,7 +208,7 @@ impl DbConnection {
             _writer_count: None,
             captured_changes: SharedChanges::default(),
             snapshot_until: None,
-            data_version: None,
+            last_data_version: None,
         })
     }
 
@@ -211,11 +216,16 @@ impl DbConnection {
     pub(crate) fn begin_snapshot(&mut self, until: Instant) -> rusqlite::Result<DataVersionCheck> {
         self.inner.prepare_cached("BEGIN")?.execute([])?;
         self.snapshot_until = Some(until);
-        let version = self.inner.prepare_cached(DATA_VERSION_SQL)?.query_row([], |row| row.get(0))?;
+        let version = self.data_version()?;
         // The first check on a connection has nothing to compare with. Files that are written to are reopened
         // often, so `Changed` is the safe answer.
-        let is_same = self.data_version.replace(version) == Some(version);
+        let is_same = self.last_data_version.replace(version) == Some(version);
         Ok(if is_same { DataVersionCheck::Unchanged } else { DataVersionCheck::Changed })
+    }
+
+    /// A number that stays the same until another connection commits.
+    pub(crate) fn data_version(&self) -> rusqlite::Result<i64> {
+        self.inner.prepare_cached(DATA_VERSION_SQL)?.query_row([], |row| row.get(0))
     }
 
     /// Ends the snapshot. If that fails the connection must be closed.

@@ -10,7 +10,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 
 use crate::sqlite::connection::pool::ConnectionPool;
 use crate::sqlite::read::row_buffer::RowBuffer;
-use crate::sqlite::read::{PageStatus, TableReader};
+use crate::sqlite::read::{PageStatus, ReadMode, TableReader};
 use crate::sqlite::{Options, error::DbError, schema};
 
 /// Columns that hold any value, and the data type as which they are read.
@@ -182,7 +182,8 @@ fn check(fixture: &PagingFixture, query: &mut Query<'_>, rows_max: usize) {
             let query = Query { after: position.as_ref(), sort: query.sort, ..Query::default() };
             reader.parse_cursor(&query).expect("our own cursor")
         };
-        let filled = reader.query_page(query, after.as_ref(), rows_max, &mut sql).expect("a page");
+        let filled =
+            reader.query_page(query, after.as_ref(), rows_max, ReadMode::Blocking, &mut sql).expect("a page");
         let total = reader.scan_page(query, after.as_ref(), rows_max, &mut rust).expect("a page");
         assert_eq!(rows(&sql), rows(&rust), "{query:?} after {after:?}");
         assert_eq!(*counted.get_or_insert(total), total);

@@ -38,12 +38,12 @@ struct TopRows {
 }
 
 /// The index of each value in the rows of the scan.
-struct ScanLayout {
+pub(super) struct ScanLayout {
     filters: Vec<usize>,
     sort: Option<usize>,
     /// Of the key, or of the rowid.
     key: Vec<usize>,
-    columns: Vec<usize>,
+    pub(super) columns: Vec<usize>,
 }
 
 impl TableReader {
@@ -96,7 +96,7 @@ impl TableReader {
         }
     }
 
-    fn layout(&self, query: &Query<'_>) -> ScanLayout {
+    pub(super) fn layout(&self, query: &Query<'_>) -> ScanLayout {
         let mut needed: Vec<usize> = Vec::new();
         let mut place = |column: usize| match needed.iter().position(|index| *index == column) {
             Some(place) => place,
@@ -111,7 +111,7 @@ impl TableReader {
         ScanLayout { filters, sort, key, columns: needed }
     }
 
-    fn row_matches_filters(
+    pub(super) fn row_matches_filters(
         &self,
         query: &Query<'_>,
         layout: &ScanLayout,

@@ -19,7 +19,7 @@ use contract::source::{
     CancelFlag, CaptureMode, ChangeSummary, ContractViolation, PreparedStatement, RowFlow, SourceError,
     StatementShape, StatementWriteOptions, WriteError, WriteOutcome,
 };
-use contract::{DataType, ValueRef};
+use contract::{DataType, ValueRef, infer};
 use rusqlite::{Row, Statement};
 
 use crate::sqlite::Options;
@@ -38,6 +38,8 @@ use direct_params::DirectParam;
 
 /// How long a statement waits for another connection's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How long a statement may take on a thread that must not block.
+const INLINE_TIME_MAX: Duration = Duration::from_millis(5);
 /// How long it may take to find out that a table is small.
 const SIZE_CHECK_MAX: Duration = Duration::from_millis(10);
 /// Tables with so few rows are scanned quickly.
@@ -52,6 +54,8 @@ pub(crate) struct SqliteStatement {
     parameter_types: Vec<DataType>,
     /// Indexes of the parameters that must be integers.
     limit_parameters: Vec<usize>,
+    /// Indexes of the parameters that JSON functions and operators read.
+    json_parameters: Vec<usize>,
     /// The arguments that are stored in a column unchanged, with the parameter's index.
     direct_params: Vec<(usize, DirectParam)>,
     /// With their indexes in the statement's result.
@@ -94,6 +98,10 @@ impl SqliteStatement {
             parameters: shape.parameters.clone(),
             parameter_types: shape.parameter_types.clone(),
             limit_parameters: direct_params::limit_parameters(&shape.sql, &tokens)
+                .iter()
+                .filter_map(index_of)
+                .collect(),
+            json_parameters: direct_params::json_parameters(&shape.sql, &tokens)
                 .iter()
                 .filter_map(index_of)
                 .collect(),
@@ -257,6 +265,22 @@ impl SqliteStatement {
         row_count: &mut u64,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), DbError> {
+        let result = self.run_read_unexplained(connection, arguments, row_count, row);
+        match result {
+            Err(error) if error.is_type_mismatch() => Err(self.limit_type_error(arguments).into()),
+            Err(error) if error.is_json_error() => Err(self.json_error(error, arguments).into()),
+            result => result,
+        }
+    }
+
+    fn run_read_unexplained(
+        &self,
+        connection: &DbConnection,
+        arguments: &[ValueRef<'_>],
+        row_count: &mut u64,
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), DbError> {
+        let _lent = AccessModeGuard::allow_statement(connection);
         let mut statement = connection.inner.prepare_cached(&self.sql)?;
         self.bind(&mut statement, arguments)?;
         let mut rows = statement.raw_query();
@@ -362,18 +386,35 @@ impl PreparedStatement for SqliteStatement {
         }
         let mut row_count = 0;
         let read = self.pool.read_with_timeout(LOCK_TIMEOUT, |connection| {
-            let _lent = AccessModeGuard::allow_statement(connection);
             connection.set_call_limit(cancelled, self.timeout);
             let _cancel = connection.cancel_on(cancelled);
             match self.run_read(connection, arguments, &mut row_count, row) {
                 // Rows that were passed on cannot be taken back.
                 Err(error) if error.is_busy() && row_count > 0 => Err(self.pool.source_error(error).into()),
-                Err(error) if error.is_type_mismatch() => Err(self.limit_type_error(arguments).into()),
                 result => result,
             }
         });
         match read {
             Err(DbError::DeadlineExceeded) if is_cancelled() => Err(SourceError::Cancelled),
+            read => read.map_err(|error| self.pool.source_error(error)),
+        }
+    }
+
+    fn read_inline(
+        &self,
+        arguments: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        if self.writes {
+            return Err(SourceError::read_only());
+        }
+        let mut row_count = 0;
+        let read = self.pool.read_inline(|connection| {
+            connection.set_deadline(INLINE_TIME_MAX);
+            self.run_read(connection, arguments, &mut row_count, row)
+        });
+        match read {
+            Err(DbError::DeadlineExceeded) => Err(SourceError::WouldBlock),
             read => read.map_err(|error| self.pool.source_error(error)),
         }
     }
@@ -429,7 +470,38 @@ impl SqliteStatement {
         }
     }
 
+    /// A JSON function got text that is not JSON: from the caller, or else from a stored value.
+    fn json_error(&self, error: DbError, arguments: &[ValueRef<'_>]) -> SourceError {
+        let is_not_json = |index: &&usize| match arguments.get(**index) {
+            Some(ValueRef::Text(text)) => !infer::matches_type(DataType::Json, text),
+            Some(ValueRef::Blob(_)) => true,
+            _ => false,
+        };
+        match self.json_parameters.iter().find(is_not_json) {
+            Some(index) => SourceError::InvalidArgument {
+                parameter: Some(*index),
+                reason: "it is not valid JSON".into(),
+            },
+            None => {
+                let detail = format!("{error:?} in {}", self.sql);
+                let message = "a stored value, or a path of the statement, is not valid JSON".to_owned();
+                SourceError::Incompatible { message, detail }
+            }
+        }
+    }
+
     fn write_error(&self, row_error: RowError, arguments: &[ValueRef<'_>]) -> WriteError {
+        let row_error = match row_error {
+            RowError::Db(error) if error.is_json_error() => {
+                return match self.json_error(error, arguments) {
+                    SourceError::InvalidArgument { parameter, reason } => {
+                        WriteError::Rejected { column: parameter, reason }
+                    }
+                    error => error.into(),
+                };
+            }
+            row_error => row_error,
+        };
         if let RowError::TypeMismatch { column, expected: ExpectedType(expected) } = &row_error {
             // The value comes from the caller, not from the stored row: `coalesce(:a, a)` keeps the stored
             // value for NULL.
@@ -449,7 +521,7 @@ impl SqliteStatement {
         let error = self.row_error(row_error);
         let refused = match &error {
             DbError::Sql(error) => ConstraintContext::default().constraint_error(error),
-            DbError::DeadlineExceeded | DbError::Source(_) => None,
+            DbError::DeadlineExceeded | DbError::WouldBlock | DbError::Source(_) => None,
         };
         refused.unwrap_or_else(|| error::source_error_on_write(error, self.pool.path()).into())
     }

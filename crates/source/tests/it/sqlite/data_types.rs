@@ -333,7 +333,7 @@ fn check_changed(sql: &str, change: &str, expected: &str) {
     };
     for error in [listed, one.expect_err("a fault")] {
         let SourceError::Incompatible { message: response, detail: log } = error else { panic!("{error:?}") };
-        if expected.ends_with("repeats") {
+        if expected.ends_with("is not unique") {
             assert_eq!(response, format!("{expected}; the data has changed"));
         } else {
             // The log names the row, for the owner who can correct it.

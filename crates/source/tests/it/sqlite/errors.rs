@@ -82,8 +82,8 @@ fn a_database_without_tables_is_an_error() {
         TestDb::new("CREATE VIRTUAL TABLE places USING rtree(id, x, y); INSERT INTO places VALUES(1, 2, 3)");
     check(
         &db.path,
-        "no table of `shop.db` can be served: `places` is left out: it is a virtual table (rtree); copy what it \
-         holds into a table",
+        "no table of `shop.db` can be served: `places` is left out: it is a virtual table (rtree); copy its rows \
+         into a table",
     );
     let db = TestDb::new(
         "CREATE VIRTUAL TABLE docs USING fts5(body, content=''); CREATE VIEW v AS SELECT * FROM gone",
@@ -155,7 +155,7 @@ fn a_locked_database_is_busy_until_it_is_unlocked() {
 fn a_wal_database_in_a_read_only_folder_is_an_error() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let response = "`shop.db` is in WAL mode, and the files `shop.db-wal` and `shop.db-shm` can be neither read nor \
-                made beside it; allow writing to its folder, or copy it with `VACUUM INTO`";
+                created beside it; allow writing to its folder, or copy it with `VACUUM INTO`";
     let new = || TestDb::new("PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY)");
     let db = new();
     symlink("nowhere", db.folder.path().join("shop.db-shm")).expect("a link");

@@ -325,6 +325,49 @@ fn a_limit_that_is_not_an_integer_is_an_invalid_argument() {
 }
 
 #[test]
+fn malformed_json_from_a_caller_is_an_invalid_argument() {
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, doc TEXT); INSERT INTO t VALUES(1, '{}')");
+    let source = db.source();
+    for sql in [
+        "SELECT value FROM json_each(:p)",
+        "SELECT t.id FROM t, json_each(:p) AS j WHERE t.id = j.value",
+        "SELECT :p ->> '$.a' AS a",
+        "SELECT json_extract(:p, '$.a') AS a",
+    ] {
+        let statement = prepare(&source, sql).expect(sql);
+        let read = read_rows(statement.as_ref(), &[ValueRef::Text("[1,")]);
+        let Err(SourceError::InvalidArgument { parameter: Some(0), reason }) = &read else {
+            panic!("{sql}: {read:?}")
+        };
+        assert_eq!(reason, "it is not valid JSON");
+        assert!(read_rows(statement.as_ref(), &[ValueRef::Text("[1]")]).is_ok(), "{sql}");
+    }
+    let write = prepare(&source, "UPDATE t SET doc = json_set(doc, '$.a', json(:p))").expect("a statement");
+    let written = run_write(write.as_ref(), &[ValueRef::Text("{")], &terms(None));
+    assert!(matches!(&written, Err(WriteError::Rejected { column: Some(0), .. })), "{written:?}");
+    // A stored value is not the caller's.
+    db.execute("UPDATE t SET doc = '{'");
+    let statement = prepare(&source, "SELECT doc ->> :path AS a FROM t").expect("a statement");
+    let read = read_rows(statement.as_ref(), &[ValueRef::Text("$.a")]);
+    assert!(matches!(&read, Err(SourceError::Incompatible { .. })), "{read:?}");
+}
+
+#[test]
+fn an_inline_statement_does_not_wait_for_a_lock() {
+    let db = TestDb::new(SHOP);
+    let statement = prepare(&db.source(), "SELECT name FROM customers WHERE id = :id").expect("a statement");
+    let read = || statement.read_inline(&[ValueRef::Integer(1)], &mut |_| RowFlow::Continue);
+    assert!(matches!(read(), Err(SourceError::WouldBlock)), "no connection is open yet");
+    assert_eq!(read_rows(statement.as_ref(), &[ValueRef::Integer(1)]).expect("rows"), ["'Ann'"]);
+    read().expect("a row");
+    let other = db.connect();
+    other.execute_batch("BEGIN EXCLUSIVE").expect("locked");
+    assert!(matches!(read(), Err(SourceError::WouldBlock)));
+    other.execute_batch("COMMIT").expect("unlocked");
+    read().expect("a row");
+}
+
+#[test]
 fn a_statement_can_run_inline_if_it_reads_little() {
     let db = TestDb::new(SHOP);
     db.execute(
