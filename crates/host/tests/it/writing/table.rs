@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use contract::source::{
-    CancelFlag, CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey, PreparedStatement, Query,
-    ReadRequest, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage, Source, SourceError,
-    SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts,
-    TableShape, Total, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
+    CancelFlag, CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey,
+    PreparedStatement, Query, ReadRequest, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage,
+    Source, SourceError, SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions,
+    TableFacts, TableShape, Total, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
 };
 use contract::{DataType, Value, ValueRef, order};
 

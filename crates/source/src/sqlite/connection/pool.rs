@@ -19,7 +19,6 @@ use crate::sqlite::connection::authorizer::AccessMode;
 use crate::sqlite::connection::snapshot_reaper::SnapshotReaper;
 use crate::sqlite::connection::{DataVersionCheck, DbConnection, Generation};
 use crate::sqlite::error::{self, DbError};
-use crate::sqlite::read::ReadMode;
 
 /// How long a read waits for another connection's lock. A reader must not wait longer than it may make others
 /// wait.
@@ -77,6 +76,15 @@ enum Freshness {
     SnapshotAllowed,
     /// Every other read sees all earlier commits.
     Latest,
+}
+
+/// Where a read runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadMode {
+    /// On a thread that must not block: what would have to wait, or takes too long, is [`DbError::WouldBlock`].
+    Inline,
+    /// Where waiting is allowed.
+    Blocking,
 }
 
 /// Whether a read may wait for locks and connections.

@@ -28,7 +28,7 @@ use crate::progress;
 use crate::sqlite::Options;
 use crate::sqlite::column::{Column, ExpectedType, from_sqlite};
 use crate::sqlite::connection::DbConnection;
-use crate::sqlite::connection::pool::ConnectionPool;
+use crate::sqlite::connection::pool::{ConnectionPool, ReadMode};
 use crate::sqlite::error::{DbError, file_name_of};
 use crate::sqlite::read::row_buffer::RowBuffer;
 use crate::sqlite::read::select_builder::{PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate};
@@ -94,15 +94,6 @@ pub(crate) struct CachedQuery {
 pub(crate) struct PageCursor {
     pub(crate) sort_value: Option<Value>,
     pub(crate) key: Vec<Value>,
-}
-
-/// Where a read runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReadMode {
-    /// On a thread that must not block: what would have to wait, or takes too long, is [`DbError::WouldBlock`].
-    Inline,
-    /// Where waiting is allowed.
-    Blocking,
 }
 
 /// Whether more rows follow a page.

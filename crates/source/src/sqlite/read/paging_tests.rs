@@ -8,9 +8,9 @@ use contract::{DataType, Value, infer};
 use proptest::prelude::*;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 
-use crate::sqlite::connection::pool::ConnectionPool;
+use crate::sqlite::connection::pool::{ConnectionPool, ReadMode};
 use crate::sqlite::read::row_buffer::RowBuffer;
-use crate::sqlite::read::{PageStatus, ReadMode, TableReader};
+use crate::sqlite::read::{PageStatus, TableReader};
 use crate::sqlite::{Options, error::DbError, schema};
 
 /// Columns that hold any value, and the data type as which they are read.

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use contract::source::{Query, Total};
 
 use crate::sqlite::connection::DbConnection;
+use crate::sqlite::connection::pool::ReadMode;
 use crate::sqlite::error::DbError;
+use crate::sqlite::read::TableReader;
 use crate::sqlite::read::select_builder::{PageSegment, QueryParams, QueryShape};
 use crate::sqlite::read::table_scan::{ScanControl, ScanCoverage, ScanStep, TableScan};
-use crate::sqlite::read::{ReadMode, TableReader};
 
 /// How many matching rows are counted on a thread that must not block, and for how long.
 const INLINE_ROWS_MAX: u64 = 5_000;

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use contract::order::compare;
 use contract::source::{
-    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Sort, Source,
-    SourceError, TableShape, Total,
+    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Sort,
+    Source, SourceError, TableShape, Total,
 };
 use contract::{DataType, Value, ValueRef};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::ValueRef;
 use contract::source::{
-    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, RowChange, RowFlow, Search, SearchCoverage, Sort,
-    Source, SourceError, TableShape, Total,
+    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, RowChange, RowFlow, Search,
+    SearchCoverage, Sort, Source, SourceError, TableShape, Total,
 };
 use source::json::JsonLayout;
 

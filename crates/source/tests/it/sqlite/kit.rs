@@ -277,6 +277,21 @@ pub(super) fn get(reader: &dyn Reader, key: &[ValueRef<'_>]) -> Result<Option<Ve
     Ok(found)
 }
 
+/// Repeats an inline read until it is answered. A connection may have to be opened, which `blocking` does, and a busy
+/// machine may have no time for it.
+pub(super) fn retry_inline<T>(
+    blocking: impl Fn() -> Result<(), SourceError>,
+    read: impl Fn() -> Result<T, SourceError>,
+) -> T {
+    for _ in 0..10_000 {
+        match read() {
+            Err(SourceError::WouldBlock) => blocking().expect("a blocking read is answered"),
+            other => return other.expect("an inline read is answered"),
+        }
+    }
+    panic!("the read is never answered inline");
+}
+
 pub(super) type Row = (Vec<Value>, RowPosition);
 
 pub(super) fn list(reader: &dyn Reader, query: &Query<'_>) -> Result<(Vec<Row>, Option<Total>), SourceError> {

@@ -160,10 +160,11 @@ fn views_that_expand_exponentially_are_left_out() {
     let facts = db.facts();
     let names: Vec<&str> = facts.tables.iter().map(|table| table.name.as_str()).collect();
     assert_eq!(names[..4], ["t", "f", "f_own", "v0"], "{names:?}");
-    assert!(names.contains(&"v8") && !names.contains(&"v9"), "{names:?}");
-    let left_out =
-        facts.skipped_tables.iter().find(|skipped| skipped.table == "v39").expect("it is left out");
-    assert_eq!(left_out.reason, "it expands to more than 1,000 nested views; simplify its definition");
+    // From the seventh level on SQLite itself has too many tables in a join.
+    assert_eq!(names.last(), Some(&"v6"), "{names:?}");
+    let reason = "it expands to more than 1,000 nested views; simplify its definition";
+    let oversized = facts.skipped_tables.iter().filter(|skipped| skipped.reason == reason);
+    assert_eq!(oversized.count(), 31, "{:?}", facts.skipped_tables);
     assert_eq!(facts.tables[0].key, [0]);
 }
 
