@@ -321,7 +321,7 @@ fn list(connection: &Connection) -> Result<(Vec<SchemaEntry>, HashSet<String>)> 
     })?;
     let declared: Vec<SchemaEntry> = entries.collect::<Result<_>>()?;
     let oversized = view_expansion::oversized_views(&declared);
-    // `table_list` prepares every view, so it must not be asked where one is too large.
+    // `table_list` prepares every view, so it must not be used where one is too large.
     let entries =
         if oversized.is_empty() { list_with_pragma(connection)? } else { mark_shadow_tables(declared) };
     let is_own = |entry: &SchemaEntry| {
@@ -363,7 +363,7 @@ const SHADOW_SUFFIXES: [&str; 11] = [
     "_rowid",
 ];
 
-/// Finds shadow tables by their names, where `table_list` cannot be asked.
+/// Finds shadow tables by their names, where `table_list` cannot be used.
 fn mark_shadow_tables(mut entries: Vec<SchemaEntry>) -> Vec<SchemaEntry> {
     let is_virtual = |entry: &&SchemaEntry| entry.kind == "virtual";
     let shadows: HashSet<String> = entries

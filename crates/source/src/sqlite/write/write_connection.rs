@@ -335,7 +335,7 @@ mod tests {
         let mode = || AccessMode::WriteTables(Arc::new(HashSet::from(["t".to_owned()])));
         write_connection
             .check_statements(mode(), &["DELETE FROM t"])
-            .expect("who tries something out waits for nobody");
+            .expect("checking a statement does not wait");
         assert!(
             write_connection.check_statements(mode(), &["DELETE FROM u"]).is_err(),
             "and finds out all the same"

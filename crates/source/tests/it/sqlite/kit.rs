@@ -142,7 +142,7 @@ impl TestTable {
         let write =
             WriteRequest { change, idempotency_key: key, dry_run: false, now_ms: 1_000, cancelled: None };
         match self.write(&write, checks) {
-            Ok(WriteOutcome::Done) => checks.after.clone().expect("told"),
+            Ok(WriteOutcome::Done) => checks.after.clone().expect("a result"),
             Ok(WriteOutcome::Replayed(response)) => {
                 format!("again: {}", String::from_utf8(response).expect("text"))
             }
@@ -178,7 +178,7 @@ impl TestTable {
     }
 
     pub(super) fn get(&self, key: &[ValueRef<'_>]) -> Option<Vec<Value>> {
-        get(self.reader.as_ref(), key).expect("no fault")
+        get(self.reader.as_ref(), key).expect("a result")
     }
 }
 
@@ -201,7 +201,7 @@ pub(super) fn search(
         rows.push(values.iter().map(|value| value.to_value()).collect());
         RowFlow::Continue
     });
-    (rows, coverage.expect("no fault"))
+    (rows, coverage.expect("a result"))
 }
 
 /// A statement as a contract runs it.

@@ -308,7 +308,7 @@ fn a_cursor_of_another_shape_is_stale() {
         let (_, reader) = db.reader(table);
         let after = CursorPosition { sort_value: sorted, key };
         let query = Query { after: Some(&after), rows_max: 3, ..Query::default() };
-        let error = list(reader.as_ref(), &query).expect_err("a fault");
+        let error = list(reader.as_ref(), &query).expect_err("an error");
         assert!(matches!(error, SourceError::StaleCursor), "{table} {after:?} {error:?}");
     }
 }

@@ -36,7 +36,7 @@ fn hostile_names_are_quoted() {
             let before = std::fs::read(&db.path).expect("bytes");
             let (facts, reader) = db.reader(name);
             assert_eq!((facts.name.as_str(), facts.columns[0].name.as_str()), (name, column));
-            let row = get(reader.as_ref(), &[ValueRef::Text("x")]).expect("no fault").expect("a row");
+            let row = get(reader.as_ref(), &[ValueRef::Text("x")]).expect("a result").expect("a row");
             assert_eq!(row, [Value::Text("x".into()), Value::Text("y".into())]);
             for descending in [false, true] {
                 let mut query = Query { sort: sort_by(1, descending), rows_max: 1, ..Query::default() };
@@ -61,14 +61,14 @@ fn hostile_values_are_bound() {
     let before = std::fs::read(&db.path).expect("bytes");
     let (_, reader) = db.reader("t");
     for value in VALUES {
-        let row = get(reader.as_ref(), &[ValueRef::Text(value)]).expect("no fault").expect("a row");
+        let row = get(reader.as_ref(), &[ValueRef::Text(value)]).expect("a result").expect("a row");
         assert_eq!(row[1], Value::Text(value.into()));
         let query =
             Query { filters: vec![equals(1, ValueRef::Text(value))], rows_max: 9, ..Query::default() };
         assert_eq!(list(reader.as_ref(), &query).expect("rows").0.len(), 1, "{value:?}");
     }
     for value in ["", "x' OR 'a'='a", "a"] {
-        assert_eq!(get(reader.as_ref(), &[ValueRef::Text(value)]).expect("no fault"), None);
+        assert_eq!(get(reader.as_ref(), &[ValueRef::Text(value)]).expect("a result"), None);
     }
     assert_eq!(std::fs::read(&db.path).expect("bytes"), before);
 }
@@ -139,7 +139,7 @@ fn an_endless_view_is_interrupted() {
     assert_eq!(facts.row_count, None);
     assert!(!reader.can_run_inline(&contract::source::ReadRequest::Get));
     let query = Query { rows_max: 9, ..Query::default() };
-    let error = list(reader.as_ref(), &query).expect_err("a fault");
+    let error = list(reader.as_ref(), &query).expect_err("an error");
     assert_eq!(error.to_string(), "this takes too long; ask for less");
 }
 
@@ -189,7 +189,7 @@ fn several_threads_read_concurrently() {
                 for turn in 0..200 {
                     let id = (thread * 83 + turn) % 500;
                     let row =
-                        get(reader.as_ref(), &[ValueRef::Integer(id)]).expect("no fault").expect("a row");
+                        get(reader.as_ref(), &[ValueRef::Integer(id)]).expect("a result").expect("a row");
                     assert_eq!(row[1], Value::Text(format!("v{id}")));
                 }
                 assert_eq!(all(reader.as_ref()).len(), 500);

@@ -458,7 +458,7 @@ fn a_cancelled_statement_stops() {
     assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
 }
 
-/// A caller that is told "cancelled" can rely on it.
+/// A caller whose call is cancelled can rely on it.
 #[test]
 fn a_cancelled_write_changes_nothing() {
     for mode in ["DELETE", "WAL"] {
@@ -508,7 +508,7 @@ fn a_cancelled_endless_write_releases_its_lock() {
         let ended = write.join().expect("ended");
         assert!(matches!(ended, Err(WriteError::Source(SourceError::Cancelled))), "{ended:?}");
     });
-    other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("nobody is kept out");
+    other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("the lock is free");
 }
 
 #[test]
@@ -592,7 +592,7 @@ fn a_row_of_another_type_is_an_error() {
     let source = db.source();
     let statement = prepare(&source, "SELECT joined FROM customers").expect("a statement");
     db.execute("INSERT INTO customers VALUES(3, 'Cy', NULL, 'yesterday')");
-    let error = read_rows(statement.as_ref(), &[]).expect_err("a fault");
+    let error = read_rows(statement.as_ref(), &[]).expect_err("an error");
     assert_eq!(
         error.to_string(),
         "column `joined`: expected a date such as 2026-02-11, but a row has another value; the data has changed"
@@ -610,8 +610,8 @@ fn a_star_that_returns_other_columns_is_an_error() {
     assert_eq!(read_rows(all.as_ref(), &[]).expect("rows"), ["1 'a' 'b' 'c'"]);
     db.execute("ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN d TEXT");
     let response = "the statement no longer returns the columns that it returned; restart the server to read the schema again";
-    assert_eq!(read_rows(all.as_ref(), &[]).expect_err("a fault").to_string(), response);
-    let error = run_write(touch.as_ref(), &[ValueRef::Text("z")], &terms(None)).expect_err("a fault");
+    assert_eq!(read_rows(all.as_ref(), &[]).expect_err("an error").to_string(), response);
+    let error = run_write(touch.as_ref(), &[ValueRef::Text("z")], &terms(None)).expect_err("an error");
     assert_eq!(error.to_string(), response);
     let named = prepare(&source, "SELECT c FROM t").expect("a statement");
     assert_eq!(read_rows(named.as_ref(), &[]).expect("rows"), ["'c'"], "nothing was kept");
@@ -633,7 +633,7 @@ fn columns_that_cannot_store_all_digits_are_noted() {
 }
 
 /// What a column stores for a value that a statement assigns, or the error.
-fn write_through_statement(declared: &str, kind: DataType, said: ValueRef<'_>) -> String {
+fn write_through_statement(declared: &str, kind: DataType, sent: ValueRef<'_>) -> String {
     let db = TestDb::new(&format!(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v {declared}); INSERT INTO t VALUES(1, NULL)"
     ));
@@ -650,13 +650,13 @@ fn write_through_statement(declared: &str, kind: DataType, said: ValueRef<'_>) -
             ..statement_shape(sql, &facts, 1)
         };
         let statement = source.prepare(&shape).expect("prepared");
-        response.push(match run_write(statement.as_ref(), &[said], &terms(None)) {
+        response.push(match run_write(statement.as_ref(), &[sent], &terms(None)) {
             Ok(_) => {
                 let sql = format!("SELECT quote(v) FROM t WHERE id = {id}");
                 db.connect().query_row(&sql, [], |row| row.get(0)).expect("a value")
             }
             Err(WriteError::Rejected { column: Some(0), reason }) => reason,
-            Err(error) => panic!("{sql} {said:?}: {error:?}"),
+            Err(error) => panic!("{sql} {sent:?}: {error:?}"),
         });
     }
     response.dedup();
@@ -668,7 +668,7 @@ fn write_through_statement(declared: &str, kind: DataType, said: ValueRef<'_>) -
 fn values_that_a_column_would_convert_are_rejected() {
     let refused =
         |declared: &str| format!("the column `v` is declared as `{declared}` and would not store it exactly");
-    for (declared, kind, said) in [
+    for (declared, kind, sent) in [
         ("INTEGER", DataType::Text, ValueRef::Text("007")),
         ("INTEGER", DataType::Text, ValueRef::Text(" 7")),
         ("INTEGER", DataType::Text, ValueRef::Text("1e3")),
@@ -680,7 +680,7 @@ fn values_that_a_column_would_convert_are_rejected() {
         ("REAL", DataType::Int64, ValueRef::Integer((1 << 53) + 1)),
         ("REAL", DataType::Number, ValueRef::Real(-0.0)),
     ] {
-        assert_eq!(write_through_statement(declared, kind, said), refused(declared), "{declared} {said:?}");
+        assert_eq!(write_through_statement(declared, kind, sent), refused(declared), "{declared} {sent:?}");
     }
 }
 
@@ -753,7 +753,7 @@ fn a_value_that_a_collection_could_not_return_is_rejected() {
 
 #[test]
 fn text_is_rejected_in_a_column_of_numbers() {
-    for (declared, kind, said) in [
+    for (declared, kind, sent) in [
         ("INTEGER", DataType::Text, ValueRef::Text("seven")),
         ("BIGINT", DataType::Text, ValueRef::Text("")),
         ("DOUBLE", DataType::Date, ValueRef::Text("2026-02-11")),
@@ -762,21 +762,21 @@ fn text_is_rejected_in_a_column_of_numbers() {
     ] {
         let reason =
             format!("it is not a number, but the column `v`, declared as `{declared}`, holds numbers");
-        assert_eq!(write_through_statement(declared, kind, said), reason, "{declared} {said:?}");
+        assert_eq!(write_through_statement(declared, kind, sent), reason, "{declared} {sent:?}");
     }
 }
 
 /// Who is to blame if the rows of a statement do not have the described types.
 #[test]
 fn a_value_that_does_not_fit_blames_the_argument() {
-    let check = |sql: &str, said: ValueRef<'_>, expected: &str| {
+    let check = |sql: &str, sent: ValueRef<'_>, expected: &str| {
         let db = TestDb::new(
             "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, w); INSERT INTO t VALUES(1, 1, 1)",
         );
         let source = db.source();
         let statement = prepare(&source, sql).expect("one");
         db.execute("INSERT INTO t VALUES(2, 'other', 'other')");
-        let error = run_write(statement.as_ref(), &[said], &terms(None)).expect_err("it does not fit");
+        let error = run_write(statement.as_ref(), &[sent], &terms(None)).expect_err("it does not fit");
         let response = match error {
             WriteError::Rejected { column, reason } => format!("{column:?} {reason}"),
             WriteError::ContractViolation => "unwritable".to_owned(),
@@ -819,7 +819,7 @@ fn a_boolean_used_elsewhere_is_not_stored_as_text() {
 
 #[test]
 fn equivalent_values_are_accepted() {
-    for (declared, kind, said, stored) in [
+    for (declared, kind, sent, stored) in [
         ("INTEGER", DataType::Text, ValueRef::Text("7"), "7"),
         ("NUMERIC", DataType::Text, ValueRef::Text("seven"), "'seven'"),
         ("POINT", DataType::Text, ValueRef::Text("1 2"), "'1 2'"),
@@ -839,7 +839,7 @@ fn equivalent_values_are_accepted() {
         ("", DataType::Number, ValueRef::Real(1.0), "1.0"),
         ("NUMERIC", DataType::Blob, ValueRef::Blob(b"7"), "X'37'"),
     ] {
-        assert_eq!(write_through_statement(declared, kind, said), stored, "{declared} {said:?}");
+        assert_eq!(write_through_statement(declared, kind, sent), stored, "{declared} {sent:?}");
     }
 }
 

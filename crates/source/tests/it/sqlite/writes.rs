@@ -256,8 +256,8 @@ fn every_kind_of_key_is_supported() {
 #[test]
 fn checks_can_reject_a_write_and_add_values() {
     let (db, table) = shop();
-    let said = table.named_values(&[("age", ValueRef::Integer(31))]);
-    let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &said };
+    let sent = table.named_values(&[("age", ValueRef::Integer(31))]);
+    let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &sent };
     let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
     let response = table.change_with(update(), None, &mut stale);
     assert_eq!(response, "the record changed since it was read");
