@@ -11,6 +11,10 @@ use crate::data_type::DataType;
 use crate::diagnostic::Diagnostic;
 use crate::value::{Value, ValueRef};
 
+/// Set when the caller has gone away or the call's time is up: the work should stop. Shared, so that a source can hand
+/// it to a callback that outlives the borrow.
+pub type CancelFlag = Arc<std::sync::atomic::AtomicBool>;
+
 /// A file or database.
 pub trait Source: Send + Sync {
     /// Reports the current tables and columns. May read all data once.
@@ -293,7 +297,7 @@ pub struct Search<'a> {
     pub rows_max: usize,
     /// Without an index, no more rows than this are scanned.
     pub scan_rows_max: usize,
-    pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
+    pub cancelled: Option<&'a CancelFlag>,
     /// Counts the scanned rows, for progress notifications.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }
@@ -327,7 +331,7 @@ pub struct WriteRequest<'a> {
     pub now_ms: u64,
     /// Set when the caller has gone away. A write that is not yet committed is abandoned with
     /// [`SourceError::Cancelled`].
-    pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
+    pub cancelled: Option<&'a CancelFlag>,
 }
 
 /// Values come with their indexes in the shape's columns. A column without one keeps its value, or gets its default.
@@ -501,7 +505,7 @@ pub trait PreparedStatement: Send + Sync {
     fn read(
         &self,
         arguments: &[ValueRef<'_>],
-        cancelled: Option<&std::sync::atomic::AtomicBool>,
+        cancelled: Option<&CancelFlag>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError>;
 
@@ -548,7 +552,7 @@ pub struct StatementWriteOptions<'a> {
     pub dry_run: bool,
     pub now_ms: u64,
     /// As in [`WriteRequest::cancelled`].
-    pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
+    pub cancelled: Option<&'a CancelFlag>,
 }
 
 /// The position of a row in a table without a key: its number, and the version of the table that it refers to.
@@ -579,7 +583,7 @@ pub struct Query<'a> {
     /// No more rows than this are needed.
     pub rows_max: usize,
     /// Set when the caller has gone away; the work should stop.
-    pub cancelled: Option<&'a std::sync::atomic::AtomicBool>,
+    pub cancelled: Option<&'a CancelFlag>,
     /// Counts the scanned rows, for progress notifications.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }

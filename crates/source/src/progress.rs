@@ -16,11 +16,11 @@ pub(crate) struct ScanProgress<'a> {
 
 impl<'a> ScanProgress<'a> {
     pub(crate) fn for_query(query: &Query<'a>) -> Self {
-        Self { cancelled: query.cancelled, progress: query.progress, unreported: 0 }
+        Self { cancelled: query.cancelled.map(|flag| &**flag), progress: query.progress, unreported: 0 }
     }
 
     pub(crate) fn for_search(search: &Search<'a>) -> Self {
-        Self { cancelled: search.cancelled, progress: search.progress, unreported: 0 }
+        Self { cancelled: search.cancelled.map(|flag| &**flag), progress: search.progress, unreported: 0 }
     }
 
     /// Counts one row. Fails with `Cancelled` if the caller has gone away.

@@ -12,11 +12,11 @@ mod statement;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::bind;
 use contract::confirmation::WriteOperation;
-use contract::source::{PreparedStatement, ReadRequest, Reader, Writer};
+use contract::source::{CancelFlag, PreparedStatement, ReadRequest, Reader, Writer};
 use contract::{Contract, ToolOperation};
 use hashbrown::HashMap;
 use spile_core::{
@@ -112,7 +112,7 @@ impl ContractProvider {
     fn run_blocking(&self, index: usize, call: &Call, cx: &CallContext<'_>) -> Run {
         let (inner, call, platform) = (self.0.clone(), call.clone(), cx.platform.clone());
         let blocking = Arc::new(BlockingContext {
-            cancelled: AtomicBool::new(false),
+            cancelled: CancelFlag::default(),
             rows_scanned: AtomicU64::new(0),
             caller: cx.caller.clone(),
             journal: cx.journal.clone(),
@@ -141,7 +141,7 @@ impl ContractProvider {
 /// What a call on a blocking thread takes with it, and what the async side sees of it.
 struct BlockingContext {
     /// Set when the caller has gone away; the work should stop.
-    cancelled: AtomicBool,
+    cancelled: CancelFlag,
     /// Number of rows scanned so far, for progress notifications.
     rows_scanned: AtomicU64,
     caller: Caller,

@@ -1,6 +1,6 @@
 //! Reads: one record by its key, a page of a list, the matches of a search.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use contract::bind::{BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, Page, RecordError, RowList};
@@ -27,7 +27,7 @@ impl ListRequest<'_> {
             after: self.after.as_ref(),
             // One more than the page holds, to know whether there is another page.
             rows_max: self.rows_max + 1,
-            cancelled: blocking.map(|blocking| -> &AtomicBool { &blocking.cancelled }),
+            cancelled: blocking.map(|blocking| &blocking.cancelled),
             progress: blocking.map(|blocking| -> &AtomicU64 { &blocking.rows_scanned }),
         }
     }

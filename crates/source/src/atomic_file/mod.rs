@@ -71,7 +71,7 @@ pub(crate) struct ReplaceOptions<'a> {
 impl<'a> ReplaceOptions<'a> {
     pub(crate) fn of(write: &WriteRequest<'a>) -> Self {
         let WriteRequest { change: _, idempotency_key, dry_run, now_ms, cancelled } = *write;
-        Self { idempotency_key, dry_run, now_ms, cancelled }
+        Self { idempotency_key, dry_run, now_ms, cancelled: cancelled.map(|flag| &**flag) }
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) enum DbError {
     Sql(Error),
     /// The deadline passed; the lock has been released.
     DeadlineExceeded,
+    /// The read runs on a thread that must not block, and would have to wait.
+    WouldBlock,
     Source(SourceError),
 }
 
@@ -41,7 +43,7 @@ impl DbError {
     pub(super) fn is_too_big(&self) -> bool {
         match self {
             Self::Sql(error) => error.sqlite_error_code() == Some(ErrorCode::TooBig),
-            Self::DeadlineExceeded | Self::Source(_) => false,
+            Self::DeadlineExceeded | Self::WouldBlock | Self::Source(_) => false,
         }
     }
 
@@ -51,8 +53,22 @@ impl DbError {
             Self::Sql(error) => {
                 matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
             }
-            Self::DeadlineExceeded | Self::Source(_) => false,
+            Self::DeadlineExceeded | Self::WouldBlock | Self::Source(_) => false,
         }
+    }
+
+    /// Whether a JSON function met text that is not JSON, or a path that is not one.
+    pub(super) fn is_json_error(&self) -> bool {
+        let message = match self {
+            Self::Sql(Error::SqliteFailure(_, Some(message))) => message,
+            Self::Sql(Error::SqlInputError { msg, .. }) => msg,
+            _ => return false,
+        };
+        message.contains("malformed JSON") || message.contains("JSON path")
+    }
+
+    pub(super) fn would_block(&self) -> bool {
+        matches!(self, Self::WouldBlock)
     }
 
     /// Whether SQLite needed an integer and got another type.
@@ -69,6 +85,7 @@ impl DbError {
         match self {
             Self::Sql(error) => source_error(&error, path),
             Self::DeadlineExceeded => SourceError::Timeout,
+            Self::WouldBlock => SourceError::WouldBlock,
             Self::Source(error) => error,
         }
     }
@@ -127,7 +144,7 @@ pub(super) fn source_error_on_write(error: DbError, path: &Path) -> SourceError 
     let name = file_name_of(path);
     let code = match &error {
         DbError::Sql(error) => error.sqlite_error_code(),
-        DbError::DeadlineExceeded | DbError::Source(_) => None,
+        DbError::DeadlineExceeded | DbError::WouldBlock | DbError::Source(_) => None,
     };
     let detail = || format!("{}: {error:?}", path.display());
     match code {

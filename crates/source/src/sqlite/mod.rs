@@ -83,13 +83,13 @@ pub struct Options {
     pub scan_rows_max: u64,
     /// For how long a table is profiled.
     pub scan_ms_max: u64,
-    /// How long a list may take in total. It releases its lock in between.
-    pub list_ms_max: u64,
+    /// How long a call may take that cannot be cancelled. The deadline of all others is their caller's.
+    pub call_ms_max: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { connections_max: 8, scan_rows_max: 1_000_000, scan_ms_max: 2_000, list_ms_max: 20_000 }
+        Self { connections_max: 8, scan_rows_max: 1_000_000, scan_ms_max: 2_000, call_ms_max: 60_000 }
     }
 }
 

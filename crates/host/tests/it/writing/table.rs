@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
 use contract::source::{
-    CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey, PreparedStatement, Query,
-    ReadRequest, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage, Source, SourceError,
-    SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions, TableFacts,
-    TableShape, Total, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
+    CancelFlag, CaptureMode, ChangeSummary, ColumnFacts, ContractViolation, IdempotencyKey,
+    PreparedStatement, Query, ReadRequest, Reader, RowChange, RowFlow, RowPosition, Search, SearchCoverage,
+    Source, SourceError, SourceFacts, StatementError, StatementFacts, StatementShape, StatementWriteOptions,
+    TableFacts, TableShape, Total, WriteChecks, WriteError, WriteOutcome, WriteRequest, Writer,
 };
 use contract::{DataType, Value, ValueRef, order};
 
@@ -71,7 +71,7 @@ impl Table {
     }
 
     /// Waits until `slow` is cleared or the caller has gone away.
-    fn wait_while_slow(&self, cancelled: Option<&AtomicBool>) -> Result<(), SourceError> {
+    fn wait_while_slow(&self, cancelled: Option<&CancelFlag>) -> Result<(), SourceError> {
         self.entered.store(true, Ordering::SeqCst);
         while self.slow.load(Ordering::SeqCst) {
             if cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
@@ -360,7 +360,7 @@ impl PreparedStatement for TableStatement {
     fn read(
         &self,
         arguments: &[ValueRef<'_>],
-        _: Option<&AtomicBool>,
+        _: Option<&CancelFlag>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError> {
         self.table.record_read_thread();

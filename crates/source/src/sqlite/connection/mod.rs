@@ -9,16 +9,16 @@
 //! file locks, which cost more than reading a row. The pool decides for how long.
 
 pub(crate) mod authorizer;
-pub(crate) mod cancellation;
 pub(crate) mod change_recorder;
 pub(crate) mod pool;
 pub(crate) mod snapshot_reaper;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use contract::source::CancelFlag;
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::hooks::AuthContext;
@@ -30,6 +30,8 @@ use authorizer::{AccessMode, SqlAuthorizer};
 use change_recorder::SharedChanges;
 
 pub(crate) struct DbConnection {
+    /// Different for every connection of this process.
+    pub(crate) id: u64,
     pub(crate) inner: Connection,
     pub(crate) authorizer: Arc<SqlAuthorizer>,
     deadline: Arc<Deadline>,
@@ -44,7 +46,7 @@ pub(crate) struct DbConnection {
     /// Until when reads may use the open snapshot, if there is one.
     snapshot_until: Option<Instant>,
     /// The last `PRAGMA data_version`: it changes when another connection commits.
-    data_version: Option<i64>,
+    last_data_version: Option<i64>,
 }
 
 /// The file that a connection was opened on, and the number of our own commits when it was last lent.
@@ -60,6 +62,8 @@ pub(crate) enum DataVersionCheck {
     Unchanged,
     Changed,
 }
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// How many connections of this process can write.
 static WRITER_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -86,12 +90,14 @@ impl Drop for WriterCountGuard {
     }
 }
 
-/// When a statement must stop.
+/// When a statement must stop: at its deadline, or when its caller has gone away.
 #[derive(Debug)]
 struct Deadline {
     start: Instant,
     /// Nanoseconds since `start`; 0 means no deadline.
     ns: AtomicU64,
+    /// The flag of the call that the connection works for.
+    cancelled: Mutex<Option<CancelFlag>>,
 }
 
 /// How often a statement checks its deadline, in virtual machine instructions: about every 20 µs.
@@ -187,11 +193,13 @@ impl DbConnection {
         let callback_authorizer = Arc::clone(&authorizer);
         connection
             .authorizer(Some(move |context: AuthContext<'_>| callback_authorizer.authorize(&context)))?;
-        let deadline = Arc::new(Deadline { start: Instant::now(), ns: AtomicU64::new(0) });
+        let deadline =
+            Arc::new(Deadline { start: Instant::now(), ns: AtomicU64::new(0), cancelled: Mutex::default() });
         let callback_deadline = Arc::clone(&deadline);
         connection.progress_handler(PROGRESS_STEPS, Some(move || callback_deadline.has_passed()))?;
         let is_wal = mode == "wal";
         Ok(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             inner: connection,
             authorizer,
             deadline,
@@ -200,7 +208,7 @@ impl DbConnection {
             _writer_count: None,
             captured_changes: SharedChanges::default(),
             snapshot_until: None,
-            data_version: None,
+            last_data_version: None,
         })
     }
 
@@ -208,11 +216,16 @@ impl DbConnection {
     pub(crate) fn begin_snapshot(&mut self, until: Instant) -> rusqlite::Result<DataVersionCheck> {
         self.inner.prepare_cached("BEGIN")?.execute([])?;
         self.snapshot_until = Some(until);
-        let version = self.inner.prepare_cached(DATA_VERSION_SQL)?.query_row([], |row| row.get(0))?;
+        let version = self.data_version()?;
         // The first check on a connection has nothing to compare with. Files that are written to are reopened
         // often, so `Changed` is the safe answer.
-        let is_same = self.data_version.replace(version) == Some(version);
+        let is_same = self.last_data_version.replace(version) == Some(version);
         Ok(if is_same { DataVersionCheck::Unchanged } else { DataVersionCheck::Changed })
+    }
+
+    /// A number that stays the same until another connection commits.
+    pub(crate) fn data_version(&self) -> rusqlite::Result<i64> {
+        self.inner.prepare_cached(DATA_VERSION_SQL)?.query_row([], |row| row.get(0))
     }
 
     /// Ends the snapshot. If that fails the connection must be closed.
@@ -240,9 +253,19 @@ impl DbConnection {
         self.deadline.ns.store(u64::try_from(ns).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// A handle with which another thread interrupts the running statement.
-    pub(crate) fn cancel_handle(&self) -> CancelHandle {
-        CancelHandle(Arc::clone(&self.deadline))
+    /// Interrupts statements once the caller has gone away, until what is returned is dropped.
+    pub(crate) fn cancel_on(&self, cancelled: Option<&CancelFlag>) -> CancelGuard {
+        self.deadline.set_cancel_flag(cancelled.cloned());
+        CancelGuard(Arc::clone(&self.deadline))
+    }
+
+    /// Limits the time of statements of a call. The deadline of a call that can be cancelled is its caller's, who cancels
+    /// it then: a second one would race with it, and the call would have two answers.
+    pub(crate) fn set_call_limit(&self, cancelled: Option<&CancelFlag>, fallback: Duration) {
+        match cancelled {
+            Some(_) => self.clear_deadline(),
+            None => self.set_deadline(fallback),
+        }
     }
 
     /// Statements run without a time limit.
@@ -251,19 +274,28 @@ impl DbConnection {
     }
 }
 
-/// Interrupts what a connection runs.
-pub(crate) struct CancelHandle(Arc<Deadline>);
+/// Detaches a connection from a call's cancel flag when it is dropped.
+pub(crate) struct CancelGuard(Arc<Deadline>);
 
-impl CancelHandle {
-    pub(crate) fn cancel(&self) {
-        self.0.ns.store(1, Ordering::Relaxed);
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        self.0.set_cancel_flag(None);
     }
 }
 
 impl Deadline {
+    fn set_cancel_flag(&self, cancelled: Option<CancelFlag>) {
+        *self.cancelled.lock().unwrap_or_else(PoisonError::into_inner) = cancelled;
+    }
+
+    /// Called by SQLite on the thread that runs the statement.
     fn has_passed(&self) -> bool {
         let ns = self.ns.load(Ordering::Relaxed);
-        ns != 0 && self.start.elapsed().as_nanos() > u128::from(ns)
+        if ns != 0 && self.start.elapsed().as_nanos() > u128::from(ns) {
+            return true;
+        }
+        let cancelled = self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
     }
 }
 

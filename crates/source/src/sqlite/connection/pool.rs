@@ -78,6 +78,22 @@ enum Freshness {
     Latest,
 }
 
+/// Where a read runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadMode {
+    /// On a thread that must not block: what would have to wait, or takes too long, is [`DbError::WouldBlock`].
+    Inline,
+    /// Where waiting is allowed.
+    Blocking,
+}
+
+/// Whether a read may wait for locks and connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Never,
+    UpTo(Duration),
+}
+
 /// A connection lent for one read.
 struct PooledConnection<'p> {
     pool: &'p ConnectionPool,
@@ -112,7 +128,7 @@ impl ConnectionPool {
 
     /// Runs a read. Retries for a short time while another connection holds a lock.
     pub(crate) fn read<T>(&self, run: impl FnMut(&DbConnection) -> Result<T, DbError>) -> Result<T, DbError> {
-        self.run(Freshness::Latest, LOCK_TIMEOUT, run)
+        self.run(Freshness::Latest, Wait::UpTo(LOCK_TIMEOUT), run)
     }
 
     /// Like `read`, with a longer wait for locks.
@@ -121,40 +137,58 @@ impl ConnectionPool {
         lock_timeout: Duration,
         run: impl FnMut(&DbConnection) -> Result<T, DbError>,
     ) -> Result<T, DbError> {
-        self.run(Freshness::Latest, lock_timeout, run)
+        self.run(Freshness::Latest, Wait::UpTo(lock_timeout), run)
     }
 
-    /// Like `read`, for one row by its key: the data may be as old as [`SNAPSHOT_LIFETIME`].
-    #[inline]
-    pub(crate) fn read_row<T>(
+    /// Like `read`, on a thread that must not block: where this would have to wait for a lock or a connection, or would have
+    /// to open one, it returns [`DbError::WouldBlock`].
+    pub(crate) fn read_inline<T>(
         &self,
         run: impl FnMut(&DbConnection) -> Result<T, DbError>,
     ) -> Result<T, DbError> {
-        self.run(Freshness::SnapshotAllowed, LOCK_TIMEOUT, run)
+        self.run(Freshness::Latest, Wait::Never, run)
+    }
+
+    /// Like `read` or `read_inline`, for one row by its key: the data may be as old as [`SNAPSHOT_LIFETIME`].
+    #[inline]
+    pub(crate) fn read_row<T>(
+        &self,
+        mode: ReadMode,
+        run: impl FnMut(&DbConnection) -> Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        let wait = match mode {
+            ReadMode::Inline => Wait::Never,
+            ReadMode::Blocking => Wait::UpTo(LOCK_TIMEOUT),
+        };
+        self.run(Freshness::SnapshotAllowed, wait, run)
     }
 
     #[inline]
     fn run<T>(
         &self,
         freshness: Freshness,
-        lock_timeout: Duration,
+        wait: Wait,
         mut run: impl FnMut(&DbConnection) -> Result<T, DbError>,
     ) -> Result<T, DbError> {
         let (mut waiting_since, mut is_rolled_back) = (None, false);
         loop {
-            match self.acquire(freshness).and_then(|lent| lent.run(&mut run)) {
-                Err(error) if error.is_busy() => {
+            let result = self.acquire(freshness, wait).and_then(|lent| lent.run(&mut run));
+            match (result, wait) {
+                (Err(error), Wait::Never) if error.is_busy() || error.has_hot_journal() => {
+                    return Err(DbError::WouldBlock);
+                }
+                (Err(error), Wait::UpTo(lock_timeout)) if error.is_busy() => {
                     let now = Instant::now();
                     if now - *waiting_since.get_or_insert(now) >= lock_timeout {
                         return Err(error);
                     }
                     std::thread::sleep(RETRY_DELAY);
                 }
-                Err(error) if error.has_hot_journal() && !is_rolled_back => {
+                (Err(error), Wait::UpTo(_)) if error.has_hot_journal() && !is_rolled_back => {
                     is_rolled_back = true;
                     self.roll_back_hot_journal()?;
                 }
-                other => return other,
+                (other, _) => return other,
             }
         }
     }
@@ -224,7 +258,7 @@ impl ConnectionPool {
         error.into_source_error(&self.path)
     }
 
-    fn acquire(&self, freshness: Freshness) -> Result<PooledConnection<'_>, DbError> {
+    fn acquire(&self, freshness: Freshness, wait: Wait) -> Result<PooledConnection<'_>, DbError> {
         let mut now = Instant::now();
         let mut state = self.shared.lock();
         self.check_file(&mut state, now)?;
@@ -232,16 +266,19 @@ impl ConnectionPool {
             if let Some(connection) = state.idle.pop() {
                 break Some(connection);
             }
+            if wait == Wait::Never {
+                return Err(DbError::WouldBlock);
+            }
             if state.open_count < self.connections_max {
                 state.open_count += 1;
                 break None;
             }
             state.waiting_count += 1;
             let result = self.shared.connection_freed.wait_timeout(state, LOCK_TIMEOUT);
-            let (after, wait) = result.unwrap_or_else(PoisonError::into_inner);
+            let (after, timeout) = result.unwrap_or_else(PoisonError::into_inner);
             state = after;
             state.waiting_count -= 1;
-            if wait.timed_out() && state.idle.is_empty() {
+            if timeout.timed_out() && state.idle.is_empty() {
                 let detail = format!("all {} connections are in use", self.connections_max);
                 return Err(SourceError::Busy { detail }.into());
             }
@@ -443,7 +480,7 @@ mod tests {
     use contract::source::SourceError;
     use rusqlite::Connection;
 
-    use super::{ConnectionPool, PoolState};
+    use super::{ConnectionPool, PoolState, ReadMode};
     use crate::sqlite::connection::snapshot_reaper::SnapshotReaper;
 
     /// Far more iterations than needed.
@@ -466,7 +503,7 @@ mod tests {
         }
 
         fn row(&self) -> i64 {
-            let row = self.pool.read_row(|connection| {
+            let row = self.pool.read_row(ReadMode::Blocking, |connection| {
                 let mut statement = connection.inner.prepare_cached("SELECT a FROM t")?;
                 Ok(statement.query_row([], |row| row.get(0))?)
             });
@@ -549,7 +586,7 @@ mod tests {
     fn a_failed_read_ends_its_snapshot() {
         let fixture = PoolFixture::new("WAL");
         fixture.read_until_snapshot();
-        let read = fixture.pool.read_row(|connection| {
+        let read = fixture.pool.read_row(ReadMode::Blocking, |connection| {
             connection.inner.prepare_cached("SELECT a FROM t")?;
             Err::<(), _>(SourceError::StaleCursor.into())
         });

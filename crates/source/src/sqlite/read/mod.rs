@@ -8,13 +8,14 @@ pub(crate) mod search;
 pub(crate) mod select_builder;
 pub(crate) mod served_tables;
 pub(crate) mod table_scan;
+mod total;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use contract::source::{
-    Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
+    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
     SearchCoverage, SourceError, TableShape, Total,
 };
 use contract::{Value, ValueRef};
@@ -27,11 +28,12 @@ use crate::progress;
 use crate::sqlite::Options;
 use crate::sqlite::column::{Column, ExpectedType, from_sqlite};
 use crate::sqlite::connection::DbConnection;
-use crate::sqlite::connection::pool::ConnectionPool;
+use crate::sqlite::connection::pool::{ConnectionPool, ReadMode};
 use crate::sqlite::error::{DbError, file_name_of};
 use crate::sqlite::read::row_buffer::RowBuffer;
 use crate::sqlite::read::select_builder::{PageSegment, QueryParams, QueryShape, SelectBuilder, SqlTemplate};
 use crate::sqlite::read::served_tables::{ServedTable, ServedTables};
+use crate::sqlite::read::total::CountedRows;
 use crate::sqlite::schema::{RowLocator, Schema, Table};
 
 /// How long a statement may hold its lock. A writer with a busy timeout of 50 ms gets through, even if our
@@ -41,8 +43,8 @@ const LOCK_HOLD_MAX: Duration = Duration::from_millis(5);
 const LOCK_HOLD_WAL_MAX: Duration = Duration::from_millis(40);
 /// A table with so few rows is read quickly, whatever the query.
 const SMALL_ROWS: u64 = 2_000;
-/// Up to this many rows are counted for a total.
-const COUNT_ROWS: u64 = 5_000;
+/// How long a statement may take on a thread that must not block.
+const INLINE_TIME_MAX: Duration = Duration::from_millis(5);
 /// A larger page is handed over in parts.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 const ROWS_MAX: usize = 10_000;
@@ -62,11 +64,13 @@ pub(crate) struct TableReader {
     /// How a page continues: after a key, after a rowid, or at an offset.
     pub(crate) paging: Paging,
     pub(crate) lock_hold_max: Duration,
-    list_ms_max: u64,
+    /// For calls that cannot be cancelled.
+    pub(crate) call_max: Duration,
     pub(crate) sql_name: String,
     is_small: bool,
-    /// Whether the table had few enough rows to count them for every list.
-    counts_total: bool,
+    /// The number of all rows, as each connection counted them.
+    pub(crate) counted_rows: Mutex<Vec<CountedRows>>,
+    pub(crate) connections_max: usize,
     key_lookup: SqlTemplate,
     query_cache: RwLock<HashMap<QueryShape, Arc<CachedQuery>, RandomState>>,
     /// Counted among the served tables while this reader is in use.
@@ -80,8 +84,8 @@ pub(crate) enum Paging {
     Offset,
 }
 
-struct CachedQuery {
-    template: SqlTemplate,
+pub(crate) struct CachedQuery {
+    pub(crate) template: SqlTemplate,
     is_cheap: bool,
 }
 
@@ -147,9 +151,10 @@ impl TableReader {
             key_is_declared,
             paging,
             lock_hold_max: if is_wal { LOCK_HOLD_WAL_MAX } else { LOCK_HOLD_MAX },
-            list_ms_max: options.list_ms_max,
+            call_max: Duration::from_millis(options.call_ms_max),
             is_small: false,
-            counts_total: false,
+            counted_rows: Mutex::default(),
+            connections_max: options.connections_max.max(1),
             key_lookup: SqlTemplate::default(),
             query_cache: RwLock::default(),
             _served_table: None,
@@ -163,6 +168,18 @@ impl TableReader {
         self._served_table = Some(served.add(shape));
     }
 
+    /// Runs a read on a pooled connection.
+    pub(crate) fn read_in<T>(
+        &self,
+        mode: ReadMode,
+        run: impl FnMut(&DbConnection) -> Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        match mode {
+            ReadMode::Inline => self.pool.read_inline(run),
+            ReadMode::Blocking => self.pool.read(run),
+        }
+    }
+
     /// Prepares what every call needs, and finds errors before the first call.
     fn prepare(&mut self) -> Result<(), SourceError> {
         let filters = self.key.iter().map(|column| (*column, Comparison::Equals)).collect();
@@ -171,11 +188,10 @@ impl TableReader {
         let is_view = self.table.locator == RowLocator::None;
         let counted = self.pool.read(|connection| {
             connection.inner.prepare_cached(&self.key_lookup.sql)?;
-            if is_view { Ok(None) } else { self.count(connection, COUNT_ROWS) }
+            if is_view { Ok(None) } else { self.count(connection, SMALL_ROWS) }
         });
         let counted = counted.map_err(|error| self.pool.source_error(error))?;
-        self.counts_total = counted.is_some();
-        self.is_small = counted.is_some_and(|rows| rows <= SMALL_ROWS);
+        self.is_small = counted.is_some();
         Ok(())
     }
 
@@ -203,7 +219,11 @@ impl TableReader {
         self.query_cache.read().unwrap_or_else(PoisonError::into_inner).get(shape).map(Arc::clone)
     }
 
-    fn query_for(&self, shape: QueryShape, connection: &DbConnection) -> Result<Arc<CachedQuery>, DbError> {
+    pub(crate) fn query_for(
+        &self,
+        shape: QueryShape,
+        connection: &DbConnection,
+    ) -> Result<Arc<CachedQuery>, DbError> {
         if let Some(cached) = self.cached_query(&shape) {
             return Ok(cached);
         }
@@ -328,10 +348,11 @@ impl TableReader {
     fn find_by_index(
         &self,
         filters: &[Filter<'_>],
+        mode: ReadMode,
         row: &mut dyn FnMut(&[ValueRef<'_>]),
     ) -> Result<bool, DbError> {
         let values = QueryParams { filters, sort: None, sort_value: None, key: &[], limit: 1 };
-        self.pool.read_row(|connection| {
+        self.pool.read_row(mode, |connection| {
             let mut statement = connection.inner.prepare_cached(&self.key_lookup.sql)?;
             self.key_lookup.bind(&mut statement, &self.columns, &self.key, &values)?;
             let mut rows = statement.raw_query();
@@ -346,18 +367,12 @@ impl TableReader {
     fn find_by_query(
         &self,
         filters: Vec<Filter<'_>>,
+        mode: ReadMode,
         row: &mut dyn FnMut(&[ValueRef<'_>]),
     ) -> Result<bool, DbError> {
         let mut page = RowBuffer::new(self.columns.len());
         let query = Query { filters, rows_max: 2, ..Query::default() };
-        match self.query_page(&query, None, 2, &mut page) {
-            Err(DbError::DeadlineExceeded) => {
-                self.scan_page(&query, None, 2, &mut page)?;
-            }
-            status => {
-                status?;
-            }
-        }
+        self.fill_page(&query, None, 2, mode, &mut page)?;
         match page.row_count() {
             0 => Ok(false),
             1 => {
@@ -374,25 +389,55 @@ impl TableReader {
         query: &Query<'_>,
         after: Option<&PageCursor>,
         rows_max: usize,
+        mode: ReadMode,
         page: &mut RowBuffer,
     ) -> Result<PageStatus, DbError> {
-        let segments = self.segments(query, after);
-        self.pool.read(|connection| {
-            page.clear();
-            connection.set_deadline(self.lock_hold_max);
-            // One snapshot for all segments.
-            let _snapshot = if segments.len() > 1 { Some(ReadTransaction::begin(connection)?) } else { None };
-            for segment in segments {
-                let cached = self.query_for(QueryShape::new(query, *segment), connection)?;
-                let left = rows_max - page.row_count();
-                if let PageStatus::MayHaveMore =
-                    self.query_segment(query, after, left, &cached.template, connection, page)?
-                {
-                    return Ok(PageStatus::MayHaveMore);
-                }
-            }
-            Ok(PageStatus::Exhausted)
+        self.read_in(mode, |connection| {
+            connection.set_deadline(match mode {
+                ReadMode::Inline => INLINE_TIME_MAX,
+                ReadMode::Blocking => self.lock_hold_max,
+            });
+            self.query_segments(query, after, rows_max, connection, page)
         })
+    }
+
+    /// Fills a page within the time of the call.
+    fn query_whole_page(
+        &self,
+        query: &Query<'_>,
+        after: Option<&PageCursor>,
+        rows_max: usize,
+        page: &mut RowBuffer,
+    ) -> Result<PageStatus, DbError> {
+        self.pool.read_with_timeout(table_scan::LOCK_TIMEOUT, |connection| {
+            connection.set_call_limit(query.cancelled, self.call_max);
+            let _cancel = connection.cancel_on(query.cancelled);
+            self.query_segments(query, after, rows_max, connection, page)
+        })
+    }
+
+    fn query_segments(
+        &self,
+        query: &Query<'_>,
+        after: Option<&PageCursor>,
+        rows_max: usize,
+        connection: &DbConnection,
+        page: &mut RowBuffer,
+    ) -> Result<PageStatus, DbError> {
+        page.clear();
+        let segments = self.segments(query, after);
+        // One snapshot for all segments.
+        let _snapshot = if segments.len() > 1 { Some(ReadTransaction::begin(connection)?) } else { None };
+        for segment in segments {
+            let cached = self.query_for(QueryShape::new(query, *segment), connection)?;
+            let left = rows_max - page.row_count();
+            if let PageStatus::MayHaveMore =
+                self.query_segment(query, after, left, &cached.template, connection, page)?
+            {
+                return Ok(PageStatus::MayHaveMore);
+            }
+        }
+        Ok(PageStatus::Exhausted)
     }
 
     fn segments(&self, query: &Query<'_>, after: Option<&PageCursor>) -> &'static [PageSegment] {
@@ -479,46 +524,63 @@ impl TableReader {
     fn list_pages(
         &self,
         query: &Query<'_>,
+        mode: ReadMode,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
-    ) -> Result<Option<u64>, DbError> {
+    ) -> Result<Total, DbError> {
         let rows_max = query.rows_max.min(ROWS_MAX);
         let mut after = self.parse_cursor(query)?;
         let mut page = RowBuffer::new(self.columns.len());
         let (mut read, mut total) = (0, None);
         while read < rows_max {
-            let status = match self.query_page(query, after.as_ref(), rows_max - read, &mut page) {
-                Err(DbError::DeadlineExceeded) => {
-                    total = Some(self.scan_page(query, after.as_ref(), rows_max - read, &mut page)?);
-                    if page.row_count() < rows_max - read {
-                        PageStatus::Exhausted
-                    } else {
-                        PageStatus::MayHaveMore
-                    }
-                }
-                status => {
-                    let status = status?;
-                    progress::report_rows(query.progress, page.row_count() as u64);
-                    status
-                }
-            };
+            let (status, counted) =
+                self.fill_page(query, after.as_ref(), rows_max - read, mode, &mut page)?;
+            total = counted.or(total);
             read += page.row_count();
-            if self.emit_rows(query, &page, row)? == RowFlow::Stop {
-                read = rows_max;
-            }
+            let flow = self.emit_rows(query, &page, row)?;
             match status {
                 PageStatus::Exhausted if query.after.is_none() => {
-                    return Ok(Some(total.unwrap_or(read as u64)));
+                    return Ok(Total::Exact(total.unwrap_or(read as u64)));
                 }
                 PageStatus::Exhausted => break,
+                PageStatus::MayHaveMore if flow == RowFlow::Stop => break,
                 PageStatus::MayHaveMore => after = self.cursor_after(query, &page).or(after),
             }
         }
         match total {
-            None if query.filters.is_empty() && self.counts_total => {
-                self.pool.read(|connection| self.count(connection, COUNT_ROWS))
-            }
-            total => Ok(total),
+            Some(total) => Ok(Total::Exact(total)),
+            None => self.total(query, mode, read as u64),
         }
+    }
+
+    /// Fills a page: in one piece if that is quick, else by a scan that releases its lock. Returns the number of matching
+    /// rows if the scan counted them.
+    fn fill_page(
+        &self,
+        query: &Query<'_>,
+        after: Option<&PageCursor>,
+        rows_max: usize,
+        mode: ReadMode,
+        page: &mut RowBuffer,
+    ) -> Result<(PageStatus, Option<u64>), DbError> {
+        let status = match self.query_page(query, after, rows_max, mode, page) {
+            Err(DbError::DeadlineExceeded) if mode == ReadMode::Inline => return Err(DbError::WouldBlock),
+            Err(DbError::DeadlineExceeded) if self.can_scan() => {
+                let total = self.scan_page(query, after, rows_max, page)?;
+                let is_full = page.row_count() >= rows_max;
+                let status = if is_full { PageStatus::MayHaveMore } else { PageStatus::Exhausted };
+                return Ok((status, Some(total)));
+            }
+            // A view cannot be continued, so it holds its lock until it ends, as a statement does.
+            Err(DbError::DeadlineExceeded) => self.query_whole_page(query, after, rows_max, page)?,
+            status => status?,
+        };
+        progress::report_rows(query.progress, page.row_count() as u64);
+        Ok((status, None))
+    }
+
+    /// Whether a scan can continue after it released its lock.
+    pub(crate) fn can_scan(&self) -> bool {
+        self.table.locator != RowLocator::None && self.paging != Paging::Offset
     }
 
     fn emit_rows(
@@ -545,8 +607,52 @@ impl TableReader {
         Ok(RowFlow::Continue)
     }
 
-    pub(crate) fn list_deadline(&self) -> Instant {
-        Instant::now() + Duration::from_millis(self.list_ms_max)
+    #[inline]
+    fn find(
+        &self,
+        key: &[ValueRef<'_>],
+        mode: ReadMode,
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        if key.len() != self.key.len() || key.is_empty() {
+            return Ok(false);
+        }
+        let found = match (self.key_is_declared, &self.key[..], key) {
+            (true, [column], [value]) => self.find_by_index(
+                &[Filter { column: *column, comparison: Comparison::Equals, value: *value }],
+                mode,
+                row,
+            ),
+            (true, ..) => self.find_by_index(&self.key_filters(key), mode, row),
+            (false, ..) => self.find_by_query(self.key_filters(key), mode, row),
+        };
+        found.map_err(|error| self.pool.source_error(error))
+    }
+
+    fn list_in(
+        &self,
+        query: &Query<'_>,
+        mode: ReadMode,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Option<Total>, SourceError> {
+        if query.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+            return Err(SourceError::Cancelled);
+        }
+        self.list_pages(query, mode, row).map(Some).map_err(|error| self.source_error(error, query.cancelled))
+    }
+
+    /// When a scan stops by itself: only if its call cannot be cancelled.
+    pub(crate) fn scan_deadline(&self, cancelled: Option<&CancelFlag>) -> Option<Instant> {
+        cancelled.is_none().then(|| Instant::now() + self.call_max)
+    }
+
+    fn source_error(&self, error: DbError, cancelled: Option<&CancelFlag>) -> SourceError {
+        match error {
+            DbError::DeadlineExceeded if cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) => {
+                SourceError::Cancelled
+            }
+            error => self.pool.source_error(error),
+        }
     }
 }
 
@@ -563,7 +669,7 @@ impl Reader for TableReader {
                         Some(cached) => cached.is_cheap,
                         None => {
                             let cached =
-                                self.pool.read(|connection| self.query_for(shape.clone(), connection));
+                                self.pool.read_inline(|connection| self.query_for(shape.clone(), connection));
                             cached.is_ok_and(|cached| cached.is_cheap)
                         }
                     }
@@ -572,19 +678,18 @@ impl Reader for TableReader {
         }
     }
 
+    #[inline]
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
-        if key.len() != self.key.len() || key.is_empty() {
-            return Ok(false);
-        }
-        let found = match (self.key_is_declared, &self.key[..], key) {
-            (true, [column], [value]) => self.find_by_index(
-                &[Filter { column: *column, comparison: Comparison::Equals, value: *value }],
-                row,
-            ),
-            (true, ..) => self.find_by_index(&self.key_filters(key), row),
-            (false, ..) => self.find_by_query(self.key_filters(key), row),
-        };
-        found.map_err(|error| self.pool.source_error(error))
+        self.find(key, ReadMode::Blocking, row)
+    }
+
+    #[inline]
+    fn get_inline(
+        &self,
+        key: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        self.find(key, ReadMode::Inline, row)
     }
 
     fn list(
@@ -592,12 +697,15 @@ impl Reader for TableReader {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError> {
-        if query.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
-            return Err(SourceError::Cancelled);
-        }
-        self.list_pages(query, row)
-            .map(|total| total.map(Total::Exact))
-            .map_err(|error| self.pool.source_error(error))
+        self.list_in(query, ReadMode::Blocking, row)
+    }
+
+    fn list_inline(
+        &self,
+        query: &Query<'_>,
+        row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
+    ) -> Result<Option<Total>, SourceError> {
+        self.list_in(query, ReadMode::Inline, row)
     }
 
     fn search(
@@ -605,7 +713,7 @@ impl Reader for TableReader {
         search: &Search<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<SearchCoverage, SourceError> {
-        self.search_rows(search, row).map_err(|error| self.pool.source_error(error))
+        self.search_rows(search, row).map_err(|error| self.source_error(error, search.cancelled))
     }
 }
 

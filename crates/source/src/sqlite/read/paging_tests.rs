@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::source::{
-    ColumnShape, Comparison, CursorPosition, Filter, Query, Sort, SourceError, TableShape,
-};
+use contract::source::{ColumnShape, Comparison, CursorPosition, Filter, Query, Sort, TableShape};
 use contract::{DataType, Value, infer};
 use proptest::prelude::*;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 
-use crate::sqlite::connection::pool::ConnectionPool;
+use crate::sqlite::connection::pool::{ConnectionPool, ReadMode};
 use crate::sqlite::read::row_buffer::RowBuffer;
 use crate::sqlite::read::{PageStatus, TableReader};
 use crate::sqlite::{Options, error::DbError, schema};
@@ -184,7 +182,8 @@ fn check(fixture: &PagingFixture, query: &mut Query<'_>, rows_max: usize) {
             let query = Query { after: position.as_ref(), sort: query.sort, ..Query::default() };
             reader.parse_cursor(&query).expect("our own cursor")
         };
-        let filled = reader.query_page(query, after.as_ref(), rows_max, &mut sql).expect("a page");
+        let filled =
+            reader.query_page(query, after.as_ref(), rows_max, ReadMode::Blocking, &mut sql).expect("a page");
         let total = reader.scan_page(query, after.as_ref(), rows_max, &mut rust).expect("a page");
         assert_eq!(rows(&sql), rows(&rust), "{query:?} after {after:?}");
         assert_eq!(*counted.get_or_insert(total), total);
@@ -250,5 +249,5 @@ fn a_view_cannot_be_scanned_in_chunks() {
         pool.with_schema_connection(|connection| Ok(schema::read(&connection.inner)?)).expect("a schema");
     let reader = TableReader::new(&pool, &Options::default(), &schema, &shape).expect("a reader");
     let result = reader.scan_page(&Query::default(), None, 1, &mut RowBuffer::new(1));
-    assert!(matches!(result, Err(DbError::Source(SourceError::Timeout))));
+    assert!(matches!(result, Err(DbError::DeadlineExceeded)));
 }

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use contract::source::{Query, SourceError};
+use contract::source::Query;
 use contract::{Value, ValueRef, order};
 use rusqlite::{Row, Statement, params_from_iter};
 
@@ -38,12 +38,12 @@ struct TopRows {
 }
 
 /// The index of each value in the rows of the scan.
-struct ScanLayout {
+pub(super) struct ScanLayout {
     filters: Vec<usize>,
     sort: Option<usize>,
     /// Of the key, or of the rowid.
     key: Vec<usize>,
-    columns: Vec<usize>,
+    pub(super) columns: Vec<usize>,
 }
 
 impl TableReader {
@@ -60,10 +60,10 @@ impl TableReader {
             layout.columns.iter().map(|index| self.columns[*index].quoted_name.as_str()).collect();
         // Without a locator the scan cannot continue after it releases the lock.
         let Some(scan) = TableScan::new(&self.table, &names).filter(|_| self.paging != Paging::Offset) else {
-            return Err(SourceError::Timeout.into());
+            return Err(DbError::DeadlineExceeded);
         };
         let control = ScanControl {
-            deadline: self.list_deadline(),
+            deadline: self.scan_deadline(query.cancelled),
             cancelled: query.cancelled,
             progress: query.progress,
         };
@@ -80,7 +80,7 @@ impl TableReader {
                 Ok(ScanStep::Continue)
             })?;
             if coverage == ScanCoverage::Partial {
-                return Err(SourceError::Timeout.into());
+                return Err(DbError::DeadlineExceeded);
             }
             let is_end = top.rows.len() < top.rows_max;
             let found = top.into_rows(self, query);
@@ -96,7 +96,7 @@ impl TableReader {
         }
     }
 
-    fn layout(&self, query: &Query<'_>) -> ScanLayout {
+    pub(super) fn layout(&self, query: &Query<'_>) -> ScanLayout {
         let mut needed: Vec<usize> = Vec::new();
         let mut place = |column: usize| match needed.iter().position(|index| *index == column) {
             Some(place) => place,
@@ -111,7 +111,7 @@ impl TableReader {
         ScanLayout { filters, sort, key, columns: needed }
     }
 
-    fn row_matches_filters(
+    pub(super) fn row_matches_filters(
         &self,
         query: &Query<'_>,
         layout: &ScanLayout,

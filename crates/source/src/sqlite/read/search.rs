@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use contract::ValueRef;
 use contract::source::{RowFlow, Search, SearchCoverage, SourceError};
@@ -120,7 +120,7 @@ impl TableReader {
         let coverage = match TableScan::new(&self.table, &names) {
             Some(scan) => {
                 let control = ScanControl {
-                    deadline: self.list_deadline(),
+                    deadline: self.scan_deadline(search.cancelled),
                     cancelled: search.cancelled,
                     progress: search.progress,
                 };
@@ -129,9 +129,9 @@ impl TableReader {
             None => {
                 // A view has no locator to continue after.
                 let sql = format!("SELECT {} FROM {}", names.join(", "), self.sql_name);
-                let until = Instant::now() + self.lock_hold_max;
-                self.pool.read(|connection| {
-                    connection.set_deadline(until.saturating_duration_since(Instant::now()));
+                self.pool.read_with_timeout(table_scan::LOCK_TIMEOUT, |connection| {
+                    connection.set_call_limit(search.cancelled, self.call_max);
+                    let _cancel = connection.cancel_on(search.cancelled);
                     let mut statement = connection.inner.prepare_cached(&sql)?;
                     let mut rows = statement.query([])?;
                     while let Some(row) = rows.next()? {

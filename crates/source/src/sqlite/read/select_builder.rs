@@ -35,6 +35,8 @@ pub(crate) enum PageSegment {
     NullSortValueAfterKey,
     /// From an offset.
     FromOffset,
+    /// Not rows but their number, up to the limit.
+    Count,
 }
 
 /// A statement, and the source of each parameter.
@@ -97,7 +99,12 @@ struct SqlWriter<'g> {
 impl SelectBuilder<'_> {
     pub(crate) fn build(&self, shape: &QueryShape) -> SqlTemplate {
         let mut writer = SqlWriter { builder: self, sql: String::from("SELECT "), params: Vec::new() };
-        writer.select();
+        if shape.segment == PageSegment::Count {
+            writer.sql.push_str("count(*) FROM (SELECT 1 FROM ");
+            writer.sql.push_str(self.table);
+        } else {
+            writer.select();
+        }
         writer.conditions(shape);
         writer.order(shape);
         // A declared key has at most one row.
@@ -108,6 +115,9 @@ impl SelectBuilder<'_> {
         if shape.segment == PageSegment::FromOffset {
             writer.sql.push_str(" OFFSET ?");
             writer.params.push(ParamSource::Offset);
+        }
+        if shape.segment == PageSegment::Count {
+            writer.sql.push(')');
         }
         SqlTemplate { sql: writer.sql, params: writer.params }
     }
@@ -158,7 +168,10 @@ impl SqlWriter<'_> {
         }
         let sort = shape.sort;
         let (sorted, after_key) = match shape.segment {
-            PageSegment::KeyLookup | PageSegment::FromStart | PageSegment::FromOffset => (None, false),
+            PageSegment::KeyLookup
+            | PageSegment::FromStart
+            | PageSegment::FromOffset
+            | PageSegment::Count => (None, false),
             PageSegment::AfterKey => (None, true),
             PageSegment::SameSortValue => (Some(" = ?"), true),
             PageSegment::LaterSortValue if sort.is_some_and(|sort| sort.descending) => (Some(" < ?"), false),
@@ -236,7 +249,7 @@ impl SqlWriter<'_> {
     }
 
     fn order(&mut self, shape: &QueryShape) {
-        if shape.segment == PageSegment::KeyLookup {
+        if matches!(shape.segment, PageSegment::KeyLookup | PageSegment::Count) {
             return;
         }
         let mut keyword = " ORDER BY ";

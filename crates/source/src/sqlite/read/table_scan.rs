@@ -4,11 +4,11 @@
 //! continues after the last row. If others change rows meanwhile, the scan sees them as they were or as they
 //! are; it misses no row that stays.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use contract::Value;
-use contract::source::SourceError;
+use contract::source::{CancelFlag, SourceError};
 use rusqlite::{Row, params_from_iter};
 
 use crate::progress;
@@ -35,8 +35,9 @@ pub(crate) struct TableScan {
 
 /// When a scan stops early.
 pub(crate) struct ScanControl<'s> {
-    pub(crate) deadline: Instant,
-    pub(crate) cancelled: Option<&'s AtomicBool>,
+    /// For calls that cannot be cancelled.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) cancelled: Option<&'s CancelFlag>,
     pub(crate) progress: Option<&'s AtomicU64>,
 }
 
@@ -94,10 +95,11 @@ impl TableScan {
                 return Err(SourceError::Cancelled.into());
             }
             let now = Instant::now();
-            if now >= control.deadline {
+            if control.deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(ScanCoverage::Partial);
             }
-            let lock_timeout = LOCK_TIMEOUT.min(control.deadline - now);
+            let time_left = control.deadline.map_or(LOCK_TIMEOUT, |deadline| deadline - now);
+            let lock_timeout = LOCK_TIMEOUT.min(time_left);
             // Only the first step of a statement can find the database busy, so no row is visited twice.
             match pool.read_with_timeout(lock_timeout, |connection| {
                 self.run_chunk(connection, last.as_deref(), control, visit)

@@ -4,6 +4,7 @@
 
 pub(crate) mod fts;
 pub(crate) mod profile;
+mod view_expansion;
 
 use std::collections::HashSet;
 
@@ -127,11 +128,15 @@ pub(crate) fn read(connection: &Connection) -> Result<Schema> {
         shadow_tables: HashSet::new(),
         foreign_keys: read_foreign_keys(connection)?,
     };
-    let all = list(connection)?;
+    let (all, oversized) = list(connection)?;
     for entry in &all {
         if schema.tables.len() == TABLES_MAX {
             schema.notes.push(format!("only the first {TABLES_MAX} tables are served"));
             break;
+        }
+        if oversized.contains(&entry.name.to_ascii_lowercase()) {
+            schema.left_out.push(skipped_table(&entry.name, view_expansion::TOO_LARGE));
+            continue;
         }
         match entry.kind.as_str() {
             "table" | "view" => match read_table(connection, entry, TableKind::from_entry(entry)) {
@@ -276,6 +281,24 @@ pub(crate) struct SchemaEntry {
 }
 
 impl SchemaEntry {
+    /// What the declaration itself says.
+    fn from_sql(name: String, kind: String, sql: String) -> Self {
+        let tokens = lexer::tokenize(&sql).unwrap_or_default();
+        let tokens = lexer::TokenSlice { sql: &sql, tokens: &tokens };
+        let is_virtual = tokens.is_word(0, "CREATE") && tokens.is_word(1, "VIRTUAL");
+        // Table options follow the parenthesis of the columns.
+        let columns = tokens.find_outside_parens(0, |index| tokens.is_symbol(index, "("));
+        let options = tokens.part(tokens.skip(columns), tokens.tokens.len());
+        let has = |word: &str| (0..options.tokens.len()).any(|index| options.is_word(index, word));
+        Self {
+            is_without_rowid: has("ROWID"),
+            is_strict: has("STRICT"),
+            kind: if is_virtual { "virtual".into() } else { kind },
+            name,
+            sql: sql.clone(),
+        }
+    }
+
     /// The module of a virtual table: ` (fts5)`.
     fn module_suffix(&self) -> String {
         let words: Vec<&str> = self.sql.split(|c: char| c.is_whitespace() || c == '(').collect();
@@ -286,8 +309,28 @@ impl SchemaEntry {
     }
 }
 
-/// In the order in which they were created.
-fn list(connection: &Connection) -> Result<Vec<SchemaEntry>> {
+/// All tables and views in the order in which they were created; and the names, in lower case, of views that are too
+/// large to be expanded.
+fn list(connection: &Connection) -> Result<(Vec<SchemaEntry>, HashSet<String>)> {
+    let mut statement = connection.prepare(
+        "SELECT name, type, sql FROM main.sqlite_schema WHERE type IN ('table', 'view') ORDER BY rowid",
+    )?;
+    let entries = statement.query_map([], |row| {
+        let sql = row.get::<_, Option<String>>(2)?.unwrap_or_default();
+        Ok(SchemaEntry::from_sql(row.get(0)?, row.get(1)?, sql))
+    })?;
+    let declared: Vec<SchemaEntry> = entries.collect::<Result<_>>()?;
+    let oversized = view_expansion::oversized_views(&declared);
+    // `table_list` prepares every view, so it must not be used where one is too large.
+    let entries =
+        if oversized.is_empty() { list_with_pragma(connection)? } else { mark_shadow_tables(declared) };
+    let is_own = |entry: &SchemaEntry| {
+        entry.name.to_ascii_lowercase().starts_with("sqlite_") || reserved_names::is_own_table(&entry.name)
+    };
+    Ok((entries.into_iter().filter(|entry| !is_own(entry)).collect(), oversized))
+}
+
+fn list_with_pragma(connection: &Connection) -> Result<Vec<SchemaEntry>> {
     let mut statement = connection.prepare(
         "SELECT l.name, l.type, l.wr, l.strict, s.sql FROM pragma_table_list AS l \
          JOIN main.sqlite_schema AS s ON s.name = l.name AND s.type IN ('table', 'view') \
@@ -302,13 +345,40 @@ fn list(connection: &Connection) -> Result<Vec<SchemaEntry>> {
             sql: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
         })
     })?;
-    let is_own = |entry: &Result<SchemaEntry>| {
-        entry.as_ref().is_ok_and(|entry| {
-            entry.name.to_ascii_lowercase().starts_with("sqlite_")
-                || reserved_names::is_own_table(&entry.name)
+    entries.collect()
+}
+
+/// What FTS5, FTS3 and R-tree tables append to their names for the tables in which they store their data.
+const SHADOW_SUFFIXES: [&str; 11] = [
+    "_data",
+    "_idx",
+    "_content",
+    "_docsize",
+    "_config",
+    "_segments",
+    "_segdir",
+    "_stat",
+    "_node",
+    "_parent",
+    "_rowid",
+];
+
+/// Finds shadow tables by their names, where `table_list` cannot be used.
+fn mark_shadow_tables(mut entries: Vec<SchemaEntry>) -> Vec<SchemaEntry> {
+    let is_virtual = |entry: &&SchemaEntry| entry.kind == "virtual";
+    let shadows: HashSet<String> = entries
+        .iter()
+        .filter(is_virtual)
+        .flat_map(|entry| {
+            SHADOW_SUFFIXES.map(|suffix| format!("{}{suffix}", entry.name).to_ascii_lowercase())
         })
-    };
-    entries.filter(|entry| !is_own(entry)).collect()
+        .collect();
+    for entry in entries.iter_mut().filter(|entry| entry.kind == "table") {
+        if shadows.contains(&entry.name.to_ascii_lowercase()) {
+            entry.kind = "shadow".into();
+        }
+    }
+    entries
 }
 
 fn read_table(connection: &Connection, entry: &SchemaEntry, kind: TableKind) -> Result<Table> {

@@ -176,7 +176,8 @@ fn scan_profile(
     let mut profile = TableProfile::new(table, options.scan_rows_max, key_detection);
     let coverage = match TableScan::new(table, &names) {
         Some(scan) => {
-            let control = ScanControl { deadline: Instant::now() + timeout, cancelled: None, progress: None };
+            let control =
+                ScanControl { deadline: Some(Instant::now() + timeout), cancelled: None, progress: None };
             scan.run(pool, &control, &mut |row| profile.add_row(row, scan.locator_width))?
         }
         None => {

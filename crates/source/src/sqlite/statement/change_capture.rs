@@ -82,14 +82,14 @@ impl<'s> ChangeCapture<'s> {
         connection.inner.execute_batch(&triggers)?;
         connection.authorizer.set_mode(AccessMode::RunStatement);
         let digest = vec![None; tables.len()];
-        let (trigger_tables, rehearsed) = (access_log.trigger_tables, Vec::new());
+        let (trigger_tables, trial_digests) = (access_log.trigger_tables, Vec::new());
         let mut capture = Self {
             connection,
             captured: changes,
             tables,
             rows_before: None,
             trigger_tables,
-            trial_digests: rehearsed,
+            trial_digests,
             table_digests: digest,
         };
         capture.reset(options.rows_max);

@@ -156,6 +156,34 @@ pub(crate) fn only_inserts(sql: &str, tokens: &[Token]) -> bool {
     !tokens.iter().any(|token| token.is_word(sql, "UPDATE") || token.is_word(sql, "DELETE"))
 }
 
+/// The parameters that are arguments of a JSON function, or stand before `->`, each once.
+pub(crate) fn json_parameters(sql: &str, tokens: &[Token]) -> Vec<String> {
+    let words = TokenSlice { sql, tokens };
+    let mut found: Vec<String> = Vec::new();
+    let mut add = |token: &Token| {
+        let name = token.text(sql).trim_start_matches(':');
+        if token.kind == TokenKind::Parameter && !found.iter().any(|known| known == name) {
+            found.push(name.to_owned());
+        }
+    };
+    for (index, token) in tokens.iter().enumerate() {
+        let name = words.name_at(index).unwrap_or_default().to_ascii_lowercase();
+        if name.starts_with("json") && words.is_symbol(index + 1, "(") {
+            let close = words.closing_paren(index + 1).unwrap_or(tokens.len());
+            words
+                .part(index + 2, close)
+                .split_at_commas()
+                .iter()
+                .flat_map(|part| part.tokens)
+                .for_each(&mut add);
+        }
+        if words.is_symbol(index + 1, "-") && words.is_symbol(index + 2, ">") {
+            add(token);
+        }
+    }
+    found
+}
+
 /// The parameters after `LIMIT` or `OFFSET`, each once.
 pub(crate) fn limit_parameters(sql: &str, tokens: &[Token]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();

@@ -1,9 +1,9 @@
 //! Runs an author's statement with a caller's arguments.
 //!
-//! A statement that reads runs on a connection that cannot write, until its deadline or until its caller has
-//! gone away. It cannot be continued later, so it holds its lock until it ends: in WAL mode that blocks no
-//! one; with a rollback journal writers wait, so there it has one second, and a database with longer
-//! statements should use WAL. A statement that writes runs in one transaction with its idempotency record.
+//! A statement that reads runs on a connection that cannot write, until its caller cancels it at the call's deadline
+//! or has gone away. It cannot be continued later, so it holds its lock until it ends: in WAL mode that blocks no one;
+//! with a rollback journal writers wait for it, so a database with long statements should use WAL. A statement that
+//! writes runs in one transaction with its idempotency record.
 
 pub(crate) mod change_capture;
 pub(crate) mod describe;
@@ -12,21 +12,20 @@ mod value_flow;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use contract::source::{
-    CaptureMode, ChangeSummary, ContractViolation, PreparedStatement, RowFlow, SourceError, StatementShape,
-    StatementWriteOptions, WriteError, WriteOutcome,
+    CancelFlag, CaptureMode, ChangeSummary, ContractViolation, PreparedStatement, RowFlow, SourceError,
+    StatementShape, StatementWriteOptions, WriteError, WriteOutcome,
 };
-use contract::{DataType, ValueRef};
+use contract::{DataType, ValueRef, infer};
 use rusqlite::{Row, Statement};
 
 use crate::sqlite::Options;
 use crate::sqlite::column::{Column, ExpectedType, SqlParam};
 use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::authorizer::AccessMode;
-use crate::sqlite::connection::cancellation::{self, CANCEL_CHECK_INTERVAL};
 use crate::sqlite::connection::pool::ConnectionPool;
 use crate::sqlite::error::{self, ConstraintContext, DbError};
 use crate::sqlite::lexer::{self, Token};
@@ -37,10 +36,12 @@ use crate::sqlite::write::write_connection::{TransactionEnd, WriteConnection};
 use change_capture::{CaptureOptions, ChangeCapture};
 use direct_params::DirectParam;
 
-/// How long a reading statement may block writers, unless the author sets a longer timeout.
-const READ_LOCK_HOLD_MAX: Duration = Duration::from_millis(1_000);
 /// How long a statement waits for another connection's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How long a statement may take on a thread that must not block.
+const INLINE_TIME_MAX: Duration = Duration::from_millis(5);
+/// How long it may take to find out that a table is small.
+const SIZE_CHECK_MAX: Duration = Duration::from_millis(10);
 /// Tables with so few rows are scanned quickly.
 const SMALL_ROWS: i64 = 2_000;
 
@@ -53,6 +54,8 @@ pub(crate) struct SqliteStatement {
     parameter_types: Vec<DataType>,
     /// Indexes of the parameters that must be integers.
     limit_parameters: Vec<usize>,
+    /// Indexes of the parameters that JSON functions and operators read.
+    json_parameters: Vec<usize>,
     /// The arguments that are stored in a column unchanged, with the parameter's index.
     direct_params: Vec<(usize, DirectParam)>,
     /// With their indexes in the statement's result.
@@ -69,8 +72,8 @@ pub(crate) struct SqliteStatement {
     /// Where virtual tables store their data.
     shadow_tables: Arc<HashSet<String>>,
     can_run_inline: bool,
-    read_timeout: Duration,
-    write_timeout: Duration,
+    /// For calls that cannot be cancelled.
+    timeout: Duration,
 }
 
 impl SqliteStatement {
@@ -82,12 +85,7 @@ impl SqliteStatement {
         schema: &Schema,
         shape: &StatementShape,
     ) -> Result<Self, SourceError> {
-        let timeout = Duration::from_millis(shape.timeout_ms.unwrap_or(options.list_ms_max));
-        let read_timeout = if schema.is_wal || shape.timeout_ms.is_some() {
-            timeout
-        } else {
-            timeout.min(READ_LOCK_HOLD_MAX)
-        };
+        let timeout = Duration::from_millis(shape.timeout_ms.unwrap_or(options.call_ms_max));
         let columns = shape.columns.iter().map(|column| (column.source_index, Column::for_statement(column)));
         // A statement that cannot be tokenized was rejected when it was described.
         let tokens = lexer::tokenize(&shape.sql).unwrap_or_default();
@@ -100,6 +98,10 @@ impl SqliteStatement {
             parameters: shape.parameters.clone(),
             parameter_types: shape.parameter_types.clone(),
             limit_parameters: direct_params::limit_parameters(&shape.sql, &tokens)
+                .iter()
+                .filter_map(index_of)
+                .collect(),
+            json_parameters: direct_params::json_parameters(&shape.sql, &tokens)
                 .iter()
                 .filter_map(index_of)
                 .collect(),
@@ -117,8 +119,7 @@ impl SqliteStatement {
             writes: shape.writes,
             shadow_tables: Arc::new(schema.shadow_tables()),
             can_run_inline: false,
-            read_timeout,
-            write_timeout: timeout,
+            timeout,
         };
         let inspected =
             pool.with_dedicated_connection(&AccessMode::Describe, |connection| prepared.inspect(connection));
@@ -161,7 +162,7 @@ impl SqliteStatement {
             let name = quote_identifier(table);
             let rows_max = SMALL_ROWS + 1;
             let sql = format!("SELECT count(*) FROM (SELECT 1 FROM main.{name} LIMIT {rows_max})");
-            connection.set_deadline(CANCEL_CHECK_INTERVAL);
+            connection.set_deadline(SIZE_CHECK_MAX);
             let counted = connection.inner.query_row(&sql, [], |row| row.get::<_, i64>(0));
             connection.clear_deadline();
             if counted.map_or(true, |rows| rows > SMALL_ROWS) {
@@ -264,6 +265,22 @@ impl SqliteStatement {
         row_count: &mut u64,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), DbError> {
+        let result = self.run_read_unexplained(connection, arguments, row_count, row);
+        match result {
+            Err(error) if error.is_type_mismatch() => Err(self.limit_type_error(arguments).into()),
+            Err(error) if error.is_json_error() => Err(self.json_error(error, arguments).into()),
+            result => result,
+        }
+    }
+
+    fn run_read_unexplained(
+        &self,
+        connection: &DbConnection,
+        arguments: &[ValueRef<'_>],
+        row_count: &mut u64,
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), DbError> {
+        let _lent = AccessModeGuard::allow_statement(connection);
         let mut statement = connection.inner.prepare_cached(&self.sql)?;
         self.bind(&mut statement, arguments)?;
         let mut rows = statement.raw_query();
@@ -357,7 +374,7 @@ impl PreparedStatement for SqliteStatement {
     fn read(
         &self,
         arguments: &[ValueRef<'_>],
-        cancelled: Option<&AtomicBool>,
+        cancelled: Option<&CancelFlag>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError> {
         let is_cancelled = || cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed));
@@ -369,21 +386,35 @@ impl PreparedStatement for SqliteStatement {
         }
         let mut row_count = 0;
         let read = self.pool.read_with_timeout(LOCK_TIMEOUT, |connection| {
-            let _lent = AccessModeGuard::allow_statement(connection);
-            connection.set_deadline(self.read_timeout);
-            let flag = cancelled.filter(|_| !self.can_run_inline);
-            let result = cancellation::run_cancellable(flag, &connection.cancel_handle(), || {
-                self.run_read(connection, arguments, &mut row_count, row)
-            });
-            match result {
+            connection.set_call_limit(cancelled, self.timeout);
+            let _cancel = connection.cancel_on(cancelled);
+            match self.run_read(connection, arguments, &mut row_count, row) {
                 // Rows that were passed on cannot be taken back.
                 Err(error) if error.is_busy() && row_count > 0 => Err(self.pool.source_error(error).into()),
-                Err(error) if error.is_type_mismatch() => Err(self.limit_type_error(arguments).into()),
                 result => result,
             }
         });
         match read {
             Err(DbError::DeadlineExceeded) if is_cancelled() => Err(SourceError::Cancelled),
+            read => read.map_err(|error| self.pool.source_error(error)),
+        }
+    }
+
+    fn read_inline(
+        &self,
+        arguments: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        if self.writes {
+            return Err(SourceError::read_only());
+        }
+        let mut row_count = 0;
+        let read = self.pool.read_inline(|connection| {
+            connection.set_deadline(INLINE_TIME_MAX);
+            self.run_read(connection, arguments, &mut row_count, row)
+        });
+        match read {
+            Err(DbError::DeadlineExceeded) => Err(SourceError::WouldBlock),
             read => read.map_err(|error| self.pool.source_error(error)),
         }
     }
@@ -408,7 +439,7 @@ impl PreparedStatement for SqliteStatement {
             let arguments = &self.booleans_as_text(arguments)[..];
             self.check_roundtrip(arguments)?;
             connection.authorizer.set_mode(AccessMode::RunStatement);
-            connection.set_deadline(self.write_timeout);
+            connection.set_call_limit(options.cancelled, self.timeout);
             let changes = self.run_write_captured(connection, arguments, options.capture, row);
             let changes = changes.map_err(|row_error| self.write_error(row_error, arguments))?;
             connection.clear_deadline();
@@ -439,7 +470,38 @@ impl SqliteStatement {
         }
     }
 
+    /// A JSON function got text that is not JSON: from the caller, or else from a stored value.
+    fn json_error(&self, error: DbError, arguments: &[ValueRef<'_>]) -> SourceError {
+        let is_not_json = |index: &&usize| match arguments.get(**index) {
+            Some(ValueRef::Text(text)) => !infer::matches_type(DataType::Json, text),
+            Some(ValueRef::Blob(_)) => true,
+            _ => false,
+        };
+        match self.json_parameters.iter().find(is_not_json) {
+            Some(index) => SourceError::InvalidArgument {
+                parameter: Some(*index),
+                reason: "it is not valid JSON".into(),
+            },
+            None => {
+                let detail = format!("{error:?} in {}", self.sql);
+                let message = "a stored value, or a path of the statement, is not valid JSON".to_owned();
+                SourceError::Incompatible { message, detail }
+            }
+        }
+    }
+
     fn write_error(&self, row_error: RowError, arguments: &[ValueRef<'_>]) -> WriteError {
+        let row_error = match row_error {
+            RowError::Db(error) if error.is_json_error() => {
+                return match self.json_error(error, arguments) {
+                    SourceError::InvalidArgument { parameter, reason } => {
+                        WriteError::Rejected { column: parameter, reason }
+                    }
+                    error => error.into(),
+                };
+            }
+            row_error => row_error,
+        };
         if let RowError::TypeMismatch { column, expected: ExpectedType(expected) } = &row_error {
             // The value comes from the caller, not from the stored row: `coalesce(:a, a)` keeps the stored
             // value for NULL.
@@ -459,7 +521,7 @@ impl SqliteStatement {
         let error = self.row_error(row_error);
         let refused = match &error {
             DbError::Sql(error) => ConstraintContext::default().constraint_error(error),
-            DbError::DeadlineExceeded | DbError::Source(_) => None,
+            DbError::DeadlineExceeded | DbError::WouldBlock | DbError::Source(_) => None,
         };
         refused.unwrap_or_else(|| error::source_error_on_write(error, self.pool.path()).into())
     }

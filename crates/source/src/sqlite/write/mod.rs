@@ -33,7 +33,7 @@ use crate::sqlite::read::table_scan;
 use crate::sqlite::schema::{Schema, TableKind};
 use write_connection::{TransactionEnd, WriteConnection};
 
-/// How long one change may take, including triggers, while others wait.
+/// How long one change may take, including triggers, if its call cannot be cancelled.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(5_000);
 
 pub(crate) struct TableWriter {
@@ -362,7 +362,7 @@ impl Writer for TableWriter {
                 return Ok((TransactionEnd::Rollback, WriteOutcome::Replayed(response)));
             }
             connection.authorizer.set_mode(self.access_mode());
-            connection.set_deadline(WRITE_TIMEOUT);
+            connection.set_call_limit(write.cancelled, WRITE_TIMEOUT);
             let response = self.change(connection, &write.change, checks)?;
             connection.clear_deadline();
             if write.dry_run {

@@ -5,19 +5,20 @@
 //! transaction begins with `BEGIN IMMEDIATE`, so no other program can write between our reads and writes.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contract::source::{SourceError, WriteError};
+use contract::source::{CancelFlag, SourceError, WriteError};
 
 use crate::sqlite::connection::DbConnection;
 use crate::sqlite::connection::authorizer::AccessMode;
-use crate::sqlite::connection::cancellation::{self, CANCEL_CHECK_INTERVAL};
 use crate::sqlite::connection::pool::{ConnectionPool, DbFileStamp, file_stamp};
 use crate::sqlite::error::{self, ConstraintContext, DbError};
 use crate::sqlite::write::idempotency::IdempotencyError;
 
+/// How often the cancel flag is read while a write waits for its turn.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a write waits for a lock, and for its turn.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(2_000);
 
@@ -56,7 +57,7 @@ impl WriteConnection {
     pub(crate) fn transaction<T>(
         &self,
         shadow_tables: &Arc<HashSet<String>>,
-        cancelled: Option<&AtomicBool>,
+        cancelled: Option<&CancelFlag>,
         run: impl FnOnce(&DbConnection) -> Result<(TransactionEnd, T), WriteError>,
     ) -> Result<T, WriteError> {
         let is_stopped = || cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed));
@@ -68,7 +69,8 @@ impl WriteConnection {
         self.execute(connection, "BEGIN IMMEDIATE")?;
         let result = match self.check_same_file(&open) {
             Ok(()) => {
-                cancellation::run_cancellable(cancelled, &connection.cancel_handle(), || run(connection))
+                let _cancel = connection.cancel_on(cancelled);
+                run(connection)
             }
             Err(error) => Err(error),
         };
@@ -136,7 +138,7 @@ impl WriteConnection {
         })
     }
 
-    fn acquire(&self, cancelled: Option<&AtomicBool>) -> Result<WriteGuard<'_>, SourceError> {
+    fn acquire(&self, cancelled: Option<&CancelFlag>) -> Result<WriteGuard<'_>, SourceError> {
         let until = Instant::now() + LOCK_TIMEOUT;
         let mut slot = self.lock();
         loop {
@@ -333,7 +335,7 @@ mod tests {
         let mode = || AccessMode::WriteTables(Arc::new(HashSet::from(["t".to_owned()])));
         write_connection
             .check_statements(mode(), &["DELETE FROM t"])
-            .expect("who tries something out waits for nobody");
+            .expect("checking a statement does not wait");
         assert!(
             write_connection.check_statements(mode(), &["DELETE FROM u"]).is_err(),
             "and finds out all the same"

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use contract::order::compare;
 use contract::source::{
-    Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Sort, Source,
-    SourceError, TableShape, Total,
+    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, Reader, RowFlow, RowPosition, Sort,
+    Source, SourceError, TableShape, Total,
 };
 use contract::{DataType, Value, ValueRef};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
@@ -360,7 +360,7 @@ fn a_scan_stops_when_the_caller_has_enough_or_cancels() {
     };
     assert_eq!(reader.list(&query_all(), enough).unwrap(), Some(Total::Exact(3)));
     assert_eq!(seen, 2);
-    let stop = AtomicBool::new(true);
+    let stop = CancelFlag::new(AtomicBool::new(true));
     let query = Query { cancelled: Some(&stop), ..query_all() };
     assert!(matches!(list(reader.as_ref(), &query), Err(SourceError::Cancelled)));
     assert_eq!(list(reader.as_ref(), &Query::default()).unwrap(), (Vec::new(), Some(3)));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use contract::source::{RowFlow, Search, SearchCoverage, SourceError};
+use contract::source::{CancelFlag, RowFlow, Search, SearchCoverage, SourceError};
 
 use super::kit::{TestFile, reader, shape};
 use contract::source::Source;
@@ -75,7 +75,7 @@ fn a_search_is_bounded() {
         RowFlow::Stop
     });
     assert_eq!((enough.unwrap(), rows), (SearchCoverage::Complete, 1));
-    let stop = AtomicBool::new(true);
+    let stop = CancelFlag::new(AtomicBool::new(true));
     search.cancelled = Some(&stop);
     assert!(matches!(reader.search(&search, &mut |_| RowFlow::Continue), Err(SourceError::Cancelled)));
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::ValueRef;
 use contract::source::{
-    Comparison, CursorPosition, Filter, Query, ReadRequest, RowChange, RowFlow, Search, SearchCoverage, Sort,
-    Source, SourceError, TableShape, Total,
+    CancelFlag, Comparison, CursorPosition, Filter, Query, ReadRequest, RowChange, RowFlow, Search,
+    SearchCoverage, Sort, Source, SourceError, TableShape, Total,
 };
 use source::json::JsonLayout;
 
@@ -123,7 +123,7 @@ fn a_scan_stops_when_the_caller_has_enough_or_cancels() {
         if seen == 2 { RowFlow::Stop } else { RowFlow::Continue }
     });
     assert_eq!((total.unwrap(), seen), (Some(Total::Exact(3)), 2));
-    let stop = AtomicBool::new(true);
+    let stop = CancelFlag::new(AtomicBool::new(true));
     let query = Query { cancelled: Some(&stop), ..query_all() };
     assert!(matches!(list(reader.as_ref(), &shape, &query), Err(SourceError::Cancelled)));
     assert!(
@@ -215,7 +215,7 @@ fn a_search_finds_records_with_every_term() {
     assert_eq!(search(&["ann"], &[1], 10, 3), ("1 3".to_owned(), SearchCoverage::Complete));
     // A caller that has enough rows does not learn whether there are more.
     assert_eq!(search(&["ann"], &[1], 1, 1), ("1".to_owned(), SearchCoverage::Complete));
-    let stop = AtomicBool::new(true);
+    let stop = CancelFlag::new(AtomicBool::new(true));
     let gone = Search {
         terms: vec!["a"],
         columns: &[1],

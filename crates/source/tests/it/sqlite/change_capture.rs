@@ -16,7 +16,7 @@ fn preview_changes(db: &TestDb, sql: &str, arguments: &[ValueRef<'_>]) -> Change
         Ok(Vec::new())
     });
     written.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    seen.expect("told")
+    seen.expect("a result")
 }
 
 const TABLES: &str = "

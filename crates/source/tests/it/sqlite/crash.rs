@@ -52,7 +52,7 @@ fn child() {
             }
         }
         use std::io::Write as _;
-        writeln!(std::io::stdout().lock(), "did {n}").expect("somebody listens");
+        writeln!(std::io::stdout().lock(), "did {n}").expect("the parent reads");
     }
 }
 
@@ -113,7 +113,7 @@ fn no_acknowledged_write_is_lost_or_applied_twice() {
                 let written = table.write(&write, &mut RecordingChecks::default()).expect("written");
                 assert!(
                     n != last || matches!(written, WriteOutcome::Replayed(_)),
-                    "an acknowledged claim is lost"
+                    "an acknowledged record is lost"
                 );
             }
             from = last + 2;
@@ -178,7 +178,7 @@ fn a_hot_journal_is_rolled_back_before_the_first_read() {
     assert_eq!(facts.row_count, Some(2_000));
     for id in [1, 1_000, 2_000] {
         let row =
-            super::kit::get(reader.as_ref(), &[ValueRef::Integer(id)]).expect("no fault").expect("a row");
+            super::kit::get(reader.as_ref(), &[ValueRef::Integer(id)]).expect("a result").expect("a row");
         assert_eq!(row[1], contract::Value::Text(format!("before{id}")));
     }
     assert_eq!(cut.files(), ["shop.db"], "nothing is left of it");

@@ -326,14 +326,14 @@ fn check_changed(sql: &str, change: &str, expected: &str) {
     let (facts, reader) = db.reader("t");
     db.execute(change);
     let query = Query { rows_max: 10, ..Query::default() };
-    let listed = list(reader.as_ref(), &query).expect_err("a fault");
+    let listed = list(reader.as_ref(), &query).expect_err("an error");
     let one = match facts.key.is_empty() {
         true => Err(listed.clone()),
         false => get(reader.as_ref(), &[ValueRef::Integer(9)]),
     };
-    for error in [listed, one.expect_err("a fault")] {
+    for error in [listed, one.expect_err("an error")] {
         let SourceError::Incompatible { message: response, detail: log } = error else { panic!("{error:?}") };
-        if expected.ends_with("repeats") {
+        if expected.ends_with("is not unique") {
             assert_eq!(response, format!("{expected}; the data has changed"));
         } else {
             // The log names the row, for the owner who can correct it.
@@ -372,7 +372,7 @@ fn a_dropped_table_or_column_is_an_error() {
         let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES(1, 'a');");
         let (_, reader) = db.reader("t");
         db.execute(change);
-        let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("a fault");
+        let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("an error");
         assert!(matches!(error, SourceError::Incompatible { .. }), "{change} {error:?}");
         assert_eq!(
             error_text(&error),
@@ -413,7 +413,7 @@ fn a_key_matches_the_returned_value_exactly() {
             "CREATE TABLE t(k {declared} NOT NULL PRIMARY KEY); INSERT INTO t VALUES({stored})"
         ));
         let (_, reader) = db.reader("t");
-        let found = get(reader.as_ref(), &[request]).expect("no fault");
+        let found = get(reader.as_ref(), &[request]).expect("a result");
         assert_eq!(found.is_some(), there, "{declared} {stored} {request:?}");
     }
 }

@@ -15,7 +15,7 @@ fn check(path: &Path, expected: &str) {
         Sqlite::open(path, Options::default()).and_then(|s| s.introspect()).err(),
     ];
     for error in faults {
-        let error = error.expect("a fault");
+        let error = error.expect("an error");
         assert_eq!(error_text(&error), expected, "{error:?}");
     }
 }
@@ -82,13 +82,13 @@ fn a_database_without_tables_is_an_error() {
         TestDb::new("CREATE VIRTUAL TABLE places USING rtree(id, x, y); INSERT INTO places VALUES(1, 2, 3)");
     check(
         &db.path,
-        "no table of `shop.db` can be served: `places` is left out: it is a virtual table (rtree); copy what it \
-         holds into a table",
+        "no table of `shop.db` can be served: `places` is left out: it is a virtual table (rtree); copy its rows \
+         into a table",
     );
     let db = TestDb::new(
         "CREATE VIRTUAL TABLE docs USING fts5(body, content=''); CREATE VIEW v AS SELECT * FROM gone",
     );
-    let error = db.source().introspect().expect_err("a fault");
+    let error = db.source().introspect().expect_err("an error");
     assert!(error_text(&error).ends_with(", and 1 more"), "{error:?}");
 }
 
@@ -111,10 +111,10 @@ fn a_value_that_is_too_large_leaves_out_only_its_table() {
         TestDb::new("CREATE TABLE huge(id INTEGER PRIMARY KEY, v BLOB); INSERT INTO huge VALUES(9, x'00')");
     let (_, reader) = db.reader("huge");
     db.execute(HUGE);
-    let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("a fault");
+    let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("an error");
     assert!(matches!(error, SourceError::Incompatible { .. }), "{error:?}");
     assert_eq!(error_text(&error), "`shop.db` has a value that exceeds the limit of 64 MiB; make it smaller");
-    assert!(get(reader.as_ref(), &[ValueRef::Integer(2)]).expect("no fault").is_some());
+    assert!(get(reader.as_ref(), &[ValueRef::Integer(2)]).expect("a result").is_some());
 }
 
 #[test]
@@ -144,10 +144,10 @@ fn a_locked_database_is_busy_until_it_is_unlocked() {
     let writer = db.connect();
     writer.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
     check(&db.path, "the source is busy; try again");
-    let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("a fault");
+    let error = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect_err("an error");
     assert!(matches!(error, SourceError::Busy { .. }), "{error:?}");
     writer.execute_batch("COMMIT").expect("released");
-    assert!(get(reader.as_ref(), &[ValueRef::Integer(1)]).expect("no fault").is_some());
+    assert!(get(reader.as_ref(), &[ValueRef::Integer(1)]).expect("a result").is_some());
 }
 
 #[cfg(unix)]
@@ -155,7 +155,7 @@ fn a_locked_database_is_busy_until_it_is_unlocked() {
 fn a_wal_database_in_a_read_only_folder_is_an_error() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let response = "`shop.db` is in WAL mode, and the files `shop.db-wal` and `shop.db-shm` can be neither read nor \
-                made beside it; allow writing to its folder, or copy it with `VACUUM INTO`";
+                created beside it; allow writing to its folder, or copy it with `VACUUM INTO`";
     let new = || TestDb::new("PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY)");
     let db = new();
     symlink("nowhere", db.folder.path().join("shop.db-shm")).expect("a link");
@@ -184,7 +184,7 @@ fn a_deleted_file_is_an_error_until_it_is_back() {
     assert!(matches!(error, SourceError::Unavailable { .. }), "{error:?}");
     assert_eq!(error_text(&error), "`shop.db` was not found; check the path");
     std::fs::rename(&other.path, &db.path).expect("renamed");
-    let row = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect("no fault").expect("a row");
+    let row = get(reader.as_ref(), &[ValueRef::Integer(1)]).expect("a result").expect("a row");
     assert_eq!(super::kit::format_value(&row[1]), "'new'");
 }
 
@@ -193,7 +193,7 @@ fn messages_contain_no_path_and_no_sqlite_text() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("shop.db");
     std::fs::write(&path, b"garbage".repeat(999)).expect("a file");
-    let error = Sqlite::new(&path, Options::default()).introspect().expect_err("a fault");
+    let error = Sqlite::new(&path, Options::default()).introspect().expect_err("an error");
     let SourceError::Incompatible { message: response, detail: log } = error else { panic!("{error:?}") };
     let secret = folder.path().to_string_lossy().into_owned();
     assert!(!response.contains(&secret) && log.contains(&secret));

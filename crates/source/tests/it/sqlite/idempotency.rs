@@ -170,7 +170,7 @@ fn statements_support_idempotency_keys() {
         run_write(insert.as_ref(), &arguments, &terms(idempotency_key(1, 1))).expect("written");
     assert_eq!((rows, written, changed), (vec!["1".to_owned()], WriteOutcome::Done, Some(1)));
     let (rows, written, changed) =
-        run_write(insert.as_ref(), &arguments, &terms(idempotency_key(1, 1))).expect("told again");
+        run_write(insert.as_ref(), &arguments, &terms(idempotency_key(1, 1))).expect("repeated");
     assert_eq!((rows, written, changed), (vec![], WriteOutcome::Replayed(b"1 changed".to_vec()), None));
     let error = run_write(insert.as_ref(), &arguments, &terms(idempotency_key(1, 2))).expect_err("refused");
     assert!(matches!(error, WriteError::IdempotencyKeyReused));

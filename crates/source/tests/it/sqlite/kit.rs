@@ -142,7 +142,7 @@ impl TestTable {
         let write =
             WriteRequest { change, idempotency_key: key, dry_run: false, now_ms: 1_000, cancelled: None };
         match self.write(&write, checks) {
-            Ok(WriteOutcome::Done) => checks.after.clone().expect("told"),
+            Ok(WriteOutcome::Done) => checks.after.clone().expect("a result"),
             Ok(WriteOutcome::Replayed(response)) => {
                 format!("again: {}", String::from_utf8(response).expect("text"))
             }
@@ -178,7 +178,7 @@ impl TestTable {
     }
 
     pub(super) fn get(&self, key: &[ValueRef<'_>]) -> Option<Vec<Value>> {
-        get(self.reader.as_ref(), key).expect("no fault")
+        get(self.reader.as_ref(), key).expect("a result")
     }
 }
 
@@ -201,7 +201,7 @@ pub(super) fn search(
         rows.push(values.iter().map(|value| value.to_value()).collect());
         RowFlow::Continue
     });
-    (rows, coverage.expect("no fault"))
+    (rows, coverage.expect("a result"))
 }
 
 /// A statement as a contract runs it.
@@ -275,6 +275,21 @@ pub(super) fn get(reader: &dyn Reader, key: &[ValueRef<'_>]) -> Result<Option<Ve
         reader.get(key, &mut |values| found = Some(values.iter().map(|value| value.to_value()).collect()))?;
     assert_eq!(is_there, found.is_some());
     Ok(found)
+}
+
+/// Repeats an inline read until it is answered. A connection may have to be opened, which `blocking` does, and a busy
+/// machine may have no time for it.
+pub(super) fn retry_inline<T>(
+    blocking: impl Fn() -> Result<(), SourceError>,
+    read: impl Fn() -> Result<T, SourceError>,
+) -> T {
+    for _ in 0..10_000 {
+        match read() {
+            Err(SourceError::WouldBlock) => blocking().expect("a blocking read is answered"),
+            other => return other.expect("an inline read is answered"),
+        }
+    }
+    panic!("the read is never answered inline");
 }
 
 pub(super) type Row = (Vec<Value>, RowPosition);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use contract::source::{Query, Reader, Source, SourceError, Total};
+use contract::source::{CancelFlag, Query, Reader, Source, SourceError, Total};
 use contract::{Value, ValueRef};
 use rusqlite::Connection;
 
@@ -22,7 +22,7 @@ fn counter(mode: &str) -> TestDb {
 
 /// A counter's value, read by its key.
 fn count(reader: &dyn Reader) -> i64 {
-    match get(reader, &[ValueRef::Integer(1)]).expect("no fault").expect("a row")[1] {
+    match get(reader, &[ValueRef::Integer(1)]).expect("a result").expect("a row")[1] {
         Value::Integer(n) => n,
         ref other => panic!("{other:?}"),
     }
@@ -103,7 +103,7 @@ fn reads_by_key_delay_no_checkpoint() {
             writer.execute("UPDATE t SET v = ?1", [turn]).expect("written");
             std::thread::sleep(LATENCY_MAX);
             seen_by_now.store(turn, Ordering::Relaxed);
-            assert!(truncate_wal(&writer), "somebody was in the way");
+            assert!(truncate_wal(&writer), "a reader was in the way");
         }
     });
 }
@@ -165,7 +165,7 @@ fn with_a_rollback_journal_no_lock_is_held_between_reads() {
         read_closely(reader.as_ref());
         writer
             .execute_batch("BEGIN EXCLUSIVE; UPDATE t SET v = v + 1; COMMIT")
-            .expect("nobody is in the way");
+            .expect("no reader is in the way");
     }
 }
 
@@ -206,7 +206,7 @@ fn check_file_replaced(mode: &str, replace: impl Fn(&TestDb, &TestDb)) {
     let (db, other) = (made("old"), made("new"));
     let (_, reader) = db.reader("t");
     let read =
-        || format_value(&get(reader.as_ref(), &[ValueRef::Integer(1)]).expect("no fault").expect("a row")[1]);
+        || format_value(&get(reader.as_ref(), &[ValueRef::Integer(1)]).expect("a result").expect("a row")[1]);
     (0..2_000).for_each(|_| assert_eq!(read(), "'old'"));
     replace(&db, &other);
     while read() == "'old'" {}
@@ -239,7 +239,7 @@ fn equal_timestamps_in_different_spellings_are_different_keys() {
     }
     let (_, reader) = db.reader("t");
     for (at, key) in keys.iter().enumerate() {
-        let row = get(reader.as_ref(), &[ValueRef::Text(key)]).expect("no fault").expect("a row");
+        let row = get(reader.as_ref(), &[ValueRef::Text(key)]).expect("a result").expect("a row");
         assert_eq!((format_value(&row[0]), format_value(&row[1])), (format!("'{key}'"), at.to_string()));
     }
 }
@@ -258,7 +258,7 @@ fn retry_while_busy<T>(mut read: impl FnMut() -> Result<T, SourceError>) -> T {
     loop {
         match read() {
             Err(SourceError::Busy { .. } | SourceError::Timeout) => {}
-            other => return other.expect("no fault"),
+            other => return other.expect("a result"),
         }
     }
 }
@@ -424,7 +424,7 @@ fn a_row_that_changes_during_a_list_is_current_or_left_out() {
 fn a_cancelled_list_stops() {
     let db = large("DELETE");
     let (_, reader) = db.reader("t");
-    let stop = AtomicBool::new(true);
+    let stop = CancelFlag::new(AtomicBool::new(true));
     let query = Query { sort: sort_by(1, false), rows_max: 20, cancelled: Some(&stop), ..Query::default() };
     assert!(matches!(list(reader.as_ref(), &query), Err(SourceError::Cancelled)));
     // Also when the flag is set while the list runs.

@@ -1,14 +1,15 @@
 //! Pages compared with a naive model, while another connection writes.
 
 use contract::source::{
-    ColumnShape, Comparison, Query, ReadRequest, Reader, Source, SourceError, TableShape, Total,
+    ColumnShape, Comparison, CursorPosition, Query, ReadRequest, Reader, RowFlow, Source, SourceError,
+    TableShape, Total,
 };
 use contract::{DataType, Value, order};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use rusqlite::types::{ToSqlOutput, ValueRef as SqlValueRef};
 
-use super::kit::{Row, TestDb, equals, list, position, sort_by};
+use super::kit::{Row, TestDb, equals, get, list, position, retry_inline, sort_by};
 
 /// A row of the model: two key columns, a sort value, a filter value.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,9 +210,7 @@ fn check(case: &Case) {
         assert!(page.len() <= case.rows_max);
         if after.is_none() {
             let all = expected(case, &rows).len() as u64;
-            let total = total.and_then(Total::exact);
-            assert!(total.is_none_or(|total| total == all), "{total:?} of {all}");
-            assert!(total.is_some() || (case.filter.is_some() && page.len() == case.rows_max));
+            assert_eq!(total, Some(Total::Exact(all)));
         }
         seen.extend(page.iter().map(key_of));
         match page.last() {
@@ -307,9 +306,9 @@ fn a_cursor_of_another_shape_is_stale() {
         ("u", None, vec![Value::Text("x".into()), Value::Integer(0)]),
     ] {
         let (_, reader) = db.reader(table);
-        let after = contract::source::CursorPosition { sort_value: sorted, key };
+        let after = CursorPosition { sort_value: sorted, key };
         let query = Query { after: Some(&after), rows_max: 3, ..Query::default() };
-        let error = list(reader.as_ref(), &query).expect_err("a fault");
+        let error = list(reader.as_ref(), &query).expect_err("an error");
         assert!(matches!(error, SourceError::StaleCursor), "{table} {after:?} {error:?}");
     }
 }
@@ -385,4 +384,75 @@ fn large_rows_are_all_returned() {
     let ids: Vec<String> = rows.iter().map(|row| super::kit::format_value(&row.0[0])).collect();
     assert_eq!(ids.join(" "), "12 11 10 9 8 7 6 5 4 3 2 1");
     assert_eq!(total, Some(Total::Exact(12)));
+}
+
+#[test]
+fn every_list_has_a_total() {
+    let db = TestDb::new(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, kind TEXT NOT NULL, v INTEGER NOT NULL); CREATE INDEX by_kind ON t(kind);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+         INSERT INTO t SELECT i, iif(i % 2, 'odd', 'even'), i % 10 FROM n;
+         CREATE VIEW w AS SELECT id, v FROM t WHERE v = 3;",
+    );
+    let (_, reader) = db.reader("t");
+    let filters = |kind: Option<&'static str>, v: Option<i64>| {
+        let kind = kind.map(|kind| equals(1, contract::ValueRef::Text(kind)));
+        kind.into_iter().chain(v.map(|v| equals(2, contract::ValueRef::Integer(v)))).collect::<Vec<_>>()
+    };
+    let total = |filters, after: Option<&CursorPosition>| {
+        let query = Query { filters, rows_max: 5, after, ..Query::default() };
+        list(reader.as_ref(), &query).expect("a page").1
+    };
+    assert_eq!(total(filters(None, None), None), Some(Total::Exact(20_000)));
+    assert_eq!(total(filters(Some("odd"), None), None), Some(Total::Exact(10_000)));
+    assert_eq!(total(filters(None, Some(3)), None), Some(Total::Exact(2_000)));
+    assert_eq!(total(filters(Some("odd"), Some(4)), None), Some(Total::Exact(0)));
+    let later = CursorPosition { sort_value: None, key: vec![Value::Integer(19_990)] };
+    assert_eq!(total(filters(None, Some(3)), Some(&later)), Some(Total::Exact(2_000)), "of all pages");
+    // A commit is counted.
+    db.execute("DELETE FROM t WHERE v = 3 AND id > 10");
+    assert_eq!(total(filters(None, None), None), Some(Total::Exact(18_001)));
+    assert_eq!(total(filters(None, Some(3)), None), Some(Total::Exact(1)));
+    let (_, view) = db.reader("w");
+    let (rows, total) = list(view.as_ref(), &Query { rows_max: 5, ..Query::default() }).expect("a page");
+    assert_eq!((rows.len(), total), (1, Some(Total::Exact(1))));
+    // Inline no more than a bounded number of rows is counted.
+    let query = Query { filters: filters(Some("odd"), None), rows_max: 5, ..Query::default() };
+    let blocking = || list(reader.as_ref(), &query).map(drop);
+    let total = retry_inline(blocking, || {
+        match reader.list_inline(&query, &mut |_, _| RowFlow::Continue)? {
+            // A busy machine has no time to count.
+            Some(Total::AtLeast(..5_000)) => Err(SourceError::WouldBlock),
+            total => Ok(total),
+        }
+    });
+    assert_eq!(total, Some(Total::AtLeast(5_000)));
+}
+
+#[test]
+fn a_page_that_is_stopped_early_has_the_right_total() {
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES(1), (2), (3)");
+    let (_, reader) = db.reader("t");
+    let query = Query { rows_max: 100, ..Query::default() };
+    let total = reader.list(&query, &mut |_, _| RowFlow::Stop).expect("a page");
+    assert_eq!(total, Some(Total::Exact(3)));
+}
+
+#[test]
+fn an_inline_read_does_not_wait() {
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY); INSERT INTO t VALUES(1), (2), (3)");
+    let (_, reader) = db.reader("t");
+    let key = [contract::ValueRef::Integer(1)];
+    let read = || reader.get_inline(&key, &mut |_| {});
+    let query = Query { rows_max: 2, ..Query::default() };
+    let page = || reader.list_inline(&query, &mut |_, _| RowFlow::Continue);
+    let blocking = || get(reader.as_ref(), &key).map(drop);
+    assert!(retry_inline(blocking, read));
+    assert_eq!(retry_inline(blocking, page), Some(Total::Exact(3)));
+    let other = db.connect();
+    other.execute_batch("BEGIN EXCLUSIVE").expect("locked");
+    assert!(matches!(read(), Err(SourceError::WouldBlock)));
+    assert!(matches!(page(), Err(SourceError::WouldBlock)));
+    other.execute_batch("COMMIT").expect("unlocked");
+    assert!(retry_inline(blocking, read));
 }

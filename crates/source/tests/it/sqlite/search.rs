@@ -1,7 +1,7 @@
 //! Search: by an index, and by scanning.
 
 use contract::Value;
-use contract::source::{SearchCoverage, SearchFacts};
+use contract::source::{CancelFlag, SearchCoverage, SearchFacts};
 
 use super::kit::{TestDb, format_value, search};
 
@@ -47,7 +47,7 @@ fn a_scan_stops_at_its_limit() {
     assert_eq!((rows.len(), coverage), (2, SearchCoverage::Truncated));
     let (rows, coverage) = search(reader.as_ref(), &["e"], &[1], 4);
     assert_eq!((rows.len(), coverage), (4, SearchCoverage::Complete), "{rows:?}");
-    let stop = std::sync::atomic::AtomicBool::new(true);
+    let stop = CancelFlag::new(true.into());
     let request = contract::source::Search {
         terms: vec!["e"],
         columns: &[1],

@@ -2,10 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use contract::source::{RowFlow, Source, SourceError, StatementWriteOptions, WriteError, WriteOutcome};
+use contract::source::{
+    CancelFlag, Query, RowFlow, Source, SourceError, StatementWriteOptions, WriteError, WriteOutcome,
+};
 use contract::{DataType, ValueRef};
 
-use super::kit::{TestDb, TestTable, idempotency_key, prepare, read_rows, run_write, statement_shape, terms};
+use super::kit::{
+    TestDb, TestTable, idempotency_key, list, prepare, read_rows, retry_inline, run_write, statement_shape,
+    terms,
+};
 
 const SHOP: &str = "
     CREATE TABLE customers(id INTEGER PRIMARY KEY, name TEXT NOT NULL, plan TEXT, joined DATE NOT NULL);
@@ -321,6 +326,48 @@ fn a_limit_that_is_not_an_integer_is_an_invalid_argument() {
 }
 
 #[test]
+fn malformed_json_from_a_caller_is_an_invalid_argument() {
+    let db = TestDb::new("CREATE TABLE t(id INTEGER PRIMARY KEY, doc TEXT); INSERT INTO t VALUES(1, '{}')");
+    let source = db.source();
+    for sql in [
+        "SELECT value FROM json_each(:p)",
+        "SELECT t.id FROM t, json_each(:p) AS j WHERE t.id = j.value",
+        "SELECT :p ->> '$.a' AS a",
+        "SELECT json_extract(:p, '$.a') AS a",
+    ] {
+        let statement = prepare(&source, sql).expect(sql);
+        let read = read_rows(statement.as_ref(), &[ValueRef::Text("[1,")]);
+        let Err(SourceError::InvalidArgument { parameter: Some(0), reason }) = &read else {
+            panic!("{sql}: {read:?}")
+        };
+        assert_eq!(reason, "it is not valid JSON");
+        assert!(read_rows(statement.as_ref(), &[ValueRef::Text("[1]")]).is_ok(), "{sql}");
+    }
+    let write = prepare(&source, "UPDATE t SET doc = json_set(doc, '$.a', json(:p))").expect("a statement");
+    let written = run_write(write.as_ref(), &[ValueRef::Text("{")], &terms(None));
+    assert!(matches!(&written, Err(WriteError::Rejected { column: Some(0), .. })), "{written:?}");
+    // A stored value is not the caller's.
+    db.execute("UPDATE t SET doc = '{'");
+    let statement = prepare(&source, "SELECT doc ->> :path AS a FROM t").expect("a statement");
+    let read = read_rows(statement.as_ref(), &[ValueRef::Text("$.a")]);
+    assert!(matches!(&read, Err(SourceError::Incompatible { .. })), "{read:?}");
+}
+
+#[test]
+fn an_inline_statement_does_not_wait_for_a_lock() {
+    let db = TestDb::new(SHOP);
+    let statement = prepare(&db.source(), "SELECT name FROM customers WHERE id = :id").expect("a statement");
+    let read = || statement.read_inline(&[ValueRef::Integer(1)], &mut |_| RowFlow::Continue);
+    let blocking = || read_rows(statement.as_ref(), &[ValueRef::Integer(1)]).map(drop);
+    retry_inline(blocking, read);
+    let other = db.connect();
+    other.execute_batch("BEGIN EXCLUSIVE").expect("locked");
+    assert!(matches!(read(), Err(SourceError::WouldBlock)));
+    other.execute_batch("COMMIT").expect("unlocked");
+    retry_inline(blocking, read);
+}
+
+#[test]
 fn a_statement_can_run_inline_if_it_reads_little() {
     let db = TestDb::new(SHOP);
     db.execute(
@@ -349,7 +396,7 @@ const ENDLESS: &str =
 #[test]
 fn an_endless_statement_times_out() {
     let db = TestDb::new(SHOP);
-    let options = source::sqlite::Options { list_ms_max: 50, ..Default::default() };
+    let options = source::sqlite::Options { call_ms_max: 50, ..Default::default() };
     let source = source::sqlite::Sqlite::new(&db.path, options);
     let statement = prepare(&source, ENDLESS).expect("a statement");
     let ended = read_rows(statement.as_ref(), &[]);
@@ -367,12 +414,40 @@ fn an_endless_statement_times_out() {
     assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
 }
 
+/// The deadline of a call is its caller's. A limit of the source beside it would give one timeout two answers.
+#[test]
+fn a_call_that_can_be_cancelled_has_no_other_time_limit() {
+    let slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT count(*) AS n FROM n";
+    let db = TestDb::new(&format!("{SHOP} CREATE VIEW slow AS {slow};"));
+    let options = source::sqlite::Options { call_ms_max: 0, ..Default::default() };
+    let source = source::sqlite::Sqlite::new(&db.path, options);
+    let statement = prepare(&source, slow).expect("a statement");
+    assert!(matches!(read_rows(statement.as_ref(), &[]), Err(SourceError::Timeout)));
+    let cancelled = CancelFlag::default();
+    let mut rows = 0;
+    let read = statement.read(&[], Some(&cancelled), &mut |_| {
+        rows += 1;
+        RowFlow::Continue
+    });
+    assert!(read.is_ok() && rows == 1, "{read:?}");
+    let write = format!("INSERT INTO orders SELECT 9, 1, n FROM ({slow})");
+    let statement = prepare(&source, &write).expect("a statement");
+    let options = StatementWriteOptions { cancelled: Some(&cancelled), ..terms(None) };
+    run_write(statement.as_ref(), &[], &options).expect("written");
+    // A view holds its lock as a statement does, for more than the few milliseconds of a table.
+    let facts = source.introspect().expect("facts");
+    let view = facts.tables.iter().find(|table| table.name == "slow").expect("the view");
+    let reader = source.reader(&crate::shape::shape_of(view)).expect("a reader");
+    let query = Query { rows_max: 5, cancelled: Some(&cancelled), ..Query::default() };
+    assert_eq!(list(reader.as_ref(), &query).expect("a page").0.len(), 1);
+}
+
 #[test]
 fn a_cancelled_statement_stops() {
     let db = TestDb::new(&format!("PRAGMA journal_mode = WAL; {SHOP}"));
     let source = db.source();
     let statement = prepare(&source, ENDLESS).expect("a statement");
-    let stop = AtomicBool::new(false);
+    let stop = CancelFlag::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let read = scope.spawn(|| statement.read(&[], Some(&stop), &mut |_| RowFlow::Continue));
         stop.store(true, Ordering::Relaxed);
@@ -383,7 +458,7 @@ fn a_cancelled_statement_stops() {
     assert_eq!(rows.expect("a statement").expect("rows"), ["3"]);
 }
 
-/// A caller that is told "cancelled" can rely on it.
+/// A caller whose call is cancelled can rely on it.
 #[test]
 fn a_cancelled_write_changes_nothing() {
     for mode in ["DELETE", "WAL"] {
@@ -394,7 +469,7 @@ fn a_cancelled_write_changes_nothing() {
             read_rows(statement.as_ref(), &[]).expect("rows")
         };
         let one = prepare(&source, "INSERT INTO orders(customer, total) VALUES(1, 1)").expect("a statement");
-        let stop = AtomicBool::new(true);
+        let stop = CancelFlag::new(AtomicBool::new(true));
         // Cancelled before it began.
         let terms = StatementWriteOptions { cancelled: Some(&stop), ..terms(idempotency_key(1, 1)) };
         let ended = run_write(one.as_ref(), &[], &terms);
@@ -421,7 +496,7 @@ fn a_cancelled_endless_write_releases_its_lock() {
     let endless =
         format!("INSERT INTO orders SELECT i + 1000, 1, i FROM ({})", ENDLESS.replace("count(*)", "i"));
     let statement = prepare(&source, &endless).expect("a statement");
-    let stop = AtomicBool::new(false);
+    let stop = CancelFlag::new(AtomicBool::new(false));
     let other = db.connect();
     other.busy_timeout(std::time::Duration::ZERO).expect("set");
     std::thread::scope(|scope| {
@@ -433,7 +508,7 @@ fn a_cancelled_endless_write_releases_its_lock() {
         let ended = write.join().expect("ended");
         assert!(matches!(ended, Err(WriteError::Source(SourceError::Cancelled))), "{ended:?}");
     });
-    other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("nobody is kept out");
+    other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("the lock is free");
 }
 
 #[test]
@@ -517,7 +592,7 @@ fn a_row_of_another_type_is_an_error() {
     let source = db.source();
     let statement = prepare(&source, "SELECT joined FROM customers").expect("a statement");
     db.execute("INSERT INTO customers VALUES(3, 'Cy', NULL, 'yesterday')");
-    let error = read_rows(statement.as_ref(), &[]).expect_err("a fault");
+    let error = read_rows(statement.as_ref(), &[]).expect_err("an error");
     assert_eq!(
         error.to_string(),
         "column `joined`: expected a date such as 2026-02-11, but a row has another value; the data has changed"
@@ -535,8 +610,8 @@ fn a_star_that_returns_other_columns_is_an_error() {
     assert_eq!(read_rows(all.as_ref(), &[]).expect("rows"), ["1 'a' 'b' 'c'"]);
     db.execute("ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN d TEXT");
     let response = "the statement no longer returns the columns that it returned; restart the server to read the schema again";
-    assert_eq!(read_rows(all.as_ref(), &[]).expect_err("a fault").to_string(), response);
-    let error = run_write(touch.as_ref(), &[ValueRef::Text("z")], &terms(None)).expect_err("a fault");
+    assert_eq!(read_rows(all.as_ref(), &[]).expect_err("an error").to_string(), response);
+    let error = run_write(touch.as_ref(), &[ValueRef::Text("z")], &terms(None)).expect_err("an error");
     assert_eq!(error.to_string(), response);
     let named = prepare(&source, "SELECT c FROM t").expect("a statement");
     assert_eq!(read_rows(named.as_ref(), &[]).expect("rows"), ["'c'"], "nothing was kept");
@@ -558,7 +633,7 @@ fn columns_that_cannot_store_all_digits_are_noted() {
 }
 
 /// What a column stores for a value that a statement assigns, or the error.
-fn write_through_statement(declared: &str, kind: DataType, said: ValueRef<'_>) -> String {
+fn write_through_statement(declared: &str, kind: DataType, sent: ValueRef<'_>) -> String {
     let db = TestDb::new(&format!(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, v {declared}); INSERT INTO t VALUES(1, NULL)"
     ));
@@ -575,13 +650,13 @@ fn write_through_statement(declared: &str, kind: DataType, said: ValueRef<'_>) -
             ..statement_shape(sql, &facts, 1)
         };
         let statement = source.prepare(&shape).expect("prepared");
-        response.push(match run_write(statement.as_ref(), &[said], &terms(None)) {
+        response.push(match run_write(statement.as_ref(), &[sent], &terms(None)) {
             Ok(_) => {
                 let sql = format!("SELECT quote(v) FROM t WHERE id = {id}");
                 db.connect().query_row(&sql, [], |row| row.get(0)).expect("a value")
             }
             Err(WriteError::Rejected { column: Some(0), reason }) => reason,
-            Err(error) => panic!("{sql} {said:?}: {error:?}"),
+            Err(error) => panic!("{sql} {sent:?}: {error:?}"),
         });
     }
     response.dedup();
@@ -593,7 +668,7 @@ fn write_through_statement(declared: &str, kind: DataType, said: ValueRef<'_>) -
 fn values_that_a_column_would_convert_are_rejected() {
     let refused =
         |declared: &str| format!("the column `v` is declared as `{declared}` and would not store it exactly");
-    for (declared, kind, said) in [
+    for (declared, kind, sent) in [
         ("INTEGER", DataType::Text, ValueRef::Text("007")),
         ("INTEGER", DataType::Text, ValueRef::Text(" 7")),
         ("INTEGER", DataType::Text, ValueRef::Text("1e3")),
@@ -605,7 +680,7 @@ fn values_that_a_column_would_convert_are_rejected() {
         ("REAL", DataType::Int64, ValueRef::Integer((1 << 53) + 1)),
         ("REAL", DataType::Number, ValueRef::Real(-0.0)),
     ] {
-        assert_eq!(write_through_statement(declared, kind, said), refused(declared), "{declared} {said:?}");
+        assert_eq!(write_through_statement(declared, kind, sent), refused(declared), "{declared} {sent:?}");
     }
 }
 
@@ -678,7 +753,7 @@ fn a_value_that_a_collection_could_not_return_is_rejected() {
 
 #[test]
 fn text_is_rejected_in_a_column_of_numbers() {
-    for (declared, kind, said) in [
+    for (declared, kind, sent) in [
         ("INTEGER", DataType::Text, ValueRef::Text("seven")),
         ("BIGINT", DataType::Text, ValueRef::Text("")),
         ("DOUBLE", DataType::Date, ValueRef::Text("2026-02-11")),
@@ -687,21 +762,21 @@ fn text_is_rejected_in_a_column_of_numbers() {
     ] {
         let reason =
             format!("it is not a number, but the column `v`, declared as `{declared}`, holds numbers");
-        assert_eq!(write_through_statement(declared, kind, said), reason, "{declared} {said:?}");
+        assert_eq!(write_through_statement(declared, kind, sent), reason, "{declared} {sent:?}");
     }
 }
 
 /// Who is to blame if the rows of a statement do not have the described types.
 #[test]
 fn a_value_that_does_not_fit_blames_the_argument() {
-    let check = |sql: &str, said: ValueRef<'_>, expected: &str| {
+    let check = |sql: &str, sent: ValueRef<'_>, expected: &str| {
         let db = TestDb::new(
             "CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER, w); INSERT INTO t VALUES(1, 1, 1)",
         );
         let source = db.source();
         let statement = prepare(&source, sql).expect("one");
         db.execute("INSERT INTO t VALUES(2, 'other', 'other')");
-        let error = run_write(statement.as_ref(), &[said], &terms(None)).expect_err("it does not fit");
+        let error = run_write(statement.as_ref(), &[sent], &terms(None)).expect_err("it does not fit");
         let response = match error {
             WriteError::Rejected { column, reason } => format!("{column:?} {reason}"),
             WriteError::ContractViolation => "unwritable".to_owned(),
@@ -744,7 +819,7 @@ fn a_boolean_used_elsewhere_is_not_stored_as_text() {
 
 #[test]
 fn equivalent_values_are_accepted() {
-    for (declared, kind, said, stored) in [
+    for (declared, kind, sent, stored) in [
         ("INTEGER", DataType::Text, ValueRef::Text("7"), "7"),
         ("NUMERIC", DataType::Text, ValueRef::Text("seven"), "'seven'"),
         ("POINT", DataType::Text, ValueRef::Text("1 2"), "'1 2'"),
@@ -764,7 +839,7 @@ fn equivalent_values_are_accepted() {
         ("", DataType::Number, ValueRef::Real(1.0), "1.0"),
         ("NUMERIC", DataType::Blob, ValueRef::Blob(b"7"), "X'37'"),
     ] {
-        assert_eq!(write_through_statement(declared, kind, said), stored, "{declared} {said:?}");
+        assert_eq!(write_through_statement(declared, kind, sent), stored, "{declared} {sent:?}");
     }
 }
 

@@ -95,7 +95,7 @@ fn equal_decimals_in_different_spellings_are_accepted() {
     check("REAL", ValueRef::Integer(3), Ok(ValueRef::Real(3.0)));
 }
 
-/// Responses use these words for infinite numbers: a text could not be told apart.
+/// Responses use these words for infinite numbers: a text would look the same.
 #[test]
 fn the_names_of_infinite_numbers_are_rejected() {
     for text in ["Infinity", "-Infinity", "NaN"] {
@@ -193,7 +193,7 @@ proptest! {
                             contract::DataType::Decimal, ValueRef::Integer(*n), ValueRef::Text(text)).is_eq(),
                         (Value::Real(x), Value::Text(text)) => contract::order::compare(
                             contract::DataType::Decimal, ValueRef::Real(*x), ValueRef::Text(text)).is_eq(),
-                        (stored, said) => stored == said,
+                        (stored, sent) => stored == sent,
                     };
                     prop_assert!(is_equal, "{declared}: {value:?} became {:?}", row[1]);
                 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::source::{
-    ContractViolation, RowChange, Source, SourceError, VersionConflict, WriteChecks, WriteError,
+    CancelFlag, ContractViolation, RowChange, Source, SourceError, VersionConflict, WriteChecks, WriteError,
     WriteOutcome, WriteRequest,
 };
 use contract::{Value, ValueRef};
@@ -256,8 +256,8 @@ fn every_kind_of_key_is_supported() {
 #[test]
 fn checks_can_reject_a_write_and_add_values() {
     let (db, table) = shop();
-    let said = table.named_values(&[("age", ValueRef::Integer(31))]);
-    let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &said };
+    let sent = table.named_values(&[("age", ValueRef::Integer(31))]);
+    let update = || RowChange::Update { key: &[ValueRef::Integer(1)], values: &sent };
     let mut stale = RecordingChecks { is_stale: true, ..RecordingChecks::default() };
     let response = table.change_with(update(), None, &mut stale);
     assert_eq!(response, "the row has changed since it was read");
@@ -329,7 +329,7 @@ fn a_cancelled_write_changes_nothing() {
     let email = table.named_values(&[("email", ValueRef::Text("cy@x"))]);
     let key = [ValueRef::Integer(2)];
     let write = |change, is_gone: bool| {
-        let stop = AtomicBool::new(is_gone);
+        let stop = CancelFlag::new(AtomicBool::new(is_gone));
         let key = super::kit::idempotency_key(1, 1);
         let write =
             WriteRequest { change, idempotency_key: key, dry_run: false, now_ms: 1, cancelled: Some(&stop) };
