@@ -7,9 +7,11 @@ use serde_json::Value;
 use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 
 use crate::humanize::join_truncated;
+use crate::keywords::{self, PrivateKeyword, RewriteOptions};
 use crate::nearest::nearest;
 use crate::ref_cycles::has_ref_cycle;
 use crate::tape::{Tape, TapeNode};
+use crate::work;
 
 /// A compiled schema.
 pub struct CompiledSchema {
@@ -45,19 +47,19 @@ impl CompiledSchema {
         if schema.as_str().len() > SCHEMA_BYTES_MAX {
             return Err(SchemaError(format!("the schema exceeds the limit of {SCHEMA_BYTES_MAX} bytes")));
         }
-        let value: Value = serde_json::from_str(schema.as_str()).map_err(|e| SchemaError(e.to_string()))?;
+        let value = keywords::rewrite(schema, RewriteOptions { charge_work: false })?;
         if has_ref_cycle(&value) {
             return Err(SchemaError(
                 "a `$ref` cycle applies a schema to the same value again, without descending into it".into(),
             ));
         }
-        let validator = jsonschema::options_for::<Tape>()
+        let options = jsonschema::options_for::<Tape>()
             .with_retriever(RejectRemoteRefs)
             .should_validate_formats(true)
             // Linear time for every pattern: a schema may come from an untrusted server.
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
-            .build(&value)
-            .map_err(|e| SchemaError(e.to_string()))?;
+            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX));
+        let validator =
+            keywords::register(options).build(&value).map_err(|error| SchemaError(error.to_string()))?;
         let property_names =
             value["properties"].as_object().map_or_else(Vec::new, |p| p.keys().cloned().collect());
         let empty_object =
@@ -69,20 +71,32 @@ impl CompiledSchema {
     #[inline]
     pub fn validate(&self, arguments: Option<Node<'_>>) -> Result<(), Box<ToolError>> {
         let arguments = arguments.unwrap_or_else(|| self.empty_object.root());
-        if self.validator.is_valid(TapeNode::Value(arguments)) {
-            Ok(())
-        } else {
-            Err(self.explain(arguments))
+        match self.matches(arguments) {
+            true => Ok(()),
+            false => Err(self.explain(arguments)),
         }
     }
 
     /// Whether a JSON value is valid.
     pub fn is_valid(&self, json: &Json) -> bool {
-        self.validator.is_valid(TapeNode::Value(json.to_doc().root()))
+        self.matches(json.to_doc().root())
+    }
+
+    #[inline]
+    fn matches(&self, node: Node<'_>) -> bool {
+        work::start(node.slot_count());
+        // A `not` around an exhausted keyword succeeds, so the budget decides.
+        self.validator.is_valid(TapeNode::Value(node)) && !work::is_exhausted()
     }
 
     #[cold]
     fn explain(&self, arguments: Node<'_>) -> Box<ToolError> {
+        if work::is_exhausted() {
+            return Box::new(ToolError::new(
+                ToolErrorCode::InvalidArguments,
+                "the arguments take too much work to validate; send smaller or less deeply nested arguments",
+            ));
+        }
         // `required` is more helpful than `minProperties`.
         let is_vague =
             |error: &ValidationError<'_>| matches!(error.kind(), ValidationErrorKind::MinProperties { .. });
@@ -172,18 +186,6 @@ impl CompiledSchema {
             ValidationErrorKind::MaxItems { limit } => {
                 (path, ArgumentErrorKind::TooLong, format!("exceeds the limit of {limit} items"), None)
             }
-            ValidationErrorKind::Minimum { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be at least {limit}"), None)
-            }
-            ValidationErrorKind::Maximum { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be at most {limit}"), None)
-            }
-            ValidationErrorKind::ExclusiveMinimum { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be greater than {limit}"), None)
-            }
-            ValidationErrorKind::ExclusiveMaximum { limit } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be less than {limit}"), None)
-            }
             ValidationErrorKind::MinLength { limit } => {
                 (path, ArgumentErrorKind::OutOfRange, format!("must have at least {limit} characters"), None)
             }
@@ -197,8 +199,23 @@ impl CompiledSchema {
                 let reason = format!("too few arguments: at least {limit} are required");
                 (path, ArgumentErrorKind::MissingRequired, reason, None)
             }
-            ValidationErrorKind::MultipleOf { multiple_of } => {
-                (path, ArgumentErrorKind::OutOfRange, format!("must be a multiple of {multiple_of}"), None)
+            ValidationErrorKind::Custom { keyword, message: operand } => {
+                let Some(keyword) = PrivateKeyword::from_name(keyword) else {
+                    return (path, ArgumentErrorKind::NotAllowed, "not allowed".into(), None);
+                };
+                let (kind, allowed) = match keyword {
+                    PrivateKeyword::Const => {
+                        (ArgumentErrorKind::NotAllowed, Json::parse(&format!("[{operand}]")).ok())
+                    }
+                    PrivateKeyword::Enum => (ArgumentErrorKind::NotAllowed, Json::parse(operand).ok()),
+                    PrivateKeyword::Work => (ArgumentErrorKind::TooLong, None),
+                    PrivateKeyword::Minimum
+                    | PrivateKeyword::Maximum
+                    | PrivateKeyword::ExclusiveMinimum
+                    | PrivateKeyword::ExclusiveMaximum
+                    | PrivateKeyword::MultipleOf => (ArgumentErrorKind::OutOfRange, None),
+                };
+                (path, kind, keywords::describe(keyword, operand).into_owned(), allowed)
             }
             other => (
                 path,
