@@ -18,14 +18,12 @@ use crate::tape::{Tape, TapeNode};
 use crate::validate::SchemaError;
 use crate::work;
 
-/// The prefix of private names. It sorts before all other keywords, so the library evaluates these first.
+/// The prefix of private names.
 const PREFIX: &str = "!spile:";
 
 /// A keyword under a private name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PrivateKeyword {
-    /// Charges one unit of work for each evaluation of a schema.
-    Work,
     Minimum,
     Maximum,
     ExclusiveMinimum,
@@ -36,8 +34,7 @@ pub(crate) enum PrivateKeyword {
 }
 
 impl PrivateKeyword {
-    const ALL: [(Self, &'static str); 8] = [
-        (Self::Work, "!spile:!work"),
+    const ALL: [(Self, &'static str); 7] = [
         (Self::Minimum, "!spile:minimum"),
         (Self::Maximum, "!spile:maximum"),
         (Self::ExclusiveMinimum, "!spile:exclusiveMinimum"),
@@ -56,23 +53,15 @@ impl PrivateKeyword {
     }
 }
 
-/// Options of [`rewrite`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RewriteOptions {
-    /// Whether each subschema charges the work budget.
-    pub(crate) charge_work: bool,
-}
-
 /// The schema as a `serde_json` value, with keywords under private names.
-pub(crate) fn rewrite(schema: &Json, options: RewriteOptions) -> Result<Value, SchemaError> {
+pub(crate) fn rewrite(schema: &Json) -> Result<Value, SchemaError> {
     let doc = schema.to_doc();
     let dialect = doc.root().get("$schema").and_then(|dialect| dialect.str());
     let is_draft4 = dialect.is_some_and(|dialect| dialect.contains("draft-04"));
-    Rewriter { options, is_draft4 }.schema(doc.root())
+    Rewriter { is_draft4 }.schema(doc.root())
 }
 
 struct Rewriter {
-    options: RewriteOptions,
     /// In draft 4, `exclusiveMinimum` is a flag beside `minimum`.
     is_draft4: bool,
 }
@@ -88,7 +77,7 @@ impl Rewriter {
         for (key, value) in node.members() {
             let key = key.str().unwrap_or_default();
             match &*key {
-                // Nobody else may use the private names.
+                // A schema must not use the private names itself.
                 key if key.starts_with(PREFIX) => {}
                 "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
                     if let Some((key, value)) = self.number_keyword(&key, value, node)? {
@@ -120,9 +109,6 @@ impl Rewriter {
                     rewritten.insert(key.into_owned(), self.schema(value)?);
                 }
             }
-        }
-        if self.options.charge_work {
-            rewritten.insert(PrivateKeyword::Work.name().to_owned(), Value::Bool(true));
         }
         Ok(Value::Object(rewritten))
     }
@@ -220,7 +206,6 @@ impl ExactKeyword {
     #[inline]
     fn matches(&self, instance: TapeNode<'_>) -> bool {
         match self.keyword {
-            PrivateKeyword::Work => work::charge(1),
             PrivateKeyword::Minimum => self.compare(instance, Ordering::is_ge),
             PrivateKeyword::Maximum => self.compare(instance, Ordering::is_le),
             PrivateKeyword::ExclusiveMinimum => self.compare(instance, Ordering::is_gt),
@@ -265,7 +250,6 @@ impl<'i> Keyword<'i, Tape> for ExactKeyword {
 /// What a private keyword expects, as text. `operand` is the message of its error.
 pub(crate) fn describe(keyword: PrivateKeyword, operand: &str) -> Cow<'static, str> {
     match keyword {
-        PrivateKeyword::Work => Cow::Borrowed("takes too long to validate"),
         PrivateKeyword::Minimum => Cow::Owned(format!("must be at least {operand}")),
         PrivateKeyword::Maximum => Cow::Owned(format!("must be at most {operand}")),
         PrivateKeyword::ExclusiveMinimum => Cow::Owned(format!("must be greater than {operand}")),

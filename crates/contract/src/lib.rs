@@ -31,6 +31,7 @@ mod nearest;
 pub mod order;
 mod ref_cycles;
 pub mod results;
+mod schema_shape;
 mod schemas;
 pub mod source;
 mod tape;

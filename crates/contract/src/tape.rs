@@ -111,11 +111,11 @@ impl<'a> SchemaNode<'a, Tape> for TapeNode<'a> {
 
     #[inline]
     fn as_object(&self) -> Option<Node<'a>> {
-        self.node(NodeKind::Object)
+        self.node(NodeKind::Object).filter(|_| work::charge(1))
     }
 
     fn as_array(&self) -> Option<Node<'a>> {
-        self.node(NodeKind::Array)
+        self.node(NodeKind::Array).filter(|_| work::charge(1))
     }
 
     #[inline]
@@ -170,12 +170,9 @@ impl<'a> SchemaNode<'a, Tape> for TapeNode<'a> {
         }
     }
 
+    /// The library attaches the instance to each error. No error text shows it, so it is not built.
     fn to_value(&self) -> Cow<'a, Value> {
-        Cow::Owned(match self {
-            // Only for error texts. `serde_json` rejects numbers beyond `f64`, although they are valid JSON.
-            Self::Value(node) => serde_json::from_str(node.raw()).unwrap_or(Value::Null),
-            Self::PropertyName(name) => Value::String((*name).into()),
-        })
+        Cow::Owned(Value::Null)
     }
 
     fn identity(&self) -> Option<NodeIdentity> {

@@ -7,15 +7,18 @@ use serde_json::Value;
 use spile_core::{ArgumentErrorKind, ToolError, ToolErrorCode};
 
 use crate::humanize::join_truncated;
-use crate::keywords::{self, PrivateKeyword, RewriteOptions};
+use crate::keywords::{self, PrivateKeyword};
 use crate::nearest::nearest;
 use crate::ref_cycles::has_ref_cycle;
+use crate::schema_shape::measure;
 use crate::tape::{Tape, TapeNode};
 use crate::work;
 
 /// A compiled schema.
 pub struct CompiledSchema {
     validator: Validator<Tape>,
+    /// The number of subschemas that apply to one value.
+    subschemas_per_value: u64,
     /// The property names at the root, for suggestions.
     property_names: Vec<String>,
     /// The arguments of a call without `arguments`.
@@ -36,7 +39,9 @@ impl std::error::Error for SchemaError {}
 
 /// Limits on a schema, which may come from an untrusted server.
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
+/// The compiled size of one regular expression, and of all of them.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+const PATTERNS_BYTES_MAX: usize = 64 << 20;
 /// How many errors are compared to find the most helpful one.
 const ERRORS_MAX: usize = 8;
 /// How many argument names an error lists.
@@ -47,24 +52,26 @@ impl CompiledSchema {
         if schema.as_str().len() > SCHEMA_BYTES_MAX {
             return Err(SchemaError(format!("the schema exceeds the limit of {SCHEMA_BYTES_MAX} bytes")));
         }
-        let value = keywords::rewrite(schema, RewriteOptions { charge_work: false })?;
+        let value = keywords::rewrite(schema)?;
+        let shape = measure(&value)?;
         if has_ref_cycle(&value) {
             return Err(SchemaError(
-                "a `$ref` cycle applies a schema to the same value again, without descending into it".into(),
+                "a `$ref` cycle applies a schema to the same value again, or a chain of references is too long".into(),
             ));
         }
+        let pattern_bytes_max = (PATTERNS_BYTES_MAX / shape.patterns.max(1)).min(PATTERN_BYTES_MAX);
         let options = jsonschema::options_for::<Tape>()
             .with_retriever(RejectRemoteRefs)
             .should_validate_formats(true)
             // Linear time for every pattern: a schema may come from an untrusted server.
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX));
+            .with_pattern_options(PatternOptions::regex().size_limit(pattern_bytes_max));
         let validator =
             keywords::register(options).build(&value).map_err(|error| SchemaError(error.to_string()))?;
         let property_names =
             value["properties"].as_object().map_or_else(Vec::new, |p| p.keys().cloned().collect());
         let empty_object =
             json::scan(b"{}".to_vec(), &ScanLimits::default()).expect("an empty object is JSON");
-        Ok(Self { validator, property_names, empty_object })
+        Ok(Self { validator, subschemas_per_value: shape.subschemas_per_value, property_names, empty_object })
     }
 
     /// Validates arguments. `None` means an empty object.
@@ -84,9 +91,10 @@ impl CompiledSchema {
 
     #[inline]
     fn matches(&self, node: Node<'_>) -> bool {
-        work::start(node.slot_count());
-        // A `not` around an exhausted keyword succeeds, so the budget decides.
-        self.validator.is_valid(TapeNode::Value(node)) && !work::is_exhausted()
+        work::start(node.slot_count(), self.subschemas_per_value)
+            && self.validator.is_valid(TapeNode::Value(node))
+            // Without its budget the validator overlooks errors.
+            && !work::is_exhausted()
     }
 
     #[cold]
@@ -94,9 +102,10 @@ impl CompiledSchema {
         if work::is_exhausted() {
             return Box::new(ToolError::new(
                 ToolErrorCode::InvalidArguments,
-                "the arguments take too much work to validate; send smaller or less deeply nested arguments",
+                "the arguments are too large or too deeply nested for this tool's schema; send less",
             ));
         }
+        work::start_explaining();
         // `required` is more helpful than `minProperties`.
         let is_vague =
             |error: &ValidationError<'_>| matches!(error.kind(), ValidationErrorKind::MinProperties { .. });
@@ -208,7 +217,6 @@ impl CompiledSchema {
                         (ArgumentErrorKind::NotAllowed, Json::parse(&format!("[{operand}]")).ok())
                     }
                     PrivateKeyword::Enum => (ArgumentErrorKind::NotAllowed, Json::parse(operand).ok()),
-                    PrivateKeyword::Work => (ArgumentErrorKind::TooLong, None),
                     PrivateKeyword::Minimum
                     | PrivateKeyword::Maximum
                     | PrivateKeyword::ExclusiveMinimum
