@@ -240,7 +240,7 @@ impl CommandError {
                 }
             }
             ClientError::ConnectionClosed(why) => match when {
-                Phase::Connecting => Self::unreachable(&why),
+                Phase::Connecting => Self::unreachable(&why.to_string()),
                 Phase::Requesting => {
                     let lost = Self::new(Exit::Unreachable, format!("the connection to {at} was lost: {why}"));
                     Self { is_connection_lost: true, ..lost }

@@ -14,7 +14,7 @@ use contract::diagnostic::{Diagnostic, render};
 use json::Json;
 use tokio::sync::mpsc;
 use upstream::{ClientHandler, ConnectionEvent, Progress};
-use wire::client::{IncomingInputRequest, InputReply, InputRequestKind};
+use wire::client::{IncomingInputRequest, InputReply, InputRequestKind, WarningKind};
 
 use super::form;
 use super::output_style::OutputStyle;
@@ -191,13 +191,15 @@ impl ClientHandler for Prompt {
             }
             ConnectionEvent::Stderr(line) if desk.is_verbose => desk.print(&desk.style.faint(&line)),
             // Something is missing from what is shown.
-            ConnectionEvent::ProtocolWarning(what) if desk.is_verbose || what.contains("is left out") => {
-                desk.warn(&what)
+            ConnectionEvent::ProtocolWarning(warning)
+                if desk.is_verbose || warning.kind == WarningKind::SkippedTool =>
+            {
+                desk.warn(&warning.message)
             }
             // One is worth a look; a server that prints its whole log is not worth a screen of it.
-            ConnectionEvent::ProtocolWarning(what) if what.starts_with("skipped ") => {
+            ConnectionEvent::ProtocolWarning(warning) if warning.kind == WarningKind::SkippedMessage => {
                 match desk.skipped_count.fetch_add(1, Ordering::Relaxed) {
-                    0 => desk.warn(&what),
+                    0 => desk.warn(&warning.message),
                     1 => desk.warn("more of what the server sends is skipped; -v shows all of it"),
                     _ => {}
                 }
