@@ -118,6 +118,25 @@ fn no_arguments_are_an_empty_object() {
 }
 
 #[test]
+fn internationalized_formats_are_validated() {
+    for (format, valid, invalid) in [
+        ("idn-email", "dörte@bücher.example", "dörte@-.example"),
+        ("idn-email", "dana@acme.test", "no address"),
+        ("idn-hostname", "bücher.example", "bü cher.example"),
+    ] {
+        let schema = format!(r#"{{"properties":{{"a":{{"format":"{format}"}}}}}}"#);
+        let schema = CompiledSchema::compile(&Json::parse(&schema).expect("JSON")).expect("compiles");
+        let validate = |text: &str| {
+            let doc =
+                scan(format!(r#"{{"a":"{text}"}}"#).into_bytes(), &ScanLimits::default()).expect("JSON");
+            schema.validate(Some(doc.root())).map_err(|error| error.message)
+        };
+        assert_eq!(validate(valid), Ok(()), "{valid}");
+        assert_eq!(validate(invalid), Err(format!("`a`: is not a valid {format}")), "{invalid}");
+    }
+}
+
+#[test]
 fn schemas_with_remote_references_or_costly_patterns_are_rejected() {
     for (schema, reason) in [
         (r#"{"$ref":"http://127.0.0.1:1/x.json"}"#, "points outside the schema"),
