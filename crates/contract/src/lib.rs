@@ -11,6 +11,7 @@
 //! This crate does no I/O. A `$ref` that leaves its schema is an error and is never fetched.
 
 pub mod bind;
+mod canonical;
 pub mod compatibility;
 pub mod compile;
 pub mod confirmation;
@@ -23,6 +24,7 @@ mod header_params;
 pub mod humanize;
 pub mod infer;
 pub mod init;
+mod keywords;
 pub mod lint;
 pub mod lock;
 pub mod manifest;
@@ -31,6 +33,7 @@ mod nearest;
 pub mod order;
 mod ref_cycles;
 pub mod results;
+mod schema_shape;
 mod schemas;
 pub mod source;
 mod tape;
@@ -39,6 +42,7 @@ pub mod time;
 pub mod tokens;
 mod validate;
 mod value;
+mod work;
 
 pub use contract::{
     Argument, ArgumentRole, Collection, Confirm, Contract, RateLimit, Returns, Statement, Tool,

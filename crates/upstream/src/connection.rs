@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
 use wire::client::{
     Action, CallId, Client, ClientCall, ClientError, ClientEvent, ClientOptions, IncomingInputRequest,
-    InputReply, InputRequestId, ServerInfo, TransportKind, VersionPolicy,
+    InputReply, InputRequestId, ProtocolViolation, ProtocolWarning, ServerInfo, TransportKind, VersionPolicy,
 };
 use wire::frame::Framing;
 use wire::{ListKind, NotificationFilter};
@@ -96,7 +96,7 @@ pub enum ConnectionEvent {
     /// A line that a process wrote to its stderr, made harmless.
     Stderr(String),
     /// Something is not as it should be, and was passed over.
-    ProtocolWarning(String),
+    ProtocolWarning(ProtocolWarning),
     Closed(ClientError),
 }
 
@@ -334,7 +334,7 @@ impl Connection {
         match self.shared.start_and_wait(follow, |client, now| client.call(call, now)).await {
             CallCompletion::Done(result) => Ok(result),
             CallCompletion::List(_) => {
-                Err(ClientError::ProtocolViolation("a list where a result belongs".to_owned()))
+                Err(ClientError::ProtocolViolation(ProtocolViolation::WrongResult { expected: "a result" }))
             }
             CallCompletion::Failed(why) => Err(why),
         }
@@ -345,7 +345,7 @@ impl Connection {
         match self.shared.start_and_wait(None, |client, now| client.list(list, timeout_ms, now)).await {
             CallCompletion::List(items) => Ok(items),
             CallCompletion::Done(_) => {
-                Err(ClientError::ProtocolViolation("a result where a list belongs".to_owned()))
+                Err(ClientError::ProtocolViolation(ProtocolViolation::WrongResult { expected: "a list" }))
             }
             CallCompletion::Failed(why) => Err(why),
         }

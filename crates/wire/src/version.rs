@@ -85,6 +85,7 @@ pub enum Feature {
     CompletionsCapability,
     CompletionContext,
     StructuredContent,
+    StructuredResult,
     AnyStructuredContent,
     ResourceLinks,
     Titles,
@@ -102,7 +103,7 @@ pub enum Feature {
 impl Feature {
     /// Every feature with its first and last version and a description, in reading order.
     #[rustfmt::skip]
-    pub const TABLE: [(Self, Version, Version, &'static str); 37] = [
+    pub const TABLE: [(Self, Version, Version, &'static str); 38] = [
         (Self::Handshake, V2024_11_05, V2025_11_25, "`initialize` and `notifications/initialized`"),
         (Self::Envelope, V2026_07_28, V2026_07_28, "version and capabilities in every request's `_meta`"),
         (Self::Sessions, V2025_03_26, V2025_11_25, "`Mcp-Session-Id`, GET stream, DELETE"),
@@ -127,7 +128,10 @@ impl Feature {
         (Self::ProgressMessage, V2025_03_26, V2026_07_28, "`message` in progress"),
         (Self::CompletionsCapability, V2025_03_26, V2026_07_28, "`completions` in the capabilities"),
         (Self::CompletionContext, V2025_06_18, V2026_07_28, "`context` in completion requests"),
-        (Self::StructuredContent, V2025_06_18, V2026_07_28, "`outputSchema` and `structuredContent` (earlier: text only)"),
+        (Self::StructuredContent, V2025_06_18, V2026_07_28, "`outputSchema`; a result's text need not repeat its `structuredContent`"),
+        // Not in the text of 2025-03-26, but its schema allows more members, and an HTTP request without a version is
+        // of that version: what sends one bare POST should get the data.
+        (Self::StructuredResult, V2025_03_26, V2026_07_28, "`structuredContent` in results of tools (earlier: text only)"),
         (Self::AnyStructuredContent, V2026_07_28, V2026_07_28, "structured content that is not an object"),
         (Self::ResourceLinks, V2025_06_18, V2026_07_28, "`resource_link` content (earlier: text with the URI)"),
         (Self::Titles, V2025_06_18, V2026_07_28, "`title` beside `name`"),

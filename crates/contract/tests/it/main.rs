@@ -8,6 +8,7 @@ mod bad_sections;
 mod bad_sources;
 mod bad_tools;
 mod compatibility;
+mod exact_numbers;
 mod init;
 mod keys;
 mod kinds;
@@ -16,6 +17,7 @@ mod lock;
 mod manifest;
 mod operations;
 mod pages;
+mod schema_budget;
 mod toml_errors;
 mod truncation;
 
@@ -74,7 +76,7 @@ fn errors_name_the_argument_the_reason_and_what_is_allowed() {
         Err(r#"plan not_allowed `plan`: expected one of `free`, `ruby`"#),
     );
     check(r#"{"email":"a@b.test","limit":0}"#, Err("limit out_of_range `limit`: must be at least 1"));
-    check(r#"{"email":"a@b.test","limit":1e400}"#, Err("limit wrong_type `limit`: expected integer"));
+    check(r#"{"email":"a@b.test","limit":1e400}"#, Err("limit out_of_range `limit`: must be at most 200"));
     check(r#"{"email":"a@b.test","limit":2.5}"#, Err("limit wrong_type `limit`: expected integer"));
     check(r#"{"email":"a@b.test","code":"abc"}"#, Err("code bad_format `code`: does not match `^[A-Z]+$`"));
     check(
@@ -113,6 +115,25 @@ fn no_arguments_are_an_empty_object() {
     let open =
         CompiledSchema::compile(&Json::parse(r#"{"type":"object"}"#).expect("JSON")).expect("compiles");
     assert!(open.validate(None).is_ok());
+}
+
+#[test]
+fn internationalized_formats_are_validated() {
+    for (format, valid, invalid) in [
+        ("idn-email", "dörte@bücher.example", "dörte@-.example"),
+        ("idn-email", "dana@acme.test", "no address"),
+        ("idn-hostname", "bücher.example", "bü cher.example"),
+    ] {
+        let schema = format!(r#"{{"properties":{{"a":{{"format":"{format}"}}}}}}"#);
+        let schema = CompiledSchema::compile(&Json::parse(&schema).expect("JSON")).expect("compiles");
+        let validate = |text: &str| {
+            let doc =
+                scan(format!(r#"{{"a":"{text}"}}"#).into_bytes(), &ScanLimits::default()).expect("JSON");
+            schema.validate(Some(doc.root())).map_err(|error| error.message)
+        };
+        assert_eq!(validate(valid), Ok(()), "{valid}");
+        assert_eq!(validate(invalid), Err(format!("`a`: is not a valid {format}")), "{invalid}");
+    }
 }
 
 #[test]

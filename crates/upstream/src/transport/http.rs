@@ -10,7 +10,7 @@ use outbound::{Client, Method, Request, RequestBuilder, Response, error_chain};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
-use wire::client::{Action, ClientError, ExchangeEnd, HttpExchange};
+use wire::client::{Action, ClientError, ExchangeEnd, HttpExchange, ProtocolViolation};
 
 use super::CloseFuture;
 use crate::connection::ConnectionShared;
@@ -166,11 +166,9 @@ impl HttpTransport {
         match sent {
             Ok(response) => Some(response),
             Err(error) => {
-                let why = ClientError::ConnectionClosed(format!(
-                    "cannot reach {}: {}",
-                    self.url,
-                    root_cause(&error)
-                ));
+                let why = ClientError::ConnectionClosed(
+                    format!("cannot reach {}: {}", self.url, root_cause(&error)).into(),
+                );
                 self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
                 None
             }
@@ -199,17 +197,17 @@ impl HttpTransport {
                     break;
                 }
                 Err(error) => {
-                    let why = ClientError::ConnectionClosed(format!(
-                        "the answer broke off: {}",
-                        root_cause(&error)
-                    ));
+                    let why = ClientError::ConnectionClosed(
+                        format!("the answer broke off: {}", root_cause(&error)).into(),
+                    );
                     return self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
                 }
             };
             self.shared.record(TraceEvent::Bytes { direction: Direction::In, bytes: &chunk });
             let mut messages = Vec::new();
             if answer.push(&chunk, |message| messages.push(message)).is_err() {
-                let why = ClientError::ProtocolViolation(format!("an answer of more than {max} bytes"));
+                let why =
+                    ClientError::ProtocolViolation(ProtocolViolation::ResponseTooLarge { bytes_max: max });
                 return self.shared.with_client(|client, _| client.exchange_failed(exchange, why));
             }
             for message in messages {

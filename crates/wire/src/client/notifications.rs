@@ -5,7 +5,7 @@ use spile_core::CatalogChange;
 
 use super::CallId;
 use super::state_machine::{CallPurpose, Client, PendingCall};
-use super::types::ClientEvent;
+use super::types::{ClientEvent, WarningKind};
 use crate::params::NotificationFilter;
 use crate::version::Feature;
 
@@ -59,8 +59,11 @@ impl Client {
         // 2026-07-28, Receiving Notifications: clients MUST correlate by the subscription's id.
         if self.version.has(Feature::Listen) && self.subscription_call(params).is_none() {
             // A notification for a cancelled subscription is merely late; one for an unknown subscription is an error.
-            if subscription_id(params).is_none_or(|id| id >= self.next_id) {
-                self.warn("skipped a change notification that belongs to no subscription");
+            if subscription_id(params).is_none_or(|id| id >= self.next_message_id) {
+                self.warn(
+                    WarningKind::SkippedMessage,
+                    "skipped a change notification that belongs to no subscription",
+                );
             }
             return;
         }

@@ -107,13 +107,10 @@ fn write_tool_result(
         (ToolContent::Structured, structured) => {
             write_text_block(out, structured.as_ref().map_or("", Json::as_str))
         }
-        // A client that knows no structured content would get the words and not the data: it gets both. Why something
-        // failed is in the data.
+        // A client of a version without structured content gets the data as a second text.
         (ToolContent::Text(text), Some(json)) if !version.has(Feature::StructuredContent) => {
-            if !result.is_error {
-                write_text_block(out, text);
-                out.push(b',');
-            }
+            write_text_block(out, text);
+            out.push(b',');
             write_text_block(out, json.as_str());
         }
         (ToolContent::Text(text), _) => write_text_block(out, text),
@@ -128,7 +125,7 @@ fn write_tool_result(
     }
     out.push(b']');
     if let Some(json) = &result.structured
-        && version.has(Feature::StructuredContent)
+        && version.has(Feature::StructuredResult)
         && (json.is_object() || version.has(Feature::AnyStructuredContent))
     {
         out.extend_from_slice(br#","structuredContent":"#);
@@ -265,4 +262,55 @@ fn write_resource_contents(out: &mut Vec<u8>, contents: &ResourceContents) {
         }
     }
     object.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use json::{Json, Node};
+    use spile_core::{CallResult, ToolContent, ToolError, ToolErrorCode, ToolResult};
+
+    use super::{CallResponseRef, call_response};
+    use crate::encode::{RenderedServerInfo, ReplyTo};
+    use crate::id::RequestId;
+    use crate::version::Version;
+
+    /// The texts of a tool result, and its structured content.
+    fn encode(result: ToolResult, version: Version) -> (Vec<String>, Option<String>) {
+        let to = ReplyTo { version, id: RequestId::from_number(1), progress_token: None };
+        let mut out = Vec::new();
+        let result = CallResult::Tool(result);
+        call_response(&mut out, &to, &RenderedServerInfo::new("s", "1"), &CallResponseRef::Result(&result));
+        let doc = Json::from_written_bytes(out).to_doc();
+        let result = doc.root().get("result").expect("a result");
+        let text =
+            |block: Node<'_>| block.get("text").and_then(|text| text.str()).expect("a text").into_owned();
+        let content = result.get("content").expect("content").elements().map(text).collect();
+        (content, result.get("structuredContent").map(|json| json.raw().to_owned()))
+    }
+
+    #[test]
+    fn a_tool_error_has_a_sentence_in_every_version() {
+        let json = r#"{"code":"not_found","message":"no such row","retryable":false}"#;
+        for (version, _) in Version::ALL {
+            let error = ToolError::new(ToolErrorCode::NotFound, "no such row");
+            let (content, structured) = encode(ToolResult::from_tool_error(&error), version);
+            assert_eq!(content[0], "Not found: no such row", "{version:?}");
+            // Before `structuredContent` was specified, the data is a text as well.
+            let texts: &[&str] = if version < Version::V2025_06_18 { &[json] } else { &[] };
+            assert_eq!(&content[1..], texts, "{version:?}");
+            let has_structured = version > Version::V2024_11_05;
+            assert_eq!(structured.as_deref(), has_structured.then_some(json), "{version:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_a_version_gets_structured_content() {
+        let json = Json::parse(r#"{"a":1}"#).expect("JSON");
+        let result = || ToolResult {
+            content: ToolContent::Text("One.".into()),
+            ..ToolResult::structured(json.clone())
+        };
+        let (content, structured) = encode(result(), Version::UNSPECIFIED);
+        assert_eq!((&*content.join("|"), structured.as_deref()), (r#"One.|{"a":1}"#, Some(r#"{"a":1}"#)));
+    }
 }

@@ -219,7 +219,7 @@ async fn check_server_death(
     let opened = open(&mut server, version_policy, &RecordingHandler::new(), &RecordingTap::new()).await?;
     let connection = opened.0.map_err(|error| format!("opening: {error}"))?;
     match scenarios::within("dying", scenarios::tool(&connection, "die", "{}")).await? {
-        Err(ClientError::ConnectionClosed(reason)) if !reason.is_empty() => {}
+        Err(ClientError::ConnectionClosed(reason)) if !reason.to_string().is_empty() => {}
         other => return Err(format!("the call ended with {other:?}")),
     }
     // Later requests must fail too.
