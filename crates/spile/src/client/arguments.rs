@@ -7,8 +7,21 @@ use json::{Json, Node, NodeKind};
 use super::error::CommandError;
 use super::schema::{AdditionalProperties, Schema, TypeSet, ValueSchema, display_text};
 
-/// Types each value by the schema of its argument.
-pub(crate) fn from_key_values(words: &[String], schema: &Schema) -> Result<Json, CommandError> {
+/// Whether arguments must match the input schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Validation {
+    Strict,
+    /// Sends everything that can be written as JSON, to test how a server handles invalid input.
+    Off,
+}
+
+/// Types each value by the schema of its argument. Without validation, a value that does not match its schema is sent
+/// as the JSON that it is, or else as a string.
+pub(crate) fn from_key_values(
+    words: &[String],
+    schema: &Schema,
+    validation: Validation,
+) -> Result<Json, CommandError> {
     let mut given: Vec<(&str, Vec<&str>)> = Vec::new();
     for word in words {
         let (name, value) = word.split_once('=').ok_or_else(|| not_key_value_error(word, schema))?;
@@ -19,16 +32,22 @@ pub(crate) fn from_key_values(words: &[String], schema: &Schema) -> Result<Json,
     }
     let mut values = Vec::with_capacity(given.len());
     for (name, texts) in given {
-        let schema = match schema.find(name) {
+        let any_type = ValueSchema::default();
+        let value_schema = match schema.find(name) {
             Some(argument) => &argument.schema,
-            None if schema.additional == AdditionalProperties::Allowed
+            None if validation == Validation::Off
+                || schema.additional == AdditionalProperties::Allowed
                 || schema.arguments.is_empty() && schema.additional == AdditionalProperties::Unspecified =>
             {
-                &ValueSchema::default()
+                &any_type
             }
             None => return Err(unknown_argument_error(name, schema)),
         };
-        values.push((name, argument_value(name, &texts, schema)?));
+        let value = match (argument_value(name, &texts, value_schema), validation) {
+            (Err(_), Validation::Off) => untyped_value(&texts),
+            (value, Validation::Off | Validation::Strict) => value?,
+        };
+        values.push((name, value));
     }
     Ok(Json::object(|out| {
         for (name, value) in &values {
@@ -81,11 +100,11 @@ pub(crate) fn check(arguments: &Json, schema: &Schema) -> Result<(), CommandErro
     }
 }
 
-/// Parses the text of `--json`.
-pub(crate) fn from_json(text: &str) -> Result<Json, CommandError> {
+/// Parses the text of `--json`. Without validation it may be any JSON value.
+pub(crate) fn from_json(text: &str, validation: Validation) -> Result<Json, CommandError> {
     let json =
         Json::parse(text).map_err(|bad| CommandError::usage(format!("--json: {bad}")).help(JSON_HELP))?;
-    if json.is_object() {
+    if json.is_object() || validation == Validation::Off {
         Ok(json)
     } else {
         Err(CommandError::usage("--json: the arguments must be a JSON object").help(JSON_HELP))
@@ -137,9 +156,7 @@ fn argument_value(name: &str, texts: &[&str], schema: &ValueSchema) -> Result<Js
             let item = schema.item.as_deref().unwrap_or(&anything);
             let items =
                 several.iter().map(|text| parse_value(name, text, item)).collect::<Result<Vec<_>, _>>()?;
-            let mut out = Vec::new();
-            json::write::array(&mut out, &items, |out, item| out.extend_from_slice(item.as_str().as_bytes()));
-            Ok(Json::from_written_bytes(out))
+            Ok(json_array(&items))
         }
         _ => {
             Err(CommandError::usage(format!("`{name}` is given {} times, but it is not a list", texts.len())))
@@ -147,25 +164,42 @@ fn argument_value(name: &str, texts: &[&str], schema: &ValueSchema) -> Result<Js
     }
 }
 
+/// The value of an argument whose schema does not apply: JSON if it is JSON, else a string.
+fn untyped_value(texts: &[&str]) -> Json {
+    let values: Vec<Json> =
+        texts.iter().map(|text| Json::parse(text).unwrap_or_else(|_| json_string(text))).collect();
+    match &*values {
+        [value] => value.clone(),
+        several => json_array(several),
+    }
+}
+
+fn json_array(items: &[Json]) -> Json {
+    let mut out = Vec::new();
+    json::write::array(&mut out, items, |out, item| out.extend_from_slice(item.as_str().as_bytes()));
+    Json::from_written_bytes(out)
+}
+
+fn json_string(text: &str) -> Json {
+    let mut out = Vec::new();
+    json::write::string(&mut out, text);
+    Json::from_written_bytes(out)
+}
+
 fn parse_value(name: &str, text: &str, schema: &ValueSchema) -> Result<Json, CommandError> {
     if !schema.choices.is_empty() {
         return parse_choice(name, text, schema);
     }
     let types = schema.types;
-    let as_text = || {
-        let mut out = Vec::new();
-        json::write::string(&mut out, text);
-        Json::from_written_bytes(out)
-    };
     // `007` stays a string where the schema says string.
     if types.without(TypeSet::NULL) == TypeSet::STRING {
-        return Ok(as_text());
+        return Ok(json_string(text));
     }
     let parsed =
         Json::parse(text).ok().filter(|json| types.is_empty() || matches_types(json.to_doc().root(), types));
     match parsed {
         Some(json) => Ok(json),
-        None if types.is_empty() || types.contains(TypeSet::STRING) => Ok(as_text()),
+        None if types.is_empty() || types.contains(TypeSet::STRING) => Ok(json_string(text)),
         None => Err(type_mismatch_error(name, text, schema)),
     }
 }
@@ -245,7 +279,7 @@ fn is_integer(number: Node<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Schema, check, from_json, from_key_values};
+    use super::{Schema, Validation, check, from_json, from_key_values};
     use json::Json;
 
     const SCHEMA: &str = r#"{"properties":{
@@ -257,10 +291,15 @@ mod tests {
 
     #[track_caller]
     fn check_key_values(words: &[&str], expected: &str) {
+        check_validated(words, Validation::Strict, expected);
+    }
+
+    #[track_caller]
+    fn check_validated(words: &[&str], validation: Validation, expected: &str) {
         let json = Json::parse(SCHEMA).expect("valid JSON");
         let doc = json.to_doc();
         let words: Vec<String> = words.iter().map(|&word| word.into()).collect();
-        let got = match from_key_values(&words, &Schema::parse(doc.root())) {
+        let got = match from_key_values(&words, &Schema::parse(doc.root()), validation) {
             Ok(json) => json.to_string(),
             Err(error) => error.to_string(),
         };
@@ -322,12 +361,35 @@ mod tests {
         check_key_values(&["zebra=x"], &format!("unknown argument `zebra`; {all}"));
     }
 
+    #[test]
+    fn without_validation_values_of_any_type_and_name_are_sent() {
+        for (words, expected) in [
+            (&["n=five"][..], r#"{"n":"five"}"#),
+            (&["n=1.5", "x=NaN", "on=yes"], r#"{"n":1.5,"x":"NaN","on":"yes"}"#),
+            (&["n=12"], r#"{"n":12}"#),
+            (&["name=12"], r#"{"name":"12"}"#),
+            (&["plan=rubi", "level=7"], r#"{"plan":"rubi","level":7}"#),
+            (&["o=[]", "tags={}"], r#"{"o":[],"tags":["{}"]}"#),
+            (&["name=a", "name=2"], r#"{"name":["a",2]}"#),
+            (&["zebra=x", "lion=3"], r#"{"zebra":"x","lion":3}"#),
+            (&["sizes=1", "sizes=b"], r#"{"sizes":[1,"b"]}"#),
+        ] {
+            check_validated(words, Validation::Off, expected);
+        }
+        check_validated(
+            &["dana"],
+            Validation::Off,
+            "`dana` is not in the form key=value; did you mean `name=dana`?",
+        );
+        assert_eq!(from_json("[1]", Validation::Off).expect("any JSON").as_str(), "[1]");
+    }
+
     #[track_caller]
     fn check_json(text: &str, expected: &str) {
         let json = Json::parse(SCHEMA).expect("valid JSON");
         let doc = json.to_doc();
-        let checked =
-            from_json(text).and_then(|json| check(&json, &Schema::parse(doc.root())).map(|()| json));
+        let checked = from_json(text, Validation::Strict)
+            .and_then(|json| check(&json, &Schema::parse(doc.root())).map(|()| json));
         let got = match checked {
             Ok(json) => json.to_string(),
             Err(error) => error.to_string(),

@@ -26,6 +26,7 @@ use clap::{Args, Subcommand};
 use tokio::sync::OnceCell;
 use upstream::TraceSink;
 
+use arguments::Validation;
 use error::{CommandError, EXIT_CODES, Exit};
 use interrupt::Interrupt;
 use server_args::{Endpoint, ServerArgs};
@@ -127,6 +128,7 @@ fn run_session(
     display: ResultDisplay,
     trace: Option<Arc<dyn TraceSink>>,
 ) -> Result<Exit, CommandError> {
+    let validation = if trace.is_some() { Validation::Off } else { Validation::Strict };
     crate::serve::start_client_logging(server.verbose);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
@@ -144,7 +146,8 @@ fn run_session(
         if server.verbose > 0 {
             connection.set_log_level(spile_core::LogLevel::Debug);
         }
-        let session = Session { connection, label, timeout_ms, terminal, display, tools: OnceCell::new() };
+        let session =
+            Session { connection, label, timeout_ms, terminal, display, validation, tools: OnceCell::new() };
         let result = tokio::select! {
             result = run_steps(&session, steps) => result,
             // Dropping the request in flight sends the server `notifications/cancelled`.

@@ -15,7 +15,7 @@ use wire::ListKind;
 use wire::client::{ClientCall, ClientError};
 use wire::method::Method;
 
-use super::arguments;
+use super::arguments::{self, Validation};
 use super::error::{CommandError, Exit, Phase, ServerLabel};
 use super::output_style::{OutputStyle, print};
 use super::render;
@@ -85,7 +85,7 @@ pub struct CallArgs {
     /// The tool's arguments as a JSON object; `-` reads it from stdin
     #[arg(long)]
     json: Option<String>,
-    /// Send arguments that do not match the input schema
+    /// Send the call even if the tool is unknown or the arguments do not match its input schema
     #[arg(long)]
     unchecked: bool,
     /// Write the first image, audio or embedded resource of the result to FILE
@@ -109,6 +109,9 @@ pub struct PromptArgs {
     /// The prompt's arguments
     #[arg(value_name = "KEY=VALUE")]
     arguments: Vec<String>,
+    /// Send the request even if the prompt is unknown or its arguments do not match
+    #[arg(long)]
+    unchecked: bool,
 }
 
 #[derive(Debug, Args)]
@@ -141,6 +144,8 @@ pub(crate) struct Session {
     pub(crate) timeout_ms: u64,
     pub(crate) terminal: Arc<Terminal>,
     pub(crate) display: ResultDisplay,
+    /// A trace shows how the server handles invalid requests, so nothing is checked before it is sent.
+    pub(crate) validation: Validation,
     /// The tool list, requested once.
     pub(crate) tools: OnceCell<Vec<Json>>,
 }
@@ -182,22 +187,7 @@ impl Session {
     }
 
     async fn call_tool(&self, args: &CallArgs) -> CommandResult {
-        let tools = self.tools().await?;
-        let tool = self.find_tool(tools, &args.tool)?;
-        let doc = tool.to_doc();
-        let schema = doc.root().get("inputSchema").map(Schema::parse).unwrap_or_default();
-        let given = match args.json.as_deref() {
-            Some("-") => arguments::from_json(&read_stdin()?),
-            Some(text) => arguments::from_json(text),
-            None => arguments::from_key_values(&args.arguments, &schema),
-        };
-        // A trace shows how the server reacts to invalid arguments.
-        let is_checked = !args.unchecked && self.display != ResultDisplay::Hidden;
-        let checked = given.and_then(|given| {
-            if is_checked { arguments::check(&given, &schema).map(|()| given) } else { Ok(given) }
-        });
-        let given =
-            checked.map_err(|error| error.details(self.usage_details(&schema, "call", &args.tool)))?;
+        let given = self.call_arguments(args).await?;
         let params = Json::object(|out| {
             out.str("name", &args.tool).raw("arguments", given.as_str());
         });
@@ -219,6 +209,36 @@ impl Session {
         }
         self.print_result(root, |style| render::result(root, style))?;
         Ok(if is_error { Exit::Failed } else { Exit::Success })
+    }
+
+    /// The arguments of a call, checked against the tool's input schema unless validation is off.
+    async fn call_arguments(&self, args: &CallArgs) -> Result<Json, CommandError> {
+        let validation = self.validation_of(args.unchecked);
+        let schema = match validation {
+            Validation::Strict => tool_schema(self.find_tool(self.tools().await?, &args.tool)?),
+            // The schema only types `key=value` words; without one they are sent as JSON or strings.
+            Validation::Off if args.json.is_some() => Schema::default(),
+            Validation::Off => match self.tools().await {
+                Ok(tools) => find_named(tools, &args.tool).map(tool_schema).unwrap_or_default(),
+                Err(error) if error.is_connection_lost => return Err(error),
+                Err(_) => Schema::default(),
+            },
+        };
+        let given = match args.json.as_deref() {
+            Some("-") => arguments::from_json(&read_stdin()?, validation),
+            Some(text) => arguments::from_json(text, validation),
+            None => arguments::from_key_values(&args.arguments, &schema, validation),
+        };
+        given
+            .and_then(|given| match validation {
+                Validation::Strict => arguments::check(&given, &schema).map(|()| given),
+                Validation::Off => Ok(given),
+            })
+            .map_err(|error| error.details(self.usage_details(&schema, "call", &args.tool)))
+    }
+
+    fn validation_of(&self, unchecked: bool) -> Validation {
+        if unchecked { Validation::Off } else { self.validation }
     }
 
     async fn list_resources(&self) -> CommandResult {
@@ -263,13 +283,17 @@ impl Session {
     }
 
     async fn get_prompt(&self, args: &PromptArgs) -> CommandResult {
-        let prompts = self.list(ListKind::Prompts).await?;
-        let prompt = self.find(&prompts, &args.name, "prompt")?;
-        let doc = prompt.to_doc();
-        let schema = Schema::from_prompt(doc.root());
-        let given = arguments::from_key_values(&args.arguments, &schema)
-            .and_then(|given| arguments::check(&given, &schema).map(|()| given))
-            .map_err(|error| error.details(self.usage_details(&schema, "prompt", &args.name)))?;
+        let schema_of = |prompt: &Json| Schema::from_prompt(prompt.to_doc().root());
+        let given = match self.validation_of(args.unchecked) {
+            Validation::Off => arguments::text_arguments(&args.arguments)?,
+            Validation::Strict => {
+                let prompts = self.list(ListKind::Prompts).await?;
+                let schema = schema_of(self.find(&prompts, &args.name, "prompt")?);
+                arguments::from_key_values(&args.arguments, &schema, Validation::Strict)
+                    .and_then(|given| arguments::check(&given, &schema).map(|()| given))
+                    .map_err(|error| error.details(self.usage_details(&schema, "prompt", &args.name)))?
+            }
+        };
         let params = Json::object(|out| {
             out.str("name", &args.name).raw("arguments", given.as_str());
         });
@@ -382,9 +406,7 @@ impl Session {
     }
 
     fn find<'t>(&self, all: &'t [Json], name: &str, kind: &str) -> Result<&'t Json, CommandError> {
-        if let Some(found) =
-            all.iter().find(|one| one.to_doc().root().get("name").is_some_and(|known| known.eq_str(name)))
-        {
+        if let Some(found) = find_named(all, name) {
             return Ok(found);
         }
         let names: Vec<String> =
@@ -419,6 +441,14 @@ impl Session {
         self.terminal.print(&format!("wrote {} ({})", file.display(), pluralize(bytes.len() as u64, "byte")));
         Ok(())
     }
+}
+
+fn find_named<'t>(all: &'t [Json], name: &str) -> Option<&'t Json> {
+    all.iter().find(|one| one.to_doc().root().get("name").is_some_and(|known| known.eq_str(name)))
+}
+
+fn tool_schema(tool: &Json) -> Schema {
+    tool.to_doc().root().get("inputSchema").map(Schema::parse).unwrap_or_default()
 }
 
 fn list_object(key: &str, items: &[Json]) -> Json {

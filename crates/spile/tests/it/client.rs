@@ -256,6 +256,27 @@ fn a_tool_error_goes_to_stderr_and_exits_with_1() {
 }
 
 #[test]
+fn unchecked_sends_calls_that_do_not_match_the_schema() {
+    let project = TestProject::customers();
+    for (args, expected) in [
+        (&["list_customers", "limit=ten"][..], "`limit`"),
+        (&["list_customers", "plan=rubi"], "`plan`"),
+        (&["lookup_customer", "mail=dana@acme.test"], "`mail`"),
+        (&["lookup_customer", "email=a", "email=b"], "`email`"),
+        (&["lookup_customer", "--json", "[1]"], "arguments"),
+        (&["no_such_tool"], "(-32602)"),
+        (&["no_such_tool", "a=1"], "(-32602)"),
+        (&["no_such_tool", "--json", r#"{"a":1}"#], "(-32602)"),
+    ] {
+        let output = project.run(&[&["call", "--unchecked"], args].concat());
+        assert_eq!(output.code, Some(1), "{args:?}: {output}");
+        assert!(output.stderr.contains(expected), "{args:?}: {output}");
+    }
+    let output = project.run(&["prompt", "greet", "name=x", "--unchecked"]);
+    assert_eq!(output.code, Some(1), "the server answers: {output}");
+}
+
+#[test]
 fn an_unreachable_server_is_an_error_with_help() {
     let project = TestProject::new(&[("notes.txt", b"x")]);
     for (name, args) in [

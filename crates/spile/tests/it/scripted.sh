@@ -60,6 +60,7 @@ while IFS= read -r line; do
     asked=$id
     printf '{"jsonrpc":"2.0","id":900,"method":"elicitation/create","params":{"mode":"url","elicitationId":"e","message":"Please sign in","url":"https://example.com/sign-in?x=1"}}\n' ;;
   *'"id":900'*) id=$asked; text "$(printf '%s' "$line" | sed 's/.*"result"://; s/}$//; s/"/\\"/g')" ;;
+  *'"method":"tools/call"'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such tool"}}\n' "$id" ;;
   esac
 done
 [ "$1" = stubborn ] && sleep 60

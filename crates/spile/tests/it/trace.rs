@@ -202,16 +202,31 @@ fn invalid_steps_and_recordings_are_usage_errors() {
     }
 }
 
+/// A trace shows how a server handles invalid input, so the client checks nothing before it sends.
+#[test]
+fn invalid_calls_are_sent_and_traced() {
+    let project = TestProject::customers();
+    for flags in [&["trace"][..], &["trace", "-v"]] {
+        let steps = ["call list_customers limit=ten", "call no_such_tool a=1", "prompt no_such_prompt"];
+        let output = project.run(&[flags, &steps].concat());
+        assert_eq!(output.code, Some(1), "{output}");
+        for sent in [
+            r#""name":"list_customers","arguments":{"limit":"ten"}"#,
+            r#""name":"no_such_tool","arguments":{"a":1}"#,
+            r#""name":"no_such_prompt","arguments":{}"#,
+        ] {
+            assert!(output.stdout.contains(sent), "{sent}: {output}");
+        }
+    }
+}
+
 #[test]
 fn steps_continue_after_an_error_and_stop_when_the_server_exits() {
     let project = crate::harness::scripted_server();
     let trace = |steps: &[&str]| project.run(&[&["trace", "--command", "/bin/sh server.sh"], steps].concat());
     let output = trace(&["call nothing", "call error", "ping"]);
     assert_eq!(output.code, Some(0), "{output}");
-    assert!(
-        output.stderr.contains("unknown tool `nothing`") && output.stderr.contains("it broke"),
-        "{output}"
-    );
+    assert!(output.stderr.contains("no such tool") && output.stderr.contains("it broke"), "{output}");
     let output = trace(&["call dies", "ping"]);
     assert_eq!(output.code, Some(3), "{output}");
     assert!(
