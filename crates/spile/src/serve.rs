@@ -23,6 +23,7 @@ use transport::unix::SocketFile;
 use transport::{BearerToken, Guard};
 
 use crate::banner::{self, ListenAddresses, ServerSummary};
+use crate::log_writer::LogWriter;
 use crate::project::{Project, Scan};
 use crate::reload::{
     self, BreakingChangePolicy, Build, ProjectStamp, RECOVERED_TARGET, ReloadListener, WatchedProject,
@@ -514,10 +515,12 @@ pub(crate) fn start_client_logging(verbose: u8) {
 
 fn log_to_stderr(default: &str, format: LogFormat) {
     let filter = EnvFilter::try_from_env("SPILE_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
     // A second start in one process (a test) keeps the first.
     let _ = match format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => {
+            builder.with_ansi(std::io::stderr().is_terminal()).with_writer(LogWriter::Text).try_init()
+        }
+        LogFormat::Json => builder.json().with_writer(LogWriter::Json).try_init(),
     };
 }
